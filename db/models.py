@@ -1,0 +1,345 @@
+"""Every table. What lives here is stored truth; nothing here computes, reads a clock or opens a connection.
+
+Reading order follows the flow: a commit is submitted, its sweeps have trials, trials share compilations, a run measures
+a sweep's winner beside its baselines, a verdict judges the run. Jobs and workers stand beside that as the queue's state.
+"""
+
+import datetime as dt
+from typing import Annotated, Any
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    CheckConstraint,
+    DateTime,
+    Double,
+    ForeignKey,
+    Identity,
+    Index,
+    MetaData,
+    Text,
+    UniqueConstraint,
+    func,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+key = Annotated[int, mapped_column(BigInteger, Identity(), primary_key=True)]
+instant = Annotated[dt.datetime, mapped_column(DateTime(timezone=True))]
+born = Annotated[dt.datetime, mapped_column(DateTime(timezone=True), server_default=func.now())]
+words = Annotated[str, mapped_column(Text)]
+facts = Annotated[dict[str, Any], mapped_column(JSONB, server_default=text("'{}'::jsonb"))]
+samples = Annotated[list[float], mapped_column(ARRAY(Double))]
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+
+
+def one_of(column: str, *values: str) -> CheckConstraint:
+    """A column that holds one of a few words. Text with a check: adding a word is one cheap migration."""
+    listed = ", ".join(f"'{value}'" for value in values)
+    return CheckConstraint(f"{column} in ({listed})", name=column)
+
+
+class GpuModel(Base):
+    """A GPU model, its architecture and its datasheet rates (dense FP8 TFLOP/s, device memory GB/s)."""
+
+    __tablename__ = "gpu_models"
+    slug: Mapped[words] = mapped_column(primary_key=True)
+    name: Mapped[words]
+    arch: Mapped[words]
+    fp8_tflops: Mapped[float | None]
+    bandwidth_gbps: Mapped[float | None]
+
+
+class Commit(Base):
+    """`position` counts commits along first parents, so that charts run in commit order and not in time."""
+
+    __tablename__ = "commits"
+    __table_args__ = (UniqueConstraint("repository", "sha"),)
+    id: Mapped[key]
+    repository: Mapped[words]
+    sha: Mapped[words]
+    position: Mapped[int]
+    committed_at: Mapped[instant]
+    subject: Mapped[words]
+
+
+class Recording(Base):
+    """An imported file of runs made elsewhere. `sha256` is of the file, so a second import is a no-op."""
+
+    __tablename__ = "recordings"
+    id: Mapped[key]
+    sha256: Mapped[words] = mapped_column(unique=True)
+    file_name: Mapped[words]
+    machine: Mapped[words]
+    recorded_at: Mapped[instant]
+    imported_at: Mapped[born]
+
+
+class Submission(Base):
+    """One request to sweep a commit for one GPU model. A nightly is unique per night, commit and GPU model by `key`.
+
+    `measure` says whether a GPU worker is expected; otherwise the sweeps end with compilation ("static facts only").
+    """
+
+    __tablename__ = "submissions"
+    __table_args__ = (one_of("reason", "nightly", "manual", "recorded"), Index(None, "requested_at"))
+    id: Mapped[key]
+    key: Mapped[words] = mapped_column(unique=True)
+    reason: Mapped[words]
+    night: Mapped[dt.date | None]
+    commit_id: Mapped[int] = mapped_column(ForeignKey("commits.id"), index=True)
+    gpu_model: Mapped[str] = mapped_column(ForeignKey("gpu_models.slug"))
+    measure: Mapped[bool]
+    recording_id: Mapped[int | None] = mapped_column(ForeignKey("recordings.id"))
+    requested_at: Mapped[born]
+    commit: Mapped[Commit] = relationship()
+
+
+class Sweep(Base):
+    """All trials of a kernel on a problem for a GPU model at a commit. `flops` and `bytes` give TFLOP/s and roofline."""
+
+    __tablename__ = "sweeps"
+    __table_args__ = (
+        UniqueConstraint("submission_id", "kernel", "problem"),
+        Index(None, "kernel", "problem", "gpu_model", "commit_id"),
+    )
+    id: Mapped[key]
+    submission_id: Mapped[int] = mapped_column(ForeignKey("submissions.id"))
+    commit_id: Mapped[int] = mapped_column(ForeignKey("commits.id"), index=True)
+    kernel: Mapped[words]
+    problem: Mapped[words]
+    gpu_model: Mapped[str] = mapped_column(ForeignKey("gpu_models.slug"))
+    arch: Mapped[words]
+    source_sha256: Mapped[words]
+    space: Mapped[facts]  # {"axes": [[name, [values]]]}, in order
+    space_size: Mapped[int]
+    flops: Mapped[int] = mapped_column(BigInteger)
+    bytes: Mapped[int] = mapped_column(BigInteger)
+    created_at: Mapped[born]
+    submission: Mapped[Submission] = relationship()
+
+
+class Config(Base):
+    """One point of a search space, stored once however many sweeps try it. `sha256` is of the canonical JSON."""
+
+    __tablename__ = "configs"
+    id: Mapped[key]
+    sha256: Mapped[words] = mapped_column(unique=True)
+    params: Mapped[facts]
+
+
+class Compilation(Base):
+    """What came of compiling one code key with one compiler: a cubin with its static facts, or a failure.
+
+    `code_key` names everything that goes in (library source, signature, constants, hints, architecture) and is known
+    before compiling; `content_key` (the TileIR bytecode without debug information, architecture, compiler, hints) names
+    the cubin in the store; `code_sha256` is of the machine code alone: equal means identical code.
+    """
+
+    __tablename__ = "compilations"
+    __table_args__ = (
+        UniqueConstraint("code_key", "compiler"),
+        one_of("status", "ok", "timeout", "error"),
+        CheckConstraint("(status = 'ok') = (code_sha256 is not null)", name="ok_has_code"),
+        CheckConstraint("(status = 'ok') = (failure is null)", name="failure_has_reason"),
+        Index(None, "content_key"),
+        Index(None, "code_sha256"),
+    )
+    id: Mapped[key]
+    code_key: Mapped[words]
+    compiler: Mapped[words]
+    arch: Mapped[words]
+    status: Mapped[words]
+    failure: Mapped[str | None] = mapped_column(Text)
+    content_key: Mapped[str | None] = mapped_column(Text)
+    code_sha256: Mapped[str | None] = mapped_column(Text)
+    symbol: Mapped[str | None] = mapped_column(Text)
+    registers: Mapped[int | None]
+    stack_bytes: Mapped[int | None]
+    shared_bytes: Mapped[int | None]
+    code_bytes: Mapped[int | None]
+    cubin_bytes: Mapped[int | None]
+    compile_s: Mapped[float]
+    cpu_s: Mapped[float]
+    tma_loads: Mapped[int | None]
+    loads: Mapped[int | None]
+    tensor_core_mmas: Mapped[int | None]
+    mmas: Mapped[int | None]
+    remarks: Mapped[list[dict[str, Any]]] = mapped_column(JSONB, server_default=text("'[]'::jsonb"))
+    host: Mapped[words]
+    created_at: Mapped[born]
+
+
+class Trial(Base):
+    """One config of one sweep: waiting, compiled, or ended with a timing or a reason, never both.
+
+    samples_us are the sweep's own few samples (they choose the winner, they are not the number on record).
+    """
+
+    __tablename__ = "trials"
+    __table_args__ = (
+        UniqueConstraint("sweep_id", "config_id"),
+        one_of("status", "waiting", "compiled", "not_compiled", "timed", "wrong", "launch_error", "crashed", "hung"),
+        CheckConstraint("(status = 'timed') = (median_us is not null)", name="timed_has_time"),
+        CheckConstraint(
+            "(status in ('not_compiled', 'wrong', 'launch_error', 'crashed', 'hung')) = (failure is not null)",
+            name="failure_has_reason",
+        ),
+        Index(None, "code_key"),
+        Index(None, "compilation_id"),
+    )
+    id: Mapped[key]
+    sweep_id: Mapped[int] = mapped_column(ForeignKey("sweeps.id", ondelete="cascade"))
+    config_id: Mapped[int] = mapped_column(ForeignKey("configs.id"))
+    code_key: Mapped[words]
+    compilation_id: Mapped[int | None] = mapped_column(ForeignKey("compilations.id"))
+    status: Mapped[words] = mapped_column(server_default="waiting")
+    failure: Mapped[str | None] = mapped_column(Text)
+    samples_us: Mapped[list[float] | None] = mapped_column(ARRAY(Double))
+    median_us: Mapped[float | None]
+    error: Mapped[float | None]  # largest |out - reference| as a share of the reference's largest magnitude
+    config: Mapped[Config] = relationship()
+    compilation: Mapped[Compilation | None] = relationship()
+
+
+class Run(Base):
+    """One session on one GPU that measured a sweep's winner beside its baselines.
+
+    `toolchain` is everything that is not the commit (versions by name) and `toolchain_sha256` its fingerprint.
+    `telemetry` is a list of readings around the blocks; `tie` lists config ids that cannot be told from the winner.
+    """
+
+    __tablename__ = "runs"
+    __table_args__ = (
+        one_of("origin", "measured", "recorded"),
+        one_of("timer", "cupti", "events"),
+        CheckConstraint("(origin = 'recorded') = (recording_id is not null)", name="recorded_has_recording"),
+        Index(None, "sweep_id"),
+    )
+    id: Mapped[key]
+    key: Mapped[words] = mapped_column(unique=True)
+    sweep_id: Mapped[int] = mapped_column(ForeignKey("sweeps.id", ondelete="cascade"))
+    origin: Mapped[words]
+    recording_id: Mapped[int | None] = mapped_column(ForeignKey("recordings.id"))
+    host: Mapped[words]
+    gpu_uuid: Mapped[words]
+    gpu_name: Mapped[words]
+    timer: Mapped[words]
+    toolchain: Mapped[facts]
+    toolchain_sha256: Mapped[words]
+    telemetry: Mapped[list[dict[str, Any]]] = mapped_column(JSONB, server_default=text("'[]'::jsonb"))
+    sweep_gpu_s: Mapped[float]
+    tie: Mapped[list[int]] = mapped_column(ARRAY(BigInteger), server_default=text("'{}'"))
+    started_at: Mapped[instant]
+    finished_at: Mapped[instant]
+    sweep: Mapped[Sweep] = relationship()
+
+
+class Measurement(Base):
+    """Careful timing of one implementation in a run. Element i of `samples_us` is from paired round i of the run.
+
+    median_us, low_us and high_us (95 % interval of the median), and the ratio to DeepGEMM (DeepGEMM's time / this time,
+    over 1 means faster than DeepGEMM) are derived from samples_us in kernels/statistics.py when the row is written.
+    """
+
+    __tablename__ = "measurements"
+    __table_args__ = (
+        UniqueConstraint("run_id", "implementation"),
+        one_of("role", "kernel", "baseline"),
+        CheckConstraint("role = 'baseline' or config_id is not null", name="kernel_has_config"),
+    )
+    id: Mapped[key]
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="cascade"))
+    implementation: Mapped[words]
+    role: Mapped[words]
+    config_id: Mapped[int | None] = mapped_column(ForeignKey("configs.id"))
+    samples_us: Mapped[samples]
+    median_us: Mapped[float]
+    low_us: Mapped[float]
+    high_us: Mapped[float]
+    ratio: Mapped[float | None]
+    ratio_low: Mapped[float | None]
+    ratio_high: Mapped[float | None]
+    detail: Mapped[facts]  # what the rival chose, how its inputs were laid out, why it is missing
+
+
+class Verdict(Base):
+    """What the judge said of a run, with the policy and the reason. One per run: judging twice says the same."""
+
+    __tablename__ = "verdicts"
+    __table_args__ = (one_of("verdict", "regression", "improvement", "unchanged", "undecided"),)
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="cascade"), primary_key=True)
+    verdict: Mapped[words]
+    change: Mapped[float | None]  # relative change of the time over its history; +0.05 is 5 % slower
+    noise: Mapped[float | None]  # relative, one standard deviation
+    history_points: Mapped[int]
+    policy: Mapped[words]
+    reason: Mapped[words]
+    judged_at: Mapped[born]
+
+
+class Job(Base):
+    """One unit of queued work. The row is the truth; the message in Redis carries only `id`.
+
+    queued -> running -> done | failed; a waiting job becomes queued when what it needs is there. A running job whose
+    lease ran out goes back to queued. `payload` is everything the step needs; `subject` is the line people read.
+    """
+
+    __tablename__ = "jobs"
+    __table_args__ = (
+        one_of("kind", "compile", "measure", "judge"),
+        one_of("state", "waiting", "queued", "running", "done", "failed", "cancelled"),
+        CheckConstraint("(state = 'failed') = (failure is not null)", name="failed_has_reason"),
+        CheckConstraint("(state = 'running') = (owner is not null)", name="running_has_owner"),
+        Index(None, "state", "queue"),
+        Index(None, "submission_id"),
+    )
+    id: Mapped[key]
+    key: Mapped[words] = mapped_column(unique=True)
+    kind: Mapped[words]
+    queue: Mapped[words]
+    state: Mapped[words]
+    submission_id: Mapped[int | None] = mapped_column(ForeignKey("submissions.id", ondelete="cascade"))
+    sweep_id: Mapped[int | None] = mapped_column(ForeignKey("sweeps.id", ondelete="cascade"))
+    run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="cascade"))
+    subject: Mapped[words]
+    payload: Mapped[facts]
+    done_steps: Mapped[int] = mapped_column(server_default="0")
+    total_steps: Mapped[int] = mapped_column(server_default="0")
+    attempt: Mapped[int] = mapped_column(server_default="0")
+    owner: Mapped[str | None] = mapped_column(Text)
+    lease_until: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
+    sent_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
+    failure: Mapped[str | None] = mapped_column(Text)  # first line, for people
+    trace: Mapped[str | None] = mapped_column(Text)
+    created_at: Mapped[born]
+    started_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
+    finished_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
+
+
+class Worker(Base):
+    """A worker process that said it is here. Gone when `seen_at` is old."""
+
+    __tablename__ = "workers"
+    __table_args__ = (one_of("kind", "compile", "gpu", "judge"),)
+    name: Mapped[words] = mapped_column(primary_key=True)
+    kind: Mapped[words]
+    host: Mapped[words]
+    gpu_model: Mapped[str | None] = mapped_column(ForeignKey("gpu_models.slug"))
+    gpu_uuid: Mapped[str | None] = mapped_column(Text)
+    toolchain: Mapped[facts]
+    started_at: Mapped[born]
+    seen_at: Mapped[born]
+    doing: Mapped[str | None] = mapped_column(Text)

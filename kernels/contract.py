@@ -1,0 +1,90 @@
+"""What a library file must provide, and the values that cross between the harness and a library file.
+
+A library file knows its kernel, the arrays and constants it is launched with, its search space, its grid and its
+reference. It knows nothing of queues, databases, timers or cubins. Everything here is a plain frozen value.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Config = Mapping[str, int]
+"""One point of a search space: parameter name to value, e.g. {"tile_m": 64, ..., "num_ctas": 1}."""
+
+HINTS = ("num_ctas", "occupancy", "num_worker_warps")
+"""The parameters that cuTile takes as compiler hints; every other parameter of a config is the library file's own."""
+
+
+class BadProblem(ValueError):
+    """A problem text that does not name a problem of this kernel; the message is a sentence for a person."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One input size. `name` is how people type it; `sizes` are the numbers behind it, e.g. {"m": 320, ...}."""
+
+    name: str
+    sizes: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Array:
+    """One array parameter of a kernel, row-major. `dtype` is a cuTile type name such as "float8_e4m3fn"."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    output: bool = False
+
+
+@dataclass(frozen=True)
+class Space:
+    """A search space as data: its axes, in order. Its size is the product of their lengths."""
+
+    axes: tuple[tuple[str, tuple[int, ...]], ...]
+
+    @property
+    def size(self) -> int:
+        size = 1
+        for _, values in self.axes:
+            size *= len(values)
+        return size
+
+    def configs(self) -> tuple[dict[str, int], ...]:
+        found: list[dict[str, int]] = [{}]
+        for name, values in self.axes:
+            found = [{**config, name: value} for config in found for value in values]
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A named implementation that can be swept.
+
+    entry      the `cuda.tile.kernel`; its parameters are `arrays` in order, then `constants` in order
+    problems   what the nightly suite sweeps
+    parse      problem text -> Problem; raises BadProblem
+    space      architecture ("sm_90") -> Space
+    arrays     Problem -> the array parameters
+    constants  (Problem, Config) -> the compile-time constants
+    grid       (Problem, Config, SM count) -> grid in tile blocks
+    reference  (inputs by name, as CuPy or NumPy float32 arrays; the array module) -> outputs by name
+    tolerance  Problem -> largest accepted |out - reference| as a share of the reference's largest magnitude
+    flops      Problem -> floating-point operations
+    bytes      Problem -> fewest bytes moved through device memory
+    baselines  names of rivals that can solve the same problem, the main one first (see kernels/baselines.py)
+    """
+
+    name: str
+    entry: Any
+    problems: tuple[Problem, ...]
+    parse: Callable[[str], Problem]
+    space: Callable[[str], Space]
+    arrays: Callable[[Problem], tuple[Array, ...]]
+    constants: Callable[[Problem, Config], tuple[int, ...]]
+    grid: Callable[[Problem, Config, int], tuple[int, int, int]]
+    reference: Callable[[Mapping[str, Any], Any], Mapping[str, Any]]
+    tolerance: Callable[[Problem], float]
+    flops: Callable[[Problem], int]
+    bytes: Callable[[Problem], int]
+    baselines: tuple[str, ...]

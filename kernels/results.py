@@ -1,0 +1,124 @@
+"""The values that leave the harness: what a sweep plans, what compiling gave, what measuring gave.
+
+Everything is frozen, made of plain Python values and turns into JSON with `dataclasses.asdict`. Times are microseconds
+(`_us`) or seconds (`_s`), sizes bytes. Failures are values here, never exceptions.
+"""
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Params = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One config of a sweep and the key of everything that goes into compiling it (known before compiling)."""
+
+    config: Params
+    code_key: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a sweep of one kernel on one problem for one architecture will try."""
+
+    kernel: str
+    problem: str
+    arch: str
+    source_sha256: str
+    axes: tuple[tuple[str, tuple[int, ...]], ...]
+    flops: int
+    bytes: int
+    baselines: tuple[str, ...]
+    trials: tuple[Planned, ...]
+
+
+@dataclass(frozen=True)
+class StaticFacts:
+    """What a cubin tells without running. `remarks` are the compiler's, one dict each: pass, name, passed, line,
+    instruction, shape, text. `tma_loads` of `loads` became TMA; `tensor_core_mmas` of `mmas` became Tensor Core code."""
+
+    registers: int
+    stack_bytes: int
+    shared_bytes: int
+    code_bytes: int
+    cubin_bytes: int
+    tma_loads: int
+    loads: int
+    tensor_core_mmas: int
+    mmas: int
+    remarks: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """The outcome of compiling one config. `facts`, `content_key`, `code_sha256` and `symbol` exist when status is ok;
+    `failure` (one line) otherwise. `reused` says the cubin (or the known failure) came from the store."""
+
+    status: Literal["ok", "timeout", "error"]
+    compiler: str
+    arch: str
+    compile_s: float
+    cpu_s: float
+    reused: bool
+    failure: str | None = None
+    content_key: str | None = None
+    code_sha256: str | None = None
+    symbol: str | None = None
+    facts: StaticFacts | None = None
+
+
+@dataclass(frozen=True)
+class Cubin:
+    """A config whose machine code is in the store under `content_key`."""
+
+    config: Params
+    content_key: str
+    symbol: str
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """How one config fared on the GPU: timed with samples, or a failure with its first line."""
+
+    config: Params
+    status: Literal["timed", "wrong", "launch_error", "crashed", "hung"]
+    samples_us: tuple[float, ...] = ()
+    median_us: float | None = None
+    error: float | None = None
+    failure: str | None = None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Careful samples of one implementation; element i belongs to paired round i of the run.
+
+    An implementation that could not run has no samples and says why in `detail["missing"]`."""
+
+    implementation: str
+    role: Literal["kernel", "baseline"]
+    samples_us: tuple[float, ...]
+    config: Params | None = None
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """One session on one GPU: the sweep's choice and the careful timing of it beside its baselines."""
+
+    host: str
+    gpu_model: str
+    gpu_uuid: str
+    gpu_name: str
+    timer: Literal["cupti", "events"]
+    toolchain: Mapping[str, str]
+    telemetry: tuple[Mapping[str, Any], ...]
+    sweep_gpu_s: float
+    winner: Params | None
+    tie: tuple[Params, ...]
+    trials: tuple[TrialResult, ...]
+    measurements: tuple[Measured, ...]
+    started_at: dt.datetime
+    finished_at: dt.datetime
