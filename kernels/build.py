@@ -54,7 +54,9 @@ class Compiler:
             answer = self._child.ask(request, deadline_s=self.limit_s + SLACK_S)
         except ChildHung:
             waited = self.limit_s + SLACK_S
-            return self._failed("timeout", f"the compiler did not stop at its limit of {self.limit_s:g} s", arch, waited)
+            return self._failed(
+                "timeout", f"the compiler did not stop at its limit of {self.limit_s:g} s", arch, waited
+            )
         except ChildDied as died:
             return self._failed("error", f"the compiler process died: {died}", arch, 0.0)
         if "error" in answer:

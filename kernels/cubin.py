@@ -92,7 +92,7 @@ def _plain(node: yaml.Node) -> Any:
 
 
 def _code_sections(cubin: bytes) -> list[tuple[str, bytes]]:
-    sections = ELFFile(io.BytesIO(cubin)).iter_sections()  # type: ignore[no-untyped-call]  # pyelftools has no types
+    sections = ELFFile(io.BytesIO(cubin)).iter_sections()
     return [(section.name, section.data()) for section in sections if section.name.startswith(CODE_SECTIONS)]
 
 

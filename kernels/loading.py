@@ -52,7 +52,7 @@ def _kernels(path: Path) -> tuple[Kernel, ...]:
     sys.modules[module.__name__] = module
     try:
         exec(compile(source, module.__file__, "exec"), module.__dict__)  # noqa: S102 - loading code is the task here
-    except Exception as error:  # noqa: BLE001 - other people's code: whatever it raises is one sentence for a person
+    except Exception as error:
         raise LibraryError(f"library file {path.name} does not load: {type(error).__name__}: {error}") from error
     kernels = getattr(module, "KERNELS", None)
     if not isinstance(kernels, tuple) or not all(isinstance(kernel, Kernel) for kernel in kernels):

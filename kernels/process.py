@@ -4,6 +4,7 @@ A child may hang, crash its CUDA context or leak; it is killed with its whole pr
 one trial and never the parent. Credentials never reach a child: it gets a short list of environment variables.
 """
 
+import contextlib
 import ctypes
 import json
 import os
@@ -33,7 +34,7 @@ class ChildHung(Exception):
 
 
 class Child:
-    """A process running `python -m kernels.child ROLE`, spoken to in JSON lines. Not thread-safe: one caller at a time."""
+    """A process running `python -m kernels.child ROLE`, spoken to in JSON lines, by one caller at a time."""
 
     def __init__(self, role: str, *, environment: Mapping[str, str] | None = None, stderr_path: Path | None = None):
         passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
@@ -47,7 +48,7 @@ class Child:
             env={**passed, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **(environment or {})},
             start_new_session=True,
             # The kernel ends the child when the thread that started it ends: nothing outlives a SIGKILL of a worker.
-            preexec_fn=lambda: _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL),  # noqa: PLW1509
+            preexec_fn=lambda: _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL),
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -71,10 +72,8 @@ class Child:
             self._selector.close()
             self._kill()
             for stream in (self._stdin, self._stdout):
-                try:
+                with contextlib.suppress(BrokenPipeError):  # the request under way died with its reader
                     stream.close()
-                except BrokenPipeError:
-                    pass  # the request that was under way died with its reader
             self._errors.close()
 
     @property
@@ -105,10 +104,8 @@ class Child:
         return f"{end}: {lines[-1].strip()}" if lines else end
 
     def _kill(self) -> None:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self._process.wait()
 
 

@@ -1,4 +1,4 @@
-"""How a config is compiled and launched, derived from a library file in one place for sweep, timing and replay alike."""
+"""How a config is compiled and launched: derived from a library file here and nowhere else."""
 
 import hashlib
 import json
