@@ -52,6 +52,8 @@ Jobs = Annotated[int, typer.Option(min=1, help="Compiler processes.")]
 Limit = Annotated[float, typer.Option(min=0.1, help="Seconds a config may take to compile.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, for machines.")]
 
+CORES = os.cpu_count() or 1
+SPARE_CORES = max(1, CORES - 1)
 HERE = Path(__file__).resolve().parent
 DEFAULT_STORE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "tilewatch" / "cubins"
 
@@ -61,7 +63,7 @@ def compile(
     kernel: KernelName,
     problem: Annotated[str | None, typer.Argument(help="A problem, e.g. 320x32576x7168; default: the first.")] = None,
     arch: Annotated[str, typer.Option(help="Architecture to compile for; no GPU is needed.")] = "sm_100",
-    jobs: Jobs = os.cpu_count() or 1,
+    jobs: Jobs = CORES,
     limit: Limit = LIMIT_S,
     library: Library = HERE / "library",
     cubins: Store = DEFAULT_STORE,
@@ -90,7 +92,7 @@ def sweep(
     kernel: KernelName,
     problem: Annotated[str, typer.Argument(help="A problem of the kernel, e.g. 320x32576x7168.")],
     gpu: Annotated[int, typer.Option(min=0, help="Which of this machine's GPUs.")] = 0,
-    jobs: Jobs = max(1, (os.cpu_count() or 1) - 1),
+    jobs: Jobs = SPARE_CORES,  # one is left for the process that feeds the GPU
     limit: Limit = LIMIT_S,
     library: Library = HERE / "library",
     cubins: Store = DEFAULT_STORE,
@@ -260,7 +262,7 @@ def main() -> None:
     try:
         app()
     except EXPECTED as error:
-        say.print(f"Error: {error}", style="red", highlight=False, markup=False)
+        say.print(f"Error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
         sys.exit(2)
 
 

@@ -1,4 +1,4 @@
-"""Compiling a whole plan on this machine: several compiler processes, outcomes as they come, no queue and no database."""
+"""Compiles a whole plan on this machine: several compiler processes, outcomes as they come, no queue, no database."""
 
 import queue
 import random

@@ -34,17 +34,17 @@ def recorded_rows(
         yield _compilation(trial, outcome, result.host)
     timed = {_key(trial.config): trial for trial in result.trials}
     for planned, outcome in outcomes:
-        trial = timed.get(_key(planned.config))
+        ran = timed.get(_key(planned.config))
         yield {
             "row": "trial",
             "sweep": 1,
             "config": dict(planned.config),
             "code_key": planned.code_key,
             "compiler": outcome.compiler,
-            "status": trial.status if trial else "not_compiled",
-            "failure": trial.failure if trial else outcome.failure,
-            "samples_us": [round(sample, 3) for sample in trial.samples_us] if trial and trial.samples_us else None,
-            "error": trial.error if trial else None,
+            "status": ran.status if ran else "not_compiled",
+            "failure": ran.failure if ran else outcome.failure,
+            "samples_us": [round(sample, 3) for sample in ran.samples_us] if ran and ran.samples_us else None,
+            "error": ran.error if ran else None,
         }
     yield from _run(result)
 

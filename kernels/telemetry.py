@@ -47,7 +47,7 @@ class Telemetry:
         }
         for name, question in ask.items():
             try:
-                reading[name] = question()
+                reading[name] = question()  # type: ignore[no-untyped-call]  # pynvml has no types
             except pynvml.NVMLError as error:
                 reading[name] = None
                 reading.setdefault("unreadable", {})[name] = str(error)
