@@ -145,12 +145,11 @@ def sweep(gpu: GpuChild, cubins: Iterable[Cubin], *, on_trial: OnTrial, policy: 
         if trial is not trials[identity]:
             on_trial(trial)
     ids = still_in(_samples(raced), policy)
-    everything = tuple(raced.values())
-    if not ids:
-        return SweepResult(None, (), everything)
-    fresh = _more(gpu, raced, ids[: policy.finalists], policy.fresh)
+    fresh = _more(gpu, raced, ids[: policy.finalists], policy.fresh) if ids else {}
+    if not fresh:
+        return SweepResult(None, (), tuple(raced.values()))
     winner, tied = ranking(fresh, policy)
-    return SweepResult(raced[winner].config, tuple(raced[each].config for each in tied), everything)
+    return SweepResult(raced[winner].config, tuple(raced[each].config for each in tied), tuple(raced.values()))
 
 
 def _race(gpu: GpuChild, trials: dict[int, TrialResult], policy: Policy) -> dict[int, TrialResult]:
