@@ -9,19 +9,18 @@ import functools
 import json
 import os
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
 from db import migrate, queries
 from db.embedded import Embedded, Servers
 from db.session import session
 from kernels.device import OLDEST_DRIVER, Gpu, gpus
-from worker import sentences
+from worker import port, sentences
 from worker.children import Child, Children
+from worker.doctor import nvcc
 from worker.settings import CHECKOUT, Settings
 
 DASHBOARD_LIMIT_S = 120  # Streamlit's first import on a cold disk takes long; a dead dashboard is noticed before
@@ -92,7 +91,11 @@ class CannotRun(Exception):
 
 
 def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> None:
-    require_free(settings.port)
+    # Said now rather than after a minute of starting servers.
+    if reason := port.taken(settings.port):
+        raise CannotRun(
+            f"port {settings.port} cannot be used for the dashboard ({reason}); set TILEWATCH_PORT to another"
+        )
     own = None if settings.database_url else Embedded(settings.home)
     servers = stack.enter_context(own) if own else settings.connection()
     screen.say(f"Postgres and {'Valkey run' if own else 'Redis are given'}; data in {settings.home}")
@@ -114,7 +117,7 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
 
     children.start(dashboard(settings, environment))
     address = f"http://localhost:{settings.port}"
-    answers = functools.partial(healthy, settings.port)
+    answers = functools.partial(port.healthy, settings.port)
     _wait(answers, watch, DASHBOARD_LIMIT_S, f"the dashboard does not answer at {address}")
     screen.say(f"Tilewatch is at {address}")
 
@@ -133,18 +136,6 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
         watch()
         screen.progress(progress(servers))
         time.sleep(LOOK_EVERY_S)
-
-
-def require_free(port: int) -> None:
-    """Say now that the dashboard's port is taken, rather than after a minute of starting servers."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise CannotRun(
-                f"port {port} cannot be used for the dashboard ({error.strerror}); choose another with TILEWATCH_PORT"
-            ) from None
 
 
 @contextlib.contextmanager
@@ -192,9 +183,16 @@ def workers(
     for board in boards:
         assert board.model is not None
         place = ("-Q", f"gpu.{board.model.slug}", "-n", f"gpu{board.index}@%h", "-c", "1")
-        yield Child(f"gpu{board.index}", (*worker, *place), {**environment, "CUDA_VISIBLE_DEVICES": board.uuid})
+        shown = {**cuda_home(), **environment, "CUDA_VISIBLE_DEVICES": board.uuid}
+        yield Child(f"gpu{board.index}", (*worker, *place), shown)
     schedule = ("beat", "--loglevel", "INFO", "-s", str(settings.home / "beat"))
     yield Child("beat", (*celery, *schedule, "--pidfile="), environment)
+
+
+def cuda_home() -> dict[str, str]:
+    """DeepGEMM looks for nvcc in CUDA_HOME, and on a machine with nothing but a driver nobody has set it."""
+    compiler = nvcc()
+    return {"CUDA_HOME": str(compiler.resolve().parent.parent)} if compiler else {}
 
 
 def usable(found: Iterable[Gpu], say: Callable[[str], None]) -> Iterator[Gpu]:
@@ -211,17 +209,6 @@ def usable(found: Iterable[Gpu], say: Callable[[str], None]) -> Iterator[Gpu]:
 
 def compile_processes(cores: int, memory_bytes: int) -> int:
     return max(1, min(cores, memory_bytes // MEMORY_PER_COMPILER_BYTES, MOST_COMPILERS))
-
-
-def healthy(port: int) -> bool:
-    connection = HTTPConnection("localhost", port, timeout=5)
-    try:
-        connection.request("GET", "/_stcore/health")
-        return connection.getresponse().read() == b"ok"
-    except (OSError, HTTPException):
-        return False
-    finally:
-        connection.close()
 
 
 def progress(servers: Servers) -> str:
