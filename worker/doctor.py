@@ -21,6 +21,8 @@ from worker.settings import NotRunning, Settings
 
 PYTHONS = ((3, 11), (3, 13))
 ROOMY_BYTES = 5 << 30  # the packages take 1.3 GB (with DeepGEMM's torch several more), a night's cubins some 100 MB
+PACKAGED_CUDA = Path(sysconfig.get_path("purelib"), "nvidia", "cu13")
+"""Where NVIDIA's PyPI packages of CUDA 13 put their programs and headers."""
 
 
 @dataclass(frozen=True)
@@ -193,9 +195,8 @@ def _measuring(*, needed: bool) -> Iterator[Finding]:
 
 def nvcc() -> Path | None:
     """The CUDA compiler: the one asked for, the machine's, or the one that came with the tile compiler's packages."""
-    packaged = Path(sysconfig.get_path("purelib"), "nvidia", "cu13")
     named = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
     on_path = shutil.which("nvcc")
     places = [*(Path(home, "bin", "nvcc") for home in named), *([Path(on_path)] if on_path else [])]
-    places += [Path(home, "bin", "nvcc") for home in ("/usr/local/cuda", packaged)]
+    places += [Path(home, "bin", "nvcc") for home in ("/usr/local/cuda", PACKAGED_CUDA)]
     return next((place for place in places if os.access(place, os.X_OK)), None)

@@ -20,7 +20,7 @@ from db.session import session
 from kernels.device import OLDEST_DRIVER, Gpu, gpus
 from worker import port, sentences
 from worker.children import Child, Children
-from worker.doctor import nvcc
+from worker.doctor import PACKAGED_CUDA, nvcc
 from worker.settings import CHECKOUT, Settings
 
 DASHBOARD_LIMIT_S = 120  # Streamlit's first import on a cold disk takes long; a dead dashboard is noticed before
@@ -190,9 +190,8 @@ def workers(
 
 
 def cuda_home() -> dict[str, str]:
-    """DeepGEMM looks for nvcc in CUDA_HOME, and on a machine with nothing but a driver nobody has set it."""
-    compiler = nvcc()
-    return {"CUDA_HOME": str(compiler.resolve().parent.parent)} if compiler else {}
+    """DeepGEMM finds a machine's CUDA toolkit by itself, but not the nvcc that came with the tile compiler."""
+    return {"CUDA_HOME": str(PACKAGED_CUDA)} if nvcc() == PACKAGED_CUDA / "bin" / "nvcc" else {}
 
 
 def usable(found: Iterable[Gpu], say: Callable[[str], None]) -> Iterator[Gpu]:
