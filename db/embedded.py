@@ -19,7 +19,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -66,10 +66,10 @@ class EmbeddedError(Exception):
 
 @dataclass(frozen=True)
 class Servers:
-    """Where the servers are. Holds passwords: never print it."""
+    """Where the servers are. The URLs hold passwords, so printing this shows none of them."""
 
-    database_url: str
-    broker_url: str
+    database_url: str = field(repr=False)
+    broker_url: str = field(repr=False)
 
 
 class Embedded:
