@@ -6,12 +6,11 @@ The reads for people (pages, status) are in queries.py; these are for workers: s
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import exists, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
-from db.models import Commit, Compilation, Config, Job, Measurement, Run, Submission, Sweep, Trial, Worker
+from db.models import Commit, Compilation, Config, GpuModel, Job, Measurement, Run, Submission, Sweep, Trial, Worker
 
 HISTORY_POINTS = 200
 """More than any policy looks at, few enough to read at once."""
@@ -68,13 +67,15 @@ class Series:
 
 @dataclass(frozen=True)
 class Exported:
-    """One sweep with everything under it, as stored."""
+    """One sweep with everything under it, as stored. `params` holds the configs that its runs name by id."""
 
     sweep: Sweep
     submission: Submission
     commit: Commit
+    gpu_model: GpuModel
     trials: tuple[tuple[Trial, Mapping[str, int], Compilation | None], ...]
     runs: tuple[tuple[Run, tuple[tuple[Measurement, Mapping[str, int] | None], ...]], ...]
+    params: Mapping[int, Mapping[str, int]]
 
 
 def gpu_models_measured_here(session: Session) -> list[str]:
@@ -240,6 +241,7 @@ def sweeps_to_export(
 
 
 def exported(session: Session, sweep_id: int) -> Exported:
+    """Measured here: a run that came with a recording is not passed on."""
     sweep = session.get_one(Sweep, sweep_id)
     trials = session.execute(
         select(Trial, Config.params, Compilation)
@@ -248,31 +250,29 @@ def exported(session: Session, sweep_id: int) -> Exported:
         .where(Trial.sweep_id == sweep_id)
         .order_by(Trial.id)
     )
-    runs = []
-    for run in session.scalars(select(Run).where(Run.sweep_id == sweep_id).order_by(Run.started_at)):
-        rows = session.execute(
-            select(Measurement, Config.params)
-            .outerjoin(Config, Config.id == Measurement.config_id)
-            .where(Measurement.run_id == run.id)
-            .order_by(Measurement.id)
-        )
-        runs.append((run, tuple((row[0], row[1]) for row in rows)))
+    measured = select(Run).where(Run.sweep_id == sweep_id, Run.origin == "measured").order_by(Run.started_at)
+    runs = tuple((run, _measurements(session, run.id)) for run in session.scalars(measured).all())
+    named = [config_id for run, _ in runs for config_id in run.tie]
+    params = session.execute(select(Config.id, Config.params).where(Config.id == func.any(named)))
     return Exported(
         sweep,
         sweep.submission,
         sweep.submission.commit,
-        tuple((row[0], row[1], row[2]) for row in trials),
-        tuple(runs),
+        session.get_one(GpuModel, sweep.gpu_model),
+        tuple((trial, config, compilation) for trial, config, compilation in trials),
+        runs,
+        {config_id: config for config_id, config in params},
     )
 
 
-def params_of(session: Session, config_ids: Sequence[int]) -> dict[int, Any]:
-    return {
-        id_: params
-        for id_, params in session.execute(
-            select(Config.id, Config.params).where(Config.id == func.any(list(config_ids)))
-        )
-    }
+def _measurements(session: Session, run_id: int) -> tuple[tuple[Measurement, Mapping[str, int] | None], ...]:
+    query = (
+        select(Measurement, Config.params)
+        .outerjoin(Config, Config.id == Measurement.config_id)
+        .where(Measurement.run_id == run_id)
+        .order_by(Measurement.id)
+    )
+    return tuple((measurement, config) for measurement, config in session.execute(query))
 
 
 def known_runs(session: Session, keys: Sequence[str]) -> set[str]:

@@ -12,9 +12,8 @@ from typing import Any
 
 import structlog
 from celery import Celery, signals
-from celery.schedules import crontab
 
-from worker import dispatch, logs
+from worker import dispatch, logs, nightly
 from worker.place import Place
 from worker.presence import Identity, Presence, identify
 from worker.settings import Settings
@@ -28,7 +27,7 @@ RECONCILE_S = 60
 def _configuration() -> dict[str, Any]:
     """Read when Celery first needs it, so that importing this module asks for no server."""
     settings = Settings.load()
-    night = crontab(hour=settings.nightly_at.hour, minute=settings.nightly_at.minute)
+    night = nightly.schedule(settings.nightly_at)
     return {
         **dispatch.CONFIGURATION,
         "broker_url": settings.connection().broker_url,
@@ -62,9 +61,7 @@ def run_job(job_id: int) -> None:
 
 @celery.task(name="worker.nightly")
 def run_nightly() -> None:
-    from worker.nightly import submit
-
-    log.info("nightly", said=submit(Settings.load()))
+    log.info("nightly", said=nightly.submit(Settings.load()))
 
 
 @celery.task(name="worker.reconcile")

@@ -50,14 +50,15 @@ def identify(name: str, queues: Iterable[str]) -> Identity:
     toolchain = {"harness": HARNESS, "python": platform.python_version()}
     models = {queue.removeprefix("gpu.") for queue in taken if queue.startswith("gpu.")}
     if models:
-        gpu = _visible_gpu(models)
+        gpu = visible_gpu(models)
         return Identity(name, "gpu", host, {**toolchain, "driver": gpu.driver}, gpu)
     if COMPILE in taken:
         return Identity(name, "compile", host, {**toolchain, "compiler": compiler_version()})
     return Identity(name, "judge", host, toolchain)
 
 
-def _visible_gpu(models: set[str]) -> Gpu:
+def visible_gpu(models: set[str]) -> Gpu:
+    """The one GPU of these models that this process may use."""
     wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
     chosen = None if wanted is None else [name.strip() for name in wanted.split(",")]
     seen = [gpu for gpu in gpus() if chosen is None or gpu.uuid in chosen or str(gpu.index) in chosen]

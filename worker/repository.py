@@ -1,48 +1,27 @@
-"""The watched Git repository: what a revision is, and its library folder as files on disk.
+"""The watched Git repository: what a revision is, and its library folder at a commit as files on disk.
 
-Git is asked through its command line, in formats made for programs. Nothing here knows of sweeps or databases, and
-nothing here writes into the repository: it may be read-only or have other work in progress in its working tree.
+Nothing here knows of sweeps or databases, and nothing here writes into the repository: it may be read-only, and its
+working tree may hold other work in progress, which is not what gets swept.
 """
 
-import datetime as dt
 import os
 import subprocess
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
+
+from kernels.provenance import Commit, NoHistory, commit_of
 
 
 class RepositoryError(RuntimeError):
     """The repository does not have what was asked for; the message is a sentence for a person."""
 
 
-@dataclass(frozen=True)
-class Commit:
-    """`position` counts commits along first parents; `repository` names the repository the same way on every machine
-    that cloned it from the same place."""
-
-    repository: str
-    sha: str
-    position: int
-    committed_at: dt.datetime
-    subject: str
-
-
 def resolve(repository: Path, revision: str) -> Commit:
     _require_history(repository)
     try:
-        sha = _git(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}").strip()
-    except subprocess.CalledProcessError:
-        raise RepositoryError(f"{repository} has no commit {revision!r}; is it fetched?") from None
-    committed_at, subject = _git(repository, "log", "-1", "--format=%cI%x00%s", sha).rstrip("\n").split("\0")
-    return Commit(
-        repository=_identity(repository),
-        sha=sha,
-        position=int(_git(repository, "rev-list", "--count", "--first-parent", sha)),
-        committed_at=dt.datetime.fromisoformat(committed_at),
-        subject=subject,
-    )
+        return commit_of(repository, revision)
+    except NoHistory as error:
+        raise RepositoryError(str(error)) from None
 
 
 def checkout(repository: Path, sha: str, library: str, cache: Path) -> Path:
@@ -88,18 +67,6 @@ def _require_history(repository: Path) -> None:
         if why and "dubious ownership" in why[0]:
             raise RepositoryError(f"git refuses {repository}: {why[0].removeprefix('fatal: ')}") from None
         raise RepositoryError(f"{repository} is not the top folder of a Git repository with commits") from None
-
-
-def _identity(repository: Path) -> str:
-    """Where it was cloned from, without credentials; the folder's name when it was cloned from nowhere."""
-    try:
-        url = _git(repository, "config", "--get", "remote.origin.url").strip()
-    except subprocess.CalledProcessError:
-        return repository.resolve().name
-    parts = urlsplit(url)
-    if not parts.scheme or not parts.netloc:
-        return url  # git@host:path, or a folder
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def _git(repository: Path, *arguments: str, **extra: str) -> str:
