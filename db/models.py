@@ -1,7 +1,8 @@
 """Every table. What lives here is stored truth; nothing here computes, reads a clock or opens a connection.
 
-Reading order follows the flow: a commit is submitted, its sweeps have trials, trials share compilations, a run measures
-a sweep's winner beside its baselines, a verdict judges the run. Jobs and workers stand beside that as the queue's state.
+Reading order follows the flow: a commit is submitted, its sweeps have trials, trials share compilations, a run
+measures a sweep's winner beside its baselines, a verdict judges the run. Jobs and workers stand beside that as the
+queue's state.
 """
 
 import datetime as dt
@@ -108,7 +109,10 @@ class Submission(Base):
 
 
 class Sweep(Base):
-    """All trials of a kernel on a problem for a GPU model at a commit. `flops` and `bytes` give TFLOP/s and roofline."""
+    """All trials of a kernel on a problem for a GPU model at a commit.
+
+    `flops` and `bytes` give TFLOP/s and the roofline.
+    """
 
     __tablename__ = "sweeps"
     __table_args__ = (

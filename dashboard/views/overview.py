@@ -1,0 +1,141 @@
+"""The first page: where the newest submissions stand, and the newest measured ratio of every series."""
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import data
+from dashboard.metrics import US_TFLOP
+from dashboard.trouble import told
+from dashboard.wording import change_text, day, moment, plural, ratio_text, short, source_text, time_text
+
+RECENT_SUBMISSIONS = 10
+STATE_ICONS = {
+    "compiling": "🔵",
+    "waiting for a GPU": "🟡",
+    "measuring": "🔵",
+    "judging": "🔵",
+    "measured": "🟢",
+    "static facts only": "🟢",
+    "nothing measured": "🟠",
+    "incomplete": "🟠",
+    "failed": "🔴",
+    "cancelled": "⚪",
+    "recorded": "📼",
+}
+VERDICT_ICONS = {"regression": "🔴", "improvement": "🟢", "unchanged": "⚪", "undecided": "🟡"}
+
+
+def page(url: str) -> None:
+    st.title("Overview", anchor=False)
+    if data.submissions(url).empty:
+        st.info("Nothing was submitted to this Tilewatch yet. Submit a commit; its sweeps appear here as they run.")
+        st.code(
+            "make up                    # starts everything and submits the first nightly\ntilewatch submit nightly"
+        )
+        return
+    measured(url)
+    submissions(url)
+
+
+@st.fragment(run_every=data.LIVE_EVERY_S)
+def measured(url: str) -> None:
+    with told():
+        latest = data.latest(url)
+        st.subheader("Latest measurements", anchor=False)
+        if latest.empty:
+            st.info(
+                "Nothing is measured yet: that needs a worker on a machine with an NVIDIA GPU, or a recording "
+                "(`tilewatch import FILE`). Sweeps without a GPU show their static facts on the Sweeps page."
+            )
+            return
+        st.caption(
+            "Ratio to DeepGEMM: DeepGEMM's time / ours, over 1.00x is faster than DeepGEMM. "
+            "Change: of the ratio, since the commit before on the same kind of record. Select a row to see its trend."
+        )
+        table = pd.DataFrame([_latest_row(row) for _, row in latest.iterrows()])
+        picked = st.dataframe(
+            table.style.map(_change_colour, subset="change"),
+            hide_index=True,
+            on_select="rerun",
+            selection_mode="single-row",
+            key="latest",
+            column_config={"ratio to DeepGEMM": st.column_config.TextColumn(alignment="right")},
+        )
+        if picked.selection.rows:
+            row = latest.iloc[picked.selection.rows[0]]
+            series = {"kernel": row["kernel"], "problem": row["problem"], "gpu": row["gpu_model"]}
+            st.page_link("views/trends.py", label="Open its trend", icon="📈", query_params=series)
+
+
+def _latest_row(row: pd.Series) -> dict[str, str]:
+    known = not pd.isna(row["ratio"])
+    change = (
+        "" if not known or pd.isna(row["previous_ratio"]) else change_text(row["ratio"] / row["previous_ratio"] - 1)
+    )
+    return {
+        "kernel": row["kernel"],
+        "problem": row["problem"],
+        "GPU": row["gpu_name"],
+        "ratio to DeepGEMM": ratio_text(row["ratio"]) if known else "not measured",
+        "change": change,
+        "time": time_text(row["median_us"]),
+        "TFLOP/s": f"{row['flops'] / row['median_us'] / US_TFLOP:,.0f}",
+        "verdict": f"{VERDICT_ICONS[row['verdict']]} {row['verdict']}" if row["verdict"] else "",
+        "commit": f"{short(row['sha'])} {row['subject']}",
+        "source": ("📼 " if row["origin"] == "recorded" else "")
+        + source_text(row["origin"], row["machine"], row["measured_at"]),
+    }
+
+
+def _change_colour(change: str) -> str:
+    return "" if not change else f"color: {'#d6344b' if change.startswith('-') else '#1f9d55'}"
+
+
+@st.fragment(run_every=data.LIVE_EVERY_S)
+def submissions(url: str) -> None:
+    with told():
+        found = data.submissions(url)
+        st.subheader("Submissions", anchor=False)
+        here = found[found["reason"] != "recorded"].drop_duplicates("gpu_model")
+        if len(here):
+            for column, (_, newest) in zip(st.columns(max(len(here), 3)), here.iterrows(), strict=False):
+                with column:
+                    _newest(newest)
+        table = pd.DataFrame([_submission_row(row) for _, row in found.head(RECENT_SUBMISSIONS).iterrows()])
+        st.dataframe(table, hide_index=True, key="submissions")
+
+
+def _newest(row: pd.Series) -> None:
+    """The newest submission for a GPU model."""
+    with st.container(border=True, height="stretch"):
+        st.markdown(f"**{row['gpu_name']}** · {STATE_ICONS[row['state']]} {row['state']}")
+        if row["state"] == "compiling":
+            share = row["settled_trials"] / max(row["trials"], 1)
+            st.progress(share, f"{row['settled_trials']:,} of {row['trials']:,} configs compiled")
+        st.text(f"{short(row['sha'])} {row['subject']}")
+        st.caption(f"{_why(row)}, {plural(row['sweeps'], 'sweep')}, {plural(row['trials'], 'config')}")
+
+
+def _submission_row(row: pd.Series) -> dict[str, str]:
+    compiled = f"{row['settled_trials']:,} of {row['trials']:,}" if row["reason"] != "recorded" else ""
+    return {
+        "GPU": row["gpu_name"],
+        "state": f"{STATE_ICONS[row['state']]} {row['state']}",
+        "why": _why(row),
+        "commit": f"{short(row['sha'])} {row['subject']}",
+        "compiled": compiled,
+        "not compiled": f"{row['not_compiled']:,}" if row["not_compiled"] else "",
+        "failed jobs": f"{row['failed_jobs']:,}" if row["failed_jobs"] else "",
+        "submitted": moment(row["requested_at"]),
+    }
+
+
+def _why(row: pd.Series) -> str:
+    if row["reason"] == "nightly" and row["night"]:
+        return f"nightly of {row['night']}"
+    if row["reason"] == "recorded":
+        return f"recorded on {row['machine']}, {day(row['recorded_at'])}"
+    return str(row["reason"])
+
+
+page(data.database_url())

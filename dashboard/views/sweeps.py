@@ -1,0 +1,254 @@
+"""One sweep: how its trials ended, which configs are fast, and what the cubins tell without running.
+
+The whole body is one fragment that asks again while the sweep is unfinished; its widgets have keys, so that new numbers
+leave the choices as they are.
+"""
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import charts, data, filters
+from dashboard.metrics import US_TFLOP
+from dashboard.trouble import told
+from dashboard.wording import change_text, config_text, first_line, moment, plural, short, source_text
+
+BEST_CONFIGS = 10
+FAILURES = ("timeout", "compile error", "wrong", "launch error", "crashed", "hung")
+FACT_LABELS = {fact.key: fact.label for fact in charts.FACTS}
+
+
+def page(url: str) -> None:
+    st.title("Sweeps", anchor=False)
+    sweeps = data.sweeps(url)
+    if sweeps.empty:
+        st.info("No sweep was submitted yet. Submit a nightly, or one sweep of one kernel on one problem.")
+        st.code("tilewatch submit nightly\ntilewatch submit sweep gemm_fp8 320x32576x7168")
+        return
+    sweep = _picked(sweeps)
+    st.text(f"{short(sweep['sha'])} {sweep['subject']}")
+    st.caption(
+        f"{sweep['gpu_name']} ({sweep['arch']}), search space of {plural(sweep['space_size'], 'config')}, "
+        f"{_submission(sweep)}"
+    )
+    trials = data.trials(url, sweep["id"])
+    unfinished = trials["status"].isin(["waiting", "compiled"]).any()
+    st.fragment(body, run_every=data.LIVE_EVERY_S if unfinished else None)(url, sweep)
+
+
+def _picked(sweeps: pd.DataFrame) -> pd.Series:
+    """The sweep that the pickers name. Sweeps come newest first, so without a choice it is the newest."""
+    columns = st.columns(4)
+    for column, (label, name, key) in zip(
+        columns,
+        (("Kernel", "kernel", "kernel"), ("Problem", "problem", "problem"), ("GPU", "gpu_model", "gpu")),
+        strict=False,
+    ):
+        with column:
+            sweeps = filters.narrow(sweeps, label, name, key)
+    with columns[3]:
+        sweeps = filters.narrow(sweeps.assign(commit=sweeps["sha"].map(short)), "Commit", "commit", "commit")
+    if len(sweeps) > 1:
+        named = sweeps.assign(submission=[_submission(sweep) for _, sweep in sweeps.iterrows()])
+        sweeps = filters.narrow(named, "Submission", "submission", "submission")
+    return sweeps.iloc[0]
+
+
+def _submission(sweep: pd.Series) -> str:
+    if sweep["reason"] == "recorded":
+        return f"recorded on {sweep['machine']}"
+    if sweep["reason"] == "nightly" and sweep["night"]:
+        return f"nightly of {sweep['night']}"
+    return f"submitted {moment(sweep['requested_at'])}"
+
+
+def body(url: str, sweep: pd.Series) -> None:
+    with told():
+        trials = data.trials(url, sweep["id"])
+        if trials.empty:
+            st.info("This sweep has no configs yet.")
+            return
+        st.plotly_chart(charts.outcomes(trials), key="outcomes", config={"displayModeBar": False})
+        settled = trials[trials["outcome"] != "waiting"]
+        if settled.empty:
+            st.info(
+                f"None of the {plural(len(trials), 'config')} is compiled yet. A compile worker takes them in batches."
+            )
+            return
+        _failures(trials)
+        _on_record(url, sweep)
+        left, right = st.columns([3, 2], gap="medium")
+        with left:
+            _cells(trials, sweep)
+        with right:
+            _best(url, trials, sweep)
+        _configs(url, trials, sweep)
+
+
+def _failures(trials: pd.DataFrame) -> None:
+    failed = trials[trials["outcome"].isin(FAILURES)]
+    if failed.empty:
+        return
+    with st.expander(f"{plural(len(failed), 'config')} failed", expanded=False):
+        lines = failed.assign(reason=failed["failure"].map(first_line))
+        table = lines.groupby(["outcome", "reason"]).size().rename("configs").reset_index()
+        st.dataframe(table.sort_values("configs", ascending=False), hide_index=True, key="failures")
+
+
+def _on_record(url: str, sweep: pd.Series) -> None:
+    """The careful timing of the winner beside its baselines, of the newest run."""
+    measured = data.measured(url, sweep["id"])
+    if measured.empty:
+        return
+    run = measured[measured["run_id"] == measured.iloc[0]["run_id"]]
+    st.subheader("On record", anchor=False)
+    for column, (_, row) in zip(st.columns(max(len(run), 3)), run.iterrows(), strict=False):
+        with column, st.container(border=True, height="stretch"):
+            if not row["samples"]:
+                st.metric(row["implementation"], "not measured")
+                st.caption(first_line(str(row["detail"].get("missing", ""))))
+                continue
+            st.metric(row["implementation"], f"{row['median_us']:,.1f} us")
+            ratio = "" if pd.isna(row["ratio"]) else f"{row['ratio']:.2f}x of DeepGEMM's speed, "
+            st.caption(
+                f"{ratio}95 %: {row['low_us']:,.1f} to {row['high_us']:,.1f} us, {plural(row['samples'], 'sample')}"
+            )
+            if row["params"]:
+                st.caption(f"`{config_text(row['params'])}`")
+    first = run.iloc[0]
+    st.caption(
+        f"{source_text(first['origin'], first['machine'], first['measured_at'])} ({first['board']}, timed with "
+        f"{first['timer']}); the sweep took {first['sweep_gpu_s']:.1f} s of GPU time."
+    )
+
+
+def _cells(trials: pd.DataFrame, sweep: pd.Series) -> None:
+    axes = [name for name, values in sweep["axes"] if len(values) > 1]
+    st.subheader("Over two parameters", anchor=False)
+    known = charts.with_shares(trials)
+    facts = [fact for fact in charts.FACTS if known[fact.key].notna().any()]
+    if len(axes) < 2 or not facts:
+        st.caption("Nothing to lay out yet: no config compiled.")
+        return
+    across, down, value = st.columns(3)
+    with across:
+        x = filters.pick("Across", axes, "x")
+    with down:
+        y = filters.pick("Down", [axis for axis in axes if axis != x], "y")
+    with value:
+        label = filters.pick("Colour", [fact.label for fact in facts], "fact")
+    fact = next(fact for fact in facts if fact.label == label)
+    st.plotly_chart(charts.cells(trials, x, y, fact), key="cells", config={"displaylogo": False})
+    st.caption(f"Each cell: {fact.cell} over the configs that differ in the other parameters.")
+
+
+def _best(url: str, trials: pd.DataFrame, sweep: pd.Series) -> None:
+    timed = trials.dropna(subset="median_us").sort_values("median_us").head(BEST_CONFIGS)
+    if timed.empty:
+        _ranges(trials)
+        return
+    st.subheader(f"The {len(timed)} fastest configs", anchor=False)
+    measured = data.measured(url, sweep["id"])
+    tie = set(measured.iloc[0]["tie"]) if len(measured) else set()
+    fastest_us = timed["median_us"].min()
+    params = [column for column in trials.columns if column.startswith("param.")]
+    table = timed[params].rename(columns=lambda name: name.removeprefix("param."))
+    table.insert(0, "us", timed["median_us"])
+    table.insert(
+        1, "slower", [change_text(us / fastest_us - 1) if us > fastest_us else "" for us in timed["median_us"]]
+    )
+    table["TFLOP/s"] = sweep["flops"] / timed["median_us"] / US_TFLOP
+    table["registers"], table["stack"] = timed["registers"], timed["stack_bytes"]
+    table["tie"] = ["≈" if config in tie else "" for config in timed["config_id"]]
+    number = st.column_config.NumberColumn
+    st.dataframe(
+        table,
+        hide_index=True,
+        key="best",
+        column_config={"us": number(format="%.1f"), "TFLOP/s": number(format="%.0f")},
+    )
+    st.caption("Times of the sweep's few samples; ≈ cannot be told from the winner.")
+
+
+def _ranges(trials: pd.DataFrame) -> None:
+    """What the compiled configs are like, for a sweep that nobody measured."""
+    st.subheader("Static facts", anchor=False)
+    compiled = charts.with_shares(trials).dropna(subset="registers")
+    if compiled.empty:
+        st.caption("No config compiled.")
+        return
+    lines = {
+        "compiled": f"{len(compiled):,} of {len(trials):,}",
+        "without spills": f"{(compiled['stack_bytes'] == 0).sum():,}",
+        "every MMA on Tensor Cores": f"{(compiled['tensor_core_share'] == 100).sum():,}",
+        "every load through TMA": f"{(compiled['tma_share'] == 100).sum():,}",
+        "registers per thread": f"{compiled['registers'].min():.0f} to {compiled['registers'].max():.0f}",
+        "compile time, median": f"{compiled['compile_s'].median():.1f} s",
+        "compile time, all": f"{trials['compile_s'].sum() / 60:,.1f} min",
+    }
+    st.table(pd.DataFrame({"": lines.values()}, index=list(lines)), border="horizontal")
+
+
+def _configs(url: str, trials: pd.DataFrame, sweep: pd.Series) -> None:
+    """Every config in the space's order, which no new result changes: a selected row stays the selected config."""
+    st.subheader("All configs", anchor=False)
+    trials = trials.sort_values("id")
+    params = [f"param.{name}" for name, _ in sweep["axes"]]
+    table = trials[params].rename(columns=lambda name: name.removeprefix("param."))
+    table.insert(0, "outcome", trials["outcome"])
+    for column, name in (
+        ("median_us", "us"),
+        ("error", "error"),
+        ("registers", "registers"),
+        ("stack_bytes", "stack"),
+        ("shared_bytes", "shared"),
+        ("code_bytes", "code"),
+        ("compile_s", "compile s"),
+    ):
+        if trials[column].notna().any():
+            table[name] = trials[column]
+    table["TMA"] = _of(trials, "tma_loads", "loads")
+    table["Tensor Core"] = _of(trials, "tensor_core_mmas", "mmas")
+    table["failure"] = trials["failure"].map(first_line)
+    number = st.column_config.NumberColumn
+    picked = st.dataframe(
+        table,
+        hide_index=True,
+        on_select="rerun",
+        selection_mode="single-row",
+        key=f"configs-{sweep['id']}",
+        height=360,
+        column_config={
+            "us": number(format="%.1f"),
+            "error": number(format="%.2g"),
+            "compile s": number(format="%.1f"),
+            "stack": number(help="bytes of stack per thread: spilled registers"),
+            "shared": number(help="bytes of shared memory per block"),
+            "code": number(help="bytes of machine code"),
+            "TMA": st.column_config.TextColumn(help="loads that became TMA, of all loads"),
+            "Tensor Core": st.column_config.TextColumn(help="MMAs that became Tensor Core code, of all MMAs"),
+        },
+    )
+    if picked.selection.rows and picked.selection.rows[0] < len(trials):
+        _one(url, trials.iloc[picked.selection.rows[0]], params)
+    else:
+        st.caption("Select a row for what the compiler said of that config.")
+
+
+def _of(trials: pd.DataFrame, part: str, whole: str) -> list[str]:
+    pairs = zip(trials[part], trials[whole], strict=True)
+    return ["" if pd.isna(part) or pd.isna(whole) else f"{part:.0f} of {whole:.0f}" for part, whole in pairs]
+
+
+def _one(url: str, trial: pd.Series, params: list[str]) -> None:
+    with st.container(border=True):
+        st.markdown("`" + config_text({name.removeprefix("param."): trial[name] for name in params}) + "`")
+        if trial["failure"]:
+            st.code(trial["failure"], language=None, wrap_lines=True)
+        remarks = data.remarks(url, trial["id"])
+        if remarks.empty:
+            st.caption("The compiler left no remarks.")
+            return
+        st.dataframe(remarks, hide_index=True, key="remarks")
+
+
+page(data.database_url())

@@ -1,0 +1,59 @@
+"""How values are written for people: units, precision, dates. Knows no page and no database."""
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import Any
+
+SHA_DIGITS = 8
+
+
+def short(sha: str) -> str:
+    return sha[:SHA_DIGITS]
+
+
+def time_text(microseconds: float) -> str:
+    return f"{microseconds:,.1f} us"
+
+
+def ratio_text(ratio: float) -> str:
+    return f"{ratio:.2f}x"
+
+
+def change_text(change: float) -> str:
+    """A relative change: +0.0312 is "+3.1 %"."""
+    return f"{100 * change:+.1f} %"
+
+
+def moment(at: dt.datetime) -> str:
+    return f"{at.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def day(at: dt.datetime | dt.date) -> str:
+    if isinstance(at, dt.datetime):
+        at = at.astimezone(dt.UTC)
+    return f"{at:%Y-%m-%d}"
+
+
+def ago(seconds: float) -> str:
+    """How long ago, in the one unit that matters."""
+    for unit, length_s in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= length_s:
+            return f"{seconds / length_s:.0f} {unit} ago"
+    return f"{max(seconds, 0):.0f} s ago"
+
+
+def config_text(params: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={value}" for name, value in params.items())
+
+
+def source_text(origin: str, machine: str, at: dt.datetime) -> str:
+    """Where a measurement comes from, e.g. "recorded on lab-7, 2026-11-18"."""
+    return f"{origin} on {machine}, {day(at)}"
+
+
+def first_line(text: str | None) -> str:
+    return text.strip().splitlines()[0] if text and text.strip() else ""
+
+
+def plural(count: int, word: str) -> str:
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"

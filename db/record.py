@@ -1,0 +1,382 @@
+"""Every write of a fact. Knows the natural keys, and that each step may run twice; decides nothing about the facts.
+
+A second write of the same fact finds the first and changes nothing, unless the docstring says what it corrects. Whoever
+opened the session commits. Bulk writes sort their rows by natural key: two workers that write overlapping rows then
+take their locks in the same order and cannot deadlock.
+"""
+
+import datetime as dt
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Table, bindparam, case, delete, func, or_, select, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session
+
+from db.models import (
+    Base,
+    Commit,
+    Compilation,
+    Config,
+    GpuModel,
+    Measurement,
+    Recording,
+    Run,
+    Submission,
+    Sweep,
+    Trial,
+    Verdict,
+    Worker,
+)
+
+Row = Mapping[str, Any]
+
+MEASURED = ("timed", "wrong", "launch_error", "crashed", "hung")
+"""Trial states that only a GPU can give."""
+
+
+def gpu_model(
+    session: Session, *, slug: str, name: str, arch: str, fp8_tflops: float | None, bandwidth_gbps: float | None
+) -> None:
+    """The newest datasheet rates win; an unknown rate never replaces a known one."""
+    new = insert(GpuModel).values(slug=slug, name=name, arch=arch, fp8_tflops=fp8_tflops, bandwidth_gbps=bandwidth_gbps)
+    session.execute(
+        new.on_conflict_do_update(
+            index_elements=[GpuModel.slug],
+            set_={
+                "name": new.excluded.name,
+                "arch": new.excluded.arch,
+                "fp8_tflops": func.coalesce(new.excluded.fp8_tflops, GpuModel.fp8_tflops),
+                "bandwidth_gbps": func.coalesce(new.excluded.bandwidth_gbps, GpuModel.bandwidth_gbps),
+            },
+        )
+    )
+
+
+def commit(
+    session: Session, *, repository: str, sha: str, position: int, committed_at: dt.datetime, subject: str
+) -> int:
+    """The largest position wins: a shallow clone counts too few first parents, never too many."""
+    new = insert(Commit).values(
+        repository=repository, sha=sha, position=position, committed_at=committed_at, subject=subject
+    )
+    corrected = new.on_conflict_do_update(
+        index_elements=[Commit.repository, Commit.sha],
+        set_={"position": func.greatest(Commit.position, new.excluded.position)},
+    )
+    return session.execute(corrected.returning(Commit.id)).scalar_one()
+
+
+def recording(
+    session: Session, *, sha256: str, file_name: str, machine: str, recorded_at: dt.datetime
+) -> tuple[int, bool]:
+    """Its id, and whether it is new: a file that was imported before is known by its content."""
+    return find_or_add(
+        session, Recording, {"sha256": sha256}, {"file_name": file_name, "machine": machine, "recorded_at": recorded_at}
+    )
+
+
+def submission(
+    session: Session,
+    *,
+    key: str,
+    reason: str,
+    night: dt.date | None,
+    commit_id: int,
+    gpu_model: str,
+    measure: bool,
+    recording_id: int | None = None,
+) -> tuple[int, bool]:
+    """Its id, and whether it is new."""
+    return find_or_add(
+        session,
+        Submission,
+        {"key": key},
+        {
+            "reason": reason,
+            "night": night,
+            "commit_id": commit_id,
+            "gpu_model": gpu_model,
+            "measure": measure,
+            "recording_id": recording_id,
+        },
+    )
+
+
+def sweep(
+    session: Session,
+    *,
+    submission_id: int,
+    commit_id: int,
+    kernel: str,
+    problem: str,
+    gpu_model: str,
+    arch: str,
+    source_sha256: str,
+    space: Mapping[str, Any],
+    space_size: int,
+    flops: int,
+    bytes: int,
+) -> int:
+    found, _ = find_or_add(
+        session,
+        Sweep,
+        {"submission_id": submission_id, "kernel": kernel, "problem": problem},
+        {
+            "commit_id": commit_id,
+            "gpu_model": gpu_model,
+            "arch": arch,
+            "source_sha256": source_sha256,
+            "space": dict(space),
+            "space_size": space_size,
+            "flops": flops,
+            "bytes": bytes,
+        },
+    )
+    return found
+
+
+def configs(session: Session, params: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """Ids by `config_sha256`, for configs that are there already and for new ones."""
+    by_sha256 = {config_sha256(config): dict(config) for config in params}
+    if not by_sha256:
+        return {}
+    session.execute(
+        insert(Config).on_conflict_do_nothing(index_elements=[Config.sha256]),
+        [{"sha256": sha256, "params": by_sha256[sha256]} for sha256 in sorted(by_sha256)],
+    )
+    found = select(Config.sha256, Config.id).where(Config.sha256 == func.any(list(by_sha256)))
+    return {row.sha256: row.id for row in session.execute(found)}
+
+
+def config_sha256(params: Mapping[str, int]) -> str:
+    """The name of a config: equal for equal parameters, in whatever order they were written."""
+    return _sha256(params)
+
+
+def trials(session: Session, sweep_id: int, planned: Sequence[tuple[int, str]]) -> None:
+    """Waiting trials, one for each (config_id, code_key)."""
+    rows = [{"sweep_id": sweep_id, "config_id": config, "code_key": code} for config, code in sorted(planned)]
+    if rows:
+        session.execute(insert(Trial).on_conflict_do_nothing(index_elements=[Trial.sweep_id, Trial.config_id]), rows)
+
+
+def compilations(session: Session, rows: Sequence[Row]) -> None:
+    """Outcomes of compiling; a row has every column but id and created_at.
+
+    A success replaces a failure of the same code key and compiler, since a timeout may only tell of a busy machine;
+    nothing replaces a success.
+    """
+    if not rows:
+        return
+    new = insert(Compilation)
+    told = {column.name: new.excluded[column.name] for column in Compilation.__table__.columns if column.name != "id"}
+    better = new.on_conflict_do_update(
+        index_elements=[Compilation.code_key, Compilation.compiler],
+        set_=told,
+        where=(Compilation.status != "ok") & (new.excluded.status == "ok"),
+    )
+    session.execute(better, sorted((dict(row) for row in rows), key=lambda row: (row["code_key"], row["compiler"])))
+
+
+def attach_compilations(
+    session: Session, *, compiler: str, submission_id: int | None = None, sweep_id: int | None = None
+) -> int:
+    """Give waiting trials the compilation of their code by this compiler, where there is one; how many were given one.
+
+    The sweeps are locked until the transaction ends, so two workers that finish the last two batches take turns: the
+    second sees what the first attached, and one of them finds that nothing is waiting any more. In a transaction that
+    also writes compilations, write them first (two such transactions could otherwise wait for each other).
+    """
+    if (submission_id is None) == (sweep_id is None):
+        raise TypeError("attach_compilations needs a submission_id or a sweep_id, and not both")
+    wanted = Sweep.submission_id == submission_id if sweep_id is None else Sweep.id == sweep_id
+    locked = select(Sweep.id).where(wanted).order_by(Sweep.id).with_for_update(key_share=True)
+    sweep_ids = list(session.scalars(locked))
+    attached = session.execute(
+        update(Trial)
+        .where(
+            Trial.sweep_id == func.any(sweep_ids),
+            Trial.status == "waiting",
+            Trial.code_key == Compilation.code_key,
+            Compilation.compiler == compiler,
+        )
+        .values(
+            compilation_id=Compilation.id,
+            status=case((Compilation.status == "ok", "compiled"), else_="not_compiled"),
+            failure=Compilation.failure,
+        )
+        .returning(Trial.id),
+        execution_options={"synchronize_session": False},
+    )
+    return len(attached.all())
+
+
+def trial_results(session: Session, sweep_id: int, rows: Sequence[Row]) -> None:
+    """How the trials of a sweep fared; a row has config_id, status, samples_us, median_us, error and failure.
+
+    What a GPU said replaces whatever is there (a sweep that runs again knows better); "not_compiled" and "compiled"
+    only fill trials that wait; "waiting" is no result and is passed over.
+    """
+    told = [
+        {f"new_{name}": row[name] for name in ("config_id", "status", "samples_us", "median_us", "error", "failure")}
+        for row in rows
+        if row["status"] != "waiting"
+    ]
+    if not told:
+        return
+    table = _table(Trial)
+    session.connection().execute(
+        update(table)
+        .where(
+            table.c.sweep_id == sweep_id,
+            table.c.config_id == bindparam("new_config_id"),
+            or_(table.c.status == "waiting", bindparam("new_status", type_=table.c.status.type).in_(MEASURED)),
+        )
+        .values(
+            status=bindparam("new_status"),
+            samples_us=bindparam("new_samples_us"),
+            median_us=bindparam("new_median_us"),
+            error=bindparam("new_error"),
+            failure=bindparam("new_failure"),
+        ),
+        sorted(told, key=lambda row: row["new_config_id"]),
+    )
+
+
+def run(
+    session: Session,
+    *,
+    key: str,
+    sweep_id: int,
+    origin: str,
+    host: str,
+    gpu_uuid: str,
+    gpu_name: str,
+    timer: str,
+    toolchain: Mapping[str, str],
+    telemetry: Sequence[Mapping[str, Any]],
+    sweep_gpu_s: float,
+    tie: Sequence[int],
+    started_at: dt.datetime,
+    finished_at: dt.datetime,
+    recording_id: int | None = None,
+) -> int:
+    """The toolchain's fingerprint is made here, so that equal toolchains always have equal fingerprints."""
+    found, _ = find_or_add(
+        session,
+        Run,
+        {"key": key},
+        {
+            "sweep_id": sweep_id,
+            "origin": origin,
+            "recording_id": recording_id,
+            "host": host,
+            "gpu_uuid": gpu_uuid,
+            "gpu_name": gpu_name,
+            "timer": timer,
+            "toolchain": dict(toolchain),
+            "toolchain_sha256": _sha256(toolchain),
+            "telemetry": [dict(reading) for reading in telemetry],
+            "sweep_gpu_s": sweep_gpu_s,
+            "tie": list(tie),
+            "started_at": started_at,
+            "finished_at": finished_at,
+        },
+    )
+    return found
+
+
+def measurements(session: Session, run_id: int, rows: Sequence[Row]) -> None:
+    """Careful timings; a row has every column but id and run_id. The first one of an implementation stays."""
+    told = [{**row, "run_id": run_id} for row in sorted(rows, key=lambda row: str(row["implementation"]))]
+    if told:
+        kept = insert(Measurement).on_conflict_do_nothing(
+            index_elements=[Measurement.run_id, Measurement.implementation]
+        )
+        session.execute(kept, told)
+
+
+def verdict(
+    session: Session,
+    *,
+    run_id: int,
+    verdict: str,
+    change: float | None,
+    noise: float | None,
+    history_points: int,
+    policy: str,
+    reason: str,
+) -> None:
+    """The first verdict on a run stays: people may have acted on it."""
+    said = insert(Verdict).values(
+        run_id=run_id,
+        verdict=verdict,
+        change=change,
+        noise=noise,
+        history_points=history_points,
+        policy=policy,
+        reason=reason,
+    )
+    session.execute(said.on_conflict_do_nothing(index_elements=[Verdict.run_id]))
+
+
+def worker_seen(
+    session: Session,
+    *,
+    name: str,
+    kind: str,
+    host: str,
+    gpu_model: str | None = None,
+    gpu_uuid: str | None = None,
+    toolchain: Mapping[str, str],
+    doing: str | None = None,
+) -> None:
+    """A worker says it is here, and what it does. A starting worker calls `worker_gone` first, to start its clock."""
+    told = {
+        "kind": kind,
+        "host": host,
+        "gpu_model": gpu_model,
+        "gpu_uuid": gpu_uuid,
+        "toolchain": dict(toolchain),
+        "doing": doing,
+    }
+    session.execute(
+        insert(Worker)
+        .values(name=name, **told)
+        .on_conflict_do_update(index_elements=[Worker.name], set_={**told, "seen_at": func.now()})
+    )
+
+
+def worker_gone(session: Session, name: str) -> None:
+    session.execute(delete(Worker).where(Worker.name == name))
+
+
+def find_or_add(
+    session: Session, model: type[Base], natural_key: Mapping[str, Any], rest: Mapping[str, Any]
+) -> tuple[int, bool]:
+    """The id of the row with this natural key, and whether it was added now."""
+    table = _table(model)
+    added = session.execute(
+        insert(table)
+        .values(**natural_key, **rest)
+        .on_conflict_do_nothing(index_elements=list(natural_key))
+        .returning(table.c.id)
+    ).scalar()
+    if added is not None:
+        return int(added), True
+    there = select(table.c.id).where(*(table.c[name] == value for name, value in natural_key.items()))
+    return int(session.execute(there).scalar_one()), False
+
+
+def _table(model: type[Base]) -> Table:
+    table = model.__table__
+    assert isinstance(table, Table)
+    return table
+
+
+def _sha256(value: Mapping[str, Any]) -> str:
+    canonical = json.dumps(dict(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()

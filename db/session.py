@@ -1,0 +1,82 @@
+"""How a process reaches Postgres: engines, sessions, and one sentence when it cannot. Knows no table and no query."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
+from sqlalchemy import URL, Engine, create_engine, make_url, text
+from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.orm import Session
+
+CONNECT_LIMIT_S = 5
+"""A server that has not answered by then is reported, not waited for: a person or a health check is watching."""
+
+
+class DatabaseUnreachable(Exception):
+    """Postgres cannot be used; the message is a sentence with its address and without its password."""
+
+
+def engine(url: str) -> Engine:
+    """The engine of this process for a database, made on first use.
+
+    An engine that crosses a fork hands one process the rows of another (seen with a Celery prefork pool), so a child
+    finds none for its own process id and makes its own; the parent's stays untouched in the child's memory.
+    """
+    return _engine(url, os.getpid())
+
+
+@contextmanager
+def session(url: str) -> Iterator[Session]:
+    """One transaction: committed when the block ends well, rolled back when it raises.
+
+    What was loaded stays readable afterwards, so that a step can commit first and send its messages then.
+    """
+    with Session(engine(url), expire_on_commit=False) as opened, opened.begin():
+        yield opened
+
+
+def check(url: str) -> None:
+    """Raise DatabaseUnreachable unless the database answers a query."""
+    where = address(url)
+    try:
+        with engine(url).connect() as connection:
+            connection.execute(text("select 1"))
+    except DBAPIError as error:
+        raise DatabaseUnreachable(f"Postgres cannot be used at {where}: {_reason(error)}") from None
+
+
+def address(url: str) -> str:
+    """host:port/database, the part of a URL that may be shown."""
+    parts = _parse(url)
+    return f"{parts.host or 'localhost'}:{parts.port or 5432}/{parts.database or ''}"
+
+
+@cache
+def _engine(url: str, _process: int) -> Engine:
+    return create_engine(
+        _parse(url),
+        pool_pre_ping=True,  # the server may have been restarted since the last use
+        connect_args={"connect_timeout": CONNECT_LIMIT_S, "application_name": "tilewatch"},
+    )
+
+
+def _parse(url: str) -> URL:
+    # The errors of make_url may repeat pieces of the URL, and a misplaced "@" makes the password such a piece.
+    try:
+        parts = make_url(url)
+    except (ArgumentError, ValueError):
+        raise DatabaseUnreachable(
+            "the database URL cannot be read; expected postgresql://user:password@host:port/database"
+        ) from None
+    if parts.drivername not in ("postgresql", "postgresql+psycopg"):
+        raise DatabaseUnreachable(
+            f"the database URL starts with {parts.drivername}://, expected postgresql://user:password@host:port/database"
+        )
+    return parts
+
+
+def _reason(error: DBAPIError) -> str:
+    """The driver's first line; the others repeat it for each address of the host."""
+    lines = [line.strip() for line in str(error.orig).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
