@@ -77,6 +77,6 @@ def _parse(url: str) -> URL:
 
 
 def _reason(error: DBAPIError) -> str:
-    """The driver's last line: psycopg puts the addresses it tried first and the cause at the end."""
+    """The driver's first line; the others repeat it for each address of the host."""
     lines = [line.strip() for line in str(error.orig).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__

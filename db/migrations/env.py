@@ -1,0 +1,28 @@
+"""What Alembic runs around migrations: with the connection of db/migrate.py, or, for whoever writes a migration, one to
+TILEWATCH_DATABASE_URL:
+
+    alembic -c db/alembic.ini revision --autogenerate --rev-id 0002 -m "say what changes"
+"""
+
+import os
+
+from alembic import context
+from sqlalchemy import Connection
+
+from db import session
+from db.models import Base
+
+
+def migrate(connection: Connection) -> None:
+    # One transaction each: a migration that fails leaves those before it done and itself undone.
+    context.configure(connection, target_metadata=Base.metadata, transaction_per_migration=True)
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+given: Connection | None = context.config.attributes.get("connection")
+if given is not None:
+    migrate(given)
+else:
+    with session.engine(os.environ["TILEWATCH_DATABASE_URL"]).connect() as opened:
+        migrate(opened)

@@ -1,0 +1,112 @@
+"""The servers that tests talk to: real ones, started once, or those that TEST_DATABASE_URL and TEST_REDIS_URL name.
+
+TEST_DATABASE_URL must let us create databases; each test that asks for one gets its own, cloned from a migrated
+template, and nothing that was there is touched. The Redis database that TEST_REDIS_URL names is emptied.
+"""
+
+import contextlib
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import psycopg
+import pytest
+import redis
+from sqlalchemy import make_url
+from sqlalchemy.orm import Session
+
+from db import migrate, session
+from db.embedded import Embedded, Servers
+
+NewDatabase = Callable[[], AbstractContextManager[str]]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("gpu") is not None:
+        from kernels import device  # not a cost for the tests that need no GPU
+
+        if not device.gpus():
+            pytest.skip("no NVIDIA GPU with a driver on this machine")
+
+
+@pytest.fixture
+def scratch() -> Iterator[Path]:
+    """A folder that everybody may enter, unlike pytest's: started by root, the servers may have to run as nobody."""
+    with scratch_folder() as folder:
+        yield folder
+
+
+@contextlib.contextmanager
+def scratch_folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="tilewatch-test-"))
+    folder.chmod(0o755)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def servers() -> Iterator[Servers]:
+    database_url, broker_url = os.environ.get("TEST_DATABASE_URL"), os.environ.get("TEST_REDIS_URL")
+    if database_url and broker_url:
+        yield Servers(database_url, broker_url)
+        return
+    with scratch_folder() as home, Embedded(home, fsync=False) as started:
+        yield Servers(database_url or started.database_url, broker_url or started.broker_url)
+
+
+@pytest.fixture(scope="session")
+def empty_database(servers: Servers) -> NewDatabase:
+    """Opens a new database without any table, and drops it afterwards."""
+    return lambda: _database(servers.database_url)
+
+
+@pytest.fixture(scope="session")
+def new_database(servers: Servers) -> Iterator[NewDatabase]:
+    """Opens a new migrated database, and drops it afterwards; for fixtures that want one for longer than a test."""
+    with _database(servers.database_url) as template:
+        migrate.upgrade(template)
+        session.engine(template).dispose()  # a database in use is no template
+        yield lambda: _database(servers.database_url, template=template)
+
+
+@pytest.fixture
+def database_url(new_database: NewDatabase) -> Iterator[str]:
+    """A migrated database of this test's own."""
+    with new_database() as url:
+        yield url
+
+
+@pytest.fixture
+def db_session(database_url: str) -> Iterator[Session]:
+    """A session that nobody else sees the writes of, unless the test commits."""
+    with Session(session.engine(database_url), expire_on_commit=False) as opened:
+        yield opened
+
+
+@pytest.fixture
+def broker_url(servers: Servers) -> str:
+    """An empty broker."""
+    with redis.Redis.from_url(servers.broker_url) as client:
+        client.flushdb()
+    return servers.broker_url
+
+
+@contextlib.contextmanager
+def _database(server_url: str, template: str | None = None) -> Iterator[str]:
+    name = f"tilewatch_test_{secrets.token_hex(6)}"
+    clone = f"template {make_url(template).database}" if template else ""
+    with psycopg.connect(server_url, autocommit=True) as admin:
+        admin.execute(f"create database {name} {clone}")
+    url = make_url(server_url).set(database=name).render_as_string(hide_password=False)
+    try:
+        yield url
+    finally:
+        session.engine(url).dispose()
+        with psycopg.connect(server_url, autocommit=True) as admin:
+            admin.execute(f"drop database {name} with (force)")  # a test may have left a process behind that uses it
