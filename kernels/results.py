@@ -37,8 +37,10 @@ class Plan:
 
 @dataclass(frozen=True)
 class StaticFacts:
-    """What a cubin tells without running. `remarks` are the compiler's, one dict each: pass, name, passed, line,
-    instruction, shape, text. `tma_loads` of `loads` became TMA; `tensor_core_mmas` of `mmas` became Tensor Core code."""
+    """What a cubin tells without running.
+
+    `tma_loads` of `loads` became TMA; `tensor_core_mmas` of `mmas` became Tensor Core code. `remarks` are the
+    compiler's, one dict each: pass, name, passed, line, instruction, shape, text."""
 
     registers: int
     stack_bytes: int

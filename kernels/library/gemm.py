@@ -4,6 +4,10 @@ A is (M, K) and B is (N, K), both row-major with K innermost ("NT"): the layout 
 Core instructions read directly for FP8, and the one DeepGEMM's `fp8_gemm_nt` takes, so both sides get the same bytes.
 """
 
+import re
+from collections.abc import Mapping
+from typing import Any
+
 import cuda.tile as ct
 
 from kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
@@ -46,3 +50,95 @@ def gemm_fp8_persistent(
             y = ct.load(b, index=(j, k), shape=(tile_n, tile_k), padding_mode=ct.PaddingMode.ZERO)
             acc = ct.mma(x, ct.transpose(y), acc)
         ct.store(d, index=(i, j), tile=ct.astype(acc, d.dtype))
+
+
+def parse(text: str) -> Problem:
+    """ "320x32576x7168" -> M=320, N=32576, K=7168."""
+    found = re.fullmatch(r"(-?\d+)x(-?\d+)x(-?\d+)", text.strip().lower())
+    if found is None:
+        raise BadProblem(f"'{text}' is not a GEMM problem: write MxNxK, for example 320x32576x7168")
+    sizes = dict(zip(("m", "n", "k"), map(int, found.groups()), strict=True))
+    for side, size in sizes.items():
+        if not 1 <= size <= LARGEST_SIDE:
+            raise BadProblem(f"problem {text}: {side.upper()}={size} must be between 1 and {LARGEST_SIDE}")
+        if size % 16 and side != "m":
+            # TMA needs rows that start on 16 bytes; K is FP8 (1 byte) and a row of D holds N bfloat16 (2 bytes).
+            raise BadProblem(f"problem {text}: {side.upper()}={size} must be a multiple of 16 for FP8 operands")
+    if sizes["n"] * max(sizes["k"], 2 * sizes["m"]) >= 1 << 36:
+        raise BadProblem(f"problem {text}: its operands would not fit any GPU (over 64 GiB)")
+    return Problem("x".join(str(size) for size in sizes.values()), sizes)
+
+
+def space(arch: str) -> Space:
+    """The exhaustive space of the FP8 story: 500 configs, 1500 where several blocks fit a multiprocessor (sm_120)."""
+    return Space(
+        (
+            ("tile_m", TILES),
+            ("tile_n", TILES),
+            ("tile_k", TILES),
+            ("num_ctas", (1, 2, 4, 8)),
+            ("occupancy", OCCUPANCY.get(arch, (1,))),
+            ("group_size_m", (8,)),
+        )
+    )
+
+
+def arrays(problem: Problem) -> tuple[Array, ...]:
+    m, n, k = problem.sizes["m"], problem.sizes["n"], problem.sizes["k"]
+    return (
+        Array("a", (m, k), "float8_e4m3fn"),
+        Array("b", (n, k), "float8_e4m3fn"),
+        Array("d", (m, n), "bfloat16", output=True),
+    )
+
+
+def constants(_: Problem, config: Config) -> tuple[int, ...]:
+    return config["tile_m"], config["tile_n"], config["tile_k"], config["group_size_m"]
+
+
+def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
+    """Static persistent: as many blocks as run at once, and never more than there are tiles."""
+    tiles = -(-problem.sizes["m"] // config["tile_m"]) * -(-problem.sizes["n"] // config["tile_n"])
+    at_once = max(1, sm_count // config["num_ctas"]) * config["occupancy"]
+    return min(tiles, at_once), 1, 1
+
+
+def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
+    return {"d": xp.matmul(inputs["a"], inputs["b"].T)}
+
+
+def tolerance(problem: Problem) -> float:
+    """Half a bfloat16 step of the largest output, and the walk of one truncation per K-32 instruction.
+
+    Hopper adds FP8 products with about 13 fraction bits ("DeepSeek-V3 technical report", section 3.3.2); errors of
+    independent steps grow with their square root, and 4 of those standard deviations are allowed.
+    """
+    return float(2.0**-9 + 4 * (problem.sizes["k"] / 32) ** 0.5 * 2.0**-14)
+
+
+def flops(problem: Problem) -> int:
+    return 2 * problem.sizes["m"] * problem.sizes["n"] * problem.sizes["k"]
+
+
+def least_bytes(problem: Problem) -> int:
+    m, n, k = problem.sizes["m"], problem.sizes["n"], problem.sizes["k"]
+    return m * k + n * k + 2 * m * n
+
+
+KERNELS = (
+    Kernel(
+        name="gemm_fp8",
+        entry=gemm_fp8_persistent,
+        problems=(parse("320x32576x7168"), parse("4096x7168x2048"), parse("128x7168x16384")),
+        parse=parse,
+        space=space,
+        arrays=arrays,
+        constants=constants,
+        grid=grid,
+        reference=reference,
+        tolerance=tolerance,
+        flops=flops,
+        bytes=least_bytes,
+        baselines=("deepgemm", "deepgemm_as_called", "cublaslt"),
+    ),
+)

@@ -1,0 +1,51 @@
+# The loop of this project. `make up` runs Tilewatch, `make test` says whether a change is good, `make help` lists it all.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help up install dev test lint test-gpu lock clean
+
+help: ## List what make can do here
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+up: install ## Install what is missing, then run everything on this machine until Ctrl-C
+	@exec $(BIN)/tilewatch up
+
+install: ## Install the product into .venv (with the GPU packages where there is an NVIDIA GPU)
+	@$(PYTHON) requirements/install.py product
+
+dev: ## Install the product and the development tools into .venv
+	@$(PYTHON) requirements/install.py dev
+
+lint: dev ## Check style, types and the rules of who may import whom
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+test: lint ## Check everything that needs no GPU, against a real Postgres and a real Valkey
+	@$(BIN)/python tests/debian_servers.py $(BIN)/pytest -q tests/db
+	@$(BIN)/pytest
+
+test-gpu: dev ## Run the tests that need an NVIDIA GPU
+	@$(BIN)/pytest -m gpu
+
+# uv reads neither pip's settings nor its environment, and no settings of its own here: a list must not depend on the
+# machine it was made on. `make lock UPGRADE=--upgrade` takes newer releases; without it what is pinned stays pinned.
+LOCK = env -u PIP_FIND_LINKS -u PIP_EXTRA_INDEX_URL -u UV_FIND_LINKS $(BIN)/uv pip compile --no-config --quiet \
+	--universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
+	--custom-compile-command "make lock" $(UPGRADE)
+
+lock: dev ## Write requirements/*.txt again from pyproject.toml
+	@$(LOCK) requirements/build.in -o requirements/build.txt >/dev/null
+	@$(LOCK) pyproject.toml -o requirements/base.txt >/dev/null
+	@$(LOCK) pyproject.toml -c requirements/base.txt --group dev -o requirements/dev.txt >/dev/null
+	@$(LOCK) pyproject.toml -c requirements/base.txt --extra gpu -o requirements/gpu.txt >/dev/null
+	@$(LOCK) pyproject.toml -c requirements/gpu.txt -c requirements/build.txt --override requirements/overrides.txt \
+		--extra gpu --extra deepgemm -o requirements/deepgemm.txt >/dev/null
+
+clean: ## Remove .venv and every cache from the checkout (never the data of `make up`)
+	@rm -rf $(VENV) build dist tilewatch.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,280 @@
+"""What the steps of the road ask before they act: one function, one question. Nothing here writes.
+
+The reads for people (pages, status) are in queries.py; these are for workers: small, exact and inside a transaction.
+"""
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import exists, func, or_, select
+from sqlalchemy.orm import Session, aliased
+
+from db.models import Commit, Compilation, Config, GpuModel, Job, Measurement, Run, Submission, Sweep, Trial, Worker
+
+HISTORY_POINTS = 200
+"""More than any policy looks at, few enough to read at once."""
+
+
+@dataclass(frozen=True)
+class Uncompiled:
+    """A code key that a submission waits for, with one of the (problem, config) pairs that give it."""
+
+    code_key: str
+    problem: str
+    params: dict[str, int]
+
+
+@dataclass(frozen=True)
+class SweepFacts:
+    """What a measure job needs of its sweep."""
+
+    submission_id: int
+    repository: str
+    sha: str
+    kernel: str
+    problem: str
+    gpu_model: str
+    arch: str
+
+
+@dataclass(frozen=True)
+class CompiledConfig:
+    config_id: int
+    params: dict[str, int]
+    content_key: str
+    symbol: str
+
+
+@dataclass(frozen=True)
+class SeriesPoint:
+    """One run of a series, as the judge sees it."""
+
+    time_us: float
+    ratio: float | None
+    toolchain_sha256: str
+    host: str
+
+
+@dataclass(frozen=True)
+class Series:
+    """A run's point and the points of its series at earlier commits, oldest first."""
+
+    subject: str
+    current: SeriesPoint
+    history: tuple[SeriesPoint, ...]
+
+
+@dataclass(frozen=True)
+class Exported:
+    """One sweep with everything under it, as stored. `params` holds the configs that its runs name by id."""
+
+    sweep: Sweep
+    submission: Submission
+    commit: Commit
+    gpu_model: GpuModel
+    trials: tuple[tuple[Trial, Mapping[str, int], Compilation | None], ...]
+    runs: tuple[tuple[Run, tuple[tuple[Measurement, Mapping[str, int] | None], ...]], ...]
+    params: Mapping[int, Mapping[str, int]]
+
+
+def gpu_models_measured_here(session: Session) -> list[str]:
+    """Models that a GPU worker of this database has, or has had: what is worth queueing measurements for."""
+    workers = select(Worker.gpu_model).where(Worker.gpu_model.is_not(None))
+    measured = select(Sweep.gpu_model).join(Run, Run.sweep_id == Sweep.id).where(Run.origin == "measured")
+    return sorted(set(session.scalars(workers)) | set(session.scalars(measured.distinct())))
+
+
+def uncompiled(session: Session, submission_id: int, kernel: str) -> list[Uncompiled]:
+    """The distinct code keys that a kernel's trials wait for, in the order of the search space."""
+    first = (
+        select(func.min(Trial.id).label("id"))
+        .join(Sweep, Sweep.id == Trial.sweep_id)
+        .where(Sweep.submission_id == submission_id, Sweep.kernel == kernel, Trial.status == "waiting")
+        .group_by(Trial.code_key)
+        .subquery()
+    )
+    query = (
+        select(Trial.code_key, Sweep.problem, Config.params)
+        .join(first, first.c.id == Trial.id)
+        .join(Sweep, Sweep.id == Trial.sweep_id)
+        .join(Config, Config.id == Trial.config_id)
+        .order_by(Trial.id)
+    )
+    return [Uncompiled(code_key, problem, params) for code_key, problem, params in session.execute(query)]
+
+
+def compiled_keys(session: Session, code_keys: Sequence[str], compiler: str) -> dict[str, str | None]:
+    """The code keys that this compiler has met before, with the store's key of the cubin; None where it failed."""
+    query = select(
+        Compilation.code_key, Compilation.status, Compilation.content_key
+    ).where(Compilation.compiler == compiler, Compilation.code_key == func.any(list(code_keys)))
+    return {key: content_key if status == "ok" else None for key, status, content_key in session.execute(query)}
+
+
+def is_to_be_measured(session: Session, submission_id: int) -> bool:
+    return session.execute(select(Submission.measure).where(Submission.id == submission_id)).scalar_one()
+
+
+def ready_to_measure(session: Session, submission_id: int) -> list[int]:
+    """Waiting measure jobs of a submission whose sweep has no trial left that waits for its compilation."""
+    waits = exists().where(Trial.sweep_id == Job.sweep_id, Trial.status == "waiting")
+    query = select(Job.id).where(
+        Job.submission_id == submission_id, Job.kind == "measure", Job.state == "waiting", ~waits
+    )
+    return list(session.scalars(query.order_by(Job.id)))
+
+
+def left_waiting(session: Session) -> list[int]:
+    """Waiting measure jobs that nobody will release: every compile job of their submission has ended, somehow."""
+    compiling = aliased(Job)
+    unfinished = exists().where(
+        compiling.submission_id == Job.submission_id,
+        compiling.kind == "compile",
+        compiling.state.in_(("waiting", "queued", "running")),
+    )
+    return list(session.scalars(select(Job.id).where(Job.kind == "measure", Job.state == "waiting", ~unfinished)))
+
+
+def sweep_facts(session: Session, sweep_id: int) -> SweepFacts:
+    query = (
+        select(
+            Sweep.submission_id,
+            Commit.repository,
+            Commit.sha,
+            Sweep.kernel,
+            Sweep.problem,
+            Sweep.gpu_model,
+            Sweep.arch,
+        )
+        .join(Commit, Commit.id == Sweep.commit_id)
+        .where(Sweep.id == sweep_id)
+    )
+    return SweepFacts(**session.execute(query).one()._mapping)
+
+
+def compiled_configs(session: Session, sweep_id: int) -> list[CompiledConfig]:
+    """The configs of a sweep that have a cubin. A trial that was timed before is timed again with its sweep."""
+    query = (
+        select(Trial.config_id, Config.params, Compilation.content_key, Compilation.symbol)
+        .join(Config, Config.id == Trial.config_id)
+        .join(Compilation, Compilation.id == Trial.compilation_id)
+        .where(Trial.sweep_id == sweep_id, Compilation.status == "ok")
+        .order_by(Trial.id)
+    )
+    return [CompiledConfig(*row) for row in session.execute(query)]
+
+
+def run_of(session: Session, sweep_id: int) -> int | None:
+    """The run that measured a sweep here, if one did."""
+    query = select(Run.id).where(Run.sweep_id == sweep_id, Run.origin == "measured").order_by(Run.id)
+    return session.scalars(query).first()
+
+
+def series_of(session: Session, run_id: int) -> Series | None:
+    """A run's own point and its history; None when no config of the kernel could be measured.
+
+    History is of the same repository, kernel, problem, GPU model and origin, at earlier commits along first parents.
+    """
+    facts = session.execute(
+        select(
+            Sweep.kernel,
+            Sweep.problem,
+            Sweep.gpu_model,
+            Commit.repository,
+            Commit.position,
+            Run.origin,
+        )
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .join(Commit, Commit.id == Sweep.commit_id)
+        .where(Run.id == run_id)
+    ).one()
+    points = (
+        select(Measurement.median_us, Measurement.ratio, Run.toolchain_sha256, Run.host)
+        .join(Run, Run.id == Measurement.run_id)
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .join(Commit, Commit.id == Sweep.commit_id)
+        .where(Measurement.role == "kernel")
+    )
+    current = session.execute(points.where(Run.id == run_id)).one_or_none()
+    if current is None:
+        return None
+    earlier = points.where(
+        Sweep.kernel == facts.kernel,
+        Sweep.problem == facts.problem,
+        Sweep.gpu_model == facts.gpu_model,
+        Commit.repository == facts.repository,
+        Commit.position < facts.position,
+        Run.origin == facts.origin,
+    ).order_by(Commit.position.desc(), Run.started_at.desc())
+    history = [SeriesPoint(*row) for row in session.execute(earlier.limit(HISTORY_POINTS))]
+    subject = f"{facts.kernel} {facts.problem} on {facts.gpu_model}"
+    return Series(subject, SeriesPoint(*current), tuple(reversed(history)))
+
+
+def subjects_of(session: Session, owner_prefix: str) -> list[str]:
+    """What the processes of one worker are doing now."""
+    query = select(Job.subject).where(Job.state == "running", Job.owner.startswith(owner_prefix, autoescape=True))
+    return list(session.scalars(query.order_by(Job.started_at)))
+
+
+def last_words(session: Session, worker: str) -> str | None:
+    """What a worker's row says it is doing."""
+    return session.scalar(select(Worker.doing).where(Worker.name == worker))
+
+
+def sweeps_to_export(
+    session: Session, *, kernel: str | None = None, gpu_model: str | None = None, since: dt.date | None = None
+) -> list[int]:
+    """Sweeps that were measured by workers of this database, oldest commit first."""
+    query = (
+        select(Sweep.id)
+        .join(Commit, Commit.id == Sweep.commit_id)
+        .where(exists().where(Run.sweep_id == Sweep.id, Run.origin == "measured"))
+        .where(or_(kernel is None, Sweep.kernel == kernel))
+        .where(or_(gpu_model is None, Sweep.gpu_model == gpu_model))
+        .order_by(Commit.position, Sweep.id)
+    )
+    if since is not None:
+        query = query.where(Sweep.created_at >= since)
+    return list(session.scalars(query))
+
+
+def exported(session: Session, sweep_id: int) -> Exported:
+    """Measured here: a run that came with a recording is not passed on."""
+    sweep = session.get_one(Sweep, sweep_id)
+    trials = session.execute(
+        select(Trial, Config.params, Compilation)
+        .join(Config, Config.id == Trial.config_id)
+        .outerjoin(Compilation, Compilation.id == Trial.compilation_id)
+        .where(Trial.sweep_id == sweep_id)
+        .order_by(Trial.id)
+    )
+    measured = select(Run).where(Run.sweep_id == sweep_id, Run.origin == "measured").order_by(Run.started_at)
+    runs = tuple((run, _measurements(session, run.id)) for run in session.scalars(measured).all())
+    named = [config_id for run, _ in runs for config_id in run.tie]
+    params = session.execute(select(Config.id, Config.params).where(Config.id == func.any(named)))
+    return Exported(
+        sweep,
+        sweep.submission,
+        sweep.submission.commit,
+        session.get_one(GpuModel, sweep.gpu_model),
+        tuple((trial, config, compilation) for trial, config, compilation in trials),
+        runs,
+        {config_id: config for config_id, config in params},
+    )
+
+
+def _measurements(session: Session, run_id: int) -> tuple[tuple[Measurement, Mapping[str, int] | None], ...]:
+    query = (
+        select(Measurement, Config.params)
+        .outerjoin(Config, Config.id == Measurement.config_id)
+        .where(Measurement.run_id == run_id)
+        .order_by(Measurement.id)
+    )
+    return tuple((measurement, config) for measurement, config in session.execute(query))
+
+
+def known_runs(session: Session, keys: Sequence[str]) -> set[str]:
+    """Which of these runs are in the database already, measured here or imported from another file."""
+    return set(session.scalars(select(Run.key).where(Run.key == func.any(list(keys)))))

@@ -1,0 +1,116 @@
+"""Device arrays of types CuPy has no name for (FP8, bfloat16): raw bytes, random values, decoding, comparing.
+
+Runs inside the GPU child. FP8 is held as uint8 and bfloat16 as uint16; comparing happens in float32.
+"""
+
+import functools
+from typing import Any
+
+import cupy
+import numpy as np
+
+from kernels.contract import Array
+
+RAW = {"float8_e4m3fn": np.uint8, "bfloat16": np.uint16, "float16": np.float16, "float32": np.float32}
+CHUNK = 1 << 24
+
+
+class UnknownType(Exception):
+    """A library file asks for a type this module cannot make."""
+
+
+def raw_dtype(array: Array) -> Any:
+    if array.dtype not in RAW:
+        raise UnknownType(f"array {array.name}: type {array.dtype} is not one of {', '.join(RAW)}")
+    return RAW[array.dtype]
+
+
+def random(array: Array, generator: Any) -> Any:
+    """Standard normal values rounded to the array's type: every bit pattern of a real activation, no zeros."""
+    out = cupy.empty(int(np.prod(array.shape)), dtype=raw_dtype(array))
+    for at in range(0, out.size, CHUNK):
+        values = generator.standard_normal(min(CHUNK, out.size - at), dtype=cupy.float32)
+        out[at : at + values.size] = encode(values, array.dtype)
+    return out.reshape(array.shape)
+
+
+def poisoned(array: Array) -> Any:
+    """An output in which every element is NaN, so that one left unwritten cannot pass."""
+    out = cupy.empty(array.shape, dtype=raw_dtype(array))
+    poison(out)
+    return out
+
+
+def poison(out: Any) -> None:
+    out.data.memset_async(0xFF, out.nbytes)  # all ones is a NaN in each of the types in RAW
+
+
+def encode(values: Any, dtype: str) -> Any:
+    """float32 to the raw type, to nearest."""
+    if dtype == "float8_e4m3fn":
+        codes, middles = _e4m3()
+        return codes[cupy.searchsorted(middles, values)]
+    if dtype == "bfloat16":
+        bits = values.view(cupy.uint32)
+        return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(cupy.uint16)
+    return values.astype(RAW[dtype])
+
+
+def decode(raw: Any, dtype: str) -> Any:
+    """The raw type to float32, exactly."""
+    if dtype == "float8_e4m3fn":
+        return cupy.asarray(e4m3_values())[raw]
+    if dtype == "bfloat16":
+        return (raw.astype(cupy.uint32) << 16).view(cupy.float32)
+    return raw.astype(cupy.float32)
+
+
+def largest_error(out: Any, dtype: str, expected: Any) -> float:
+    """Largest |out - expected|; infinite when an element is NaN. Both on the device, expected in float32."""
+    if dtype == "bfloat16":
+        return float(_bfloat16_error()(out, expected))
+    return float(_float_error()(decode(out, dtype), expected))
+
+
+def e4m3_values() -> Any:
+    """float32[256]: the value of each FP8 e4m3fn code (OCP 8-bit floating point specification, 1.0, section 5)."""
+    code = np.arange(256)
+    sign = np.where(code & 0x80, -1.0, 1.0)
+    exponent, fraction = (code >> 3) & 0xF, code & 7
+    magnitude = np.where(exponent == 0, fraction * 2.0**-9, (8 + fraction) * 2.0 ** (exponent - 10.0))
+    return np.where((code & 0x7F) == 0x7F, np.nan, sign * magnitude).astype(np.float32)
+
+
+@functools.cache
+def _e4m3() -> tuple[Any, Any]:
+    """Codes in order of value, and the middles between them. Zero is left out: it hides unread elements."""
+    values = e4m3_values()
+    codes = np.argsort(values, kind="stable")
+    codes = codes[np.isfinite(values[codes]) & (values[codes] != 0)].astype(np.uint8)
+    ordered = values[codes]
+    return cupy.asarray(codes), cupy.asarray((ordered[1:] + ordered[:-1]) / 2)
+
+
+@functools.cache
+def _bfloat16_error() -> Any:
+    difference = "fabsf(__uint_as_float((unsigned int)x << 16) - y)"
+    return cupy.ReductionKernel(
+        "uint16 x, float32 y",
+        "float32 e",
+        f"({difference} >= 0 ? {difference} : 1e38f * 10)",
+        "max(a, b)",
+        "e = a",
+        "0",
+    )
+
+
+@functools.cache
+def _float_error() -> Any:
+    return cupy.ReductionKernel(
+        "float32 x, float32 y",
+        "float32 e",
+        "(fabsf(x - y) >= 0 ? fabsf(x - y) : 1e38f * 10)",
+        "max(a, b)",
+        "e = a",
+        "0",
+    )

@@ -1,0 +1,97 @@
+"""Compiles configs into the cubin store, one at a time in a child process that can be killed.
+
+The compiler itself has a time limit; the child has a longer one, for a compiler that ignores its own. A failing config
+is an outcome, never an exception.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from kernels.process import Child, ChildDied, ChildHung
+from kernels.results import Compiled, Params, StaticFacts
+from kernels.toolchain import compiler_version
+
+LIMIT_S = 15.0
+"""Of the 500-config FP8 space 31 to 35 configs take longer and none of those is fast (H200 machine, 2026-11)."""
+
+SLACK_S = 30.0
+"""Start of the child, bytecode and static facts, on a busy machine."""
+
+
+class BuildError(Exception):
+    """The set-up is broken (library, store, tools), so no config can be compiled; the message is a sentence."""
+
+
+class Compiler:
+    """Compiles for as long as it is open. Not thread-safe: one per process or thread."""
+
+    def __init__(self, store_url: str, *, limit_s: float = LIMIT_S) -> None:
+        self.store_url = store_url
+        self.limit_s = limit_s
+        self._child: Child | None = None
+
+    @property
+    def version(self) -> str:
+        """What compiles here: one line that names every part, and the limit, since a timeout is an outcome too."""
+        return f"{compiler_version()} limit {self.limit_s:g}s"
+
+    def compile(self, library: Path, kernel: str, problem: str, config: Params, arch: str) -> Compiled:
+        """One config. Raises BuildError when nothing could compile here, whatever the config."""
+        request = {
+            "library": str(library),
+            "kernel": kernel,
+            "problem": problem,
+            "config": dict(config),
+            "arch": arch,
+            "store": self.store_url,
+            "limit_s": self.limit_s,
+        }
+        if self._child is None or not self._child.alive:
+            self._child = Child("compile")
+        try:
+            answer = self._child.ask(request, deadline_s=self.limit_s + SLACK_S)
+        except ChildHung:
+            waited = self.limit_s + SLACK_S
+            return self._failed(
+                "timeout", f"the compiler did not stop at its limit of {self.limit_s:g} s", arch, waited
+            )
+        except ChildDied as died:
+            return self._failed("error", f"the compiler process died: {died}", arch, 0.0)
+        if "error" in answer:
+            raise BuildError(answer["error"])
+        return self._outcome(answer, arch)
+
+    def close(self) -> None:
+        if self._child is not None and self._child.alive:
+            self._child.ask({"ask": "close"}, deadline_s=SLACK_S)
+            self._child.close()
+        self._child = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _failed(self, status: Any, failure: str, arch: str, compile_s: float) -> Compiled:
+        return Compiled(status, self.version, arch, compile_s, 0.0, reused=False, failure=failure)
+
+    def _outcome(self, answer: Mapping[str, Any], arch: str) -> Compiled:
+        facts = answer.get("facts")
+        return Compiled(
+            status=answer["status"],
+            compiler=self.version,
+            arch=arch,
+            compile_s=answer["compile_s"],
+            cpu_s=answer["cpu_s"],
+            reused=answer.get("reused", False),
+            failure=answer.get("failure"),
+            content_key=answer["content_key"],
+            code_sha256=answer.get("code_sha256"),
+            symbol=answer.get("symbol"),
+            facts=StaticFacts(**{**facts, "remarks": tuple(facts["remarks"])}) if facts else None,
+        )

@@ -1,0 +1,53 @@
+"""What a library folder offers: its kernels, their problems, and every config a sweep would try.
+
+The folder's files are other people's code from any commit, so they are loaded in a child process; this side imports
+neither cuda-tile nor CuPy and works on a laptop.
+"""
+
+from pathlib import Path
+
+from kernels.contract import BadProblem
+from kernels.loading import LibraryError
+from kernels.process import Child, ChildDied, ChildHung
+from kernels.results import Plan, Planned
+
+DEADLINE_S = 120.0
+"""Loading a library takes about a second; a file that does not load in this time never will."""
+
+
+class UnknownKernel(Exception):
+    """No kernel of that name in the library; the message names the nearest."""
+
+
+def read(library: Path, *, arch: str, kernel: str | None = None, problem: str | None = None) -> tuple[Plan, ...]:
+    """The nightly suite, or one kernel's problems, or one problem, for one architecture ("sm_90").
+
+    Raises UnknownKernel, BadProblem or LibraryError; every message is a sentence for a person.
+    """
+    child = Child("catalog")
+    try:
+        request = {"library": str(library), "arch": arch, "kernel": kernel, "problem": problem}
+        answer = child.ask(request, deadline_s=DEADLINE_S)
+    except ChildHung:
+        raise LibraryError(f"the library {library} did not load within {DEADLINE_S:.0f} s") from None
+    except ChildDied as error:
+        raise LibraryError(f"the library {library} cannot be read: {error}") from None
+    finally:
+        child.close()
+    if "error" in answer:
+        known = {"UnknownKernel": UnknownKernel, "BadProblem": BadProblem, "LibraryError": LibraryError}
+        raise known[answer["error"]](answer["message"])
+    return tuple(
+        Plan(
+            kernel=plan["kernel"],
+            problem=plan["problem"],
+            arch=plan["arch"],
+            source_sha256=plan["source_sha256"],
+            axes=tuple((name, tuple(values)) for name, values in plan["axes"]),
+            flops=plan["flops"],
+            bytes=plan["bytes"],
+            baselines=tuple(plan["baselines"]),
+            trials=tuple(Planned(trial["config"], trial["code_key"]) for trial in plan["trials"]),
+        )
+        for plan in answer["plans"]
+    )

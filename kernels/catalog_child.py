@@ -1,0 +1,68 @@
+"""Child role `catalog`: reads a library folder and lists what a sweep of it would try. Needs cuda-tile, no compiler."""
+
+import difflib
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kernels.contract import BadProblem, Problem
+from kernels.loading import LibraryError, Loaded, load
+from kernels.signature import BadConfig, code_key, signature
+
+_load = functools.cache(load)
+
+
+def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
+    try:
+        loaded = _load(Path(request["library"]))
+        wanted = _wanted(loaded, request["kernel"], request["problem"])
+        return {"plans": [_plan(entry, problem, request["arch"]) for entry, problem in wanted]}
+    except UnknownKernelName as error:
+        return {"error": "UnknownKernel", "message": str(error)}
+    except BadProblem as error:
+        return {"error": "BadProblem", "message": str(error)}
+    except (LibraryError, BadConfig) as error:
+        return {"error": "LibraryError", "message": str(error)}
+
+
+class UnknownKernelName(Exception):
+    pass
+
+
+def _wanted(loaded: dict[str, Loaded], kernel: str | None, problem: str | None) -> list[tuple[Loaded, Problem]]:
+    if kernel is None:
+        return [(entry, each) for entry in loaded.values() for each in entry.kernel.problems]
+    if kernel not in loaded:
+        near = difflib.get_close_matches(kernel, loaded, n=3, cutoff=0.4) or sorted(loaded)
+        raise UnknownKernelName(f"there is no kernel '{kernel}' in this library; nearest: {', '.join(near)}")
+    entry = loaded[kernel]
+    if problem is None:
+        return [(entry, each) for each in entry.kernel.problems]
+    try:
+        return [(entry, entry.kernel.parse(problem))]
+    except BadProblem as error:
+        known = ", ".join(each.name for each in entry.kernel.problems)
+        raise BadProblem(f"{error} (problems of {kernel} in the nightly suite: {known})") from None
+
+
+def _plan(loaded: Loaded, problem: Problem, arch: str) -> dict[str, Any]:
+    kernel = loaded.kernel
+    space = kernel.space(arch)
+    return {
+        "kernel": kernel.name,
+        "problem": problem.name,
+        "arch": arch,
+        "source_sha256": loaded.source_sha256,
+        "axes": space.axes,
+        "flops": kernel.flops(problem),
+        "bytes": kernel.bytes(problem),
+        "baselines": kernel.baselines,
+        "trials": [
+            {
+                "config": config,
+                "code_key": code_key(loaded.source_sha256, arch, signature(kernel, problem, config)),
+            }
+            for config in space.configs()
+        ],
+    }

@@ -1,0 +1,39 @@
+"""The child side of kernels/process.py: `python -m kernels.child ROLE` answers JSON lines until its input ends.
+
+Answers go to a private copy of standard output; standard output itself is sent to standard error, so that a library
+that prints (DeepGEMM and the compilers do) cannot garble an answer.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+
+def main(role: str) -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    handler = _handler(role)
+    for line in sys.stdin:
+        answers.write(json.dumps(handler(json.loads(line))) + "\n")
+        answers.flush()
+
+
+def _handler(role: str) -> Handler:
+    # Imported by role: the catalog must answer without a compiler or a GPU stack, the compiler without CuPy.
+    if role == "catalog":
+        from kernels.catalog_child import answer
+    elif role == "compile":
+        from kernels.compile_child import answer
+    elif role == "gpu":
+        from kernels.gpu_child import answer
+    else:
+        raise SystemExit(f"no such role: {role}")
+    return answer
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

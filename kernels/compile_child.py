@@ -1,0 +1,131 @@
+"""Child role `compile`: one config to a cubin with its static facts, through cuda-tile's public exporter.
+
+cuTile keeps the compiler's remarks only in its own cache database, so this child points that cache at a private folder
+and reads each compile's row from there.
+"""
+
+import functools
+import hashlib
+import io
+import json
+import os
+import resource
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+# cuda-tile reads this when it is imported.
+_cache = tempfile.mkdtemp(prefix="tilewatch-compile-")
+os.environ["CUDA_TILE_CACHE_DIR"] = _cache
+
+import cuda.tile as ct  # noqa: E402 - after the environment is set
+from cuda.tile.compilation import export_kernel  # noqa: E402
+from cutile_cache._cache import cache_entries  # noqa: E402 - the only way to the remarks (cuda-tile 1.7)
+
+from kernels.bytecode import meaning_sha256  # noqa: E402
+from kernels.contract import HINTS, BadProblem  # noqa: E402
+from kernels.cubin import CuobjdumpMissing, code_sha256, static_facts  # noqa: E402
+from kernels.loading import LibraryError, load  # noqa: E402
+from kernels.signature import BadConfig, Signature, signature, tile_signature  # noqa: E402
+from kernels.store import CubinStore, StoreError  # noqa: E402
+from kernels.toolchain import compiler_version  # noqa: E402
+
+_load = functools.cache(load)
+_store = functools.cache(CubinStore)
+
+
+def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Every failure of a config is an answer with a status; only a broken set-up is an answer with "error"."""
+    if request.get("ask") == "close":
+        shutil.rmtree(_cache, ignore_errors=True)
+        return {}
+    try:
+        kernel = _load(Path(request["library"]))[request["kernel"]].kernel
+        wanted = signature(kernel, kernel.parse(request["problem"]), request["config"])
+        return _compile(kernel.entry, wanted, request)
+    except (LibraryError, StoreError, CuobjdumpMissing) as error:
+        return {"error": str(error)}
+    except (BadConfig, BadProblem) as error:
+        return _failure("error", str(error), 0.0, 0.0, None)
+
+
+def _compile(entry: Any, wanted: Signature, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    store, arch = _store(request["store"]), request["arch"]
+    hinted = entry.replace_hints(**dict(wanted.hints))
+    started, cpu = time.perf_counter(), _cpu_s()
+    key = None
+    try:
+        bytecode = io.BytesIO()
+        export_kernel(hinted, [tile_signature(wanted)], bytecode, gpu_code=arch, output_format="tileir_bytecode")
+        key = _content_key(bytecode.getvalue(), arch, request["limit_s"])
+        known = store.outcome(key)
+        if known is not None:
+            return {**known, "reused": True}
+        cubin = io.BytesIO()
+        with ct.compiler_timeout(request["limit_s"]):
+            export_kernel(hinted, [tile_signature(wanted)], cubin, gpu_code=arch, output_format="cubin")
+    except ct.TileCompilerTimeoutError:
+        failure = f"not compiled within {request['limit_s']:g} s"
+        outcome = _failure("timeout", failure, time.perf_counter() - started, _cpu_s() - cpu, key)
+    except FileNotFoundError as error:
+        # cuda-tile found no tileiras: the machine is not set up, and no config is to blame for that.
+        return {"error": f"the tile compiler is missing: {error}"}
+    except Exception as error:  # noqa: BLE001 - the edge of a trial: the compiler and the kernel may raise anything
+        outcome = _failure("error", _first_line(error), time.perf_counter() - started, _cpu_s() - cpu, key)
+    else:
+        outcome = _success(cubin.getvalue(), wanted.symbol, key, time.perf_counter() - started, _cpu_s() - cpu)
+        store.put(key, outcome, cubin.getvalue())
+        return {**outcome, "reused": False}
+    if key is not None:
+        store.put(key, outcome, None)
+    return {**outcome, "reused": False}
+
+
+def _success(cubin: bytes, symbol: str, key: str, compile_s: float, cpu_s: float) -> dict[str, Any]:
+    with tempfile.NamedTemporaryFile(suffix=".cubin", dir=_cache) as file:
+        file.write(cubin)
+        file.flush()
+        facts = static_facts(Path(file.name), _take_remarks())
+    return {
+        "status": "ok",
+        "compile_s": compile_s,
+        "cpu_s": cpu_s,
+        "content_key": key,
+        "code_sha256": code_sha256(cubin),
+        "symbol": symbol,
+        "facts": asdict(facts),
+    }
+
+
+def _failure(status: str, failure: str, compile_s: float, cpu_s: float, key: str | None) -> dict[str, Any]:
+    return {"status": status, "failure": failure, "compile_s": compile_s, "cpu_s": cpu_s, "content_key": key}
+
+
+def _content_key(bytecode: bytes, arch: str, limit_s: float) -> str:
+    """The limit is part of it because a timeout is remembered too."""
+    parts = [meaning_sha256(bytecode), arch, compiler_version(), limit_s, HINTS]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _take_remarks() -> str:
+    """The remarks of the compile that just ended, and an empty cache for the next one."""
+    entries = list(cache_entries(_cache))
+    for name in os.listdir(_cache):
+        if name.startswith("cache.db"):
+            os.unlink(os.path.join(_cache, name))
+    return (entries[0].metadata.remarks or "") if entries else ""
+
+
+def _cpu_s() -> float:
+    """CPU seconds of this process and of the compilers it ran."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

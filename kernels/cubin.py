@@ -1,0 +1,110 @@
+"""What a cubin tells without running: registers, stack, shared memory, code size, and what the compiler remarked.
+
+Resource usage is read by NVIDIA's cuobjdump (PyPI, or the toolkit's on PATH); the machine code is hashed from its ELF
+sections alone, without debug information, so that equal hashes mean identical code.
+"""
+
+import functools
+import hashlib
+import importlib.util
+import io
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from elftools.elf.elffile import ELFFile
+
+from kernels.results import StaticFacts
+
+CODE_SECTIONS = (".text.", ".nv.constant", ".nv.info.", ".rela.text.")
+"""Instructions, the constants and relocations they use, and launch limits (registers, barriers, cluster shape)."""
+
+
+class CuobjdumpMissing(Exception):
+    """Neither the PyPI package nor a CUDA toolkit brings cuobjdump."""
+
+
+def code_sha256(cubin: bytes) -> str:
+    digest = hashlib.sha256()
+    for name, data in sorted(_code_sections(cubin)):
+        digest.update(name.encode() + b"\0" + len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest()
+
+
+def static_facts(cubin_path: Path, remarks_yaml: str) -> StaticFacts:
+    listing = subprocess.run(
+        [cuobjdump(), "--dump-resource-usage", str(cubin_path)], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+    usage = {name: int(value) for name, value in re.findall(r"\b(REG|STACK|SHARED):(\d+)", listing)}
+    cubin = cubin_path.read_bytes()
+    found = remarks(remarks_yaml)
+    loads = [remark for remark in found if remark["name"] == "RemarkMemoryLoadInstructionSelected"]
+    mmas = [remark for remark in found if "MMA" in remark["name"]]
+    return StaticFacts(
+        registers=usage["REG"],
+        stack_bytes=usage["STACK"],
+        shared_bytes=usage["SHARED"],
+        code_bytes=sum(len(data) for name, data in _code_sections(cubin) if name.startswith(".text.")),
+        cubin_bytes=len(cubin),
+        tma_loads=sum("TMA" in remark["instruction"] for remark in loads),
+        loads=len(loads),
+        tensor_core_mmas=sum("ensor" in remark["instruction"] for remark in mmas),
+        mmas=len(mmas),
+        remarks=found,
+    )
+
+
+def remarks(text: str) -> tuple[dict[str, Any], ...]:
+    """The compiler's remarks (YAML documents tagged !Passed or !Missed), in source order."""
+    found = []
+    for node in yaml.compose_all(text, Loader=yaml.CSafeLoader):
+        if node is not None:
+            found.append(_remark(node.tag == "!Passed", _plain(node)))
+    return tuple(sorted(found, key=lambda remark: (remark["line"], remark["name"])))
+
+
+def _remark(passed: bool, document: Mapping[str, Any]) -> dict[str, Any]:
+    arguments: dict[str, Any] = {}
+    for argument in document.get("Args") or []:
+        arguments.update(argument)
+    return {
+        "pass": document.get("Pass", ""),
+        "name": document.get("Name", ""),
+        "passed": passed,
+        "line": int((document.get("DebugLoc") or {}).get("Line", 0)),
+        "instruction": str(arguments.get("Instruction", "")),
+        "shape": str(arguments.get("Shape", "")),
+        "text": str(arguments.get("Remark") or arguments.get("Reason") or ""),
+    }
+
+
+def _plain(node: yaml.Node) -> Any:
+    """A YAML node as dictionaries, lists and strings, whatever its tag."""
+    if isinstance(node, yaml.MappingNode):
+        return {_plain(key): _plain(value) for key, value in node.value}
+    if isinstance(node, yaml.SequenceNode):
+        return [_plain(each) for each in node.value]
+    return node.value
+
+
+def _code_sections(cubin: bytes) -> list[tuple[str, bytes]]:
+    sections = ELFFile(io.BytesIO(cubin)).iter_sections()
+    return [(section.name, section.data()) for section in sections if section.name.startswith(CODE_SECTIONS)]
+
+
+@functools.cache
+def cuobjdump() -> str:
+    """Path of the program. Raises CuobjdumpMissing."""
+    package = importlib.util.find_spec("nvidia.cu13") if importlib.util.find_spec("nvidia") else None
+    for folder in package.submodule_search_locations or () if package else ():
+        program = Path(folder) / "bin" / "cuobjdump"
+        if program.is_file():
+            return str(program)
+    found = shutil.which("cuobjdump") or shutil.which("cuobjdump", path="/usr/local/cuda/bin")
+    if found is None:
+        raise CuobjdumpMissing("cuobjdump is missing: pip install nvidia-cuda-cuobjdump")
+    return found

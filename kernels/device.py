@@ -1,0 +1,91 @@
+"""Which GPU models exist, and which GPUs this machine has.
+
+Asks nvidia-smi, which comes with every driver; imports nothing of CUDA, so it answers on a laptop too.
+"""
+
+import csv
+import difflib
+import io
+import subprocess
+from dataclasses import dataclass
+
+OLDEST_DRIVER = 580
+"""CUDA 13 drivers start here; cubins of tileiras 13.4 load from it on (H200, driver 580.159, 2026-11)."""
+
+
+@dataclass(frozen=True)
+class GpuModel:
+    """`fp8_tflops` is dense FP8 accumulated in float32, `bandwidth_gbps` device memory: NVIDIA's datasheets."""
+
+    slug: str
+    name: str
+    arch: str
+    fp8_tflops: float | None
+    bandwidth_gbps: float | None
+
+
+GPU_MODELS = (
+    GpuModel("h100", "NVIDIA H100", "sm_90", 1979.0, 3350.0),
+    GpuModel("h200", "NVIDIA H200", "sm_90", 1979.0, 4800.0),
+    GpuModel("b200", "NVIDIA B200", "sm_100", 4500.0, 8000.0),
+    GpuModel("gb200", "NVIDIA GB200", "sm_100", 5000.0, 8000.0),
+    GpuModel("b300", "NVIDIA B300", "sm_103", 4500.0, 8000.0),
+    GpuModel("rtx5080", "NVIDIA GeForce RTX 5080", "sm_120", 225.1, 960.0),
+    GpuModel("rtx5090", "NVIDIA GeForce RTX 5090", "sm_120", 419.0, 1792.0),
+    GpuModel("a100", "NVIDIA A100", "sm_80", None, 2039.0),
+)
+
+
+class UnknownGpu(Exception):
+    """No GPU model of that name; the message lists the nearest."""
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU of this machine. `model` is None when Tilewatch does not know the model."""
+
+    index: int
+    uuid: str
+    name: str
+    driver: str
+    model: GpuModel | None
+
+
+def gpu_model(slug: str) -> GpuModel:
+    for model in GPU_MODELS:
+        if model.slug == slug.lower():
+            return model
+    slugs = [model.slug for model in GPU_MODELS]
+    near = difflib.get_close_matches(slug.lower(), slugs, n=3, cutoff=0.4) or slugs
+    raise UnknownGpu(f"there is no GPU model '{slug}'; nearest: {', '.join(near)}")
+
+
+def model_named(name: str) -> GpuModel | None:
+    """The model of a name as the driver says it ("NVIDIA H100 80GB HBM3"). The longest match wins: GB200 is no B200."""
+    words = name.upper().replace("-", " ").split()
+    matches = [model for model in GPU_MODELS if set(model.name.upper().split()) <= set(words)]
+    return max(matches, key=lambda model: len(model.name), default=None)
+
+
+def gpus() -> tuple[Gpu, ...]:
+    """This machine's NVIDIA GPUs; none when there is no driver or it does not answer."""
+    rows = _query("--query-gpu=index,uuid,name,driver_version")
+    return tuple(
+        Gpu(int(index), uuid, name, driver, model_named(name)) for index, uuid, name, driver in rows if index.isdigit()
+    )
+
+
+def processes_on(uuid: str) -> tuple[str, ...]:
+    """Other people's compute processes on a GPU, as "pid name"."""
+    rows = _query("--query-compute-apps=gpu_uuid,pid,process_name")
+    return tuple(f"{row[1]} {row[2]}" for row in rows if len(row) == 3 and row[0] == uuid)
+
+
+def _query(question: str) -> list[list[str]]:
+    try:
+        said = subprocess.run(
+            ["nvidia-smi", question, "--format=csv,noheader"], capture_output=True, text=True, timeout=30, check=True
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(said)) if row]

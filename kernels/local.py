@@ -1,0 +1,54 @@
+"""Compiles a whole plan on this machine: several compiler processes, outcomes as they come, no queue, no database."""
+
+import queue
+import random
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from kernels.build import LIMIT_S, BuildError, Compiler
+from kernels.results import Compiled, Plan, Planned
+
+
+def spread(trials: Sequence[Planned]) -> list[Planned]:
+    """The same trials in an order that does not depend on the space's: slow neighbours (big tiles) are taken apart, so
+    that no process ends up with all of them and results show from the first second."""
+    return random.Random(0).sample(list(trials), len(trials))  # noqa: S311 - an order, not a secret
+
+
+def compile_plan(
+    library: Path, plan: Plan, store_url: str, *, jobs: int, limit_s: float = LIMIT_S
+) -> Iterator[tuple[Planned, Compiled]]:
+    """Every distinct code of the plan, once. Raises BuildError when nothing can be compiled here."""
+    todo: queue.SimpleQueue[Planned | None] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[Planned, Compiled] | BuildError] = queue.SimpleQueue()
+    trials = spread(plan.trials)
+    for trial in [*trials, *([None] * jobs)]:
+        todo.put(trial)
+
+    def work() -> None:
+        # The child belongs to this thread: it is killed when the thread that started it ends.
+        with Compiler(store_url, limit_s=limit_s) as compiler:
+            while (trial := todo.get()) is not None:
+                try:
+                    done.put((trial, compiler.compile(library, plan.kernel, plan.problem, trial.config, plan.arch)))
+                except BuildError as error:
+                    done.put(error)
+                    return
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(jobs)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in trials:
+            outcome = done.get()
+            if isinstance(outcome, BuildError):
+                raise outcome
+            yield outcome
+    finally:
+        while not todo.empty():
+            todo.get()
+        for _ in threads:
+            todo.put(None)
+        for thread in threads:
+            thread.join()

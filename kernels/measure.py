@@ -1,0 +1,173 @@
+"""One session on one GPU: the sweep, then the number on record, the winner beside its baselines in paired rounds."""
+
+import datetime as dt
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernels import device, toolchain
+from kernels.process import ChildDied, ChildHung
+from kernels.racing import Policy
+from kernels.results import Cubin, Measured, Params, RunResult, TrialResult
+from kernels.statistics import ratio_interval
+from kernels.sweep import Bench, GpuChild, SweepFailed, sweep
+
+BLOCK_ROUNDS = 20
+"""Rounds between two readings of the GPU's clocks and temperature."""
+
+ENOUGH = 0.005
+"""Stop when the half width of the median ratio's interval is under this share."""
+
+MOST_ROUNDS = 200
+"""Stop here whatever the interval; the run records that it stopped at its budget."""
+
+ROUNDS_DEADLINE_S = 120.0
+BASELINES_DEADLINE_S = 600.0
+"""DeepGEMM compiles its kernel with nvcc when it first meets a shape."""
+
+
+class GpuMissing(Exception):
+    """No such GPU here; the message is a sentence."""
+
+
+class GpuBusy(Exception):
+    """Somebody else's process is on the GPU; the message names it."""
+
+
+class MeasureFailed(Exception):
+    """The session could not be held; the message is a sentence."""
+
+
+@dataclass(frozen=True)
+class MeasureRequest:
+    """What to measure, and on which of this machine's GPUs. `cubins` may be a stream: the GPU starts on the first."""
+
+    library: Path
+    kernel: str
+    problem: str
+    arch: str
+    store_url: str
+    cubins: Iterable[Cubin]
+    gpu_index: int
+    baselines: tuple[str, ...]
+
+
+OnTrial = Callable[[TrialResult], None]
+OnStep = Callable[[str, int, int], None]
+
+
+def measure(request: MeasureRequest, *, on_trial: OnTrial, on_step: OnStep, policy: Policy | None = None) -> RunResult:
+    """Sweep, choose, and time carefully. Raises GpuMissing, GpuBusy or MeasureFailed; a failing config is a trial."""
+    gpu = _gpu(request)
+    bench = Bench(
+        request.library, request.kernel, request.problem, request.store_url, {"CUDA_VISIBLE_DEVICES": gpu.uuid}
+    )
+    started_at = dt.datetime.now(dt.UTC)
+    done = 0
+
+    def trial_ended(trial: TrialResult) -> None:
+        nonlocal done
+        done += 1
+        on_trial(trial)
+        on_step("sweep", done, 0)
+
+    try:
+        child = GpuChild(bench)
+    except SweepFailed as error:
+        raise MeasureFailed(str(error)) from None
+    try:
+        introduction = child.introduction
+        on_step("sweep", 0, 0)
+        result = sweep(child, request.cubins, on_trial=trial_ended, policy=policy)
+        sweep_gpu_s = child.gpu_s
+        telemetry: list[Mapping[str, Any]] = [introduction["telemetry"]]
+        measurements: tuple[Measured, ...] = ()
+        if result.winner is not None:
+            winner = [trial.config for trial in result.trials].index(result.winner)
+            on_step("baselines", 0, len(request.baselines))
+            measurements, readings = _record(child, winner, result.winner, request, on_step)
+            telemetry += readings
+    except (SweepFailed, ChildDied, ChildHung) as error:
+        raise MeasureFailed(f"measuring {request.kernel} on {request.problem} stopped: {error}") from None
+    finally:
+        child.close()
+    return RunResult(
+        host=socket.gethostname(),
+        gpu_model=gpu.model.slug if gpu.model else "",
+        gpu_uuid=gpu.uuid,
+        gpu_name=gpu.name,
+        timer=introduction["timer"],
+        toolchain=toolchain.measuring(gpu.driver, introduction["cuda_driver"], introduction["timer"]),
+        telemetry=tuple(telemetry),
+        sweep_gpu_s=sweep_gpu_s,
+        winner=result.winner,
+        tie=result.tie,
+        trials=result.trials,
+        measurements=measurements,
+        started_at=started_at,
+        finished_at=dt.datetime.now(dt.UTC),
+    )
+
+
+def _gpu(request: MeasureRequest) -> device.Gpu:
+    here = device.gpus()
+    if not 0 <= request.gpu_index < len(here):
+        raise GpuMissing(f"there is no GPU {request.gpu_index} on this machine: it has {len(here)} NVIDIA GPUs")
+    gpu = here[request.gpu_index]
+    if gpu.model is not None and gpu.model.arch != request.arch:
+        raise GpuMissing(f"GPU {gpu.index} is an {gpu.name} ({gpu.model.arch}), but the cubins are for {request.arch}")
+    others = device.processes_on(gpu.uuid)
+    if others:
+        raise GpuBusy(f"GPU {gpu.index} ({gpu.name}) is in use by {', '.join(others)}")
+    return gpu
+
+
+def _record(
+    child: GpuChild, winner: int, config: Params, request: MeasureRequest, on_step: OnStep
+) -> tuple[tuple[Measured, ...], list[Mapping[str, Any]]]:
+    """Paired rounds of the winner and every baseline that runs, until the ratio to the first is narrow enough."""
+    prepared: dict[str, dict[str, Any]] = {}
+    asked: dict[str, Any]
+    if request.baselines:
+        asked = {"ask": "baselines", "names": list(request.baselines)}
+        prepared = child.ask(asked, BASELINES_DEADLINE_S)["baselines"]
+    names = [name for name, detail in prepared.items() if "missing" not in detail]
+    samples: list[list[float]] = [[] for _ in range(1 + len(names))]
+    readings: list[Mapping[str, Any]] = []
+    throttled: list[int] = []
+    stopped = "budget"
+    while len(samples[0]) < MOST_ROUNDS:
+        block = len(samples[0]) // BLOCK_ROUNDS
+        asked = {"ask": "rounds", "ids": [winner], "names": names, "rounds": BLOCK_ROUNDS, "seed": block}
+        answer = child.ask(asked, ROUNDS_DEADLINE_S)
+        if block == 0 and not readings:
+            readings += answer["telemetry"]
+            continue  # the first block warms clocks and caches and is not kept
+        for kept, new in zip(samples, answer["samples_us"], strict=True):
+            kept += new
+        readings += answer["telemetry"]
+        if any(reading.get("throttled") for reading in answer["telemetry"]):
+            throttled.append(block)
+        on_step("rounds", len(samples[0]), MOST_ROUNDS)
+        if len(names) and _narrow(samples[0], samples[1]):
+            stopped = "interval"
+            break
+    shared = {
+        "stopped": stopped,
+        "rounds": len(samples[0]),
+        "throttled_blocks": throttled,
+        "block_rounds": BLOCK_ROUNDS,
+    }
+    ours = Measured(request.kernel, "kernel", tuple(samples[0]), config, shared)
+    rivals = [
+        Measured(name, "baseline", tuple(samples[1 + names.index(name)]) if name in names else (), None, detail)
+        for name, detail in prepared.items()
+    ]
+    return (ours, *rivals), readings
+
+
+def _narrow(ours: list[float], theirs: list[float]) -> bool:
+    interval = ratio_interval(ours, theirs)
+    return len(ours) >= 2 * BLOCK_ROUNDS and interval is not None and interval.half_width < ENOUGH

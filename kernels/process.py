@@ -1,0 +1,115 @@
+"""Child processes that do dangerous or heavy work: one JSON line in, one or more JSON lines out, a deadline on each.
+
+A child may hang, crash its CUDA context or leak; it is killed with its whole process group and replaced, which costs
+one trial and never the parent. Credentials never reach a child: it gets a short list of environment variables.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+PASSED_ON = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES")
+"""What a child needs of the environment. Everything else stays here: kernels under watch are other people's code."""
+
+ROOT = Path(__file__).resolve().parent.parent
+_libc = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
+
+
+class ChildDied(Exception):
+    """The child ended before it answered; the message is its last words on standard error."""
+
+
+class ChildHung(Exception):
+    """The child did not answer before its deadline and was killed."""
+
+
+class Child:
+    """A process running `python -m kernels.child ROLE`, spoken to in JSON lines, by one caller at a time."""
+
+    def __init__(self, role: str, *, environment: Mapping[str, str] | None = None, stderr_path: Path | None = None):
+        passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
+        self._errors = stderr_path.open("ab+") if stderr_path else _anonymous_file()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "kernels.child", role],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env={**passed, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **(environment or {})},
+            start_new_session=True,
+            # The kernel ends the child when the thread that started it ends: nothing outlives a SIGKILL of a worker.
+            preexec_fn=lambda: _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL),
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
+        self._buffer = b""
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._stdout, selectors.EVENT_READ)
+
+    def ask(self, request: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]:
+        """Send one request and return its answer. Raises ChildDied or ChildHung, and then the child is gone."""
+        try:
+            self._stdin.write(json.dumps(request).encode() + b"\n")
+            self._stdin.flush()
+        except (BrokenPipeError, ValueError):
+            raise ChildDied(self._last_words()) from None
+        return self._answer(time.monotonic() + deadline_s)
+
+    def close(self) -> None:
+        """End the child at once, with everything it started."""
+        if not self._stdout.closed:
+            self._selector.close()
+            self._kill()
+            for stream in (self._stdin, self._stdout):
+                with contextlib.suppress(BrokenPipeError):  # the request under way died with its reader
+                    stream.close()
+            self._errors.close()
+
+    @property
+    def alive(self) -> bool:
+        return not self._stdout.closed and self._process.poll() is None
+
+    def _answer(self, deadline: float) -> dict[str, Any]:
+        while b"\n" not in self._buffer:
+            if not self._selector.select(max(0.0, deadline - time.monotonic())):
+                self.close()
+                raise ChildHung("no answer before its deadline")
+            chunk = os.read(self._stdout.fileno(), 1 << 16)
+            if not chunk:
+                words = self._last_words()
+                self.close()
+                raise ChildDied(words)
+            self._buffer += chunk
+        line, self._buffer = self._buffer.split(b"\n", 1)
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _last_words(self) -> str:
+        self._process.wait()
+        code = self._process.returncode
+        end = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - 4000))
+        lines = [line for line in self._errors.read().decode(errors="replace").splitlines() if line.strip()]
+        return f"{end}: {lines[-1].strip()}" if lines else end
+
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+def _anonymous_file() -> Any:
+    import tempfile
+
+    return tempfile.TemporaryFile()

@@ -1,0 +1,66 @@
+"""Which commit a library folder is at, read from Git. Knows nothing of the network or the database."""
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+
+class NoHistory(Exception):
+    """The folder has no usable Git history; the message is a sentence."""
+
+
+@dataclass(frozen=True)
+class Commit:
+    """`position` counts first parents from the root; `committed_at` is ISO 8601 with its offset."""
+
+    repository: str
+    sha: str
+    position: int
+    committed_at: str
+    subject: str
+
+
+def commit_of(folder: Path, revision: str = "HEAD") -> Commit:
+    """Raises NoHistory when Git is missing, the folder is not in a repository or has no such commit."""
+    if not folder.is_dir():
+        raise NoHistory(f"there is no folder {folder}")
+    try:
+        _git(folder, "rev-parse", "--git-dir")
+    except NoHistory:
+        raise NoHistory(f"{folder} is not in a Git repository, so there is no commit to watch") from None
+    try:
+        sha = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    except NoHistory:
+        raise NoHistory(f"the repository of {folder} has no commit '{revision}'") from None
+    committed_at, subject = _git(folder, "log", "-1", "--format=%cI%x00%s", sha).split("\0", 1)
+    return Commit(
+        repository=repository_name(folder),
+        sha=sha,
+        position=int(_git(folder, "rev-list", "--count", "--first-parent", sha)),
+        committed_at=committed_at,
+        subject=subject,
+    )
+
+
+def repository_name(folder: Path) -> str:
+    """Where the repository comes from, without credentials; its folder's name when it has no remote."""
+    try:
+        url = _git(folder, "config", "--get", "remote.origin.url")
+    except NoHistory:
+        return Path(_git(folder, "rev-parse", "--show-toplevel")).name
+    parts = urlsplit(url)
+    if parts.scheme and parts.hostname:
+        host = parts.hostname + (f":{parts.port}" if parts.port else "")
+        return urlunsplit((parts.scheme, host, parts.path, "", ""))
+    return Path(url).name.removesuffix(".git") if "/" in url and ":" not in url else url
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    try:
+        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True)
+    except FileNotFoundError:
+        raise NoHistory("git is not installed") from None
+    except subprocess.CalledProcessError as error:
+        raise NoHistory(error.stderr.strip().splitlines()[0] if error.stderr.strip() else "git failed") from None
+    return done.stdout.strip()

@@ -1,0 +1,53 @@
+"""Which configs stay in the race. Samples in, a decision out; no GPU, no clock.
+
+A config leaves only when its interval cannot reach the best any more. With few samples no distribution-free interval
+exists, so a config's own fastest sample, less a margin for luck, stands for the best it could be: kernel times have a
+hard floor and a long upper tail, so the fastest of a few is close to the median, and a slow outlier removes nobody.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kernels.statistics import median_interval
+
+
+@dataclass(frozen=True)
+class Policy:
+    first: int = 3  # samples that every correct config gets
+    rounds: tuple[int, ...] = (5, 12, 30)  # further samples for those still in the race, round by round
+    luck: float = 0.04  # how far under a config's fastest sample its median may lie (H200: samples spread 0.5 to 1.2 %)
+    finalists: int = 12  # at most this many are re-timed with fresh samples
+    fresh: int = 60  # fresh samples of each finalist
+    tie: float = 0.003  # finalists within this of the fastest, or whose intervals overlap it, cannot be told apart
+
+
+def still_in(samples_us: Mapping[int, Sequence[float]], policy: Policy) -> list[int]:
+    """Ids still in the race, fastest first. The best is never dropped."""
+    bounds = {each: _bounds(samples, policy) for each, samples in samples_us.items() if samples}
+    if not bounds:
+        return []
+    reachable = min(high for _, _, high in bounds.values())
+    left = [each for each, (low, _, _) in bounds.items() if low <= reachable]
+    return sorted(left, key=lambda each: bounds[each][1])
+
+
+def ranking(fresh_us: Mapping[int, Sequence[float]], policy: Policy) -> tuple[int, tuple[int, ...]]:
+    """The winner by fresh samples, and all that cannot be told from it (the winner first)."""
+    intervals = {each: median_interval(samples) for each, samples in fresh_us.items()}
+    ordered = sorted(intervals, key=lambda each: intervals[each].median)
+    winner = ordered[0]
+    best = intervals[winner]
+    tied = [
+        each
+        for each in ordered
+        if intervals[each].low <= best.high or intervals[each].median <= best.median * (1 + policy.tie)
+    ]
+    return winner, tuple(tied)
+
+
+def _bounds(samples: Sequence[float], policy: Policy) -> tuple[float, float, float]:
+    """(lowest the median may be, estimate, highest the median may be)."""
+    interval = median_interval(samples)
+    if len(samples) < 6:
+        return min(samples) * (1 - policy.luck), interval.median, max(samples)
+    return min(interval.low, interval.median * (1 - policy.luck / 4)), interval.median, interval.high

@@ -1,0 +1,129 @@
+"""Recordings: real runs as JSON lines, gzipped, so that a GPU machine without network or database contributes too.
+
+The first line is a header, the last counts the rows between, so that a cut file is noticed. A row names what it is in
+"row"; its other fields are the columns of that table in db/models.py. Written by `python -m kernels sweep --record`
+and `tilewatch export`, read by `tilewatch import`.
+"""
+
+import datetime as dt
+import gzip
+import json
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+VERSION = 1
+
+KEYS: Mapping[str, tuple[str, ...]] = {
+    "sweep": ("id",),
+    "compilation": ("code_key", "compiler"),
+    "trial": ("sweep", "config"),
+    "run": ("key",),
+    "measurement": ("run", "implementation"),
+}
+"""What makes a row of each kind unique in a file."""
+
+
+class BadRecording(Exception):
+    """A file that cannot be imported; the message is a sentence naming file and line."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """Where and when it was recorded. `tool` is the program's version."""
+
+    machine: str
+    recorded_at: str
+    repository: str
+    tool: str
+
+
+@dataclass(frozen=True)
+class Recording:
+    header: Header
+    rows: tuple[dict[str, Any], ...]
+
+
+def write(path: Path, header: Header, rows: Iterable[Mapping[str, Any]]) -> int:
+    """Returns the number of rows. The file appears whole or not at all."""
+    partial = path.with_name(path.name + ".part")
+    count = 0
+    # No time stamp in the gzip header: the same runs give the same bytes.
+    with partial.open("wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as out:
+        out.write(_line({"tilewatch_recording": VERSION, **asdict(header)}))
+        for row in rows:
+            out.write(_line(row))
+            count += 1
+        out.write(_line({"row": "end", "rows": count}))
+    partial.replace(path)
+    return count
+
+
+def read(path: Path) -> Recording:
+    """The whole file, checked. Raises BadRecording."""
+    lines = _lines(path)
+    first = _parse(path, 1, lines[0]) if lines else {}
+    version = first.pop("tilewatch_recording", None)
+    if version is None:
+        raise BadRecording(f"{path} is not a Tilewatch recording: its first line has no tilewatch_recording version")
+    if version != VERSION:
+        raise BadRecording(f"{path} is a recording of version {version}; this Tilewatch reads version {VERSION}")
+    try:
+        header = Header(**first)
+    except TypeError:
+        raise BadRecording(f"{path} line 1: the header must hold machine, recorded_at, repository and tool") from None
+    rows: list[dict[str, Any]] = []
+    seen: set[tuple[str, str]] = set()
+    for number, line in enumerate(lines[1:], start=2):
+        row = _parse(path, number, line)
+        kind = str(row.get("row"))
+        if kind == "end":
+            if row.get("rows") != len(rows) or number != len(lines):
+                raise BadRecording(f"{path} line {number}: {row.get('rows')} rows were written, {len(rows)} are here")
+            return Recording(header, tuple(rows))
+        if kind not in KEYS:
+            raise BadRecording(f"{path} line {number}: '{kind}' is no kind of row; known: {', '.join(KEYS)}")
+        missing = [field for field in KEYS[kind] if field not in row]
+        if missing:
+            raise BadRecording(f"{path} line {number}: the {kind} has no {', '.join(missing)}")
+        identity = (kind, json.dumps([row[field] for field in KEYS[kind]], sort_keys=True))
+        if identity in seen:
+            raise BadRecording(f"{path} line {number}: this {kind} is there twice ({identity[1]})")
+        seen.add(identity)
+        rows.append(row)
+    raise BadRecording(f"{path} is truncated: its last line is missing after {len(rows)} rows")
+
+
+def now() -> str:
+    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+
+
+def _lines(path: Path) -> list[bytes]:
+    try:
+        return gzip.decompress(path.read_bytes()).splitlines()
+    except FileNotFoundError:
+        raise BadRecording(f"there is no file {path}") from None
+    except EOFError:
+        raise BadRecording(f"{path} is truncated: the compressed data stops in the middle") from None
+    except gzip.BadGzipFile:
+        raise BadRecording(f"{path} is not gzip") from None
+    except zlib.error as error:
+        raise BadRecording(f"{path} is damaged: {error}") from None
+    except OSError as error:
+        raise BadRecording(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        row = None
+    if not isinstance(row, dict):
+        raise BadRecording(f"{path} line {number} is not a JSON object")
+    return row
+
+
+def _line(row: Mapping[str, Any]) -> bytes:
+    return json.dumps(row, sort_keys=True, separators=(",", ":")).encode() + b"\n"

@@ -1,0 +1,105 @@
+"""A local sweep as the rows of a recording. Pure: values in, rows out."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from kernels.device import GpuModel
+from kernels.provenance import Commit
+from kernels.results import Compiled, Plan, Planned, RunResult
+from kernels.toolchain import fingerprint
+
+
+def recorded_rows(
+    plan: Plan, commit: Commit, model: GpuModel, outcomes: Sequence[tuple[Planned, Compiled]], result: RunResult
+) -> Iterator[dict[str, Any]]:
+    """What kernels/recording.py writes: the sweep, its compilations and trials, the run and its measurements."""
+    yield {
+        "row": "sweep",
+        "id": 1,
+        "commit": asdict(commit),
+        "gpu_model": asdict(model),
+        "reason": "manual",
+        "night": None,
+        "kernel": plan.kernel,
+        "problem": plan.problem,
+        "arch": plan.arch,
+        "source_sha256": plan.source_sha256,
+        "space": {"axes": [[name, list(values)] for name, values in plan.axes]},
+        "space_size": len(plan.trials),
+        "flops": plan.flops,
+        "bytes": plan.bytes,
+    }
+    for trial, outcome in outcomes:
+        yield _compilation(trial, outcome, result.host)
+    timed = {_key(trial.config): trial for trial in result.trials}
+    for planned, outcome in outcomes:
+        ran = timed.get(_key(planned.config))
+        yield {
+            "row": "trial",
+            "sweep": 1,
+            "config": dict(planned.config),
+            "code_key": planned.code_key,
+            "compiler": outcome.compiler,
+            "status": ran.status if ran else "not_compiled",
+            "failure": ran.failure if ran else outcome.failure,
+            "samples_us": [round(sample, 3) for sample in ran.samples_us] if ran and ran.samples_us else None,
+            "error": ran.error if ran else None,
+        }
+    yield from _run(result)
+
+
+def _compilation(trial: Planned, outcome: Compiled, host: str) -> dict[str, Any]:
+    facts = asdict(outcome.facts) if outcome.facts else {}
+    columns = ("registers", "stack_bytes", "shared_bytes", "code_bytes", "cubin_bytes")
+    counts = ("tma_loads", "loads", "tensor_core_mmas", "mmas")
+    return {
+        "row": "compilation",
+        "code_key": trial.code_key,
+        "compiler": outcome.compiler,
+        "arch": outcome.arch,
+        "status": outcome.status,
+        "failure": outcome.failure,
+        "content_key": outcome.content_key,
+        "code_sha256": outcome.code_sha256,
+        "symbol": outcome.symbol,
+        **{name: facts.get(name) for name in (*columns, *counts)},
+        "compile_s": round(outcome.compile_s, 3),
+        "cpu_s": round(outcome.cpu_s, 3),
+        "remarks": list(facts.get("remarks", ())),
+        "host": host,
+    }
+
+
+def _run(result: RunResult) -> Iterator[dict[str, Any]]:
+    key = f"{result.host}:{result.gpu_uuid}:{result.started_at.isoformat()}"
+    yield {
+        "row": "run",
+        "key": key,
+        "sweep": 1,
+        "host": result.host,
+        "gpu_uuid": result.gpu_uuid,
+        "gpu_name": result.gpu_name,
+        "timer": result.timer,
+        "toolchain": dict(result.toolchain),
+        "toolchain_sha256": fingerprint(result.toolchain),
+        "telemetry": list(result.telemetry),
+        "sweep_gpu_s": round(result.sweep_gpu_s, 3),
+        "tie": [dict(config) for config in result.tie],
+        "started_at": result.started_at.isoformat(),
+        "finished_at": result.finished_at.isoformat(),
+    }
+    for each in result.measurements:
+        yield {
+            "row": "measurement",
+            "run": key,
+            "implementation": each.implementation,
+            "role": each.role,
+            "config": dict(each.config) if each.config else None,
+            "samples_us": [round(sample, 3) for sample in each.samples_us],
+            "detail": dict(each.detail),
+        }
+
+
+def _key(config: Any) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(config.items()))

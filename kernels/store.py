@@ -1,0 +1,65 @@
+"""Where cubins live: a folder, or any other place fsspec reaches (an object store in a cluster), named by content.
+
+Beside each cubin `<key>.cubin` lies `<key>.json`, what compiling it gave; a timeout or a compiler error has only that,
+so that a known failure is not waited for again.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import fsspec
+
+
+class StoreError(Exception):
+    """The store cannot be read or written; the message names it."""
+
+
+class CubinStore:
+    def __init__(self, url: str) -> None:
+        """`url` is anything fsspec takes; a plain path or file:///path is a folder."""
+        self.url = url
+        self._files, self._root = fsspec.core.url_to_fs(url)
+
+    def outcome(self, key: str) -> dict[str, Any] | None:
+        """What compiling `key` gave, or None when the store does not know it."""
+        try:
+            found: dict[str, Any] = json.loads(self._files.cat_file(self._path(key, "json")))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise StoreError(f"the cubin store {self.url} cannot be read: {error}") from error
+        return found
+
+    def put(self, key: str, outcome: Mapping[str, Any], cubin: bytes | None) -> None:
+        """Keep an outcome and its cubin. The outcome is written last: where it is, the cubin is."""
+        try:
+            self._files.makedirs(os.path.dirname(self._path(key, "json")), exist_ok=True)
+            if cubin is not None:
+                self._replace(self._path(key, "cubin"), cubin)
+            self._replace(self._path(key, "json"), json.dumps(outcome).encode())
+        except OSError as error:
+            raise StoreError(f"the cubin store {self.url} cannot be written: {error}") from error
+
+    def cubin(self, key: str) -> bytes:
+        try:
+            found: bytes = self._files.cat_file(self._path(key, "cubin"))
+        except OSError as error:
+            raise StoreError(f"cubin {key} cannot be read from the store {self.url}: {error}") from error
+        return found
+
+    def _path(self, key: str, kind: str) -> str:
+        return f"{self._root}/{key[:2]}/{key}.{kind}"
+
+    def _replace(self, path: str, data: bytes) -> None:
+        """Whole or not at all: two workers may write one key, and one may be killed while it does."""
+        partial = f"{path}.{os.getpid()}.part"
+        self._files.pipe_file(partial, data)
+        self._files.mv(partial, path)
+
+
+def folder(path: Path) -> str:
+    """The store URL of a folder."""
+    return path.absolute().as_uri()

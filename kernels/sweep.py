@@ -1,0 +1,192 @@
+"""The sweep: every config checked and timed on one GPU, losers raced out, finalists re-timed with fresh samples.
+
+Decides what the GPU child does next and survives it: a config that hangs or kills the child costs one trial, the child
+is replaced and the race goes on with the samples it has.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from kernels.process import Child, ChildDied, ChildHung
+from kernels.racing import Policy, ranking, still_in
+from kernels.results import Cubin, Params, TrialResult
+from kernels.statistics import median_interval
+
+TRIAL_DEADLINE_S = 20.0
+"""A correct config of the largest problem takes milliseconds; a hang must not take the night."""
+
+PREPARE_DEADLINE_S = 300.0
+
+OnTrial = Callable[[TrialResult], None]
+
+
+class SweepFailed(Exception):
+    """The GPU cannot be worked with, whatever the config; the message is a sentence."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A kernel and problem on a GPU. `environment` may pick the GPU (CUDA_VISIBLE_DEVICES)."""
+
+    library: Path
+    kernel: str
+    problem: str
+    store_url: str
+    environment: dict[str, str] = field(default_factory=dict)
+    seed: int = 1
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    winner: Params | None
+    tie: tuple[Params, ...]
+    trials: tuple[TrialResult, ...]
+
+
+class GpuChild:
+    """A prepared GPU child that is replaced when it dies. Counts the seconds in which it holds the GPU."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._child: Child | None = None
+        self._known: dict[int, Cubin] = {}
+        self.gpu_s = 0.0
+        self.introduction: dict[str, Any] = {}
+        self._start()
+
+    def ask(self, request: dict[str, Any], deadline_s: float = TRIAL_DEADLINE_S) -> dict[str, Any]:
+        """Raises ChildDied or ChildHung; the next ask starts a new child with every checked config loaded again."""
+        if self._child is None or not self._child.alive:
+            self._start()
+        assert self._child is not None
+        started = time.monotonic()
+        try:
+            return self._child.ask(request, deadline_s=deadline_s)
+        finally:
+            self.gpu_s += time.monotonic() - started
+
+    def trial(self, identity: int, cubin: Cubin, samples: int, best_us: float | None = None) -> TrialResult:
+        """Check and time one config; one hopelessly slower than `best_us` gets a single sample."""
+        try:
+            answer = self.ask(self._trial_request(identity, cubin, samples, best_us))
+        except ChildHung:
+            return TrialResult(cubin.config, "hung", failure=f"no answer within {TRIAL_DEADLINE_S:g} s")
+        except ChildDied as died:
+            return TrialResult(cubin.config, "crashed", failure=f"the GPU process died: {died}")
+        if answer["status"] == "crashed":
+            self.close()  # the context is gone with the fault
+        if answer["status"] != "timed":
+            return TrialResult(cubin.config, answer["status"], error=answer.get("error"), failure=answer["failure"])
+        self._known[identity] = cubin
+        timed = tuple(answer["samples_us"])
+        return TrialResult(cubin.config, "timed", timed, median_interval(timed).median, answer["error"])
+
+    def forget(self, identity: int) -> None:
+        """Do not load this config again when the child is replaced."""
+        self._known.pop(identity, None)
+        self.close()
+
+    def close(self) -> None:
+        if self._child is not None:
+            self._child.close()
+            self._child = None
+
+    def _start(self) -> None:
+        self._child = Child("gpu", environment=self._bench.environment)
+        request = {
+            "ask": "prepare",
+            "library": str(self._bench.library),
+            "kernel": self._bench.kernel,
+            "problem": self._bench.problem,
+            "store": self._bench.store_url,
+            "seed": self._bench.seed,
+        }
+        started = time.monotonic()
+        try:
+            self.introduction = self._child.ask(request, deadline_s=PREPARE_DEADLINE_S)
+            for identity, cubin in self._known.items():
+                self._child.ask(self._trial_request(identity, cubin, 1), deadline_s=TRIAL_DEADLINE_S)
+        except (ChildDied, ChildHung) as error:
+            self.close()
+            raise SweepFailed(f"the GPU process could not prepare {self._bench.problem}: {error}") from None
+        finally:
+            self.gpu_s += time.monotonic() - started
+
+    def _trial_request(self, identity: int, cubin: Cubin, samples: int, best_us: float | None = None) -> dict[str, Any]:
+        return {
+            "ask": "trial",
+            "id": identity,
+            "config": dict(cubin.config),
+            "content_key": cubin.content_key,
+            "symbol": cubin.symbol,
+            "samples": samples,
+            "best_us": best_us,
+        }
+
+
+def sweep(gpu: GpuChild, cubins: Iterable[Cubin], *, on_trial: OnTrial, policy: Policy | None = None) -> SweepResult:
+    """Every cubin gets a check and first samples as it arrives; then the race; then fresh samples of the finalists.
+
+    `on_trial` hears of each trial as it arrives, and once more at the end of those that got further samples.
+    """
+    policy = policy or Policy()
+    trials: dict[int, TrialResult] = {}
+    best_us: float | None = None
+    for identity, cubin in enumerate(cubins):
+        trial = trials[identity] = gpu.trial(identity, cubin, policy.first, best_us)
+        if trial.median_us is not None:
+            best_us = min(trial.median_us, best_us or trial.median_us)
+        on_trial(trial)
+    raced = _race(gpu, trials, policy)
+    for identity, trial in raced.items():
+        if trial is not trials[identity]:
+            on_trial(trial)
+    ids = still_in(_samples(raced), policy)
+    fresh = _more(gpu, raced, ids[: policy.finalists], policy.fresh) if ids else {}
+    if not fresh:
+        return SweepResult(None, (), tuple(raced.values()))
+    winner, tied = ranking(fresh, policy)
+    return SweepResult(raced[winner].config, tuple(raced[each].config for each in tied), tuple(raced.values()))
+
+
+def _race(gpu: GpuChild, trials: dict[int, TrialResult], policy: Policy) -> dict[int, TrialResult]:
+    raced = dict(trials)
+    for samples in policy.rounds:
+        ids = still_in(_samples(raced), policy)
+        if len(ids) < 2:
+            break
+        for identity, more in _more(gpu, raced, ids, samples).items():
+            timed = raced[identity].samples_us + more
+            raced[identity] = replace(raced[identity], samples_us=timed, median_us=median_interval(timed).median)
+    return raced
+
+
+def _samples(trials: dict[int, TrialResult]) -> dict[int, tuple[float, ...]]:
+    return {each: trial.samples_us for each, trial in trials.items() if trial.status == "timed"}
+
+
+def _more(
+    gpu: GpuChild, trials: dict[int, TrialResult], ids: Sequence[int], samples: int
+) -> dict[int, tuple[float, ...]]:
+    """Interleaved samples of several configs. When the child dies of one of them, each is asked alone, and the one that
+    kills it again is out: it ran before, so it is a trial that crashed late."""
+    deadline = TRIAL_DEADLINE_S + samples * sum(trials[each].median_us or 0 for each in ids) * 1e-6 * 5
+    try:
+        answer = gpu.ask({"ask": "time", "ids": list(ids), "samples": samples}, deadline)
+        return {each: tuple(times) for each, times in zip(ids, answer["samples_us"], strict=True)}
+    except (ChildDied, ChildHung):
+        gpu.close()
+    found = {}
+    for each in ids:
+        try:
+            answer = gpu.ask({"ask": "time", "ids": [each], "samples": samples}, deadline)
+        except (ChildDied, ChildHung) as error:
+            gpu.forget(each)
+            status: Literal["crashed", "hung"] = "hung" if isinstance(error, ChildHung) else "crashed"
+            trials[each] = TrialResult(trials[each].config, status, failure=f"after its first samples: {error}")
+            continue
+        found[each] = tuple(answer["samples_us"][0])
+    return found

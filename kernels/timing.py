@@ -1,0 +1,126 @@
+"""The stopwatch: kernel times of launches on the null stream, from CUPTI activity records or, without CUPTI, events.
+
+CUPTI gives each kernel's own start and end on the GPU; events add 2 to 3 us and the host's launch cost (H200, 2026-11:
+a 16 us kernel reads 15.9 by CUPTI and 18.0 by events), so which one was used is recorded with every run.
+Runs inside the GPU child; knows nothing of sweeps.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol
+
+import cupy
+
+
+class TimingError(Exception):
+    """The records do not add up to the launches, so no time can be given."""
+
+
+class Timer(Protocol):
+    name: Literal["cupti", "events"]
+
+    def names(self, launch: Callable[[], None]) -> tuple[str, ...]:
+        """The kernels one launch runs, in order. Launches once."""
+
+    def time(self, launches: Sequence[Callable[[], None]], names: Sequence[tuple[str, ...]]) -> list[float]:
+        """Microseconds of each launch, in order; `names[i]` are the kernels of launch i. Launches each once.
+
+        Other kernels may run in between, but none of these names may have run untimed since the last call.
+        """
+
+
+def timer() -> Timer:
+    """The best stopwatch this machine has."""
+    try:
+        return CuptiTimer()
+    except Exception:  # noqa: BLE001 - no package, no library or no permission: each has its own exception, all mean "use events"
+        return EventTimer()
+
+
+class Flush:
+    """Empties L2 by writing twice its size. A memset, not a kernel, so it leaves no kernel record."""
+
+    def __init__(self) -> None:
+        self._buffer = cupy.empty(2 * cupy.cuda.Device().attributes["L2CacheSize"], dtype=cupy.uint8)
+
+    def __call__(self) -> None:
+        self._buffer.data.memset_async(0, self._buffer.nbytes)
+
+
+class CuptiTimer:
+    name: Literal["cupti", "events"] = "cupti"
+
+    def __init__(self) -> None:
+        from cupti import cupti
+
+        self._cupti = cupti
+        self._records: list[tuple[int, int, str]] = []
+        self._flush_l2 = Flush()
+        cupti.activity_register_callbacks(lambda: (8 << 20, 0), self._completed)
+        cupti.activity_enable(cupti.ActivityKind.CONCURRENT_KERNEL)
+        self._probe()
+
+    def names(self, launch: Callable[[], None]) -> tuple[str, ...]:
+        self._collect()
+        launch()
+        return tuple(name for _, _, name in self._collect())
+
+    def time(self, launches: Sequence[Callable[[], None]], names: Sequence[tuple[str, ...]]) -> list[float]:
+        wanted = {name for kernels in names for name in kernels}
+        for launch in launches:
+            self._flush_l2()
+            launch()
+        records = [record for record in self._collect() if record[2] in wanted]
+        if len(records) != sum(map(len, names)):
+            raise TimingError(f"{len(records)} kernel records for {sum(map(len, names))} kernels launched")
+        times, at = [], 0
+        for kernels in names:
+            mine = records[at : at + len(kernels)]
+            if tuple(name for _, _, name in mine) != kernels:
+                raise TimingError(f"kernels {[name for _, _, name in mine]} ran where {list(kernels)} were launched")
+            times.append(sum(end - start for start, end, _ in mine) / 1000)
+            at += len(kernels)
+        return times
+
+    def _collect(self) -> list[tuple[int, int, str]]:
+        """Everything that ran since the last call, in order of start (nanoseconds)."""
+        cupy.cuda.get_current_stream().synchronize()
+        self._cupti.activity_flush_all(1)
+        found, self._records = sorted(self._records), []
+        return found
+
+    def _completed(self, activities: list[Any]) -> None:
+        for activity in activities:
+            if activity.kind == self._cupti.ActivityKind.CONCURRENT_KERNEL:
+                self._records.append((activity.start, activity.end, activity.name))
+
+    def _probe(self) -> None:
+        """CUPTI may load and yet record nothing (no permission): find out now and not in the middle of a sweep."""
+        x = cupy.zeros(16, dtype=cupy.float32)
+        if not self.names(lambda: cupy.add(x, x, out=x)):
+            raise TimingError("CUPTI recorded no kernel")
+
+
+class EventTimer:
+    name: Literal["cupti", "events"] = "events"
+
+    def __init__(self) -> None:
+        self._flush_l2 = Flush()
+
+    def names(self, launch: Callable[[], None]) -> tuple[str, ...]:
+        launch()
+        cupy.cuda.get_current_stream().synchronize()
+        return ("launch",)
+
+    def time(
+        self,
+        launches: Sequence[Callable[[], None]],
+        names: Sequence[tuple[str, ...]],  # noqa: ARG002 - events see launches, not kernels
+    ) -> list[float]:
+        events = [(cupy.cuda.Event(), cupy.cuda.Event()) for _ in launches]
+        for launch, (start, stop) in zip(launches, events, strict=True):
+            self._flush_l2()
+            start.record()
+            launch()
+            stop.record()
+        cupy.cuda.get_current_stream().synchronize()
+        return [1000 * cupy.cuda.get_elapsed_time(start, stop) for start, stop in events]

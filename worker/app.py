@@ -1,0 +1,104 @@
+"""The Celery application: queues, the clock's entries, and what a worker process does as it starts and stops.
+
+Thin on purpose: a task opens nothing and decides nothing itself. Queues: `compile`, `judge`, and `gpu.<model>`.
+
+    celery -A worker.app worker -Q compile    -n compile@%h -c 4
+    celery -A worker.app worker -Q judge      -n judge@%h   -c 1
+    celery -A worker.app worker -Q gpu.h200   -n gpu0@%h    -c 1     (CUDA_VISIBLE_DEVICES=<uuid>)
+    celery -A worker.app beat -s HOME/beat
+"""
+
+from typing import Any
+
+import structlog
+from celery import Celery, signals
+
+from worker import dispatch, logs, nightly
+from worker.place import Place
+from worker.presence import Identity, Presence, identify
+from worker.settings import Settings
+from worker.tasks import NotNow, run
+
+log = structlog.get_logger()
+
+RECONCILE_S = 60
+
+
+def _configuration() -> dict[str, Any]:
+    """Read when Celery first needs it, so that importing this module asks for no server."""
+    settings = Settings.load()
+    night = nightly.schedule(settings.nightly_at)
+    return {
+        **dispatch.CONFIGURATION,
+        "broker_url": settings.connection().broker_url,
+        "beat_schedule": {
+            "nightly": {"task": "worker.nightly", "schedule": night},
+            # A tick that waited as long as the next one is due has nothing left to say.
+            "reconcile": {"task": "worker.reconcile", "schedule": RECONCILE_S, "options": {"expires": RECONCILE_S}},
+        },
+    }
+
+
+celery = Celery("tilewatch")
+celery.add_defaults(_configuration)
+
+# One of each per worker process; the pool's processes inherit them when they are forked.
+_identity: Identity | None = None
+_presence: Presence | None = None
+
+
+@celery.task(name=dispatch.RUN)
+def run_job(job_id: int) -> None:
+    assert _identity is not None
+    assert _presence is not None
+    place = Place.of(Settings.load())
+    try:
+        dispatch.send(celery, place.database_url, run(job_id, _identity.owner(), place))
+    except NotNow as reason:
+        log.info("handed back", job=job_id, reason=str(reason))
+        _presence.say(str(reason))
+
+
+@celery.task(name="worker.nightly")
+def run_nightly() -> None:
+    log.info("nightly", said=nightly.submit(Settings.load()))
+
+
+@celery.task(name="worker.reconcile")
+def run_reconcile() -> None:
+    from worker.reconcile import reconcile
+
+    place = Place.of(Settings.load())
+    dispatch.send(celery, place.database_url, reconcile(place.database_url, place.broker_url))
+
+
+@signals.setup_logging.connect
+def _set_up_logging(loglevel: int | str = "INFO", **_: Any) -> None:
+    logs.set_up(loglevel)
+
+
+@signals.celeryd_after_setup.connect
+def _learn_who_we_are(sender: str, instance: Any, **_: Any) -> None:
+    """Before the pool forks, and after -Q was read."""
+    global _identity, _presence
+    _identity = identify(sender, instance.app.amqp.queues.consume_from)
+    _presence = Presence(Settings.load().connection().database_url, _identity)
+
+
+@signals.worker_ready.connect
+def _arrive(**_: Any) -> None:
+    if _presence is not None:
+        _presence.arrive()
+
+
+@signals.worker_shutdown.connect
+def _leave(**_: Any) -> None:
+    if _presence is not None:
+        _presence.leave()
+
+
+@signals.worker_process_shutdown.connect
+def _close_compiler(**_: Any) -> None:
+    from worker import compile
+
+    compile.close()

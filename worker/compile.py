@@ -1,0 +1,158 @@
+"""The compile step: a submission's configs become compilations, and its sweeps become ready to be measured.
+
+Submitting cannot know what is compiled already, because that depends on the compiler of whoever compiles. So a kernel's
+first compile job deals: it attaches what this worker's compiler has met before and queues batches of the rest, often
+none. A batch compiles. Both leave the database right when they run twice, or at once with others.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from socket import gethostname
+from typing import Any, TypeVar
+
+from sqlalchemy.orm import Session
+
+from db import jobs, record, steps
+from db.jobs import Claimed, Unsent
+from db.session import session
+from kernels.build import Compiler
+from kernels.results import Compiled
+from kernels.store import CubinStore
+from worker import repository
+from worker.dispatch import COMPILE
+from worker.lease import Lease
+from worker.place import Place
+
+BATCH = 10
+"""Configs per job: half a minute of work, so that a killed worker loses little and the last batches end together."""
+
+CHUNK = 3
+"""Configs between two writes, so that people see progress."""
+
+NO_FACTS = dict.fromkeys(
+    ("registers", "stack_bytes", "shared_bytes", "code_bytes", "cubin_bytes")
+    + ("tma_loads", "loads", "tensor_core_mmas", "mmas")
+)
+
+Item = TypeVar("Item")
+
+_compiler: Compiler | None = None
+
+
+def step(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
+    return _compile_batch(job, place, lease) if "items" in job.payload else _deal(job, place)
+
+
+def close() -> None:
+    """End this process's compiler, if it has one."""
+    global _compiler
+    if _compiler is not None:
+        _compiler.close()
+        _compiler = None
+
+
+def _deal(job: Claimed, place: Place) -> list[Unsent]:
+    assert job.submission_id is not None
+    version = _open_compiler(place).version
+    with session(place.database_url) as opened:
+        wanted = steps.uncompiled(opened, job.submission_id, job.payload["kernel"])
+        keys = [each.code_key for each in wanted]
+        known = _usable(opened, job.submission_id, keys, version, place)
+        queued: list[Unsent] = []
+        missing = [each for each in wanted if each.code_key not in known]
+        for number, batch in enumerate(deal(missing)):
+            job_id, new = jobs.add(
+                opened,
+                key=f"{job.key}:batch{number}",
+                kind="compile",
+                queue=COMPILE,
+                subject=f"{job.subject}, batch {number + 1}",
+                payload={**job.payload, "items": [asdict(each) for each in batch]},
+                submission_id=job.submission_id,
+                total_steps=len(batch),
+            )
+            if not new:
+                break  # an earlier attempt dealt already, and all of it: this is one transaction
+            queued.append(Unsent(job_id, COMPILE))
+        record.attach_compilations(opened, compiler=version, submission_id=job.submission_id)
+        return queued + _release(opened, job.submission_id)
+
+
+def deal(items: Sequence[Item]) -> list[list[Item]]:
+    """Batches that take about equally long: neighbours in a search space are slow together, so they are dealt out."""
+    batches = -(-len(items) // BATCH)
+    return [list(items[number::batches]) for number in range(batches)]
+
+
+def _compile_batch(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
+    assert job.submission_id is not None
+    payload = job.payload
+    compiler = _open_compiler(place)
+    library = repository.checkout(place.repository, payload["sha"], payload["library"], place.checkouts)
+    with session(place.database_url) as opened:
+        keys = [item["code_key"] for item in payload["items"]]
+        known = _usable(opened, job.submission_id, keys, compiler.version, place)
+    queued: list[Unsent] = []
+    rows: list[dict[str, Any]] = []
+    for done, item in enumerate(payload["items"]):
+        lease.progress(done)
+        if item["code_key"] not in known:
+            compiled = compiler.compile(library, payload["kernel"], item["problem"], item["params"], payload["arch"])
+            rows.append(_row(item["code_key"], compiled))
+        if len(rows) >= CHUNK:
+            queued += _write(rows, compiler.version, job.submission_id, place)
+            rows = []
+    lease.progress(len(payload["items"]))
+    return queued + _write(rows, compiler.version, job.submission_id, place)
+
+
+def _write(rows: Sequence[dict[str, Any]], version: str, submission_id: int, place: Place) -> list[Unsent]:
+    """Attaching locks the submission's sweeps, so of two workers with the last two batches the later one sees that
+    nothing waits any more, and releases the measure job."""
+    with session(place.database_url) as opened:
+        record.compilations(opened, rows)
+        record.attach_compilations(opened, compiler=version, submission_id=submission_id)
+        return _release(opened, submission_id)
+
+
+def _release(opened: Session, submission_id: int) -> list[Unsent]:
+    return jobs.release(opened, steps.ready_to_measure(opened, submission_id))
+
+
+def _usable(opened: Session, submission_id: int, keys: Sequence[str], version: str, place: Place) -> set[str]:
+    """Code keys that need no compiling here.
+
+    To be measured, a cubin must lie in our store: an imported recording tells of cubins that stayed where it was made.
+    """
+    known = steps.compiled_keys(opened, keys, version)
+    if not steps.is_to_be_measured(opened, submission_id):
+        return set(known)
+    store = CubinStore(place.store_url)
+    return {key for key, cubin in known.items() if cubin is None or store.outcome(cubin) is not None}
+
+
+def _row(code_key: str, compiled: Compiled) -> dict[str, Any]:
+    facts = asdict(compiled.facts) if compiled.facts else {**NO_FACTS, "remarks": []}
+    return {
+        "code_key": code_key,
+        "compiler": compiled.compiler,
+        "arch": compiled.arch,
+        "status": compiled.status,
+        "failure": compiled.failure,
+        "content_key": compiled.content_key,
+        "code_sha256": compiled.code_sha256,
+        "symbol": compiled.symbol,
+        "compile_s": compiled.compile_s,
+        "cpu_s": compiled.cpu_s,
+        "host": gethostname(),
+        **facts,
+        "remarks": list(facts["remarks"]),
+    }
+
+
+def _open_compiler(place: Place) -> Compiler:
+    """One per process: its child keeps the tile compiler loaded, and is started again by itself when it dies."""
+    global _compiler
+    if _compiler is None:
+        _compiler = Compiler(place.store_url, limit_s=place.compile_limit_s)
+    return _compiler

@@ -1,0 +1,113 @@
+"""How a job's id reaches a worker: the Celery settings that both ends share, sending, and what waits in Redis.
+
+Redis is a doorbell. It may lose every message: the job table knows what is queued, and reconcile.py rings again. So
+messages are acknowledged on receipt, there is no result backend, and nothing here is asked for a job's state.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import redis
+from celery import Celery
+from kombu.exceptions import OperationalError
+
+from db import jobs
+from db.jobs import Unsent
+from db.session import session
+
+RUN = "worker.run"
+COMPILE = "compile"
+JUDGE = "judge"
+CONNECT_LIMIT_S = 5
+
+CONFIGURATION: dict[str, Any] = {
+    "task_serializer": "json",
+    "accept_content": ["json"],
+    "task_ignore_result": True,
+    # A lease in Postgres replaces late acknowledgement: with it, a job longer than Redis' visibility timeout ran three
+    # times at once, and a node killed with its job was found only after 100 s.
+    "task_acks_late": False,
+    # Otherwise a busy worker holds messages that an idle one could take. Redis only, new in Celery 5.7.
+    "worker_disable_prefetch": True,
+    "worker_cancel_long_running_tasks_on_connection_loss": False,
+    "broker_connection_retry_on_startup": True,
+    "broker_transport_options": {"socket_connect_timeout": CONNECT_LIMIT_S},
+    "task_publish_retry_policy": {"max_retries": 2, "interval_start": 0.2, "interval_step": 0.5},
+    "task_default_queue": JUDGE,
+    "timezone": "UTC",
+    "enable_utc": True,
+}
+
+
+class BrokerUnreachable(Exception):
+    """Redis cannot be used; the message is a sentence with its address and without its password."""
+
+
+def gpu_queue(slug: str) -> str:
+    return f"gpu.{slug}"
+
+
+def sender(broker_url: str) -> Celery:
+    """A Celery application that only sends."""
+    return Celery("tilewatch", broker=broker_url, set_as_current=False, changes=CONFIGURATION)
+
+
+def send(celery: Celery, database_url: str, queued: Sequence[Unsent]) -> None:
+    """One message per job. Call it after the transaction that queued them is committed: a worker may look at once."""
+    if not queued:
+        return
+    try:
+        for job in queued:
+            celery.send_task(RUN, (job.id,), queue=job.queue, task_id=_message_id(job.id))
+    except OperationalError as error:
+        raise BrokerUnreachable(f"Redis cannot be used at {address(celery.conf.broker_url)}: {error}") from None
+    with session(database_url) as opened:
+        jobs.mark_sent(opened, [job.id for job in queued])
+
+
+def lost(broker_url: str, queued: Iterable[Unsent]) -> list[Unsent]:
+    """Those of these queued jobs that have no message in Redis any more. Looking saves a queue without a worker from
+    filling up with copies."""
+    messages: dict[str, set[str]] = {}
+    missing = []
+    with _client(broker_url) as client:
+        for job in queued:
+            if job.queue not in messages:
+                waiting = client.lrange(job.queue, 0, -1)
+                messages[job.queue] = {json.loads(message)["headers"]["id"] for message in waiting}
+            if _message_id(job.id) not in messages[job.queue]:
+                missing.append(job)
+    return missing
+
+
+def check(broker_url: str) -> None:
+    """Raise BrokerUnreachable unless Redis answers."""
+    try:
+        with _client(broker_url) as client:
+            client.ping()
+    except redis.RedisError as error:
+        raise BrokerUnreachable(f"Redis cannot be used at {address(broker_url)}: {error}") from None
+
+
+def address(broker_url: str) -> str:
+    """host:port, the part of a URL that may be shown."""
+    try:
+        parts = urlsplit(broker_url)
+        return f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
+    except ValueError:
+        return "an address that cannot be read"
+
+
+def _client(broker_url: str) -> "redis.Redis":
+    if not broker_url.startswith(("redis://", "rediss://")):
+        raise BrokerUnreachable("the broker URL cannot be read; expected redis://:password@host:port/number")
+    try:
+        return redis.Redis.from_url(broker_url, socket_connect_timeout=CONNECT_LIMIT_S, socket_timeout=CONNECT_LIMIT_S)
+    except ValueError:  # its message repeats pieces of the URL, so maybe of the password
+        raise BrokerUnreachable("the broker URL cannot be read; expected redis://:password@host:port/number") from None
+
+
+def _message_id(job_id: int) -> str:
+    return f"job-{job_id}"

@@ -1,0 +1,63 @@
+"""Holding a job: a thread renews the lease in Postgres while the step works, and tells the step when the job is lost."""
+
+import threading
+from types import TracebackType
+from typing import Self
+
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+
+from db import jobs
+from db.session import session
+
+log = structlog.get_logger()
+
+LEASE_S = 45
+"""A worker that is silent this long is given up. Long enough for a restart of Postgres, short enough to wait for."""
+
+RENEW_S = 5
+"""How often a worker says that it lives and how far it is."""
+
+
+class LeaseLost(Exception):
+    """The job was cancelled, or given to another worker because this one was silent: stop, and write nothing more."""
+
+
+class Lease:
+    """Open while a step works on a claimed job."""
+
+    def __init__(self, database_url: str, job_id: int, owner: str) -> None:
+        self.owner = owner
+        self._database_url, self._job_id = database_url, job_id
+        self._done_steps: int | None = None
+        self._lost = False
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._keep_renewing, name=f"lease of job {job_id}", daemon=True)
+
+    def progress(self, done_steps: int | None = None) -> None:
+        """Say how far the step is, to be written with the next renewal. Raises LeaseLost when there is no point."""
+        self._done_steps = done_steps
+        if self._lost:
+            raise LeaseLost
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _keep_renewing(self) -> None:
+        while not self._over.wait(RENEW_S):
+            try:
+                with session(self._database_url) as opened:
+                    held = jobs.renew(opened, self._job_id, self.owner, LEASE_S, self._done_steps)
+            except SQLAlchemyError as error:  # Postgres may be back before the lease is over
+                log.warning("lease not renewed", reason=type(error).__name__)
+                continue
+            if not held:
+                self._lost = True
+                return

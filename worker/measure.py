@@ -1,0 +1,159 @@
+"""The measure step: a sweep's cubins are checked, raced and timed on this worker's GPU, and the run goes on record.
+
+Everything that touches the GPU happens in a child process of kernels/measure.py. This process asks for it, writes down
+what comes back, and holds no CUDA context that a kernel could crash.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from db import jobs, record, steps
+from db.jobs import Claimed, Unsent
+from db.record import config_sha256
+from db.session import session
+from db.steps import CompiledConfig, SweepFacts
+from kernels.device import gpus
+from kernels.measure import GpuBusy, MeasureRequest, measure
+from kernels.results import Cubin, RunResult, TrialResult
+from worker import repository
+from worker.derive import Sampled, measurement_rows
+from worker.dispatch import JUDGE
+from worker.lease import Lease
+from worker.place import Place
+from worker.presence import visible_gpu
+from worker.tasks import NotNow
+
+WRITE_S = 2.0
+"""Trials end hundreds per second at best; people look every few seconds."""
+
+
+class NothingToMeasure(Exception):
+    """No config of the sweep compiled; the message is a sentence."""
+
+
+def step(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
+    assert job.sweep_id is not None
+    with session(place.database_url) as opened:
+        facts = steps.sweep_facts(opened, job.sweep_id)
+        run_id = steps.run_of(opened, job.sweep_id)
+        compiled = steps.compiled_configs(opened, job.sweep_id)
+    if run_id is not None:  # an earlier attempt died after the run was written
+        with session(place.database_url) as opened:
+            return [_judge_next(opened, facts, run_id)]
+    if not compiled:
+        raise NothingToMeasure(f"no config of {facts.kernel} compiled for {facts.problem} on {facts.arch}")
+    ids = {config_sha256(each.params): each.config_id for each in compiled}
+    trials = _TrialWriter(place.database_url, job.sweep_id, ids)
+
+    def trial_ended(trial: TrialResult) -> None:
+        trials.add(trial)
+        lease.progress(trials.ended)
+
+    request = _request(job, facts, compiled, place)
+    try:
+        result = measure(request, on_trial=trial_ended, on_step=lambda *_: lease.progress(trials.ended))
+    except GpuBusy as error:
+        raise NotNow(str(error)) from error
+    with session(place.database_url) as opened:
+        run_id = _write(opened, job.sweep_id, result, ids)
+        return [_judge_next(opened, facts, run_id)]
+
+
+def _request(job: Claimed, facts: SweepFacts, compiled: Sequence[CompiledConfig], place: Place) -> MeasureRequest:
+    library = repository.checkout(place.repository, facts.sha, job.payload["library"], place.checkouts)
+    ours = visible_gpu({facts.gpu_model})
+    return MeasureRequest(
+        library=library,
+        kernel=facts.kernel,
+        problem=facts.problem,
+        arch=facts.arch,
+        store_url=place.store_url,
+        cubins=tuple(Cubin(each.params, each.content_key, each.symbol) for each in compiled),
+        gpu_index=[gpu.uuid for gpu in gpus()].index(ours.uuid),
+        baselines=tuple(job.payload["baselines"]),
+    )
+
+
+class _TrialWriter:
+    """Writes trials as they end, a few at a time; a sweep that is killed keeps what it found."""
+
+    def __init__(
+        self,
+        database_url: str,
+        sweep_id: int,
+        config_ids: Mapping[str, int],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.ended = 0
+        self._database_url, self._sweep_id, self._config_ids, self._clock = database_url, sweep_id, config_ids, clock
+        self._kept: list[dict[str, Any]] = []
+        self._wrote_at = clock()
+
+    def add(self, trial: TrialResult) -> None:
+        self.ended += 1
+        self._kept.append(_trial_row(trial, self._config_ids))
+        if self._clock() - self._wrote_at >= WRITE_S:
+            with session(self._database_url) as opened:
+                record.trial_results(opened, self._sweep_id, self._kept)
+            self._kept, self._wrote_at = [], self._clock()
+
+
+def _write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, int]) -> int:
+    """The run whole or not at all; its trials with their last samples (finalists are timed more than once)."""
+    record.trial_results(opened, sweep_id, [_trial_row(trial, ids) for trial in result.trials])
+    run_id = record.run(
+        opened,
+        key=f"{result.host}:{result.gpu_uuid}:{result.started_at.isoformat()}",
+        sweep_id=sweep_id,
+        origin="measured",
+        host=result.host,
+        gpu_uuid=result.gpu_uuid,
+        gpu_name=result.gpu_name,
+        timer=result.timer,
+        toolchain=result.toolchain,
+        telemetry=result.telemetry,
+        sweep_gpu_s=result.sweep_gpu_s,
+        tie=[ids[config_sha256(config)] for config in result.tie],
+        started_at=result.started_at,
+        finished_at=result.finished_at,
+    )
+    sampled = [
+        Sampled(
+            each.implementation,
+            each.role,
+            ids[config_sha256(each.config)] if each.config is not None else None,
+            each.samples_us,
+            each.detail,
+        )
+        for each in result.measurements
+    ]
+    record.measurements(opened, run_id, measurement_rows(sampled))
+    return run_id
+
+
+def _judge_next(opened: Session, facts: SweepFacts, run_id: int) -> Unsent:
+    job_id, _ = jobs.add(
+        opened,
+        key=f"judge:{run_id}",
+        kind="judge",
+        queue=JUDGE,
+        subject=f"{facts.kernel} {facts.problem} on {facts.gpu_model}",
+        payload={},
+        submission_id=facts.submission_id,
+        run_id=run_id,
+    )
+    return Unsent(job_id, JUDGE)
+
+
+def _trial_row(trial: TrialResult, config_ids: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        "config_id": config_ids[config_sha256(trial.config)],
+        "status": trial.status,
+        "samples_us": list(trial.samples_us) or None,
+        "median_us": trial.median_us,
+        "error": trial.error,
+        "failure": trial.failure,
+    }

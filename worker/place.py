@@ -1,0 +1,29 @@
+"""Where the steps of a worker find things: plain addresses and folders, taken from the settings once."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from worker.settings import Settings
+
+
+@dataclass(frozen=True)
+class Place:
+    database_url: str = field(repr=False)
+    broker_url: str = field(repr=False)
+    repository: Path
+    checkouts: Path
+    store_url: str
+    compile_limit_s: float
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        servers = settings.connection()
+        return cls(
+            database_url=servers.database_url,
+            broker_url=servers.broker_url,
+            repository=settings.repository,
+            checkouts=settings.home / "checkouts",
+            store_url=settings.store_url,
+            compile_limit_s=settings.compile_limit_s,
+        )

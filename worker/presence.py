@@ -1,0 +1,141 @@
+"""A worker says that it is here: its row in `workers`, renewed by a thread of the worker's parent process.
+
+Knows what a worker is by the queue it takes from, and on a GPU queue which GPU it sees.
+"""
+
+import os
+import platform
+import socket
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+
+from db import record, steps
+from db.session import session
+from kernels import HARNESS
+from kernels.device import Gpu, gpus
+from kernels.toolchain import compiler_version
+from worker.dispatch import COMPILE, gpu_queue
+
+log = structlog.get_logger()
+
+HEARTBEAT_S = 15
+
+
+class WrongWorker(Exception):
+    """A worker was started in a way that cannot work; the message is a sentence."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """`name` is Celery's node name; a process of the worker owns its jobs as NAME#PID."""
+
+    name: str
+    kind: str
+    host: str
+    toolchain: dict[str, str] = field(default_factory=dict)
+    gpu: Gpu | None = None
+
+    def owner(self) -> str:
+        return f"{self.name}#{os.getpid()}"
+
+
+def identify(name: str, queues: Iterable[str]) -> Identity:
+    """Raises WrongWorker for a GPU queue on a machine that does not show that GPU."""
+    taken = set(queues)
+    host = socket.gethostname()
+    toolchain = {"harness": HARNESS, "python": platform.python_version()}
+    models = {queue.removeprefix("gpu.") for queue in taken if queue.startswith("gpu.")}
+    if models:
+        gpu = visible_gpu(models)
+        return Identity(name, "gpu", host, {**toolchain, "driver": gpu.driver}, gpu)
+    if COMPILE in taken:
+        return Identity(name, "compile", host, {**toolchain, "compiler": compiler_version()})
+    return Identity(name, "judge", host, toolchain)
+
+
+def visible_gpu(models: set[str]) -> Gpu:
+    """The one GPU of these models that this process may use."""
+    wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
+    chosen = None if wanted is None else [name.strip() for name in wanted.split(",")]
+    seen = [gpu for gpu in gpus() if chosen is None or gpu.uuid in chosen or str(gpu.index) in chosen]
+    fitting = [gpu for gpu in seen if gpu.model is not None and gpu.model.slug in models]
+    if len(fitting) == 1:
+        return fitting[0]
+    queues = ", ".join(sorted(gpu_queue(model) for model in models))
+    shown = ", ".join(f"{gpu.name} ({gpu.uuid})" for gpu in seen) or "no NVIDIA GPU"
+    raise WrongWorker(
+        f"a worker for {queues} needs exactly one such GPU but sees {shown}; "
+        "set CUDA_VISIBLE_DEVICES to one GPU's UUID (nvidia-smi -L)"
+    )
+
+
+class Presence:
+    """The row of this worker. `say` works in the pool's processes too; the thread runs in the parent only."""
+
+    def __init__(self, database_url: str, identity: Identity) -> None:
+        self._database_url, self._identity = database_url, identity
+        self._over = threading.Event()
+        self._subjects: str | None = None
+
+    def arrive(self) -> None:
+        try:
+            with session(self._database_url) as opened:
+                record.worker_gone(opened, self._identity.name)  # an earlier life's row, so that started_at is ours
+        except SQLAlchemyError as error:
+            log.warning("no old row removed", reason=type(error).__name__)
+        threading.Thread(target=self._keep_saying, name="heartbeat", daemon=True).start()
+
+    def leave(self) -> None:
+        self._over.set()
+        try:
+            with session(self._database_url) as opened:
+                record.worker_gone(opened, self._identity.name)
+        except SQLAlchemyError as error:  # the servers may stop first; an old seen_at says it as well
+            log.warning("no row removed", reason=type(error).__name__)
+
+    def say(self, doing: str | None) -> None:
+        who = self._identity
+        model = who.gpu.model if who.gpu else None
+        with session(self._database_url) as opened:
+            if model is not None:
+                record.gpu_model(
+                    opened,
+                    slug=model.slug,
+                    name=model.name,
+                    arch=model.arch,
+                    fp8_tflops=model.fp8_tflops,
+                    bandwidth_gbps=model.bandwidth_gbps,
+                )
+            record.worker_seen(
+                opened,
+                name=who.name,
+                kind=who.kind,
+                host=who.host,
+                gpu_model=model.slug if model else None,
+                gpu_uuid=who.gpu.uuid if who.gpu else None,
+                toolchain=who.toolchain,
+                doing=doing,
+            )
+
+    def _keep_saying(self) -> None:
+        while True:
+            try:
+                self.say(self._doing())
+            except SQLAlchemyError as error:  # Postgres may be restarting; the next beat says it again
+                log.warning("heartbeat not written", reason=type(error).__name__)
+            if self._over.wait(HEARTBEAT_S):
+                return
+
+    def _doing(self) -> str | None:
+        """The running jobs, or what a process of this worker last said of why there are none (a GPU in use)."""
+        with session(self._database_url) as opened:
+            subjects = steps.subjects_of(opened, f"{self._identity.name}#")
+            if subjects:
+                self._subjects = "; ".join(subjects)
+                return self._subjects
+            there = steps.last_words(opened, self._identity.name)
+        return there if there != self._subjects else None

@@ -1,0 +1,84 @@
+"""The watched Git repository: what a revision is, and its library folder at a commit as files on disk.
+
+Nothing here knows of sweeps or databases, and nothing here writes into the repository: it may be read-only, and its
+working tree may hold other work in progress, which is not what gets swept.
+"""
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+from kernels.provenance import Commit, NoHistory, commit_of
+
+
+class RepositoryError(RuntimeError):
+    """The repository does not have what was asked for; the message is a sentence for a person."""
+
+
+def resolve(repository: Path, revision: str) -> Commit:
+    _require_history(repository)
+    try:
+        return commit_of(repository, revision)
+    except NoHistory as error:
+        raise RepositoryError(str(error)) from None
+
+
+def checkout(repository: Path, sha: str, library: str, cache: Path) -> Path:
+    """The folder `library` as it was at `sha`, made once under `cache` and then reused.
+
+    It appears by one rename, so workers that make it at the same time cannot see half of it. Plumbing commands with an
+    index of their own are used instead of `git archive`, which drops files that .gitattributes marks export-ignore.
+    """
+    target = cache / sha / library
+    if target.is_dir():
+        return target
+    _require_history(repository)
+    try:
+        tree = _git(repository, "rev-parse", "--verify", "--quiet", f"{sha}:{library.rstrip('/')}").strip()
+        _git(repository, "rev-parse", "--verify", "--quiet", f"{tree}^{{tree}}")
+    except subprocess.CalledProcessError:
+        resolve(repository, sha)  # says so when it is the commit that is missing
+        raise RepositoryError(f"commit {sha[:12]} of {repository} has no folder {library!r}") from None
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache, prefix=".making-") as scratch:
+        files = Path(scratch) / "files"
+        files.mkdir()
+        own = {"GIT_INDEX_FILE": str(Path(scratch) / "index"), "GIT_WORK_TREE": str(files)}
+        _git(repository, "read-tree", tree, **own)
+        _git(repository, "checkout-index", "--all", **own)
+        try:
+            files.rename(target)
+        except OSError:
+            if not target.is_dir():  # otherwise another worker was first, with the same content
+                raise
+    return target
+
+
+def _require_history(repository: Path) -> None:
+    if not repository.is_dir():
+        raise RepositoryError(f"{repository} is not a folder; TILEWATCH_REPOSITORY names the Git repository to watch")
+    try:
+        _git(repository, "rev-parse", "--verify", "--quiet", "HEAD")
+    except FileNotFoundError:
+        raise RepositoryError("git is not installed, and commits are what Tilewatch tests") from None
+    except subprocess.CalledProcessError as error:
+        why = error.stderr.strip().splitlines()
+        if why and "dubious ownership" in why[0]:
+            raise RepositoryError(f"git refuses {repository}: {why[0].removeprefix('fatal: ')}") from None
+        raise RepositoryError(f"{repository} is not the top folder of a Git repository with commits") from None
+
+
+def _git(repository: Path, *arguments: str, **extra: str) -> str:
+    """Run git on exactly this folder: not on a repository around it, nor on the one whose hook started us."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    ceiling = str(repository.resolve().parent)
+    return subprocess.run(
+        ["git", *arguments],
+        cwd=repository,
+        env={**clean, "GIT_CEILING_DIRECTORIES": ceiling, "LC_ALL": "C", **extra},
+        check=True,
+        capture_output=True,
+        text=True,
+        errors="replace",
+    ).stdout

@@ -1,0 +1,50 @@
+"""Which errors are a sentence for a person: bad input or a broken set-up, so without a traceback.
+
+Everything else is a bug, and then the traceback is the message. The list is asked for only after something was raised,
+so that `tilewatch --help` does not import the database to learn what could go wrong.
+"""
+
+
+def of(error: BaseException) -> str | None:
+    """The sentence of an expected error; None for a bug."""
+    return str(error) if isinstance(error, _expected()) else None
+
+
+def _expected() -> tuple[type[BaseException], ...]:
+    from db.embedded import EmbeddedError
+    from db.migrate import DatabaseNewer, DatabaseOlder
+    from db.session import DatabaseUnreachable
+    from kernels.build import BuildError
+    from kernels.catalog import UnknownKernel
+    from kernels.contract import BadProblem
+    from kernels.device import UnknownGpu
+    from kernels.loading import LibraryError
+    from kernels.measure import GpuBusy, GpuMissing, MeasureFailed
+    from kernels.recording import BadRecording
+    from kernels.store import StoreError
+    from worker.dispatch import BrokerUnreachable
+    from worker.measure import NothingToMeasure
+    from worker.repository import RepositoryError
+    from worker.settings import BadSettings, NotRunning
+
+    return (
+        BadProblem,
+        BadRecording,
+        BadSettings,
+        BrokerUnreachable,
+        BuildError,
+        DatabaseNewer,
+        DatabaseOlder,
+        DatabaseUnreachable,
+        EmbeddedError,
+        GpuBusy,
+        GpuMissing,
+        LibraryError,
+        MeasureFailed,
+        NotRunning,
+        NothingToMeasure,
+        RepositoryError,
+        StoreError,
+        UnknownGpu,
+        UnknownKernel,
+    )

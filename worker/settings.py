@@ -1,0 +1,104 @@
+"""Where Tilewatch lives on this machine: its folder, its ports, its servers, what it watches.
+
+Every value comes from an environment variable TILEWATCH_<NAME> or from its default here. Nothing here opens a
+connection or starts anything; `tilewatch up` leaves a small file that tells the other commands where its servers are.
+"""
+
+import datetime as dt
+import json
+import os
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from db.embedded import Servers
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+
+
+class BadSettings(ValueError):
+    """A TILEWATCH_ variable with a value that makes no sense; the message is a sentence for a person."""
+
+
+class NotRunning(RuntimeError):
+    """No servers are known on this machine; the message says how to get some."""
+
+
+def _default_home() -> Path:
+    """As root a folder that Postgres, which refuses to run as root, can reach; /root is closed to everybody else."""
+    return Path("/var/lib/tilewatch") if os.geteuid() == 0 else Path("~/.local/share/tilewatch")
+
+
+class Settings(BaseSettings):
+    """The settings of one process, read once."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="TILEWATCH_", env_ignore_empty=True, frozen=True, validate_default=True
+    )
+
+    home: Path = Field(default_factory=_default_home)
+    port: int = Field(default=8501, ge=1, le=65535)
+    # Both hold passwords: out of repr, so out of logs and tracebacks.
+    database_url: str | None = Field(default=None, repr=False)
+    broker_url: str | None = Field(default=None, repr=False)
+    repository: Path = CHECKOUT
+    library: str = "kernels/library"
+    store_url: str = Field(default_factory=lambda known: (known["home"] / "cubins").as_uri())
+    # GPU models compiled for although nobody here owns one.
+    watch: Annotated[tuple[str, ...], NoDecode] = ("b200", "h200")
+    compile_limit_s: float = Field(default=15.0, gt=0)
+    nightly_at: dt.time = dt.time(3, 0)  # UTC
+
+    @classmethod
+    def load(cls) -> Self:
+        try:
+            return cls()
+        except ValidationError as error:
+            raise BadSettings("; ".join(_sentences(error))) from None
+
+    @field_validator("home", "repository")
+    @classmethod
+    def _absolute(cls, path: Path) -> Path:
+        return path.expanduser().absolute()
+
+    @field_validator("watch", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        """People type `b200,h200` into an environment variable, not JSON."""
+        return tuple(slug.strip() for slug in value.split(",") if slug.strip()) if isinstance(value, str) else value
+
+    @property
+    def connection_file(self) -> Path:
+        return self.home / "connection.json"
+
+    def connection(self) -> Servers:
+        """The database and the broker: those of the environment, else those that `tilewatch up` started here."""
+        if self.database_url and self.broker_url:
+            return Servers(database_url=self.database_url, broker_url=self.broker_url)
+        if self.database_url or self.broker_url:
+            here, missing = ("DATABASE", "BROKER") if self.database_url else ("BROKER", "DATABASE")
+            raise NotRunning(f"TILEWATCH_{here}_URL is set but TILEWATCH_{missing}_URL is not: set both or neither")
+        try:
+            written = json.loads(self.connection_file.read_text(encoding="utf-8"))
+            return Servers(database_url=written["database_url"], broker_url=written["broker_url"])
+        except PermissionError:
+            raise NotRunning(f"the Tilewatch in {self.home} belongs to another user") from None
+        except (OSError, ValueError, KeyError):
+            raise NotRunning(
+                f"no Tilewatch is running in {self.home}; start it with `make up`, "
+                "or set TILEWATCH_DATABASE_URL and TILEWATCH_BROKER_URL"
+            ) from None
+
+
+def _sentences(error: ValidationError) -> list[str]:
+    """One clause per wrong variable. A URL's value is never repeated: it may hold a password."""
+    clauses = []
+    for problem in error.errors():
+        if problem["type"] == "default_factory_not_called":  # a consequence of another field's error
+            continue
+        name = str(problem["loc"][0])
+        value = "" if name.endswith("_url") else f"={problem['input']}"
+        clauses.append(f"TILEWATCH_{name.upper()}{value}: {problem['msg'][:1].lower()}{problem['msg'][1:]}")
+    return clauses

@@ -1,0 +1,219 @@
+"""The submit step: a commit becomes submissions, sweeps, waiting trials and jobs; then one message per job.
+
+Runs anywhere: it needs Git, Postgres and Redis, and no GPU stack. All bad input is found before anything is written, and
+everything is written in one transaction or not at all.
+"""
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+
+from sqlalchemy.orm import Session
+
+from db import jobs, record, steps
+from db.jobs import Unsent
+from db.migrate import require_head
+from db.session import check, session
+from kernels import catalog, device
+from kernels.device import GpuModel
+from kernels.provenance import Commit
+from kernels.results import Plan
+from worker import dispatch, repository
+from worker.dispatch import COMPILE, gpu_queue
+from worker.settings import Settings
+
+SHORT = 10
+"""Digits of a commit that people read."""
+
+
+class NothingToSubmit(Exception):
+    """No GPU model was named, owned or watched; the message is a sentence."""
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """`created` is False when all of it was submitted before."""
+
+    submission_ids: tuple[int, ...]
+    created: bool
+    sentence: str
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What is asked for, before it is known for which GPU models. `key` names a submission by sha and GPU model."""
+
+    reason: str
+    night: dt.date | None
+    what: str
+    key: Callable[[str, str], str]
+    kernel: str | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class _Target:
+    """A GPU model to submit for, its plans, and whether a GPU will be there to measure."""
+
+    model: GpuModel
+    measure: bool
+    plans: tuple[Plan, ...]
+
+
+def submit_nightly(
+    settings: Settings, *, commit: str = "HEAD", gpus: Sequence[str] = (), night: dt.date | None = None
+) -> Submitted:
+    """The library's whole suite. A night's second submission of a commit finds the first and changes nothing."""
+    night = night or dt.datetime.now(dt.UTC).date()
+    return _submit(
+        settings,
+        commit,
+        gpus,
+        _Request("nightly", night, f"the nightly of {night}", lambda sha, slug: f"nightly:{night}:{sha}:{slug}"),
+    )
+
+
+def submit_sweep(
+    settings: Settings, kernel: str, problem: str, *, commit: str = "HEAD", gpus: Sequence[str] = ()
+) -> Submitted:
+    """One kernel on one problem. Always a new submission: who asks twice wants a second measurement."""
+    now = dt.datetime.now(dt.UTC).isoformat()
+    return _submit(
+        settings,
+        commit,
+        gpus,
+        _Request(
+            "manual",
+            None,
+            f"a sweep of {kernel} on {problem}",
+            lambda sha, slug: f"manual:{kernel}:{problem}:{sha}:{slug}:{now}",
+            kernel,
+            problem,
+        ),
+    )
+
+
+def _submit(settings: Settings, revision: str, gpus: Sequence[str], request: _Request) -> Submitted:
+    servers = settings.connection()
+    check(servers.database_url)
+    require_head(servers.database_url)
+    dispatch.check(servers.broker_url)
+    models = tuple(dict.fromkeys(device.gpu_model(slug) for slug in gpus))
+    commit = repository.resolve(settings.repository, revision)
+    library = repository.checkout(settings.repository, commit.sha, settings.library, settings.home / "checkouts")
+    with session(servers.database_url) as opened:
+        measured = set(steps.gpu_models_measured_here(opened)) | _own_models()
+    models = models or tuple(device.gpu_model(slug) for slug in sorted(measured | set(settings.watch)))
+    if not models:
+        raise NothingToSubmit("no GPU model is watched and no GPU worker is known: name one with --gpu")
+    plans = {
+        arch: catalog.read(library, arch=arch, kernel=request.kernel, problem=request.problem)
+        for arch in sorted({model.arch for model in models})
+    }
+    targets = [_Target(model, model.slug in measured, plans[model.arch]) for model in models]
+    with session(servers.database_url) as opened:
+        commit_id = record.commit(
+            opened, **{**asdict(commit), "committed_at": dt.datetime.fromisoformat(commit.committed_at)}
+        )
+        written = [_write(opened, commit, commit_id, target, request, settings.library) for target in targets]
+    queued = [job for _, _, jobs_of_one in written for job in jobs_of_one]
+    dispatch.send(dispatch.sender(servers.broker_url), servers.database_url, queued)
+    created = [target for target, (_, new, _) in zip(targets, written, strict=True) if new]
+    return Submitted(
+        submission_ids=tuple(submission_id for submission_id, _, _ in written),
+        created=bool(created),
+        sentence=_sentence(request, commit, targets, created),
+    )
+
+
+def _own_models() -> set[str]:
+    """Models of this machine's own GPUs: `tilewatch up` submits before its GPU workers have said that they are here."""
+    return {gpu.model.slug for gpu in device.gpus() if gpu.model is not None}
+
+
+def _write(
+    opened: Session, commit: Commit, commit_id: int, target: _Target, request: _Request, library: str
+) -> tuple[int, bool, list[Unsent]]:
+    """One submission with its sweeps, trials and jobs: its id, whether it is new, and the jobs to send."""
+    model = target.model
+    record.gpu_model(opened, **asdict(model))
+    key = request.key(commit.sha, model.slug)
+    submission_id, new = record.submission(
+        opened,
+        key=key,
+        reason=request.reason,
+        night=request.night,
+        commit_id=commit_id,
+        gpu_model=model.slug,
+        measure=target.measure,
+    )
+    if not new:
+        return submission_id, False, []
+    for plan in target.plans:
+        sweep_id = _write_sweep(opened, submission_id, commit_id, model, plan)
+        if target.measure:
+            jobs.add(
+                opened,
+                key=f"{key}:measure:{plan.kernel}:{plan.problem}",
+                kind="measure",
+                queue=gpu_queue(model.slug),
+                subject=f"{plan.kernel} {plan.problem} on {model.slug}",
+                payload={"library": library, "baselines": list(plan.baselines)},
+                submission_id=submission_id,
+                sweep_id=sweep_id,
+                state="waiting",
+            )
+    return submission_id, True, _compile_jobs(opened, submission_id, key, commit, target, library)
+
+
+def _write_sweep(opened: Session, submission_id: int, commit_id: int, model: GpuModel, plan: Plan) -> int:
+    sweep_id = record.sweep(
+        opened,
+        submission_id=submission_id,
+        commit_id=commit_id,
+        kernel=plan.kernel,
+        problem=plan.problem,
+        gpu_model=model.slug,
+        arch=plan.arch,
+        source_sha256=plan.source_sha256,
+        space={"axes": [[name, list(values)] for name, values in plan.axes]},
+        space_size=len(plan.trials),
+        flops=plan.flops,
+        bytes=plan.bytes,
+    )
+    ids = record.configs(opened, [trial.config for trial in plan.trials])
+    planned = [(ids[record.config_sha256(trial.config)], trial.code_key) for trial in plan.trials]
+    record.trials(opened, sweep_id, planned)
+    return sweep_id
+
+
+def _compile_jobs(
+    opened: Session, submission_id: int, key: str, commit: Commit, target: _Target, library: str
+) -> list[Unsent]:
+    """One job per kernel, for all its problems: they share code. It deals out the batches (see compile.py)."""
+    queued = []
+    for kernel in dict.fromkeys(plan.kernel for plan in target.plans):
+        job_id, _ = jobs.add(
+            opened,
+            key=f"{key}:compile:{kernel}",
+            kind="compile",
+            queue=COMPILE,
+            subject=f"{kernel} for {target.model.slug} ({target.model.arch}) at {commit.sha[:SHORT]}",
+            payload={"sha": commit.sha, "library": library, "kernel": kernel, "arch": target.model.arch},
+            submission_id=submission_id,
+        )
+        queued.append(Unsent(job_id, COMPILE))
+    return queued
+
+
+def _sentence(request: _Request, commit: Commit, targets: Sequence[_Target], created: Sequence[_Target]) -> str:
+    at = f"{commit.sha[:SHORT]} ({commit.subject})"
+    if not created:
+        return f"{request.what} for {at} was submitted before, for {_named(targets)}"
+    static = [target for target in created if not target.measure]
+    only = f"; static facts only for {_named(static)}, which no GPU worker has had" if static else ""
+    return f"submitted {request.what} for {at} on {_named(created)}{only}"
+
+
+def _named(targets: Sequence[_Target]) -> str:
+    return ", ".join(target.model.slug for target in targets)

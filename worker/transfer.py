@@ -1,0 +1,314 @@
+"""Runs that travel as files: export what this database measured, import what was measured elsewhere.
+
+A file is imported whole or not at all, once by its content, and a run once by its key, so overlapping files do no harm.
+What can be derived from samples is derived again here (derive.py), never taken from the file.
+"""
+
+import datetime as dt
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.exc import DBAPIError, StatementError
+from sqlalchemy.orm import Session
+
+from db import record, steps
+from db.models import Compilation
+from db.record import config_sha256
+from db.session import session
+from db.steps import Exported
+from kernels import recording
+from kernels.recording import BadRecording, Header
+from worker.derive import Sampled, measurement_rows, trial_median_us
+
+Row = Mapping[str, Any]
+
+NOT_TRAVELLING = frozenset({"id", "created_at"})
+"""Columns of a compilation that mean something in their own database only."""
+
+
+class NothingToExport(Exception):
+    """No run fits what was asked for; the message is a sentence."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """`created` is False when the file was imported before and nothing changed."""
+
+    created: bool
+    sentence: str
+
+
+def export_file(
+    database_url: str,
+    path: Path,
+    *,
+    kernel: str | None = None,
+    gpu_model: str | None = None,
+    since: dt.date | None = None,
+) -> int:
+    """Write what workers of this database measured; returns the number of rows. Imported runs are not passed on."""
+    with session(database_url) as opened:
+        found = [
+            steps.exported(opened, sweep_id)
+            for sweep_id in steps.sweeps_to_export(opened, kernel=kernel, gpu_model=gpu_model, since=since)
+        ]
+        if not found:
+            raise NothingToExport("nothing to export: no worker of this database has measured such a sweep")
+        return recording.write(path, _header(found), _rows(found))
+
+
+def import_file(database_url: str, path: Path) -> Imported:
+    """Raises BadRecording, and then nothing has changed."""
+    contents = recording.read(path)
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    try:
+        with session(database_url) as opened:
+            return _import(opened, path.name, sha256, contents)
+    except KeyError as error:
+        raise BadRecording(f"{path} cannot be imported: a row names or lacks {error}") from None
+    except (DBAPIError, StatementError) as error:
+        if isinstance(error, DBAPIError) and error.connection_invalidated:
+            raise
+        raise BadRecording(f"{path} cannot be imported: {str(error.orig).splitlines()[0]}") from None
+    except (TypeError, ValueError, AttributeError) as error:
+        raise BadRecording(f"{path} cannot be imported: a value does not fit its place: {error}") from None
+
+
+def _header(found: Sequence[Exported]) -> Header:
+    runs = [run for each in found for run, _ in each.runs]
+    return Header(
+        machine="; ".join(sorted({f"{run.host}, {run.gpu_name}" for run in runs})),
+        recorded_at=max(run.finished_at for run in runs).isoformat(timespec="seconds"),
+        repository="; ".join(sorted({each.commit.repository for each in found})),
+        tool=f"tilewatch {version('tilewatch')}",
+    )
+
+
+def _rows(found: Sequence[Exported]) -> Iterator[dict[str, Any]]:
+    told: set[int] = set()
+    for number, each in enumerate(found, start=1):
+        yield _sweep_row(number, each)
+        for trial, params, compilation in each.trials:
+            if compilation is not None and compilation.id not in told:
+                told.add(compilation.id)
+                yield _compilation_row(compilation)
+            yield {
+                "row": "trial",
+                "sweep": number,
+                "config": params,
+                "code_key": trial.code_key,
+                "compiler": compilation.compiler if compilation else None,
+                "status": trial.status,
+                "failure": trial.failure,
+                "samples_us": trial.samples_us,
+                "error": trial.error,
+            }
+        yield from _run_rows(number, each)
+
+
+def _sweep_row(number: int, each: Exported) -> dict[str, Any]:
+    sweep, submission, commit, model = each.sweep, each.submission, each.commit, each.gpu_model
+    return {
+        "row": "sweep",
+        "id": number,
+        "commit": {
+            "repository": commit.repository,
+            "sha": commit.sha,
+            "position": commit.position,
+            "committed_at": commit.committed_at.isoformat(),
+            "subject": commit.subject,
+        },
+        "gpu_model": {
+            "slug": model.slug,
+            "name": model.name,
+            "arch": model.arch,
+            "fp8_tflops": model.fp8_tflops,
+            "bandwidth_gbps": model.bandwidth_gbps,
+        },
+        "reason": submission.reason,
+        "night": submission.night.isoformat() if submission.night else None,
+        "kernel": sweep.kernel,
+        "problem": sweep.problem,
+        "arch": sweep.arch,
+        "source_sha256": sweep.source_sha256,
+        "space": sweep.space,
+        "space_size": sweep.space_size,
+        "flops": sweep.flops,
+        "bytes": sweep.bytes,
+    }
+
+
+def _compilation_row(compilation: Compilation) -> dict[str, Any]:
+    columns = [column.name for column in Compilation.__table__.columns if column.name not in NOT_TRAVELLING]
+    return {"row": "compilation", **{name: getattr(compilation, name) for name in columns}}
+
+
+def _run_rows(number: int, each: Exported) -> Iterator[dict[str, Any]]:
+    for run, measurements in each.runs:
+        yield {
+            "row": "run",
+            "key": run.key,
+            "sweep": number,
+            "host": run.host,
+            "gpu_uuid": run.gpu_uuid,
+            "gpu_name": run.gpu_name,
+            "timer": run.timer,
+            "toolchain": run.toolchain,
+            "telemetry": run.telemetry,
+            "sweep_gpu_s": run.sweep_gpu_s,
+            "tie": [each.params[config_id] for config_id in run.tie],
+            "started_at": run.started_at.isoformat(),
+            "finished_at": run.finished_at.isoformat(),
+        }
+        for measurement, params in measurements:
+            yield {
+                "row": "measurement",
+                "run": run.key,
+                "implementation": measurement.implementation,
+                "role": measurement.role,
+                "config": params,
+                "samples_us": measurement.samples_us,
+                "detail": measurement.detail,
+            }
+
+
+def _import(opened: Session, file_name: str, sha256: str, contents: recording.Recording) -> Imported:
+    header = contents.header
+    recorded_at = dt.datetime.fromisoformat(header.recorded_at)
+    recording_id, new = record.recording(
+        opened, sha256=sha256, file_name=file_name, machine=header.machine, recorded_at=recorded_at
+    )
+    if not new:
+        return Imported(False, f"{file_name} was imported before; nothing changed")
+    rows: dict[str, list[Row]] = defaultdict(list)
+    for row in contents.rows:
+        rows[row["row"]].append(row)
+    known = steps.known_runs(opened, [run["key"] for run in rows["run"]])
+    runs = [run for run in rows["run"] if run["key"] not in known]
+    # A sweep whose runs are all known came with another file, or is our own.
+    held = {run["sweep"] for run in rows["run"]} - {run["sweep"] for run in runs}
+    sweeps = [sweep for sweep in rows["sweep"] if sweep["id"] not in held]
+    record.compilations(opened, [_stripped(row) for row in rows["compilation"]])
+    config_ids = _config_ids(opened, contents.rows)
+    sweep_ids = _import_sweeps(opened, sweeps, recording_id, f"recorded:{sha256}", {run["sweep"] for run in runs})
+    _import_trials(opened, [row for row in rows["trial"] if row["sweep"] not in held], sweep_ids, config_ids)
+    _import_runs(opened, runs, rows["measurement"], recording_id, sweep_ids, config_ids)
+    repeated = f", {len(known)} more were known" if known else ""
+    return Imported(
+        True, f"imported {len(runs)} runs recorded on {header.machine}, {recorded_at.date()}, from {file_name}{repeated}"
+    )
+
+
+def _config_ids(opened: Session, rows: Sequence[Row]) -> dict[str, int]:
+    configs = [row["config"] for row in rows if row.get("config") is not None]
+    ties = [config for row in rows if row["row"] == "run" for config in row["tie"]]
+    return record.configs(opened, [*configs, *ties])
+
+
+def _import_sweeps(
+    opened: Session, rows: Sequence[Row], recording_id: int, key: str, measured: set[Any]
+) -> dict[Any, int]:
+    """Ids by the file's own numbers. Sweeps of one night, commit and GPU model share a submission, as they did; a
+    second one of a kernel and problem opens another."""
+    ids = {}
+    met: Counter[tuple[Any, ...]] = Counter()
+    for row in rows:
+        commit, model = row["commit"], row["gpu_model"]
+        group = (row["reason"], row["night"], commit["sha"], model["slug"])
+        again = met[*group, row["kernel"], row["problem"]]
+        met[*group, row["kernel"], row["problem"]] += 1
+        record.gpu_model(opened, **model)
+        commit_id = record.commit(
+            opened, **{**commit, "committed_at": dt.datetime.fromisoformat(commit["committed_at"])}
+        )
+        submission_id, _ = record.submission(
+            opened,
+            key=":".join(str(part) for part in (key, *group, again)),
+            reason="recorded",
+            night=dt.date.fromisoformat(row["night"]) if row["night"] else None,
+            commit_id=commit_id,
+            gpu_model=model["slug"],
+            measure=row["id"] in measured,
+            recording_id=recording_id,
+        )
+        ids[row["id"]] = record.sweep(
+            opened,
+            submission_id=submission_id,
+            commit_id=commit_id,
+            gpu_model=model["slug"],
+            **{
+                name: row[name]
+                for name in ("kernel", "problem", "arch", "source_sha256", "space", "space_size", "flops", "bytes")
+            },
+        )
+    return ids
+
+
+def _import_trials(
+    opened: Session, rows: Sequence[Row], sweep_ids: Mapping[Any, int], config_ids: Mapping[str, int]
+) -> None:
+    by_sweep: dict[int, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_sweep[sweep_ids[row["sweep"]]].append(row)
+    for sweep_id, trials in by_sweep.items():
+        record.trials(opened, sweep_id, [(config_ids[config_sha256(row["config"])], row["code_key"]) for row in trials])
+        for compiler in sorted({row["compiler"] for row in trials if row["compiler"] is not None}):
+            record.attach_compilations(opened, compiler=compiler, sweep_id=sweep_id)
+        record.trial_results(opened, sweep_id, [_trial_result(row, config_ids) for row in trials])
+
+
+def _trial_result(row: Row, config_ids: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        "config_id": config_ids[config_sha256(row["config"])],
+        "status": row["status"],
+        "samples_us": row["samples_us"],
+        "median_us": trial_median_us(row["samples_us"]) if row["status"] == "timed" else None,
+        "error": row["error"],
+        "failure": row["failure"],
+    }
+
+
+def _import_runs(
+    opened: Session,
+    runs: Sequence[Row],
+    measurements: Sequence[Row],
+    recording_id: int,
+    sweep_ids: Mapping[Any, int],
+    config_ids: Mapping[str, int],
+) -> None:
+    for row in runs:
+        run_id = record.run(
+            opened,
+            sweep_id=sweep_ids[row["sweep"]],
+            origin="recorded",
+            recording_id=recording_id,
+            tie=[config_ids[config_sha256(config)] for config in row["tie"]],
+            started_at=dt.datetime.fromisoformat(row["started_at"]),
+            finished_at=dt.datetime.fromisoformat(row["finished_at"]),
+            **{
+                name: row[name]
+                for name in ("key", "host", "gpu_uuid", "gpu_name", "timer", "toolchain", "telemetry", "sweep_gpu_s")
+            },
+        )
+        sampled = [_sampled(each, config_ids) for each in measurements if each["run"] == row["key"]]
+        record.measurements(opened, run_id, measurement_rows(sampled))
+
+
+def _sampled(row: Row, config_ids: Mapping[str, int]) -> Sampled:
+    return Sampled(
+        implementation=row["implementation"],
+        role=row["role"],
+        config_id=config_ids[config_sha256(row["config"])] if row["config"] is not None else None,
+        samples_us=row["samples_us"],
+        detail=row["detail"],
+    )
+
+
+def _stripped(row: Row) -> dict[str, Any]:
+    """A row without the word that says what it is."""
+    return {name: value for name, value in row.items() if name != "row"}
