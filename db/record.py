@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Table, bindparam, case, delete, func, or_, select, update
+from sqlalchemy import Boolean, Table, bindparam, case, delete, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -220,8 +220,9 @@ def trial_results(session: Session, sweep_id: int, rows: Sequence[Row]) -> None:
     What a GPU said replaces whatever is there (a sweep that runs again knows better); "not_compiled" and "compiled"
     only fill trials that wait; "waiting" is no result and is passed over.
     """
+    columns = ("config_id", "status", "samples_us", "median_us", "error", "failure")
     told = [
-        {f"new_{name}": row[name] for name in ("config_id", "status", "samples_us", "median_us", "error", "failure")}
+        {**{f"new_{name}": row[name] for name in columns}, "is_measured": row["status"] in MEASURED}
         for row in rows
         if row["status"] != "waiting"
     ]
@@ -233,7 +234,7 @@ def trial_results(session: Session, sweep_id: int, rows: Sequence[Row]) -> None:
         .where(
             table.c.sweep_id == sweep_id,
             table.c.config_id == bindparam("new_config_id"),
-            or_(table.c.status == "waiting", bindparam("new_status", type_=table.c.status.type).in_(MEASURED)),
+            or_(table.c.status == "waiting", bindparam("is_measured", type_=Boolean)),
         )
         .values(
             status=bindparam("new_status"),

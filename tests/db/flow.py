@@ -1,0 +1,140 @@
+"""One commit's way through the tables, written as the steps write it; small, but with every kind of row."""
+
+import datetime as dt
+import hashlib
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from db import jobs, record
+
+NOON = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
+COMPILER = "cuda-tile 1.7.0 / tileiras 13.4.92"
+CONFIGS = tuple({"tile_m": tile_m, "num_ctas": ctas} for tile_m in (32, 64) for ctas in (1, 2))
+
+
+@dataclass(frozen=True)
+class Planned:
+    submission_id: int
+    sweep_id: int
+    config_ids: tuple[int, ...]
+    code_keys: tuple[str, ...]
+
+
+def submit(session: Session, key: str = "nightly/2026-11-20/b200") -> Planned:
+    """A submission of one sweep with four waiting trials."""
+    record.gpu_model(session, slug="b200", name="B200", arch="sm_100", fp8_tflops=4500.0, bandwidth_gbps=8000.0)
+    commit_id = record.commit(
+        session, repository="tilewatch", sha="ab" * 20, position=7, committed_at=NOON, subject="Tile it"
+    )
+    submission_id, _ = record.submission(
+        session,
+        key=key,
+        reason="nightly",
+        night=NOON.date(),
+        commit_id=commit_id,
+        gpu_model="b200",
+        measure=True,
+    )
+    sweep_id = record.sweep(
+        session,
+        submission_id=submission_id,
+        commit_id=commit_id,
+        kernel="gemm_fp8",
+        problem="320x32576x7168",
+        gpu_model="b200",
+        arch="sm_100",
+        source_sha256="cd" * 32,
+        space={"axes": [["tile_m", [32, 64]], ["num_ctas", [1, 2]]]},
+        space_size=len(CONFIGS),
+        flops=2 * 320 * 32576 * 7168,
+        bytes=320 * 7168 + 32576 * 7168,
+    )
+    by_sha256 = record.configs(session, CONFIGS)
+    config_ids = tuple(by_sha256[record.config_sha256(config)] for config in CONFIGS)
+    code_keys = tuple(f"code of {sorted(config.items())}" for config in CONFIGS)
+    record.trials(session, sweep_id, list(zip(config_ids, code_keys, strict=True)))
+    return Planned(submission_id, sweep_id, config_ids, code_keys)
+
+
+def compiled(code_key: str, *, status: str = "ok", compiler: str = COMPILER) -> dict[str, object]:
+    """A row of what came of compiling a code key."""
+    ok = status == "ok"
+    code = hashlib.sha256(code_key.encode()).hexdigest() if ok else None
+    facts = ("registers", "stack_bytes", "shared_bytes", "code_bytes", "cubin_bytes")
+    loads = ("tma_loads", "loads", "tensor_core_mmas", "mmas")
+    return {
+        "code_key": code_key,
+        "compiler": compiler,
+        "arch": "sm_100",
+        "status": status,
+        "failure": None if ok else f"{status}: gave up after 15 s",
+        "content_key": code,
+        "code_sha256": code,
+        "symbol": "gemm" if ok else None,
+        **dict.fromkeys((*facts, *loads), 128 if ok else None),
+        "compile_s": 1.5,
+        "cpu_s": 1.25,
+        "remarks": [{"pass": "tma", "line": 12, "passed": True}] if ok else [],
+        "host": "node-a",
+    }
+
+
+def measure(session: Session, planned: Planned, key: str = "run 1") -> int:
+    """A run that timed three configs, found one wrong, and measured the winner beside a baseline."""
+    results = [
+        {"config_id": config_id, "status": "timed", "samples_us": [9.0, 10.0], "median_us": 9.5, "error": 0.01}
+        for config_id in planned.config_ids[:3]
+    ]
+    wrong = {"config_id": planned.config_ids[3], "status": "wrong", "samples_us": None, "median_us": None, "error": 0.9}
+    record.trial_results(
+        session,
+        planned.sweep_id,
+        [{**row, "failure": None} for row in results] + [{**wrong, "failure": "0.9 is over the tolerance 0.05"}],
+    )
+    run_id = record.run(
+        session,
+        key=key,
+        sweep_id=planned.sweep_id,
+        origin="measured",
+        host="node-a",
+        gpu_uuid="GPU-1",
+        gpu_name="NVIDIA B200",
+        timer="cupti",
+        toolchain={"tileiras": "13.4.92", "driver": "580.65"},
+        telemetry=[{"clock_mhz": 1965}],
+        sweep_gpu_s=12.5,
+        tie=planned.config_ids[:2],
+        started_at=NOON,
+        finished_at=NOON + dt.timedelta(seconds=30),
+    )
+    times = {"samples_us": [9.0, 9.1], "median_us": 9.05, "low_us": 9.0, "high_us": 9.1}
+    ratios = {"ratio": 1.1, "ratio_low": 1.05, "ratio_high": 1.15}
+    kernel = {"implementation": "gemm_fp8", "role": "kernel", "config_id": planned.config_ids[0], "detail": {}}
+    baseline = {"implementation": "deepgemm", "role": "baseline", "config_id": None, "detail": {"version": "0.1.0"}}
+    record.measurements(session, run_id, [{**kernel, **times, **ratios}, {**baseline, **times, **ratios}])
+    record.verdict(
+        session,
+        run_id=run_id,
+        verdict="undecided",
+        change=None,
+        noise=None,
+        history_points=0,
+        policy="1",
+        reason="0 points of history, 5 wanted",
+    )
+    return run_id
+
+
+def job(session: Session, key: str = "measure 1", state: str = "queued") -> int:
+    job_id, _ = jobs.add(
+        session,
+        key=key,
+        kind="measure",
+        queue="gpu.b200",
+        subject="gemm_fp8 320x32576x7168 on b200",
+        payload={"sweep": 1},
+        total_steps=4,
+        state=state,
+    )
+    return job_id

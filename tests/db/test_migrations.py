@@ -1,0 +1,91 @@
+"""Migrations end at the tables of db/models.py, come down again, and say when code and database do not fit."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from alembic import command
+from sqlalchemy import text
+
+from db import migrate, session
+from db.models import Base
+from tests.conftest import NewDatabase
+
+SCHEMA = """
+select 'column', c.relname, a.attnum::text, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull::text,
+       a.attidentity::text, coalesce(pg_get_expr(d.adbin, d.adrelid), '')
+from pg_attribute a join pg_class c on c.oid = a.attrelid
+left join pg_attrdef d on d.adrelid = c.oid and d.adnum = a.attnum
+where c.relnamespace = 'public'::regnamespace and c.relkind = 'r' and a.attnum > 0
+union all
+select 'constraint', conrelid::regclass::text, conname, pg_get_constraintdef(oid), '', '', '', ''
+from pg_constraint where connamespace = 'public'::regnamespace and contype <> 'n'
+union all
+select 'index', indrelid::regclass::text, '', pg_get_indexdef(indexrelid), '', '', '', ''
+from pg_index join pg_class on pg_class.oid = indexrelid where relnamespace = 'public'::regnamespace
+"""
+
+
+@pytest.fixture
+def empty_url(empty_database: NewDatabase) -> Iterator[str]:
+    with empty_database() as url:
+        yield url
+
+
+def test_migrations_end_at_the_tables_of_the_models(empty_url: str, database_url: str) -> None:
+    """Constraints, indexes and defaults too, some of which Alembic's own check does not look at."""
+    with session.engine(empty_url).begin() as connection:
+        Base.metadata.create_all(connection)
+    assert _schema(empty_url) == _schema(database_url)
+    assert len(_schema(empty_url)) > len(Base.metadata.tables)
+
+
+def test_alembic_has_nothing_to_add(database_url: str) -> None:
+    with session.engine(database_url).connect() as connection:
+        command.check(migrate.config(connection))
+
+
+def test_down_to_nothing_and_up_again(database_url: str) -> None:
+    before = _schema(database_url)
+    with session.engine(database_url).connect() as connection:
+        command.downgrade(migrate.config(connection), "base")
+    assert _schema(database_url) == []
+    migrate.upgrade(database_url)
+    assert _schema(database_url) == before
+
+
+def test_an_upgrade_of_an_upgraded_database_changes_nothing(database_url: str) -> None:
+    before = _schema(database_url)
+    migrate.upgrade(database_url)
+    migrate.require_head(database_url)
+    assert migrate.current(database_url) == migrate.head()
+    assert _schema(database_url) == before
+
+
+def test_processes_that_migrate_at_once_take_turns(empty_url: str) -> None:
+    program = "import sys; from db import migrate; migrate.upgrade(sys.argv[1])"
+    migrating = [subprocess.Popen([sys.executable, "-W", "error", "-c", program, empty_url]) for _ in range(3)]
+    assert [process.wait() for process in migrating] == [0, 0, 0]
+    migrate.require_head(empty_url)
+
+
+def test_a_database_without_tables_wants_migrating(empty_url: str) -> None:
+    with pytest.raises(migrate.DatabaseOlder, match="has no tables yet; run `tilewatch migrate`"):
+        migrate.require_head(empty_url)
+
+
+def test_a_database_of_a_newer_release_is_left_alone(database_url: str) -> None:
+    with session.engine(database_url).begin() as connection:
+        connection.execute(text("update alembic_version set version_num = '9999'"))
+    sentence = f"is at revision 9999, which this code does not know: a newer Tilewatch.*ends at {migrate.head()}"
+    for step in (migrate.require_head, migrate.upgrade):
+        with pytest.raises(migrate.DatabaseNewer, match=sentence):
+            step(database_url)
+    assert migrate.current(database_url) == "9999"
+
+
+def _schema(url: str) -> list[tuple[str, ...]]:
+    with session.engine(url).connect() as connection:
+        rows = [tuple(row) for row in connection.execute(text(SCHEMA))]
+    return sorted(row for row in rows if "alembic_version" not in row[1])

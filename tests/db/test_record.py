@@ -1,0 +1,271 @@
+"""Facts are written once, however often a step runs; and what may correct a fact is said here."""
+
+import threading
+import time
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select, text
+from sqlalchemy.orm import Session
+
+from db import record, session
+from db.models import Base, Commit, Compilation, Config, GpuModel, Measurement, Recording, Run, Trial, Verdict, Worker
+from tests.db import flow
+
+
+def _everything(opened: Session) -> dict[str, list[tuple[Any, ...]]]:
+    return {
+        table.name: sorted((tuple(row) for row in opened.execute(select(table))), key=repr)
+        for table in Base.metadata.sorted_tables
+    }
+
+
+def _trials(opened: Session, planned: flow.Planned) -> list[Trial]:
+    """In the order of planned.config_ids."""
+    opened.expire_all()
+    found = opened.scalars(select(Trial).where(Trial.sweep_id == planned.sweep_id))
+    return sorted(found, key=lambda trial: planned.config_ids.index(trial.config_id))
+
+
+def _whole_flow(opened: Session) -> None:
+    planned = flow.submit(opened)
+    record.compilations(opened, [flow.compiled(code) for code in planned.code_keys])
+    record.attach_compilations(opened, compiler=flow.COMPILER, submission_id=planned.submission_id)
+    flow.measure(opened, planned)
+    flow.job(opened)
+    record.recording(opened, sha256="ef" * 32, file_name="h200.jsonl.gz", machine="H200", recorded_at=flow.NOON)
+    record.worker_seen(
+        opened, name="gpu0@node-a", kind="gpu", host="node-a", gpu_model="b200", gpu_uuid="GPU-1", toolchain={}
+    )
+
+
+def test_a_flow_that_runs_twice_leaves_the_same_rows(db_session: Session) -> None:
+    _whole_flow(db_session)
+    before = _everything(db_session)
+    assert all(before.values()), "the flow writes every table"
+    _whole_flow(db_session)
+    assert _everything(db_session) == before
+
+
+def test_a_commit_keeps_the_largest_position(db_session: Session) -> None:
+    """A shallow clone counts too few commits; a full one corrects it, whichever comes first."""
+
+    def seen(position: int) -> int:
+        return record.commit(
+            db_session, repository="r", sha="s", position=position, committed_at=flow.NOON, subject="Tile it"
+        )
+
+    assert seen(3) == seen(70) == seen(3)
+    assert db_session.scalars(select(Commit.position)).one() == 70
+
+
+def test_a_gpu_models_rates_are_corrected_but_never_forgotten(db_session: Session) -> None:
+    for fp8_tflops in (4500.0, 4600.0, None):
+        record.gpu_model(
+            db_session, slug="b200", name="B200", arch="sm_100", fp8_tflops=fp8_tflops, bandwidth_gbps=None
+        )
+    assert db_session.scalars(select(GpuModel.fp8_tflops)).one() == 4600.0
+
+
+def test_a_submission_says_whether_it_is_new(db_session: Session) -> None:
+    planned = flow.submit(db_session)
+    commit_id = db_session.scalars(select(Commit.id)).one()
+    wanted = {"reason": "nightly", "night": None, "commit_id": commit_id, "gpu_model": "b200", "measure": True}
+    again = record.submission(db_session, key="nightly/2026-11-20/b200", **wanted)
+    assert again == (planned.submission_id, False)
+    other, created = record.submission(db_session, key="nightly/2026-11-21/b200", **wanted)
+    assert created
+    assert other != planned.submission_id
+
+
+def test_a_recording_is_known_by_its_content(db_session: Session) -> None:
+    def imported(file_name: str) -> tuple[int, bool]:
+        return record.recording(
+            db_session, sha256="ef" * 32, file_name=file_name, machine="H200", recorded_at=flow.NOON
+        )
+
+    first, created = imported("h200.jsonl.gz")
+    assert created
+    assert imported("renamed.jsonl.gz") == (first, False)
+    assert db_session.scalars(select(Recording.file_name)).one() == "h200.jsonl.gz"
+
+
+def test_a_config_is_the_same_however_its_parameters_are_ordered(db_session: Session) -> None:
+    found = record.configs(db_session, [{"tile_m": 64, "num_ctas": 1}, {"num_ctas": 1, "tile_m": 64}])
+    assert len(found) == 1
+    assert record.configs(db_session, []) == {}
+    assert record.configs(db_session, [{"num_ctas": 1, "tile_m": 64}]) == found
+    assert db_session.scalar(select(func.count()).select_from(Config)) == 1
+
+
+def test_a_success_replaces_a_timeout_and_nothing_replaces_a_success(db_session: Session) -> None:
+    def told(status: str) -> Compilation:
+        record.compilations(db_session, [flow.compiled("code", status=status)])
+        db_session.expire_all()
+        return db_session.scalars(select(Compilation)).one()
+
+    assert told("timeout").status == "timeout"
+    assert told("error").status == "timeout"
+    better = told("ok")
+    assert (better.status, better.failure, better.registers) == ("ok", None, 128)
+    assert told("timeout").status == "ok"
+
+
+def test_compilations_reach_the_trials_that_wait_for_their_code(db_session: Session) -> None:
+    planned = flow.submit(db_session)
+    first, second, third, _ = planned.code_keys
+    record.compilations(
+        db_session,
+        [
+            flow.compiled(first),
+            flow.compiled(second, status="timeout"),
+            flow.compiled(third, compiler="an older compiler"),
+        ],
+    )
+    assert record.attach_compilations(db_session, compiler=flow.COMPILER, submission_id=planned.submission_id) == 2
+    assert record.attach_compilations(db_session, compiler=flow.COMPILER, sweep_id=planned.sweep_id) == 0
+    found = [(trial.status, trial.failure) for trial in _trials(db_session, planned)]
+    assert found == [
+        ("compiled", None),
+        ("not_compiled", "timeout: gave up after 15 s"),
+        ("waiting", None),
+        ("waiting", None),
+    ]
+
+
+def test_compilations_are_attached_to_a_submission_or_a_sweep_and_not_to_both(db_session: Session) -> None:
+    with pytest.raises(TypeError, match="a submission_id or a sweep_id"):
+        record.attach_compilations(db_session, compiler=flow.COMPILER)
+    with pytest.raises(TypeError, match="a submission_id or a sweep_id"):
+        record.attach_compilations(db_session, compiler=flow.COMPILER, submission_id=1, sweep_id=1)
+
+
+def test_of_two_workers_that_finish_the_last_batches_one_sees_that_nothing_waits(database_url: str) -> None:
+    """Neither sees the other's uncommitted rows; without turns both would leave starting the measurement to the other.
+
+    The second worker is let go as soon as the database says that it waits for the first.
+    """
+    with session.session(database_url) as opened:
+        planned = flow.submit(opened)
+    waiting_after: list[int] = []
+
+    def finish(opened: Session, code_keys: tuple[str, ...]) -> None:
+        record.compilations(opened, [flow.compiled(code) for code in code_keys])
+        record.attach_compilations(opened, compiler=flow.COMPILER, submission_id=planned.submission_id)
+        waiting_after.append(sum(trial.status == "waiting" for trial in _trials(opened, planned)))
+
+    def second() -> None:
+        with session.session(database_url) as opened:
+            finish(opened, planned.code_keys[2:])
+
+    thread = threading.Thread(target=second)
+    with session.session(database_url) as opened:
+        finish(opened, planned.code_keys[:2])
+        thread.start()
+        _until_somebody_waits(database_url)
+    thread.join()
+    assert waiting_after == [2, 0]
+
+
+def test_workers_that_write_the_same_rows_in_other_orders_do_not_block_each_other_for_good(database_url: str) -> None:
+    codes = [f"code {number}" for number in range(300)]
+    together = threading.Barrier(2)
+    failures: list[Exception] = []
+
+    def write(mine: list[str]) -> None:
+        together.wait()
+        try:
+            with session.session(database_url) as opened:
+                record.compilations(opened, [flow.compiled(code) for code in mine])
+                record.configs(opened, [{"tile_m": int(code.split()[1])} for code in mine])
+        except Exception as error:  # noqa: BLE001  whatever it is, the test shows it
+            failures.append(error)
+
+    threads = [threading.Thread(target=write, args=(mine,)) for mine in (codes, codes[::-1])]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_a_result_is_never_replaced_by_less(db_session: Session) -> None:
+    planned = flow.submit(db_session)
+    flow.measure(db_session, planned)
+    before = [(trial.status, trial.median_us) for trial in _trials(db_session, planned)]
+    for status, failure in (("waiting", None), ("compiled", None), ("not_compiled", "timeout")):
+        less = {"status": status, "samples_us": None, "median_us": None, "error": None, "failure": failure}
+        record.trial_results(
+            db_session, planned.sweep_id, [{"config_id": config_id, **less} for config_id in planned.config_ids]
+        )
+    assert [(trial.status, trial.median_us) for trial in _trials(db_session, planned)] == before
+
+
+def test_a_sweep_that_runs_again_knows_better(db_session: Session) -> None:
+    planned = flow.submit(db_session)
+    flow.measure(db_session, planned)
+    again = {"status": "hung", "samples_us": None, "median_us": None, "error": None, "failure": "no answer in 10 s"}
+    record.trial_results(db_session, planned.sweep_id, [{"config_id": planned.config_ids[0], **again}])
+    first, second, *_ = _trials(db_session, planned)
+    assert (first.status, first.samples_us, first.failure) == ("hung", None, "no answer in 10 s")
+    assert second.status == "timed"
+
+
+def test_the_first_measurements_and_verdict_of_a_run_stay(db_session: Session) -> None:
+    planned = flow.submit(db_session)
+    run_id = flow.measure(db_session, planned)
+    kernel = db_session.scalars(select(Measurement).where(Measurement.role == "kernel")).one()
+    columns = [column.name for column in Measurement.__table__.columns if column.name not in ("id", "run_id")]
+    slower = {**{name: getattr(kernel, name) for name in columns}, "median_us": 99.0}
+    record.measurements(db_session, run_id, [slower])
+    record.verdict(
+        db_session,
+        run_id=run_id,
+        verdict="regression",
+        change=0.1,
+        noise=0.01,
+        history_points=9,
+        policy="1",
+        reason="10 % slower",
+    )
+    db_session.expire_all()
+    assert kernel.median_us == 9.05
+    assert db_session.scalars(select(Verdict.verdict)).one() == "undecided"
+
+
+def test_equal_toolchains_have_equal_fingerprints(db_session: Session) -> None:
+    planned = flow.submit(db_session)
+    flow.measure(db_session, planned, "run 1")
+    flow.measure(db_session, planned, "run 2")
+    first, second = db_session.scalars(select(Run.toolchain_sha256))
+    assert first == second
+    assert len(first) == 64
+
+
+def test_a_worker_is_seen_until_it_says_good_bye(database_url: str) -> None:
+    def seen(doing: str | None) -> Worker:
+        with session.session(database_url) as opened:
+            record.worker_seen(opened, name="compile@a", kind="compile", host="a", toolchain={}, doing=doing)
+            return opened.scalars(select(Worker)).one()
+
+    first, second = seen(None), seen("compiling gemm_fp8")
+    assert second.doing == "compiling gemm_fp8"
+    assert second.started_at == first.started_at
+    assert second.seen_at > first.seen_at
+    with session.session(database_url) as opened:
+        record.worker_gone(opened, "compile@a")
+        record.worker_gone(opened, "compile@a")
+        assert opened.scalars(select(Worker)).all() == []
+
+
+def _until_somebody_waits(url: str, patience_s: float = 30) -> None:
+    waiting = text(
+        "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+    )
+    deadline = time.monotonic() + patience_s
+    while True:
+        with session.session(url) as opened:
+            if opened.execute(waiting).scalar_one():
+                return
+        assert time.monotonic() < deadline, "nobody waits"
+        time.sleep(0.02)

@@ -1,0 +1,72 @@
+"""Reaching Postgres: whole transactions or nothing, an engine for each process, and a sentence when it is not there."""
+
+import multiprocessing
+import socket
+
+import pytest
+from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from db import record, session
+from db.models import GpuModel
+
+
+def _add(opened: Session, slug: str) -> None:
+    record.gpu_model(opened, slug=slug, name=slug.upper(), arch="sm_100", fp8_tflops=None, bandwidth_gbps=None)
+
+
+def _slugs(url: str) -> list[str]:
+    with session.session(url) as opened:
+        return list(opened.scalars(select(GpuModel.slug).order_by(GpuModel.slug)))
+
+
+def test_a_block_that_ends_well_is_kept_and_one_that_raises_is_not(database_url: str) -> None:
+    with session.session(database_url) as opened:
+        _add(opened, "kept")
+    with pytest.raises(IntegrityError), session.session(database_url) as opened:
+        opened.add_all([GpuModel(slug="lost", name="L", arch="sm_100"), GpuModel(slug="bad", name="B", arch=None)])
+    assert _slugs(database_url) == ["kept"]
+
+
+def test_what_was_loaded_can_be_read_after_the_commit(database_url: str) -> None:
+    with session.session(database_url) as opened:
+        _add(opened, "b200")
+        loaded = opened.scalars(select(GpuModel)).one()
+    assert loaded.name == "B200"
+
+
+def test_an_engine_does_not_cross_a_fork(database_url: str) -> None:
+    """A forked child that used its parent's connections would read the answers to its parent's questions."""
+    before = session.engine(database_url)
+    with before.connect():  # so that the parent's pool holds a connection
+        pass
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.apply(_engine_id, (database_url,)) != id(before)
+        assert pool.apply(_slugs, (database_url,)) == []
+    assert session.engine(database_url) is before
+    assert _slugs(database_url) == []
+
+
+def _engine_id(url: str) -> int:
+    return id(session.engine(url))
+
+
+def test_a_server_that_is_not_there_is_named_without_its_password() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(session.DatabaseUnreachable) as caught:
+        session.check(f"postgresql://tilewatch:hush@127.0.0.1:{port}/tilewatch")
+    assert str(caught.value).startswith(f"Postgres cannot be used at 127.0.0.1:{port}/tilewatch: connection failed")
+    assert "hush" not in str(caught.value)
+
+
+def test_a_database_that_answers_passes_the_check(database_url: str) -> None:
+    session.check(database_url)
+
+
+@pytest.mark.parametrize("url", ["hush", "postgresql://u:hu@sh@host:port/x", "mysql://u:hush@host/x"])
+def test_a_url_of_another_form_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(session.DatabaseUnreachable, match="expected postgresql://user:password@host:port") as caught:
+        session.check(url)
+    assert "hu" not in str(caught.value)
