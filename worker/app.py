@@ -47,7 +47,7 @@ _identity: Identity | None = None
 _presence: Presence | None = None
 
 
-@celery.task(name=dispatch.RUN)
+@celery.task(name=dispatch.RUN)  # type: ignore[untyped-decorator]  # Celery has no types
 def run_job(job_id: int) -> None:
     assert _identity is not None
     assert _presence is not None
@@ -59,12 +59,12 @@ def run_job(job_id: int) -> None:
         _presence.say(str(reason))
 
 
-@celery.task(name="worker.nightly")
+@celery.task(name="worker.nightly")  # type: ignore[untyped-decorator]  # Celery has no types
 def run_nightly() -> None:
     log.info("nightly", said=nightly.submit(Settings.load()))
 
 
-@celery.task(name="worker.reconcile")
+@celery.task(name="worker.reconcile")  # type: ignore[untyped-decorator]  # Celery has no types
 def run_reconcile() -> None:
     from worker.reconcile import reconcile
 
@@ -72,12 +72,10 @@ def run_reconcile() -> None:
     dispatch.send(celery, place.database_url, reconcile(place.database_url, place.broker_url))
 
 
-@signals.setup_logging.connect
 def _set_up_logging(loglevel: int | str = "INFO", **_: Any) -> None:
     logs.set_up(loglevel)
 
 
-@signals.celeryd_after_setup.connect
 def _learn_who_we_are(sender: str, instance: Any, **_: Any) -> None:
     """Before the pool forks, and after -Q was read."""
     global _identity, _presence
@@ -85,20 +83,24 @@ def _learn_who_we_are(sender: str, instance: Any, **_: Any) -> None:
     _presence = Presence(Settings.load().connection().database_url, _identity)
 
 
-@signals.worker_ready.connect
 def _arrive(**_: Any) -> None:
     if _presence is not None:
         _presence.arrive()
 
 
-@signals.worker_shutdown.connect
 def _leave(**_: Any) -> None:
     if _presence is not None:
         _presence.leave()
 
 
-@signals.worker_process_shutdown.connect
 def _close_compiler(**_: Any) -> None:
     from worker import compile
 
     compile.close()
+
+
+signals.setup_logging.connect(_set_up_logging)
+signals.celeryd_after_setup.connect(_learn_who_we_are)
+signals.worker_ready.connect(_arrive)
+signals.worker_shutdown.connect(_leave)
+signals.worker_process_shutdown.connect(_close_compiler)
