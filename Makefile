@@ -23,10 +23,11 @@ lint: dev ## Check style, types and the rules of who may import whom
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-timings
+	@$(BIN)/lint-imports --no-logo
 
 test: lint ## Check everything that needs no GPU, against a real Postgres and a real Valkey
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/run.py
+	@$(BIN)/python tests/debian_servers.py $(BIN)/pytest -q tests/db
+	@$(BIN)/pytest
 
 test-gpu: dev ## Run the tests that need an NVIDIA GPU
 	@$(BIN)/pytest -m gpu

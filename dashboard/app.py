@@ -4,15 +4,19 @@ import streamlit as st
 
 from dashboard.trouble import told
 
-# Emoji and not Material icons: those make the page fetch a font from outside.
+# No icons: Material ones make the page fetch a font from outside, and emoji are empty boxes where no emoji font is.
 PAGES = (
-    st.Page("views/overview.py", title="Overview", icon="🏠", default=True),
-    st.Page("views/trends.py", title="Trends", icon="📈"),
-    st.Page("views/sweeps.py", title="Sweeps", icon="🔍"),
-    st.Page("views/jobs.py", title="Jobs & workers", icon="⚙️"),
+    st.Page("views/overview.py", title="Overview", default=True),
+    st.Page("views/trends.py", title="Trends"),
+    st.Page("views/sweeps.py", title="Sweeps"),
+    st.Page("views/jobs.py", title="Jobs & workers"),
 )
 
-st.set_page_config(page_title="Tilewatch", page_icon="🟩", layout="wide")
+# Streamlit leaves a hand's breadth above the first line of every page, and centres it at large widths.
+COMPACT = "<style>.stMainBlockContainer {padding-top: 4.2rem; padding-bottom: 2rem; max-width: 1600px;}</style>"
+
+st.set_page_config(page_title="Tilewatch", layout="wide")
+st.html(COMPACT)
 page = st.navigation(PAGES, position="top")
 with told():
     page.run()

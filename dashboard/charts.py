@@ -24,13 +24,13 @@ VERDICT_COLOURS = {"regression": "#d6344b", "improvement": "#1f9d55"}
 OUTCOME_COLOURS = {
     "timed": "#2fa37c",
     "compiled": "#3d7fe0",
-    "waiting": "#9aa5b4",
     "timeout": "#e5a52b",
     "compile error": "#d6344b",
     "wrong": "#a064d8",
     "launch error": "#c95f8a",
     "crashed": "#7d2f4d",
     "hung": "#8a7d3c",
+    "waiting": "#9aa5b4",
 }
 GOOD_TO_BAD = ((0.0, "#1d7f74"), (0.35, "#8cc0a0"), (0.6, "#f1dfa0"), (1.0, "#d0603f"))
 
@@ -207,11 +207,11 @@ def outcomes(trials: pd.DataFrame) -> go.Figure:
             )
     figure.update_layout(
         barmode="stack",
-        height=90,
+        height=84,
         margin={"t": 0, "b": 0, "l": 0, "r": 0},
-        legend={"orientation": "h", "traceorder": "normal", "y": -0.1, "yanchor": "top", "x": 0},
+        legend={"orientation": "h", "traceorder": "normal", "y": 0.45, "yanchor": "top", "x": 0},
         xaxis={"visible": False, "range": [0, max(len(trials), 1)]},
-        yaxis={"visible": False},
+        yaxis={"visible": False, "domain": [0.55, 1]},
         showlegend=True,
     )
     return figure
@@ -288,8 +288,11 @@ def cells(trials: pd.DataFrame, x: str, y: str, fact: Fact) -> go.Figure:
             ygap=2,
         )
     )
+    found = [value for row in values for value in row if value is not None]
     if fact.more_is_better:
         figure.data[0].update(zmin=0, zmax=100)
+    elif found and min(found) == max(found):  # one colour, and it is the good end
+        figure.data[0].update(zmin=found[0], zmax=found[0] + 1)
     figure.update_layout(
         height=130 + 52 * len(rows),
         margin={"t": 10, "b": 10, "l": 10, "r": 10},

@@ -8,16 +8,23 @@ import streamlit as st
 
 from dashboard.metrics import METRICS, Metric
 
+NEWEST = "newest"
+
 
 def pick(label: str, options: Sequence[str], key: str, **more: Any) -> str:
-    """One of a list; the first is the default, which the URL leaves out."""
-    chosen = st.selectbox(label, options, key=key, bind="query-params", **more)
-    return str(chosen)
+    """One of a list. The first is the default, which the URL leaves out: it has to mean the same tomorrow."""
+    return str(st.selectbox(label, options, key=key, bind="query-params", **more))
 
 
-def narrow(rows: pd.DataFrame, label: str, column: str, key: str, **more: Any) -> pd.DataFrame:
-    """The rows with the picked value of a column, the values offered in the rows' order."""
-    return rows[rows[column] == pick(label, list(dict.fromkeys(rows[column])), key, **more)]
+def narrow(rows: pd.DataFrame, label: str, column: str, key: str) -> pd.DataFrame:
+    """The rows with the picked value of a column. The values are offered in alphabetical order, which new rows keep."""
+    return rows[rows[column] == pick(label, sorted(set(rows[column])), key)]
+
+
+def newest_or(rows: pd.DataFrame, label: str, column: str, key: str) -> pd.DataFrame:
+    """The rows, newest first, with the picked value of a column, or with the newest row's if nobody picked."""
+    picked = pick(label, [NEWEST, *dict.fromkeys(rows[column])], key)
+    return rows[rows[column] == (rows.iloc[0][column] if picked == NEWEST else picked)]
 
 
 def metric() -> Metric:

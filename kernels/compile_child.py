@@ -71,6 +71,9 @@ def _compile(entry: Any, wanted: Signature, request: Mapping[str, Any]) -> Mappi
     except ct.TileCompilerTimeoutError:
         failure = f"not compiled within {request['limit_s']:g} s"
         outcome = _failure("timeout", failure, time.perf_counter() - started, _cpu_s() - cpu, key)
+    except FileNotFoundError as error:
+        # cuda-tile found no tileiras: the machine is not set up, and no config is to blame for that.
+        return {"error": f"the tile compiler is missing: {error}"}
     except Exception as error:  # noqa: BLE001 - the edge of a trial: the compiler and the kernel may raise anything
         outcome = _failure("error", _first_line(error), time.perf_counter() - started, _cpu_s() - cpu, key)
     else:

@@ -27,8 +27,9 @@ INPUT_SETS = 4
 INPUT_BUDGET = 0.25
 """Share of the GPU's memory that input sets may take."""
 
-SLOW_US = 20_000.0
-"""A config this slow gets no further samples in its first round: its one sample cannot hide a winner."""
+HOPELESS = 10.0
+"""A checked launch this many times slower than the best known gets no further samples: the unluckiest sample seen on an
+H200 was 3 times its median (2026-11), and launches this slow would take most of the sweep's GPU time."""
 
 
 @dataclass(frozen=True)
@@ -130,10 +131,12 @@ def _trial(session: Session, request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Load, check against the reference, then time: a wrong config is never timed."""
     try:
         loaded = _load_cubin(session, request)
-        error = _check(session, lambda: _launch(session, loaded, 0))
+        _poison(session)
+        (checked_us,) = session.timer.time([lambda: _launch(session, loaded, 0)], [_kernel_names(session)])
+        error = _error(session)
     except cupy.cuda.driver.CUDADriverError as failure:
         return _failure("launch_error", failure)
-    except cupy.cuda.runtime.CUDARuntimeError as failure:
+    except (cupy.cuda.runtime.CUDARuntimeError, timing.TimingError) as failure:
         return _failure("crashed" if _context_is_dead() else "launch_error", failure)
     limit = session.kernel.tolerance(session.problem)
     if not error <= limit:
@@ -141,10 +144,10 @@ def _trial(session: Session, request: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"status": "wrong", "error": None if error == float("inf") else error,
                 "failure": f"the output {what}; at most {limit:.3g} is accepted"}  # fmt: skip
     session.loaded[request["id"]] = loaded
+    if request["best_us"] is not None and checked_us > HOPELESS * request["best_us"]:
+        return {"status": "timed", "error": error, "samples_us": [checked_us]}
     try:
-        samples = _sample(session, [request["id"]], 1)[0]
-        if samples[0] < SLOW_US:
-            samples += _sample(session, [request["id"]], request["samples"] - 1)[0]
+        samples = _sample(session, [request["id"]], request["samples"])[0]
     except (cupy.cuda.runtime.CUDARuntimeError, timing.TimingError) as failure:
         return _failure("crashed" if _context_is_dead() else "launch_error", failure)
     return {"status": "timed", "error": error, "samples_us": samples}
@@ -222,11 +225,20 @@ def _in_rounds(
 
 
 def _check(session: Session, launch: Callable[[], None]) -> float:
-    """Poison the outputs, launch, and return the largest error as a share of the reference's largest magnitude."""
-    for output in session.outputs.values():
-        arrays.poison(output)
+    """Poison the outputs, launch, and return the largest error."""
+    _poison(session)
     launch()
     cupy.cuda.get_current_stream().synchronize()
+    return _error(session)
+
+
+def _poison(session: Session) -> None:
+    for output in session.outputs.values():
+        arrays.poison(output)
+
+
+def _error(session: Session) -> float:
+    """Largest difference of the outputs from the reference, as a share of the reference's largest magnitude."""
     dtypes = {spec.name: spec.dtype for spec in session.specs}
     return max(
         arrays.largest_error(output, dtypes[name], session.expected[name]) / session.scale[name]

@@ -4,8 +4,6 @@ Decides what the GPU child does next and survives it: a config that hangs or kil
 is replaced and the race goes on with the samples it has.
 """
 
-import os
-import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -70,9 +68,10 @@ class GpuChild:
         finally:
             self.gpu_s += time.monotonic() - started
 
-    def trial(self, identity: int, cubin: Cubin, samples: int) -> TrialResult:
+    def trial(self, identity: int, cubin: Cubin, samples: int, best_us: float | None = None) -> TrialResult:
+        """Check and time one config; one hopelessly slower than `best_us` gets a single sample."""
         try:
-            answer = self.ask(self._trial_request(identity, cubin, samples))
+            answer = self.ask(self._trial_request(identity, cubin, samples, best_us))
         except ChildHung:
             return TrialResult(cubin.config, "hung", failure=f"no answer within {TRIAL_DEADLINE_S:g} s")
         except ChildDied as died:
@@ -116,7 +115,7 @@ class GpuChild:
         finally:
             self.gpu_s += time.monotonic() - started
 
-    def _trial_request(self, identity: int, cubin: Cubin, samples: int) -> dict[str, Any]:
+    def _trial_request(self, identity: int, cubin: Cubin, samples: int, best_us: float | None = None) -> dict[str, Any]:
         return {
             "ask": "trial",
             "id": identity,
@@ -124,6 +123,7 @@ class GpuChild:
             "content_key": cubin.content_key,
             "symbol": cubin.symbol,
             "samples": samples,
+            "best_us": best_us,
         }
 
 
@@ -134,32 +134,38 @@ def sweep(gpu: GpuChild, cubins: Iterable[Cubin], *, on_trial: OnTrial, policy: 
     """
     policy = policy or Policy()
     trials: dict[int, TrialResult] = {}
+    best_us: float | None = None
     for identity, cubin in enumerate(cubins):
-        trials[identity] = gpu.trial(identity, cubin, policy.first)
-        on_trial(trials[identity])
+        trial = trials[identity] = gpu.trial(identity, cubin, policy.first, best_us)
+        if trial.median_us is not None:
+            best_us = min(trial.median_us, best_us or trial.median_us)
+        on_trial(trial)
     raced = _race(gpu, trials, policy)
     for identity, trial in raced.items():
         if trial is not trials[identity]:
             on_trial(trial)
-    ids = still_in({each: trial.samples_us for each, trial in raced.items() if trial.status == "timed"}, policy)
-    everything = tuple(raced.values())
-    if not ids:
-        return SweepResult(None, (), everything)
-    fresh = _more(gpu, raced, ids[: policy.finalists], policy.fresh)
+    ids = still_in(_samples(raced), policy)
+    fresh = _more(gpu, raced, ids[: policy.finalists], policy.fresh) if ids else {}
+    if not fresh:
+        return SweepResult(None, (), tuple(raced.values()))
     winner, tied = ranking(fresh, policy)
-    return SweepResult(raced[winner].config, tuple(raced[each].config for each in tied), everything)
+    return SweepResult(raced[winner].config, tuple(raced[each].config for each in tied), tuple(raced.values()))
 
 
 def _race(gpu: GpuChild, trials: dict[int, TrialResult], policy: Policy) -> dict[int, TrialResult]:
     raced = dict(trials)
     for samples in policy.rounds:
-        ids = still_in({each: trial.samples_us for each, trial in raced.items() if trial.status == "timed"}, policy)
+        ids = still_in(_samples(raced), policy)
         if len(ids) < 2:
             break
         for identity, more in _more(gpu, raced, ids, samples).items():
             timed = raced[identity].samples_us + more
             raced[identity] = replace(raced[identity], samples_us=timed, median_us=median_interval(timed).median)
     return raced
+
+
+def _samples(trials: dict[int, TrialResult]) -> dict[int, tuple[float, ...]]:
+    return {each: trial.samples_us for each, trial in trials.items() if trial.status == "timed"}
 
 
 def _more(
@@ -184,7 +190,3 @@ def _more(
             continue
         found[each] = tuple(answer["samples_us"][0])
     return found
-
-
-def host() -> str:
-    return os.environ.get("TILEWATCH_HOST") or socket.gethostname()

@@ -22,7 +22,10 @@ class Timer(Protocol):
         """The kernels one launch runs, in order. Launches once."""
 
     def time(self, launches: Sequence[Callable[[], None]], names: Sequence[tuple[str, ...]]) -> list[float]:
-        """Microseconds of each launch, in order; `names[i]` are the kernels of launch i. Launches each once."""
+        """Microseconds of each launch, in order; `names[i]` are the kernels of launch i. Launches each once.
+
+        Other kernels may run in between, but none of these names may have run untimed since the last call.
+        """
 
 
 def timer() -> Timer:
@@ -63,7 +66,6 @@ class CuptiTimer:
 
     def time(self, launches: Sequence[Callable[[], None]], names: Sequence[tuple[str, ...]]) -> list[float]:
         wanted = {name for kernels in names for name in kernels}
-        self._collect()
         for launch in launches:
             self._flush_l2()
             launch()

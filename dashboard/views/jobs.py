@@ -27,12 +27,12 @@ def page(url: str) -> None:
         _unserved(data.queues(url))
         _unfinished(data.jobs(url, "running"), "Running")
         _failed(data.jobs(url, "failed"))
+        _unfinished(data.jobs(url, "queued", "waiting"), "Next")
         left, right = st.columns(2, gap="medium")
         with left:
             _queues(data.queues(url))
         with right:
             _workers(data.workers(url))
-        _unfinished(data.jobs(url, "queued", "waiting"), "Next")
 
 
 def _counts(counts: pd.DataFrame) -> None:
@@ -49,7 +49,7 @@ def _unserved(queues: pd.DataFrame) -> None:
         many = "1 job waits" if jobs == 1 else f"{jobs:,} jobs wait"
         gpu_model = queue["queue"].removeprefix("gpu.")
         what = f"a worker with a GPU of model **{gpu_model}**" if gpu_model != queue["queue"] else "a worker"
-        st.warning(f"{many} in queue `{queue['queue']}` for {what}, and none has been seen for a minute.", icon="⚠️")
+        st.warning(f"{many} in queue `{queue['queue']}` for {what}, and none has been seen for a minute.")
 
 
 def _unfinished(jobs: pd.DataFrame, title: str) -> None:
@@ -63,7 +63,7 @@ def _unfinished(jobs: pd.DataFrame, title: str) -> None:
             "state": jobs["state"],
             "subject": jobs["subject"],
             "progress": [
-                _share(done, total) for done, total in zip(jobs["done_steps"], jobs["total_steps"], strict=True)
+                _percent(done, total) for done, total in zip(jobs["done_steps"], jobs["total_steps"], strict=True)
             ],
             "owner": jobs["owner"].fillna(""),
             "attempt": jobs["attempt"],
@@ -76,12 +76,12 @@ def _unfinished(jobs: pd.DataFrame, title: str) -> None:
         table,
         hide_index=True,
         key=title,
-        column_config={"progress": st.column_config.ProgressColumn(format="percent", min_value=0, max_value=1)},
+        column_config={"progress": st.column_config.ProgressColumn(format="%.0f %%", min_value=0, max_value=100)},
     )
 
 
-def _share(done: int, total: int) -> float:
-    return done / total if total else 0.0
+def _percent(done: int, total: int) -> float:
+    return 100 * done / total if total else 0.0
 
 
 def _at(at: dt.datetime | None) -> str:
@@ -115,7 +115,7 @@ def _workers(workers: pd.DataFrame) -> None:
         {
             "worker": workers["name"],
             "seen": [
-                ("🟢 " if up else "⚪ ") + ago(s) for up, s in zip(workers["alive"], workers["silent_s"], strict=True)
+                ("● " if up else "gone, ") + ago(s) for up, s in zip(workers["alive"], workers["silent_s"], strict=True)
             ],
             "doing": workers["doing"].fillna(""),
             "GPU": workers["gpu_model"].fillna(""),

@@ -9,20 +9,23 @@ from dashboard.trouble import told
 from dashboard.wording import change_text, day, moment, plural, ratio_text, short, source_text, time_text
 
 RECENT_SUBMISSIONS = 10
-STATE_ICONS = {
-    "compiling": "🔵",
-    "waiting for a GPU": "🟡",
-    "measuring": "🔵",
-    "judging": "🔵",
-    "measured": "🟢",
-    "static facts only": "🟢",
-    "nothing measured": "🟠",
-    "incomplete": "🟠",
-    "failed": "🔴",
-    "cancelled": "⚪",
-    "recorded": "📼",
+GOING_ON, WELL, UNSURE, BADLY, OVER = "blue", "green", "orange", "red", "gray"
+STATE_COLOURS = {
+    "compiling": GOING_ON,
+    "waiting for a GPU": UNSURE,
+    "measuring": GOING_ON,
+    "judging": GOING_ON,
+    "measured": WELL,
+    "static facts only": WELL,
+    "nothing measured": UNSURE,
+    "incomplete": UNSURE,
+    "failed": BADLY,
+    "cancelled": OVER,
+    "recorded": OVER,
 }
-VERDICT_ICONS = {"regression": "🔴", "improvement": "🟢", "unchanged": "⚪", "undecided": "🟡"}
+VERDICT_COLOURS = {"regression": BADLY, "improvement": WELL, "unchanged": OVER, "undecided": OVER}
+# Readable on the light and on the dark background.
+TEXT_COLOURS = {GOING_ON: "#3d7fe0", WELL: "#1f9d55", UNSURE: "#d98214", BADLY: "#d6344b", OVER: "#8a94a3"}
 
 
 def page(url: str) -> None:
@@ -54,7 +57,7 @@ def measured(url: str) -> None:
         )
         table = pd.DataFrame([_latest_row(row) for _, row in latest.iterrows()])
         picked = st.dataframe(
-            table.style.map(_change_colour, subset="change"),
+            table.style.map(_change_colour, subset="change").map(_word_colour, subset="verdict"),
             hide_index=True,
             on_select="rerun",
             selection_mode="single-row",
@@ -64,7 +67,7 @@ def measured(url: str) -> None:
         if picked.selection.rows:
             row = latest.iloc[picked.selection.rows[0]]
             series = {"kernel": row["kernel"], "problem": row["problem"], "gpu": row["gpu_model"]}
-            st.page_link("views/trends.py", label="Open its trend", icon="📈", query_params=series)
+            st.page_link("views/trends.py", label="Open its trend", query_params=series)
 
 
 def _latest_row(row: pd.Series) -> dict[str, str]:
@@ -80,15 +83,20 @@ def _latest_row(row: pd.Series) -> dict[str, str]:
         "change": change,
         "time": time_text(row["median_us"]),
         "TFLOP/s": f"{row['flops'] / row['median_us'] / US_TFLOP:,.0f}",
-        "verdict": f"{VERDICT_ICONS[row['verdict']]} {row['verdict']}" if row["verdict"] else "",
+        "verdict": row["verdict"] or "",
         "commit": f"{short(row['sha'])} {row['subject']}",
-        "source": ("📼 " if row["origin"] == "recorded" else "")
-        + source_text(row["origin"], row["machine"], row["measured_at"]),
+        "source": source_text(row["origin"], row["machine"], row["measured_at"]),
     }
 
 
 def _change_colour(change: str) -> str:
-    return "" if not change else f"color: {'#d6344b' if change.startswith('-') else '#1f9d55'}"
+    return f"color: {TEXT_COLOURS[BADLY if change.startswith('-') else WELL]}" if change else ""
+
+
+def _word_colour(word: str) -> str:
+    """The colour of a state or a verdict."""
+    colour = STATE_COLOURS.get(word) or VERDICT_COLOURS.get(word)
+    return f"color: {TEXT_COLOURS[colour]}" if colour else ""
 
 
 @st.fragment(run_every=data.LIVE_EVERY_S)
@@ -102,13 +110,13 @@ def submissions(url: str) -> None:
                 with column:
                     _newest(newest)
         table = pd.DataFrame([_submission_row(row) for _, row in found.head(RECENT_SUBMISSIONS).iterrows()])
-        st.dataframe(table, hide_index=True, key="submissions")
+        st.dataframe(table.style.map(_word_colour, subset="state"), hide_index=True, key="submissions")
 
 
 def _newest(row: pd.Series) -> None:
     """The newest submission for a GPU model."""
     with st.container(border=True, height="stretch"):
-        st.markdown(f"**{row['gpu_name']}** · {STATE_ICONS[row['state']]} {row['state']}")
+        st.markdown(f"**{row['gpu_name']}** :{STATE_COLOURS[row['state']]}[{row['state']}]")
         if row["state"] == "compiling":
             share = row["settled_trials"] / max(row["trials"], 1)
             st.progress(share, f"{row['settled_trials']:,} of {row['trials']:,} configs compiled")
@@ -120,7 +128,7 @@ def _submission_row(row: pd.Series) -> dict[str, str]:
     compiled = f"{row['settled_trials']:,} of {row['trials']:,}" if row["reason"] != "recorded" else ""
     return {
         "GPU": row["gpu_name"],
-        "state": f"{STATE_ICONS[row['state']]} {row['state']}",
+        "state": row["state"],
         "why": _why(row),
         "commit": f"{short(row['sha'])} {row['subject']}",
         "compiled": compiled,

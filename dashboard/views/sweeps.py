@@ -36,7 +36,7 @@ def page(url: str) -> None:
 
 
 def _picked(sweeps: pd.DataFrame) -> pd.Series:
-    """The sweep that the pickers name. Sweeps come newest first, so without a choice it is the newest."""
+    """The sweep that the pickers name; sweeps come newest first."""
     columns = st.columns(4)
     for column, (label, name, key) in zip(
         columns,
@@ -46,10 +46,10 @@ def _picked(sweeps: pd.DataFrame) -> pd.Series:
         with column:
             sweeps = filters.narrow(sweeps, label, name, key)
     with columns[3]:
-        sweeps = filters.narrow(sweeps.assign(commit=sweeps["sha"].map(short)), "Commit", "commit", "commit")
+        sweeps = filters.newest_or(sweeps.assign(commit=sweeps["sha"].map(short)), "Commit", "commit", "commit")
     if len(sweeps) > 1:
         named = sweeps.assign(submission=[_submission(sweep) for _, sweep in sweeps.iterrows()])
-        sweeps = filters.narrow(named, "Submission", "submission", "submission")
+        sweeps = filters.newest_or(named, "Submission", "submission", "submission")
     return sweeps.iloc[0]
 
 
@@ -75,12 +75,12 @@ def body(url: str, sweep: pd.Series) -> None:
             )
             return
         _failures(trials)
-        _on_record(url, sweep)
+        _on_record(data.measured(url, sweep["id"]), sweep)
         left, right = st.columns([3, 2], gap="medium")
         with left:
             _cells(trials, sweep)
         with right:
-            _best(url, trials, sweep)
+            _best(trials, data.measured(url, sweep["id"]), sweep)
         _configs(url, trials, sweep)
 
 
@@ -88,15 +88,15 @@ def _failures(trials: pd.DataFrame) -> None:
     failed = trials[trials["outcome"].isin(FAILURES)]
     if failed.empty:
         return
-    with st.expander(f"{plural(len(failed), 'config')} failed", expanded=False):
+    kinds = ", ".join(f"{outcome} {count}" for outcome, count in failed["outcome"].value_counts().items())
+    with st.expander(f"{plural(len(failed), 'config')} failed: {kinds}", key="failed"):
         lines = failed.assign(reason=failed["failure"].map(first_line))
         table = lines.groupby(["outcome", "reason"]).size().rename("configs").reset_index()
         st.dataframe(table.sort_values("configs", ascending=False), hide_index=True, key="failures")
 
 
-def _on_record(url: str, sweep: pd.Series) -> None:
+def _on_record(measured: pd.DataFrame, sweep: pd.Series) -> None:
     """The careful timing of the winner beside its baselines, of the newest run."""
-    measured = data.measured(url, sweep["id"])
     if measured.empty:
         return
     run = measured[measured["run_id"] == measured.iloc[0]["run_id"]]
@@ -113,7 +113,7 @@ def _on_record(url: str, sweep: pd.Series) -> None:
                 f"{ratio}95 %: {row['low_us']:,.1f} to {row['high_us']:,.1f} us, {plural(row['samples'], 'sample')}"
             )
             if row["params"]:
-                st.caption(f"`{config_text(row['params'])}`")
+                st.caption(config_text({name: row["params"][name] for name, _ in sweep["axes"]}))
     first = run.iloc[0]
     st.caption(
         f"{source_text(first['origin'], first['machine'], first['measured_at'])} ({first['board']}, timed with "
@@ -141,24 +141,20 @@ def _cells(trials: pd.DataFrame, sweep: pd.Series) -> None:
     st.caption(f"Each cell: {fact.cell} over the configs that differ in the other parameters.")
 
 
-def _best(url: str, trials: pd.DataFrame, sweep: pd.Series) -> None:
+def _best(trials: pd.DataFrame, measured: pd.DataFrame, sweep: pd.Series) -> None:
     timed = trials.dropna(subset="median_us").sort_values("median_us").head(BEST_CONFIGS)
     if timed.empty:
         _ranges(trials)
         return
     st.subheader(f"The {len(timed)} fastest configs", anchor=False)
-    measured = data.measured(url, sweep["id"])
     tie = set(measured.iloc[0]["tie"]) if len(measured) else set()
     fastest_us = timed["median_us"].min()
-    params = [column for column in trials.columns if column.startswith("param.")]
-    table = timed[params].rename(columns=lambda name: name.removeprefix("param."))
+    slower = [change_text(us / fastest_us - 1) if us > fastest_us else "" for us in timed["median_us"]]
+    table = _params(timed, sweep)
     table.insert(0, "us", timed["median_us"])
-    table.insert(
-        1, "slower", [change_text(us / fastest_us - 1) if us > fastest_us else "" for us in timed["median_us"]]
-    )
+    table.insert(1, "slower", slower)
+    table.insert(2, "tie", ["≈" if config in tie else "" for config in timed["config_id"]])
     table["TFLOP/s"] = sweep["flops"] / timed["median_us"] / US_TFLOP
-    table["registers"], table["stack"] = timed["registers"], timed["stack_bytes"]
-    table["tie"] = ["≈" if config in tie else "" for config in timed["config_id"]]
     number = st.column_config.NumberColumn
     st.dataframe(
         table,
@@ -192,8 +188,7 @@ def _configs(url: str, trials: pd.DataFrame, sweep: pd.Series) -> None:
     """Every config in the space's order, which no new result changes: a selected row stays the selected config."""
     st.subheader("All configs", anchor=False)
     trials = trials.sort_values("id")
-    params = [f"param.{name}" for name, _ in sweep["axes"]]
-    table = trials[params].rename(columns=lambda name: name.removeprefix("param."))
+    table = _params(trials, sweep)
     table.insert(0, "outcome", trials["outcome"])
     for column, name in (
         ("median_us", "us"),
@@ -229,9 +224,15 @@ def _configs(url: str, trials: pd.DataFrame, sweep: pd.Series) -> None:
         },
     )
     if picked.selection.rows and picked.selection.rows[0] < len(trials):
-        _one(url, trials.iloc[picked.selection.rows[0]], params)
+        row = picked.selection.rows[0]
+        _one(url, trials.iloc[row], config_text(_params(trials, sweep).iloc[row]))
     else:
         st.caption("Select a row for what the compiler said of that config.")
+
+
+def _params(trials: pd.DataFrame, sweep: pd.Series) -> pd.DataFrame:
+    """The parameters of each config in the order of the search space."""
+    return pd.DataFrame({name: trials[f"param.{name}"] for name, _ in sweep["axes"]})
 
 
 def _of(trials: pd.DataFrame, part: str, whole: str) -> list[str]:
@@ -239,9 +240,9 @@ def _of(trials: pd.DataFrame, part: str, whole: str) -> list[str]:
     return ["" if pd.isna(part) or pd.isna(whole) else f"{part:.0f} of {whole:.0f}" for part, whole in pairs]
 
 
-def _one(url: str, trial: pd.Series, params: list[str]) -> None:
+def _one(url: str, trial: pd.Series, config: str) -> None:
     with st.container(border=True):
-        st.markdown("`" + config_text({name.removeprefix("param."): trial[name] for name in params}) + "`")
+        st.markdown(f"`{config}`")
         if trial["failure"]:
             st.code(trial["failure"], language=None, wrap_lines=True)
         remarks = data.remarks(url, trial["id"])

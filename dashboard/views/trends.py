@@ -16,7 +16,7 @@ def page(url: str) -> None:
             "No series is measured yet. A worker on a machine with an NVIDIA GPU measures what is submitted; without "
             "one, import a recording (`tilewatch import FILE`) or look at the static facts on the Sweeps page."
         )
-        st.page_link("views/sweeps.py", label="To the sweeps", icon="🔍")
+        st.page_link("views/sweeps.py", label="To the sweeps")
         return
     columns = st.columns(3)
     with columns[0]:

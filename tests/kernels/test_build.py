@@ -1,0 +1,181 @@
+"""Compiling with the real compiler, without a GPU: facts, failures, names by content."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kernels import catalog
+from kernels.build import BuildError, Compiler
+from kernels.contract import BadProblem
+from kernels.loading import LibraryError
+from kernels.process import Child, ChildDied, ChildHung
+from kernels.store import CubinStore, folder
+
+LIBRARY = Path(__file__).resolve().parents[2] / "kernels" / "library"
+PROBLEM = "320x32576x7168"
+
+
+def config(tile_m: int = 64, tile_n: int = 64, tile_k: int = 64, num_ctas: int = 1) -> dict[str, int]:
+    return {
+        "tile_m": tile_m,
+        "tile_n": tile_n,
+        "tile_k": tile_k,
+        "num_ctas": num_ctas,
+        "occupancy": 1,
+        "group_size_m": 8,
+    }
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    return folder(tmp_path / "cubins")
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "sm_100", "sm_120"])
+def test_every_architecture_gives_a_cubin_with_its_facts(store: str, arch: str) -> None:
+    with Compiler(store) as compiler:
+        outcome = compiler.compile(LIBRARY, "gemm_fp8", PROBLEM, config(), arch)
+    assert outcome.status == "ok", outcome.failure
+    assert outcome.facts is not None
+    assert outcome.facts.registers > 0
+    assert outcome.facts.code_bytes > 0
+    assert (outcome.facts.loads, outcome.facts.mmas) == (2, 1)
+    assert outcome.facts.tensor_core_mmas == 1
+    assert outcome.cpu_s > 0
+    assert outcome.content_key is not None
+    assert CubinStore(store).cubin(outcome.content_key).startswith(b"\x7fELF")
+
+
+def test_a_spilling_config_says_so(store: str) -> None:
+    with Compiler(store) as compiler:
+        outcome = compiler.compile(LIBRARY, "gemm_fp8", PROBLEM, config(256, 256, 128), "sm_90")
+    assert outcome.facts is not None
+    assert outcome.facts.stack_bytes > 0
+
+
+def test_a_second_compile_comes_from_the_store_and_a_timeout_is_remembered(store: str) -> None:
+    with Compiler(store, limit_s=0.05) as hasty:
+        first = hasty.compile(LIBRARY, "gemm_fp8", PROBLEM, config(), "sm_100")
+        again = hasty.compile(LIBRARY, "gemm_fp8", PROBLEM, config(), "sm_100")
+    assert (first.status, first.reused, first.failure) == ("timeout", False, "not compiled within 0.05 s")
+    assert (again.status, again.reused) == ("timeout", True)
+    with Compiler(store) as patient:
+        first = patient.compile(LIBRARY, "gemm_fp8", PROBLEM, config(), "sm_100")
+        again = patient.compile(LIBRARY, "gemm_fp8", "128x7168x16384", config(), "sm_100")
+    assert (first.status, first.reused) == ("ok", False), "a longer limit is another compiler: its timeouts differ"
+    assert (again.status, again.reused) == ("ok", True), "problems that agree on the signature share cubins"
+    assert again.facts == first.facts
+
+
+def test_a_bad_tile_is_an_outcome_with_a_sentence(store: str) -> None:
+    with Compiler(store) as compiler:
+        outcome = compiler.compile(LIBRARY, "gemm_fp8", PROBLEM, config(tile_m=48), "sm_90")
+    assert (outcome.status, outcome.failure) == ("error", "tile_m=48 is not a power of two")
+
+
+def test_a_store_that_cannot_be_written_is_no_config_s_fault(tmp_path: Path) -> None:
+    (tmp_path / "cubins").write_text("a file where a folder should be")
+    with Compiler(folder(tmp_path / "cubins")) as compiler, pytest.raises(BuildError, match="cubin store"):
+        compiler.compile(LIBRARY, "gemm_fp8", PROBLEM, config(), "sm_90")
+
+
+def test_a_moved_line_keeps_the_cubin_and_changed_arithmetic_does_not(tmp_path: Path, store: str) -> None:
+    source = (LIBRARY / "gemm.py").read_text()
+    libraries = {
+        "plain": source,
+        "moved": source.replace("\n@ct.kernel", "\n# a comment\n\n@ct.kernel"),
+        "changed": source.replace("ct.full((tile_m, tile_n), 0.0", "ct.full((tile_m, tile_n), 1.0"),
+    }
+    outcomes = {}
+    with Compiler(store) as compiler:
+        for name, text in libraries.items():
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "gemm.py").write_text(text)
+            outcomes[name] = compiler.compile(tmp_path / name, "gemm_fp8", PROBLEM, config(), "sm_100")
+    assert outcomes["moved"].reused
+    assert outcomes["moved"].code_sha256 == outcomes["plain"].code_sha256
+    assert not outcomes["changed"].reused
+    assert outcomes["changed"].code_sha256 != outcomes["plain"].code_sha256
+
+
+def test_the_fp8_story_s_space_is_stated_as_data() -> None:
+    sizes = {arch: len(catalog.read(LIBRARY, arch=arch)[0].trials) for arch in ("sm_90", "sm_100", "sm_120")}
+    assert sizes == {"sm_90": 500, "sm_100": 500, "sm_120": 1500}
+
+
+def test_problems_of_a_kernel_share_their_code_keys() -> None:
+    plans = catalog.read(LIBRARY, arch="sm_100", kernel="gemm_fp8")
+    assert len(plans) == 3
+    assert len({trial.code_key for plan in plans for trial in plan.trials}) == 500
+
+
+@pytest.mark.parametrize(
+    ("problem", "sentence"),
+    [
+        ("0x32576x7168", "M=0 must be between 1 and 1048576"),
+        ("-5x32576x7168", "M=-5 must be between"),
+        ("320x99999999x7168", "N=99999999 must be between"),
+        ("320x32576x7169", "K=7169 must be a multiple of 16"),
+        ("1048576x1048576x1048576", "would not fit any GPU"),
+        ("hello", "write MxNxK"),
+    ],
+)
+def test_a_bad_problem_is_a_sentence(problem: str, sentence: str) -> None:
+    with pytest.raises(BadProblem, match=sentence):
+        catalog.read(LIBRARY, arch="sm_90", kernel="gemm_fp8", problem=problem)
+
+
+def test_an_unknown_kernel_names_the_nearest() -> None:
+    with pytest.raises(catalog.UnknownKernel, match=r"'gem_fp8'.*nearest: gemm_fp8"):
+        catalog.read(LIBRARY, arch="sm_90", kernel="gem_fp8")
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        ("import nowhere_to_be_found", "broken.py does not load: ModuleNotFoundError"),
+        ("KERNELS = 3", "must define KERNELS"),
+        ("import os; os.kill(os.getpid(), 9)", "SIGKILL"),
+    ],
+)
+def test_a_broken_library_is_a_sentence(tmp_path: Path, source: str, sentence: str) -> None:
+    (tmp_path / "broken.py").write_text(source)
+    with pytest.raises(LibraryError, match=sentence):
+        catalog.read(tmp_path, arch="sm_90")
+
+
+def test_an_empty_library_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(LibraryError, match="holds no library files"):
+        catalog.read(tmp_path, arch="sm_90")
+
+
+def test_a_child_that_hangs_is_killed_at_its_deadline(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text("import time; time.sleep(600)")
+    child = Child("catalog")
+    with pytest.raises(ChildHung):
+        child.ask({"library": str(tmp_path), "arch": "sm_90", "kernel": None, "problem": None}, deadline_s=0.5)
+    assert not child.alive
+    child.close()
+
+
+def test_a_library_that_prints_cannot_garble_an_answer(tmp_path: Path) -> None:
+    (tmp_path / "loud.py").write_text("print('{\"plans\": 7}')\nKERNELS = ()")
+    assert catalog.read(tmp_path, arch="sm_90") == ()
+
+
+def test_a_child_sees_no_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWATCH_DATABASE_URL", "postgresql://tilewatch:secret@127.0.0.1/tilewatch")
+    seen = tmp_path / "seen.json"
+    (tmp_path / "spy.py").write_text(
+        f"import json, os, pathlib\npathlib.Path({str(seen)!r}).write_text(json.dumps(dict(os.environ)))\nKERNELS = ()"
+    )
+    catalog.read(tmp_path, arch="sm_90")
+    assert not [name for name, value in json.loads(seen.read_text()).items() if "secret" in value]
+
+
+def test_a_dead_child_says_its_last_words() -> None:
+    child = Child("no-such-role")
+    with pytest.raises(ChildDied, match="no such role"):
+        child.ask({}, deadline_s=30)
+    child.close()

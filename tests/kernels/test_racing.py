@@ -1,0 +1,66 @@
+"""Who stays in the race, on made-up timings."""
+
+import random
+
+from kernels.racing import Policy, ranking, still_in
+
+POLICY = Policy()
+
+
+def test_a_clearly_slower_config_leaves_and_the_best_stays() -> None:
+    assert still_in({1: (100.0, 101.0, 100.5), 2: (150.0, 151.0, 150.2)}, POLICY) == [1]
+
+
+def test_one_unlucky_sample_removes_nobody() -> None:
+    """A single sample can be three times the median."""
+    assert 2 in still_in({1: (100.0, 100.1, 100.2), 2: (99.0, 300.0, 297.0)}, POLICY)
+
+
+def test_configs_within_noise_stay_until_samples_tell_them_apart() -> None:
+    few = {1: (100.0, 101.0, 100.5), 2: (102.0, 103.0, 102.4)}
+    assert still_in(few, POLICY) == [1, 2]
+    many = {1: tuple(100 + 0.1 * i for i in range(40)), 2: tuple(105 + 0.1 * i for i in range(40))}
+    assert still_in(many, POLICY) == [1]
+
+
+def test_a_two_level_config_is_judged_by_what_it_could_reach() -> None:
+    """Bimodal: half of its samples are the fastest of all."""
+    two_level = (95.0, 120.0) * 10
+    assert set(still_in({1: (100.0,) * 20, 2: two_level}, POLICY)) == {1, 2}
+
+
+def test_no_samples_no_race() -> None:
+    assert still_in({}, POLICY) == []
+
+
+def test_all_equal_configs_all_stay() -> None:
+    assert still_in(dict.fromkeys(range(5), (100.0,) * 20), POLICY) == [0, 1, 2, 3, 4]
+
+
+def test_the_true_best_is_almost_never_lost() -> None:
+    """500 configs, the best 1 % ahead, heavy-tailed noise of 1 %: it must reach the finalists."""
+    lost = 0
+    for seed in range(100):
+        draw = random.Random(seed)
+        level = {0: 100.0, **{each: 101.0 * (1 + abs(draw.gauss(0, 1))) for each in range(1, 500)}}
+        times = {each: tuple(_sample(draw, level[each]) for _ in range(POLICY.first)) for each in level}
+        for more in POLICY.rounds:
+            for each in still_in(times, POLICY):
+                times[each] += tuple(_sample(draw, level[each]) for _ in range(more))
+        lost += 0 not in still_in(times, POLICY)[: POLICY.finalists]
+    assert lost <= 1
+
+
+def test_finalists_that_cannot_be_told_apart_are_a_tie() -> None:
+    draw = random.Random(1)
+    fresh = {
+        each: tuple(draw.gauss(level, 1) for _ in range(60)) for each, level in ((1, 100.0), (2, 100.1), (3, 110.0))
+    }
+    winner, tied = ranking(fresh, POLICY)
+    assert winner in (1, 2)
+    assert set(tied) == {1, 2}
+    assert tied[0] == winner
+
+
+def _sample(draw: random.Random, level: float) -> float:
+    return level * (1 + abs(draw.gauss(0, 0.01)) + (draw.random() < 0.02) * draw.random() * 2)

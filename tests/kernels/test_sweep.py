@@ -1,0 +1,128 @@
+"""The sweep against a scripted GPU child: hangs, crashes and wrong answers each cost one trial."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernels import sweep as module
+from kernels.process import ChildDied, ChildHung
+from kernels.racing import Policy
+from kernels.results import Cubin, TrialResult
+from kernels.sweep import Bench, GpuChild, SweepFailed, sweep
+
+POLICY = Policy(first=3, rounds=(5,), finalists=4, fresh=10)
+
+
+class ScriptedGpu:
+    """Speaks the GPU child's protocol; `fate` of a config is its time in microseconds or how it fails.
+
+    `late` names configs that die when they are timed again. Counts how many children were started.
+    """
+
+    def __init__(self, fates: Mapping[int, float | str], late: frozenset[int] = frozenset()) -> None:
+        self.fates, self.late, self.started = fates, late, 0
+        self.asked: list[dict[str, Any]] = []
+
+    def child(self, role: str, *, environment: Mapping[str, str]) -> "ScriptedChild":
+        assert role == "gpu"
+        assert "CUDA_VISIBLE_DEVICES" in environment
+        self.started += 1
+        return ScriptedChild(self)
+
+
+class ScriptedChild:
+    def __init__(self, gpu: ScriptedGpu) -> None:
+        self._gpu, self.alive, self._loaded = gpu, True, set[int]()
+
+    def ask(self, request: dict[str, Any], *, deadline_s: float) -> dict[str, Any]:
+        assert self.alive
+        assert deadline_s > 0
+        self._gpu.asked.append(request)
+        if request["ask"] == "prepare":
+            return {"gpu_name": "scripted"}
+        if request["ask"] == "trial":
+            return self._trial(request)
+        assert request["ask"] == "time"
+        if self._gpu.late & set(request["ids"]):
+            self.alive = False
+            raise ChildDied("SIGSEGV")
+        assert set(request["ids"]) <= self._loaded, "only checked configs are timed"
+        return {"samples_us": [[float(self._gpu.fates[each])] * request["samples"] for each in request["ids"]]}
+
+    def close(self) -> None:
+        self.alive = False
+
+    def _trial(self, request: dict[str, Any]) -> dict[str, Any]:
+        fate = self._gpu.fates[request["config"]["tile_m"]]
+        if fate == "hang":
+            self.alive = False
+            raise ChildHung
+        if fate == "die":
+            self.alive = False
+            raise ChildDied("SIGKILL")
+        if isinstance(fate, str):
+            return {"status": fate, "failure": f"{fate} says the GPU"}
+        self._loaded.add(request["id"])
+        return {"status": "timed", "error": 0.001, "samples_us": [fate] * request["samples"]}
+
+
+def run(monkeypatch: pytest.MonkeyPatch, gpu: ScriptedGpu) -> tuple[module.SweepResult, list[TrialResult]]:
+    monkeypatch.setattr(module, "Child", gpu.child)
+    heard: list[TrialResult] = []
+    child = GpuChild(Bench(Path("library"), "k", "1x1", "file:///store", {"CUDA_VISIBLE_DEVICES": "GPU-0"}))
+    result = sweep(child, _cubins(gpu.fates), on_trial=heard.append, policy=POLICY)
+    return result, heard
+
+
+def test_the_fastest_correct_config_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    result, heard = run(monkeypatch, ScriptedGpu({0: 120.0, 1: 100.0, 2: "wrong", 3: 101.5}))
+    assert result.winner == {"tile_m": 1}
+    assert [trial.status for trial in result.trials] == ["timed", "timed", "wrong", "timed"]
+    assert {trial.config["tile_m"] for trial in heard} == {0, 1, 2, 3}
+
+
+def test_hangs_and_crashes_cost_one_trial_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = ScriptedGpu({0: 100.0, 1: "hang", 2: "die", 3: "crashed", 4: 99.0})
+    result, _ = run(monkeypatch, gpu)
+    assert [trial.status for trial in result.trials] == ["timed", "hung", "crashed", "crashed", "timed"]
+    assert all((trial.failure is None) == (trial.status == "timed") for trial in result.trials)
+    assert result.winner == {"tile_m": 4}
+    assert gpu.started == 4, "each of the three deaths was answered by a fresh child"
+
+
+def test_a_config_that_kills_the_child_late_is_found_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = ScriptedGpu({0: 100.0, 1: 100.1, 2: 100.2}, late=frozenset({1}))
+    result, _ = run(monkeypatch, gpu)
+    assert [trial.status for trial in result.trials] == ["timed", "crashed", "timed"]
+    assert result.winner == {"tile_m": 0}
+
+
+@pytest.mark.parametrize("fate", ["wrong", "launch_error", "hang"])
+def test_when_every_config_fails_there_is_no_winner(monkeypatch: pytest.MonkeyPatch, fate: str) -> None:
+    result, heard = run(monkeypatch, ScriptedGpu({0: fate, 1: fate}))
+    assert (result.winner, result.tie) == (None, ())
+    assert len(heard) == 2
+
+
+def test_later_configs_are_told_the_best_time_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = ScriptedGpu({0: 120.0, 1: 100.0, 2: 500.0})
+    run(monkeypatch, gpu)
+    assert [asked["best_us"] for asked in gpu.asked if asked["ask"] == "trial"] == [None, 120.0, 100.0]
+
+
+def test_a_gpu_that_cannot_prepare_ends_the_sweep_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Dead(ScriptedChild):
+        def ask(self, request: dict[str, Any], *, deadline_s: float) -> dict[str, Any]:  # noqa: ARG002
+            raise ChildDied("exit code 1: no CUDA-capable device is detected")
+
+    gpu = ScriptedGpu({})
+    monkeypatch.setattr(module, "Child", lambda role, *, environment: Dead(gpu))  # noqa: ARG005
+    with pytest.raises(SweepFailed, match="no CUDA-capable device"):
+        GpuChild(Bench(Path("library"), "k", "1x1", "file:///store"))
+
+
+def _cubins(fates: Mapping[int, float | str]) -> Iterator[Cubin]:
+    for each in fates:
+        yield Cubin({"tile_m": each}, f"key{each}", "k")

@@ -1,0 +1,128 @@
+"""Long-lived child processes of one parent: started, watched, restarted a few times, and ended without a trace.
+
+Knows nothing of what the children do. A child that the parent cannot end, because the parent was killed, is ended by
+the kernel.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+MOST_RESTARTS = 3
+RESTARTS_WITHIN_S = 600.0  # a child that dies this often is broken, and starting it again only hides that
+WARM_S = 3.0  # an idle worker ends at once; a busy one would finish its job first, so it is asked more firmly
+COLD_S = 8.0  # then it hands its job back, which takes it a second or two
+POLL_S = 0.05
+DIES_WITH_US = ("setpriv", "--pdeathsig=KILL", "--")
+
+
+@dataclass(frozen=True)
+class Child:
+    """What to run. `name` is what people see and what the log file is called."""
+
+    name: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = field(repr=False)  # holds passwords
+
+
+@dataclass(frozen=True)
+class Death:
+    """A child that ended although nobody asked it to."""
+
+    name: str
+    how: str
+    last_line: str
+    log: Path
+    restarted: bool
+
+    @property
+    def sentence(self) -> str:
+        then = "it was started again" if self.restarted else f"it is left alone now; its log is {self.log}"
+        return f"{self.name} ended unexpectedly ({self.how}: {self.last_line}); {then}"
+
+
+class Children:
+    """Every child leads a process group of its own: a terminal's Ctrl-C reaches the parent, who then ends them."""
+
+    def __init__(self, folder: Path, logs: Path) -> None:
+        self._folder = folder
+        self._logs = logs
+        self._running: dict[str, tuple[Child, subprocess.Popen[bytes]]] = {}
+        self._restarts: dict[str, list[float]] = {}
+
+    def start(self, child: Child) -> None:
+        log = self._log(child.name)
+        if log.exists():
+            log.replace(log.with_suffix(".previous.log"))
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                [*DIES_WITH_US, *child.command],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                cwd=self._folder,
+                env=dict(child.environment),
+                process_group=0,
+            )
+        self._running[child.name] = (child, process)
+
+    def tend(self) -> list[Death]:
+        """Those that died since the last look; each is started again unless it keeps dying."""
+        deaths = []
+        for name, (child, process) in list(self._running.items()):
+            if process.poll() is None:
+                continue
+            del self._running[name]
+            _signal_group(process, signal.SIGKILL)  # what it left behind would work beside its successor
+            last_line = _last_line(self._log(name))
+            recent = [at for at in self._restarts.get(name, []) if time.monotonic() - at < RESTARTS_WITHIN_S]
+            again = len(recent) < MOST_RESTARTS
+            if again:
+                self._restarts[name] = [*recent, time.monotonic()]
+                self.start(child)
+            deaths.append(Death(name, _how(process.returncode), last_line, self._log(name), again))
+        return deaths
+
+    def stop(self) -> None:
+        """End all of them: kindly, then firmly, then at once. A KeyboardInterrupt meanwhile skips to at once."""
+        processes = [process for _, process in self._running.values()]
+        try:
+            for patience_s, kind in ((WARM_S, signal.SIGTERM), (COLD_S, signal.SIGQUIT)):
+                for process in processes:
+                    if process.poll() is None:
+                        process.send_signal(kind)
+                _wait(processes, patience_s)
+        finally:
+            for process in processes:
+                _signal_group(process, signal.SIGKILL)
+            for process in processes:
+                process.wait()
+            self._running.clear()
+
+    def _log(self, name: str) -> Path:
+        return self._logs / f"{name}.log"
+
+
+def _wait(processes: list[subprocess.Popen[bytes]], patience_s: float) -> None:
+    deadline = time.monotonic() + patience_s
+    while any(process.poll() is None for process in processes) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+
+
+def _signal_group(process: subprocess.Popen[bytes], kind: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):  # the whole group is gone already
+        os.killpg(process.pid, kind)
+
+
+def _how(code: int) -> str:
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")

@@ -1,0 +1,262 @@
+"""Everything on one machine in one command: servers, tables, dashboard, workers, the first nightly, until Ctrl-C.
+
+Decides what runs here and tells a person how far it is. How a server runs is db/embedded.py's, how a child process
+lives and ends is children.py's, and what the work is the workers know.
+"""
+
+import contextlib
+import functools
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+from db import migrate, queries
+from db.embedded import Embedded, Servers
+from db.session import session
+from kernels.device import OLDEST_DRIVER, Gpu, gpus
+from worker import port, sentences
+from worker.children import Child, Children
+from worker.doctor import PACKAGED_CUDA, nvcc
+from worker.settings import CHECKOUT, Settings
+
+DASHBOARD_LIMIT_S = 120  # Streamlit's first import on a cold disk takes long; a dead dashboard is noticed before
+GPU_WORKERS_LIMIT_S = 60
+LOOK_EVERY_S = 1.0
+SPEAK_EVERY_S = 15.0  # where the output is no terminal
+MOST_COMPILERS = 16  # each holds a database connection or two, and the embedded Postgres takes 50
+MEMORY_PER_COMPILER_BYTES = 1 << 30  # tileiras needs a few hundred MB, more while it unrolls a large tile
+RECORDINGS = CHECKOUT / "recordings"
+
+
+class Screen:
+    """Lines for a person; the last one is overwritten while work goes on, or repeated now and then in a log."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stdout.isatty()
+        self._shown = ""
+        self._spoke_at = 0.0
+
+    def say(self, line: str) -> None:
+        self._write(f"\r\033[K{line}\n" if self._terminal else f"{line}\n")
+        self._shown = ""
+
+    def progress(self, line: str) -> None:
+        if line == self._shown:
+            return
+        if self._terminal:
+            width = os.get_terminal_size(sys.stdout.fileno()).columns
+            self._write(f"\r\033[K{line[: width - 1]}")
+        elif time.monotonic() - self._spoke_at >= SPEAK_EVERY_S:
+            self._write(f"{line}\n")
+        else:
+            return
+        self._shown = line
+        self._spoke_at = time.monotonic()
+
+    def _write(self, text: str) -> None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+def up(settings: Settings) -> int:
+    """Runs until Ctrl-C, SIGTERM or a closed terminal. The exit code is 0 when a person ended it."""
+    screen = Screen()
+    for kind in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(kind, signal.default_int_handler)  # all three mean the same: end what was started
+    try:
+        with contextlib.ExitStack() as stack:
+            try:
+                _run(settings, screen, stack)
+            except KeyboardInterrupt:
+                screen.say("ending what was started here; once more Ctrl-C ends it at once")
+    except KeyboardInterrupt:
+        screen.say("ended at once")
+        return 0
+    except Exception as error:
+        sentence = sentences.of(error)
+        if sentence is None and not isinstance(error, CannotRun):
+            raise
+        screen.say(f"tilewatch: {sentence or error}")
+        return 1
+    screen.say(f"ended; the data stays in {settings.home}")
+    return 0
+
+
+class CannotRun(Exception):
+    """Tilewatch cannot run, or go on, on this machine; the message is a sentence."""
+
+
+def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> None:
+    # Said now rather than after a minute of starting servers.
+    if reason := port.taken(settings.port):
+        raise CannotRun(
+            f"port {settings.port} cannot be used for the dashboard ({reason}); set TILEWATCH_PORT to another"
+        )
+    own = None if settings.database_url else Embedded(settings.home)
+    servers = stack.enter_context(own) if own else settings.connection()
+    screen.say(f"Postgres and {'Valkey run' if own else 'Redis are given'}; data in {settings.home}")
+    migrate.upgrade(servers.database_url)
+    screen.say(f"database at revision {migrate.head()}")
+    if own:
+        stack.enter_context(announced(settings.connection_file, servers))
+
+    (settings.home / "log").mkdir(parents=True, exist_ok=True)
+    children = Children(CHECKOUT, settings.home / "log")
+    stack.callback(children.stop)
+    environment = environment_of(settings, servers)
+
+    def watch() -> None:
+        for death in children.tend():
+            screen.say(f"tilewatch: {death.sentence}")
+        for sentence in own.ended() if own else ():
+            raise CannotRun(sentence)
+
+    children.start(dashboard(settings, environment))
+    address = f"http://localhost:{settings.port}"
+    answers = functools.partial(port.healthy, settings.port)
+    _wait(answers, watch, DASHBOARD_LIMIT_S, f"the dashboard does not answer at {address}")
+    screen.say(f"Tilewatch is at {address}")
+
+    boards = tuple(usable(gpus(), screen.say))
+    compilers = compile_processes(len(os.sched_getaffinity(0)), _memory_bytes())
+    for child in workers(settings, environment, boards, compilers):
+        children.start(child)
+    named = ", ".join(f"GPU {board.index} ({board.name})" for board in boards) or "no NVIDIA GPU to measure on"
+    screen.say(f"workers: {compilers} compiling, 1 judging, {named}")
+    _import(servers, screen)
+    if boards:  # a nightly asks for measurements on the GPU models that have a worker
+        reported = functools.partial(_all_reported, servers, len(boards))
+        _wait(reported, watch, GPU_WORKERS_LIMIT_S, "the GPU workers do not report; see their logs")
+    _submit(settings, screen)
+    while True:
+        watch()
+        screen.progress(progress(servers))
+        time.sleep(LOOK_EVERY_S)
+
+
+@contextlib.contextmanager
+def announced(file: Path, servers: Servers) -> Iterator[None]:
+    """The other commands find the servers through this file, which holds passwords and so belongs to one user."""
+    making = file.with_suffix(".making")
+    making.unlink(missing_ok=True)
+    with open(os.open(making, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
+        json.dump({"database_url": servers.database_url, "broker_url": servers.broker_url}, out)
+    making.rename(file)
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)
+
+
+def environment_of(settings: Settings, servers: Servers) -> dict[str, str]:
+    return {
+        **os.environ,
+        "TILEWATCH_HOME": str(settings.home),
+        "TILEWATCH_DATABASE_URL": servers.database_url,
+        "TILEWATCH_BROKER_URL": servers.broker_url,
+        # So that `python -m` and the programs beside it are those of the environment that `up` runs in.
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def dashboard(settings: Settings, environment: Mapping[str, str]) -> Child:
+    options = ("--server.port", str(settings.port), "--server.address", "localhost", "--server.headless", "true")
+    reads_only = {name: value for name, value in environment.items() if name != "TILEWATCH_BROKER_URL"}
+    app = str(CHECKOUT / "dashboard" / "app.py")
+    return Child("dashboard", (sys.executable, "-m", "streamlit", "run", app, *options), reads_only)
+
+
+def workers(
+    settings: Settings, environment: Mapping[str, str], boards: Iterable[Gpu], compilers: int
+) -> Iterator[Child]:
+    """One worker for compiling, one for judging, one per GPU, and the clock of the nightlies."""
+    celery = (sys.executable, "-m", "celery", "-A", "worker.app")
+    # Mingle and gossip are for workers that coordinate; ours meet in Postgres, and start a second sooner without.
+    worker = (*celery, "worker", "--loglevel", "INFO", "--without-mingle", "--without-gossip")
+    yield Child("compile", (*worker, "-Q", "compile", "-n", "compile@%h", "-c", str(compilers)), environment)
+    yield Child("judge", (*worker, "-Q", "judge", "-n", "judge@%h", "-c", "1"), environment)
+    for board in boards:
+        assert board.model is not None
+        place = ("-Q", f"gpu.{board.model.slug}", "-n", f"gpu{board.index}@%h", "-c", "1")
+        shown = {**cuda_home(), **environment, "CUDA_VISIBLE_DEVICES": board.uuid}
+        yield Child(f"gpu{board.index}", (*worker, *place), shown)
+    schedule = ("beat", "--loglevel", "INFO", "-s", str(settings.home / "beat"))
+    yield Child("beat", (*celery, *schedule, "--pidfile="), environment)
+
+
+def cuda_home() -> dict[str, str]:
+    """DeepGEMM finds a machine's CUDA toolkit by itself, but not the nvcc that came with the tile compiler."""
+    return {"CUDA_HOME": str(PACKAGED_CUDA)} if nvcc() == PACKAGED_CUDA / "bin" / "nvcc" else {}
+
+
+def usable(found: Iterable[Gpu], say: Callable[[str], None]) -> Iterator[Gpu]:
+    """The GPUs that can be measured on; says why another cannot."""
+    for gpu in found:
+        driver = gpu.driver.split(".")[0]
+        if gpu.model is None:
+            say(f"GPU {gpu.index} ({gpu.name}) is left alone: Tilewatch does not know this model")
+        elif driver.isdigit() and int(driver) < OLDEST_DRIVER:
+            say(f"GPU {gpu.index} ({gpu.name}) is left alone: its driver {gpu.driver} is older than {OLDEST_DRIVER}")
+        else:
+            yield gpu
+
+
+def compile_processes(cores: int, memory_bytes: int) -> int:
+    return max(1, min(cores, memory_bytes // MEMORY_PER_COMPILER_BYTES, MOST_COMPILERS))
+
+
+def progress(servers: Servers) -> str:
+    """One line: what is under way, by GPU model."""
+    with session(servers.database_url) as opened:
+        under_way = [row for row in queries.submissions(opened) if row.state in queries.IN_PROGRESS]
+    if not under_way:
+        return "everything that was submitted is done; Ctrl-C ends Tilewatch"
+    return " · ".join(describe(row) for row in reversed(under_way))
+
+
+def describe(row: queries.SubmissionRow) -> str:
+    steps = f" {row.settled_trials} of {row.trials} configs" if row.state == "compiling" else ""
+    return f"{row.reason} {row.sha[:8]} for {row.gpu_name}: {row.state}{steps}"
+
+
+def _import(servers: Servers, screen: Screen) -> None:
+    from worker.transfer import import_file
+
+    for recording in sorted(RECORDINGS.glob("*.jsonl.gz")):
+        screen.say(import_file(servers.database_url, recording).sentence)
+
+
+def _submit(settings: Settings, screen: Screen) -> None:
+    """The first nightly. A folder without Git history is no reason to take the dashboard away again."""
+    from worker.submit import submit_nightly
+
+    try:
+        screen.say(submit_nightly(settings).sentence)
+    except Exception as error:
+        sentence = sentences.of(error)
+        if sentence is None:
+            raise
+        screen.say(f"tilewatch: no nightly was submitted: {sentence}")
+
+
+def _all_reported(servers: Servers, boards: int) -> bool:
+    with session(servers.database_url) as opened:
+        return sum(row.kind == "gpu" and row.alive for row in queries.workers(opened)) >= boards
+
+
+def _wait(ready: Callable[[], bool], watch: Callable[[], None], limit_s: float, sentence: str) -> None:
+    deadline = time.monotonic() + limit_s
+    while not ready():
+        watch()
+        if time.monotonic() > deadline:
+            raise CannotRun(sentence)
+        time.sleep(0.1)
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
