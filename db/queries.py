@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sqlalchemy import Label, Select, Subquery, case, func, select
+from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
 from db.models import (
@@ -465,7 +466,7 @@ def latest(session: Session) -> list[LatestRow]:
             )
         )
         .where(Measurement.role == "kernel")
-        .distinct(*record, Commit.sha)
+        .ext(distinct_on(*record, Commit.sha))
         .order_by(*record, Commit.sha, Run.finished_at.desc(), Run.id.desc())
         .cte("per_commit")
     )
