@@ -93,7 +93,7 @@ def test_points_come_in_commit_order_with_their_baselines(filled: Session) -> No
     points = queries.points(filled, KERNEL, PROBLEM, "h200")
     measured = [point for point in points if point.origin == "measured"]
     assert [point.subject for point in measured if point.role == "kernel"] == list(SUBJECTS)
-    assert {point.implementation for point in measured} == {"cutile", "deepgemm", "cublaslt"}
+    assert {point.implementation for point in measured} == {KERNEL, "deepgemm", "cublaslt"}
     assert {point.machine for point in points if point.origin == "recorded"} == {MACHINE}
 
 
