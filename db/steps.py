@@ -7,7 +7,7 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import exists, func, or_, select
+from sqlalchemy import exists, func, select
 from sqlalchemy.orm import Session, aliased
 
 from db.models import Commit, Compilation, Config, GpuModel, Job, Measurement, Run, Submission, Sweep, Trial, Worker
@@ -82,7 +82,8 @@ def gpu_models_measured_here(session: Session) -> list[str]:
     """Models that a GPU worker of this database has, or has had: what is worth queueing measurements for."""
     workers = select(Worker.gpu_model).where(Worker.gpu_model.is_not(None))
     measured = select(Sweep.gpu_model).join(Run, Run.sweep_id == Sweep.id).where(Run.origin == "measured")
-    return sorted(set(session.scalars(workers)) | set(session.scalars(measured.distinct())))
+    found = {*session.scalars(workers), *session.scalars(measured.distinct())}
+    return sorted(slug for slug in found if slug is not None)
 
 
 def uncompiled(session: Session, submission_id: int, kernel: str) -> list[Uncompiled]:
@@ -106,9 +107,9 @@ def uncompiled(session: Session, submission_id: int, kernel: str) -> list[Uncomp
 
 def compiled_keys(session: Session, code_keys: Sequence[str], compiler: str) -> dict[str, str | None]:
     """The code keys that this compiler has met before, with the store's key of the cubin; None where it failed."""
-    query = select(
-        Compilation.code_key, Compilation.status, Compilation.content_key
-    ).where(Compilation.compiler == compiler, Compilation.code_key == func.any(list(code_keys)))
+    query = select(Compilation.code_key, Compilation.status, Compilation.content_key).where(
+        Compilation.compiler == compiler, Compilation.code_key == func.any(list(code_keys))
+    )
     return {key: content_key if status == "ok" else None for key, status, content_key in session.execute(query)}
 
 
@@ -162,7 +163,7 @@ def compiled_configs(session: Session, sweep_id: int) -> list[CompiledConfig]:
         .where(Trial.sweep_id == sweep_id, Compilation.status == "ok")
         .order_by(Trial.id)
     )
-    return [CompiledConfig(*row) for row in session.execute(query)]
+    return [CompiledConfig(**row._mapping) for row in session.execute(query)]
 
 
 def run_of(session: Session, sweep_id: int) -> int | None:
@@ -231,10 +232,12 @@ def sweeps_to_export(
         select(Sweep.id)
         .join(Commit, Commit.id == Sweep.commit_id)
         .where(exists().where(Run.sweep_id == Sweep.id, Run.origin == "measured"))
-        .where(or_(kernel is None, Sweep.kernel == kernel))
-        .where(or_(gpu_model is None, Sweep.gpu_model == gpu_model))
         .order_by(Commit.position, Sweep.id)
     )
+    if kernel is not None:
+        query = query.where(Sweep.kernel == kernel)
+    if gpu_model is not None:
+        query = query.where(Sweep.gpu_model == gpu_model)
     if since is not None:
         query = query.where(Sweep.created_at >= since)
     return list(session.scalars(query))
@@ -261,7 +264,7 @@ def exported(session: Session, sweep_id: int) -> Exported:
         session.get_one(GpuModel, sweep.gpu_model),
         tuple((trial, config, compilation) for trial, config, compilation in trials),
         runs,
-        {config_id: config for config_id, config in params},
+        {row.id: row.params for row in params},
     )
 
 

@@ -8,12 +8,13 @@ Thin on purpose: a task opens nothing and decides nothing itself. Queues: `compi
     celery -A worker.app beat -s HOME/beat
 """
 
+import traceback
 from typing import Any
 
 import structlog
 from celery import Celery, signals
 
-from worker import dispatch, logs, nightly
+from worker import dispatch, logs, nightly, sentences
 from worker.place import Place
 from worker.presence import Identity, Presence, identify
 from worker.settings import Settings
@@ -47,7 +48,7 @@ _identity: Identity | None = None
 _presence: Presence | None = None
 
 
-@celery.task(name=dispatch.RUN)
+@celery.task(name=dispatch.RUN)  # type: ignore[untyped-decorator]  # Celery has no types
 def run_job(job_id: int) -> None:
     assert _identity is not None
     assert _presence is not None
@@ -59,12 +60,12 @@ def run_job(job_id: int) -> None:
         _presence.say(str(reason))
 
 
-@celery.task(name="worker.nightly")
+@celery.task(name="worker.nightly")  # type: ignore[untyped-decorator]  # Celery has no types
 def run_nightly() -> None:
     log.info("nightly", said=nightly.submit(Settings.load()))
 
 
-@celery.task(name="worker.reconcile")
+@celery.task(name="worker.reconcile")  # type: ignore[untyped-decorator]  # Celery has no types
 def run_reconcile() -> None:
     from worker.reconcile import reconcile
 
@@ -72,33 +73,38 @@ def run_reconcile() -> None:
     dispatch.send(celery, place.database_url, reconcile(place.database_url, place.broker_url))
 
 
-@signals.setup_logging.connect
 def _set_up_logging(loglevel: int | str = "INFO", **_: Any) -> None:
     logs.set_up(loglevel)
 
 
-@signals.celeryd_after_setup.connect
 def _learn_who_we_are(sender: str, instance: Any, **_: Any) -> None:
-    """Before the pool forks, and after -Q was read."""
+    """Before the pool forks, and after -Q was read. Celery swallows the exceptions of its signals, but not this one."""
     global _identity, _presence
-    _identity = identify(sender, instance.app.amqp.queues.consume_from)
-    _presence = Presence(Settings.load().connection().database_url, _identity)
+    try:
+        _identity = identify(sender, instance.app.amqp.queues.consume_from)
+        _presence = Presence(Settings.load().connection().database_url, _identity)
+    except Exception as error:
+        raise SystemExit(f"tilewatch: {sentences.of(error) or traceback.format_exc()}") from error
 
 
-@signals.worker_ready.connect
 def _arrive(**_: Any) -> None:
     if _presence is not None:
         _presence.arrive()
 
 
-@signals.worker_shutdown.connect
 def _leave(**_: Any) -> None:
     if _presence is not None:
         _presence.leave()
 
 
-@signals.worker_process_shutdown.connect
 def _close_compiler(**_: Any) -> None:
     from worker import compile
 
     compile.close()
+
+
+signals.setup_logging.connect(_set_up_logging)
+signals.celeryd_after_setup.connect(_learn_who_we_are)
+signals.worker_ready.connect(_arrive)
+signals.worker_shutdown.connect(_leave)
+signals.worker_process_shutdown.connect(_close_compiler)

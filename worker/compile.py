@@ -6,7 +6,7 @@ none. A batch compiles. Both leave the database right when they run twice, or at
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from socket import gethostname
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ from db import jobs, record, steps
 from db.jobs import Claimed, Unsent
 from db.session import session
 from kernels.build import Compiler
-from kernels.results import Compiled
+from kernels.results import Compiled, StaticFacts
 from kernels.store import CubinStore
 from worker import repository
 from worker.dispatch import COMPILE
@@ -29,10 +29,7 @@ BATCH = 10
 CHUNK = 3
 """Configs between two writes, so that people see progress."""
 
-NO_FACTS = dict.fromkeys(
-    ("registers", "stack_bytes", "shared_bytes", "code_bytes", "cubin_bytes")
-    + ("tma_loads", "loads", "tensor_core_mmas", "mmas")
-)
+NO_FACTS: dict[str, Any] = {**dict.fromkeys(each.name for each in fields(StaticFacts)), "remarks": []}
 
 Item = TypeVar("Item")
 
@@ -132,7 +129,7 @@ def _usable(opened: Session, submission_id: int, keys: Sequence[str], version: s
 
 
 def _row(code_key: str, compiled: Compiled) -> dict[str, Any]:
-    facts = asdict(compiled.facts) if compiled.facts else {**NO_FACTS, "remarks": []}
+    facts = {**asdict(compiled.facts), "remarks": list(compiled.facts.remarks)} if compiled.facts else NO_FACTS
     return {
         "code_key": code_key,
         "compiler": compiled.compiler,
@@ -146,7 +143,6 @@ def _row(code_key: str, compiled: Compiled) -> dict[str, Any]:
         "cpu_s": compiled.cpu_s,
         "host": gethostname(),
         **facts,
-        "remarks": list(facts["remarks"]),
     }
 
 

@@ -1,4 +1,4 @@
-"""Holding a job: a thread renews the lease in Postgres while the step works, and tells the step when the job is lost."""
+"""Holding a job: a thread renews its lease in Postgres while the step works, and the step learns when it is lost."""
 
 import threading
 from types import TracebackType

@@ -6,7 +6,7 @@ from db.session import session
 from worker import dispatch
 
 RESEND_AFTER_S = 60
-"""A message this old whose job is still queued is either behind others in Redis or lost; Redis itself is asked which."""
+"""A message this old whose job is still queued is either behind others or lost; Redis itself is asked which."""
 
 
 def reconcile(database_url: str, broker_url: str) -> list[Unsent]:

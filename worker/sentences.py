@@ -24,8 +24,11 @@ def _expected() -> tuple[type[BaseException], ...]:
     from kernels.store import StoreError
     from worker.dispatch import BrokerUnreachable
     from worker.measure import NothingToMeasure
+    from worker.presence import WrongWorker
     from worker.repository import RepositoryError
     from worker.settings import BadSettings, NotRunning
+    from worker.submit import NothingToSubmit
+    from worker.transfer import NothingToExport
 
     return (
         BadProblem,
@@ -42,9 +45,12 @@ def _expected() -> tuple[type[BaseException], ...]:
         LibraryError,
         MeasureFailed,
         NotRunning,
+        NothingToExport,
         NothingToMeasure,
+        NothingToSubmit,
         RepositoryError,
         StoreError,
         UnknownGpu,
         UnknownKernel,
+        WrongWorker,
     )

@@ -1,7 +1,7 @@
 """The submit step: a commit becomes submissions, sweeps, waiting trials and jobs; then one message per job.
 
-Runs anywhere: it needs Git, Postgres and Redis, and no GPU stack. All bad input is found before anything is written, and
-everything is written in one transaction or not at all.
+Runs anywhere: it needs Git, Postgres and Redis, and no GPU stack. All bad input is found before anything is written,
+and everything is written in one transaction or not at all.
 """
 
 import datetime as dt

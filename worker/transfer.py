@@ -200,7 +200,8 @@ def _import(opened: Session, file_name: str, sha256: str, contents: recording.Re
     _import_runs(opened, runs, rows["measurement"], recording_id, sweep_ids, config_ids)
     repeated = f", {len(known)} more were known" if known else ""
     return Imported(
-        True, f"imported {len(runs)} runs recorded on {header.machine}, {recorded_at.date()}, from {file_name}{repeated}"
+        True,
+        f"imported {len(runs)} runs recorded on {header.machine}, {recorded_at.date()}, from {file_name}{repeated}",
     )
 
 

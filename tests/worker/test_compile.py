@@ -1,0 +1,147 @@
+"""The compile step with the real tile compiler: what it leaves, what it does not repeat, when it lets a sweep go."""
+
+import datetime as dt
+from collections import Counter
+from pathlib import Path
+
+from sqlalchemy import func, select, update
+
+from db import record
+from db.models import Compilation, Job, Trial
+from db.session import session
+from kernels.device import gpu_model
+from tests.worker import tiny
+from tests.worker.conftest import Drain
+from worker import tasks
+from worker.compile import BATCH, deal
+from worker.place import Place
+from worker.settings import Settings
+from worker.submit import submit_nightly
+
+
+def gpu_worker_is_here(place: Place) -> None:
+    model = gpu_model("h200")
+    with session(place.database_url) as opened:
+        record.gpu_model(
+            opened,
+            slug=model.slug,
+            name=model.name,
+            arch=model.arch,
+            fp8_tflops=model.fp8_tflops,
+            bandwidth_gbps=model.bandwidth_gbps,
+        )
+        record.worker_seen(opened, name="gpu0@n", kind="gpu", host="n", gpu_model="h200", gpu_uuid="g", toolchain={})
+
+
+def trial_states(place: Place) -> Counter[str]:
+    with session(place.database_url) as opened:
+        return Counter(opened.scalars(select(Trial.status)))
+
+
+def job_states(place: Place) -> Counter[tuple[str, str]]:
+    with session(place.database_url) as opened:
+        return Counter((kind, state) for kind, state in opened.execute(select(Job.kind, Job.state)))
+
+
+def compilations(place: Place) -> int:
+    with session(place.database_url) as opened:
+        return opened.execute(select(func.count(Compilation.id))).scalar_one()
+
+
+def test_every_config_ends_with_static_facts_or_a_reason(settings: Settings, place: Place, drain: Drain) -> None:
+    submit_nightly(settings)
+    drain()
+    assert trial_states(place) == {"compiled": 6, "not_compiled": 2}
+    with session(place.database_url) as opened:
+        assert opened.scalars(select(Trial.failure).where(Trial.status == "not_compiled")).first()
+        facts = opened.scalars(select(Compilation).where(Compilation.status == "ok")).first()
+    assert facts is not None
+    assert facts.registers
+    assert facts.registers > 0
+    assert Path(settings.home / "cubins").is_dir()
+
+
+def test_problems_share_their_code(settings: Settings, place: Place, drain: Drain) -> None:
+    submit_nightly(settings)
+    drain()
+    assert compilations(place) == tiny.CONFIGS
+
+
+def test_a_second_night_of_a_commit_compiles_nothing(settings: Settings, place: Place, drain: Drain) -> None:
+    submit_nightly(settings, night=dt.date(2026, 11, 1))
+    drain()
+    submit_nightly(settings, night=dt.date(2026, 11, 2))
+    assert drain() == 1  # the job that deals, and it had nothing to deal
+    assert compilations(place) == tiny.CONFIGS
+    assert trial_states(place) == {"compiled": 12, "not_compiled": 4}
+
+
+def test_a_commit_that_changes_the_kernel_compiles_it_again(settings: Settings, place: Place, drain: Drain) -> None:
+    submit_nightly(settings)
+    drain()
+    tiny.commit(settings.repository, "Triple numbers", factor=3)
+    submit_nightly(settings)
+    drain()
+    assert compilations(place) == 2 * tiny.CONFIGS
+
+
+def test_measure_jobs_are_released_when_the_last_trial_is_compiled(settings: Settings, place: Place) -> None:
+    gpu_worker_is_here(place)
+    submit_nightly(settings)
+    assert job_states(place) == {("compile", "queued"): 1, ("measure", "waiting"): 2}
+    with session(place.database_url) as opened:
+        compile_ids = opened.scalars(select(Job.id).where(Job.kind == "compile")).all()
+    for job_id in compile_ids:
+        (batch,) = tasks.run(job_id, "tester#1", place)
+        released = tasks.run(batch.id, "tester#1", place)
+    assert job_states(place) == {("compile", "done"): 2, ("measure", "queued"): 2}
+    assert {job.queue for job in released} == {"gpu.h200"}
+
+
+def test_a_step_that_runs_twice_repeats_nothing(settings: Settings, place: Place, drain: Drain) -> None:
+    submit_nightly(settings)
+    drain()
+    before = (trial_states(place), compilations(place), job_states(place))
+    with session(place.database_url) as opened:
+        opened.execute(update(Job).values(state="queued", sent_at=None))
+    drain()
+    assert (trial_states(place), compilations(place), job_states(place)) == before
+
+
+def test_a_compilation_known_from_a_recording_is_made_again_where_its_cubin_is_needed(
+    settings: Settings, place: Place, drain: Drain
+) -> None:
+    """A recording tells that it compiled; the cubin stayed on the machine that recorded."""
+    submit_nightly(settings, night=dt.date(2026, 11, 1))
+    drain()
+    gpu_worker_is_here(place)
+    cubins = list(Path(settings.home / "cubins").rglob("*.*"))
+    for file in cubins:
+        file.unlink()
+    submit_nightly(settings, night=dt.date(2026, 11, 2))
+    with session(place.database_url) as opened:
+        deal_id = opened.scalars(select(Job.id).where(Job.kind == "compile", Job.state == "queued")).one()
+    for batch in tasks.run(deal_id, "tester#1", place):
+        tasks.run(batch.id, "tester#1", place)
+    made = {file.suffix for file in Path(settings.home / "cubins").rglob("*.cubin")}
+    assert made == {".cubin"}
+
+
+def test_a_library_that_is_gone_fails_the_job_with_a_sentence(settings: Settings, place: Place, drain: Drain) -> None:
+    submit_nightly(settings)
+    with session(place.database_url) as opened:
+        opened.execute(update(Job).values(payload={**opened.scalars(select(Job.payload)).one(), "library": "gone"}))
+    drain()
+    with session(place.database_url) as opened:
+        failed = opened.scalars(select(Job).where(Job.state == "failed")).one()
+    assert failed.failure is not None
+    assert "has no folder 'gone'" in failed.failure
+    assert failed.trace is None
+
+
+def test_batches_deal_slow_neighbours_out() -> None:
+    batches = deal(list(range(25)))
+    assert [len(batch) for batch in batches] == [9, 8, 8]
+    assert batches[0][:3] == [0, 3, 6]
+    assert max(map(len, deal(list(range(500))))) == BATCH
+    assert deal([]) == []

@@ -1,0 +1,88 @@
+"""Commits and checkouts of a real Git repository."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.worker import tiny
+from worker.repository import RepositoryError, checkout, resolve
+
+
+def test_a_commit_knows_its_place_in_the_history(repository: Path) -> None:
+    sha = tiny.commit(repository, "Triple numbers", factor=3)
+    found = resolve(repository, "HEAD")
+    assert (found.sha, found.position, found.subject) == (sha, 2, "Triple numbers")
+
+
+def test_a_repository_is_named_by_its_origin_without_credentials(repository: Path) -> None:
+    assert resolve(repository, "HEAD").repository == "watched"
+    tiny.git(repository, "remote", "add", "origin", "https://me:secret@example.org/kernels.git")
+    assert resolve(repository, "HEAD").repository == "https://example.org/kernels.git"
+
+
+def test_a_checkout_holds_the_commit_and_not_the_working_tree(repository: Path, tmp_path: Path) -> None:
+    first = resolve(repository, "HEAD").sha
+    tiny.commit(repository, "Triple numbers", factor=3)
+    (repository / "library" / "double.py").write_text("unfinished work")
+    library = checkout(repository, first, "library", tmp_path / "cache")
+    assert (library / "double.py").read_text() == tiny.SOURCE.replace("FACTOR", "2.0")
+    assert (repository / "library" / "double.py").read_text() == "unfinished work"
+
+
+def test_a_checkout_leaves_the_repository_as_it_was(repository: Path, tmp_path: Path) -> None:
+    before = sorted(path for path in (repository / ".git").rglob("*"))
+    checkout(repository, resolve(repository, "HEAD").sha, "library", tmp_path / "cache")
+    assert sorted(path for path in (repository / ".git").rglob("*")) == before
+    assert tiny.git(repository, "status", "--porcelain") == ""
+
+
+def test_workers_that_check_out_at_once_agree_and_leave_nothing_half_made(repository: Path, tmp_path: Path) -> None:
+    sha, cache = resolve(repository, "HEAD").sha, tmp_path / "cache"
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: checkout(repository, sha, "library", cache), range(8)))
+    assert set(found) == {cache / sha / "library"}
+    assert [path.name for path in found[0].iterdir()] == ["double.py"]
+    assert [path.name for path in cache.iterdir()] == [sha]
+
+
+def test_an_unknown_commit_is_named(repository: Path) -> None:
+    with pytest.raises(RepositoryError, match="no commit 'nosuch'"):
+        resolve(repository, "nosuch")
+
+
+def test_a_revision_is_never_taken_for_an_option(repository: Path) -> None:
+    with pytest.raises(RepositoryError, match="no commit '--all'"):
+        resolve(repository, "--all")
+
+
+def test_a_folder_without_history_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RepositoryError, match="not the top folder of a Git repository"):
+        resolve(tmp_path, "HEAD")
+
+
+def test_a_repository_without_commits_is_named(tmp_path: Path) -> None:
+    tiny.git(tmp_path, "init", "--quiet")
+    with pytest.raises(RepositoryError, match="with commits"):
+        resolve(tmp_path, "HEAD")
+
+
+def test_a_folder_inside_a_repository_is_not_taken_for_it(repository: Path) -> None:
+    with pytest.raises(RepositoryError, match="not the top folder"):
+        resolve(repository / "library", "HEAD")
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RepositoryError, match="is not a folder; TILEWATCH_REPOSITORY"):
+        resolve(tmp_path / "nowhere", "HEAD")
+
+
+def test_a_commit_without_the_library_is_named(repository: Path, tmp_path: Path) -> None:
+    sha = resolve(repository, "HEAD").sha
+    with pytest.raises(RepositoryError, match="has no folder 'kernels/library'"):
+        checkout(repository, sha, "kernels/library", tmp_path / "cache")
+
+
+def test_a_checkout_of_an_unknown_commit_says_so(repository: Path, tmp_path: Path) -> None:
+    with pytest.raises(RepositoryError, match="no commit"):
+        checkout(repository, "0" * 40, "library", tmp_path / "cache")

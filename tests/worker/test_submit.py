@@ -1,0 +1,107 @@
+"""Submitting: what it leaves in Postgres and Redis, and the bad input that leaves nothing."""
+
+import datetime as dt
+
+import pytest
+import redis
+from sqlalchemy import func, select
+
+from db.models import Base, Commit, Job, Submission, Sweep, Trial
+from db.session import session
+from kernels.catalog import UnknownKernel
+from kernels.contract import BadProblem
+from kernels.device import UnknownGpu
+from tests.worker import tiny
+from worker.repository import RepositoryError
+from worker.settings import Settings
+from worker.submit import NothingToSubmit, submit_nightly, submit_sweep
+
+NIGHT = dt.date(2026, 11, 1)
+
+
+def counts(settings: Settings) -> dict[str, int]:
+    with session(settings.connection().database_url) as opened:
+        return {
+            table.name: opened.execute(select(func.count()).select_from(table)).scalar_one()
+            for table in Base.metadata.sorted_tables
+        }
+
+
+def messages(settings: Settings, queue: str) -> int:
+    with redis.Redis.from_url(settings.connection().broker_url) as client:
+        waiting: int = client.llen(queue)
+        return waiting
+
+
+def test_a_nightly_becomes_sweeps_trials_jobs_and_messages(settings: Settings) -> None:
+    said = submit_nightly(settings, night=NIGHT)
+    assert said.created
+    with session(settings.connection().database_url) as opened:
+        submission = opened.scalars(select(Submission)).one()
+        assert (submission.reason, submission.night, submission.gpu_model) == ("nightly", NIGHT, "h200")
+        sweeps = opened.scalars(select(Sweep).order_by(Sweep.problem)).all()
+        assert [sweep.problem for sweep in sweeps] == list(tiny.PROBLEMS)
+        assert opened.scalar(select(func.count(Trial.id))) == tiny.CONFIGS * len(tiny.PROBLEMS)
+        job = opened.scalars(select(Job)).one()
+        assert (job.kind, job.queue, job.state) == ("compile", "compile", "queued")
+        assert job.sent_at is not None
+    assert messages(settings, "compile") == 1
+
+
+def test_a_night_is_submitted_once(settings: Settings) -> None:
+    first = submit_nightly(settings, night=NIGHT)
+    before = counts(settings)
+    second = submit_nightly(settings, night=NIGHT)
+    assert not second.created
+    assert second.submission_ids == first.submission_ids
+    assert "was submitted before" in second.sentence
+    assert counts(settings) == before
+    assert messages(settings, "compile") == 1
+
+
+def test_a_manual_sweep_is_a_new_submission_each_time(settings: Settings) -> None:
+    first = submit_sweep(settings, "double", "1024")
+    second = submit_sweep(settings, "double", "1024")
+    assert first.created
+    assert second.created
+    assert first.submission_ids != second.submission_ids
+
+
+def test_a_gpu_model_without_a_worker_gets_static_facts_only_and_the_sentence_says_so(settings: Settings) -> None:
+    said = submit_nightly(settings, gpus=("b200",), night=NIGHT)
+    assert "static facts only for b200" in said.sentence
+    with session(settings.connection().database_url) as opened:
+        assert not opened.scalars(select(Submission)).one().measure
+        assert opened.scalars(select(Job.kind)).all() == ["compile"]
+
+
+def test_an_older_commit_can_be_submitted(settings: Settings) -> None:
+    tiny.commit(settings.repository, "Triple numbers", factor=3)
+    submit_nightly(settings, commit="HEAD~1", night=NIGHT)
+    with session(settings.connection().database_url) as opened:
+        commit = opened.scalars(select(Commit)).one()
+    assert (commit.position, commit.subject) == (1, "Double numbers")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "problem", "options", "error", "words"),
+    [
+        ("duoble", "1024", {}, UnknownKernel, "nearest: double"),
+        ("double", "63", {}, BadProblem, "'63' is not a problem of double"),
+        ("double", "1024", {"gpus": ("h20",)}, UnknownGpu, "nearest: h200"),
+        ("double", "1024", {"commit": "nosuch"}, RepositoryError, "no commit 'nosuch'"),
+    ],
+)
+def test_bad_input_is_a_sentence_and_writes_nothing(
+    settings: Settings, kernel: str, problem: str, options: dict, error: type[Exception], words: str
+) -> None:
+    before = counts(settings)
+    with pytest.raises(error, match=words):
+        submit_sweep(settings, kernel, problem, **options)
+    assert counts(settings) == before
+    assert messages(settings, "compile") == 0
+
+
+def test_nothing_watched_and_no_gpu_is_said(settings: Settings) -> None:
+    with pytest.raises(NothingToSubmit, match="name one with --gpu"):
+        submit_nightly(settings.model_copy(update={"watch": ()}))

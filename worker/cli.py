@@ -1,0 +1,211 @@
+"""The `tilewatch` command. Parses, calls, prints; an expected error is one sentence on standard error and exit code 2.
+
+Everything heavy is imported by the command that needs it, so that `--help` is quick.
+"""
+
+import datetime as dt
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from worker.settings import Settings
+    from worker.submit import Submitted
+
+EXPECTED_ERROR = 2
+
+cli = typer.Typer(
+    name="tilewatch",
+    help="Watch the performance of cuTile kernels over commits and GPUs.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+submit = typer.Typer(help="Queue work for a commit: the nightly suite, or one sweep.", no_args_is_help=True)
+cli.add_typer(submit, name="submit")
+
+Commit = Annotated[str, typer.Option(metavar="REV", help="Any revision that Git knows: a branch, a tag, a sha.")]
+Gpus = Annotated[
+    list[str] | None,
+    typer.Option("--gpu", metavar="MODEL", help="A GPU model such as h200 or b200. Repeat it for several."),
+]
+
+
+def main() -> None:
+    try:
+        cli()
+    except Exception as error:
+        from worker import sentences
+
+        sentence = sentences.of(error)
+        if sentence is None:
+            raise
+        print(f"tilewatch: {sentence}", file=sys.stderr)
+        sys.exit(EXPECTED_ERROR)
+
+
+@submit.command()
+def nightly(commit: Commit = "HEAD", gpu: Gpus = None) -> None:
+    """Sweep the whole library at a commit. Tonight's second submission of a commit changes nothing.
+
+    Without --gpu: every model that a GPU worker has, and those in TILEWATCH_WATCH, for which nobody here has a GPU and
+    which end with what the compiler says.
+
+    Examples:
+
+        tilewatch submit nightly
+
+        tilewatch submit nightly --commit v1.2 --gpu h200 --gpu b200
+    """
+    from worker.submit import submit_nightly
+
+    _say(submit_nightly(_settings(), commit=commit, gpus=tuple(gpu or ())))
+
+
+@submit.command()
+def sweep(
+    kernel: Annotated[str, typer.Argument(help="A kernel of the library, such as gemm_fp8.")],
+    problem: Annotated[str, typer.Argument(help="A problem of that kernel, such as 320x32576x7168 (MxNxK).")],
+    commit: Commit = "HEAD",
+    gpu: Gpus = None,
+) -> None:
+    """Sweep one kernel on one problem at a commit.
+
+    Example: tilewatch submit sweep gemm_fp8 320x32576x7168 --gpu h200
+    """
+    from worker.submit import submit_sweep
+
+    _say(submit_sweep(_settings(), kernel, problem, commit=commit, gpus=tuple(gpu or ())))
+
+
+@cli.command()
+def status(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for programs.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep showing until nothing is left to do.")] = False,
+) -> None:
+    """What is queued, running and done, and which workers are there.
+
+    Examples:
+
+        tilewatch status --follow
+
+        tilewatch status --json | jq .submissions
+    """
+    from worker import showing
+
+    database_url = _ready_database()
+    if as_json:
+        print(showing.as_json(database_url))
+    elif follow:
+        showing.follow(database_url)
+    else:
+        showing.once(database_url)
+
+
+@cli.command("export")
+def export_(
+    file: Annotated[Path, typer.Argument(help="The file to write, such as h200.jsonl.gz.")],
+    kernel: Annotated[str | None, typer.Option(help="Only this kernel.")] = None,
+    gpu: Annotated[str | None, typer.Option(metavar="MODEL", help="Only this GPU model.")] = None,
+    since: Annotated[str | None, typer.Option(metavar="YYYY-MM-DD", help="Only sweeps submitted since.")] = None,
+) -> None:
+    """Write what was measured here to a file that `tilewatch import` reads elsewhere.
+
+    Example: tilewatch export h200.jsonl.gz --gpu h200 --since 2026-11-01
+    """
+    from worker.transfer import export_file
+
+    rows = export_file(_ready_database(), file, kernel=kernel, gpu_model=gpu, since=_day(since))
+    print(f"{rows} rows written to {file} ({file.stat().st_size / 1e6:.1f} MB)")
+
+
+@cli.command("import")
+def import_(files: Annotated[list[Path], typer.Argument(help="Recordings: files of `tilewatch export`.")]) -> None:
+    """Read recordings into the database. A file that is not whole changes nothing; one read before is passed over.
+
+    Example: tilewatch import recordings/*.jsonl.gz
+    """
+    from worker.transfer import import_file
+
+    database_url = _ready_database()
+    for file in files:
+        print(import_file(database_url, file).sentence)
+
+
+@cli.command()
+def migrate() -> None:
+    """Bring the database to the tables that this version needs. Safe to run twice, and at once with others."""
+    from db import migrate as migrations
+    from db.session import check
+
+    database_url = _settings().connection().database_url
+    check(database_url)
+    migrations.upgrade(database_url)
+    print(f"the database is at {migrations.current(database_url)}")
+
+
+@cli.command()
+def up() -> None:
+    """Start everything on this machine: servers, workers, the first nightly, the dashboard. Ctrl-C ends all of it.
+
+    TILEWATCH_HOME chooses the data folder and TILEWATCH_PORT the dashboard's port.
+    """
+    from worker.up import up as run_up
+
+    raise typer.Exit(run_up(_settings()))
+
+
+@cli.command()
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="A JSON list, for programs.")] = False) -> None:
+    """What is here, what is missing and how to get it: driver, compiler, CUPTI, DeepGEMM, Postgres, Redis."""
+    from dataclasses import asdict
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from worker.doctor import report
+
+    findings = report(_settings())
+    if as_json:
+        print(json.dumps([asdict(finding) for finding in findings]))
+        return
+    table = Table(box=None)
+    for heading in ("", "what", "found", "how to get it"):
+        table.add_column(heading)
+    marks = {True: "[green]yes[/]", False: "[red]no[/]", None: "[dim]-[/]"}
+    for finding in findings:
+        table.add_row(marks[finding.ok], finding.name, finding.found, finding.fix or "")
+    Console().print(table)
+
+
+def _settings() -> "Settings":
+    from worker.settings import Settings
+
+    return Settings.load()
+
+
+def _ready_database() -> str:
+    """The URL of a database that answers and has this version's tables."""
+    from db.migrate import require_head
+    from db.session import check
+
+    database_url = _settings().connection().database_url
+    check(database_url)
+    require_head(database_url)
+    return database_url
+
+
+def _say(submitted: "Submitted") -> None:
+    print(submitted.sentence)
+    if submitted.created:
+        print("follow it with `tilewatch status --follow`")
+
+
+def _day(text: str | None) -> dt.date | None:
+    try:
+        return None if text is None else dt.date.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text} is not a day; expected YYYY-MM-DD, such as 2026-11-01") from None

@@ -1,0 +1,99 @@
+"""`tilewatch status` on a terminal or as JSON. Asks db/queries.py and draws; decides nothing."""
+
+import json
+import time
+from dataclasses import asdict
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+
+from db import queries
+from db.queries import Status
+from db.session import session
+
+REFRESH_S = 2.0
+OPEN = ("waiting", "queued", "running")
+
+
+def as_json(database_url: str) -> str:
+    return json.dumps(asdict(_status(database_url)), default=str)
+
+
+def once(database_url: str) -> None:
+    Console().print(_drawn(_status(database_url)))
+
+
+def follow(database_url: str) -> None:
+    """Until no job is left or the person has seen enough."""
+    now = _status(database_url)
+    with Live(_drawn(now), auto_refresh=False) as live:
+        try:
+            while any(count.state in OPEN for count in now.jobs):
+                time.sleep(REFRESH_S)
+                now = _status(database_url)
+                live.update(_drawn(now), refresh=True)
+        except KeyboardInterrupt:
+            return
+
+
+def _status(database_url: str) -> Status:
+    with session(database_url) as opened:
+        return queries.status(opened)
+
+
+def _drawn(status: Status) -> RenderableType:
+    parts: list[RenderableType] = []
+    if status.submissions:
+        parts += [_submissions(status), ""]
+    if status.running:
+        parts += [_running(status), ""]
+    if status.failed:
+        parts += [_failed(status), ""]
+    if status.workers:
+        parts += [_workers(status), ""]
+    return Group(*parts, _counts(status))
+
+
+def _submissions(status: Status) -> Table:
+    table = _table("submission", "GPU", "commit", "state", "configs compiled", "runs")
+    for row in status.submissions:
+        compiled = f"{row.settled_trials} of {row.trials}"
+        night = f"nightly {row.night}" if row.night else row.reason
+        table.add_row(night, row.gpu_name, f"{row.sha[:10]} {row.subject}", row.state, compiled, str(row.runs))
+    return table
+
+
+def _running(status: Status) -> Table:
+    table = _table("running", "", "done", "worker")
+    for job in status.running:
+        done = f"{job.done_steps} of {job.total_steps}" if job.total_steps else ""
+        table.add_row(job.kind, job.subject, done, job.owner)
+    return table
+
+
+def _failed(status: Status) -> Table:
+    table = _table("failed", "", "why")
+    for job in status.failed:
+        table.add_row(job.kind, job.subject, job.failure)
+    return table
+
+
+def _workers(status: Status) -> Table:
+    table = _table("worker", "takes", "doing")
+    for worker in status.workers:
+        table.add_row(worker.name, worker.gpu_model or worker.kind, worker.doing or "nothing")
+    return table
+
+
+def _counts(status: Status) -> str:
+    if not status.jobs:
+        return "no job was ever submitted; `tilewatch submit nightly` submits the first"
+    return ", ".join(f"{count.jobs} {count.kind} {count.state}" for count in status.jobs)
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    return table
