@@ -200,6 +200,7 @@ class SweepRow:
     subject: str
     reason: str
     night: dt.date | None
+    measure: bool
     requested_at: dt.datetime
     machine: str | None
     axes: list[list[Any]]
@@ -347,6 +348,7 @@ def submissions(session: Session, limit: int = 50) -> list[SubmissionRow]:
     runs = (
         select(Sweep.submission_id, func.count(Run.id).label("runs"))
         .join(Run, Run.sweep_id == Sweep.id)
+        .where(Sweep.submission_id.in_(select(newest.c.id)))
         .group_by(Sweep.submission_id)
         .subquery()
     )
@@ -570,6 +572,7 @@ def sweeps(session: Session, limit: int = 500) -> list[SweepRow]:
             Commit.subject,
             Submission.reason,
             Submission.night,
+            Submission.measure,
             Submission.requested_at,
             Recording.machine,
             Sweep.space["axes"].label("axes"),
