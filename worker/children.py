@@ -15,8 +15,7 @@ from pathlib import Path
 
 MOST_RESTARTS = 3
 RESTARTS_WITHIN_S = 600.0  # a child that dies this often is broken, and starting it again only hides that
-WARM_S = 3.0  # an idle worker ends at once; a busy one would finish its job first, so it is asked more firmly
-COLD_S = 8.0  # then it hands its job back, which takes it a second or two
+PATIENCE_S = 10.0
 POLL_S = 0.05
 DIES_WITH_US = ("setpriv", "--pdeathsig=KILL", "--")
 
@@ -89,14 +88,16 @@ class Children:
         return deaths
 
     def stop(self) -> None:
-        """End all of them: kindly, then firmly, then at once. A KeyboardInterrupt meanwhile skips to at once."""
+        """End all of them: by SIGTERM, and whoever is left by SIGKILL. A KeyboardInterrupt meanwhile skips the wait.
+
+        The signal goes to whole groups. Celery's parent alone would finish its job first; its pool processes, told
+        themselves, hand their jobs back within a second or two.
+        """
         processes = [process for _, process in self._running.values()]
         try:
-            for patience_s, kind in ((WARM_S, signal.SIGTERM), (COLD_S, signal.SIGQUIT)):
-                for process in processes:
-                    if process.poll() is None:
-                        process.send_signal(kind)
-                _wait(processes, patience_s)
+            for process in processes:
+                _signal_group(process, signal.SIGTERM)
+            _wait(processes, PATIENCE_S)
         finally:
             for process in processes:
                 _signal_group(process, signal.SIGKILL)
