@@ -117,24 +117,27 @@ def is_to_be_measured(session: Session, submission_id: int) -> bool:
     return session.execute(select(Submission.measure).where(Submission.id == submission_id)).scalar_one()
 
 
-def ready_to_measure(session: Session, submission_id: int) -> list[int]:
-    """Waiting measure jobs of a submission whose sweep has no trial left that waits for its compilation."""
-    waits = exists().where(Trial.sweep_id == Job.sweep_id, Trial.status == "waiting")
-    query = select(Job.id).where(
-        Job.submission_id == submission_id, Job.kind == "measure", Job.state == "waiting", ~waits
-    )
-    return list(session.scalars(query.order_by(Job.id)))
+def ready_to_measure(session: Session, submission_id: int | None = None) -> list[int]:
+    """Waiting measure jobs, of one submission or of all, for whose kernel no compile job is left to end.
 
-
-def left_waiting(session: Session) -> list[int]:
-    """Waiting measure jobs that nobody will release: every compile job of their submission has ended, somehow."""
+    That every trial has its compilation is not enough: the cubin may still have to be made here.
+    """
     compiling = aliased(Job)
     unfinished = exists().where(
         compiling.submission_id == Job.submission_id,
         compiling.kind == "compile",
         compiling.state.in_(("waiting", "queued", "running")),
+        compiling.payload["kernel"].astext == Sweep.kernel,
     )
-    return list(session.scalars(select(Job.id).where(Job.kind == "measure", Job.state == "waiting", ~unfinished)))
+    query = (
+        select(Job.id)
+        .join(Sweep, Sweep.id == Job.sweep_id)
+        .where(Job.kind == "measure", Job.state == "waiting", ~unfinished)
+        .order_by(Job.id)
+    )
+    if submission_id is not None:
+        query = query.where(Job.submission_id == submission_id)
+    return list(session.scalars(query))
 
 
 def sweep_facts(session: Session, sweep_id: int) -> SweepFacts:

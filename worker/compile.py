@@ -1,4 +1,4 @@
-"""The compile step: a submission's configs become compilations, and its sweeps become ready to be measured.
+"""The compile step: the configs of a submission become compilations, attached to the trials that wait for them.
 
 Submitting cannot know what is compiled already, because that depends on the compiler of whoever compiles. So a kernel's
 first compile job deals: it attaches what this worker's compiler has met before and queues batches of the rest, often
@@ -72,7 +72,7 @@ def _deal(job: Claimed, place: Place) -> list[Unsent]:
                 break  # an earlier attempt dealt already, and all of it: this is one transaction
             queued.append(Unsent(job_id, COMPILE))
         record.attach_compilations(opened, compiler=version, submission_id=job.submission_id)
-        return queued + _release(opened, job.submission_id)
+        return queued
 
 
 def deal(items: Sequence[Item]) -> list[list[Item]]:
@@ -89,7 +89,6 @@ def _compile_batch(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
     with session(place.database_url) as opened:
         keys = [item["code_key"] for item in payload["items"]]
         known = _usable(opened, job.submission_id, keys, compiler.version, place)
-    queued: list[Unsent] = []
     rows: list[dict[str, Any]] = []
     for done, item in enumerate(payload["items"]):
         lease.progress(done)
@@ -97,23 +96,17 @@ def _compile_batch(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
             compiled = compiler.compile(library, payload["kernel"], item["problem"], item["params"], payload["arch"])
             rows.append(_row(item["code_key"], compiled))
         if len(rows) >= CHUNK:
-            queued += _write(rows, compiler.version, job.submission_id, place)
+            _write(rows, compiler.version, job.submission_id, place)
             rows = []
     lease.progress(len(payload["items"]))
-    return queued + _write(rows, compiler.version, job.submission_id, place)
+    _write(rows, compiler.version, job.submission_id, place)
+    return []
 
 
-def _write(rows: Sequence[dict[str, Any]], version: str, submission_id: int, place: Place) -> list[Unsent]:
-    """Attaching locks the submission's sweeps, so of two workers with the last two batches the later one sees that
-    nothing waits any more, and releases the measure job."""
+def _write(rows: Sequence[dict[str, Any]], version: str, submission_id: int, place: Place) -> None:
     with session(place.database_url) as opened:
         record.compilations(opened, rows)
         record.attach_compilations(opened, compiler=version, submission_id=submission_id)
-        return _release(opened, submission_id)
-
-
-def _release(opened: Session, submission_id: int) -> list[Unsent]:
-    return jobs.release(opened, steps.ready_to_measure(opened, submission_id))
 
 
 def _usable(opened: Session, submission_id: int, keys: Sequence[str], version: str, place: Place) -> set[str]:

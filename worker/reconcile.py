@@ -13,6 +13,6 @@ def reconcile(database_url: str, broker_url: str) -> list[Unsent]:
     """The jobs to send again."""
     with session(database_url) as opened:
         jobs.requeue_expired(opened)
-        jobs.release(opened, steps.left_waiting(opened))
+        jobs.release(opened, steps.ready_to_measure(opened))
         queued = jobs.unsent(opened, RESEND_AFTER_S)
     return dispatch.lost(broker_url, queued)

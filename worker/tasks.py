@@ -10,7 +10,7 @@ from collections.abc import Callable
 import structlog
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from db import jobs
+from db import jobs, steps
 from db.jobs import Claimed, Unsent
 from db.session import session
 from worker import sentences
@@ -49,6 +49,7 @@ def _hold_and_do(job: Claimed, owner: str, place: Place) -> list[Unsent]:
             queued = _step_of(job.kind)(job, place, lease)
         with session(place.database_url) as opened:
             ended = jobs.finish(opened, job.id, owner)
+        queued += _release(job, place)
         log.info("done" if ended else "done, but lost meanwhile", queued=len(queued))
         return queued
     except (NotNow, SystemExit, KeyboardInterrupt):
@@ -62,7 +63,7 @@ def _hold_and_do(job: Claimed, owner: str, place: Place) -> list[Unsent]:
         raise LeaseLost from error
     except Exception as error:  # noqa: BLE001 - the edge of a job: whatever it raised belongs on its row
         _fail(job.id, owner, place, error)
-        return []
+        return _release(job, place)
 
 
 def _step_of(kind: str) -> Step:
@@ -74,6 +75,18 @@ def _step_of(kind: str) -> Step:
     else:
         from worker.judge import step
     return step
+
+
+def _release(job: Claimed, place: Place) -> list[Unsent]:
+    """The end of a compile job may be what measure jobs wait for.
+
+    Looked at in a transaction of its own, after the end is committed: of two compile jobs that end at once, the later
+    one then sees both. A crash in between is for reconcile.py.
+    """
+    if job.kind != "compile":
+        return []
+    with session(place.database_url) as opened:
+        return jobs.release(opened, steps.ready_to_measure(opened, job.submission_id))
 
 
 def _hand_back(job_id: int, owner: str, place: Place) -> None:

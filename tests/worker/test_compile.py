@@ -2,11 +2,12 @@
 
 import datetime as dt
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from sqlalchemy import func, select, update
 
-from db import record
+from db import jobs, record
 from db.models import Compilation, Job, Trial
 from db.session import session
 from kernels.device import gpu_model
@@ -85,7 +86,7 @@ def test_a_commit_that_changes_the_kernel_compiles_it_again(settings: Settings, 
     assert compilations(place) == 2 * tiny.CONFIGS
 
 
-def test_measure_jobs_are_released_when_the_last_trial_is_compiled(settings: Settings, place: Place) -> None:
+def test_measure_jobs_are_released_when_the_last_compile_job_ends(settings: Settings, place: Place) -> None:
     gpu_worker_is_here(place)
     submit_nightly(settings)
     assert job_states(place) == {("compile", "queued"): 1, ("measure", "waiting"): 2}
@@ -121,8 +122,9 @@ def test_a_compilation_known_from_a_recording_is_made_again_where_its_cubin_is_n
     submit_nightly(settings, night=dt.date(2026, 11, 2))
     with session(place.database_url) as opened:
         deal_id = opened.scalars(select(Job.id).where(Job.kind == "compile", Job.state == "queued")).one()
-    for batch in tasks.run(deal_id, "tester#1", place):
-        tasks.run(batch.id, "tester#1", place)
+    (batch,) = tasks.run(deal_id, "tester#1", place)
+    released = tasks.run(batch.id, "tester#1", place)
+    assert [job.queue for job in released] == ["gpu.h200", "gpu.h200"]
     made = {file.suffix for file in Path(settings.home / "cubins").rglob("*.cubin")}
     assert made == {".cubin"}
 
@@ -137,6 +139,29 @@ def test_a_library_that_is_gone_fails_the_job_with_a_sentence(settings: Settings
     assert failed.failure is not None
     assert "has no folder 'gone'" in failed.failure
     assert failed.trace is None
+
+
+def test_of_two_compile_jobs_that_end_at_once_one_releases_the_measure_jobs(settings: Settings, place: Place) -> None:
+    gpu_worker_is_here(place)
+    submit_nightly(settings)
+    with session(place.database_url) as opened:
+        template = opened.scalars(select(Job).where(Job.kind == "compile")).one()
+        twins = [
+            jobs.add(
+                opened,
+                key=f"twin{number}",
+                kind="compile",
+                queue="compile",
+                subject="nothing to compile",
+                payload={**template.payload, "items": []},
+                submission_id=template.submission_id,
+            )[0]
+            for number in range(8)
+        ]
+        jobs.cancel(opened, [template.id])
+    with ThreadPoolExecutor(4) as pool:
+        released = list(pool.map(lambda job_id: tasks.run(job_id, f"tester#{job_id}", place), twins))
+    assert sorted(job.queue for found in released for job in found) == ["gpu.h200", "gpu.h200"]
 
 
 def test_batches_deal_slow_neighbours_out() -> None:

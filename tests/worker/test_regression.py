@@ -7,15 +7,13 @@ import pytest
 from worker.regression import Judgement, Point, Policy, judge
 
 
-def points(
-    times_us: list[float], ratio_us: float | None = 90.0, toolchain: str = "t1", host: str = "n1"
-) -> list[Point]:
-    """A series whose baseline always takes `ratio_us`."""
-    return [Point(time, ratio_us / time if ratio_us else None, toolchain, host) for time in times_us]
+def points(times_us: list[float], baseline_us: float | None = 90.0, toolchain: str = "t1") -> list[Point]:
+    """A series whose baseline always takes `baseline_us`."""
+    return [Point(time, baseline_us / time if baseline_us else None, toolchain, "n1") for time in times_us]
 
 
 def noisy(count: int, noise: float, seed: int = 1, centre: float = 100.0) -> list[float]:
-    chance = random.Random(seed)  # noqa: S311 - made noise, not a secret
+    chance = random.Random(seed)
     return [centre * (1 + chance.gauss(0, noise)) for _ in range(count)]
 
 
