@@ -207,11 +207,11 @@ def outcomes(trials: pd.DataFrame) -> go.Figure:
             )
     figure.update_layout(
         barmode="stack",
-        height=78,
+        height=84,
         margin={"t": 0, "b": 0, "l": 0, "r": 0},
-        legend={"orientation": "h", "traceorder": "normal", "y": -0.1, "yanchor": "top", "x": 0},
+        legend={"orientation": "h", "traceorder": "normal", "y": 0.45, "yanchor": "top", "x": 0},
         xaxis={"visible": False, "range": [0, max(len(trials), 1)]},
-        yaxis={"visible": False},
+        yaxis={"visible": False, "domain": [0.55, 1]},
         showlegend=True,
     )
     return figure

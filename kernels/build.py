@@ -4,6 +4,7 @@ The compiler itself has a time limit; the child has a longer one, for a compiler
 is an outcome, never an exception.
 """
 
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -31,6 +32,7 @@ class Compiler:
         self.store_url = store_url
         self.limit_s = limit_s
         self._child: Child | None = None
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
 
     @property
     def version(self) -> str:
@@ -49,7 +51,7 @@ class Compiler:
             "limit_s": self.limit_s,
         }
         if self._child is None or not self._child.alive:
-            self._child = Child("compile")
+            self._child = self._start()
         try:
             answer = self._child.ask(request, deadline_s=self.limit_s + SLACK_S)
         except ChildHung:
@@ -64,10 +66,13 @@ class Compiler:
         return self._outcome(answer, arch)
 
     def close(self) -> None:
-        if self._child is not None and self._child.alive:
-            self._child.ask({"ask": "close"}, deadline_s=SLACK_S)
+        """At once, also in the middle of a compile."""
+        if self._child is not None:
             self._child.close()
-        self._child = None
+            self._child = None
+        if self._scratch is not None:
+            self._scratch.cleanup()
+            self._scratch = None
 
     def __enter__(self) -> Self:
         return self
@@ -76,6 +81,14 @@ class Compiler:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _start(self) -> Child:
+        """The tile compiler's files go to a folder of ours: a killed child cannot clean up after itself."""
+        if self._scratch is not None:
+            self._scratch.cleanup()
+        self._scratch = tempfile.TemporaryDirectory(prefix="tilewatch-compile-")
+        place = {"CUDA_TILE_CACHE_DIR": f"{self._scratch.name}/cache", "CUDA_TILE_TEMP_DIR": self._scratch.name}
+        return Child("compile", environment=place)
 
     def _failed(self, status: Any, failure: str, arch: str, compile_s: float) -> Compiled:
         return Compiled(status, self.version, arch, compile_s, 0.0, reused=False, failure=failure)

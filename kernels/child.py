@@ -6,6 +6,7 @@ that prints (DeepGEMM and the compilers do) cannot garble an answer.
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,10 +17,16 @@ Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 def main(role: str) -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    signal.signal(signal.SIGTERM, _end_with_group)
     handler = _handler(role)
     for line in sys.stdin:
         answers.write(json.dumps(handler(json.loads(line))) + "\n")
         answers.flush()
+
+
+def _end_with_group(*_: object) -> None:
+    """This process leads its group: whatever it started ends with it."""
+    os.killpg(0, signal.SIGKILL)
 
 
 def _handler(role: str) -> Handler:

@@ -1,7 +1,7 @@
 """Child role `compile`: one config to a cubin with its static facts, through cuda-tile's public exporter.
 
-cuTile keeps the compiler's remarks only in its own cache database, so this child points that cache at a private folder
-and reads each compile's row from there.
+cuTile keeps the compiler's remarks only in its own cache database, so the parent points that cache at a folder for this
+child alone (CUDA_TILE_CACHE_DIR), and each compile's row is read from there.
 """
 
 import functools
@@ -10,7 +10,6 @@ import io
 import json
 import os
 import resource
-import shutil
 import tempfile
 import time
 from collections.abc import Mapping
@@ -18,31 +17,25 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-# cuda-tile reads this when it is imported.
-_cache = tempfile.mkdtemp(prefix="tilewatch-compile-")
-os.environ["CUDA_TILE_CACHE_DIR"] = _cache
+import cuda.tile as ct
+from cuda.tile.compilation import export_kernel
+from cutile_cache._cache import cache_entries  # the only way to the remarks (cuda-tile 1.7)
 
-import cuda.tile as ct  # noqa: E402 - after the environment is set
-from cuda.tile.compilation import export_kernel  # noqa: E402
-from cutile_cache._cache import cache_entries  # noqa: E402 - the only way to the remarks (cuda-tile 1.7)
+from kernels.bytecode import meaning_sha256
+from kernels.contract import HINTS, BadProblem
+from kernels.cubin import CuobjdumpMissing, code_sha256, static_facts
+from kernels.loading import LibraryError, load
+from kernels.signature import BadConfig, Signature, signature, tile_signature
+from kernels.store import CubinStore, StoreError
+from kernels.toolchain import compiler_version
 
-from kernels.bytecode import meaning_sha256  # noqa: E402
-from kernels.contract import HINTS, BadProblem  # noqa: E402
-from kernels.cubin import CuobjdumpMissing, code_sha256, static_facts  # noqa: E402
-from kernels.loading import LibraryError, load  # noqa: E402
-from kernels.signature import BadConfig, Signature, signature, tile_signature  # noqa: E402
-from kernels.store import CubinStore, StoreError  # noqa: E402
-from kernels.toolchain import compiler_version  # noqa: E402
-
+_cache = os.environ["CUDA_TILE_CACHE_DIR"]
 _load = functools.cache(load)
 _store = functools.cache(CubinStore)
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Every failure of a config is an answer with a status; only a broken set-up is an answer with "error"."""
-    if request.get("ask") == "close":
-        shutil.rmtree(_cache, ignore_errors=True)
-        return {}
     try:
         kernel = _load(Path(request["library"]))[request["kernel"]].kernel
         wanted = signature(kernel, kernel.parse(request["problem"]), request["config"])
@@ -86,7 +79,7 @@ def _compile(entry: Any, wanted: Signature, request: Mapping[str, Any]) -> Mappi
 
 
 def _success(cubin: bytes, symbol: str, key: str, compile_s: float, cpu_s: float) -> dict[str, Any]:
-    with tempfile.NamedTemporaryFile(suffix=".cubin", dir=_cache) as file:
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
         facts = static_facts(Path(file.name), _take_remarks())

@@ -20,6 +20,10 @@ from typing import Any
 PASSED_ON = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES")
 """What a child needs of the environment. Everything else stays here: kernels under watch are other people's code."""
 
+END_OF = {"compile": signal.SIGTERM}
+"""How a child hears that its parent is gone. The compile child takes the tile compiler it started along (child.py): one
+that works on a 512x512x512 tile would run on for ever. The others have nothing to take along and just end."""
+
 ROOT = Path(__file__).resolve().parent.parent
 _libc = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
@@ -47,8 +51,8 @@ class Child:
             stderr=self._errors,
             env={**passed, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **(environment or {})},
             start_new_session=True,
-            # The kernel ends the child when the thread that started it ends: nothing outlives a SIGKILL of a worker.
-            preexec_fn=lambda: _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL),
+            # Linux ends the child when the thread that started it ends: nothing outlives a SIGKILL of a worker.
+            preexec_fn=lambda: _libc.prctl(_PR_SET_PDEATHSIG, END_OF.get(role, signal.SIGKILL)),
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None

@@ -5,8 +5,8 @@ template, and nothing that was there is touched. The Redis database that TEST_RE
 """
 
 import contextlib
-import itertools
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -97,12 +97,9 @@ def broker_url(servers: Servers) -> str:
     return servers.broker_url
 
 
-_numbers = itertools.count()
-
-
 @contextlib.contextmanager
 def _database(server_url: str, template: str | None = None) -> Iterator[str]:
-    name = f"tilewatch_test_{os.getpid()}_{next(_numbers)}"
+    name = f"tilewatch_test_{secrets.token_hex(6)}"
     clone = f"template {make_url(template).database}" if template else ""
     with psycopg.connect(server_url, autocommit=True) as admin:
         admin.execute(f"create database {name} {clone}")

@@ -8,12 +8,13 @@ Thin on purpose: a task opens nothing and decides nothing itself. Queues: `compi
     celery -A worker.app beat -s HOME/beat
 """
 
+import traceback
 from typing import Any
 
 import structlog
 from celery import Celery, signals
 
-from worker import dispatch, logs, nightly
+from worker import dispatch, logs, nightly, sentences
 from worker.place import Place
 from worker.presence import Identity, Presence, identify
 from worker.settings import Settings
@@ -77,10 +78,13 @@ def _set_up_logging(loglevel: int | str = "INFO", **_: Any) -> None:
 
 
 def _learn_who_we_are(sender: str, instance: Any, **_: Any) -> None:
-    """Before the pool forks, and after -Q was read."""
+    """Before the pool forks, and after -Q was read. Celery swallows the exceptions of its signals, but not this one."""
     global _identity, _presence
-    _identity = identify(sender, instance.app.amqp.queues.consume_from)
-    _presence = Presence(Settings.load().connection().database_url, _identity)
+    try:
+        _identity = identify(sender, instance.app.amqp.queues.consume_from)
+        _presence = Presence(Settings.load().connection().database_url, _identity)
+    except Exception as error:
+        raise SystemExit(f"tilewatch: {sentences.of(error) or traceback.format_exc()}") from error
 
 
 def _arrive(**_: Any) -> None:

@@ -42,7 +42,7 @@ def step(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
         compiled = steps.compiled_configs(opened, job.sweep_id)
     if run_id is not None:  # an earlier attempt died after the run was written
         with session(place.database_url) as opened:
-            return [_judge_next(opened, facts, run_id)]
+            return [judge_next(opened, facts, run_id)]
     if not compiled:
         raise NothingToMeasure(f"no config of {facts.kernel} compiled for {facts.problem} on {facts.arch}")
     ids = {config_sha256(each.params): each.config_id for each in compiled}
@@ -58,8 +58,8 @@ def step(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
     except GpuBusy as error:
         raise NotNow(str(error)) from error
     with session(place.database_url) as opened:
-        run_id = _write(opened, job.sweep_id, result, ids)
-        return [_judge_next(opened, facts, run_id)]
+        run_id = write(opened, job.sweep_id, result, ids)
+        return [judge_next(opened, facts, run_id)]
 
 
 def _request(job: Claimed, facts: SweepFacts, compiled: Sequence[CompiledConfig], place: Place) -> MeasureRequest:
@@ -101,7 +101,7 @@ class _TrialWriter:
             self._kept, self._wrote_at = [], self._clock()
 
 
-def _write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, int]) -> int:
+def write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, int]) -> int:
     """The run whole or not at all; its trials with their last samples (finalists are timed more than once)."""
     record.trial_results(opened, sweep_id, [_trial_row(trial, ids) for trial in result.trials])
     run_id = record.run(
@@ -134,7 +134,7 @@ def _write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, 
     return run_id
 
 
-def _judge_next(opened: Session, facts: SweepFacts, run_id: int) -> Unsent:
+def judge_next(opened: Session, facts: SweepFacts, run_id: int) -> Unsent:
     job_id, _ = jobs.add(
         opened,
         key=f"judge:{run_id}",

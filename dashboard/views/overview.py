@@ -24,8 +24,8 @@ STATE_COLOURS = {
     "recorded": OVER,
 }
 VERDICT_COLOURS = {"regression": BADLY, "improvement": WELL, "unchanged": OVER, "undecided": OVER}
+# Readable on the light and on the dark background.
 TEXT_COLOURS = {GOING_ON: "#3d7fe0", WELL: "#1f9d55", UNSURE: "#d98214", BADLY: "#d6344b", OVER: "#8a94a3"}
-"""Readable on the light and on the dark background."""
 
 
 def page(url: str) -> None:

@@ -5,14 +5,13 @@ import fcntl
 import json
 import os
 import pwd
-import signal
 import socket
 import stat
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psycopg
@@ -81,23 +80,25 @@ def test_only_this_machine_can_reach_the_servers(scratch: Path) -> None:
 
 def test_a_killed_starter_leaves_nothing_running(scratch: Path) -> None:
     """Not even after SIGKILL, not even with a transaction open; and the next start finds the data whole."""
-    starter, servers = _started_elsewhere(scratch)
-    _remember(servers, "before the kill")
-    with contextlib.closing(psycopg.connect(servers.database_url)) as client:
-        client.execute("select 1")
-        _kill(starter)
-        _eventually(lambda: _lock_is_free(scratch))  # each server holds the lock as long as it runs
+    with _started_elsewhere(scratch) as (starter, servers):
+        _remember(servers, "before the kill")
+        with contextlib.closing(psycopg.connect(servers.database_url)) as client:
+            client.execute("select 1")
+            starter.kill()
+            _eventually(lambda: _lock_is_free(scratch))
+            assert not _taken(servers)
     with Embedded(scratch, fsync=False) as again:
         assert _remembered(again) == "before the kill"
 
 
 def test_a_start_right_after_a_kill_waits_for_the_old_servers(scratch: Path) -> None:
-    starter, servers = _started_elsewhere(scratch)
-    _remember(servers, "before the kill")
-    postgres_port, broker_port = _ports(servers)
-    _kill(starter)
-    with Embedded(scratch, fsync=False, postgres_port=postgres_port, broker_port=broker_port) as again:
-        assert _remembered(again) == "before the kill"
+    with _started_elsewhere(scratch) as (starter, servers):
+        _remember(servers, "before the kill")
+        postgres_port, broker_port = _ports(servers)
+        starter.kill()
+        starter.wait()
+        with Embedded(scratch, fsync=False, postgres_port=postgres_port, broker_port=broker_port) as again:
+            assert _remembered(again) == "before the kill"
 
 
 def test_a_second_start_on_the_same_data_is_refused(scratch: Path) -> None:
@@ -228,10 +229,8 @@ def test_an_ordinary_user_needs_nothing_special(scratch: Path) -> None:
     if not (nobody.can_enter(REPOSITORY) and nobody.can_enter(Path(sys.executable))):
         pytest.skip(f"an ordinary user cannot enter {REPOSITORY} or run {sys.executable}")
     nobody.own(scratch)
-    starter, servers = _started_elsewhere(scratch / "home", nobody.command)
-    _remember(servers, "as an ordinary user")
-    _kill(starter)
-    _eventually(lambda: _lock_is_free(scratch / "home"))
+    with _started_elsewhere(scratch / "home", nobody.command) as (_, servers):
+        _remember(servers, "as an ordinary user")
 
 
 def test_programs_that_cannot_be_run_where_they_are_work_as_copies(scratch: Path) -> None:
@@ -256,17 +255,19 @@ def _remembered(servers: Servers) -> str:
         return str(said)
 
 
-def _started_elsewhere(home: Path, before: tuple[str, ...] = ()) -> tuple[subprocess.Popen[str], Servers]:
+@contextlib.contextmanager
+def _started_elsewhere(home: Path, before: tuple[str, ...] = ()) -> Iterator[tuple[subprocess.Popen[str], Servers]]:
+    """Servers whose starter can be killed; it is, at the end, if it was not before."""
     starter = subprocess.Popen(
         [*before, sys.executable, "-c", STARTER, str(home)], stdout=subprocess.PIPE, text=True, cwd=REPOSITORY
     )
     assert starter.stdout is not None
-    return starter, Servers(*starter.stdout.readline().split())
-
-
-def _kill(starter: subprocess.Popen[str]) -> None:
-    starter.send_signal(signal.SIGKILL)
-    starter.communicate()
+    try:
+        yield starter, Servers(*starter.stdout.readline().split())
+    finally:
+        starter.kill()
+        starter.communicate()
+        _eventually(lambda: _lock_is_free(home))  # each server holds the lock as long as it runs
 
 
 def _ports(servers: Servers) -> tuple[int, int]:

@@ -1,8 +1,12 @@
 """Compiling with the real compiler, without a GPU: facts, failures, names by content."""
 
 import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from kernels import catalog
@@ -179,3 +183,31 @@ def test_a_dead_child_says_its_last_words() -> None:
     with pytest.raises(ChildDied, match="no such role"):
         child.ask({}, deadline_s=30)
     child.close()
+
+
+def test_the_tile_compiler_ends_with_the_process_that_asked(tmp_path: Path) -> None:
+    """A 512x512x512 tile compiles for ever: killing a worker must not leave that behind."""
+    asks = f"""
+import pathlib
+from kernels.build import Compiler
+Compiler({folder(tmp_path)!r}, limit_s=600).compile(
+    pathlib.Path({str(LIBRARY)!r}), "gemm_fp8", {PROBLEM!r}, {config(512, 512, 512)!r}, "sm_90")
+"""
+    worker = subprocess.Popen([sys.executable, "-c", asks], cwd=LIBRARY.parents[1])
+    mine: list[psutil.Process] = []
+    while not any("sm_90" in _command(process) for process in mine):  # not the short probes that come before
+        time.sleep(0.05)
+        assert worker.poll() is None
+        mine = psutil.Process(worker.pid).children(recursive=True)
+    worker.kill()
+    worker.wait()
+    gone, alive = psutil.wait_procs(mine, timeout=20)
+    assert len(gone) == len(mine)
+    assert not alive
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:
+        return []

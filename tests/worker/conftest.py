@@ -37,8 +37,15 @@ def place(settings: Settings) -> Place:
     return Place.of(settings)
 
 
+@pytest.fixture(autouse=True)
+def no_compiler_left() -> Iterator[None]:
+    """Ends the tile compiler that a compile step keeps for the life of its process."""
+    yield
+    compile.close()
+
+
 @pytest.fixture
-def drain(place: Place) -> Iterator[Drain]:
+def drain(place: Place) -> Drain:
     """Does every queued job in this process, as workers would; returns how many it did."""
 
     def all_jobs() -> int:
@@ -52,5 +59,4 @@ def drain(place: Place) -> Iterator[Drain]:
                 tasks.run(job.id, f"tester#{done}", place)
                 done += 1
 
-    yield all_jobs
-    compile.close()
+    return all_jobs

@@ -1,4 +1,4 @@
-"""The compile step with the real tile compiler: what it leaves, what it does not repeat, and when it lets a sweep go."""
+"""The compile step with the real tile compiler: what it leaves, what it does not repeat, when it lets a sweep go."""
 
 import datetime as dt
 from collections import Counter
@@ -85,9 +85,7 @@ def test_a_commit_that_changes_the_kernel_compiles_it_again(settings: Settings, 
     assert compilations(place) == 2 * tiny.CONFIGS
 
 
-def test_measure_jobs_are_released_when_the_last_trial_is_compiled(
-    settings: Settings, place: Place, drain: Drain
-) -> None:
+def test_measure_jobs_are_released_when_the_last_trial_is_compiled(settings: Settings, place: Place) -> None:
     gpu_worker_is_here(place)
     submit_nightly(settings)
     assert job_states(place) == {("compile", "queued"): 1, ("measure", "waiting"): 2}

@@ -7,7 +7,9 @@ import pytest
 from worker.regression import Judgement, Point, Policy, judge
 
 
-def points(times_us: list[float], ratio_us: float | None = 90.0, toolchain: str = "t1", host: str = "n1") -> list[Point]:
+def points(
+    times_us: list[float], ratio_us: float | None = 90.0, toolchain: str = "t1", host: str = "n1"
+) -> list[Point]:
     """A series whose baseline always takes `ratio_us`."""
     return [Point(time, ratio_us / time if ratio_us else None, toolchain, host) for time in times_us]
 
@@ -95,7 +97,7 @@ def test_a_faster_baseline_is_no_regression_of_ours() -> None:
 
 
 def test_without_a_baseline_a_slower_kernel_cannot_be_told_from_a_slower_node() -> None:
-    said = judge(points(noisy(20, 0.003), ratio_us=None), Point(110.0, None, "t1", "n1"))
+    said = judge(points(noisy(20, 0.003), baseline_us=None), Point(110.0, None, "t1", "n1"))
     assert said.verdict == "undecided"
     assert "no baseline" in said.reason
 

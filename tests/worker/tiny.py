@@ -8,7 +8,7 @@ PROBLEMS = ("1024", "2048")
 CONFIGS = 4
 BROKEN = {"width": 96}  # not a power of two, which tile shapes must be
 
-SOURCE = '''
+SOURCE = """
 import cuda.tile as ct
 
 from kernels.contract import Array, BadProblem, Kernel, Problem, Space
@@ -46,7 +46,7 @@ KERNELS = (
         baselines=(),
     ),
 )
-'''
+"""
 
 
 def make(folder: Path) -> Path:

@@ -1,0 +1,172 @@
+"""What a nightly costs on this machine without a GPU: real servers, real Celery workers, the real compiler.
+
+    python -m benchmarks.nightly [--arch-model b200] [--processes 2]
+
+Prints, for the FP8 GEMM's 500 configs: wall time of the first nightly against the CPU seconds of its compiles, the
+time of a second nightly of the same commit, what a commit recompiles that changes one kernel of two, and the peak
+memory of everything. Figures go to docs/measurements.md by hand, with machine and date.
+"""
+
+import argparse
+import contextlib
+import datetime as dt
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+from sqlalchemy import func, select
+
+from db import migrate
+from db.embedded import Embedded, Servers
+from db.models import Compilation, Job, Trial
+from db.session import session
+from worker.settings import Settings
+from worker.submit import submit_nightly
+
+ROOT = Path(__file__).resolve().parent.parent
+LIMIT_S = 3600.0
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("--model", default="b200", help="GPU model to compile for")
+    asked.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
+    options = asked.parse_args()
+    with tempfile.TemporaryDirectory(prefix="tilewatch-bench-", dir="/var/tmp") as folder, _peak_memory() as peak:
+        home = Path(folder)
+        home.chmod(0o755)  # the embedded Postgres runs as nobody when this is run by root
+        repository = _repository(home / "watched")
+        with Embedded(home / "home") as servers:
+            migrate.upgrade(servers.database_url)
+            settings = _settings(home / "home", repository, servers, options.model)
+            with _worker(settings, options.processes):
+                _report(settings, servers, repository, options.processes)
+    print(f"peak memory of everything: {peak[0] / 2**30:.2f} GiB")
+
+
+def _report(settings: Settings, servers: Servers, repository: Path, processes: int) -> None:
+    wall_s = _nightly(settings, servers, dt.date(2026, 1, 1))
+    with session(servers.database_url) as opened:
+        cpu_s = opened.scalar(select(func.sum(Compilation.cpu_s))) or 0.0
+        counts = dict(opened.execute(select(Compilation.status, func.count()).group_by(Compilation.status)).tuples())
+    print(f"first nightly: {counts}, {cpu_s:.0f} CPU s of compiling, {wall_s:.0f} s wall on {processes} processes:")
+    print(f"  wall / (CPU s / processes) = {wall_s / (cpu_s / processes):.3f} (must: at most 1.15)")
+    before = _compilations(servers)
+    wall_s = _nightly(settings, servers, dt.date(2026, 1, 2))
+    again = _compilations(servers) - before
+    print(f"second nightly of the commit: {again} compiled, {wall_s:.1f} s (must: 0, under 20 s)")
+    small = repository / "kernels" / "library" / "second.py"
+    small.write_text(small.read_text().replace("0.0, dtype", "0.5, dtype"))
+    _commit(repository, "Change the second kernel")
+    before = _compilations(servers)
+    wall_s = _nightly(settings, servers, dt.date(2026, 1, 3))
+    changed = _compilations(servers) - before
+    print(f"a commit that changes one kernel of two (its space: 8): {changed} compiled, {wall_s:.1f} s (must: 8)")
+
+
+def _nightly(settings: Settings, servers: Servers, night: dt.date) -> float:
+    started = time.monotonic()
+    submit_nightly(settings, night=night)
+    while time.monotonic() - started < LIMIT_S:
+        time.sleep(0.2)
+        with session(servers.database_url) as opened:
+            waiting = opened.scalar(select(func.count()).select_from(Trial).where(Trial.status == "waiting"))
+            busy = opened.scalar(
+                select(func.count()).select_from(Job).where(Job.state.in_(("waiting", "queued", "running")))
+            )
+            failed = opened.scalars(select(Job.failure).where(Job.state == "failed")).all()
+        if failed:
+            raise SystemExit(f"a job failed: {failed[0]}")
+        if not waiting and not busy:
+            return time.monotonic() - started
+    raise SystemExit(f"not done after {LIMIT_S:.0f} s")
+
+
+def _compilations(servers: Servers) -> int:
+    with session(servers.database_url) as opened:
+        return opened.scalar(select(func.count()).select_from(Compilation)) or 0
+
+
+def _repository(folder: Path) -> Path:
+    """The library at hand and a second kernel with a small space, in a Git repository of their own."""
+    library = folder / "kernels" / "library"
+    shutil.copytree(ROOT / "kernels" / "library", library, ignore=shutil.ignore_patterns("__pycache__"))
+    source = (library / "gemm.py").read_text()
+    second = source.replace('name="gemm_fp8"', 'name="gemm_second"')
+    second = second.replace("TILES = (32, 64, 128, 256, 512)", "TILES = (64, 128)")
+    second = second.replace('("num_ctas", (1, 2, 4, 8))', '("num_ctas", (1,))')
+    (library / "second.py").write_text(second)
+    subprocess.run(["git", "init", "-q", "-b", "main", folder], check=True)
+    _commit(folder, "Watch two kernels")
+    return folder
+
+
+def _commit(folder: Path, message: str) -> None:
+    who = ["-c", "user.name=benchmark", "-c", "user.email=benchmark@localhost"]
+    subprocess.run(["git", "-C", folder, "add", "-A"], check=True)
+    subprocess.run(["git", "-C", folder, *who, "commit", "-q", "-m", message], check=True)
+
+
+def _settings(home: Path, repository: Path, servers: Servers, model: str) -> Settings:
+    os.environ.update(
+        TILEWATCH_HOME=str(home),
+        TILEWATCH_REPOSITORY=str(repository),
+        TILEWATCH_DATABASE_URL=servers.database_url,
+        TILEWATCH_BROKER_URL=servers.broker_url,
+        TILEWATCH_WATCH=model,
+    )
+    return Settings.load()
+
+
+@contextlib.contextmanager
+def _worker(settings: Settings, processes: int) -> Iterator[None]:
+    command = [sys.executable, "-m", "celery", "-A", "worker.app", "worker", "-Q", "compile", "-n", "bench@%h"]
+    log = (settings.home / "worker.log").open("wb")
+    worker = subprocess.Popen([*command, "-c", str(processes)], cwd=ROOT, stdout=log, stderr=log)
+    try:
+        yield
+    finally:
+        worker.terminate()
+        worker.wait(timeout=60)
+        log.close()
+
+
+@contextlib.contextmanager
+def _peak_memory() -> Iterator[list[int]]:
+    """Peak of the proportional memory (PSS) of this process and all it started, in bytes, looked at every second."""
+    peak, over = [0], threading.Event()
+
+    def look() -> None:
+        while not over.wait(1.0):
+            peak[0] = max(peak[0], sum(_pss(process) for process in _family()))
+
+    watcher = threading.Thread(target=look, daemon=True)
+    watcher.start()
+    try:
+        yield peak
+    finally:
+        over.set()
+        watcher.join()
+
+
+def _family() -> list[psutil.Process]:
+    me = psutil.Process()
+    return [me, *me.children(recursive=True)]
+
+
+def _pss(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_full_info().pss)
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return 0
+
+
+if __name__ == "__main__":
+    main()

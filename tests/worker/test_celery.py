@@ -1,0 +1,162 @@
+"""A real Celery worker on real servers: jobs get done, survive a killed worker and an emptied Redis."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from sqlalchemy import func, select, text, update
+
+from db.models import Job, Trial, Worker
+from db.session import session
+from worker import dispatch
+from worker.place import Place
+from worker.reconcile import reconcile
+from worker.settings import Settings
+from worker.submit import submit_nightly
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PATIENCE_S = 90  # a deadline for a hung test, on a machine that does other things too; not a speed
+
+
+def environment(settings: Settings) -> dict[str, str]:
+    servers = settings.connection()
+    return {
+        **os.environ,
+        "TILEWATCH_HOME": str(settings.home),
+        "TILEWATCH_DATABASE_URL": servers.database_url,
+        "TILEWATCH_BROKER_URL": servers.broker_url,
+        "TILEWATCH_REPOSITORY": str(settings.repository),
+        "TILEWATCH_LIBRARY": settings.library,
+    }
+
+
+@contextlib.contextmanager
+def celery_worker(
+    settings: Settings, queues: str = "compile", name: str = "compile@test"
+) -> Iterator[subprocess.Popen]:
+    log = settings.home / f"{name}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    command = ["-m", "celery", "-A", "worker.app", "worker", "-Q", queues, "-n", name, "-c", "1", "-l", "INFO"]
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            [sys.executable, *command],
+            cwd=ROOT,
+            env=environment(settings),
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def wait_for(what: Callable[[], object], log: Path | None = None) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not what():
+        if time.monotonic() > deadline:
+            pytest.fail(f"it did not happen in {PATIENCE_S} s; the worker said: {log and log.read_text()[-3000:]}")
+        time.sleep(0.1)
+
+
+def jobs_in(place: Place, state: str) -> int:
+    with session(place.database_url) as opened:
+        return opened.execute(select(func.count(Job.id)).where(Job.state == state)).scalar_one()
+
+
+def batch_runs(place: Place) -> bool:
+    """A job that takes seconds is under way: it has a tile compiler to start."""
+    with session(place.database_url) as opened:
+        return bool(opened.scalars(select(Job.id).where(Job.state == "running", Job.total_steps > 0)).all())
+
+
+def all_done(place: Place) -> bool:
+    with session(place.database_url) as opened:
+        return not opened.scalars(select(Job.id).where(Job.state != "done")).all()
+
+
+def workers(place: Place) -> list[Worker]:
+    with session(place.database_url) as opened:
+        return list(opened.scalars(select(Worker)))
+
+
+def test_a_worker_compiles_what_was_submitted_and_says_that_it_is_here(settings: Settings, place: Place) -> None:
+    submit_nightly(settings)
+    with celery_worker(settings) as process:
+        wait_for(lambda: all_done(place), settings.home / "compile@test.log")
+        with session(place.database_url) as opened:
+            assert opened.scalar(select(func.count(Trial.id)).where(Trial.status == "waiting")) == 0
+        wait_for(lambda: workers(place))
+        (worker,) = workers(place)
+        assert (worker.name, worker.kind) == ("compile@test", "compile")
+        assert "cuda-tile" in worker.toolchain["compiler"]
+        process.send_signal(signal.SIGTERM)
+        process.wait(PATIENCE_S)
+    assert workers(place) == []
+    said = (settings.home / "compile@test.log").read_text()
+    for url in (place.database_url, place.broker_url):
+        assert url not in said
+
+
+def test_a_job_of_a_killed_worker_is_done_by_the_next(settings: Settings, place: Place) -> None:
+    submit_nightly(settings)
+    with celery_worker(settings) as process:
+        wait_for(lambda: batch_runs(place), settings.home / "compile@test.log")
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    with session(place.database_url) as opened:
+        assert opened.scalars(select(Job).where(Job.state == "running")).all()
+        # What 45 seconds of silence do.
+        opened.execute(update(Job).where(Job.state == "running").values(lease_until=text("now() - interval '1 s'")))
+    with celery_worker(settings, name="second@test"):
+        lost = reconcile(place.database_url, place.broker_url)
+        dispatch.send(dispatch.sender(place.broker_url), place.database_url, lost)
+        wait_for(lambda: all_done(place), settings.home / "second@test.log")
+    with session(place.database_url) as opened:
+        assert max(opened.scalars(select(Job.attempt))) == 2
+
+
+def test_an_emptied_redis_loses_nothing(settings: Settings, place: Place) -> None:
+    submit_nightly(settings)
+    with redis.Redis.from_url(place.broker_url) as client:
+        client.flushdb()
+    with celery_worker(settings):
+        wait_for(lambda: workers(place), settings.home / "compile@test.log")
+        assert jobs_in(place, "queued") == 1
+        with session(place.database_url) as opened:
+            opened.execute(update(Job).values(sent_at=text("now() - interval '2 minutes'")))
+        lost = reconcile(place.database_url, place.broker_url)
+        assert len(lost) == 1
+        dispatch.send(dispatch.sender(place.broker_url), place.database_url, lost)
+        wait_for(lambda: all_done(place), settings.home / "compile@test.log")
+
+
+def test_a_worker_that_is_told_to_stop_gives_its_job_back(settings: Settings, place: Place) -> None:
+    submit_nightly(settings)
+    with celery_worker(settings) as process:
+        wait_for(lambda: batch_runs(place), settings.home / "compile@test.log")
+        process.send_signal(signal.SIGQUIT)  # Celery's cold shutdown
+        process.wait(PATIENCE_S)
+    assert (jobs_in(place, "running"), jobs_in(place, "queued")) == (0, 1)
+
+
+def test_the_clock_submits_the_nightly(settings: Settings, place: Place) -> None:
+    with celery_worker(settings, queues="judge", name="judge@test"):
+        dispatch.sender(place.broker_url).send_task("worker.nightly", queue="judge")
+        wait_for(lambda: jobs_in(place, "queued"), settings.home / "judge@test.log")
+
+
+def test_a_worker_for_a_gpu_that_is_not_there_says_so_and_ends(settings: Settings) -> None:
+    with celery_worker(settings, queues="gpu.b300", name="gpu0@test") as process:
+        assert process.wait(PATIENCE_S) != 0
+    assert "needs exactly one such GPU" in (settings.home / "gpu0@test.log").read_text()

@@ -1,0 +1,120 @@
+"""From a GPU's result to rows and a verdict. The GPU's part is made, but for one test that wants a real one."""
+
+import datetime as dt
+
+import pytest
+from sqlalchemy import select, update
+
+from db import jobs, steps
+from db.models import Job, Measurement, Run, Sweep, Trial, Verdict
+from db.record import config_sha256
+from db.session import session
+from kernels.device import gpus
+from tests.worker import made, tiny
+from tests.worker.conftest import Drain
+from tests.worker.test_compile import gpu_worker_is_here
+from worker import measure, tasks
+from worker.place import Place
+from worker.settings import Settings
+from worker.submit import submit_nightly, submit_sweep
+
+
+def measured(settings: Settings, place: Place, drain: Drain, **how: float) -> int:
+    """Submit, compile, and put a made run on record as the measure step does; the run's id."""
+    submit_sweep(settings, tiny.KERNEL, "1024", gpus=("h200",))
+    drain()
+    with session(place.database_url) as opened:
+        sweep_id = opened.scalars(select(Sweep.id).order_by(Sweep.id.desc())).first()
+        assert sweep_id is not None
+        ids = {config_sha256(each.params): each.config_id for each in steps.compiled_configs(opened, sweep_id)}
+        run_id = measure.write(opened, sweep_id, made.result(**how), ids)
+        measure.judge_next(opened, steps.sweep_facts(opened, sweep_id), run_id)
+    drain()
+    return run_id
+
+
+def test_a_run_has_medians_intervals_and_its_ratio_to_deepgemm(settings: Settings, place: Place, drain: Drain) -> None:
+    run_id = measured(settings, place, drain)
+    with session(place.database_url) as opened:
+        rows = {row.implementation: row for row in opened.scalars(select(Measurement))}
+        assert opened.get_one(Run, run_id).tie
+    ours = rows["double"]
+    assert ours.low_us <= ours.median_us == 100.0 <= ours.high_us
+    assert ours.ratio == pytest.approx(0.9, abs=0.01)
+    assert rows["deepgemm"].ratio == 1.0
+    assert ours.detail == {"rounds": 7, "missing": {"cublaslt": "no torch"}}
+    assert "cublaslt" not in rows
+
+
+def test_trials_end_with_a_time_or_a_reason(settings: Settings, place: Place, drain: Drain) -> None:
+    measured(settings, place, drain)
+    with session(place.database_url) as opened:
+        states = {trial.config.params["width"]: trial.status for trial in opened.scalars(select(Trial))}
+    assert states == {64: "wrong", 96: "not_compiled", 128: "timed", 256: "timed"}
+
+
+def test_the_first_run_of_a_series_is_undecided(settings: Settings, place: Place, drain: Drain) -> None:
+    run_id = measured(settings, place, drain)
+    with session(place.database_url) as opened:
+        said = opened.get_one(Verdict, run_id)
+    assert (said.verdict, said.history_points) == ("undecided", 0)
+
+
+def test_a_slower_commit_after_enough_history_is_a_regression(settings: Settings, place: Place, drain: Drain) -> None:
+    for minute in range(6):
+        measured(settings, place, drain, minute=minute)
+        tiny.commit(settings.repository, f"Change nothing, {minute}", factor=2)
+    run_id = measured(settings, place, drain, minute=6, slowness=1.1)
+    with session(place.database_url) as opened:
+        said = opened.get_one(Verdict, run_id)
+    assert (said.verdict, said.history_points) == ("regression", 6)
+    assert said.change == pytest.approx(0.1, abs=0.001)
+
+
+def test_judging_again_changes_nothing(settings: Settings, place: Place, drain: Drain) -> None:
+    run_id = measured(settings, place, drain)
+    with session(place.database_url) as opened:
+        before = opened.get_one(Verdict, run_id).judged_at
+        opened.execute(update(Job).where(Job.kind == "judge").values(state="queued", sent_at=None))
+    drain()
+    with session(place.database_url) as opened:
+        assert opened.get_one(Verdict, run_id).judged_at == before
+
+
+def test_a_measure_job_whose_run_is_on_record_goes_straight_to_the_judge(
+    settings: Settings, place: Place, drain: Drain
+) -> None:
+    """An earlier attempt died between writing the run and saying so; the GPU is not asked again."""
+    gpu_worker_is_here(place)
+    measured(settings, place, drain)
+    with session(place.database_url) as opened:
+        job = opened.scalars(select(Job).where(Job.kind == "measure")).one()
+        opened.execute(update(Job).where(Job.id == job.id).values(state="queued", failure=None, trace=None))
+    (judge,) = tasks.run(job.id, "tester#1", place)
+    assert judge.queue == "judge"
+    with session(place.database_url) as opened:
+        assert len(opened.scalars(select(Run.id)).all()) == 1
+
+
+def test_a_sweep_of_which_nothing_compiled_fails_with_a_sentence(settings: Settings, place: Place) -> None:
+    gpu_worker_is_here(place)
+    submit_nightly(settings, night=dt.date(2026, 11, 1))
+    with session(place.database_url) as opened:
+        waiting = opened.scalars(select(Job.id).where(Job.kind == "measure")).all()
+        (queued, *_) = jobs.release(opened, waiting)
+    tasks.run(queued.id, "tester#1", place)
+    with session(place.database_url) as opened:
+        job = opened.get_one(Job, queued.id)
+    assert (job.state, job.failure) == ("failed", "no config of double compiled for 1024 on sm_90")
+
+
+@pytest.mark.gpu
+def test_a_gpu_measures_what_was_submitted(settings: Settings, place: Place, drain: Drain) -> None:
+    model = next(gpu.model for gpu in gpus() if gpu.model is not None)
+    submit_nightly(settings, gpus=(model.slug,))
+    drain()
+    with session(place.database_url) as opened:
+        assert set(opened.scalars(select(Job.state))) == {"done"}
+        assert len(opened.scalars(select(Run.id)).all()) == len(tiny.PROBLEMS)
+        assert len(opened.scalars(select(Verdict.verdict)).all()) == len(tiny.PROBLEMS)
+        assert set(opened.scalars(select(Trial.status))) == {"timed", "not_compiled"}
