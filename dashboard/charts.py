@@ -18,7 +18,7 @@ from dashboard.metrics import Metric
 from dashboard.wording import config_text, moment, plural, short, time_text
 
 KERNEL_COLOUR = "#3d7fe0"
-BASELINE_COLOURS = {"deepgemm": "#e58a2b", "cublaslt": "#2fa37c"}
+BASELINE_COLOURS = {"deepgemm": "#e58a2b", "deepgemm_as_called": "#b9955c", "cublaslt": "#2fa37c"}
 OTHER_COLOURS = ("#a064d8", "#c95f8a", "#8a7d3c", "#4aa3b8")
 VERDICT_COLOURS = {"regression": "#d6344b", "improvement": "#1f9d55"}
 OUTCOME_COLOURS = {

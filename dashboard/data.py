@@ -99,7 +99,9 @@ def outcome(status: str, compile_status: str | None) -> str:
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def remarks(url: str, trial_id: int) -> pd.DataFrame:
-    return pd.DataFrame(_ask(url, queries.remarks, trial_id))
+    """The remarks in reading order; the columns are those of kernels.results.StaticFacts."""
+    found = pd.DataFrame(_ask(url, queries.remarks, trial_id))
+    return found.reindex(columns=["line", "instruction", "shape", "passed", "text", "pass", "name"])
 
 
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sqlalchemy import Label, Select, Subquery, case, func, select
+from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
 from db.models import (
@@ -199,6 +200,7 @@ class SweepRow:
     subject: str
     reason: str
     night: dt.date | None
+    measure: bool
     requested_at: dt.datetime
     machine: str | None
     axes: list[list[Any]]
@@ -346,6 +348,7 @@ def submissions(session: Session, limit: int = 50) -> list[SubmissionRow]:
     runs = (
         select(Sweep.submission_id, func.count(Run.id).label("runs"))
         .join(Run, Run.sweep_id == Sweep.id)
+        .where(Sweep.submission_id.in_(select(newest.c.id)))
         .group_by(Sweep.submission_id)
         .subquery()
     )
@@ -465,7 +468,7 @@ def latest(session: Session) -> list[LatestRow]:
             )
         )
         .where(Measurement.role == "kernel")
-        .distinct(*record, Commit.sha)
+        .ext(distinct_on(*record, Commit.sha))
         .order_by(*record, Commit.sha, Run.finished_at.desc(), Run.id.desc())
         .cte("per_commit")
     )
@@ -569,6 +572,7 @@ def sweeps(session: Session, limit: int = 500) -> list[SweepRow]:
             Commit.subject,
             Submission.reason,
             Submission.night,
+            Submission.measure,
             Submission.requested_at,
             Recording.machine,
             Sweep.space["axes"].label("axes"),

@@ -79,7 +79,7 @@ def _latest_row(row: pd.Series) -> dict[str, str]:
         "kernel": row["kernel"],
         "problem": row["problem"],
         "GPU": row["gpu_name"],
-        "ratio to DeepGEMM": ratio_text(row["ratio"]) if known else "not measured",
+        "ratio to DeepGEMM": ratio_text(row["ratio"]) if known else "without DeepGEMM",
         "change": change,
         "time": time_text(row["median_us"]),
         "TFLOP/s": f"{row['flops'] / row['median_us'] / US_TFLOP:,.0f}",

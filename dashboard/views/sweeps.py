@@ -30,8 +30,8 @@ def page(url: str) -> None:
         f"{sweep['gpu_name']} ({sweep['arch']}), search space of {plural(sweep['space_size'], 'config')}, "
         f"{_submission(sweep)}"
     )
-    trials = data.trials(url, sweep["id"])
-    unfinished = trials["status"].isin(["waiting", "compiled"]).any()
+    goes_on = ["waiting", "compiled"] if sweep["measure"] else ["waiting"]
+    unfinished = data.trials(url, sweep["id"])["status"].isin(goes_on).any()
     st.fragment(body, run_every=data.LIVE_EVERY_S if unfinished else None)(url, sweep)
 
 

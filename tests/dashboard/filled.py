@@ -252,7 +252,7 @@ def _run(
     session.add(run)
     session.flush()
     median_us = 134.0 * slowness
-    _measurement(session, run, "cutile", "kernel", median_us, ratio=BASELINES["deepgemm"] / median_us, winner=winner)
+    _measurement(session, run, KERNEL, "kernel", median_us, ratio=BASELINES["deepgemm"] / median_us, winner=winner)
     for name, baseline_us in BASELINES.items():
         _measurement(session, run, name, "baseline", baseline_us, ratio=BASELINES["deepgemm"] / baseline_us)
     return run

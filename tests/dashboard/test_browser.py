@@ -1,0 +1,187 @@
+"""One journey per page in a real browser: the page stands, answers a click, and asks nobody outside for anything."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from db import session
+from db.models import Sweep, Trial
+from tests.dashboard.filled import PROBLEM
+
+REPOSITORY = Path(__file__).parents[2]
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+START_LIMIT_S = 60
+PATIENCE_MS = 30_000
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if path is None:
+        pytest.skip(f"no browser on PATH: looked for {', '.join(BROWSERS)}")
+    from playwright.sync_api import sync_playwright  # a dependency of these tests alone
+
+    with sync_playwright() as playwright:
+        # Containers forbid Chromium its own sandbox, and it would call home for updates.
+        quiet = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        opened = playwright.chromium.launch(executable_path=path, args=quiet)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def address(filled_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The dashboard, started like `tilewatch up` starts it, from a folder that is not the repository."""
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "streamlit", "run", str(REPOSITORY / "dashboard" / "app.py")]
+    command += ["--server.address", "127.0.0.1", "--server.port", str(port)]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "TILEWATCH_DATABASE_URL": filled_url}
+    log = elsewhere / "log"
+    with log.open("w") as out:
+        server = subprocess.Popen(command, cwd=elsewhere, env=environment, stdout=out, stderr=subprocess.STDOUT)
+    try:
+        _await_health(f"http://127.0.0.1:{port}/_stcore/health", server, log)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.terminate()
+        server.wait()
+    assert "Traceback" not in log.read_text()
+
+
+def _await_health(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + START_LIMIT_S
+    while time.monotonic() < deadline:
+        assert server.poll() is None, log.read_text()
+        try:
+            with urllib.request.urlopen(url, timeout=2):  # noqa: S310 - our own http address
+                return
+        except (urllib.error.URLError, TimeoutError):
+            time.sleep(0.2)
+    pytest.fail(f"the dashboard was not up after {START_LIMIT_S} s: {log.read_text()}")
+
+
+@pytest.fixture
+def page(browser: Any, address: str) -> Iterator[Any]:
+    context = browser.new_context(base_url=address, viewport={"width": 1440, "height": 1000}, color_scheme="light")
+    context.set_default_timeout(PATIENCE_MS)
+    outside: list[str] = []
+    opened = context.new_page()
+    opened.on("request", lambda request: outside.append(request.url) if _is_outside(request.url, address) else None)
+    yield opened
+    # What went wrong while a page was drawn is a box, and never the text of an exception.
+    assert opened.locator('[data-testid="stException"], [data-testid="stAlertContentError"]').count() == 0
+    assert "Traceback" not in opened.inner_text("body")
+    assert not outside
+    context.close()
+
+
+def _is_outside(url: str, address: str) -> bool:
+    return not url.startswith((address, address.replace("http", "ws"), "data:", "blob:"))
+
+
+def cell(within: Any, text: str) -> Any:
+    """A cell of a data frame: drawn on a canvas, and there for screen readers as a table inside of it."""
+    return within.locator("canvas td", has_text=text).first
+
+
+def test_overview_leads_from_a_series_to_its_trend(page: Any) -> None:
+    page.goto("/")
+    page.get_by_text("Latest measurements").wait_for()
+    table = page.get_by_test_id("stDataFrame").first
+    table.wait_for()
+    cell(table, "320x32576x7168").wait_for(state="attached")
+    box = table.bounding_box()
+    page.mouse.click(box["x"] + 18, box["y"] + 35 + 17)  # the first row's check box
+    page.get_by_role("link", name="Open its trend").click()
+    page.wait_for_url("**/trends?*")
+    page.locator(".js-plotly-plot .scatterlayer .trace").first.wait_for()
+
+
+def test_trends_answer_a_change_of_what_is_shown_and_keep_it_in_the_address(page: Any) -> None:
+    page.goto("/trends")
+    page.get_by_text("over 1: faster than DeepGEMM").wait_for()
+    page.get_by_text("driver 580.82 → 590.11").wait_for()
+    page.get_by_role("radio", name="TFLOP/s").or_(page.get_by_role("button", name="TFLOP/s")).first.click()
+    page.get_by_text("TFLOP/s (operations / median time)").wait_for()
+    assert "show=TFLOP" in page.url
+    page.reload()
+    page.get_by_text("TFLOP/s (operations / median time)").wait_for()
+
+
+def test_a_point_tells_its_commit_when_the_pointer_is_over_it(page: Any) -> None:
+    page.goto("/trends")
+    page.get_by_text("over 1: faster than DeepGEMM").wait_for()
+    point = page.locator(".scatterlayer .trace .point").first
+    point.hover(force=True)  # the drag layer lies over the points and hands the pointer on
+    page.locator(".hovertext").get_by_text("1a2b3c4d").wait_for()
+
+
+def test_a_sweep_shows_what_the_compiler_said_of_a_selected_config(page: Any) -> None:
+    page.goto("/sweeps")
+    page.get_by_text("All configs").wait_for()
+    page.get_by_text("3 configs failed: compile error 3").wait_for()
+    table = page.get_by_test_id("stDataFrame").last
+    table.scroll_into_view_if_needed()
+    box = table.bounding_box()
+    page.mouse.click(box["x"] + 18, box["y"] + 35 + 17)
+    cell(page, "lowered to TMA").wait_for(state="attached")
+
+
+def test_new_results_appear_by_themselves_and_leave_the_selection_alone(page: Any, filled_url: str) -> None:
+    page.goto("/sweeps")
+    page.get_by_text("compiled 15").wait_for()
+    table = page.get_by_test_id("stDataFrame").last
+    table.scroll_into_view_if_needed()
+    box = table.bounding_box()
+    page.mouse.click(box["x"] + 18, box["y"] + 35 + 17)
+    cell(page, "lowered to TMA").wait_for(state="attached")
+    with session.session(filled_url) as opened:
+        done = opened.query(Trial).filter_by(status="compiled").first()
+        waiting = opened.query(Trial).join(Sweep).filter(Trial.status == "waiting", Sweep.problem == PROBLEM).first()
+        assert done is not None
+        assert waiting is not None
+        waiting.status, waiting.compilation_id = "compiled", done.compilation_id
+    try:
+        page.get_by_text("compiled 16").wait_for()
+        assert cell(page, "lowered to TMA").count() == 1
+    finally:
+        with session.session(filled_url) as opened:
+            again = opened.get_one(Trial, waiting.id)
+            again.status, again.compilation_id = "waiting", None
+
+
+def test_another_gpu_is_picked_from_the_list_and_its_sweep_drawn(page: Any) -> None:
+    page.goto("/sweeps")
+    page.get_by_text("All configs").wait_for()
+    page.get_by_role("combobox", name="GPU").click()
+    page.get_by_role("option", name="h200").click()
+    page.get_by_text("On record").wait_for()
+    page.get_by_text("timed with cupti").wait_for()
+    assert "gpu=h200" in page.url
+
+
+def test_jobs_open_the_trace_of_a_failed_one(page: Any) -> None:
+    page.goto("/jobs")
+    page.get_by_text("No space left on device").first.click()
+    page.get_by_text("attempt 3").wait_for()
+    trace = page.locator('[data-testid="stExpander"] pre')
+    trace.wait_for()
+    assert "OSError" in trace.inner_text()
+    page.get_by_text("1 job waits in queue").first.wait_for()
+    page.get_by_text("No space left on device").first.click()  # closed again: a kept trace is the one that may be shown
+    trace.wait_for(state="hidden")

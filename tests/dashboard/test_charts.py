@@ -1,0 +1,192 @@
+"""Figures from made frames: what is on them, without a browser."""
+
+import datetime as dt
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from dashboard import charts
+from dashboard.metrics import METRICS
+
+RATIO, TIME, TFLOPS, ROOFLINE = METRICS
+NOON = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
+
+
+def point(position: int, **other: Any) -> dict[str, Any]:
+    return {
+        "sha": f"{position:08x}" + "0" * 32,
+        "position": position,
+        "subject": "Load <B> through TMA",
+        "committed_at": NOON,
+        "origin": "measured",
+        "machine": "node-1",
+        "measured_at": NOON,
+        "board": "NVIDIA H200",
+        "toolchain": {"driver": "580.82"},
+        "toolchain_sha256": "a",
+        "implementation": "gemm_fp8",
+        "role": "kernel",
+        "params": {"tile_m": 64},
+        "samples": 21,
+        "median_us": 100.0,
+        "low_us": 99.0,
+        "high_us": 102.0,
+        "ratio": 0.9,
+        "ratio_low": 0.89,
+        "ratio_high": 0.92,
+        "flops": 10**11,
+        "bytes": 10**8,
+        "fp8_tflops": 2000.0,
+        "bandwidth_gbps": 4000.0,
+        "verdict": None,
+        "reason": None,
+        **other,
+    }
+
+
+def baseline(position: int, name: str = "deepgemm", **other: Any) -> dict[str, Any]:
+    return point(position, implementation=name, role="baseline", params=None, **{"ratio": 1.0, **other})
+
+
+def trend(*points: dict[str, Any], metric: Any = RATIO) -> Any:
+    texts = {name: pd.Series([each[name] for each in points], dtype=object) for name in ("verdict", "reason")}
+    return charts.trend(pd.DataFrame(points).assign(**texts), metric)
+
+
+def named(figure: Any, name: str) -> Any:
+    return next(trace for trace in figure.data if trace.name == name)
+
+
+def test_a_trend_runs_in_the_order_of_its_rows_and_not_in_time() -> None:
+    figure = trend(point(1, measured_at=NOON), point(2, measured_at=NOON - dt.timedelta(days=9)))
+    assert list(figure.layout.xaxis.categoryarray) == ["00000001", "00000002"]
+    assert list(named(figure, "gemm_fp8").x) == ["00000001", "00000002"]
+
+
+def test_the_interval_reaches_from_its_low_to_its_high_end() -> None:
+    bar = named(trend(point(1)), "gemm_fp8").error_y
+    assert (list(bar.array), list(bar.arrayminus)) == (pytest.approx([0.02]), pytest.approx([0.01]))
+
+
+def test_more_tflops_are_less_time_so_the_ends_of_the_interval_change_places() -> None:
+    values = TFLOPS.values(pd.DataFrame([point(1)])).iloc[0]
+    assert values["value"] == pytest.approx(1000)
+    assert values["low"] == pytest.approx(1000 * 100 / 102)
+    assert values["high"] == pytest.approx(1000 * 100 / 99)
+
+
+@pytest.mark.parametrize(("flops", "moved", "percent"), [(10**11, 10**8, 50.0), (10**9, 2 * 10**8, 50.0)])
+def test_the_roofline_is_the_longer_of_computing_and_moving(flops: int, moved: int, percent: float) -> None:
+    """10^11 FLOP take 50 us at 2000 TFLOP/s; 2 x 10^8 bytes take 50 us at 4000 GB/s; both ran in 100 us."""
+    values = ROOFLINE.values(pd.DataFrame([point(1, flops=flops, bytes=moved)]))
+    assert values.iloc[0]["value"] == pytest.approx(percent)
+
+
+def test_a_gpu_without_datasheet_rates_has_no_roofline() -> None:
+    values = ROOFLINE.values(pd.DataFrame([point(1, fp8_tflops=None)]))
+    assert values["value"].isna().all()
+
+
+def test_recorded_points_look_different_and_say_so_in_the_legend() -> None:
+    figure = trend(point(1), point(1, origin="recorded", machine="lab-7"))
+    here, recorded = named(figure, "gemm_fp8"), named(figure, "gemm_fp8, recorded on lab-7")
+    assert here.marker.symbol != recorded.marker.symbol
+    assert here.line.dash != recorded.line.dash
+    assert here.line.color == recorded.line.color
+
+
+def test_an_implementation_keeps_its_colour_whatever_is_beside_it() -> None:
+    alone = named(trend(baseline(1, "cublaslt")), "cublaslt")
+    among = named(trend(baseline(1, "triton"), point(1), baseline(1), baseline(1, "cublaslt")), "cublaslt")
+    assert alone.line.color == among.line.color
+
+
+def test_a_change_of_the_toolchain_is_a_line_between_its_two_commits() -> None:
+    newer = {"toolchain": {"driver": "590.11"}, "toolchain_sha256": "b"}
+    figure = trend(point(1), point(2), point(3, **newer), metric=TIME)
+    assert [line.x0 for line in figure.layout.shapes] == [1.5]
+    assert [note.text for note in figure.layout.annotations] == ["driver 580.82 → 590.11"]
+
+
+def test_another_machine_with_another_driver_is_not_a_change_of_the_toolchain() -> None:
+    elsewhere = {"machine": "node-2", "toolchain": {"driver": "590.11"}, "toolchain_sha256": "b"}
+    assert not trend(point(1), point(2, **elsewhere), metric=TIME).layout.shapes
+
+
+def test_a_single_point_stands_in_a_range_of_its_own_size() -> None:
+    figure = trend(point(1), metric=TIME)
+    low, high = figure.layout.yaxis.range
+    assert 90 < low < 99
+    assert 102 < high < 110
+    assert list(figure.layout.xaxis.range) == [-0.5, 0.5]
+
+
+def test_the_axis_says_which_way_is_faster() -> None:
+    assert trend(point(1)).layout.yaxis.title.text == "DeepGEMM's time / this time  (over 1: faster than DeepGEMM)"
+
+
+def test_a_judged_regression_wears_a_ring_and_its_reason() -> None:
+    figure = trend(point(1), point(2, verdict="regression", reason="9 % slower"))
+    assert list(named(figure, "regression").x) == ["00000002"]
+    assert named(figure, "gemm_fp8").customdata[1].endswith("regression: 9 % slower")
+
+
+def test_the_hover_names_commit_date_machine_and_driver_and_no_markup_of_a_subject() -> None:
+    told = named(trend(point(1)), "gemm_fp8").customdata[0]
+    for part in ("00000001", "Load &lt;B&gt; through TMA", "2026-11-20 12:00 UTC", "node-1", "driver 580.82", "0.900x"):
+        assert part in told
+
+
+def test_points_without_a_ratio_are_left_out_of_the_ratio() -> None:
+    figure = trend(point(1, ratio=None, ratio_low=None, ratio_high=None), point(2))
+    assert list(named(figure, "gemm_fp8").x) == ["00000002"]
+
+
+def trial(tile_m: int, tile_n: int, tile_k: int, outcome: str = "timed", **other: Any) -> dict[str, Any]:
+    compiled = outcome not in ("timeout", "compile error", "waiting")
+    return {
+        "param.tile_m": tile_m,
+        "param.tile_n": tile_n,
+        "param.tile_k": tile_k,
+        "outcome": outcome,
+        "median_us": None,
+        "registers": 128 if compiled else None,
+        "stack_bytes": 0 if compiled else None,
+        "shared_bytes": 0 if compiled else None,
+        "compile_s": 1.0 if compiled else None,
+        "tma_loads": 1 if compiled else None,
+        "loads": 2 if compiled else None,
+        "tensor_core_mmas": 1 if compiled else None,
+        "mmas": 1 if compiled else None,
+        **other,
+    }
+
+
+def fact(key: str) -> charts.Fact:
+    return next(fact for fact in charts.FACTS if fact.key == key)
+
+
+def test_a_cell_shows_the_fastest_of_the_configs_that_share_it() -> None:
+    trials = pd.DataFrame([trial(64, 128, 32, median_us=150.0), trial(64, 128, 64, median_us=140.0)])
+    heat = charts.cells(trials, "tile_m", "tile_n", fact("median_us")).data[0]
+    assert (heat.z[0][0], heat.text[0][0]) == (140.0, "140.0")
+    assert "2 configs" in heat.customdata[0][0]
+
+
+def test_a_cell_without_a_value_says_why() -> None:
+    trials = pd.DataFrame([trial(64, 128, 32, median_us=150.0), trial(128, 128, 32, "timeout")])
+    heat = charts.cells(trials, "tile_m", "tile_n", fact("median_us")).data[0]
+    assert heat.z[0][1] is None
+    assert list(heat.text[0]) == ["150.0", "timeout"]
+
+
+def test_shares_of_tma_loads_are_percentages_on_a_whole_scale() -> None:
+    heat = charts.cells(pd.DataFrame([trial(64, 128, 32)]), "tile_m", "tile_n", fact("tma_share")).data[0]
+    assert (heat.z[0][0], heat.zmin, heat.zmax) == (50.0, 0, 100)
+
+
+def test_the_bar_of_outcomes_counts_every_trial_once() -> None:
+    trials = pd.DataFrame([trial(64, 64, 32), trial(64, 128, 32), trial(64, 256, 32, "waiting")])
+    bar = charts.outcomes(trials)
+    assert [(part.name, list(part.x)) for part in bar.data] == [("timed 2", [2]), ("waiting 1", [1])]

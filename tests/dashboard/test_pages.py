@@ -1,0 +1,197 @@
+"""Each page run by Streamlit's own test harness, against a real database."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from tests.dashboard.filled import MACHINE, OTHER_PROBLEM
+
+APP = Path(__file__).parents[2] / "dashboard" / "app.py"
+PAGES = ("overview", "trends", "sweeps", "jobs")
+
+
+@pytest.fixture(autouse=True)
+def _only_what_a_test_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TILEWATCH_DATABASE_URL", "TILEWATCH_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def filled_app(filled_url: str, monkeypatch: pytest.MonkeyPatch) -> AppTest:
+    monkeypatch.setenv("TILEWATCH_DATABASE_URL", filled_url)
+    return AppTest.from_file(str(APP), default_timeout=60)
+
+
+@pytest.fixture
+def empty_app(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> AppTest:
+    monkeypatch.setenv("TILEWATCH_DATABASE_URL", empty_url)
+    return AppTest.from_file(str(APP), default_timeout=60)
+
+
+def opened(app: AppTest, page: str) -> AppTest:
+    app.run()
+    if page != "overview":
+        app.switch_page(f"views/{page}.py").run()
+    assert not app.exception
+    return app
+
+
+def figure(app: AppTest, index: int = 0) -> Any:
+    return json.loads(app.get("plotly_chart")[index].proto.spec)
+
+
+def words(app: AppTest) -> str:
+    return " ".join(
+        str(element.value) for kind in ("title", "markdown", "caption", "text") for element in app.get(kind)
+    )
+
+
+def test_overview_shows_the_newest_ratio_of_every_series_and_where_it_comes_from(filled_app: AppTest) -> None:
+    table = opened(filled_app, "overview").dataframe[0].value
+    rows = table.set_index(["problem", "source"]).to_dict("index")
+    measured = rows[("320x32576x7168", "measured on node-1, 2026-11-20")]
+    assert (measured["ratio to DeepGEMM"], measured["change"], measured["verdict"]) == ("0.83x", "-8.5 %", "regression")
+    assert rows[("320x32576x7168", f"recorded on {MACHINE}, 2026-11-19")]["change"] == "+2.0 %"
+
+
+def test_overview_shows_the_state_of_every_submission(filled_app: AppTest) -> None:
+    table = opened(filled_app, "overview").dataframe[1].value
+    compiling = table[table["state"] == "compiling"].iloc[0]
+    assert (compiling["GPU"], compiling["compiled"], compiling["failed jobs"]) == ("NVIDIA B200", "18 of 54", "1")
+    assert set(table["state"]) == {"compiling", "measured", "static facts only", "cancelled", "recorded"}
+
+
+def test_trends_draw_the_kernel_its_baselines_and_its_recordings(filled_app: AppTest) -> None:
+    names = {trace["name"] for trace in figure(opened(filled_app, "trends"))["data"]}
+    here = {"gemm_fp8", "deepgemm", "cublaslt"}
+    assert names == here | {f"{name}, recorded on {MACHINE}" for name in here} | {"regression"}
+
+
+def test_trends_of_another_problem_and_metric_follow_the_pickers(filled_app: AppTest) -> None:
+    app = opened(filled_app, "trends")
+    app.selectbox(key="problem").select(OTHER_PROBLEM).run()
+    app.get("button_group")[0].set_value("roofline").run()
+    assert not app.exception
+    shown = figure(app)
+    assert shown["layout"]["yaxis"]["title"]["text"].startswith("% of the datasheet roofline")
+    assert shown["layout"]["xaxis"]["categoryarray"] == ["9c0d1e2f"]
+
+
+def test_a_link_names_the_series_and_the_metric(filled_app: AppTest) -> None:
+    filled_app.query_params["problem"] = OTHER_PROBLEM
+    filled_app.query_params["show"] = "Time"
+    app = opened(filled_app, "trends")
+    assert app.selectbox(key="problem").value == OTHER_PROBLEM
+    assert figure(app)["layout"]["yaxis"]["title"]["text"] == "median time, us"
+
+
+def test_a_link_to_a_gpu_that_is_not_there_shows_one_that_is(filled_app: AppTest) -> None:
+    filled_app.query_params["gpu"] = "gtx1080"
+    assert opened(filled_app, "trends").selectbox(key="gpu").value == "h200"
+
+
+def test_a_compiling_sweep_shows_its_static_facts_so_far(filled_app: AppTest) -> None:
+    app = opened(filled_app, "sweeps")
+    assert app.selectbox(key="gpu").value == "b200"
+    names = {trace["name"] for trace in figure(app)["data"]}
+    assert names == {"compiled 15", "compile error 3", "waiting 36"}
+    assert app.selectbox(key="fact").options[0] == "Registers"
+    assert "15 of 54" in app.table[0].value.to_string()
+
+
+def test_the_failures_of_a_sweep_are_counted_by_kind_and_first_line(filled_app: AppTest) -> None:
+    failed = opened(filled_app, "sweeps").dataframe[0].value
+    assert failed.to_dict("records") == [
+        {"outcome": "compile error", "reason": "error: tile of 256x64 is not legal in a cluster of 2", "configs": 3}
+    ]
+
+
+def test_a_measured_sweep_shows_the_record_and_the_fastest_configs(filled_app: AppTest) -> None:
+    app = opened(filled_app, "sweeps")
+    app.selectbox(key="gpu").select("h200").run()
+    assert not app.exception
+    assert {metric.label: metric.value for metric in app.metric} == {
+        "gemm_fp8": "142.0 us",
+        "deepgemm": "118.0 us",
+        "cublaslt": "126.0 us",
+    }
+    best = app.dataframe[1].value.iloc[0]
+    assert (best["tile_m"], best["tile_n"], best["tile_k"], best["num_ctas"]) == (64, 256, 128, 2)
+    assert app.selectbox(key="fact").options[0] == "Time"
+
+
+def test_an_older_commit_is_picked_by_its_hash(filled_app: AppTest) -> None:
+    filled_app.query_params["gpu"] = "h200"
+    filled_app.query_params["commit"] = "1a2b3c4d"
+    app = opened(filled_app, "sweeps")
+    assert "Walk tiles along M first" in words(app)
+    assert [box.label for box in app.selectbox][:5] == ["Kernel", "Problem", "GPU", "Commit", "Submission"]
+
+
+def test_a_sweep_that_nothing_came_of_yet_says_so(filled_app: AppTest) -> None:
+    filled_app.query_params["problem"] = OTHER_PROBLEM
+    app = opened(filled_app, "sweeps")
+    assert [info.value for info in app.info] == [
+        "None of the 54 configs is compiled yet. A compile worker takes them in batches."
+    ]
+
+
+def test_jobs_say_what_runs_what_failed_and_what_waits_for_nobody(filled_app: AppTest) -> None:
+    app = opened(filled_app, "jobs")
+    assert {metric.label: metric.value for metric in app.metric}["failed"] == "1"
+    assert [expander.label for expander in app.expander] == [
+        "gemm_fp8 320x32576x7168 for sm_100, configs 1-18: OSError: [Errno 28] No space left on device"
+    ]
+    assert "Traceback" in app.expander[0].code[0].value
+    warned = [warning.value for warning in app.warning]
+    assert len(warned) == 2
+    assert all("no worker" not in one and "none has been seen" in one for one in warned)
+    assert "**b200**" in warned[0]
+    assert "**h200**" in warned[1]
+
+
+@pytest.mark.parametrize(
+    ("page", "told"), [("overview", "submitted"), ("trends", "measured"), ("sweeps", "sweep"), ("jobs", "job")]
+)
+def test_an_empty_database_is_explained_with_what_to_do(empty_app: AppTest, page: str, told: str) -> None:
+    app = opened(empty_app, page)
+    assert told in app.info[0].value
+    assert not app.error
+    assert app.code or app.get("page_link")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_database_that_is_down_is_one_sentence_without_its_password(
+    page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TILEWATCH_DATABASE_URL", "postgresql://tilewatch:hunter2@127.0.0.1:1/tilewatch")
+    app = opened(AppTest.from_file(str(APP), default_timeout=60), page)
+    assert len(app.error) == 1
+    assert "127.0.0.1:1/tilewatch does not answer" in app.error[0].value
+    assert "hunter2" not in app.error[0].value
+
+
+def test_a_database_without_tables_is_told_to_be_migrated(empty_database: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with empty_database() as url:
+        monkeypatch.setenv("TILEWATCH_DATABASE_URL", url)
+        app = opened(AppTest.from_file(str(APP), default_timeout=60), "overview")
+    assert "tilewatch migrate" in app.error[0].value
+
+
+def test_without_any_setting_the_page_says_how_to_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    app = opened(AppTest.from_file(str(APP), default_timeout=60), "overview")
+    assert app.error[0].value.startswith("No database is configured. Start Tilewatch with `make up`")
+
+
+def test_what_up_wrote_down_in_its_home_is_enough(
+    filled_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "connection.json").write_text(json.dumps({"database_url": filled_url, "broker_url": "redis://"}))
+    monkeypatch.setenv("TILEWATCH_HOME", str(tmp_path))
+    app = opened(AppTest.from_file(str(APP), default_timeout=60), "overview")
+    assert not app.error
+    assert len(app.dataframe) == 2
