@@ -16,14 +16,14 @@ from db.record import config_sha256
 from db.session import session
 from db.steps import CompiledConfig, SweepFacts
 from kernels.device import gpus
-from kernels.measure import GpuBusy, MeasureRequest, measure
+from kernels.measure import GpuBusy, GpuMissing, MeasureRequest, measure
 from kernels.results import Cubin, RunResult, TrialResult
 from worker import repository
 from worker.derive import Sampled, measurement_rows
 from worker.dispatch import JUDGE
 from worker.lease import Lease
 from worker.place import Place
-from worker.presence import visible_gpu
+from worker.presence import WrongWorker, visible_gpu
 from worker.tasks import NotNow
 
 WRITE_S = 2.0
@@ -52,10 +52,11 @@ def step(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
         trials.add(trial)
         lease.progress(trials.ended)
 
-    request = _request(job, facts, compiled, place)
     try:
+        request = _request(job, facts, compiled, place)
         result = measure(request, on_trial=trial_ended, on_step=lambda *_: lease.progress(trials.ended))
-    except GpuBusy as error:
+    except (GpuBusy, GpuMissing, WrongWorker) as error:
+        # In use, or fallen off the bus: that is this GPU's trouble, and the job may be another worker's.
         raise NotNow(str(error)) from error
     with session(place.database_url) as opened:
         run_id = write(opened, job.sweep_id, result, ids)

@@ -9,6 +9,7 @@ What this policy cannot see: a drift slower than its window, and the second of t
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import sqrt
 from statistics import fmean, median
 from typing import Literal
 
@@ -95,7 +96,7 @@ def _spread(history: Sequence[float], centre: float) -> float:
     far too little of a short history; the other forgives one point in ten and counts every other tail."""
     distances = sorted(abs(value - centre) for value in history)
     forgiven = 1 + len(history) // 10
-    return max(MAD_TO_DEVIATION * median(distances), fmean(d * d for d in distances[:-forgiven]) ** 0.5)
+    return max(MAD_TO_DEVIATION * median(distances), sqrt(fmean(d * d for d in distances[:-forgiven])))
 
 
 def _decide(time: Shift, ratio: Shift | None, *, new_host: bool) -> tuple[Answer, str]:

@@ -9,7 +9,6 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from db.models import Compilation
 from db.record import config_sha256
 from db.session import session
 from db.steps import Exported
-from kernels import recording
+from kernels import HARNESS, recording
 from kernels.recording import BadRecording, Header
 from worker.derive import Sampled, measurement_rows, trial_median_us
 
@@ -85,7 +84,7 @@ def _header(found: Sequence[Exported]) -> Header:
         machine="; ".join(sorted({f"{run.host}, {run.gpu_name}" for run in runs})),
         recorded_at=max(run.finished_at for run in runs).isoformat(timespec="seconds"),
         repository="; ".join(sorted({each.commit.repository for each in found})),
-        tool=f"tilewatch {version('tilewatch')}",
+        tool=f"tilewatch harness {HARNESS}",
     )
 
 

@@ -1,5 +1,6 @@
 """What the worker's tests share: settings that point at real servers and at a tiny watched repository."""
 
+import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,14 +23,7 @@ def repository(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def settings(tmp_path: Path, repository: Path, database_url: str, broker_url: str) -> Settings:
-    return Settings(
-        home=tmp_path / "home",
-        database_url=database_url,
-        broker_url=broker_url,
-        repository=repository,
-        library="library",
-        watch=("h200",),
-    )
+    return settings_for(tmp_path / "home", repository, database_url, broker_url)
 
 
 @pytest.fixture
@@ -46,17 +40,28 @@ def no_compiler_left() -> Iterator[None]:
 
 @pytest.fixture
 def drain(place: Place) -> Drain:
+    return functools.partial(do_all_jobs, place)
+
+
+def do_all_jobs(place: Place) -> int:
     """Does every queued job in this process, as workers would; returns how many it did."""
+    done = 0
+    while True:
+        with session(place.database_url) as opened:
+            queued = jobs.unsent(opened, 0)
+        if not queued:
+            return done
+        for job in queued:
+            tasks.run(job.id, f"tester#{done}", place)
+            done += 1
 
-    def all_jobs() -> int:
-        done = 0
-        while True:
-            with session(place.database_url) as opened:
-                queued = jobs.unsent(opened, 0)
-            if not queued:
-                return done
-            for job in queued:
-                tasks.run(job.id, f"tester#{done}", place)
-                done += 1
 
-    return all_jobs
+def settings_for(home: Path, repository: Path, database_url: str, broker_url: str) -> Settings:
+    return Settings(
+        home=home,
+        database_url=database_url,
+        broker_url=broker_url,
+        repository=repository,
+        library="library",
+        watch=("h200",),
+    )

@@ -22,6 +22,8 @@ from worker.submit import submit_nightly, submit_sweep
 def measured(settings: Settings, place: Place, drain: Drain, **how: float) -> int:
     """Submit, compile, and put a made run on record as the measure step does; the run's id."""
     submit_sweep(settings, tiny.KERNEL, "1024", gpus=("h200",))
+    with session(place.database_url) as opened:  # ours is the run; there is no GPU for another
+        jobs.cancel(opened, opened.scalars(select(Job.id).where(Job.state == "waiting")).all())
     drain()
     with session(place.database_url) as opened:
         sweep_id = opened.scalars(select(Sweep.id).order_by(Sweep.id.desc())).first()
@@ -106,6 +108,23 @@ def test_a_sweep_of_which_nothing_compiled_fails_with_a_sentence(settings: Setti
     with session(place.database_url) as opened:
         job = opened.get_one(Job, queued.id)
     assert (job.state, job.failure) == ("failed", "no config of double compiled for 1024 on sm_90")
+
+
+def test_a_gpu_that_is_not_there_leaves_the_job_to_another_worker(settings: Settings, place: Place) -> None:
+    gpu_worker_is_here(place)
+    submit_sweep(settings, tiny.KERNEL, "1024", gpus=("h200",))
+    with session(place.database_url) as opened:
+        measure_id = opened.scalars(select(Job.id).where(Job.kind == "measure")).one()
+        compile_id = opened.scalars(select(Job.id).where(Job.kind == "compile")).one()
+    (batch,) = tasks.run(compile_id, "tester#1", place)
+    tasks.run(batch.id, "tester#1", place)
+    if gpus():
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(tasks.NotNow, match="no NVIDIA GPU"):
+        tasks.run(measure_id, "tester#1", place)
+    with session(place.database_url) as opened:
+        job = opened.get_one(Job, measure_id)
+    assert (job.state, job.attempt) == ("queued", 0)
 
 
 @pytest.mark.gpu

@@ -15,7 +15,7 @@ def points(
 
 
 def noisy(count: int, noise: float, seed: int = 1, centre: float = 100.0) -> list[float]:
-    chance = random.Random(seed)  # noqa: S311 - made noise, not a secret
+    chance = random.Random(seed)
     return [centre * (1 + chance.gauss(0, noise)) for _ in range(count)]
 
 

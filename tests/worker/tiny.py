@@ -21,7 +21,7 @@ def double_tiles(x, y, width: ct.Constant[int]):
 
 
 def parse(text):
-    if not text.isdigit() or int(text) % 64:
+    if not text.isdigit() or int(text) % 64 or not int(text):
         raise BadProblem(f"'{text}' is not a problem of double: write a length that 64 divides, for example 1024")
     return Problem(text, {"n": int(text)})
 

@@ -1,0 +1,128 @@
+"""The `tilewatch` command as people type it: what it prints, and one sentence for what they mistype."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from db.session import engine
+from tests.conftest import NewDatabase
+from worker.settings import Settings
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+Tilewatch = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def tilewatch(settings: Settings) -> Tilewatch:
+    """Runs the command in a process of its own; keyword arguments are environment variables without TILEWATCH_."""
+    servers = settings.connection()
+
+    def run(*arguments: str, **changed: str) -> subprocess.CompletedProcess[str]:
+        told = {
+            "home": str(settings.home),
+            "database_url": servers.database_url,
+            "broker_url": servers.broker_url,
+            "repository": str(settings.repository),
+            "library": settings.library,
+            "watch": "h200",
+            **changed,
+        }
+        return subprocess.run(
+            [sys.executable, "-c", "from worker.cli import main; main()", *arguments],
+            env={**os.environ, **{f"TILEWATCH_{name.upper()}": value for name, value in told.items()}},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+        )
+
+    return run
+
+
+def said(done: subprocess.CompletedProcess[str]) -> str:
+    """The one sentence of an expected error."""
+    assert (done.returncode, done.stdout) == (2, ""), done
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert done.stderr.startswith("tilewatch: ")
+    return done.stderr.removeprefix("tilewatch: ").strip()
+
+
+def test_a_nightly_is_submitted_and_shown(tilewatch: Tilewatch) -> None:
+    submitted = tilewatch("submit", "nightly")
+    assert submitted.returncode == 0, submitted.stderr
+    assert "submitted the nightly of" in submitted.stdout
+    assert "static facts only for h200" in submitted.stdout
+    status = json.loads(tilewatch("status", "--json").stdout)
+    assert [(job["kind"], job["state"], job["jobs"]) for job in status["jobs"]] == [("compile", "queued", 1)]
+    assert "1 compile queued" in tilewatch("status").stdout
+
+
+def test_following_ends_when_nothing_is_left(tilewatch: Tilewatch) -> None:
+    assert "no job was ever submitted" in tilewatch("status", "--follow").stdout
+
+
+def test_a_sweep_of_one_problem_is_submitted(tilewatch: Tilewatch) -> None:
+    assert "a sweep of double on 1024" in tilewatch("submit", "sweep", "double", "1024", "--gpu", "b200").stdout
+
+
+def test_migrating_again_is_nothing_new(tilewatch: Tilewatch) -> None:
+    assert tilewatch("migrate").stdout.startswith("the database is at")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("submit", "sweep", "duoble", "1024"), "there is no kernel 'duoble' in this library; nearest: double"),
+        (("submit", "sweep", "double", "0"), "'0' is not a problem of double"),
+        (("submit", "nightly", "--gpu", "h20"), "there is no GPU model 'h20'; nearest: h200"),
+        (("submit", "nightly", "--commit", "nosuch"), "has no commit 'nosuch'"),
+        (("import", "nowhere.jsonl.gz"), "there is no file nowhere.jsonl.gz"),
+        (("export", "out.jsonl.gz"), "nothing to export"),
+    ],
+)
+def test_what_does_not_exist_is_named(tilewatch: Tilewatch, arguments: tuple[str, ...], words: str) -> None:
+    assert words in said(tilewatch(*arguments))
+
+
+def test_a_folder_without_history_is_named(tilewatch: Tilewatch, tmp_path: Path) -> None:
+    assert "not the top folder of a Git repository" in said(tilewatch("submit", "nightly", repository=str(tmp_path)))
+
+
+def test_unreachable_servers_are_named_with_their_address_and_without_their_password(tilewatch: Tilewatch) -> None:
+    postgres = said(tilewatch("status", database_url="postgresql://me:secret@127.0.0.1:9/x"))
+    assert postgres.startswith("Postgres cannot be used at 127.0.0.1:9/x")
+    redis = said(tilewatch("submit", "nightly", broker_url="redis://:secret@127.0.0.1:9/0"))
+    assert redis.startswith("Redis cannot be used at 127.0.0.1:9")
+    assert "secret" not in postgres + redis
+
+
+def test_a_wrong_password_is_not_repeated(tilewatch: Tilewatch, settings: Settings) -> None:
+    address = settings.connection().broker_url.partition("@")[2] or settings.connection().broker_url.partition("//")[2]
+    done = tilewatch("submit", "nightly", broker_url=f"redis://:wrongsecret@{address}")
+    assert "wrongsecret" not in done.stdout + done.stderr
+
+
+def test_nothing_running_says_how_to_start(tilewatch: Tilewatch) -> None:
+    assert "start it with `make up`" in said(tilewatch("status", database_url="", broker_url=""))
+
+
+def test_a_database_that_is_newer_or_empty_is_said(
+    tilewatch: Tilewatch, empty_database: NewDatabase, new_database: NewDatabase
+) -> None:
+    with empty_database() as empty:
+        assert "run `tilewatch migrate`" in said(tilewatch("status", database_url=empty))
+    with new_database() as newer:
+        with engine(newer).begin() as connection:
+            connection.execute(text("update alembic_version set version_num = '9999'"))
+        assert "newer" in said(tilewatch("submit", "nightly", database_url=newer))
+
+
+def test_help_has_examples_and_needs_no_server(tilewatch: Tilewatch) -> None:
+    done = tilewatch("submit", "nightly", "--help", database_url="", broker_url="")
+    assert done.returncode == 0
+    assert "tilewatch submit nightly --commit v1.2" in done.stdout

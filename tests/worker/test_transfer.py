@@ -1,0 +1,205 @@
+"""Recordings: what travels, what a second import does, and files that change nothing."""
+
+import functools
+import gzip
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+from db.embedded import Servers
+from db.models import Base, Compilation, Config, Measurement, Recording, Run, Submission, Sweep, Trial
+from db.session import session
+from kernels.recording import BadRecording
+from tests.conftest import NewDatabase
+from tests.worker import tiny
+from tests.worker.conftest import do_all_jobs, settings_for
+from tests.worker.test_measure import measured
+from worker.place import Place
+from worker.transfer import NothingToExport, export_file, import_file
+
+Line = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def source(new_database: NewDatabase, servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """A database where two runs at one commit were measured."""
+    folder = tmp_path_factory.mktemp("source")
+    with new_database() as url:
+        settings = settings_for(folder / "home", tiny.make(folder / "watched"), url, servers.broker_url)
+        place = Place.of(settings)
+        drain = functools.partial(do_all_jobs, place)
+        measured(settings, place, drain)
+        measured(settings, place, drain, minute=1)
+        yield place
+
+
+@pytest.fixture
+def recording(source: Place, tmp_path: Path) -> Path:
+    file = tmp_path / "h200.jsonl.gz"
+    assert export_file(source.database_url, file) > 0
+    return file
+
+
+def counts(database_url: str) -> dict[str, int]:
+    with session(database_url) as opened:
+        return {
+            table.name: opened.execute(select(func.count()).select_from(table)).scalar_one()
+            for table in Base.metadata.sorted_tables
+        }
+
+
+def contents(database_url: str) -> dict[str, list[tuple[Any, ...]]]:
+    """What must survive a journey."""
+    trial = select(Sweep.kernel, Sweep.problem, Config.sha256, Trial.status, Trial.failure, Trial.samples_us).order_by(
+        Trial.id
+    )
+    run = select(Run.key, Run.gpu_uuid, Run.toolchain_sha256, Run.telemetry, Run.started_at).order_by(Run.key)
+    measurement = select(
+        Run.key, Measurement.implementation, Measurement.samples_us, Measurement.median_us, Measurement.ratio
+    ).order_by(Run.key, Measurement.implementation)
+    compilation = select(Compilation.code_key, Compilation.registers, Compilation.remarks, Compilation.status)
+    with session(database_url) as opened:
+        return {
+            "trials": [tuple(row) for row in opened.execute(trial.select_from(Trial).join(Sweep).join(Config))],
+            "runs": [tuple(row) for row in opened.execute(run)],
+            "measurements": [tuple(row) for row in opened.execute(measurement.select_from(Measurement).join(Run))],
+            "compilations": [tuple(row) for row in opened.execute(compilation.order_by(Compilation.code_key))],
+        }
+
+
+def rewritten(file: Path, change: Callable[[list[Line]], list[Line]]) -> Path:
+    """The same recording with its lines changed, and its closing count put right."""
+    lines = change([json.loads(line) for line in gzip.decompress(file.read_bytes()).splitlines()])
+    lines[-1]["rows"] = len(lines) - 2
+    other = file.with_name("changed.jsonl.gz")
+    other.write_bytes(gzip.compress(b"".join(json.dumps(line).encode() + b"\n" for line in lines)))
+    return other
+
+
+def test_a_recording_arrives_as_it_left(recording: Path, source: Place, new_database: NewDatabase) -> None:
+    with new_database() as elsewhere:
+        said = import_file(elsewhere, recording)
+        assert said.created
+        assert said.sentence.startswith("imported 2 runs recorded on n1, NVIDIA H200, 2026-11-01")
+        assert contents(elsewhere) == contents(source.database_url)
+        with session(elsewhere) as opened:
+            assert set(opened.scalars(select(Run.origin))) == {"recorded"}
+            assert set(opened.scalars(select(Submission.reason))) == {"recorded"}
+            assert opened.scalars(select(Recording)).one().machine == "n1, NVIDIA H200"
+
+
+def test_a_file_is_imported_once(recording: Path, new_database: NewDatabase) -> None:
+    with new_database() as elsewhere:
+        import_file(elsewhere, recording)
+        before = counts(elsewhere)
+        again = import_file(elsewhere, recording)
+        assert not again.created
+        assert counts(elsewhere) == before
+
+
+def test_a_run_that_is_known_from_another_file_is_not_repeated(recording: Path, new_database: NewDatabase) -> None:
+    def first_sweep_only(lines: list[Line]) -> list[Line]:
+        (other,) = [line["key"] for line in lines if line.get("row") == "run" and line["sweep"] != 1]
+        return [
+            line for line in lines if line.get("sweep", 1) == 1 and line.get("id", 1) == 1 and line.get("run") != other
+        ]
+
+    with new_database() as elsewhere:
+        import_file(elsewhere, rewritten(recording, first_sweep_only))
+        assert counts(elsewhere)["runs"] == 1
+        assert "1 more were known" in import_file(elsewhere, recording).sentence
+        assert (counts(elsewhere)["runs"], counts(elsewhere)["sweeps"]) == (2, 2)
+
+
+def test_our_own_export_is_nothing_new(recording: Path, source: Place) -> None:
+    before = counts(source.database_url)
+    import_file(source.database_url, recording)
+    assert counts(source.database_url) == {**before, "recordings": 1}
+
+
+def test_imported_runs_are_not_passed_on(recording: Path, tmp_path: Path, new_database: NewDatabase) -> None:
+    with new_database() as elsewhere:
+        import_file(elsewhere, recording)
+        with pytest.raises(NothingToExport, match="no worker of this database"):
+            export_file(elsewhere, tmp_path / "again.jsonl.gz")
+
+
+def test_the_same_runs_give_the_same_file(recording: Path, source: Place, tmp_path: Path) -> None:
+    export_file(source.database_url, tmp_path / "again.jsonl.gz")
+    assert (tmp_path / "again.jsonl.gz").read_bytes() == recording.read_bytes()
+
+
+def test_medians_and_ratios_are_derived_again(recording: Path, new_database: NewDatabase) -> None:
+    def doubled(lines: list[Line]) -> list[Line]:
+        for line in lines:
+            if line.get("row") == "measurement" and line["implementation"] == "deepgemm":
+                line["samples_us"] = [2 * sample for sample in line["samples_us"]]
+        return lines
+
+    with new_database() as elsewhere:
+        import_file(elsewhere, rewritten(recording, doubled))
+        with session(elsewhere) as opened:
+            ratios = opened.scalars(select(Measurement.ratio).where(Measurement.role == "kernel")).all()
+        assert ratios == pytest.approx([1.8, 1.8], abs=0.02)
+
+
+def without(name: str, kind: str) -> Callable[[list[Line]], list[Line]]:
+    return lambda lines: [
+        {key: value for key, value in line.items() if key != name} if line.get("row") == kind else line
+        for line in lines
+    ]
+
+
+def with_value(kind: str, name: str, value: object) -> Callable[[list[Line]], list[Line]]:
+    return lambda lines: [{**line, name: value} if line.get("row") == kind else line for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (without("host", "run"), "a row names or lacks 'host'"),
+        (with_value("run", "sweep", 99), "a row names or lacks 99"),
+        (with_value("run", "timer", "sundial"), "violates check constraint"),
+        (with_value("run", "started_at", "yesterday"), "a value does not fit its place"),
+        (with_value("measurement", "samples_us", ["fast"]), "a value does not fit its place"),
+        (with_value("compilation", "registers", "many"), "cannot be imported"),
+        (lambda lines: [*lines[:2], lines[1], *lines[2:]], "this sweep is there twice"),
+        (lambda lines: [{**lines[0], "tilewatch_recording": 2}, *lines[1:]], "this Tilewatch reads version 1"),
+    ],
+)
+def test_a_bad_recording_is_a_sentence_and_changes_nothing(
+    recording: Path, new_database: NewDatabase, change: Callable[[list[Line]], list[Line]], words: str
+) -> None:
+    with new_database() as elsewhere:
+        before = counts(elsewhere)
+        with pytest.raises(BadRecording, match=words):
+            import_file(elsewhere, rewritten(recording, change))
+        assert counts(elsewhere) == before
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda data: data[: len(data) // 2], "truncated"),
+        (lambda data: gzip.decompress(data), "is not gzip"),
+        (lambda data: gzip.compress(b"\n".join(gzip.decompress(data).splitlines()[:-1]) + b"\n"), "truncated"),
+    ],
+)
+def test_a_damaged_file_is_a_sentence_and_changes_nothing(
+    recording: Path, new_database: NewDatabase, spoil: Callable[[bytes], bytes], words: str
+) -> None:
+    recording.write_bytes(spoil(recording.read_bytes()))
+    with new_database() as elsewhere:
+        before = counts(elsewhere)
+        with pytest.raises(BadRecording, match=words):
+            import_file(elsewhere, recording)
+        assert counts(elsewhere) == before
+
+
+def test_a_missing_file_is_named(database_url: str, tmp_path: Path) -> None:
+    with pytest.raises(BadRecording, match="there is no file"):
+        import_file(database_url, tmp_path / "nowhere.jsonl.gz")
