@@ -1,0 +1,135 @@
+"""Real child processes: watched, restarted a few times, and gone when they should be."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from worker.children import MOST_RESTARTS, Child, Children
+
+DEADLINE_S = 30
+SLEEPS = "import time; print('sleeping', flush=True); time.sleep(600)"
+STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEPS
+WITH_GRANDCHILD = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {SLEEPS!r}])"
+
+
+@pytest.fixture
+def children(tmp_path: Path) -> Iterator[Children]:
+    family = Children(tmp_path, tmp_path)
+    yield family
+    family.stop()
+
+
+def _python(code: str, name: str = "worker") -> Child:
+    return Child(name, (sys.executable, "-c", code), dict(os.environ))
+
+
+def _until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not true():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.02)
+
+
+def _group(leader: int) -> list[int]:
+    """The living processes of a process group."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, group = stat.read_text().rpartition(")")[2].split()[:3]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(group) == leader and state != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+def _leader(children: Children, name: str = "worker") -> int:
+    return children._running[name][1].pid
+
+
+def test_a_child_that_ends_by_itself_is_told_with_its_last_words_and_started_again(children: Children) -> None:
+    children.start(_python("print('first'); print('out of luck'); raise SystemExit(7)"))
+    _until(lambda: children._running["worker"][1].poll() is not None)
+    (death,) = children.tend()
+    assert death.restarted
+    assert death.sentence.startswith("worker ended unexpectedly (exit code 7: out of luck); it was started again")
+
+
+def test_a_child_that_keeps_dying_is_left_alone(children: Children) -> None:
+    children.start(_python("raise SystemExit(1)"))
+    deaths = []
+
+    def gave_up() -> bool:
+        deaths.extend(children.tend())
+        return any(not death.restarted for death in deaths)
+
+    _until(gave_up)
+    assert [death.restarted for death in deaths] == [True] * MOST_RESTARTS + [False]
+    assert "its log is" in deaths[-1].sentence
+    assert children.tend() == []
+
+
+def test_stopping_ends_grandchildren_too(children: Children) -> None:
+    children.start(_python(WITH_GRANDCHILD))
+    leader = _leader(children)
+    _until(lambda: len(_group(leader)) == 2)
+    children.stop()
+    assert _group(leader) == []
+
+
+def test_a_child_that_ignores_the_kind_signal_is_killed(children: Children, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("worker.children.PATIENCE_S", 0.1)
+    children.start(_python(STUBBORN))
+    leader = _leader(children)
+    _until(lambda: "sleeping" in children._log("worker").read_text())
+    children.stop()
+    assert _group(leader) == []
+
+
+def test_a_second_ctrl_c_skips_the_wait(children: Children, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("worker.children._wait", interrupted)
+    children.start(_python(STUBBORN))
+    leader = _leader(children)
+    with pytest.raises(KeyboardInterrupt):
+        children.stop()
+    assert _group(leader) == []
+
+
+def test_a_child_dies_with_a_parent_that_was_killed(tmp_path: Path) -> None:
+    parent = f"""
+import os, sys, time
+from pathlib import Path
+from worker.children import Child, Children
+children = Children(Path({str(tmp_path)!r}), Path({str(tmp_path)!r}))
+children.start(Child("worker", (sys.executable, "-c", {SLEEPS!r}), dict(os.environ)))
+print(children._running["worker"][1].pid, flush=True)
+time.sleep(600)
+"""
+    with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        leader = int(process.stdout.readline())
+        _until(lambda: (tmp_path / "worker.log").read_text() != "")
+        process.send_signal(signal.SIGKILL)
+    _until(lambda: _group(leader) == [])
+
+
+def test_the_log_of_the_life_before_is_kept(children: Children) -> None:
+    children.start(_python("print('one')"))
+    _until(lambda: children._running["worker"][1].poll() is not None)
+    children.start(_python("print('two')"))
+    _until(lambda: children._running["worker"][1].poll() is not None)
+    log = children._log("worker")
+    assert (log.with_suffix(".previous.log").read_text(), log.read_text()) == ("one\n", "two\n")
+
+
+def test_what_a_child_knows_is_not_printed() -> None:
+    assert "hunter2" not in repr(Child("worker", ("true",), {"TILEWATCH_DATABASE_URL": "hunter2"}))

@@ -1,0 +1,94 @@
+"""What `tilewatch doctor` finds, on this machine as it is and with parts missing."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from kernels.device import GPU_MODELS, Gpu
+from worker import doctor
+from worker.doctor import Finding, report
+from worker.settings import Settings
+
+
+def _settings(home: Path, **given: object) -> Settings:
+    values = {"database_url": None, "broker_url": None, **given}
+    return Settings(home=home, **values)  # type: ignore[arg-type]  # a test hands over what each test is about
+
+
+def _found(settings: Settings) -> dict[str, Finding]:
+    return {finding.name: finding for finding in report(settings)}
+
+
+def test_everything_that_is_needed_is_looked_for(tmp_path: Path) -> None:
+    names = set(_found(_settings(tmp_path)))
+    assert names >= {"Python", "git", "setpriv", "repository", "tile compiler", "cuobjdump", "data folder"}
+    assert names >= {"disk space", "dashboard", "CuPy", "CUPTI", "DeepGEMM", "nvcc"}
+
+
+def test_whatever_is_wrong_comes_with_a_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    wrong = [finding for finding in report(_settings(tmp_path, repository=tmp_path)) if finding.ok is False]
+    assert {finding.name for finding in wrong} >= {"git", "setpriv", "repository"}
+    assert [finding.name for finding in wrong if not finding.fix] == []
+
+
+def test_servers_that_run_are_named_by_their_address_alone(tmp_path: Path, database_url: str, broker_url: str) -> None:
+    findings = _found(_settings(tmp_path, database_url=database_url, broker_url=broker_url))
+    assert findings["Postgres"].ok, findings["Postgres"]
+    assert findings["Redis"].ok, findings["Redis"]
+    for url, name in ((database_url, "Postgres"), (broker_url, "Redis")):
+        assert url.rpartition("@")[2].partition("/")[0].removeprefix("redis://") in findings[name].found
+        assert "://" not in findings[name].found
+
+
+def test_servers_that_do_not_answer_are_named_without_their_passwords(tmp_path: Path) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # bound and not listening: refused at once
+        port = unused.getsockname()[1]
+        findings = _found(
+            _settings(
+                tmp_path,
+                database_url=f"postgresql://tilewatch:hunter2@127.0.0.1:{port}/tilewatch",
+                broker_url=f"redis://:hunter2@127.0.0.1:{port}/0",
+            )
+        )
+    for name in ("Postgres", "Redis"):
+        assert findings[name].ok is False
+        assert f"127.0.0.1:{port}" in findings[name].found
+        assert "hunter2" not in findings[name].found
+
+
+def test_a_machine_without_servers_is_no_fault(tmp_path: Path) -> None:
+    finding = _found(_settings(tmp_path))["Postgres and Redis"]
+    assert finding.ok is None
+    assert "make up" in finding.found
+
+
+def test_a_taken_port_is_told_with_the_way_to_another(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        finding = _found(_settings(tmp_path, port=port))["dashboard"]
+    assert finding == Finding(
+        "dashboard", False, f"port {port}: Address already in use", "choose another with TILEWATCH_PORT"
+    )
+
+
+def test_a_data_folder_below_a_file_is_not_writable(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert _found(_settings(tmp_path / "file" / "home"))["data folder"].ok is False
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_data_folder_of_somebody_else_is_not_writable() -> None:
+    assert _found(_settings(Path("/tilewatch")))["data folder"].ok is False
+
+
+def test_on_a_machine_with_a_gpu_what_measures_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    board = Gpu(0, "GPU-1", "NVIDIA H200", "570.1", GPU_MODELS[1])
+    monkeypatch.setattr(doctor, "gpus", lambda: (board,))
+    findings = _found(_settings(tmp_path))
+    assert (findings["GPU 0"].ok, findings["GPU 0"].fix) == (False, "install NVIDIA driver 580 or newer")
+    assert None not in {findings[name].ok for name in ("CuPy", "CUPTI", "DeepGEMM", "nvcc")}

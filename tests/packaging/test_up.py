@@ -1,0 +1,254 @@
+"""`tilewatch up` as a person uses it: one process, Ctrl-C, and again, beside a small watched repository."""
+
+import datetime as dt
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from db.queries import SubmissionRow
+from kernels.device import GPU_MODELS, Gpu
+from tests.worker import tiny
+from worker import port, up
+from worker.settings import Settings
+
+DEADLINE_S = 120
+TRIALS = len(tiny.PROBLEMS) * tiny.CONFIGS
+TILEWATCH = [sys.executable, "-c", "from worker.cli import main; main()"]
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def environment(scratch: Path) -> dict[str, str]:
+    """A home, a port and a repository of the test's own."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        free = probe.getsockname()[1]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TILEWATCH_")}
+    return {
+        **kept,
+        "PYTHONPATH": str(ROOT),
+        "TILEWATCH_HOME": str(scratch / "home"),
+        "TILEWATCH_PORT": str(free),
+        "TILEWATCH_REPOSITORY": str(tiny.make(scratch / "watched")),
+        "TILEWATCH_LIBRARY": "library",
+        "TILEWATCH_WATCH": "h200",
+    }
+
+
+class Running:
+    """`tilewatch up` under way. Its output goes to a file, because a pipe that nobody reads would stop it."""
+
+    def __init__(self, environment: dict[str, str], output: Path) -> None:
+        self.environment, self.output = environment, output
+        with output.open("wb") as out:
+            self.process = subprocess.Popen(
+                [*TILEWATCH, "up"], env=environment, cwd="/", stdout=out, stderr=subprocess.STDOUT
+            )
+
+    def said(self) -> str:
+        return self.output.read_text(encoding="utf-8")
+
+    def until(self, true: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + DEADLINE_S
+        while not true():
+            assert self.process.poll() is None, self.said()
+            assert time.monotonic() < deadline, self.said()
+            time.sleep(0.1)
+
+    def until_compiled(self) -> None:
+        self.until(lambda: self.settled_trials() == TRIALS)
+
+    def settled_trials(self) -> int:
+        try:
+            written = json.loads((Path(self.environment["TILEWATCH_HOME"]) / "connection.json").read_text())
+            with psycopg.connect(written["database_url"]) as connection:
+                row = connection.execute("select count(*) from trials where status <> 'waiting'").fetchone()
+        except (FileNotFoundError, psycopg.Error):  # it is only starting
+            return 0
+        return int(row[0]) if row else 0
+
+    def end(self, how: signal.Signals) -> int:
+        self.process.send_signal(how)
+        return self.process.wait(DEADLINE_S)
+
+
+@pytest.fixture
+def start(environment: dict[str, str], scratch: Path) -> Iterator[Callable[[], Running]]:
+    started: list[Running] = []
+
+    def one() -> Running:
+        started.append(Running(environment, scratch / f"said{len(started)}"))
+        return started[-1]
+
+    yield one
+    for running in started:
+        running.end(signal.SIGTERM)
+
+
+def _descendants(parent: int) -> dict[int, str]:
+    """Every process below one, with its command line."""
+    parents: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    found: dict[int, str] = {}
+    todo = [parent]
+    while todo:
+        above = todo.pop()
+        for pid in (pid for pid, parent in parents.items() if parent == above):
+            found[pid] = _command(pid)
+            todo.append(pid)
+    return found
+
+
+def _command(pid: int) -> str:
+    """Empty for a process that is gone, or waits to be buried."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def _left(processes: dict[int, str]) -> list[str]:
+    """Those that still run, and are not just another process with a number used again."""
+    return [command for pid, command in processes.items() if command and _command(pid) == command]
+
+
+def test_one_command_runs_everything_ctrl_c_ends_it_and_a_second_start_goes_on(
+    start: Callable[[], Running], environment: dict[str, str]
+) -> None:
+    first = start()
+    first.until(lambda: "Tilewatch is at" in first.said())
+    assert port.healthy(int(environment["TILEWATCH_PORT"]))
+    first.until_compiled()
+    status = subprocess.run([*TILEWATCH, "status", "--json"], env=environment, cwd="/", capture_output=True, check=True)
+    assert {worker["kind"] for worker in json.loads(status.stdout)["workers"]} == {"compile", "judge"}
+
+    processes = _descendants(first.process.pid)
+    assert {"postgres", "valkey", "streamlit", "celery"} <= {
+        name
+        for name in ("postgres", "valkey", "streamlit", "celery")
+        if any(name in each for each in processes.values())
+    }
+    assert first.end(signal.SIGINT) == 0, first.said()
+    assert _left(processes) == []
+    assert not (Path(environment["TILEWATCH_HOME"]) / "connection.json").exists()
+
+    second = start()
+    second.until(lambda: "was submitted before" in second.said())
+    assert second.settled_trials() == TRIALS
+    assert second.end(signal.SIGTERM) == 0, second.said()
+
+
+def test_killing_it_leaves_no_process_behind_and_the_data_usable(start: Callable[[], Running]) -> None:
+    first = start()
+    first.until(lambda: "submitted the nightly" in first.said())
+    processes = _descendants(first.process.pid)
+    assert processes
+    first.end(signal.SIGKILL)
+    deadline = time.monotonic() + DEADLINE_S
+    while _left(processes):
+        assert time.monotonic() < deadline, _left(processes)
+        time.sleep(0.1)
+
+    second = start()
+    second.until_compiled()
+
+
+def test_a_second_one_on_the_same_folder_is_refused(start: Callable[[], Running], environment: dict[str, str]) -> None:
+    first = start()
+    first.until(lambda: "Postgres and Valkey run" in first.said())
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        other = {**environment, "TILEWATCH_PORT": str(probe.getsockname()[1])}
+    again = subprocess.run([*TILEWATCH, "up"], env=other, cwd="/", capture_output=True, text=True)
+    assert again.returncode == 1
+    assert "another Tilewatch" in again.stdout
+    assert first.process.poll() is None
+
+
+def test_a_taken_port_is_one_sentence_and_starts_nothing(environment: dict[str, str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", int(environment["TILEWATCH_PORT"])))
+        refused = subprocess.run([*TILEWATCH, "up"], env=environment, cwd="/", capture_output=True, text=True)
+    assert refused.returncode == 1
+    assert refused.stdout.count("\n") == 1
+    assert "set TILEWATCH_PORT to another" in refused.stdout
+    assert not Path(environment["TILEWATCH_HOME"]).exists()
+
+
+def test_a_folder_without_git_history_still_gets_a_dashboard(
+    start: Callable[[], Running], environment: dict[str, str], scratch: Path
+) -> None:
+    (scratch / "empty").mkdir()
+    environment["TILEWATCH_REPOSITORY"] = str(scratch / "empty")
+    running = start()
+    running.until(lambda: "no nightly was submitted" in running.said())
+    assert port.healthy(int(environment["TILEWATCH_PORT"]))
+
+
+@pytest.mark.parametrize(
+    ("cores", "memory_gb", "processes"),
+    [(2, 24, 2), (8, 4, 4), (128, 1024, up.MOST_COMPILERS), (1, 0, 1)],
+)
+def test_as_many_compilers_as_the_machine_bears(cores: int, memory_gb: int, processes: int) -> None:
+    assert up.compile_processes(cores, memory_gb << 30) == processes
+
+
+def test_each_usable_gpu_gets_a_worker_that_sees_only_it_and_others_are_told_why_not(tmp_path: Path) -> None:
+    h200 = next(model for model in GPU_MODELS if model.slug == "h200")
+    boards = (
+        Gpu(0, "GPU-0", "NVIDIA H200", "580.159", h200),
+        Gpu(1, "GPU-1", "NVIDIA H200", "570.12", h200),
+        Gpu(2, "GPU-2", "NVIDIA T4", "580.159", None),
+    )
+    said: list[str] = []
+    usable = tuple(up.usable(boards, said.append))
+    children = {child.name: child for child in up.workers(Settings(home=tmp_path), {}, usable, 2)}
+    assert set(children) == {"compile", "judge", "gpu0", "beat"}
+    assert "gpu.h200" in children["gpu0"].command
+    assert children["gpu0"].environment["CUDA_VISIBLE_DEVICES"] == "GPU-0"
+    assert [line.partition(":")[2] for line in said] == [
+        " its driver 570.12 is older than 580",
+        " Tilewatch does not know this model",
+    ]
+
+
+def test_the_dashboard_is_not_given_the_broker(tmp_path: Path) -> None:
+    given = {"TILEWATCH_DATABASE_URL": "database", "TILEWATCH_BROKER_URL": "broker"}
+    assert up.dashboard(Settings(home=tmp_path), given).environment == {"TILEWATCH_DATABASE_URL": "database"}
+
+
+def test_progress_names_the_commit_the_gpu_and_how_far_it_is() -> None:
+    row = SubmissionRow(
+        id=1,
+        reason="nightly",
+        night=dt.date(2026, 11, 21),
+        gpu_model="b200",
+        gpu_name="NVIDIA B200",
+        sha="0123456789abcdef",
+        subject="Faster",
+        measure=False,
+        requested_at=dt.datetime(2026, 11, 21, tzinfo=dt.UTC),
+        machine=None,
+        recorded_at=None,
+        sweeps=1,
+        trials=500,
+        settled_trials=120,
+        not_compiled=0,
+        runs=0,
+        failed_jobs=0,
+        state="compiling",
+    )
+    assert up.describe(row) == "nightly 01234567 for NVIDIA B200: compiling 120 of 500 configs"
