@@ -58,7 +58,9 @@ def repository_name(folder: Path) -> str:
 
 def _git(folder: Path, *arguments: str) -> str:
     try:
-        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, errors="replace", check=True
+        )
     except FileNotFoundError:
         raise NoHistory("git is not installed") from None
     except subprocess.CalledProcessError as error:

@@ -165,10 +165,12 @@ def environment_of(settings: Settings, servers: Servers) -> dict[str, str]:
 
 
 def dashboard(settings: Settings, environment: Mapping[str, str]) -> Child:
+    # Installed anywhere but in site-packages, Streamlit takes itself for a checkout of its own and refuses a port.
+    installed = ("--global.developmentMode", "false")
     options = ("--server.port", str(settings.port), "--server.address", "localhost", "--server.headless", "true")
     reads_only = {name: value for name, value in environment.items() if name != "TILEWATCH_BROKER_URL"}
     app = str(CHECKOUT / "dashboard" / "app.py")
-    return Child("dashboard", (sys.executable, "-m", "streamlit", "run", app, *options), reads_only)
+    return Child("dashboard", (sys.executable, "-m", "streamlit", "run", app, *installed, *options), reads_only)
 
 
 def workers(
