@@ -21,6 +21,10 @@ SLACK_S = 30.0
 """Start of the child, bytecode and static facts, on a busy machine."""
 
 
+READY_S = 120.0
+"""Importing cuda-tile takes a second, more on a cold disk."""
+
+
 class BuildError(Exception):
     """The set-up is broken (library, store, tools), so no config can be compiled; the message is a sentence."""
 
@@ -88,7 +92,13 @@ class Compiler:
             self._scratch.cleanup()
         self._scratch = tempfile.TemporaryDirectory(prefix="tilewatch-compile-")
         place = {"CUDA_TILE_CACHE_DIR": f"{self._scratch.name}/cache", "CUDA_TILE_TEMP_DIR": self._scratch.name}
-        return Child("compile", environment=place)
+        child = Child("compile", environment=place)
+        try:
+            child.ask({"ask": "ready"}, deadline_s=READY_S)
+        except (ChildDied, ChildHung) as error:
+            child.close()
+            raise BuildError(f"the compiler process does not start: {error}") from None
+        return child
 
     def _failed(self, status: Any, failure: str, arch: str, compile_s: float) -> Compiled:
         return Compiled(status, self.version, arch, compile_s, 0.0, reused=False, failure=failure)

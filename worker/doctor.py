@@ -61,7 +61,7 @@ def _guarded(check: Callable[[], Finding]) -> Finding:
     """A report that breaks at the first broken thing is of no use; what a check stumbles over is its finding."""
     try:
         return check()
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
+    except (OSError, ValueError, ImportError, subprocess.SubprocessError) as error:
         name = check.func.__name__ if isinstance(check, partial) else getattr(check, "__name__", "check")
         return Finding(name.strip("_"), False, f"{type(error).__name__}: {error}")
 
