@@ -140,7 +140,7 @@ def follow(command: list[str], step: str, total: int) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         for line in process.stdout or ():
             output.append(line)
-            if line.startswith("Installing collected packages"):
+            if total > 1 and line.startswith("Installing collected packages"):
                 progress(f"  {step}: unpacking")
             elif line.startswith("Collecting "):
                 seen += 1
