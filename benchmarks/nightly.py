@@ -56,7 +56,7 @@ def _report(settings: Settings, servers: Servers, repository: Path, processes: i
     with session(servers.database_url) as opened:
         cpu_s = opened.scalar(select(func.sum(Compilation.cpu_s))) or 0.0
         found = opened.execute(select(Compilation.status, func.count()).group_by(Compilation.status))
-        counts = {status: count for status, count in found}
+        counts = dict(found.tuples().all())
     print(f"first nightly: {counts}, {cpu_s:.0f} CPU s of compiling, {wall_s:.0f} s wall on {processes} processes:")
     print(f"  wall / (CPU s / processes) = {wall_s / (cpu_s / processes):.3f} (must: at most 1.15)")
     before = _compilations(servers)

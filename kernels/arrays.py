@@ -67,9 +67,9 @@ def decode(raw: Any, dtype: str) -> Any:
 
 def largest_error(out: Any, dtype: str, expected: Any) -> float:
     """Largest |out - expected|; infinite when an element is NaN. Both on the device, expected in float32."""
-    if dtype == "bfloat16":
-        return float(_bfloat16_error()(out, expected))
-    return float(_float_error()(decode(out, dtype), expected))
+    # Row by row first: CuPy gives one block to each result; a single one took 25 ms for 4096 x 7168 (H200, 2026-11).
+    kernel, values = (_bfloat16_error(), out) if dtype == "bfloat16" else (_float_error(), decode(out, dtype))
+    return float(kernel(values, expected, axis=-1).max())
 
 
 def e4m3_values() -> Any:

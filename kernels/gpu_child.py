@@ -6,6 +6,7 @@ Each request names what to do; the parent (kernels/sweep.py) decides what to try
 import os
 import random
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -21,11 +22,17 @@ from kernels.signature import strides
 from kernels.store import CubinStore
 from kernels.telemetry import Telemetry
 
-INPUT_SETS = 4
-"""Inputs rotate so that no launch finds its own in L2, beyond flushing it."""
+INPUT_L2S = 4
+"""Inputs rotate over at least this many times L2, so that no launch finds its own there, beyond flushing it."""
 
 INPUT_BUDGET = 0.25
 """Share of the GPU's memory that input sets may take."""
+
+BURST_US = 8_000.0
+REST_S = 0.04
+"""Launches come in bursts with rests between them. Without rests an H200 meets its power cap after some 50 ms of FP8
+products, and the same cubin goes from 174 us to 199 us while DeepGEMM goes from 150 us to 156 us (2026-11): the ratio
+would tell how long the GPU had been busy. With rests the clock stays where it is."""
 
 HOPELESS = 10.0
 """A checked launch this many times slower than the best known gets no further samples: the unluckiest sample seen on an
@@ -87,7 +94,9 @@ def _prepare(request: Mapping[str, Any]) -> Session:
     specs = kernel.arrays(problem)
     generator = cupy.random.default_rng(request["seed"])
     one_set = sum(_bytes(spec) for spec in specs if not spec.output)
-    sets = max(1, min(INPUT_SETS, int(INPUT_BUDGET * cupy.cuda.Device().mem_info[1] / one_set)))
+    device = cupy.cuda.Device()
+    enough = -(-INPUT_L2S * device.attributes["L2CacheSize"] // one_set)
+    sets = max(1, min(enough, int(INPUT_BUDGET * device.mem_info[1] / one_set)))
     inputs = [{spec.name: arrays.random(spec, generator) for spec in specs if not spec.output} for _ in range(sets)]
     decoded = {spec.name: arrays.decode(inputs[0][spec.name], spec.dtype) for spec in specs if not spec.output}
     expected = {name: value.astype(cupy.float32) for name, value in kernel.reference(decoded, cupy).items()}
@@ -211,16 +220,23 @@ def _in_rounds(
     session: Session,
 ) -> list[list[float]]:
     """samples[i][r]: microseconds of entry i in round r."""
-    launches, names, places = [], [], []
-    for turn in range(rounds):
-        for index in order.sample(range(len(entries)), len(entries)):
-            launch, kernels = entries[index]
-            launches.append(partial(launch, turn % len(session.inputs)))
-            names.append(kernels)
-            places.append(index)
     samples: list[list[float]] = [[] for _ in entries]
-    for index, time_us in zip(places, timer.time(launches, names), strict=True):
-        samples[index].append(time_us)
+    turn, burst = 0, 1
+    while turn < rounds:
+        launches, names, places = [], [], []
+        for each in range(turn, min(turn + burst, rounds)):
+            for index in order.sample(range(len(entries)), len(entries)):
+                launch, kernels = entries[index]
+                launches.append(partial(launch, each % len(session.inputs)))
+                names.append(kernels)
+                places.append(index)
+        times = timer.time(launches, names)
+        for index, time_us in zip(places, times, strict=True):
+            samples[index].append(time_us)
+        turn += burst
+        burst = max(1, int(BURST_US / (sum(times) / burst)))
+        if sum(times) > BURST_US / 4:
+            time.sleep(REST_S)
     return samples
 
 

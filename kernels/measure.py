@@ -134,31 +134,32 @@ def _record(
         asked = {"ask": "baselines", "names": list(request.baselines)}
         prepared = child.ask(asked, BASELINES_DEADLINE_S)["baselines"]
     names = [name for name, detail in prepared.items() if "missing" not in detail]
-    samples: list[list[float]] = [[] for _ in range(1 + len(names))]
+    calm: list[list[float]] = [[] for _ in range(1 + len(names))]
+    throttled: list[list[float]] = [[] for _ in range(1 + len(names))]
     readings: list[Mapping[str, Any]] = []
-    throttled: list[int] = []
     stopped = "budget"
-    while len(samples[0]) < MOST_ROUNDS:
-        block = len(samples[0]) // BLOCK_ROUNDS
+    # The first block warms clocks and caches and is not kept.
+    for block in range(1 + MOST_ROUNDS // BLOCK_ROUNDS):
         asked = {"ask": "rounds", "ids": [winner], "names": names, "rounds": BLOCK_ROUNDS, "seed": block}
         answer = child.ask(asked, ROUNDS_DEADLINE_S)
-        if block == 0 and not readings:
-            readings += answer["telemetry"]
-            continue  # the first block warms clocks and caches and is not kept
-        for kept, new in zip(samples, answer["samples_us"], strict=True):
-            kept += new
         readings += answer["telemetry"]
-        if any(reading.get("throttled") for reading in answer["telemetry"]):
-            throttled.append(block)
-        on_step("rounds", len(samples[0]), MOST_ROUNDS)
-        if len(names) and _narrow(samples[0], samples[1]):
+        if block == 0:
+            continue
+        slowed = any(reading.get("throttled") for reading in answer["telemetry"])
+        for kept, new in zip(throttled if slowed else calm, answer["samples_us"], strict=True):
+            kept += new
+        on_step("rounds", block * BLOCK_ROUNDS, MOST_ROUNDS)
+        if names and _narrow(calm[0], calm[1]):
             stopped = "interval"
             break
+    # A GPU that throttles nearly all the time is measured as it is, and the run says so.
+    hot = len(calm[0]) < 2 * BLOCK_ROUNDS
+    samples = [late + early for late, early in zip(throttled, calm, strict=True)] if hot else calm
     shared = {
         "stopped": stopped,
         "rounds": len(samples[0]),
-        "throttled_blocks": throttled,
-        "block_rounds": BLOCK_ROUNDS,
+        "throttled_rounds_kept": len(throttled[0]) if hot else 0,
+        "throttled_rounds_left_out": 0 if hot else len(throttled[0]),
     }
     ours = Measured(request.kernel, "kernel", tuple(samples[0]), config, shared)
     rivals = [
