@@ -32,7 +32,7 @@ class UnknownKernelName(Exception):
 
 def _wanted(loaded: dict[str, Loaded], kernel: str | None, problem: str | None) -> list[tuple[Loaded, Problem]]:
     if kernel is None:
-        return [(entry, each) for entry in loaded.values() for each in entry.kernel.problems]
+        return [(entry, each) for entry in loaded.values() if entry.kernel.nightly for each in entry.kernel.problems]
     if kernel not in loaded:
         near = difflib.get_close_matches(kernel, loaded, n=3, cutoff=0.4) or sorted(loaded)
         raise UnknownKernelName(f"there is no kernel '{kernel}' in this library; nearest: {', '.join(near)}")
@@ -43,7 +43,7 @@ def _wanted(loaded: dict[str, Loaded], kernel: str | None, problem: str | None) 
         return [(entry, entry.kernel.parse(problem))]
     except BadProblem as error:
         known = ", ".join(each.name for each in entry.kernel.problems)
-        raise BadProblem(f"{error} (problems of {kernel} in the nightly suite: {known})") from None
+        raise BadProblem(f"{error} (watched problems of {kernel}: {known})") from None
 
 
 def _plan(loaded: Loaded, problem: Problem, arch: str) -> dict[str, Any]:

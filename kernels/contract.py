@@ -62,7 +62,7 @@ class Kernel:
     """A named implementation that can be swept.
 
     entry      the `cuda.tile.kernel`; its parameters are `arrays` in order, then `constants` in order
-    problems   what the nightly suite sweeps
+    problems   the problems it is watched on
     parse      problem text -> Problem; raises BadProblem
     space      architecture ("sm_90") -> Space
     arrays     Problem -> the array parameters
@@ -73,6 +73,7 @@ class Kernel:
     flops      Problem -> floating-point operations
     bytes      Problem -> fewest bytes moved through device memory
     baselines  names of rivals that can solve the same problem, the main one first (see kernels/baselines.py)
+    nightly    whether the nightly suite sweeps it; otherwise it is swept when somebody asks
     """
 
     name: str
@@ -88,3 +89,4 @@ class Kernel:
     flops: Callable[[Problem], int]
     bytes: Callable[[Problem], int]
     baselines: tuple[str, ...]
+    nightly: bool = True

@@ -15,7 +15,7 @@ from typing import Any
 
 import cupy
 
-from kernels import arrays, baselines, timing
+from kernels import arrays, baselines, canary, timing
 from kernels.contract import Array, Config, Kernel, Problem
 from kernels.loading import load
 from kernels.signature import strides
@@ -80,9 +80,11 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     assert _session is not None, "prepare comes first"
     asks: dict[str, Callable[[Session, Mapping[str, Any]], Mapping[str, Any]]] = {
         "trial": _trial,
+        "load": _load,
         "time": _time,
         "baselines": _baselines,
         "rounds": _rounds,
+        "canary": lambda session, asked: {"telemetry": {"when": asked["when"], **canary.canary(session.timer)}},
         "telemetry": lambda session, asked: {"telemetry": session.telemetry.read(asked["when"])},
     }
     return asks[request["ask"]](_session, request)
@@ -160,6 +162,12 @@ def _trial(session: Session, request: Mapping[str, Any]) -> Mapping[str, Any]:
     except (cupy.cuda.runtime.CUDARuntimeError, timing.TimingError) as failure:
         return _failure("crashed" if _context_is_dead() else "launch_error", failure)
     return {"status": "timed", "error": error, "samples_us": samples}
+
+
+def _load(session: Session, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A config that was checked before this process was started."""
+    session.loaded[request["id"]] = _load_cubin(session, request)
+    return {}
 
 
 def _time(session: Session, request: Mapping[str, Any]) -> Mapping[str, Any]:

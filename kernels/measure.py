@@ -3,7 +3,7 @@
 import datetime as dt
 import socket
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,10 @@ class MeasureFailed(Exception):
 
 @dataclass(frozen=True)
 class MeasureRequest:
-    """What to measure, and on which of this machine's GPUs. `cubins` may be a stream: the GPU starts on the first."""
+    """What to measure, and on which of this machine's GPUs. `cubins` may be a stream: the GPU starts on the first.
+
+    `known` are trials that an earlier, killed session ended, by config key: they are not repeated.
+    """
 
     library: Path
     kernel: str
@@ -52,6 +55,7 @@ class MeasureRequest:
     cubins: Iterable[Cubin]
     gpu_index: int
     baselines: tuple[str, ...]
+    known: Mapping[str, TrialResult] = field(default_factory=dict)
 
 
 OnTrial = Callable[[TrialResult], None]
@@ -79,16 +83,17 @@ def measure(request: MeasureRequest, *, on_trial: OnTrial, on_step: OnStep, poli
         raise MeasureFailed(str(error)) from None
     try:
         introduction = child.introduction
+        telemetry: list[Mapping[str, Any]] = [introduction["telemetry"], _canary(child, "before")]
         on_step("sweep", 0, 0)
-        result = sweep(child, request.cubins, on_trial=trial_ended, policy=policy)
+        result = sweep(child, request.cubins, on_trial=trial_ended, known=request.known, policy=policy)
         sweep_gpu_s = child.gpu_s
-        telemetry: list[Mapping[str, Any]] = [introduction["telemetry"]]
         measurements: tuple[Measured, ...] = ()
         if result.winner is not None:
             winner = [trial.config for trial in result.trials].index(result.winner)
             on_step("baselines", 0, len(request.baselines))
             measurements, readings = _record(child, winner, result.winner, request, on_step)
             telemetry += readings
+        telemetry.append(_canary(child, "after"))
     except (SweepFailed, ChildDied, ChildHung) as error:
         raise MeasureFailed(f"measuring {request.kernel} on {request.problem} stopped: {error}") from None
     finally:
@@ -111,6 +116,11 @@ def measure(request: MeasureRequest, *, on_trial: OnTrial, on_step: OnStep, poli
     )
 
 
+def _canary(child: GpuChild, when: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = child.ask({"ask": "canary", "when": f"canary {when}"})["telemetry"]
+    return found
+
+
 def _gpu(request: MeasureRequest) -> device.Gpu:
     here = device.gpus()
     if not 0 <= request.gpu_index < len(here):
@@ -128,6 +138,7 @@ def _record(
     child: GpuChild, winner: int, config: Params, request: MeasureRequest, on_step: OnStep
 ) -> tuple[tuple[Measured, ...], list[Mapping[str, Any]]]:
     """Paired rounds of the winner and every baseline that runs, until the ratio to the first is narrow enough."""
+    child.load(winner)
     prepared: dict[str, dict[str, Any]] = {}
     asked: dict[str, Any]
     if request.baselines:

@@ -5,11 +5,12 @@ is replaced and the race goes on with the samples it has.
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from kernels.journal import config_key
 from kernels.process import Child, ChildDied, ChildHung
 from kernels.racing import Policy, ranking, still_in
 from kernels.results import Cubin, Params, TrialResult
@@ -52,7 +53,8 @@ class GpuChild:
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
         self._child: Child | None = None
-        self._known: dict[int, Cubin] = {}
+        self._checked: dict[int, Cubin] = {}
+        self._loaded: set[int] = set()
         self.gpu_s = 0.0
         self.introduction: dict[str, Any] = {}
         self._start()
@@ -80,14 +82,34 @@ class GpuChild:
             self.close()  # the context is gone with the fault
         if answer["status"] != "timed":
             return TrialResult(cubin.config, answer["status"], error=answer.get("error"), failure=answer["failure"])
-        self._known[identity] = cubin
+        self.adopt(identity, cubin)
+        self._loaded.add(identity)
         timed = tuple(answer["samples_us"])
         return TrialResult(cubin.config, "timed", timed, median_interval(timed).median, answer["error"])
 
     def forget(self, identity: int) -> None:
-        """Do not load this config again when the child is replaced."""
-        self._known.pop(identity, None)
+        """Do not load this config again: it killed the child after it had been checked."""
+        self._checked.pop(identity, None)
         self.close()
+
+    def adopt(self, identity: int, cubin: Cubin) -> None:
+        """A config known to be correct, here or from an earlier, killed sweep: it may be timed."""
+        self._checked[identity] = cubin
+
+    def time(self, ids: Sequence[int], samples: int, deadline_s: float) -> dict[int, tuple[float, ...]]:
+        """Interleaved samples of checked configs. Raises ChildDied or ChildHung."""
+        if self._child is None or not self._child.alive:
+            self._start()
+        for each in ids:
+            if each not in self._loaded:
+                self.ask({**self._cubin_request(each, self._checked[each]), "ask": "load"})
+                self._loaded.add(each)
+        answer = self.ask({"ask": "time", "ids": list(ids), "samples": samples}, deadline_s)
+        return {each: tuple(times) for each, times in zip(ids, answer["samples_us"], strict=True)}
+
+    def load(self, identity: int) -> None:
+        """Make sure that a checked config can be named in a request of rounds."""
+        self.time([identity], 1, TRIAL_DEADLINE_S)
 
     def close(self) -> None:
         if self._child is not None:
@@ -96,6 +118,7 @@ class GpuChild:
 
     def _start(self) -> None:
         self._child = Child("gpu", environment=self._bench.environment)
+        self._loaded = set()
         request = {
             "ask": "prepare",
             "library": str(self._bench.library),
@@ -107,39 +130,50 @@ class GpuChild:
         started = time.monotonic()
         try:
             self.introduction = self._child.ask(request, deadline_s=PREPARE_DEADLINE_S)
-            for identity, cubin in self._known.items():
-                self._child.ask(self._trial_request(identity, cubin, 1), deadline_s=TRIAL_DEADLINE_S)
         except (ChildDied, ChildHung) as error:
             self.close()
             raise SweepFailed(f"the GPU process could not prepare {self._bench.problem}: {error}") from None
         finally:
             self.gpu_s += time.monotonic() - started
 
-    def _trial_request(self, identity: int, cubin: Cubin, samples: int, best_us: float | None = None) -> dict[str, Any]:
+    def _trial_request(self, identity: int, cubin: Cubin, samples: int, best_us: float | None) -> dict[str, Any]:
+        return {**self._cubin_request(identity, cubin), "ask": "trial", "samples": samples, "best_us": best_us}
+
+    def _cubin_request(self, identity: int, cubin: Cubin) -> dict[str, Any]:
         return {
-            "ask": "trial",
             "id": identity,
             "config": dict(cubin.config),
             "content_key": cubin.content_key,
             "symbol": cubin.symbol,
-            "samples": samples,
-            "best_us": best_us,
         }
 
 
-def sweep(gpu: GpuChild, cubins: Iterable[Cubin], *, on_trial: OnTrial, policy: Policy | None = None) -> SweepResult:
+def sweep(
+    gpu: GpuChild,
+    cubins: Iterable[Cubin],
+    *,
+    on_trial: OnTrial,
+    known: Mapping[str, TrialResult] | None = None,
+    policy: Policy | None = None,
+) -> SweepResult:
     """Every cubin gets a check and first samples as it arrives; then the race; then fresh samples of the finalists.
 
-    `on_trial` hears of each trial as it arrives, and once more at the end of those that got further samples.
+    `known` are trials that an earlier, killed sweep ended, by config key (kernels/journal.py): they are not repeated.
+    `on_trial` hears of each other trial as it arrives, and once more at the end of those that got further samples.
     """
-    policy = policy or Policy()
+    policy, known = policy or Policy(), known or {}
     trials: dict[int, TrialResult] = {}
     best_us: float | None = None
     for identity, cubin in enumerate(cubins):
-        trial = trials[identity] = gpu.trial(identity, cubin, policy.first, best_us)
+        trial = known.get(config_key(cubin.config))
+        if trial is None:
+            trial = gpu.trial(identity, cubin, policy.first, best_us)
+            on_trial(trial)
+        elif trial.status == "timed":
+            gpu.adopt(identity, cubin)
+        trials[identity] = trial
         if trial.median_us is not None:
             best_us = min(trial.median_us, best_us or trial.median_us)
-        on_trial(trial)
     raced = _race(gpu, trials, policy)
     for identity, trial in raced.items():
         if trial is not trials[identity]:
@@ -175,18 +209,15 @@ def _more(
     kills it again is out: it ran before, so it is a trial that crashed late."""
     deadline = TRIAL_DEADLINE_S + samples * sum(trials[each].median_us or 0 for each in ids) * 1e-6 * 5
     try:
-        answer = gpu.ask({"ask": "time", "ids": list(ids), "samples": samples}, deadline)
-        return {each: tuple(times) for each, times in zip(ids, answer["samples_us"], strict=True)}
+        return gpu.time(ids, samples, deadline)
     except (ChildDied, ChildHung):
         gpu.close()
-    found = {}
+    found: dict[int, tuple[float, ...]] = {}
     for each in ids:
         try:
-            answer = gpu.ask({"ask": "time", "ids": [each], "samples": samples}, deadline)
+            found.update(gpu.time([each], samples, deadline))
         except (ChildDied, ChildHung) as error:
             gpu.forget(each)
             status: Literal["crashed", "hung"] = "hung" if isinstance(error, ChildHung) else "crashed"
             trials[each] = TrialResult(trials[each].config, status, failure=f"after its first samples: {error}")
-            continue
-        found[each] = tuple(answer["samples_us"][0])
     return found

@@ -44,6 +44,9 @@ class ScriptedChild:
             return {"gpu_name": "scripted"}
         if request["ask"] == "trial":
             return self._trial(request)
+        if request["ask"] == "load":
+            self._loaded.add(request["id"])
+            return {}
         assert request["ask"] == "time"
         if self._gpu.late & set(request["ids"]):
             self.alive = False

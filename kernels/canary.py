@@ -1,0 +1,51 @@
+"""A pair of fixed kernels, one bound by arithmetic and one by memory, timed before and after each job.
+
+They tell the node's health from the code's: no commit changes them, so when they move, the GPU did. Runs inside the GPU
+child. The source is frozen: changing it starts a new history (raise HARNESS in kernels/__init__.py).
+"""
+
+import functools
+import statistics
+from functools import partial
+from typing import Any
+
+import cupy
+
+from kernels.timing import Timer
+
+SAMPLES = 10
+COPY_BYTES = 256 << 20
+SOURCE = r"""
+extern "C" __global__ void canary_compute(float* out) {
+    float a = threadIdx.x * 1e-3f, b = 1.0001f, c = blockIdx.x * 1e-5f;
+    #pragma unroll 16
+    for (int i = 0; i < 8192; ++i) { a = fmaf(a, b, c); c = fmaf(c, b, a * 1e-9f); }
+    if (a == 12345.0f) out[0] = a + c;
+}
+extern "C" __global__ void canary_memory(const float4* from, float4* to, int n) {
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) to[i] = from[i];
+}
+"""
+
+
+def canary(timer: Timer) -> dict[str, float]:
+    """Median microseconds of each, over SAMPLES launches."""
+    found = {}
+    for name, launch in _launches().items():
+        kernels = timer.names(launch)
+        found[f"{name}_us"] = round(statistics.median(timer.time([launch] * SAMPLES, [kernels] * SAMPLES)), 3)
+    return found
+
+
+@functools.cache
+def _launches() -> dict[str, Any]:
+    module = cupy.RawModule(code=SOURCE)
+    blocks = cupy.cuda.Device().attributes["MultiProcessorCount"] * 8
+    one = cupy.zeros(1, dtype=cupy.float32)
+    source = cupy.ones(COPY_BYTES // 4, dtype=cupy.float32)
+    target = cupy.empty_like(source)
+    copy = (source, target, cupy.int32(source.size // 4))
+    return {
+        "canary_compute": partial(module.get_function("canary_compute"), (blocks,), (256,), (one,)),
+        "canary_memory": partial(module.get_function("canary_memory"), (blocks,), (256,), copy),
+    }
