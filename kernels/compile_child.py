@@ -37,6 +37,8 @@ _store = functools.cache(CubinStore)
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Every failure of a config is an answer with a status; only a broken set-up is an answer with "error"."""
     if request.get("ask") == "ready":  # everything this role needs was imported
+        limit = request["memory_bytes"]
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))  # and so for the tile compiler
         return {}
     try:
         kernel = _load(Path(request["library"]))[request["kernel"]].kernel
@@ -56,7 +58,7 @@ def _compile(entry: Any, wanted: Signature, request: Mapping[str, Any]) -> Mappi
     try:
         bytecode = io.BytesIO()
         export_kernel(hinted, [tile_signature(wanted)], bytecode, gpu_code=arch, output_format="tileir_bytecode")
-        key = _content_key(bytecode.getvalue(), arch, request["limit_s"])
+        key = _content_key(bytecode.getvalue(), arch, [request["limit_s"], request["memory_bytes"]])
         known = store.outcome(key)
         if known is not None:
             return {**known, "reused": True}
@@ -70,7 +72,10 @@ def _compile(entry: Any, wanted: Signature, request: Mapping[str, Any]) -> Mappi
         # cuda-tile found no tileiras: the machine is not set up, and no config is to blame for that.
         return {"error": f"the tile compiler is missing: {error}"}
     except Exception as error:  # noqa: BLE001 - the edge of a trial: the compiler and the kernel may raise anything
-        outcome = _failure("error", _first_line(error), time.perf_counter() - started, _cpu_s() - cpu, key)
+        failure = _first_line(error)
+        if "out of memory" in str(error):
+            failure = f"the tile compiler needed more than {request['memory_bytes'] / 2**30:g} GiB"
+        outcome = _failure("error", failure, time.perf_counter() - started, _cpu_s() - cpu, key)
     else:
         outcome = _success(cubin.getvalue(), wanted.symbol, key, time.perf_counter() - started, _cpu_s() - cpu)
         store.put(key, outcome, cubin.getvalue())
@@ -100,9 +105,9 @@ def _failure(status: str, failure: str, compile_s: float, cpu_s: float, key: str
     return {"status": status, "failure": failure, "compile_s": compile_s, "cpu_s": cpu_s, "content_key": key}
 
 
-def _content_key(bytecode: bytes, arch: str, limit_s: float) -> str:
-    """The limit is part of it because a timeout is remembered too."""
-    parts = [meaning_sha256(bytecode), arch, compiler_version(), limit_s, HINTS]
+def _content_key(bytecode: bytes, arch: str, limits: list[float]) -> str:
+    """The limits are part of it because meeting one is remembered too."""
+    parts = [meaning_sha256(bytecode), arch, compiler_version(), limits, HINTS]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 

@@ -72,6 +72,12 @@ def test_a_second_compile_comes_from_the_store_and_a_timeout_is_remembered(store
     assert again.facts == first.facts
 
 
+def test_a_compile_that_eats_memory_is_stopped_and_says_so(store: str) -> None:
+    with Compiler(store, memory_bytes=200 << 20) as compiler:
+        outcome = compiler.compile(LIBRARY, "gemm_fp8", PROBLEM, config(512, 256, 256), "sm_100")
+    assert (outcome.status, outcome.failure) == ("error", "the tile compiler needed more than 0.195312 GiB")
+
+
 def test_a_bad_tile_is_an_outcome_with_a_sentence(store: str) -> None:
     with Compiler(store) as compiler:
         outcome = compiler.compile(LIBRARY, "gemm_fp8", PROBLEM, config(tile_m=48), "sm_90")
