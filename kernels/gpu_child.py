@@ -107,7 +107,7 @@ def _prepare(request: Mapping[str, Any]) -> Session:
         kernel=kernel,
         problem=problem,
         store=CubinStore(request["store"]),
-        timer=timing.timer(),
+        timer=timing.timer(request.get("timer")),
         telemetry=Telemetry(_uuid()),
         sm_count=cupy.cuda.Device().attributes["MultiProcessorCount"],
         specs=specs,
