@@ -204,8 +204,9 @@ def occasions(workshop: Workshop) -> None:
         interval = ratio_interval(ours, theirs)
         assert interval is not None
         ratios.append(interval.median)
-        workshop.say(f"  occasion {occasion + 1}: ratio {interval.median:.4f} ({interval.low:.4f} to {interval.high:.4f}), "
-                     f"ours {statistics.median(ours):.2f} us, DeepGEMM {statistics.median(theirs):.2f} us")  # fmt: skip
+        told = f"ratio {interval.median:.4f} ({interval.low:.4f} to {interval.high:.4f})"
+        times = f"ours {statistics.median(ours):.2f} us, DeepGEMM {statistics.median(theirs):.2f} us"
+        workshop.say(f"  occasion {occasion + 1}: {told}, {times}")
     spread = (max(ratios) - min(ratios)) / statistics.median(ratios)
     workshop.add(f"ratio in {OCCASIONS} processes: spread", f"{spread:.2%}", "at most 0.5 %", spread <= 0.005)
 
@@ -295,15 +296,8 @@ def _ncu(program: str, workshop: Workshop, problem: str, cubin: Cubin) -> dict[s
         "launches": 10,
     }
     profiler = [program, "--metrics", "gpu__time_duration.sum", "--clock-control", "none", "--cache-control", "none"]
-    profiler += [
-        "--kernel-name",
-        f"regex:{KERNEL}|deep_gemm",
-        "--csv",
-        "--print-units",
-        "base",
-        "--target-processes",
-        "all",
-    ]
+    profiler += ["--kernel-name-base", "mangled", "--kernel-name", f"regex:{KERNEL}|deep_gemm"]
+    profiler += ["--csv", "--print-units", "base", "--target-processes", "all"]
     said = _python("kernels.bench_launch", json.dumps(request), gpu=workshop.gpu.uuid, before=profiler)
     lines = said.splitlines()
     start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
