@@ -63,6 +63,7 @@ class Workshop:
     store_url: str
     jobs: int
     say: Callable[[str], None]
+    starts_empty: bool
     figures: list[Figure] = field(default_factory=list)
     cubins: dict[tuple[str, str], list[Cubin]] = field(default_factory=dict)
 
@@ -99,7 +100,7 @@ def run(
     """All parts, or those named, in the order of PARTS. With a folder of `cubins`, those there are not made again."""
     assert gpu.model is not None
     with tempfile.TemporaryDirectory(prefix="tilewatch-bench-") as folder:
-        workshop = Workshop(gpu, gpu.model.arch, store.folder(cubins or Path(folder)), jobs, say)
+        workshop = Workshop(gpu, gpu.model.arch, store.folder(cubins or Path(folder)), jobs, say, cubins is None)
         for name, part in PARTS.items():
             if not parts or name in parts:
                 started = time.monotonic()
@@ -113,6 +114,8 @@ def run(
 
 def cold(workshop: Workshop) -> None:
     """Our sweep with an empty store against cuTile's tuner on a sample of the same space, scaled."""
+    if not workshop.starts_empty:
+        raise BenchFailed("a cold sweep needs an empty store: leave --cubins out")
     started = time.monotonic()
     child = GpuChild(workshop.bench(KERNEL, PROBLEM))
     result = sweep(child, workshop.compiled(KERNEL, PROBLEM), on_trial=lambda _: None)
