@@ -225,3 +225,23 @@ def test_a_compiler_process_that_cannot_start_is_no_config_s_fault(store: str, m
     monkeypatch.chdir("/")
     with Compiler(store) as compiler, pytest.raises(BuildError, match="the compiler process does not start"):
         compiler.compile(LIBRARY, "gemm_fp8", PROBLEM, config(), "sm_90")
+
+
+def test_one_compiler_serves_commits_in_any_order(tmp_path: Path, store: str) -> None:
+    """Every commit's files have the same canonical names; the source that is compiled must still be its own."""
+    source = (LIBRARY / "gemm.py").read_text()
+    for name, text in (("old", source), ("new", "# a line\n" * 7 + source.replace("0.0, dtype", "2.0, dtype"))):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "gemm.py").write_text(text)
+    alone = {}
+    for name in ("old", "new"):
+        with Compiler(folder(tmp_path / f"store-{name}")) as compiler:
+            alone[name] = compiler.compile(tmp_path / name, "gemm_fp8", PROBLEM, config(tile_n=128), "sm_100")
+    with Compiler(store) as compiler:
+        for name in ("old", "new"):
+            compiler.compile(tmp_path / name, "gemm_fp8", PROBLEM, config(), "sm_100")
+        for name in ("old", "new"):
+            outcome = compiler.compile(tmp_path / name, "gemm_fp8", PROBLEM, config(tile_n=128), "sm_100")
+            assert outcome.status == "ok", outcome.failure
+            assert outcome.code_sha256 == alone[name].code_sha256
+    assert alone["old"].code_sha256 != alone["new"].code_sha256
