@@ -1,9 +1,24 @@
 """Every read: one function, one question, rows as frozen dataclasses. Nothing here writes, caches or draws.
 
-The questions lie by subject; people who ask say `queries.latest(session)` and need not know which file answers.
+The questions lie by subject; people who ask say `queries.series(session)` and need not know which file answers.
 """
 
-from db.queries.series import LatestRow, PointRow, SeriesRow, latest, points, series
+from db.queries.evidence import (
+    CommitLine,
+    CubinRow,
+    RunLine,
+    RunRow,
+    SampledRow,
+    commits_between,
+    cubin,
+    newest_runs,
+    run,
+    run_before,
+    sampled,
+)
+from db.queries.series import PointRow, SeriesRow, points, series
+from db.queries.standing import CommitRow, JudgedRow, StandingRow, changes_judged, commits, standing, standing_at
+from db.queries.statics import MovedRow, SpaceRow, StaticRow, moved, spaces, statics
 from db.queries.sweeps import MeasuredRow, SweepRow, TrialRow, measured, remarks, sweeps, trials
 from db.queries.work import (
     IN_PROGRESS,
@@ -15,6 +30,7 @@ from db.queries.work import (
     WorkerRow,
     job_counts,
     jobs,
+    last_nights,
     queues,
     status,
     submission_state,
@@ -24,26 +40,49 @@ from db.queries.work import (
 
 __all__ = [
     "IN_PROGRESS",
+    "CommitLine",
+    "CommitRow",
+    "CubinRow",
     "JobCount",
     "JobRow",
-    "LatestRow",
+    "JudgedRow",
     "MeasuredRow",
+    "MovedRow",
     "PointRow",
     "QueueRow",
+    "RunLine",
+    "RunRow",
+    "SampledRow",
     "SeriesRow",
+    "SpaceRow",
+    "StandingRow",
+    "StaticRow",
     "Status",
     "SubmissionRow",
     "SweepRow",
     "TrialRow",
     "WorkerRow",
+    "changes_judged",
+    "commits",
+    "commits_between",
+    "cubin",
     "job_counts",
     "jobs",
-    "latest",
+    "last_nights",
     "measured",
+    "moved",
+    "newest_runs",
     "points",
     "queues",
     "remarks",
+    "run",
+    "run_before",
+    "sampled",
     "series",
+    "spaces",
+    "standing",
+    "standing_at",
+    "statics",
     "status",
     "submission_state",
     "submissions",

@@ -1,39 +1,14 @@
-"""Series over commits: the newest point of each, and all points of one."""
+"""Series over commits: which there are, and all points of one."""
 
 import datetime as dt
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import func, select
-from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
 from db.models import Commit, Config, GpuModel, Measurement, Recording, Run, Sweep, Verdict
 from db.queries.reading import measured_points, read
-
-
-@dataclass(frozen=True)
-class LatestRow:
-    """The newest kernel measurement of a series, and the one of the commit before it on the same kind of record."""
-
-    kernel: str
-    problem: str
-    gpu_model: str
-    gpu_name: str
-    origin: str
-    machine: str
-    measured_at: dt.datetime
-    sha: str
-    subject: str
-    median_us: float
-    ratio: float | None
-    ratio_low: float | None
-    ratio_high: float | None
-    flops: int
-    verdict: str | None
-    previous_sha: str | None
-    previous_us: float | None
-    previous_ratio: float | None
 
 
 @dataclass(frozen=True)
@@ -79,60 +54,6 @@ class PointRow:
     verdict: str | None
     change: float | None
     reason: str | None
-
-
-def latest(session: Session) -> list[LatestRow]:
-    """The newest point of every series. A recording is compared with recordings of its machine only, what was measured
-    here with what was measured here: a change of machine is not a change of the kernel."""
-    machine = func.coalesce(Recording.machine, Run.host)
-    record = (Sweep.kernel, Sweep.problem, Sweep.gpu_model, Run.origin, Recording.machine)
-    per_commit = (
-        measured_points(
-            select(
-                Sweep.kernel,
-                Sweep.problem,
-                Sweep.gpu_model,
-                Run.origin,
-                Recording.machine.label("recording_machine"),
-                machine.label("machine"),
-                Run.finished_at.label("measured_at"),
-                Commit.sha,
-                Commit.subject,
-                Commit.position,
-                Commit.committed_at,
-                Measurement.median_us,
-                Measurement.ratio,
-                Measurement.ratio_low,
-                Measurement.ratio_high,
-                Sweep.flops,
-                Verdict.verdict,
-            )
-        )
-        .where(Measurement.role == "kernel")
-        .ext(distinct_on(*record, Commit.sha))
-        .order_by(*record, Commit.sha, Run.finished_at.desc(), Run.id.desc())
-        .cte("per_commit")
-    )
-    p = per_commit.c
-    window: dict[str, Any] = {
-        "partition_by": (p.kernel, p.problem, p.gpu_model, p.origin, p.recording_machine),
-        "order_by": (p.position.desc(), p.committed_at.desc()),
-    }
-    ranked = select(
-        per_commit,
-        func.row_number().over(**window).label("age"),
-        func.lead(p.sha).over(**window).label("previous_sha"),
-        func.lead(p.median_us).over(**window).label("previous_us"),
-        func.lead(p.ratio).over(**window).label("previous_ratio"),
-    ).cte("ranked")
-    names = [name for name in LatestRow.__dataclass_fields__ if name != "gpu_name"]
-    query = (
-        select(*[ranked.c[name] for name in names], GpuModel.name.label("gpu_name"))
-        .join(GpuModel, GpuModel.slug == ranked.c.gpu_model)
-        .where(ranked.c.age == 1)
-        .order_by(ranked.c.kernel, ranked.c.gpu_model, ranked.c.problem, ranked.c.origin, ranked.c.measured_at.desc())
-    )
-    return read(session, query, LatestRow)
 
 
 def series(session: Session) -> list[SeriesRow]:

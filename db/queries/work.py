@@ -7,7 +7,8 @@ import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import func, select
+from sqlalchemy import Select, func, select
+from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
 from db.models import Commit, GpuModel, Job, Recording, Run, Submission, Sweep, Trial, Worker
@@ -171,7 +172,23 @@ def queues(session: Session) -> list[QueueRow]:
 
 def submissions(session: Session, limit: int = 50) -> list[SubmissionRow]:
     """The newest submissions, each with its state."""
-    newest = select(Submission).order_by(Submission.requested_at.desc(), Submission.id.desc()).limit(limit).subquery()
+    newest = select(Submission).order_by(Submission.requested_at.desc(), Submission.id.desc()).limit(limit)
+    return _with_states(session, newest)
+
+
+def last_nights(session: Session) -> list[SubmissionRow]:
+    """The newest nightly of each GPU model, with its state."""
+    newest = (
+        select(Submission)
+        .where(Submission.reason == "nightly")
+        .ext(distinct_on(Submission.gpu_model))
+        .order_by(Submission.gpu_model, Submission.requested_at.desc(), Submission.id.desc())
+    )
+    return _with_states(session, newest)
+
+
+def _with_states(session: Session, chosen: Select[Submission]) -> list[SubmissionRow]:
+    newest = chosen.subquery()
     wanted = aliased(Submission, newest)
     trials = (
         select(
