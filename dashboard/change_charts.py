@@ -17,7 +17,7 @@ CHANGE_SPAN = 0.1
 """The colours of changes end at this far from none."""
 ROW_HEIGHT = 22
 UNCERTAIN_COLOUR = "#9aa5b4"
-MOST_DIFFERENCES = 40
+AT_EACH_END = 20
 
 
 def board(series: pd.DataFrame) -> go.Figure:
@@ -101,10 +101,10 @@ def _interval(cell: dict[str, Any]) -> str:
 
 
 def differences(pairs: pd.DataFrame, label: str) -> go.Figure:
-    """The largest changes, sorted, with their intervals; grey where the interval holds zero."""
-    known = pairs.dropna(subset="change")
-    largest = known.reindex(known["change"].abs().sort_values(ascending=False).index).head(MOST_DIFFERENCES)
-    shown = largest.sort_values("change")
+    """The changes that lie furthest at each end, with their intervals; grey where the interval holds zero."""
+    ordered = pairs.dropna(subset="change").sort_values("change")
+    ends = ordered if len(ordered) <= 2 * AT_EACH_END else pd.concat([ordered[:AT_EACH_END], ordered[-AT_EACH_END:]])
+    shown = ends.iloc[::-1]  # the slowest at the top
     names = [f"{row['kernel']} {row['problem']} {row['where']}" for _, row in shown.iterrows()]
     colours = [
         UNCERTAIN_COLOUR if not row["apart"] else VERDICT_COLOURS["improvement" if row["change"] > 0 else "regression"]
@@ -137,6 +137,6 @@ def differences(pairs: pd.DataFrame, label: str) -> go.Figure:
         margin={"t": 10, "b": 10, "l": 10, "r": 10},
         hoverlabel={"align": "left"},
         xaxis={"title": f"{label}, % (plus is faster)", "zeroline": False},
-        yaxis={"type": "category", "automargin": True},
+        yaxis={"type": "category", "automargin": True, "showgrid": False},
     )
     return figure

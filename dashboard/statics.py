@@ -3,6 +3,8 @@
 Pure. The frames have the columns of db.queries.StaticRow and MovedRow.
 """
 
+from html import escape
+
 import pandas as pd
 import plotly.graph_objects as go
 
@@ -21,19 +23,22 @@ COUNTS = (
 
 
 def over_commits(counts: pd.DataFrame) -> go.Figure:
-    """How many configs of the space are what, per commit; a change of the compiler is a dashed line."""
+    """The share of the configs that are so, per commit; a change of the compiler is a dashed line.
+
+    Shares are of the configs whose compilation ended, so that a sweep that still compiles does not look like a loss.
+    """
     figure = go.Figure()
     commits = [short(sha) for sha in counts["sha"]]
     for column, name, colour, symbol in COUNTS:
         figure.add_scatter(
             x=commits,
-            y=counts[column],
+            y=100 * counts[column] / counts["settled"],
             name=name,
             mode="lines+markers",
             line={"color": colour, "width": 1.5},
             marker={"color": colour, "symbol": symbol, "size": 8},
-            customdata=counts["subject"],
-            hovertemplate="%{y} configs: " + name + "<br>%{x} %{customdata}<extra></extra>",
+            customdata=list(zip(counts[column], counts["settled"], counts["subject"].map(escape), strict=True)),
+            hovertemplate="%{customdata[0]} of %{customdata[1]}: " + name + "<br>%{x} %{customdata[2]}<extra></extra>",
         )
     compilers = counts["compiler"].tolist()
     for place in range(1, len(compilers)):
@@ -43,7 +48,7 @@ def over_commits(counts: pd.DataFrame) -> go.Figure:
         height=380,
         margin={"t": 10, "b": 10, "l": 10, "r": 10},
         xaxis={"title": "commit, in commit order (dashed: another compiler)", "type": "category"},
-        yaxis={"title": "configs", "rangemode": "tozero"},
+        yaxis={"title": "% of the configs", "rangemode": "tozero"},
         legend={"orientation": "h", "y": -0.28, "x": 0},
     )
     return figure

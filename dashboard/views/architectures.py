@@ -60,7 +60,7 @@ def _moved(url: str, counts: pd.DataFrame) -> None:
     if before["compiler"] != after["compiler"]:
         st.caption(f"The compiler changed too: {before['compiler']} → {after['compiler']}")
     if moved.empty:
-        st.success("Nothing moved: every config compiles as before, with equal registers, spills, TMA, Tensor Cores.")
+        st.success("Nothing moved in the configs compiled at both: equal registers, spills, TMA, Tensor Cores.")
         return
     for kind, configs in statics.by_kind(moved).items():
         st.markdown(f"**{kind}: {plural(len(configs), 'config')}**")

@@ -42,11 +42,11 @@ def page(url: str) -> None:
         change_charts.differences(known, "change of speed"),
         key="differences",
         config={"displaylogo": False},
-        alt=f"The largest changes of {plural(len(known), 'pair')} with their intervals",
+        alt="The largest changes of speed with their intervals",
     )
     st.caption(
-        f"The {min(len(known), change_charts.MOST_DIFFERENCES)} largest, from B's and A's medians and their 95 % "
-        "intervals at their worst. Open circles: the interval holds zero."
+        f"Up to {change_charts.AT_EACH_END} at each end, the slowest first. The interval is of the two medians' 95 % "
+        "intervals at their worst; an open circle means that it holds zero."
     )
     _table(known)
 
@@ -90,7 +90,7 @@ def _gpu_models(url: str) -> pd.DataFrame:
 
 def _table(known: pd.DataFrame) -> None:
     order = known["change"].sort_values().index
-    with st.expander(f"All {plural(len(known), 'difference')}, slowest first"):
+    with st.expander(f"{plural(len(known), 'difference')} as a table, slowest first"):
         rows = [
             {
                 "kernel": row["kernel"],

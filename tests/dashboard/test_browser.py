@@ -132,6 +132,29 @@ def test_a_click_on_a_point_opens_its_evidence_whose_link_shows_the_same_again(p
     page.get_by_text("over 1: faster than DeepGEMM").wait_for()
 
 
+def test_compare_keeps_its_two_commits_in_the_address(page: Any) -> None:
+    page.goto("/compare")
+    page.get_by_text("0 faster, 1 slower").wait_for()
+    page.locator(".js-plotly-plot .scatterlayer .point").first.wait_for()
+    page.get_by_role("combobox", name="B").click()
+    page.get_by_role("option", name="5e6f7a8b").click()
+    page.get_by_text("2 faster, 0 slower").wait_for()
+    assert "b=5e6f7a8b" in page.url
+    page.reload()
+    page.get_by_text("2 faster, 0 slower").wait_for()
+
+
+def test_architectures_show_the_configs_that_lost_their_tma(page: Any) -> None:
+    page.goto("/architectures")
+    page.get_by_text("Lost TMA loads: 3 configs").wait_for()
+    cell(page, "2 → 0").wait_for(state="attached")
+    page.get_by_role("combobox", name="Architecture and GPU").click()
+    page.get_by_role("option", name="sm_90 NVIDIA H200").click()
+    page.get_by_text("Nothing moved").wait_for()
+    page.reload()
+    page.get_by_text("Nothing moved").wait_for()
+
+
 def test_trends_answer_a_change_of_what_is_shown_and_keep_it_in_the_address(page: Any) -> None:
     page.goto("/trends")
     page.get_by_text("over 1: faster than DeepGEMM").wait_for()

@@ -11,7 +11,7 @@ from db import queries, session
 from tests.dashboard.filled import MACHINE, OTHER_PROBLEM
 
 APP = Path(__file__).parents[2] / "dashboard" / "app.py"
-PAGES = ("overview", "trends", "sweeps", "evidence", "jobs")
+PAGES = ("overview", "trends", "sweeps", "compare", "architectures", "evidence", "jobs")
 
 
 @pytest.fixture(autouse=True)
@@ -122,6 +122,53 @@ def test_a_link_to_a_run_that_is_not_there_says_so(filled_app: AppTest, run: str
     assert "There is no run" in app.warning[0].value
 
 
+def test_compare_holds_the_newest_commit_against_the_one_before(filled_app: AppTest) -> None:
+    app = opened(filled_app, "compare")
+    assert "0 faster, 1 slower, 0 not apart, of 1 series on both sides" in words(app)
+    row = app.dataframe[0].value.iloc[0]
+    assert (row["A"], row["B"], row["apart"]) == ("0.91x, 130.0 us", "0.83x, 142.0 us", "yes")
+
+
+def test_compare_of_two_older_commits_has_their_recordings_too(filled_app: AppTest) -> None:
+    app = opened(filled_app, "overview")
+    app.query_params["a"], app.query_params["b"] = "1a2b3c4d", "5e6f7a8b"
+    app.switch_page("views/compare.py").run()
+    assert not app.exception
+    assert set(app.dataframe[0].value["GPU"]) == {"H200", "H200 (recorded)"}
+
+
+def test_compare_of_the_oldest_commit_asks_for_a_later_one(filled_app: AppTest) -> None:
+    app = opened(filled_app, "compare")
+    app.selectbox(key="b").select("1a2b3c4d").run()
+    assert not app.exception
+    assert "oldest commit" in words(app)
+
+
+def test_compare_of_gpu_models_needs_two_that_are_measured(filled_app: AppTest) -> None:
+    app = opened(filled_app, "compare")
+    app.get("button_group")[0].set_value("Two GPU models").run()
+    assert not app.exception
+    assert "no series in common" in app.info[0].value
+
+
+def test_architectures_tell_what_moved_between_two_commits(filled_app: AppTest) -> None:
+    app = opened(filled_app, "architectures")
+    assert app.selectbox(key="gpu").value == "sm_100 NVIDIA B200"
+    names = {trace["name"] for trace in figure(app)["data"]}
+    assert {"compiled", "with spills", "timeout", "every load through TMA"} <= names
+    assert "**Spills appeared or grew: 3 configs**" in words(app)
+    assert "**Lost TMA loads: 3 configs**" in words(app)
+    lost = app.dataframe[0].value
+    assert set(lost["TMA loads"]) == {"1 → 0", "2 → 0"}
+
+
+def test_architectures_where_nothing_moved_say_so(filled_app: AppTest) -> None:
+    app = opened(filled_app, "architectures")
+    app.selectbox(key="gpu").select("sm_90 NVIDIA H200").run()
+    assert not app.exception
+    assert "Nothing moved" in app.success[0].value
+
+
 def test_evidence_without_a_run_offers_the_newest_and_changes_first(filled_app: AppTest) -> None:
     assert opened(filled_app, "evidence").dataframe[0].value.iloc[0]["verdict"] == "regression"
 
@@ -217,7 +264,15 @@ def test_jobs_say_what_runs_what_failed_and_what_waits_for_nobody(filled_app: Ap
 
 @pytest.mark.parametrize(
     ("page", "told"),
-    [("overview", "submitted"), ("trends", "measured"), ("sweeps", "sweep"), ("evidence", "measured"), ("jobs", "job")],
+    [
+        ("overview", "submitted"),
+        ("trends", "measured"),
+        ("sweeps", "sweep"),
+        ("compare", "measured"),
+        ("architectures", "sweep"),
+        ("evidence", "measured"),
+        ("jobs", "job"),
+    ],
 )
 def test_an_empty_database_is_explained_with_what_to_do(empty_app: AppTest, page: str, told: str) -> None:
     app = opened(empty_app, page)
