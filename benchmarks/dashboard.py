@@ -104,7 +104,7 @@ def _questions(url: str, simulated: fleet.Fleet) -> dict[str, Callable[[Session]
         statics = queries.statics(opened, *about)
     return {
         "newest nightly per GPU model": queries.last_nights,
-        "newest submissions": queries.submissions,
+        "newest submissions": lambda opened: queries.submissions(opened, 10),
         "all series now": lambda opened: queries.standing(opened, noon),
         "all series a year ago": lambda opened: queries.standing(opened, year),
         "changes judged in a year": lambda opened: queries.changes_judged(opened, year),

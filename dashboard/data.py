@@ -73,8 +73,8 @@ def _written_by_up() -> str | None:
 
 
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
-def submissions(url: str) -> pd.DataFrame:
-    return _frame(queries.SubmissionRow, _ask(url, queries.submissions))
+def submissions(url: str, limit: int) -> pd.DataFrame:
+    return _frame(queries.SubmissionRow, _ask(url, queries.submissions, limit))
 
 
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)

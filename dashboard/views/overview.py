@@ -38,7 +38,7 @@ NIGHT_COLOURS = {"done": WELL, "running": GOING_ON, "late": UNSURE, "failed": BA
 
 def page(url: str) -> None:
     st.title("Overview", anchor=False)
-    if data.submissions(url).empty:
+    if data.submissions(url, RECENT_SUBMISSIONS).empty:
         st.info("Nothing was submitted to this Tilewatch yet. Submit a commit; its sweeps appear here as they run.")
         st.code(
             "make up                    # starts everything and submits the first nightly\ntilewatch submit nightly"
@@ -208,14 +208,14 @@ def _word_colour(word: str) -> str:
 @st.fragment(run_every=data.LIVE_EVERY_S)
 def submissions(url: str) -> None:
     with told():
-        found = data.submissions(url)
+        found = data.submissions(url, RECENT_SUBMISSIONS)
         st.subheader("Submissions", anchor=False)
         here = found[found["reason"] != "recorded"].drop_duplicates("gpu_model")
         if len(here):
             for column, (_, newest) in zip(st.columns(max(len(here), 3)), here.iterrows(), strict=False):
                 with column:
                     _newest(newest)
-        table = pd.DataFrame([_submission_row(row) for _, row in found.head(RECENT_SUBMISSIONS).iterrows()])
+        table = pd.DataFrame([_submission_row(row) for _, row in found.iterrows()])
         st.dataframe(table.style.map(_word_colour, subset="state"), hide_index=True, key="submissions")
 
 

@@ -4,11 +4,11 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import func, select, true
 from sqlalchemy.orm import Session
 
 from db.models import Commit, Config, GpuModel, Measurement, Recording, Run, Sweep, Verdict
-from db.queries.reading import measured_points, read
+from db.queries.reading import measured_points, read, series_keys
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,6 @@ class SeriesRow:
     problem: str
     gpu_model: str
     gpu_name: str
-    runs: int
 
 
 @dataclass(frozen=True)
@@ -58,18 +57,20 @@ class PointRow:
 
 def series(session: Session) -> list[SeriesRow]:
     """Every series that has at least one run."""
+    keys = series_keys()
+    has_run = (
+        select(Run.id)
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .where(Sweep.kernel == keys.c.kernel, Sweep.problem == keys.c.problem, Sweep.gpu_model == keys.c.gpu_model)
+        .limit(1)
+        .lateral()
+    )
     query = (
-        select(
-            Sweep.kernel,
-            Sweep.problem,
-            Sweep.gpu_model,
-            GpuModel.name.label("gpu_name"),
-            func.count(Run.id).label("runs"),
-        )
-        .join(Run, Run.sweep_id == Sweep.id)
-        .join(GpuModel, GpuModel.slug == Sweep.gpu_model)
-        .group_by(Sweep.kernel, Sweep.problem, Sweep.gpu_model, GpuModel.name)
-        .order_by(Sweep.kernel, Sweep.problem, Sweep.gpu_model)
+        select(keys.c.kernel, keys.c.problem, keys.c.gpu_model, GpuModel.name.label("gpu_name"))
+        .select_from(keys)
+        .join(has_run, true())
+        .join(GpuModel, GpuModel.slug == keys.c.gpu_model)
+        .order_by(keys.c.kernel, keys.c.problem, keys.c.gpu_model)
     )
     return read(session, query, SeriesRow)
 

@@ -5,15 +5,16 @@ the dashboard, which draws it; verdicts are the judge's.
 """
 
 import datetime as dt
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, select
-from sqlalchemy.dialects.postgresql import distinct_on
+from sqlalchemy import ColumnElement, CompoundSelect, func, select, true, union_all
+from sqlalchemy.dialects.postgresql import aggregate_order_by, distinct_on
 from sqlalchemy.orm import Session
 
-from db.models import Commit, GpuModel, Measurement, Recording, Run, Sweep, Verdict
-from db.queries.reading import Question, measured_points, read
+from db.models import Commit, GpuModel, Measurement, Recording, Run, Submission, Sweep, Verdict
+from db.queries.reading import Question, measured_points, read, series_keys
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,13 @@ def changes_judged(session: Session, since: dt.datetime) -> list[JudgedRow]:
 def standing(session: Session, at: dt.datetime) -> list[StandingRow]:
     """Each series as it stood then: its newest commit up to `at`, or its oldest one if the series is younger."""
     distance_s = func.abs(func.extract("epoch", Commit.committed_at - at))
-    return _of_runs(session, _runs((Commit.committed_at <= at).desc(), distance_s))
+    nearest_first = ((Commit.committed_at <= at).desc(), distance_s)
+    recorded = (
+        _runs(*nearest_first)
+        .join(Submission, Submission.id == Sweep.submission_id)
+        .where(Submission.recording_id.is_not(None))  # few: found by their submissions, not by reading every run
+    )
+    return _of_runs(session, union_all(_nearest_measured(nearest_first), recorded.subquery().select()))
 
 
 def standing_at(session: Session, sha: str) -> list[StandingRow]:
@@ -131,7 +138,34 @@ def _runs(*nearest_first: ColumnElement[Any]) -> Question:
     )
 
 
-def _of_runs(session: Session, runs: Question) -> list[StandingRow]:
+def _nearest_measured(nearest_first: Sequence[ColumnElement[Any]]) -> Question:
+    """The run at the nearest commit of each series, among what was measured here.
+
+    The commits are sorted once and each series walks down them until it meets a run of its own: a handful of index
+    probes per series (480 series, 72,000 runs: 42 ms, where sorting all runs took 390 ms; 2 cores, 2026-11).
+    """
+    commits = select(func.array_agg(aggregate_order_by(Commit.id, *nearest_first, Commit.id))).scalar_subquery()
+    keys = series_keys()
+    ranked = func.unnest(commits).table_valued("commit_id", with_ordinality="rank").render_derived()
+    nearest = (
+        select(Run.id.label("run_id"))
+        .select_from(ranked)
+        .join(Sweep, Sweep.commit_id == ranked.c.commit_id)
+        .join(Run, Run.sweep_id == Sweep.id)
+        .where(
+            Sweep.kernel == keys.c.kernel,
+            Sweep.problem == keys.c.problem,
+            Sweep.gpu_model == keys.c.gpu_model,
+            Run.origin == "measured",
+        )
+        .order_by(ranked.c.rank, Run.finished_at.desc(), Run.id.desc())
+        .limit(1)
+        .lateral()
+    )
+    return select(nearest.c.run_id).select_from(keys).join(nearest, true())
+
+
+def _of_runs(session: Session, runs: Question | CompoundSelect[Any]) -> list[StandingRow]:
     chosen = runs.subquery()
     query = (
         measured_points(

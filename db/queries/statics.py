@@ -11,7 +11,7 @@ from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
 from db.models import Commit, Compilation, Config, GpuModel, Sweep, Trial
-from db.queries.reading import read
+from db.queries.reading import read, series_keys
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,11 @@ class MovedRow:
 
 
 def spaces(session: Session) -> list[SpaceRow]:
+    keys = series_keys()
     query = (
-        select(Sweep.kernel, Sweep.problem, Sweep.gpu_model, GpuModel.name.label("gpu_name"), Sweep.arch)
-        .join(GpuModel, GpuModel.slug == Sweep.gpu_model)
-        .distinct()
-        .order_by(Sweep.arch, Sweep.gpu_model, Sweep.kernel, Sweep.problem)
+        select(keys.c.kernel, keys.c.problem, keys.c.gpu_model, GpuModel.name.label("gpu_name"), GpuModel.arch)
+        .join(GpuModel, GpuModel.slug == keys.c.gpu_model)
+        .order_by(GpuModel.arch, keys.c.gpu_model, keys.c.kernel, keys.c.problem)
     )
     return read(session, query, SpaceRow)
 

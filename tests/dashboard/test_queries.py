@@ -168,5 +168,10 @@ def test_trials_of_a_sweep_come_fastest_first_with_their_static_facts(filled: Se
 
 
 def test_series_are_those_with_runs(filled: Session) -> None:
-    found = [(row.problem, row.gpu_model, row.runs) for row in queries.series(filled)]
-    assert found == [(PROBLEM, "h200", 5), (OTHER_PROBLEM, "h200", 1)]
+    found = [(row.problem, row.gpu_model) for row in queries.series(filled)]
+    assert found == [(PROBLEM, "h200"), (OTHER_PROBLEM, "h200")]
+
+
+def test_search_spaces_are_those_that_were_submitted(filled: Session) -> None:
+    found = [(row.arch, row.problem) for row in queries.spaces(filled)]
+    assert found == [("sm_100", PROBLEM), ("sm_100", OTHER_PROBLEM), ("sm_90", PROBLEM), ("sm_90", OTHER_PROBLEM)]
