@@ -1,14 +1,18 @@
 """The simulated fleet: it fills every table that the pages read, and many series stand where a plain search says."""
 
 import datetime as dt
+from pathlib import Path
 
+import pytest
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
+from streamlit.testing.v1 import AppTest
 
 from benchmarks import fleet
-from db import queries
+from db import queries, session
 from db.models import Commit, Measurement, Run, Sweep, Trial
 
+APP = Path(__file__).parents[2] / "dashboard" / "app.py"
 SMALL = fleet.Fleet(nights=6, gpu_models=2, kernels=2, problems=2)
 NOON = dt.datetime.combine(SMALL.last_night, dt.time(12), dt.UTC)
 
@@ -41,3 +45,15 @@ def test_a_series_that_missed_nights_stands_at_the_last_it_has(db_session: Sessi
         assert positions.pop((missed.kernel, missed.problem, missed.gpu_model)) == min(expected, 2)
         assert set(positions.values()) == {expected}
         assert len(positions) == 7
+
+
+def test_two_gpu_models_are_compared_series_by_series(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with session.session(database_url) as opened:
+        fleet.fill(opened, SMALL)
+    monkeypatch.setenv("TILEWATCH_DATABASE_URL", database_url)
+    app = AppTest.from_file(str(APP), default_timeout=120).run()
+    app.switch_page("views/compare.py").run()
+    assert "of 8 series on both sides" in " ".join(str(each.value) for each in app.markdown)
+    app.get("button_group")[0].set_value("Two GPU models").run()
+    assert not app.exception
+    assert "of 4 series on both sides" in " ".join(str(each.value) for each in app.markdown)
