@@ -138,6 +138,11 @@ def sweep(
     return found
 
 
+def hold_sweep(session: Session, sweep_id: int) -> None:
+    """Until the transaction ends, nobody else who holds it first puts a run of this sweep on record."""
+    session.execute(select(Sweep.id).where(Sweep.id == sweep_id).with_for_update(key_share=True))
+
+
 def configs(session: Session, params: Sequence[Mapping[str, int]]) -> dict[str, int]:
     """Ids by `config_sha256`, for configs that are there already and for new ones."""
     by_sha256 = {config_sha256(config): dict(config) for config in params}

@@ -105,6 +105,43 @@ def status(
         showing.once(database_url)
 
 
+Job = Annotated[int | None, typer.Argument(metavar="[JOB]", help="A job's number, as `tilewatch status` shows it.")]
+OfSubmission = Annotated[
+    int | None, typer.Option("--submission", metavar="ID", help="Instead of one job: all jobs of this submission.")
+]
+
+
+@cli.command()
+def cancel(job: Job = None, submission: OfSubmission = None) -> None:
+    """Take queued work back. A worker that is at it stops within seconds; what it found stays on record.
+
+    Examples:
+
+        tilewatch cancel 4711
+
+        tilewatch cancel --submission 12
+    """
+    from worker import queueing
+
+    print(queueing.cancel(_ready_database(), queueing.Chosen.of(job, submission)))
+
+
+@cli.command()
+def retry(job: Job = None, submission: OfSubmission = None) -> None:
+    """Queue jobs again that failed, were cancelled, or were set aside as poison.
+
+    Examples:
+
+        tilewatch retry 4711
+
+        tilewatch retry --submission 12
+    """
+    from worker import queueing
+
+    broker_url = _settings().connection().broker_url
+    print(queueing.retry(_ready_database(), broker_url, queueing.Chosen.of(job, submission)))
+
+
 @cli.command("export")
 def export_(
     file: Annotated[Path, typer.Argument(help="The file to write, such as h200.jsonl.gz.")],

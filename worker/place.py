@@ -13,6 +13,7 @@ class Place:
     broker_url: str = field(repr=False)
     repository: Path
     checkouts: Path
+    spool: Path
     store_url: str
     compile_limit_s: float
 
@@ -24,6 +25,7 @@ class Place:
             broker_url=servers.broker_url,
             repository=settings.repository,
             checkouts=settings.home / "checkouts",
+            spool=settings.home / "spool",
             store_url=settings.store_url,
             compile_limit_s=settings.compile_limit_s,
         )

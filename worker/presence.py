@@ -7,7 +7,7 @@ import os
 import platform
 import socket
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import structlog
@@ -76,8 +76,9 @@ def visible_gpu(models: set[str]) -> Gpu:
 class Presence:
     """The row of this worker. `say` works in the pool's processes too; the thread runs in the parent only."""
 
-    def __init__(self, database_url: str, identity: Identity) -> None:
-        self._database_url, self._identity = database_url, identity
+    def __init__(self, database_url: str, identity: Identity, on_beat: Callable[[], None] = lambda: None) -> None:
+        """`on_beat` runs with every heartbeat that Postgres took, so when it is there."""
+        self._database_url, self._identity, self._on_beat = database_url, identity, on_beat
         self._over = threading.Event()
         self._subjects: str | None = None
 
@@ -125,6 +126,7 @@ class Presence:
         while True:
             try:
                 self.say(self._doing())
+                self._on_beat()
             except SQLAlchemyError as error:  # Postgres may be restarting; the next beat says it again
                 log.warning("heartbeat not written", reason=type(error).__name__)
             if self._over.wait(HEARTBEAT_S):

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from sqlalchemy.orm import Session
 
 from db import jobs, record, steps
-from db.jobs import Unsent
+from db.jobs import Priority, Unsent
 from db.migrate import require_head
 from db.session import check, session
 from kernels import catalog, device
@@ -44,6 +44,7 @@ class _Request:
     """What is asked for, before it is known for which GPU models. `key` names a submission by sha and GPU model."""
 
     reason: str
+    priority: Priority
     night: dt.date | None
     what: str
     key: Callable[[str, str], str]
@@ -69,7 +70,13 @@ def submit_nightly(
         settings,
         commit,
         gpus,
-        _Request("nightly", night, f"the nightly of {night}", lambda sha, slug: f"nightly:{night}:{sha}:{slug}"),
+        _Request(
+            "nightly",
+            Priority.NIGHTLY,
+            night,
+            f"the nightly of {night}",
+            lambda sha, slug: f"nightly:{night}:{sha}:{slug}",
+        ),
     )
 
 
@@ -84,6 +91,7 @@ def submit_sweep(
         gpus,
         _Request(
             "manual",
+            Priority.MANUAL,
             None,
             f"a sweep of {kernel} on {problem}",
             lambda sha, slug: f"manual:{kernel}:{problem}:{sha}:{slug}:{now}",
@@ -162,8 +170,9 @@ def _write(
                 submission_id=submission_id,
                 sweep_id=sweep_id,
                 state="waiting",
+                priority=request.priority,
             )
-    return submission_id, True, _compile_jobs(opened, submission_id, key, commit, target, library)
+    return submission_id, True, _compile_jobs(opened, submission_id, key, commit, target, request, library)
 
 
 def _write_sweep(opened: Session, submission_id: int, commit_id: int, model: GpuModel, plan: Plan) -> int:
@@ -188,7 +197,7 @@ def _write_sweep(opened: Session, submission_id: int, commit_id: int, model: Gpu
 
 
 def _compile_jobs(
-    opened: Session, submission_id: int, key: str, commit: Commit, target: _Target, library: str
+    opened: Session, submission_id: int, key: str, commit: Commit, target: _Target, request: _Request, library: str
 ) -> list[Unsent]:
     """One job per kernel, for all its problems: they share code. It deals out the batches (see compile.py)."""
     queued = []
@@ -201,6 +210,7 @@ def _compile_jobs(
             subject=f"{kernel} for {target.model.slug} ({target.model.arch}) at {commit.sha[:SHORT]}",
             payload={"sha": commit.sha, "library": library, "kernel": kernel, "arch": target.model.arch},
             submission_id=submission_id,
+            priority=request.priority,
         )
         queued.append(Unsent(job_id, COMPILE))
     return queued

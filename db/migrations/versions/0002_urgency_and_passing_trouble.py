@@ -1,0 +1,67 @@
+"""Urgency and passing trouble.
+
+Jobs gain a priority (what a person waits for goes before the nightly), a time before which they are not tried again
+after passing trouble, and the state "poison" for a job that took several workers down with it, which was hard to tell
+from a job that failed by its own. Submissions gain the reason "backfill": commits that no night tested.
+
+The checks are replaced by wider ones, so every row there is passes and the release before this one may go on writing:
+its jobs get a nightly's priority. Both tables are small (a month of eight GPUs has some 15,000 measure jobs), so they
+are checked at once.
+
+Revision 0002, after 0001.
+"""
+
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+branch_labels = None
+depends_on = None
+
+COLUMNS = """
+alter table jobs
+    add column priority integer not null default 3,
+    add column put_offs integer not null default 0,
+    add column not_before timestamptz,
+    add column trouble text;
+"""
+
+WIDER = """
+alter table jobs
+    drop constraint ck_jobs_state,
+    drop constraint ck_jobs_failed_has_reason,
+    add constraint ck_jobs_state
+        check (state in ('waiting', 'queued', 'running', 'done', 'failed', 'poison', 'cancelled')),
+    add constraint ck_jobs_failed_has_reason
+        check ((state in ('failed', 'poison')) = (failure is not null));
+alter table submissions
+    drop constraint ck_submissions_reason,
+    add constraint ck_submissions_reason check (reason in ('nightly', 'manual', 'backfill', 'recorded'));
+"""
+
+NARROWER = """
+update jobs set state = 'failed' where state = 'poison';
+update submissions set reason = 'manual' where reason = 'backfill';
+alter table jobs
+    drop constraint ck_jobs_state,
+    drop constraint ck_jobs_failed_has_reason,
+    add constraint ck_jobs_state
+        check (state in ('waiting', 'queued', 'running', 'done', 'failed', 'cancelled')),
+    add constraint ck_jobs_failed_has_reason check ((state = 'failed') = (failure is not null)),
+    drop column priority,
+    drop column put_offs,
+    drop column not_before,
+    drop column trouble;
+alter table submissions
+    drop constraint ck_submissions_reason,
+    add constraint ck_submissions_reason check (reason in ('nightly', 'manual', 'recorded'));
+"""
+
+
+def upgrade() -> None:
+    op.execute(COLUMNS)
+    op.execute(WIDER)
+
+
+def downgrade() -> None:
+    op.execute(NARROWER)
