@@ -24,7 +24,9 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-submit = typer.Typer(help="Queue work for a commit: the nightly suite, or one sweep.", no_args_is_help=True)
+submit = typer.Typer(
+    help="Queue work: the suite at a commit or a range of commits, or one sweep.", no_args_is_help=True
+)
 cli.add_typer(submit, name="submit")
 
 Commit = Annotated[str, typer.Option(metavar="REV", help="Any revision that Git knows: a branch, a tag, a sha.")]
@@ -79,6 +81,22 @@ def sweep(
     from worker.submit import submit_sweep
 
     _say(submit_sweep(_settings(), kernel, problem, commit=commit, gpus=tuple(gpu or ())))
+
+
+@submit.command()
+def backfill(
+    revisions: Annotated[str, typer.Argument(metavar="A..B", help="The commits after A up to B, along first parents.")],
+    gpu: Gpus = None,
+) -> None:
+    """Sweep the whole library at each commit of a range, after all other work. A second backfill changes nothing.
+
+    Example: tilewatch submit backfill v1.2..HEAD --gpu h200
+    """
+    from worker.submit import submit_backfill
+
+    for submitted in submit_backfill(_settings(), revisions, gpus=tuple(gpu or ())):
+        print(submitted.sentence)
+    print("follow it with `tilewatch status --follow`")
 
 
 @cli.command()

@@ -5,7 +5,7 @@ and everything is written in one transaction or not at all.
 """
 
 import datetime as dt
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from sqlalchemy.orm import Session
@@ -27,7 +27,7 @@ SHORT = 10
 
 
 class NothingToSubmit(Exception):
-    """No GPU model was named, owned or watched; the message is a sentence."""
+    """No GPU model was named, owned or watched, or no commit is in a range; the message is a sentence."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,19 @@ def submit_sweep(
             problem,
         ),
     )
+
+
+def submit_backfill(settings: Settings, revisions: str, *, gpus: Sequence[str] = ()) -> Iterator[Submitted]:
+    """The whole suite for each commit of a range A..B, the newest first: what a person looks at soonest.
+
+    A commit's second backfill finds the first and changes nothing.
+    """
+    shas = repository.between(settings.repository, revisions)
+    if not shas:
+        raise NothingToSubmit(f"the range {revisions} has no commits; expected the older revision first")
+    request = _Request("backfill", Priority.BACKFILL, None, "a backfill", lambda sha, slug: f"backfill:{sha}:{slug}")
+    for sha in reversed(shas):
+        yield _submit(settings, sha, gpus, request)
 
 
 def _submit(settings: Settings, revision: str, gpus: Sequence[str], request: _Request) -> Submitted:
