@@ -115,6 +115,8 @@ def cold(workshop: Workshop) -> None:
     result = sweep(child, workshop.compiled(KERNEL, PROBLEM), on_trial=lambda _: None)
     ours_s = time.monotonic() - started
     child.close()
+    if result.winner is None:
+        raise BenchFailed("no config ran")
     plan = workshop.plan(KERNEL, PROBLEM)
     sample = random.Random(1).sample([dict(trial.config) for trial in plan.trials], PEER_CONFIGS)  # noqa: S311 - a sample, not a secret
     arguments = [KERNEL, PROBLEM, json.dumps(sample), str(LIMIT_S)]
@@ -247,9 +249,12 @@ def _sweep(
     child = GpuChild(workshop.bench(kernel, problem, seed))
     try:
         order = random.Random(seed).sample(list(cubins), len(cubins))  # noqa: S311 - an order, not a secret
-        return sweep(child, order, on_trial=lambda _: None), child.gpu_s
+        result, gpu_s = sweep(child, order, on_trial=lambda _: None), child.gpu_s
     finally:
         child.close()
+    if result.winner is None:
+        raise BenchFailed(f"no config of {kernel} on {problem} ran: {[trial.failure for trial in result.trials][:1]}")
+    return result, gpu_s
 
 
 def _careful(workshop: Workshop, problem: str, cubins: Sequence[Cubin], result: SweepResult) -> dict[int, float]:

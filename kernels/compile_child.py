@@ -25,6 +25,7 @@ from kernels.bytecode import meaning_sha256
 from kernels.contract import HINTS, BadProblem
 from kernels.cubin import CuobjdumpMissing, code_sha256, static_facts
 from kernels.loading import LibraryError, load
+from kernels.memory import MemoryGuard
 from kernels.signature import BadConfig, Signature, signature, tile_signature
 from kernels.store import CubinStore, StoreError
 from kernels.toolchain import compiler_version
@@ -37,8 +38,6 @@ _store = functools.cache(CubinStore)
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Every failure of a config is an answer with a status; only a broken set-up is an answer with "error"."""
     if request.get("ask") == "ready":  # everything this role needs was imported
-        limit = request["memory_bytes"]
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))  # and so for the tile compiler
         return {}
     try:
         kernel = _load(Path(request["library"]))[request["kernel"]].kernel
@@ -54,6 +53,7 @@ def _compile(entry: Any, wanted: Signature, request: Mapping[str, Any]) -> Mappi
     store, arch = _store(request["store"]), request["arch"]
     hinted = entry.replace_hints(**dict(wanted.hints))
     started, cpu = time.perf_counter(), _cpu_s()
+    guard = MemoryGuard(request["memory_bytes"])
     key = None
     try:
         bytecode = io.BytesIO()
@@ -63,7 +63,7 @@ def _compile(entry: Any, wanted: Signature, request: Mapping[str, Any]) -> Mappi
         if known is not None:
             return {**known, "reused": True}
         cubin = io.BytesIO()
-        with ct.compiler_timeout(request["limit_s"]):
+        with guard, ct.compiler_timeout(request["limit_s"]):
             export_kernel(hinted, [tile_signature(wanted)], cubin, gpu_code=arch, output_format="cubin")
     except ct.TileCompilerTimeoutError:
         failure = f"not compiled within {request['limit_s']:g} s"
@@ -73,7 +73,7 @@ def _compile(entry: Any, wanted: Signature, request: Mapping[str, Any]) -> Mappi
         return {"error": f"the tile compiler is missing: {error}"}
     except Exception as error:  # noqa: BLE001 - the edge of a trial: the compiler and the kernel may raise anything
         failure = _first_line(error)
-        if "out of memory" in str(error):
+        if guard.exceeded:
             failure = f"the tile compiler needed more than {request['memory_bytes'] / 2**30:g} GiB"
         outcome = _failure("error", failure, time.perf_counter() - started, _cpu_s() - cpu, key)
     else:
