@@ -223,12 +223,14 @@ class Run(Base):
 
     `toolchain` is everything that is not the commit (versions by name) and `toolchain_sha256` its fingerprint.
     `telemetry` is a list of readings around the blocks; `tie` lists config ids that cannot be told from the winner.
+    A simulated run came from no GPU; it says so twice, in `origin` and `timer`.
     """
 
     __tablename__ = "runs"
     __table_args__ = (
-        one_of("origin", "measured", "recorded"),
-        one_of("timer", "cupti", "events"),
+        one_of("origin", "measured", "recorded", "simulated"),
+        one_of("timer", "cupti", "events", "simulated"),
+        CheckConstraint("(origin = 'simulated') = (timer = 'simulated')", name="simulated_has_no_timer"),
         CheckConstraint("(origin = 'recorded') = (recording_id is not null)", name="recorded_has_recording"),
         Index(None, "sweep_id"),
     )

@@ -186,8 +186,8 @@ def measure_job(session: Session, job_id: int, key: str) -> MeasureJob | None:
 
 
 def run_of(session: Session, sweep_id: int) -> int | None:
-    """The run that measured a sweep here, if one did."""
-    query = select(Run.id).where(Run.sweep_id == sweep_id, Run.origin == "measured").order_by(Run.id)
+    """The run that measured (or simulated) a sweep here, if one did."""
+    query = select(Run.id).where(Run.sweep_id == sweep_id, Run.origin != "recorded").order_by(Run.id)
     return session.scalars(query).first()
 
 

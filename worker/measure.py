@@ -19,10 +19,10 @@ from db.jobs import Claimed, Unsent
 from db.record import config_sha256
 from db.session import session
 from db.steps import CompiledConfig, SweepFacts
-from kernels.device import gpus
+from kernels.device import SIMULATED, gpus
 from kernels.measure import GpuBusy, GpuMissing, MeasureRequest, measure
 from kernels.results import Cubin, RunResult, TrialResult
-from worker import outage, repository, spool
+from worker import outage, repository, simulated, spool
 from worker.derive import Sampled, measurement_rows
 from worker.dispatch import JUDGE
 from worker.lease import Lease
@@ -60,8 +60,11 @@ def step(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
         lease.progress(trials.ended)
 
     try:
-        request = _request(job, facts, compiled, place)
-        result = measure(request, on_trial=trial_ended, on_step=lambda *_: lease.progress(trials.ended))
+        if facts.gpu_model == SIMULATED.slug:
+            result = simulated.measure(facts, compiled, place.simulation, on_trial=trial_ended)
+        else:
+            request = _request(job, facts, compiled, place)
+            result = measure(request, on_trial=trial_ended, on_step=lambda *_: lease.progress(trials.ended))
     except (GpuBusy, GpuMissing, WrongWorker) as error:
         # In use, or fallen off the bus: that is this GPU's trouble, and the job may be another worker's.
         raise NotNow(str(error)) from error
@@ -167,7 +170,7 @@ def write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, i
         opened,
         key=f"{result.host}:{result.gpu_uuid}:{result.started_at.isoformat()}",
         sweep_id=sweep_id,
-        origin="measured",
+        origin="simulated" if result.timer == "simulated" else "measured",
         host=result.host,
         gpu_uuid=result.gpu_uuid,
         gpu_name=result.gpu_name,

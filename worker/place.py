@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Self
 
 from worker.settings import Settings
+from worker.simulated import Simulation
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,7 @@ class Place:
     spool: Path
     store_url: str
     compile_limit_s: float
+    simulation: Simulation
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -28,4 +30,5 @@ class Place:
             spool=settings.home / "spool",
             store_url=settings.store_url,
             compile_limit_s=settings.compile_limit_s,
+            simulation=Simulation(settings.sim_seed, settings.sim_trial_s),
         )

@@ -16,8 +16,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from db import record, steps
 from db.session import session
 from kernels import HARNESS
-from kernels.device import Gpu, gpus
+from kernels.device import SIMULATED, Gpu, gpus
 from kernels.toolchain import compiler_version
+from worker import simulated
 from worker.dispatch import COMPILE, gpu_queue
 
 log = structlog.get_logger()
@@ -49,6 +50,8 @@ def identify(name: str, queues: Iterable[str]) -> Identity:
     host = socket.gethostname()
     toolchain = {"harness": HARNESS, "python": platform.python_version()}
     models = {queue.removeprefix("gpu.") for queue in taken if queue.startswith("gpu.")}
+    if models == {SIMULATED.slug}:
+        return Identity(name, "gpu", host, toolchain, simulated.board(host))
     if models:
         gpu = visible_gpu(models)
         return Identity(name, "gpu", host, {**toolchain, "driver": gpu.driver}, gpu)

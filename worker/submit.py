@@ -15,7 +15,7 @@ from db.jobs import Priority, Unsent
 from db.migrate import require_head
 from db.session import check, session
 from kernels import catalog, device
-from kernels.device import GpuModel
+from kernels.device import SIMULATED, GpuModel
 from kernels.provenance import Commit
 from kernels.results import Plan
 from worker import dispatch, repository
@@ -124,7 +124,9 @@ def _submit(settings: Settings, revision: str, gpus: Sequence[str], request: _Re
     library = repository.checkout(settings.repository, commit.sha, settings.library, settings.home / "checkouts")
     with session(servers.database_url) as opened:
         measured = set(steps.gpu_models_measured_here(opened)) | _own_models()
-    models = models or tuple(device.gpu_model(slug) for slug in sorted(measured | set(settings.watch)))
+    measured.add(SIMULATED.slug)  # any machine can be its worker
+    others = measured | set(settings.watch)
+    models = models or tuple(device.gpu_model(slug) for slug in sorted(others - {SIMULATED.slug}))
     if not models:
         raise NothingToSubmit("no GPU model is watched and no GPU worker is known: name one with --gpu")
     plans = {

@@ -2,11 +2,13 @@
 
 Jobs gain a priority (what a person waits for goes before the nightly), a time before which they are not tried again
 after passing trouble, and the state "poison" for a job that took several workers down with it, which was hard to tell
-from a job that failed by its own. Submissions gain the reason "backfill": commits that no night tested.
+from a job that failed by its own. Submissions gain the reason "backfill": commits that no night tested. Runs gain the
+origin "simulated", for load tests and demonstrations, and with it a timer of that name: neither can be there without
+the other, so that no query that looks at one of them takes a simulation for a measurement.
 
 The checks are replaced by wider ones, so every row there is passes and the release before this one may go on writing:
-its jobs get a nightly's priority. Both tables are small (a month of eight GPUs has some 15,000 measure jobs), so they
-are checked at once.
+its jobs get a nightly's priority. All three tables are small (a month of eight GPUs has some 15,000 measure jobs and
+runs), so they are checked at once.
 
 Revision 0002, after 0001.
 """
@@ -37,9 +39,22 @@ alter table jobs
 alter table submissions
     drop constraint ck_submissions_reason,
     add constraint ck_submissions_reason check (reason in ('nightly', 'manual', 'backfill', 'recorded'));
+alter table runs
+    drop constraint ck_runs_origin,
+    drop constraint ck_runs_timer,
+    add constraint ck_runs_origin check (origin in ('measured', 'recorded', 'simulated')),
+    add constraint ck_runs_timer check (timer in ('cupti', 'events', 'simulated')),
+    add constraint ck_runs_simulated_has_no_timer check ((origin = 'simulated') = (timer = 'simulated'));
 """
 
 NARROWER = """
+delete from runs where origin = 'simulated';
+alter table runs
+    drop constraint ck_runs_simulated_has_no_timer,
+    drop constraint ck_runs_origin,
+    drop constraint ck_runs_timer,
+    add constraint ck_runs_origin check (origin in ('measured', 'recorded')),
+    add constraint ck_runs_timer check (timer in ('cupti', 'events'));
 update jobs set state = 'failed' where state = 'poison';
 update submissions set reason = 'manual' where reason = 'backfill';
 alter table jobs
