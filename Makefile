@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help up install dev test lint test-gpu lock clean
+.PHONY: help up install dev test lint test-gpu chaos lock clean
 
 help: ## List what make can do here
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -31,6 +31,9 @@ test: lint ## Check everything that needs no GPU, against a real Postgres and a 
 
 test-gpu: dev ## Run the tests that need an NVIDIA GPU
 	@$(BIN)/pytest -m gpu
+
+chaos: dev ## Kill workers and restart servers under 300 jobs, three times over, and count what is lost (20 minutes)
+	@for seed in 1 2 3; do $(BIN)/python -m benchmarks.jobs chaos --seed $$seed || exit 1; done
 
 # uv reads neither pip's settings nor its environment, and no settings of its own here: a list must not depend on the
 # machine it was made on. `make lock UPGRADE=--upgrade` takes newer releases; without it what is pinned stays pinned.

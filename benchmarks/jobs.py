@@ -35,7 +35,7 @@ from sqlalchemy.exc import OperationalError
 from db import migrate
 from db.embedded import Embedded, Servers
 from db.models import Job, Run, Submission, Sweep, Trial, Verdict
-from db.session import session
+from db.session import engine, session
 from worker import dispatch
 from worker.dispatch import BrokerUnreachable
 from worker.reconcile import reconcile
@@ -109,10 +109,10 @@ def main() -> None:
     overhead(options.jobs or 20)
 
 
-def chaos(seed: int, sweeps: int, kill_every_s: float) -> int:
+def chaos(seed: int, sweeps: int, kill_every_s: float, trial_s: float = 0.004) -> int:
     """Prints what was survived and what is left; the exit code is 1 when anything was lost, doubled or stuck."""
     chance = random.Random(seed)  # noqa: S311 - a seed that repeats the chaos
-    with stage(sweeps, trial_s=0.004) as here:
+    with stage(sweeps, trial_s) as here:
         submit_nightly(here.settings, gpus=("sim",))
         with workers(here, {"compile@chaos": ("compile", "2")}):
             until(here, lambda: not count(here, Job, Job.kind == "compile", Job.state.in_(OPEN)))
@@ -225,6 +225,7 @@ def stage(problems: int, trial_s: float) -> Iterator[Stage]:
                 ),
                 folder,
             )
+            engine(servers.database_url).dispose()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

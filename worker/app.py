@@ -14,6 +14,7 @@ from typing import Any
 
 import structlog
 from celery import Celery, signals
+from celery.schedules import crontab
 from sqlalchemy.exc import OperationalError
 
 from worker import dispatch, logs, nightly, outage, sentences
@@ -27,6 +28,7 @@ from worker.tasks import run
 log = structlog.get_logger()
 
 RECONCILE_S = 60
+PRUNE_HOUR = 12  # UTC; far from the nightlies of most
 
 
 def _configuration() -> dict[str, Any]:
@@ -38,6 +40,7 @@ def _configuration() -> dict[str, Any]:
         "broker_url": settings.connection().broker_url,
         "beat_schedule": {
             "nightly": {"task": "worker.nightly", "schedule": night},
+            "prune": {"task": "worker.prune", "schedule": crontab(hour=PRUNE_HOUR, minute=0)},
             # A tick that waited as long as the next one is due has nothing left to say.
             "reconcile": {"task": "worker.reconcile", "schedule": RECONCILE_S, "options": {"expires": RECONCILE_S}},
         },
@@ -81,6 +84,15 @@ def run_reconcile() -> None:
     dispatch.send(celery, place.database_url, reconcile(place.database_url, place.broker_url))
     if said := nightly.catch_up(settings, dt.datetime.now(dt.UTC)):
         log.info("a night was missed", said=said)
+
+
+@celery.task(name="worker.prune")  # type: ignore[untyped-decorator]  # Celery has no types
+def run_prune() -> None:
+    from worker import retention
+
+    settings = Settings.load()
+    now = dt.datetime.now(dt.UTC)
+    log.info("pruned", trials=retention.prune(settings.connection().database_url, settings.keep_samples_days, now))
 
 
 def _set_up_logging(loglevel: int | str = "INFO", **_: Any) -> None:

@@ -160,6 +160,23 @@ def retry(job: Job = None, submission: OfSubmission = None) -> None:
     print(queueing.retry(_ready_database(), broker_url, queueing.Chosen.of(job, submission)))
 
 
+@cli.command()
+def prune(
+    days: Annotated[int | None, typer.Option(min=1, help="Instead of TILEWATCH_KEEP_SAMPLES_DAYS.")] = None,
+) -> None:
+    """Let go of the raw samples of old trials that lost; their medians stay. The nightly clock does this too.
+
+    Winners, measurements and verdicts stay for ever.
+
+    Example: tilewatch prune --days 30
+    """
+    from worker import retention
+
+    keep_days = days or _settings().keep_samples_days
+    rolled_up = retention.prune(_ready_database(), keep_days, dt.datetime.now(dt.UTC))
+    print(f"{rolled_up} trials older than {keep_days} days keep their median and no longer their samples")
+
+
 @cli.command("export")
 def export_(
     file: Annotated[Path, typer.Argument(help="The file to write, such as h200.jsonl.gz.")],
