@@ -179,6 +179,9 @@ def bench_sweep_command(
     part: Annotated[list[str] | None, typer.Option(help="Only this part; repeat it for several.")] = None,
     gpu: Annotated[int, typer.Option(min=0, help="Which of this machine's GPUs.")] = 0,
     jobs: Jobs = CORES,
+    cubins: Annotated[
+        Path | None, typer.Option(help="Folder of cubins to go on from, for all parts but `cold`.")
+    ] = None,
 ) -> None:
     """Measure the sweep and the stopwatch on this machine, beside cuTile's tuner and Nsight Compute (about 8 minutes).
 
@@ -191,7 +194,7 @@ def bench_sweep_command(
     if unknown:
         raise typer.BadParameter(f"'{unknown[0]}' is no part; the parts are {', '.join(bench_sweep.PARTS)}")
     figures = bench_sweep.run(
-        gpus[gpu], jobs, part or (), lambda line: say.print(line, highlight=False, soft_wrap=True)
+        gpus[gpu], jobs, part or (), cubins, lambda line: say.print(line, highlight=False, soft_wrap=True)
     )
     table = Table("", "measured", "must", "met", title=f"{gpus[gpu].name}, driver {gpus[gpu].driver}, {CORES} cores")
     for figure in figures:

@@ -40,6 +40,7 @@ CAREFUL_ROUNDS = 60
 REPEATS = 3
 OCCASIONS = 5
 OCCASION_ROUNDS = 100
+ALONE, ALONE_REST_S = 15, 0.1  # launches with idle time before each, as a profiler makes them
 AA_RUNS, AA_ROUNDS, AA_CONFIDENCE = 200, 20, 0.99
 
 
@@ -62,6 +63,7 @@ class Workshop:
     store_url: str
     jobs: int
     say: Callable[[str], None]
+    starts_empty: bool
     figures: list[Figure] = field(default_factory=list)
     cubins: dict[tuple[str, str], list[Cubin]] = field(default_factory=dict)
 
@@ -92,11 +94,13 @@ class Workshop:
 Part = Callable[[Workshop], None]
 
 
-def run(gpu: device.Gpu, jobs: int, parts: Sequence[str], say: Callable[[str], None]) -> tuple[Figure, ...]:
-    """All parts, or those named, in the order of PARTS."""
+def run(
+    gpu: device.Gpu, jobs: int, parts: Sequence[str], cubins: Path | None, say: Callable[[str], None]
+) -> tuple[Figure, ...]:
+    """All parts, or those named, in the order of PARTS. With a folder of `cubins`, those there are not made again."""
     assert gpu.model is not None
     with tempfile.TemporaryDirectory(prefix="tilewatch-bench-") as folder:
-        workshop = Workshop(gpu, gpu.model.arch, store.folder(Path(folder)), jobs, say)
+        workshop = Workshop(gpu, gpu.model.arch, store.folder(cubins or Path(folder)), jobs, say, cubins is None)
         for name, part in PARTS.items():
             if not parts or name in parts:
                 started = time.monotonic()
@@ -110,6 +114,8 @@ def run(gpu: device.Gpu, jobs: int, parts: Sequence[str], say: Callable[[str], N
 
 def cold(workshop: Workshop) -> None:
     """Our sweep with an empty store against cuTile's tuner on a sample of the same space, scaled."""
+    if not workshop.starts_empty:
+        raise BenchFailed("a cold sweep needs an empty store: leave --cubins out")
     started = time.monotonic()
     child = GpuChild(workshop.bench(KERNEL, PROBLEM))
     result = sweep(child, workshop.compiled(KERNEL, PROBLEM), on_trial=lambda _: None)
@@ -170,8 +176,7 @@ def nsight(workshop: Workshop) -> None:
         child.adopt(0, cubin)
         child.load(0)
         child.ask({"ask": "baselines", "names": ["deepgemm"]}, BASELINES_DEADLINE_S)
-        asked = {"ask": "rounds", "ids": [0], "names": ["deepgemm"], "rounds": 60, "seed": 1}
-        ours, theirs = child.ask(asked, ROUNDS_DEADLINE_S)["samples_us"]
+        ours, theirs = _alone(child)
         child.close()
         seen = _ncu(program, workshop, problem, cubin)
         for name, samples in ((KERNEL, ours), ("deep_gemm", theirs)):
@@ -288,6 +293,17 @@ def _key(config: Any) -> str:
     return json.dumps(dict(config), sort_keys=True)
 
 
+def _alone(child: GpuChild) -> tuple[list[float], list[float]]:
+    """Launches as a profiler makes them: one at a time, the GPU idle before each."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for number in range(ALONE):
+        for kept, ids, names in ((times[0], [0], []), (times[1], [], ["deepgemm"])):
+            time.sleep(ALONE_REST_S)
+            asked = {"ask": "rounds", "ids": ids, "names": names, "rounds": 1, "seed": number}
+            kept += child.ask(asked, ROUNDS_DEADLINE_S)["samples_us"][0]
+    return times
+
+
 def _ncu(program: str, workshop: Workshop, problem: str, cubin: Cubin) -> dict[str, list[float]]:
     """gpu__time_duration in microseconds, by kernel name."""
     request = {
@@ -300,7 +316,7 @@ def _ncu(program: str, workshop: Workshop, problem: str, cubin: Cubin) -> dict[s
         "symbol": cubin.symbol,
         "launches": 10,
     }
-    profiler = [program, "--metrics", "gpu__time_duration.sum", "--clock-control", "none", "--cache-control", "none"]
+    profiler = [program, "--metrics", "gpu__time_duration.sum", "--clock-control", "none"]
     profiler += ["--kernel-name-base", "mangled", "--kernel-name", f"regex:{KERNEL}|deep_gemm"]
     profiler += ["--csv", "--print-units", "base", "--target-processes", "all"]
     said = _python("kernels.bench_launch", json.dumps(request), gpu=workshop.gpu.uuid, before=profiler)
