@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help up install dev test lint bench-dashboard test-gpu lock clean
+.PHONY: help up install dev test lint bench bench-dashboard bench-gpu chaos test-gpu lock clean
 
 help: ## List what make can do here
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -29,11 +29,20 @@ test: lint ## Check everything that needs no GPU, against a real Postgres and a 
 	@$(BIN)/python tests/debian_servers.py $(BIN)/pytest -q tests/db
 	@$(BIN)/pytest
 
+bench: dev ## Measure what a nightly costs on this machine without a GPU (10 minutes)
+	@$(BIN)/python -m benchmarks.nightly
+
+bench-gpu: dev ## Measure the sweep and the stopwatch on this machine's GPU (6 minutes)
+	@$(BIN)/python -m kernels bench-sweep
+
 bench-dashboard: dev ## Measure the dashboard's queries and pages with a simulated year of a fleet (minutes, several GB)
 	@$(BIN)/python -m benchmarks.dashboard
 
 test-gpu: dev ## Run the tests that need an NVIDIA GPU
 	@$(BIN)/pytest -m gpu
+
+chaos: dev ## Kill workers and restart servers under 300 jobs, three times over, and count what is lost (20 minutes)
+	@for seed in 1 2 3; do $(BIN)/python -m benchmarks.jobs chaos --seed $$seed || exit 1; done
 
 # uv reads neither pip's settings nor its environment, and no settings of its own here: a list must not depend on the
 # machine it was made on. `make lock UPGRADE=--upgrade` takes newer releases; without it what is pinned stays pinned.

@@ -1,15 +1,17 @@
 """The life of a job: added, sent, claimed, renewed, ended. Every change of a job's state is here and nowhere else.
 
-Knows nothing of what a job does, nor of Redis: `sent_at` is what the sender says. A worker holds a job by a lease. Its
-writes name it as the owner, so one that lost its lease changes nothing. Leases are on the database's clock alone, since
-the clocks of the nodes differ; that clock is read when the statement runs, not when the transaction began.
+docs/jobs.md draws it. Knows nothing of what a job does, nor of Redis: `sent_at` is what the sender says. A worker holds
+a job by a lease. Its writes name it as the owner, so one that lost its lease changes nothing. Leases are on the
+database's clock alone, since the clocks of the nodes differ; that clock is read when the statement runs, not when the
+transaction began.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, String, and_, cast, func, literal, or_, select, update
+from sqlalchemy import ColumnElement, String, and_, case, cast, func, literal, or_, select, update
 from sqlalchemy.orm import Session
 
 from db.models import Job
@@ -17,6 +19,24 @@ from db.record import find_or_add
 
 MAX_ATTEMPTS = 3
 """A job that took this many workers down with it is what is wrong, not the workers."""
+
+FIRST_WAIT_S = 15.0
+LONGEST_WAIT_S = 600.0
+"""A job that meets passing trouble waits this long, then twice as long each time, up to the longest."""
+
+ENDED_SHORT = ("failed", "poison", "cancelled")
+"""States of a job that ended without its work done, and that `retry` takes up again."""
+
+
+class Priority(IntEnum):
+    """What goes first in a queue; the lowest is the most urgent. A job passes its own on to the jobs it queues."""
+
+    CONFIRM = 0
+    BISECT = 1
+    MANUAL = 2
+    NIGHTLY = 3
+    BACKFILL = 4
+
 
 _now = func.clock_timestamp
 
@@ -35,6 +55,7 @@ class Claimed:
     sweep_id: int | None
     run_id: int | None
     total_steps: int
+    priority: int
     attempt: int
 
 
@@ -59,6 +80,7 @@ def add(
     run_id: int | None = None,
     total_steps: int = 0,
     state: str = "queued",
+    priority: int = Priority.NIGHTLY,
 ) -> tuple[int, bool]:
     """Its id, and whether it is new. "waiting" for a job whose needs are not there yet (see `release`)."""
     return find_or_add(
@@ -75,25 +97,40 @@ def add(
             "sweep_id": sweep_id,
             "run_id": run_id,
             "total_steps": total_steps,
+            "priority": int(priority),
         },
     )
 
 
 def claim(session: Session, job_id: int, owner: str, lease_s: float) -> Claimed | None:
-    """Take a job, or None when it is not to be had: another worker holds it, or it has ended.
+    """Take the most urgent job of the queue that this job is in, often the job itself; None when there is none.
 
-    Commit at once: until then other claimers of this job wait.
+    A message only says that a queue has work: Redis' queues know no urgency, so it is decided here. Each job has a
+    message, so each is taken in the end. A job that another claimer is taking at the moment is passed over.
     """
-    to_be_had = or_(Job.state == "queued", and_(_expired(), Job.attempt < MAX_ATTEMPTS))
+    queue = select(Job.queue).where(Job.id == job_id).scalar_subquery()
+    due = and_(Job.state == "queued", or_(Job.not_before.is_(None), Job.not_before <= _now()))
+    to_be_had = or_(due, and_(_expired(), Job.attempt < MAX_ATTEMPTS))
+    chosen = (
+        select(Job.id)
+        .where(Job.queue == queue, Job.state.in_(("queued", "running")), to_be_had)
+        .order_by(Job.priority, Job.id)
+        .limit(1)
+        .with_for_update(skip_locked=True)
+        .cte("chosen")
+        .prefix_with("materialized")
+    )
     row = session.execute(
         update(Job)
-        .where(Job.id == job_id, to_be_had)
+        .where(Job.id == chosen.c.id)
         .values(
             state="running",
             owner=owner,
             lease_until=_in(lease_s),
             attempt=Job.attempt + 1,
             done_steps=0,
+            not_before=None,
+            trouble=None,
             started_at=func.coalesce(Job.started_at, _now()),
         )
         .returning(*(getattr(Job, name) for name in Claimed.__dataclass_fields__)),
@@ -138,32 +175,53 @@ def hand_back(session: Session, job_id: int, owner: str) -> bool:
     )
 
 
+def put_off(session: Session, job_id: int, owner: str, trouble: str) -> bool:
+    """Passing trouble: queued again, but not before it waited. That is no attempt either; `trouble` is for people."""
+    doubled = func.least(FIRST_WAIT_S * func.power(2.0, func.least(Job.put_offs, 30)), LONGEST_WAIT_S)
+    return _as_owner(
+        session,
+        job_id,
+        owner,
+        {
+            **_let_go("queued"),
+            "sent_at": None,
+            "attempt": func.greatest(Job.attempt - 1, 0),
+            "put_offs": Job.put_offs + 1,
+            "not_before": _in(doubled),
+            "trouble": trouble,
+        },
+    )
+
+
 def release(session: Session, job_ids: Sequence[int]) -> list[Unsent]:
     """Waiting jobs whose needs are there now become queued; those that became so."""
     return _change(session, and_(Job.id == func.any(list(job_ids)), Job.state == "waiting"), {"state": "queued"})
 
 
 def requeue_expired(session: Session) -> list[Unsent]:
-    """Jobs whose worker went silent become queued again, or failed when they had MAX_ATTEMPTS; the queued ones."""
-    gave_up = (
-        literal("gave up after ")
+    """Jobs whose worker went silent become queued again, or poison when they had MAX_ATTEMPTS; the queued ones."""
+    took_down = (
+        literal("set aside as poison: ")
         .concat(cast(Job.attempt, String))
-        .concat(" attempts: worker ")
+        .concat(" workers stopped answering in the middle of it, the last of them ")
         .concat(Job.owner)
-        .concat(" stopped answering in the middle of the last one")
     )
     _change(
         session,
         and_(_expired(), Job.attempt >= MAX_ATTEMPTS),
-        {**_let_go("failed"), "failure": gave_up, "finished_at": _now()},
+        {**_let_go("poison"), "failure": took_down, "finished_at": _now()},
     )
     return _change(session, and_(_expired(), Job.attempt < MAX_ATTEMPTS), {**_let_go("queued"), "sent_at": None})
 
 
 def unsent(session: Session, older_than_s: float) -> list[Unsent]:
-    """Queued jobs whose message was never sent, or so long ago that it may be lost. A message too many does no harm."""
+    """Queued jobs whose message was never sent, or so long ago that it may be lost, the most urgent first.
+
+    A message too many does no harm. A job that waits before it is tried again needs none until then.
+    """
     lost = or_(Job.sent_at.is_(None), Job.sent_at <= _in(-older_than_s))
-    found = select(Job.id, Job.queue).where(Job.state == "queued", lost).order_by(Job.id)
+    due = or_(Job.not_before.is_(None), Job.not_before <= _now())
+    found = select(Job.id, Job.queue).where(Job.state == "queued", lost, due).order_by(Job.priority, Job.id)
     return [Unsent(id_, queue) for id_, queue in session.execute(found)]
 
 
@@ -177,7 +235,28 @@ def cancel(session: Session, job_ids: Sequence[int]) -> list[int]:
     return [job.id for job in _change(session, alive, {**_let_go("cancelled"), "finished_at": _now()})]
 
 
-def _in(seconds: float) -> ColumnElement[Any]:
+def retry(session: Session, job_ids: Sequence[int]) -> list[int]:
+    """Jobs that ended short start anew, as if never tried; their ids. A measure job first waits for its cubins again
+    (see `release`)."""
+    anew = {
+        **_let_go("queued"),
+        "state": case((Job.kind == "measure", "waiting"), else_="queued"),
+        "failure": None,
+        "trace": None,
+        "trouble": None,
+        "not_before": None,
+        "sent_at": None,
+        "started_at": None,
+        "finished_at": None,
+        "attempt": 0,
+        "put_offs": 0,
+        "done_steps": 0,
+    }
+    which = and_(Job.id == func.any(list(job_ids)), Job.state.in_(ENDED_SHORT))
+    return [job.id for job in _change(session, which, anew)]
+
+
+def _in(seconds: float | ColumnElement[Any]) -> ColumnElement[Any]:
     return _now() + func.make_interval(0, 0, 0, 0, 0, 0, seconds)
 
 
@@ -186,7 +265,7 @@ def _expired() -> ColumnElement[bool]:
 
 
 def _let_go(state: str) -> dict[str, Any]:
-    return {"state": state, "owner": None, "lease_until": None}
+    return {"state": state, "owner": None, "lease_until": None, "not_before": None}
 
 
 def _as_owner(session: Session, job_id: int, owner: str, told: dict[str, Any]) -> bool:

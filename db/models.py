@@ -95,7 +95,7 @@ class Submission(Base):
     """
 
     __tablename__ = "submissions"
-    __table_args__ = (one_of("reason", "nightly", "manual", "recorded"), Index(None, "requested_at"))
+    __table_args__ = (one_of("reason", "nightly", "manual", "backfill", "recorded"), Index(None, "requested_at"))
     id: Mapped[key]
     key: Mapped[words] = mapped_column(unique=True)
     reason: Mapped[words]
@@ -223,12 +223,14 @@ class Run(Base):
 
     `toolchain` is everything that is not the commit (versions by name) and `toolchain_sha256` its fingerprint.
     `telemetry` is a list of readings around the blocks; `tie` lists config ids that cannot be told from the winner.
+    A simulated run came from no GPU; it says so twice, in `origin` and `timer`.
     """
 
     __tablename__ = "runs"
     __table_args__ = (
-        one_of("origin", "measured", "recorded"),
-        one_of("timer", "cupti", "events"),
+        one_of("origin", "measured", "recorded", "simulated"),
+        one_of("timer", "cupti", "events", "simulated"),
+        CheckConstraint("(origin = 'simulated') = (timer = 'simulated')", name="simulated_has_no_timer"),
         CheckConstraint("(origin = 'recorded') = (recording_id is not null)", name="recorded_has_recording"),
         Index(None, "sweep_id"),
     )
@@ -298,14 +300,17 @@ class Job(Base):
     """One unit of queued work. The row is the truth; the message in Redis carries only `id`.
 
     queued -> running -> done | failed; a waiting job becomes queued when what it needs is there. A running job whose
-    lease ran out goes back to queued. `payload` is everything the step needs; `subject` is the line people read.
+    lease ran out goes back to queued, and after three of those ends as poison: it is what takes the workers down. After
+    passing trouble it is queued but not taken before `not_before`; `trouble` says why and `put_offs` how often that
+    was. The lowest `priority` goes first. `payload` is everything the step needs; `subject` is the line people read.
+    docs/jobs.md has it all.
     """
 
     __tablename__ = "jobs"
     __table_args__ = (
         one_of("kind", "compile", "measure", "judge"),
-        one_of("state", "waiting", "queued", "running", "done", "failed", "cancelled"),
-        CheckConstraint("(state = 'failed') = (failure is not null)", name="failed_has_reason"),
+        one_of("state", "waiting", "queued", "running", "done", "failed", "poison", "cancelled"),
+        CheckConstraint("(state in ('failed', 'poison')) = (failure is not null)", name="failed_has_reason"),
         CheckConstraint("(state = 'running') = (owner is not null)", name="running_has_owner"),
         Index(None, "state", "queue"),
         Index(None, "submission_id"),
@@ -331,6 +336,10 @@ class Job(Base):
     created_at: Mapped[born]
     started_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
     finished_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
+    priority: Mapped[int] = mapped_column(server_default="3")  # db/jobs.py, Priority; a nightly's is the default
+    put_offs: Mapped[int] = mapped_column(server_default="0")
+    not_before: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
+    trouble: Mapped[str | None] = mapped_column(Text)
 
 
 class Worker(Base):

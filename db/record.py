@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Boolean, Table, bindparam, case, delete, func, or_, select, update
+from sqlalchemy import Boolean, Table, bindparam, case, delete, exists, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -136,6 +136,11 @@ def sweep(
         },
     )
     return found
+
+
+def hold_sweep(session: Session, sweep_id: int) -> None:
+    """Until the transaction ends, nobody else who holds it first puts a run of this sweep on record."""
+    session.execute(select(Sweep.id).where(Sweep.id == sweep_id).with_for_update(key_share=True))
 
 
 def configs(session: Session, params: Sequence[Mapping[str, int]]) -> dict[str, int]:
@@ -322,6 +327,30 @@ def verdict(
         reason=reason,
     )
     session.execute(said.on_conflict_do_nothing(index_elements=[Verdict.run_id]))
+
+
+def roll_up_trials(session: Session, before: dt.datetime, most: int) -> int:
+    """Take the raw samples from old trials that lost; how many, and 0 when none is left.
+
+    Their median and error stay, and so do all samples of configs that a run measured or could not tell from its winner.
+    """
+    won = select(Measurement.config_id).join(Run, Run.id == Measurement.run_id).where(Run.sweep_id == Trial.sweep_id)
+    tied = exists().where(Run.sweep_id == Trial.sweep_id, Trial.config_id == func.any(Run.tie))
+    old = (
+        select(Trial.id)
+        .join(Sweep, Sweep.id == Trial.sweep_id)
+        .where(
+            Sweep.created_at < before,
+            Trial.samples_us.is_not(None),
+            ~exists(won.where(Measurement.config_id == Trial.config_id)),
+            ~tied,
+        )
+        .order_by(Trial.id)
+        .limit(most)
+        .with_for_update(of=Trial, skip_locked=True)
+    )
+    rolled = update(Trial).where(Trial.id.in_(old)).values(samples_us=None).returning(Trial.id)
+    return len(session.execute(rolled, execution_options={"synchronize_session": False}).all())
 
 
 def worker_seen(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from sqlalchemy import exists, func, select
 from sqlalchemy.orm import Session, aliased
 
+from db.jobs import ENDED_SHORT
 from db.models import Commit, Compilation, Config, GpuModel, Job, Measurement, Run, Submission, Sweep, Trial, Worker
 
 HISTORY_POINTS = 200
@@ -36,6 +37,14 @@ class SweepFacts:
     problem: str
     gpu_model: str
     arch: str
+
+
+@dataclass(frozen=True)
+class MeasureJob:
+    """What is needed of a measure job after its GPU is done with it."""
+
+    sweep_id: int
+    priority: int
 
 
 @dataclass(frozen=True)
@@ -169,9 +178,16 @@ def compiled_configs(session: Session, sweep_id: int) -> list[CompiledConfig]:
     return [CompiledConfig(**row._mapping) for row in session.execute(query)]
 
 
+def measure_job(session: Session, job_id: int, key: str) -> MeasureJob | None:
+    """A measure job that has this id and this key; None in a database that is not the one it came from."""
+    query = select(Job.sweep_id, Job.priority).where(Job.id == job_id, Job.key == key, Job.kind == "measure")
+    row = session.execute(query).one_or_none()
+    return None if row is None else MeasureJob(**row._mapping)
+
+
 def run_of(session: Session, sweep_id: int) -> int | None:
-    """The run that measured a sweep here, if one did."""
-    query = select(Run.id).where(Run.sweep_id == sweep_id, Run.origin == "measured").order_by(Run.id)
+    """The run that measured (or simulated) a sweep here, if one did."""
+    query = select(Run.id).where(Run.sweep_id == sweep_id, Run.origin != "recorded").order_by(Run.id)
     return session.scalars(query).first()
 
 
@@ -214,6 +230,34 @@ def series_of(session: Session, run_id: int) -> Series | None:
     history = [SeriesPoint(*row) for row in session.execute(earlier.limit(HISTORY_POINTS))]
     subject = f"{facts.kernel} {facts.problem} on {facts.gpu_model}"
     return Series(subject, SeriesPoint(*current), tuple(reversed(history)))
+
+
+def open_jobs(session: Session, submission_id: int) -> list[int]:
+    """Jobs of a submission that have not ended."""
+    return _jobs(session, submission_id, ("waiting", "queued", "running"))
+
+
+def ended_short(session: Session, submission_id: int) -> list[int]:
+    """Jobs of a submission that ended without their work done."""
+    return _jobs(session, submission_id, ENDED_SHORT)
+
+
+def _jobs(session: Session, submission_id: int, states: Sequence[str]) -> list[int]:
+    query = select(Job.id).where(Job.submission_id == submission_id, Job.state.in_(states)).order_by(Job.id)
+    return list(session.scalars(query))
+
+
+def job_state(session: Session, job_id: int) -> str | None:
+    return session.scalar(select(Job.state).where(Job.id == job_id))
+
+
+def is_submission(session: Session, submission_id: int) -> bool:
+    return session.get(Submission, submission_id) is not None
+
+
+def last_night(session: Session) -> dt.date | None:
+    """The newest night that has a nightly; None before the first."""
+    return session.scalar(select(func.max(Submission.night)).where(Submission.reason == "nightly"))
 
 
 def subjects_of(session: Session, owner_prefix: str) -> list[str]:

@@ -24,6 +24,9 @@ class GpuModel:
     bandwidth_gbps: float | None
 
 
+SIMULATED = GpuModel("sim", "Simulated GPU", "sm_90", None, None)
+"""No board at all: worker/simulated.py makes its times up. It is submitted for only when it is named."""
+
 GPU_MODELS = (
     GpuModel("h100", "NVIDIA H100", "sm_90", 1979.0, 3350.0),
     GpuModel("h200", "NVIDIA H200", "sm_90", 1979.0, 4800.0),
@@ -33,6 +36,7 @@ GPU_MODELS = (
     GpuModel("rtx5080", "NVIDIA GeForce RTX 5080", "sm_120", 225.1, 960.0),
     GpuModel("rtx5090", "NVIDIA GeForce RTX 5090", "sm_120", 419.0, 1792.0),
     GpuModel("a100", "NVIDIA A100", "sm_80", None, 2039.0),
+    SIMULATED,
 )
 
 

@@ -114,7 +114,7 @@ class RunResult:
     gpu_model: str
     gpu_uuid: str
     gpu_name: str
-    timer: Literal["cupti", "events"]
+    timer: Literal["cupti", "events", "simulated"]
     toolchain: Mapping[str, str]
     telemetry: tuple[Mapping[str, Any], ...]
     sweep_gpu_s: float

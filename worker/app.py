@@ -8,21 +8,27 @@ Thin on purpose: a task opens nothing and decides nothing itself. Queues: `compi
     celery -A worker.app beat -s HOME/beat
 """
 
+import datetime as dt
 import traceback
 from typing import Any
 
 import structlog
 from celery import Celery, signals
+from celery.schedules import crontab
+from sqlalchemy.exc import OperationalError
 
-from worker import dispatch, logs, nightly, sentences
+from worker import dispatch, logs, nightly, outage, sentences
+from worker.dispatch import BrokerUnreachable
+from worker.outage import NotNow
 from worker.place import Place
 from worker.presence import Identity, Presence, identify
 from worker.settings import Settings
-from worker.tasks import NotNow, run
+from worker.tasks import run
 
 log = structlog.get_logger()
 
 RECONCILE_S = 60
+PRUNE_HOUR = 12  # UTC; far from the nightlies of most
 
 
 def _configuration() -> dict[str, Any]:
@@ -34,6 +40,7 @@ def _configuration() -> dict[str, Any]:
         "broker_url": settings.connection().broker_url,
         "beat_schedule": {
             "nightly": {"task": "worker.nightly", "schedule": night},
+            "prune": {"task": "worker.prune", "schedule": crontab(hour=PRUNE_HOUR, minute=0)},
             # A tick that waited as long as the next one is due has nothing left to say.
             "reconcile": {"task": "worker.reconcile", "schedule": RECONCILE_S, "options": {"expires": RECONCILE_S}},
         },
@@ -56,8 +63,11 @@ def run_job(job_id: int) -> None:
     try:
         dispatch.send(celery, place.database_url, run(job_id, _identity.owner(), place))
     except NotNow as reason:
-        log.info("handed back", job=job_id, reason=str(reason))
+        log.info("not now", reason=str(reason))
         _presence.say(str(reason))
+    except (BrokerUnreachable, OperationalError) as error:
+        # Before a claim, or with the job's end on record: the reconciler rings again for whatever is queued.
+        log.warning("no message sent or taken", reason=outage.passing(error) or str(error))
 
 
 @celery.task(name="worker.nightly")  # type: ignore[untyped-decorator]  # Celery has no types
@@ -69,8 +79,20 @@ def run_nightly() -> None:
 def run_reconcile() -> None:
     from worker.reconcile import reconcile
 
-    place = Place.of(Settings.load())
+    settings = Settings.load()
+    place = Place.of(settings)
     dispatch.send(celery, place.database_url, reconcile(place.database_url, place.broker_url))
+    if said := nightly.catch_up(settings, dt.datetime.now(dt.UTC)):
+        log.info("a night was missed", said=said)
+
+
+@celery.task(name="worker.prune")  # type: ignore[untyped-decorator]  # Celery has no types
+def run_prune() -> None:
+    from worker import retention
+
+    settings = Settings.load()
+    now = dt.datetime.now(dt.UTC)
+    log.info("pruned", trials=retention.prune(settings.connection().database_url, settings.keep_samples_days, now))
 
 
 def _set_up_logging(loglevel: int | str = "INFO", **_: Any) -> None:
@@ -82,9 +104,24 @@ def _learn_who_we_are(sender: str, instance: Any, **_: Any) -> None:
     global _identity, _presence
     try:
         _identity = identify(sender, instance.app.amqp.queues.consume_from)
-        _presence = Presence(Settings.load().connection().database_url, _identity)
+        on_beat = _deliver_left if _identity.kind == "gpu" else _nothing
+        _presence = Presence(Settings.load().connection().database_url, _identity, on_beat)
     except Exception as error:
         raise SystemExit(f"tilewatch: {sentences.of(error) or traceback.format_exc()}") from error
+
+
+def _deliver_left() -> None:
+    from worker.measure import deliver_left
+
+    place = Place.of(Settings.load())
+    try:
+        dispatch.send(celery, place.database_url, deliver_left(place))
+    except BrokerUnreachable as error:
+        log.warning("no message sent", reason=str(error))
+
+
+def _nothing() -> None:
+    """Only a GPU worker has something to deliver."""
 
 
 def _arrive(**_: Any) -> None:

@@ -24,7 +24,9 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-submit = typer.Typer(help="Queue work for a commit: the nightly suite, or one sweep.", no_args_is_help=True)
+submit = typer.Typer(
+    help="Queue work: the suite at a commit or a range of commits, or one sweep.", no_args_is_help=True
+)
 cli.add_typer(submit, name="submit")
 
 Commit = Annotated[str, typer.Option(metavar="REV", help="Any revision that Git knows: a branch, a tag, a sha.")]
@@ -81,6 +83,22 @@ def sweep(
     _say(submit_sweep(_settings(), kernel, problem, commit=commit, gpus=tuple(gpu or ())))
 
 
+@submit.command()
+def backfill(
+    revisions: Annotated[str, typer.Argument(metavar="A..B", help="The commits after A up to B, along first parents.")],
+    gpu: Gpus = None,
+) -> None:
+    """Sweep the whole library at each commit of a range, after all other work. A second backfill changes nothing.
+
+    Example: tilewatch submit backfill v1.2..HEAD --gpu h200
+    """
+    from worker.submit import submit_backfill
+
+    for submitted in submit_backfill(_settings(), revisions, gpus=tuple(gpu or ())):
+        print(submitted.sentence)
+    print("follow it with `tilewatch status --follow`")
+
+
 @cli.command()
 def status(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for programs.")] = False,
@@ -103,6 +121,60 @@ def status(
         showing.follow(database_url)
     else:
         showing.once(database_url)
+
+
+Job = Annotated[int | None, typer.Argument(metavar="[JOB]", help="A job's number, as `tilewatch status` shows it.")]
+OfSubmission = Annotated[
+    int | None, typer.Option("--submission", metavar="ID", help="Instead of one job: all jobs of this submission.")
+]
+
+
+@cli.command()
+def cancel(job: Job = None, submission: OfSubmission = None) -> None:
+    """Take queued work back. A worker that is at it stops within seconds; what it found stays on record.
+
+    Examples:
+
+        tilewatch cancel 4711
+
+        tilewatch cancel --submission 12
+    """
+    from worker import queueing
+
+    print(queueing.cancel(_ready_database(), queueing.Chosen.of(job, submission)))
+
+
+@cli.command()
+def retry(job: Job = None, submission: OfSubmission = None) -> None:
+    """Queue jobs again that failed, were cancelled, or were set aside as poison.
+
+    Examples:
+
+        tilewatch retry 4711
+
+        tilewatch retry --submission 12
+    """
+    from worker import queueing
+
+    broker_url = _settings().connection().broker_url
+    print(queueing.retry(_ready_database(), broker_url, queueing.Chosen.of(job, submission)))
+
+
+@cli.command()
+def prune(
+    days: Annotated[int | None, typer.Option(min=1, help="Instead of TILEWATCH_KEEP_SAMPLES_DAYS.")] = None,
+) -> None:
+    """Let go of the raw samples of old trials that lost; their medians stay. The nightly clock does this too.
+
+    Winners, measurements and verdicts stay for ever.
+
+    Example: tilewatch prune --days 30
+    """
+    from worker import retention
+
+    keep_days = days or _settings().keep_samples_days
+    rolled_up = retention.prune(_ready_database(), keep_days, dt.datetime.now(dt.UTC))
+    print(f"{rolled_up} trials older than {keep_days} days keep their median and no longer their samples")
 
 
 @cli.command("export")

@@ -67,6 +67,7 @@ def _deal(job: Claimed, place: Place) -> list[Unsent]:
                 payload={**job.payload, "items": [asdict(each) for each in batch]},
                 submission_id=job.submission_id,
                 total_steps=len(batch),
+                priority=job.priority,
             )
             if not new:
                 break  # an earlier attempt dealt already, and all of it: this is one transaction

@@ -21,6 +21,8 @@ RUN = "worker.run"
 COMPILE = "compile"
 JUDGE = "judge"
 CONNECT_LIMIT_S = 5
+RESEND_AFTER_S = 60
+"""A message this old whose job is still queued is either behind others or lost; Redis itself is asked which."""
 
 CONFIGURATION: dict[str, Any] = {
     "task_serializer": "json",

@@ -1,13 +1,17 @@
 """The measure step: a sweep's cubins are checked, raced and timed on this worker's GPU, and the run goes on record.
 
 Everything that touches the GPU happens in a child process of kernels/measure.py. This process asks for it, writes down
-what comes back, and holds no CUDA context that a kernel could crash.
+what comes back, and holds no CUDA context that a kernel could crash. What comes back is spooled to this machine's disk
+first: a Postgres that is away, or a kill just then, costs no GPU time.
 """
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import structlog
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from db import jobs, record, steps
@@ -15,16 +19,19 @@ from db.jobs import Claimed, Unsent
 from db.record import config_sha256
 from db.session import session
 from db.steps import CompiledConfig, SweepFacts
-from kernels.device import gpus
+from kernels.device import SIMULATED, gpus
 from kernels.measure import GpuBusy, GpuMissing, MeasureRequest, measure
 from kernels.results import Cubin, RunResult, TrialResult
-from worker import repository
+from worker import outage, repository, simulated, spool
 from worker.derive import Sampled, measurement_rows
 from worker.dispatch import JUDGE
 from worker.lease import Lease
+from worker.outage import NotNow
 from worker.place import Place
 from worker.presence import WrongWorker, visible_gpu
-from worker.tasks import NotNow
+from worker.spool import Spooled
+
+log = structlog.get_logger()
 
 WRITE_S = 2.0
 """Trials end hundreds per second at best; people look every few seconds."""
@@ -42,7 +49,7 @@ def step(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
         compiled = steps.compiled_configs(opened, job.sweep_id)
     if run_id is not None:  # an earlier attempt died after the run was written
         with session(place.database_url) as opened:
-            return [judge_next(opened, facts, run_id)]
+            return [judge_next(opened, facts, run_id, job.priority)]
     if not compiled:
         raise NothingToMeasure(f"no config of {facts.kernel} compiled for {facts.problem} on {facts.arch}")
     ids = {config_sha256(each.params): each.config_id for each in compiled}
@@ -53,14 +60,60 @@ def step(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
         lease.progress(trials.ended)
 
     try:
-        request = _request(job, facts, compiled, place)
-        result = measure(request, on_trial=trial_ended, on_step=lambda *_: lease.progress(trials.ended))
+        if facts.gpu_model == SIMULATED.slug:
+            result = simulated.measure(facts, compiled, place.simulation, on_trial=trial_ended)
+        else:
+            request = _request(job, facts, compiled, place)
+            result = measure(request, on_trial=trial_ended, on_step=lambda *_: lease.progress(trials.ended))
     except (GpuBusy, GpuMissing, WrongWorker) as error:
         # In use, or fallen off the bus: that is this GPU's trouble, and the job may be another worker's.
         raise NotNow(str(error)) from error
-    with session(place.database_url) as opened:
-        run_id = write(opened, job.sweep_id, result, ids)
-        return [judge_next(opened, facts, run_id)]
+    return _deliver(Spooled(job.id, job.key, result), place)
+
+
+def deliver_left(place: Place) -> list[Unsent]:
+    """Put on record what an earlier life of a worker of this machine left in the spool."""
+    queued: list[Unsent] = []
+    for file in spool.left(place.spool):
+        try:
+            spooled = spool.read(file)
+            if spooled is not None:
+                with session(place.database_url) as opened:
+                    queued += put_on_record(opened, spooled)
+                file.unlink(missing_ok=True)
+                log.info("delivered from the spool", job=spooled.job_id, file=file.name)
+        except (ValueError, NotOurs) as error:
+            log.error("cannot be delivered", file=str(spool.refuse(file)), reason=str(error).splitlines()[0])
+    return queued
+
+
+class NotOurs(Exception):
+    """A spooled run whose job is not in this database; the message is a sentence."""
+
+
+def _deliver(spooled: Spooled, place: Place) -> list[Unsent]:
+    file: Path | None = None
+    try:
+        file = spool.keep(place.spool, spooled)
+    except OSError as error:  # a full disk: it lies in memory, and Postgres may well be there
+        log.error("not spooled", job=spooled.job_id, reason=error.strerror)
+    queued = outage.once_postgres_is_back(place.database_url, lambda opened: put_on_record(opened, spooled))
+    if file is not None:
+        file.unlink(missing_ok=True)
+    return queued
+
+
+def put_on_record(opened: Session, spooled: Spooled) -> list[Unsent]:
+    """A run and its judge job, once: a second delivery, or another worker's run of the sweep, leaves the first."""
+    job = steps.measure_job(opened, spooled.job_id, spooled.job_key)
+    if job is None:
+        raise NotOurs(f"job {spooled.job_id} ({spooled.job_key}) is not in this database")
+    record.hold_sweep(opened, job.sweep_id)
+    run_id = steps.run_of(opened, job.sweep_id)
+    if run_id is None:
+        ids = {config_sha256(each.params): each.config_id for each in steps.compiled_configs(opened, job.sweep_id)}
+        run_id = write(opened, job.sweep_id, spooled.result, ids)
+    return [judge_next(opened, steps.sweep_facts(opened, job.sweep_id), run_id, job.priority)]
 
 
 def _request(job: Claimed, facts: SweepFacts, compiled: Sequence[CompiledConfig], place: Place) -> MeasureRequest:
@@ -97,9 +150,17 @@ class _TrialWriter:
         self.ended += 1
         self._kept.append(_trial_row(trial, self._config_ids))
         if self._clock() - self._wrote_at >= WRITE_S:
+            self._write()
+
+    def _write(self) -> None:
+        """Without Postgres the sweep goes on: these rows are kept for the next write, and all come with the run."""
+        try:
             with session(self._database_url) as opened:
                 record.trial_results(opened, self._sweep_id, self._kept)
-            self._kept, self._wrote_at = [], self._clock()
+            self._kept = []
+        except OperationalError as error:
+            log.warning("trials not written yet", trials=len(self._kept), reason=outage.passing(error))
+        self._wrote_at = self._clock()
 
 
 def write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, int]) -> int:
@@ -109,7 +170,7 @@ def write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, i
         opened,
         key=f"{result.host}:{result.gpu_uuid}:{result.started_at.isoformat()}",
         sweep_id=sweep_id,
-        origin="measured",
+        origin="simulated" if result.timer == "simulated" else "measured",
         host=result.host,
         gpu_uuid=result.gpu_uuid,
         gpu_name=result.gpu_name,
@@ -135,7 +196,7 @@ def write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, i
     return run_id
 
 
-def judge_next(opened: Session, facts: SweepFacts, run_id: int) -> Unsent:
+def judge_next(opened: Session, facts: SweepFacts, run_id: int, priority: int) -> Unsent:
     job_id, _ = jobs.add(
         opened,
         key=f"judge:{run_id}",
@@ -145,6 +206,7 @@ def judge_next(opened: Session, facts: SweepFacts, run_id: int) -> Unsent:
         payload={},
         submission_id=facts.submission_id,
         run_id=run_id,
+        priority=priority,
     )
     return Unsent(job_id, JUDGE)
 

@@ -1,15 +1,19 @@
 """When the night's work is submitted, and what it is: the watched repository's HEAD as it is on the judge's machine.
 
 Nothing is fetched: whoever keeps that clone up to date decides what a night tests. Two beats submit one nightly, since
-a submission's key holds the night and the commit.
+a submission's key holds the night and the commit. All of it is UTC, so no clock change repeats or skips a night.
 """
 
 import datetime as dt
 
 from celery.schedules import crontab
 
+from db import steps
+from db.session import session
 from worker.settings import Settings
 from worker.submit import submit_nightly
+
+PATIENCE = dt.timedelta(minutes=5)
 
 
 def schedule(at: dt.time) -> crontab:
@@ -18,3 +22,23 @@ def schedule(at: dt.time) -> crontab:
 
 def submit(settings: Settings) -> str:
     return submit_nightly(settings).sentence
+
+
+def catch_up(settings: Settings, now: dt.datetime) -> str | None:
+    """Submit the last night's nightly when its hour passed without it; what was said, or None when nothing was missed.
+
+    Nothing is missed before the first nightly. Of several missed nights only the last is submitted: the commit under
+    test would be the same.
+    """
+    night = night_due(now, settings.nightly_at)
+    with session(settings.connection().database_url) as opened:
+        last = steps.last_night(opened)
+    if last is None or last >= night:
+        return None
+    return submit_nightly(settings, night=night).sentence
+
+
+def night_due(now: dt.datetime, at: dt.time) -> dt.date:
+    """The newest night that should have its nightly, with some patience for the clock's own entry to submit it."""
+    told = dt.datetime.combine(now.date(), at, dt.UTC) + PATIENCE
+    return now.date() if now >= told else now.date() - dt.timedelta(days=1)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Self
 
 from worker.settings import Settings
+from worker.simulated import Simulation
 
 
 @dataclass(frozen=True)
@@ -13,8 +14,10 @@ class Place:
     broker_url: str = field(repr=False)
     repository: Path
     checkouts: Path
+    spool: Path
     store_url: str
     compile_limit_s: float
+    simulation: Simulation
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -24,6 +27,8 @@ class Place:
             broker_url=servers.broker_url,
             repository=settings.repository,
             checkouts=settings.home / "checkouts",
+            spool=settings.home / "spool",
             store_url=settings.store_url,
             compile_limit_s=settings.compile_limit_s,
+            simulation=Simulation(settings.sim_seed, settings.sim_trial_s),
         )

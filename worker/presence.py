@@ -7,7 +7,7 @@ import os
 import platform
 import socket
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import structlog
@@ -16,8 +16,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from db import record, steps
 from db.session import session
 from kernels import HARNESS
-from kernels.device import Gpu, gpus
+from kernels.device import SIMULATED, Gpu, gpus
 from kernels.toolchain import compiler_version
+from worker import simulated
 from worker.dispatch import COMPILE, gpu_queue
 
 log = structlog.get_logger()
@@ -49,6 +50,8 @@ def identify(name: str, queues: Iterable[str]) -> Identity:
     host = socket.gethostname()
     toolchain = {"harness": HARNESS, "python": platform.python_version()}
     models = {queue.removeprefix("gpu.") for queue in taken if queue.startswith("gpu.")}
+    if models == {SIMULATED.slug}:
+        return Identity(name, "gpu", host, toolchain, simulated.board(host))
     if models:
         gpu = visible_gpu(models)
         return Identity(name, "gpu", host, {**toolchain, "driver": gpu.driver}, gpu)
@@ -76,8 +79,9 @@ def visible_gpu(models: set[str]) -> Gpu:
 class Presence:
     """The row of this worker. `say` works in the pool's processes too; the thread runs in the parent only."""
 
-    def __init__(self, database_url: str, identity: Identity) -> None:
-        self._database_url, self._identity = database_url, identity
+    def __init__(self, database_url: str, identity: Identity, on_beat: Callable[[], None] = lambda: None) -> None:
+        """`on_beat` runs with every heartbeat that Postgres took, so when it is there."""
+        self._database_url, self._identity, self._on_beat = database_url, identity, on_beat
         self._over = threading.Event()
         self._subjects: str | None = None
 
@@ -125,6 +129,7 @@ class Presence:
         while True:
             try:
                 self.say(self._doing())
+                self._on_beat()
             except SQLAlchemyError as error:  # Postgres may be restarting; the next beat says it again
                 log.warning("heartbeat not written", reason=type(error).__name__)
             if self._over.wait(HEARTBEAT_S):

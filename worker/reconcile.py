@@ -5,14 +5,11 @@ from db.jobs import Unsent
 from db.session import session
 from worker import dispatch
 
-RESEND_AFTER_S = 60
-"""A message this old whose job is still queued is either behind others or lost; Redis itself is asked which."""
-
 
 def reconcile(database_url: str, broker_url: str) -> list[Unsent]:
     """The jobs to send again."""
     with session(database_url) as opened:
         jobs.requeue_expired(opened)
         jobs.release(opened, steps.ready_to_measure(opened))
-        queued = jobs.unsent(opened, RESEND_AFTER_S)
+        queued = jobs.unsent(opened, dispatch.RESEND_AFTER_S)
     return dispatch.lost(broker_url, queued)

@@ -24,6 +24,16 @@ def resolve(repository: Path, revision: str) -> Commit:
         raise RepositoryError(str(error)) from None
 
 
+def between(repository: Path, revisions: str) -> list[str]:
+    """The commits of a range A..B along first parents, the oldest first: after A, up to and with B."""
+    _require_history(repository)
+    start, dots, end = revisions.partition("..")
+    if not (start and dots and end) or end.startswith("."):
+        raise RepositoryError(f"'{revisions}' is not a range of commits; expected A..B, such as v1.2..HEAD")
+    shas = [resolve(repository, revision).sha for revision in (start, end)]
+    return _git(repository, "rev-list", "--reverse", "--first-parent", f"{shas[0]}..{shas[1]}").split()
+
+
 def checkout(repository: Path, sha: str, library: str, cache: Path) -> Path:
     """The folder `library` as it was at `sha`, made once under `cache` and then reused.
 

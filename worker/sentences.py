@@ -25,6 +25,7 @@ def _expected() -> tuple[type[BaseException], ...]:
     from worker.dispatch import BrokerUnreachable
     from worker.measure import NothingToMeasure
     from worker.presence import WrongWorker
+    from worker.queueing import NoSuchWork
     from worker.repository import RepositoryError
     from worker.settings import BadSettings, NotRunning
     from worker.submit import NothingToSubmit
@@ -44,6 +45,7 @@ def _expected() -> tuple[type[BaseException], ...]:
         GpuMissing,
         LibraryError,
         MeasureFailed,
+        NoSuchWork,
         NotRunning,
         NothingToExport,
         NothingToMeasure,

@@ -49,6 +49,10 @@ class Settings(BaseSettings):
     # GPU models compiled for although nobody here owns one.
     watch: Annotated[tuple[str, ...], NoDecode] = ("b200", "h200")
     compile_limit_s: float = Field(default=15.0, gt=0)
+    # What a worker of the simulated GPU makes up (worker/simulated.py); no other worker looks at them.
+    sim_seed: int = 0
+    sim_trial_s: float = Field(default=0.005, ge=0)
+    keep_samples_days: int = Field(default=90, ge=1)  # of trials that lost; everything else is kept for ever
     nightly_at: dt.time = dt.time(3, 0)  # UTC
 
     @classmethod

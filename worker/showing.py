@@ -48,6 +48,8 @@ def _drawn(status: Status) -> RenderableType:
         parts += [_submissions(status), ""]
     if status.running:
         parts += [_running(status), ""]
+    if status.put_off:
+        parts += [_put_off(status), ""]
     if status.failed:
         parts += [_failed(status), ""]
     if status.workers:
@@ -56,26 +58,36 @@ def _drawn(status: Status) -> RenderableType:
 
 
 def _submissions(status: Status) -> Table:
-    table = _table("submission", "GPU", "commit", "state", "configs compiled", "runs")
+    table = _table("", "submission", "GPU", "commit", "state", "configs compiled", "runs")
     for row in status.submissions:
         compiled = f"{row.settled_trials} of {row.trials}"
         night = f"nightly {row.night}" if row.night else row.reason
-        table.add_row(night, row.gpu_name, f"{row.sha[:10]} {row.subject}", row.state, compiled, str(row.runs))
+        table.add_row(
+            str(row.id), night, row.gpu_name, f"{row.sha[:10]} {row.subject}", row.state, compiled, str(row.runs)
+        )
     return table
 
 
 def _running(status: Status) -> Table:
-    table = _table("running", "", "done", "worker")
+    table = _table("job", "running", "", "done", "worker")
     for job in status.running:
         done = f"{job.done_steps} of {job.total_steps}" if job.total_steps else ""
-        table.add_row(job.kind, job.subject, done, job.owner)
+        table.add_row(str(job.id), job.kind, job.subject, done, job.owner)
+    return table
+
+
+def _put_off(status: Status) -> Table:
+    table = _table("job", "put off", "", "tried again", "why")
+    for job in status.put_off:
+        at = f"from {job.not_before:%H:%M:%S}" if job.not_before else "next"
+        table.add_row(str(job.id), job.kind, job.subject, at, job.trouble)
     return table
 
 
 def _failed(status: Status) -> Table:
-    table = _table("failed", "", "why")
+    table = _table("job", "ended", "", "", "why")
     for job in status.failed:
-        table.add_row(job.kind, job.subject, job.failure)
+        table.add_row(str(job.id), job.state, job.kind, job.subject, job.failure)
     return table
 
 

@@ -5,17 +5,17 @@ and everything is written in one transaction or not at all.
 """
 
 import datetime as dt
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from sqlalchemy.orm import Session
 
 from db import jobs, record, steps
-from db.jobs import Unsent
+from db.jobs import Priority, Unsent
 from db.migrate import require_head
 from db.session import check, session
 from kernels import catalog, device
-from kernels.device import GpuModel
+from kernels.device import SIMULATED, GpuModel
 from kernels.provenance import Commit
 from kernels.results import Plan
 from worker import dispatch, repository
@@ -27,7 +27,7 @@ SHORT = 10
 
 
 class NothingToSubmit(Exception):
-    """No GPU model was named, owned or watched; the message is a sentence."""
+    """No GPU model was named, owned or watched, or no commit is in a range; the message is a sentence."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class _Request:
     """What is asked for, before it is known for which GPU models. `key` names a submission by sha and GPU model."""
 
     reason: str
+    priority: Priority
     night: dt.date | None
     what: str
     key: Callable[[str, str], str]
@@ -69,7 +70,13 @@ def submit_nightly(
         settings,
         commit,
         gpus,
-        _Request("nightly", night, f"the nightly of {night}", lambda sha, slug: f"nightly:{night}:{sha}:{slug}"),
+        _Request(
+            "nightly",
+            Priority.NIGHTLY,
+            night,
+            f"the nightly of {night}",
+            lambda sha, slug: f"nightly:{night}:{sha}:{slug}",
+        ),
     )
 
 
@@ -84,6 +91,7 @@ def submit_sweep(
         gpus,
         _Request(
             "manual",
+            Priority.MANUAL,
             None,
             f"a sweep of {kernel} on {problem}",
             lambda sha, slug: f"manual:{kernel}:{problem}:{sha}:{slug}:{now}",
@@ -91,6 +99,19 @@ def submit_sweep(
             problem,
         ),
     )
+
+
+def submit_backfill(settings: Settings, revisions: str, *, gpus: Sequence[str] = ()) -> Iterator[Submitted]:
+    """The whole suite for each commit of a range A..B, the newest first: what a person looks at soonest.
+
+    A commit's second backfill finds the first and changes nothing.
+    """
+    shas = repository.between(settings.repository, revisions)
+    if not shas:
+        raise NothingToSubmit(f"the range {revisions} has no commits; expected the older revision first")
+    request = _Request("backfill", Priority.BACKFILL, None, "a backfill", lambda sha, slug: f"backfill:{sha}:{slug}")
+    for sha in reversed(shas):
+        yield _submit(settings, sha, gpus, request)
 
 
 def _submit(settings: Settings, revision: str, gpus: Sequence[str], request: _Request) -> Submitted:
@@ -103,7 +124,9 @@ def _submit(settings: Settings, revision: str, gpus: Sequence[str], request: _Re
     library = repository.checkout(settings.repository, commit.sha, settings.library, settings.home / "checkouts")
     with session(servers.database_url) as opened:
         measured = set(steps.gpu_models_measured_here(opened)) | _own_models()
-    models = models or tuple(device.gpu_model(slug) for slug in sorted(measured | set(settings.watch)))
+    measured.add(SIMULATED.slug)  # any machine can be its worker
+    others = measured | set(settings.watch)
+    models = models or tuple(device.gpu_model(slug) for slug in sorted(others - {SIMULATED.slug}))
     if not models:
         raise NothingToSubmit("no GPU model is watched and no GPU worker is known: name one with --gpu")
     plans = {
@@ -162,8 +185,9 @@ def _write(
                 submission_id=submission_id,
                 sweep_id=sweep_id,
                 state="waiting",
+                priority=request.priority,
             )
-    return submission_id, True, _compile_jobs(opened, submission_id, key, commit, target, library)
+    return submission_id, True, _compile_jobs(opened, submission_id, key, commit, target, request, library)
 
 
 def _write_sweep(opened: Session, submission_id: int, commit_id: int, model: GpuModel, plan: Plan) -> int:
@@ -188,7 +212,7 @@ def _write_sweep(opened: Session, submission_id: int, commit_id: int, model: Gpu
 
 
 def _compile_jobs(
-    opened: Session, submission_id: int, key: str, commit: Commit, target: _Target, library: str
+    opened: Session, submission_id: int, key: str, commit: Commit, target: _Target, request: _Request, library: str
 ) -> list[Unsent]:
     """One job per kernel, for all its problems: they share code. It deals out the batches (see compile.py)."""
     queued = []
@@ -201,6 +225,7 @@ def _compile_jobs(
             subject=f"{kernel} for {target.model.slug} ({target.model.arch}) at {commit.sha[:SHORT]}",
             payload={"sha": commit.sha, "library": library, "kernel": kernel, "arch": target.model.arch},
             submission_id=submission_id,
+            priority=request.priority,
         )
         queued.append(Unsent(job_id, COMPILE))
     return queued

@@ -1,20 +1,22 @@
 """One job from claim to end: claim it in Postgres, keep its lease, run its step, write down how it ended.
 
-Three fates. Trouble that passes (Postgres away, the worker told to stop, the GPU in use) leaves the job to be taken
-again; what a person must mend fails it with one sentence; a bug fails it with its traceback.
+Three fates. Trouble that passes (Postgres away, a store or a GPU that cannot be had) puts the job off for a while; what
+a person must mend fails it with one sentence; a bug fails it with its traceback. A worker that is told to stop hands
+its job back. docs/jobs.md has the whole life of a job.
 """
 
 import traceback
 from collections.abc import Callable
 
 import structlog
-from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 
 from db import jobs, steps
 from db.jobs import Claimed, Unsent
 from db.session import session
-from worker import sentences
+from worker import outage, sentences
 from worker.lease import LEASE_S, Lease, LeaseLost
+from worker.outage import NotNow
 from worker.place import Place
 
 log = structlog.get_logger()
@@ -23,18 +25,14 @@ Step = Callable[[Claimed, Place, Lease], list[Unsent]]
 """Does a job's work and commits it; returns the jobs that it queued. A step may run twice and repeats no fact."""
 
 
-class NotNow(Exception):
-    """The step cannot run at the moment through no fault of its job; the message says why, for the worker's line."""
-
-
 def run(job_id: int, owner: str, place: Place) -> list[Unsent]:
-    """Do a job if it is to be had. Returns the jobs to send now."""
-    with structlog.contextvars.bound_contextvars(job=job_id):
-        with session(place.database_url) as opened:
-            job = jobs.claim(opened, job_id, owner, LEASE_S)
-        if job is None:
-            log.info("not to be had", owner=owner)
-            return []
+    """Do the most urgent job of this job's queue, if one is to be had. Returns the jobs to send now."""
+    with session(place.database_url) as opened:
+        job = jobs.claim(opened, job_id, owner, LEASE_S)
+    if job is None:
+        log.info("nothing to be had", job=job_id, owner=owner)
+        return []
+    with structlog.contextvars.bound_contextvars(job=job.id):
         log.info("claimed", kind=job.kind, subject=job.subject, attempt=job.attempt)
         try:
             return _hold_and_do(job, owner, place)
@@ -47,23 +45,22 @@ def _hold_and_do(job: Claimed, owner: str, place: Place) -> list[Unsent]:
     try:
         with Lease(place.database_url, job.id, owner) as lease:
             queued = _step_of(job.kind)(job, place, lease)
-        with session(place.database_url) as opened:
-            ended = jobs.finish(opened, job.id, owner)
+        ended = outage.once_postgres_is_back(place.database_url, lambda opened: jobs.finish(opened, job.id, owner))
         queued += _release(job, place)
         log.info("done" if ended else "done, but lost meanwhile", queued=len(queued))
         return queued
-    except (NotNow, SystemExit, KeyboardInterrupt):
+    except (SystemExit, KeyboardInterrupt):
         _hand_back(job.id, owner, place)
         raise
     except LeaseLost:
         raise
-    except OperationalError as error:
-        # Postgres is away or restarting: the lease runs out and the job is taken again.
-        log.warning("postgres went away", reason=str(error.orig).strip())
-        raise LeaseLost from error
-    except Exception as error:  # noqa: BLE001 - the edge of a job: whatever it raised belongs on its row
-        _fail(job.id, owner, place, error)
-        return _release(job, place)
+    except Exception as error:  # the edge of a job: whatever it raised belongs on its row
+        trouble = outage.passing(error)
+        if trouble is None:
+            _fail(job.id, owner, place, error)
+            return _release(job, place)
+        _put_off(job.id, owner, place, trouble)
+        raise NotNow(trouble) from error
 
 
 def _step_of(kind: str) -> Step:
@@ -97,10 +94,15 @@ def _hand_back(job_id: int, owner: str, place: Place) -> None:
         log.warning("not handed back", reason=type(error).__name__)
 
 
+def _put_off(job_id: int, owner: str, place: Place, trouble: str) -> None:
+    """Said even when it takes Postgres a while: a lease that runs out would count against the job."""
+    log.warning("put off", reason=trouble)
+    outage.once_postgres_is_back(place.database_url, lambda opened: jobs.put_off(opened, job_id, owner, trouble))
+
+
 def _fail(job_id: int, owner: str, place: Place, error: Exception) -> None:
     sentence = sentences.of(error)
     trace = None if sentence else traceback.format_exc()
     failure = sentence or f"{type(error).__name__}: {error}".splitlines()[0]
     log.error("failed", failure=failure, trace=trace)
-    with session(place.database_url) as opened:
-        jobs.fail(opened, job_id, owner, failure, trace)
+    outage.once_postgres_is_back(place.database_url, lambda opened: jobs.fail(opened, job_id, owner, failure, trace))

@@ -9,7 +9,7 @@ from dashboard import data
 from dashboard.trouble import told
 from dashboard.wording import ago, moment
 
-STATES = ("running", "queued", "waiting", "failed", "done", "cancelled")
+STATES = ("running", "queued", "waiting", "failed", "poison", "done", "cancelled")
 
 
 @st.fragment(run_every=data.LIVE_EVERY_S)
@@ -26,7 +26,7 @@ def page(url: str) -> None:
         _counts(counts)
         _unserved(data.queues(url))
         _unfinished(data.jobs(url, "running"), "Running")
-        _failed(data.jobs(url, "failed"))
+        _failed(data.jobs(url, "failed", "poison"))
         _unfinished(data.jobs(url, "queued", "waiting"), "Next")
         left, right = st.columns(2, gap="medium")
         with left:

@@ -18,6 +18,7 @@ WORKER_ALIVE_S = 60
 """A worker says it is here every few seconds; one that was silent this long is not counted on."""
 
 OPEN_JOB = ("waiting", "queued", "running")
+FAILED_JOB = ("failed", "poison")
 OPEN_JOB_COUNTS = ("open_compile_jobs", "open_measure_jobs", "running_measure_jobs", "open_judge_jobs")
 IN_PROGRESS = ("compiling", "waiting for a GPU", "measuring", "judging")
 
@@ -39,6 +40,9 @@ class JobRow:
     done_steps: int
     total_steps: int
     attempt: int
+    priority: int
+    not_before: dt.datetime | None
+    trouble: str | None
     owner: str | None
     failure: str | None
     trace: str | None
@@ -99,6 +103,7 @@ class QueueRow:
 class Status:
     jobs: tuple[JobCount, ...]
     running: tuple[JobRow, ...]
+    put_off: tuple[JobRow, ...]
     failed: tuple[JobRow, ...]
     submissions: tuple[SubmissionRow, ...]
     workers: tuple[WorkerRow, ...]
@@ -109,7 +114,8 @@ def status(session: Session) -> Status:
     return Status(
         jobs=tuple(job_counts(session)),
         running=tuple(jobs(session, states=("running",))),
-        failed=tuple(jobs(session, states=("failed",), limit=5)),
+        put_off=tuple(job for job in jobs(session, states=("queued",)) if job.trouble is not None),
+        failed=tuple(jobs(session, states=FAILED_JOB, limit=5)),
         submissions=tuple(row for row in submissions(session) if row.state in IN_PROGRESS),
         workers=tuple(row for row in workers(session) if row.alive),
     )
@@ -214,7 +220,7 @@ def _with_states(session: Session, chosen: Select[Submission]) -> list[Submissio
     work = (
         select(
             Job.submission_id,
-            func.count().filter(Job.state == "failed").label("failed_jobs"),
+            func.count().filter(Job.state.in_(FAILED_JOB)).label("failed_jobs"),
             func.count().filter(Job.state == "cancelled").label("cancelled_jobs"),
             func.count().filter(open_job, Job.kind == "compile").label("open_compile_jobs"),
             func.count().filter(open_job, Job.kind == "measure").label("open_measure_jobs"),

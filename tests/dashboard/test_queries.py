@@ -26,7 +26,9 @@ def test_status_turns_into_json_and_counts_every_state(filled: Session) -> None:
 
 
 def test_status_of_an_empty_database_is_empty(db_session: Session) -> None:
-    assert queries.status(db_session) == queries.Status(jobs=(), running=(), failed=(), submissions=(), workers=())
+    assert queries.status(db_session) == queries.Status(
+        jobs=(), running=(), put_off=(), failed=(), submissions=(), workers=()
+    )
 
 
 def test_a_worker_that_went_silent_is_known_but_not_counted_on(filled: Session) -> None:

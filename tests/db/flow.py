@@ -126,12 +126,21 @@ def measure(session: Session, planned: Planned, key: str = "run 1") -> int:
     return run_id
 
 
-def job(session: Session, key: str = "measure 1", state: str = "queued") -> int:
+def job(
+    session: Session,
+    key: str = "measure 1",
+    state: str = "queued",
+    *,
+    kind: str = "measure",
+    queue: str = "gpu.b200",
+    priority: jobs.Priority = jobs.Priority.NIGHTLY,
+) -> int:
     job_id, _ = jobs.add(
         session,
         key=key,
-        kind="measure",
-        queue="gpu.b200",
+        kind=kind,
+        queue=queue,
+        priority=priority,
         subject="gemm_fp8 320x32576x7168 on b200",
         payload={"sweep": 1},
         total_steps=4,

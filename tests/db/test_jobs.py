@@ -4,11 +4,12 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from sqlalchemy import func, select, text, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from db import jobs, session
-from db.jobs import Unsent
+from db.jobs import Priority, Unsent
 from db.models import Job
 from tests.db import flow
 
@@ -68,11 +69,89 @@ def test_of_many_claimers_one_gets_the_job(database_url: str) -> None:
     def claim(owner: str) -> None:
         for job_id in job_ids:
             with session.session(database_url) as opened:
-                if jobs.claim(opened, job_id, owner, LEASE_S):
-                    won.append((job_id, owner))
+                claimed = jobs.claim(opened, job_id, owner, LEASE_S)
+            if claimed is not None:
+                won.append((claimed.id, owner))
 
     _at_once([lambda owner=owner: claim(owner) for owner in ("a", "b", "c", "d")])
     assert sorted(job_id for job_id, _ in won) == job_ids
+
+
+def test_the_most_urgent_job_of_a_queue_is_taken_whatever_the_message_names(db_session: Session) -> None:
+    nightly = flow.job(db_session, "nightly")
+    later = flow.job(db_session, "a later nightly")
+    confirm = flow.job(db_session, "confirm", priority=Priority.CONFIRM)
+    manual = flow.job(db_session, "manual", priority=Priority.MANUAL)
+    elsewhere = flow.job(db_session, "elsewhere", priority=Priority.CONFIRM, queue="gpu.h200")
+    assert [_claimed(db_session, nightly) for _ in range(5)] == [confirm, manual, nightly, later, None]
+    assert _claimed(db_session, elsewhere) == elsewhere
+
+
+def test_messages_go_out_in_the_order_of_urgency(db_session: Session) -> None:
+    nightly, manual = flow.job(db_session, "nightly"), flow.job(db_session, "manual", priority=Priority.MANUAL)
+    assert [job.id for job in jobs.unsent(db_session, 0)] == [manual, nightly]
+
+
+def test_a_job_that_is_put_off_waits_and_costs_no_attempt(db_session: Session) -> None:
+    job_id = flow.job(db_session)
+    jobs.claim(db_session, job_id, "a", LEASE_S)
+    assert jobs.put_off(db_session, job_id, "a", "GPU 0 is in use by 17 python")
+    row = _job(db_session, job_id)
+    assert (row.state, row.attempt, row.trouble) == ("queued", 0, "GPU 0 is in use by 17 python")
+    assert jobs.unsent(db_session, 0) == []
+    assert jobs.claim(db_session, job_id, "b", LEASE_S) is None
+    _waited(db_session, job_id)
+    assert jobs.unsent(db_session, 0) == [Unsent(job_id, "gpu.b200")]
+    assert _claimed(db_session, job_id) == job_id
+    row = _job(db_session, job_id)
+    assert (row.attempt, row.trouble, row.not_before) == (1, None, None)
+
+
+def test_a_job_waits_twice_as_long_each_time_up_to_the_longest(db_session: Session) -> None:
+    job_id = flow.job(db_session)
+    waits_s = []
+    for _ in range(8):
+        jobs.claim(db_session, job_id, "a", LEASE_S)
+        before = db_session.scalars(select(func.clock_timestamp())).one()
+        jobs.put_off(db_session, job_id, "a", "the store is away")
+        not_before = _job(db_session, job_id).not_before
+        assert not_before is not None
+        waits_s.append((not_before - before).total_seconds())
+        _waited(db_session, job_id)
+    doubling = [min(jobs.FIRST_WAIT_S * 2**time, jobs.LONGEST_WAIT_S) for time in range(8)]
+    assert waits_s == [pytest.approx(wait_s, abs=5.0) for wait_s in doubling]
+
+
+@pytest.mark.parametrize("ended", ["failed", "poison", "cancelled"])
+def test_a_job_that_ended_short_can_be_retried_as_if_new(db_session: Session, ended: str) -> None:
+    job_id = flow.job(db_session, kind="compile")
+    jobs.claim(db_session, job_id, "a", LEASE_S)
+    if ended == "failed":
+        jobs.fail(db_session, job_id, "a", "no such kernel", "Traceback ...")
+    elif ended == "cancelled":
+        jobs.cancel(db_session, [job_id])
+    else:
+        _poison(db_session, job_id)
+    assert _job(db_session, job_id).state == ended
+    assert jobs.retry(db_session, [job_id]) == [job_id]
+    assert jobs.retry(db_session, [job_id]) == []
+    row = _job(db_session, job_id)
+    assert (row.state, row.attempt, row.failure, row.trace, row.finished_at) == ("queued", 0, None, None, None)
+    assert _claimed(db_session, job_id) == job_id
+
+
+def test_a_retried_measure_job_waits_for_its_cubins_again(db_session: Session) -> None:
+    job_id = flow.job(db_session)
+    jobs.cancel(db_session, [job_id])
+    assert jobs.retry(db_session, [job_id]) == [job_id]
+    assert _job(db_session, job_id).state == "waiting"
+
+
+def test_a_job_that_is_done_is_not_retried(db_session: Session) -> None:
+    job_id = flow.job(db_session)
+    jobs.claim(db_session, job_id, "a", LEASE_S)
+    jobs.finish(db_session, job_id, "a")
+    assert jobs.retry(db_session, [job_id]) == []
 
 
 def test_a_lease_that_ran_out_can_be_claimed_by_another(db_session: Session) -> None:
@@ -148,34 +227,33 @@ def test_a_job_handed_back_is_sent_again_and_costs_no_attempt(db_session: Sessio
 
 
 def test_a_silent_workers_job_is_queued_again_to_be_sent(db_session: Session) -> None:
-    job_id, held = flow.job(db_session, "silent"), flow.job(db_session, "held")
+    held = flow.job(db_session, "held")
+    jobs.claim(db_session, held, "b", LEASE_S)
+    job_id = flow.job(db_session, "silent")
     jobs.mark_sent(db_session, [job_id, held])
     jobs.claim(db_session, job_id, "a", OVER_S)
-    jobs.claim(db_session, held, "b", LEASE_S)
     assert jobs.requeue_expired(db_session) == [Unsent(job_id, "gpu.b200")]
     assert jobs.requeue_expired(db_session) == []
     assert jobs.unsent(db_session, LEASE_S) == [Unsent(job_id, "gpu.b200")]
     assert _job(db_session, held).state == "running"
 
 
-def test_a_job_that_takes_every_worker_down_fails_in_the_end(db_session: Session) -> None:
+def test_a_job_that_takes_every_worker_down_is_set_aside_as_poison(db_session: Session) -> None:
     job_id = flow.job(db_session)
-    for attempt in range(1, jobs.MAX_ATTEMPTS + 1):
-        claimed = jobs.claim(db_session, job_id, f"worker {attempt}", OVER_S)
-        assert claimed is not None
-        assert claimed.attempt == attempt
-    assert jobs.claim(db_session, job_id, "one more", LEASE_S) is None
-    assert jobs.requeue_expired(db_session) == []
+    _poison(db_session, job_id)
     row = _job(db_session, job_id)
-    assert row.state == "failed"
-    assert row.failure == "gave up after 3 attempts: worker worker 3 stopped answering in the middle of the last one"
+    assert (row.state, row.attempt) == ("poison", jobs.MAX_ATTEMPTS)
+    assert row.failure == (
+        "set aside as poison: 3 workers stopped answering in the middle of it, the last of them worker 3"
+    )
 
 
 def test_reconcilers_at_once_requeue_a_job_once(database_url: str) -> None:
     with session.session(database_url) as opened:
         job_ids = [flow.job(opened, f"job {number}") for number in range(20)]
         for job_id in job_ids:
-            jobs.claim(opened, job_id, "a", OVER_S)
+            jobs.claim(opened, job_id, "a", LEASE_S)
+        opened.execute(update(Job).values(lease_until=text("now() - interval '1 s'")))
     requeued: list[Unsent] = []
 
     def reconcile() -> None:
@@ -218,6 +296,27 @@ def test_a_state_without_its_evidence_cannot_be_stored(db_session: Session) -> N
     _job(db_session, flow.job(db_session)).state = "failed"
     with pytest.raises(IntegrityError, match="ck_jobs_failed_has_reason"):
         db_session.flush()
+
+
+def _claimed(opened: Session, job_id: int) -> int | None:
+    claimed = jobs.claim(opened, job_id, "a", LEASE_S)
+    return None if claimed is None else claimed.id
+
+
+def _waited(opened: Session, job_id: int) -> None:
+    """What the time does that a job was put off for."""
+    opened.execute(update(Job).where(Job.id == job_id).values(not_before=text("now() - interval '1 s'")))
+
+
+def _poison(opened: Session, job_id: int) -> None:
+    """Every worker that takes the job goes silent."""
+    opened.execute(update(Job).where(Job.id == job_id).values(state="queued", owner=None, attempt=0))
+    for attempt in range(1, jobs.MAX_ATTEMPTS + 1):
+        claimed = jobs.claim(opened, job_id, f"worker {attempt}", OVER_S)
+        assert claimed is not None
+        assert claimed.attempt == attempt
+    assert jobs.claim(opened, job_id, "one more", LEASE_S) is None
+    assert jobs.requeue_expired(opened) == []
 
 
 def _at_once(what: list[Callable[[], None]]) -> None:

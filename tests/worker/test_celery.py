@@ -141,6 +141,26 @@ def test_an_emptied_redis_loses_nothing(settings: Settings, place: Place) -> Non
         wait_for(lambda: all_done(place), settings.home / "compile@test.log")
 
 
+def test_a_redis_that_is_emptied_in_the_middle_of_a_night_loses_nothing(settings: Settings, place: Place) -> None:
+    submit_nightly(settings, gpus=("h200", "b200"))
+    with celery_worker(settings):
+        wait_for(lambda: batch_runs(place), settings.home / "compile@test.log")
+        with redis.Redis.from_url(place.broker_url) as client:
+            client.flushdb()
+        deadline = time.monotonic() + PATIENCE_S
+        while not all_done(place) and time.monotonic() < deadline:
+            with session(place.database_url) as opened:  # what a minute does to a message that is lost
+                opened.execute(
+                    update(Job).where(Job.sent_at.is_not(None)).values(sent_at=text("now() - interval '2 min'"))
+                )
+            lost = reconcile(place.database_url, place.broker_url)
+            dispatch.send(dispatch.sender(place.broker_url), place.database_url, lost)
+            time.sleep(0.5)
+        assert all_done(place)
+    with session(place.database_url) as opened:
+        assert set(opened.scalars(select(Job.attempt))) == {1}
+
+
 def test_a_worker_that_is_told_to_stop_gives_its_job_back(settings: Settings, place: Place) -> None:
     submit_nightly(settings)
     with celery_worker(settings) as process:

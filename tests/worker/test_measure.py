@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import select, update
 
 from db import jobs, steps
+from db.jobs import Priority
 from db.models import Job, Measurement, Run, Sweep, Trial, Verdict
 from db.record import config_sha256
 from db.session import session
@@ -14,6 +15,7 @@ from tests.worker import made, tiny
 from tests.worker.conftest import Drain
 from tests.worker.test_compile import gpu_worker_is_here
 from worker import measure, tasks
+from worker.outage import NotNow
 from worker.place import Place
 from worker.settings import Settings
 from worker.submit import submit_nightly, submit_sweep
@@ -30,7 +32,7 @@ def measured(settings: Settings, place: Place, drain: Drain, **how: float) -> in
         assert sweep_id is not None
         ids = {config_sha256(each.params): each.config_id for each in steps.compiled_configs(opened, sweep_id)}
         run_id = measure.write(opened, sweep_id, made.result(**how), ids)
-        measure.judge_next(opened, steps.sweep_facts(opened, sweep_id), run_id)
+        measure.judge_next(opened, steps.sweep_facts(opened, sweep_id), run_id, Priority.MANUAL)
     drain()
     return run_id
 
@@ -120,7 +122,7 @@ def test_a_gpu_that_is_not_there_leaves_the_job_to_another_worker(settings: Sett
     tasks.run(batch.id, "tester#1", place)
     if gpus():
         pytest.skip("this machine has a GPU")
-    with pytest.raises(tasks.NotNow, match="no NVIDIA GPU"):
+    with pytest.raises(NotNow, match="no NVIDIA GPU"):
         tasks.run(measure_id, "tester#1", place)
     with session(place.database_url) as opened:
         job = opened.get_one(Job, measure_id)

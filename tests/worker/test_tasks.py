@@ -1,12 +1,18 @@
 """How a job ends, whatever its step does."""
 
+import errno
+from collections.abc import Callable
+
 import pytest
 from sqlalchemy import select
+from sqlalchemy.exc import OperationalError
 
 from db import jobs
 from db.models import Job
 from db.session import session
+from kernels.store import StoreError
 from worker import tasks
+from worker.outage import NotNow
 from worker.place import Place
 
 
@@ -44,19 +50,43 @@ def test_a_bug_fails_the_job_and_its_row_keeps_the_traceback(place: Place) -> No
     assert "worker/judge.py" in ended.trace
 
 
-@pytest.mark.parametrize("raised", [tasks.NotNow("GPU 0 is in use by 17 python"), SystemExit(0)])
-def test_a_job_that_cannot_be_done_now_is_handed_back_without_an_attempt(
-    place: Place, monkeypatch: pytest.MonkeyPatch, raised: BaseException
-) -> None:
-    def step(*_: object) -> None:
-        raise raised
-
-    monkeypatch.setattr(tasks, "_step_of", lambda _: step)
+def test_a_job_of_a_worker_that_is_told_to_stop_is_handed_back(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "_step_of", lambda _: raising(SystemExit(0)))
     job_id = queued_job(place)
-    with pytest.raises(type(raised)):
+    with pytest.raises(SystemExit):
         tasks.run(job_id, "tester#1", place)
     ended = job(place)
-    assert (ended.state, ended.attempt, ended.owner) == ("queued", 0, None)
+    assert (ended.state, ended.attempt, ended.owner, ended.not_before) == ("queued", 0, None, None)
+
+
+@pytest.mark.parametrize(
+    ("raised", "trouble"),
+    [
+        (NotNow("GPU 0 is in use by 17 python"), "GPU 0 is in use by 17 python"),
+        (StoreError("the cubin store s3://x cannot be read: timed out"), "the cubin store s3://x cannot be read"),
+        (OSError(errno.ENOSPC, "No space left on device", "/data/x"), "no space is left for /data/x"),
+        (OperationalError("select 1", {}, Exception("server closed the connection")), "Postgres did not go along"),
+    ],
+)
+def test_a_job_that_meets_passing_trouble_waits_and_says_why(
+    place: Place, monkeypatch: pytest.MonkeyPatch, raised: Exception, trouble: str
+) -> None:
+    monkeypatch.setattr(tasks, "_step_of", lambda _: raising(raised))
+    job_id = queued_job(place)
+    with pytest.raises(NotNow):
+        tasks.run(job_id, "tester#1", place)
+    ended = job(place)
+    assert (ended.state, ended.attempt, ended.owner, ended.put_offs) == ("queued", 0, None, 1)
+    assert ended.not_before is not None
+    assert ended.trouble is not None
+    assert trouble in ended.trouble
+
+
+def raising(error: BaseException) -> Callable[..., None]:
+    def step(*_: object) -> None:
+        raise error
+
+    return step
 
 
 def test_a_cancelled_job_stops_and_stays_cancelled(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,325 @@
+"""What the queue survives and what it costs: chaos, and the time a job spends outside its own work.
+
+    python -m benchmarks.jobs chaos [--seed 1] [--jobs 300] [--kill-every 2]
+    python -m benchmarks.jobs overhead [--jobs 20]
+
+Real servers, real Celery workers and the real compiler; only the GPU is simulated (worker/simulated.py). `chaos` kills
+one of four workers at random every few seconds, empties Redis once and restarts Redis and Postgres twice while a
+nightly of many sweeps with 50 trials each goes on, then counts what is lost, doubled or stuck. `overhead` submits one
+sweep after the other to calm workers and takes the time from submit to verdict, less that of the run itself. Figures go
+to docs/measurements.md by hand, with machine and date.
+"""
+
+import argparse
+import contextlib
+import datetime as dt
+import os
+import random
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import redis
+from sqlalchemy import func, select
+from sqlalchemy.exc import OperationalError
+
+from db import migrate
+from db.embedded import Embedded, Servers
+from db.models import Job, Run, Submission, Sweep, Trial, Verdict
+from db.session import engine, session
+from worker import dispatch
+from worker.dispatch import BrokerUnreachable
+from worker.reconcile import reconcile
+from worker.settings import Settings
+from worker.submit import submit_nightly, submit_sweep
+
+ROOT = Path(__file__).resolve().parent.parent
+WORKERS = 4
+TRIALS = 50
+TICK_S = (
+    5.0  # beat ticks every minute; here a little more often, so that the run is about crashes and not about waiting
+)
+LIMIT_S = 1500.0
+OPEN = ("waiting", "queued", "running")
+
+LIBRARY = """
+import cuda.tile as ct
+
+from kernels.contract import Array, Kernel, Problem, Space
+
+
+@ct.kernel
+def shift(x, y, width: ct.Constant[int], step: ct.Constant[int]):
+    i = ct.bid(0)
+    ct.store(y, index=(i,), tile=ct.load(x, index=(i,), shape=(width,)) + step)
+
+
+def parse(text):
+    return Problem(text, {"n": 1024})
+
+
+KERNELS = (
+    Kernel(
+        name="shift",
+        entry=shift,
+        problems=tuple(parse(f"p{number:04}") for number in range(PROBLEMS)),
+        parse=parse,
+        space=lambda arch: Space((("width", (64, 128, 256, 512, 1024)), ("step", tuple(range(10))))),
+        arrays=lambda problem: (Array("x", (1024,), "float32"), Array("y", (1024,), "float32", output=True)),
+        constants=lambda problem, config: (config["width"], config["step"]),
+        grid=lambda problem, config, sm_count: (1024 // config["width"], 1, 1),
+        reference=lambda inputs, xp: {"y": inputs["x"]},
+        tolerance=lambda problem: 1e-6,
+        flops=lambda problem: 1024,
+        bytes=lambda problem: 8192,
+        baselines=(),
+    ),
+)
+"""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Servers and a watched repository in a folder of their own."""
+
+    own: Embedded
+    servers: Servers
+    settings: Settings
+    logs: Path
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("what", choices=("chaos", "overhead"))
+    asked.add_argument("--seed", type=int, default=1)
+    asked.add_argument("--jobs", type=int)
+    asked.add_argument("--kill-every", type=float, default=2.0, metavar="SECONDS")
+    options = asked.parse_args()
+    if options.what == "chaos":
+        sys.exit(chaos(options.seed, options.jobs or 300, options.kill_every))
+    overhead(options.jobs or 20)
+
+
+def chaos(seed: int, sweeps: int, kill_every_s: float, trial_s: float = 0.004) -> int:
+    """Prints what was survived and what is left; the exit code is 1 when anything was lost, doubled or stuck."""
+    chance = random.Random(seed)  # noqa: S311 - a seed that repeats the chaos
+    with stage(sweeps, trial_s) as here:
+        submit_nightly(here.settings, gpus=("sim",))
+        with workers(here, {"compile@chaos": ("compile", "2")}):
+            until(here, lambda: not count(here, Job, Job.kind == "compile", Job.state.in_(OPEN)))
+        began = time.monotonic()
+        kills, restarts = _torment(here, chance, kill_every_s, sweeps)
+        took_s = time.monotonic() - began
+        states = _states(here)
+        per_sweep = _runs_per_sweep(here)
+        ended = count(here, Trial, Trial.status.not_in(("waiting", "compiled")))
+        verdicts = count(here, Verdict)
+        attempts = _attempts(here)
+    print(
+        f"seed {seed}: {took_s:.0f} s, {kills} workers killed, servers restarted {restarts} times, Redis emptied once"
+    )
+    print(f"jobs by state: {dict(states)}; attempts: {dict(sorted(attempts.items()))}")
+    print(f"trials ended: {ended} of {sweeps * TRIALS}")
+    print(f"runs: {sum(per_sweep)} of {sweeps} sweeps; sweeps with more than one: {sum(n > 1 for n in per_sweep)}")
+    print(f"verdicts: {verdicts}")
+    whole = ended == sweeps * TRIALS and per_sweep == [1] * sweeps and verdicts == sweeps and set(states) == {"done"}
+    print("nothing lost, doubled or stuck" if whole else "NOT WHOLE")
+    return 0 if whole else 1
+
+
+def _torment(here: Stage, chance: random.Random, kill_every_s: float, sweeps: int) -> tuple[int, int]:
+    """Until every job has ended; how many workers were killed and how often the servers were restarted."""
+    names = [f"gpu{number}@chaos" for number in range(WORKERS)]
+    kills = restarts = 0
+    emptied = False
+    with contextlib.ExitStack() as stack:
+        running = {name: start(here, name, "gpu.sim,judge", "1") for name in names}
+        stack.callback(lambda: [end(process) for process in running.values()])
+        tick = kill = time.monotonic()
+        deadline = tick + LIMIT_S
+        while time.monotonic() < deadline:
+            now = time.monotonic()
+            if now - kill >= kill_every_s:
+                victim = chance.choice(names)
+                end(running[victim])
+                running[victim] = start(here, victim, "gpu.sim,judge", "1")
+                kills, kill = kills + 1, now
+            if now - tick >= TICK_S:
+                ring(here)
+                tick = now
+                judged = count(here, Verdict)
+                if not count(here, Job, Job.state.in_(OPEN)):
+                    return kills, restarts
+                if not emptied and judged >= sweeps // 2:
+                    with redis.Redis.from_url(here.servers.broker_url) as client:
+                        client.flushall()
+                    emptied = True
+                elif judged >= sweeps * (restarts + 1) // 3 and restarts < 2:
+                    here.own.stop()
+                    time.sleep(chance.uniform(1.0, 4.0))
+                    here.own.start()
+                    restarts += 1
+            time.sleep(0.1)
+    return kills, restarts
+
+
+def overhead(sweeps: int) -> None:
+    with (
+        stage(sweeps, trial_s=0.0) as here,
+        workers(here, {"compile@calm": ("compile", "1"), "gpu0@calm": ("gpu.sim", "1"), "judge@calm": ("judge", "1")}),
+    ):
+        outside_s = []
+        for number in range(-2, sweeps):  # the first ones compile, and warm the processes
+            submit_sweep(here.settings, "shift", f"p{max(number, 0):04}", gpus=("sim",))
+            until(here, lambda: not count(here, Job, Job.state.in_(OPEN)))
+            if number >= 0:
+                outside_s.append(_outside_s(here))
+    quartiles = statistics.quantiles(outside_s, n=4)
+    print(f"{sweeps} sweeps, submit to verdict less the run: median {1e3 * quartiles[1]:.0f} ms,")
+    print(f"quartiles {1e3 * quartiles[0]:.0f} and {1e3 * quartiles[2]:.0f} ms")
+
+
+def _outside_s(here: Stage) -> float:
+    """Of the newest submission: from its row to its verdict, without the time of its run."""
+    with session(here.servers.database_url) as opened:
+        row = opened.execute(
+            select(Submission.requested_at, Run.started_at, Run.finished_at, Verdict.judged_at)
+            .join(Sweep, Sweep.submission_id == Submission.id)
+            .join(Run, Run.sweep_id == Sweep.id)
+            .join(Verdict, Verdict.run_id == Run.id)
+            .order_by(Submission.id.desc())
+            .limit(1)
+        ).one()
+    inside: dt.timedelta = row.finished_at - row.started_at
+    outside: dt.timedelta = row.judged_at - row.requested_at - inside
+    return outside.total_seconds()
+
+
+@contextlib.contextmanager
+def stage(problems: int, trial_s: float) -> Iterator[Stage]:
+    folder = Path(tempfile.mkdtemp(prefix="tilewatch-jobs-"))
+    folder.chmod(0o755)  # started by root, the servers run as nobody
+    own = Embedded(folder / "servers", postgres_port=_free_port(), broker_port=_free_port())
+    try:
+        with own as servers:
+            migrate.upgrade(servers.database_url)
+            yield Stage(
+                own,
+                servers,
+                Settings(
+                    home=folder / "home",
+                    database_url=servers.database_url,
+                    broker_url=servers.broker_url,
+                    repository=_watched(folder / "watched", problems),
+                    library="library",
+                    sim_trial_s=trial_s,
+                ),
+                folder,
+            )
+            engine(servers.database_url).dispose()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _watched(folder: Path, problems: int) -> Path:
+    (folder / "library").mkdir(parents=True)
+    (folder / "library" / "shift.py").write_text(LIBRARY.replace("PROBLEMS", str(problems)))
+    who = ("-c", "user.name=Benchmark", "-c", "user.email=benchmark@example.org", "-c", "commit.gpgsign=false")
+    for step in (("init", "--quiet"), ("add", "."), ("commit", "--quiet", "--message", "Shift numbers")):
+        subprocess.run(("git", *who, *step), cwd=folder, check=True)
+    return folder
+
+
+@contextlib.contextmanager
+def workers(here: Stage, wanted: dict[str, tuple[str, str]]) -> Iterator[None]:
+    running = [start(here, name, queues, processes) for name, (queues, processes) in wanted.items()]
+    try:
+        yield
+    finally:
+        for process in running:
+            end(process)
+
+
+def start(here: Stage, name: str, queues: str, processes: str) -> subprocess.Popen[bytes]:
+    told = {
+        "TILEWATCH_HOME": str(here.settings.home),
+        "TILEWATCH_DATABASE_URL": here.servers.database_url,
+        "TILEWATCH_BROKER_URL": here.servers.broker_url,
+        "TILEWATCH_REPOSITORY": str(here.settings.repository),
+        "TILEWATCH_LIBRARY": here.settings.library,
+        "TILEWATCH_SIM_TRIAL_S": str(here.settings.sim_trial_s),
+    }
+    calm = ("--without-mingle", "--without-gossip", "--loglevel", "INFO")
+    command = (sys.executable, "-m", "celery", "-A", "worker.app", "worker", *calm)
+    with (here.logs / f"{name}.log").open("ab") as out:
+        return subprocess.Popen(
+            [*command, "-Q", queues, "-n", name, "-c", processes],
+            cwd=ROOT,
+            env={**os.environ, **told},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """As a lost machine does it: the whole group at once, with no word to anybody."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def ring(here: Stage) -> None:
+    """What beat's tick does; servers that are away now are there at the next."""
+    with contextlib.suppress(OperationalError, BrokerUnreachable, redis.RedisError):
+        lost = reconcile(here.servers.database_url, here.servers.broker_url)
+        dispatch.send(dispatch.sender(here.servers.broker_url), here.servers.database_url, lost)
+
+
+def until(here: Stage, done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not done():
+        if time.monotonic() > deadline:
+            raise SystemExit(f"not done in {LIMIT_S:.0f} s; jobs by state: {dict(_states(here))}")
+        time.sleep(0.02)
+
+
+def count(here: Stage, table: type, *which: object) -> int:
+    with session(here.servers.database_url) as opened:
+        return opened.execute(select(func.count()).select_from(table).where(*which)).scalar_one()  # type: ignore[arg-type]
+
+
+def _states(here: Stage) -> Counter[str]:
+    with session(here.servers.database_url) as opened:
+        return Counter(opened.scalars(select(Job.state)))
+
+
+def _attempts(here: Stage) -> Counter[int]:
+    with session(here.servers.database_url) as opened:
+        return Counter(opened.scalars(select(Job.attempt)))
+
+
+def _runs_per_sweep(here: Stage) -> list[int]:
+    with session(here.servers.database_url) as opened:
+        query = select(func.count(Run.id)).select_from(Sweep).outerjoin(Run, Run.sweep_id == Sweep.id)
+        return list(opened.scalars(query.group_by(Sweep.id)))
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""Who may do what: the dashboard's role reads, the workers' role writes rows, and neither changes tables."""
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import ProgrammingError
+from sqlalchemy.orm import Session
+
+from db import jobs, queries
+from tests.db import flow
+
+
+def become(opened: Session, role: str) -> None:
+    opened.execute(text(f"set local role {role}"))
+
+
+def test_the_dashboards_role_reads_everything_and_writes_nothing(db_session: Session) -> None:
+    flow.measure(db_session, flow.submit(db_session))
+    become(db_session, "tilewatch_read")
+    assert len(queries.submissions(db_session)) == 1
+    with pytest.raises(ProgrammingError, match="permission denied for table gpu_models"):
+        flow.submit(db_session, "another")
+
+
+def test_the_workers_role_takes_a_job_through_its_life(db_session: Session) -> None:
+    become(db_session, "tilewatch_write")
+    flow.measure(db_session, flow.submit(db_session))
+    job_id = flow.job(db_session)
+    assert jobs.claim(db_session, job_id, "a", 60)
+    assert jobs.finish(db_session, job_id, "a")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "create table mine (id int)",
+        "drop table trials",
+        "alter table trials add column mine int",
+        "update alembic_version set version_num = '9999'",
+        "create role mine",
+    ],
+)
+def test_the_workers_role_changes_no_table(db_session: Session, change: str) -> None:
+    become(db_session, "tilewatch_write")
+    with pytest.raises(ProgrammingError, match=r"permission denied|must be owner"):
+        db_session.execute(text(change))

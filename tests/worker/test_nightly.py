@@ -1,0 +1,108 @@
+"""One nightly per day, commit and GPU model, whatever happens to the clock; and commits that no night tested."""
+
+import datetime as dt
+import threading
+
+import pytest
+from sqlalchemy import func, select
+
+from db import jobs
+from db.models import Commit, Job, Submission
+from db.session import session
+from tests.worker import tiny
+from worker import nightly
+from worker.place import Place
+from worker.repository import RepositoryError
+from worker.settings import Settings
+from worker.submit import NothingToSubmit, submit_backfill, submit_nightly, submit_sweep
+
+AT = dt.time(3, 0)
+NIGHT = dt.date(2026, 11, 20)
+
+
+def at(hour: int, minute: int = 0, *, day: int = 20) -> dt.datetime:
+    return dt.datetime(2026, 11, day, hour, minute, tzinfo=dt.UTC)
+
+
+def nights(place: Place) -> list[dt.date | None]:
+    with session(place.database_url) as opened:
+        return list(opened.scalars(select(Submission.night).order_by(Submission.id)))
+
+
+@pytest.mark.parametrize(
+    ("now", "due"),
+    [
+        (at(2, 59), dt.date(2026, 11, 19)),
+        (at(3, 1), dt.date(2026, 11, 19)),  # the clock's own entry may be submitting it just now
+        (at(3, 5), NIGHT),
+        (at(23, 59), NIGHT),
+        (at(0, 0, day=21), NIGHT),
+    ],
+)
+def test_a_night_is_due_once_its_hour_has_passed(now: dt.datetime, due: dt.date) -> None:
+    assert nightly.night_due(now, AT) == due
+
+
+def test_two_clocks_at_once_submit_one_nightly(settings: Settings, place: Place) -> None:
+    together = threading.Barrier(2)
+    created = []
+
+    def beat() -> None:
+        together.wait()
+        created.append(submit_nightly(settings, night=NIGHT).created)
+
+    beats = [threading.Thread(target=beat) for _ in range(2)]
+    for thread in beats:
+        thread.start()
+    for thread in beats:
+        thread.join()
+    assert sorted(created) == [False, True]
+    assert nights(place) == [NIGHT]
+    with session(place.database_url) as opened:
+        assert opened.scalar(select(func.count(Job.id))) == 1
+
+
+def test_a_missed_night_is_submitted_once(settings: Settings, place: Place) -> None:
+    submit_nightly(settings, night=dt.date(2026, 11, 17))
+    said = nightly.catch_up(settings, at(9))
+    assert said is not None
+    assert "submitted the nightly of 2026-11-20" in said
+    assert nightly.catch_up(settings, at(9, 1)) is None
+    assert nights(place) == [dt.date(2026, 11, 17), NIGHT]
+
+
+def test_nothing_is_missed_before_the_first_nightly(settings: Settings, place: Place) -> None:
+    assert nightly.catch_up(settings, at(9)) is None
+    submit_sweep(settings, tiny.KERNEL, "1024")
+    assert nightly.catch_up(settings, at(9)) is None
+    assert nights(place) == [None]
+
+
+def test_a_backfill_submits_the_commits_of_a_range_once_and_after_all_other_work(
+    settings: Settings, place: Place
+) -> None:
+    start = tiny.git(settings.repository, "rev-parse", "HEAD").strip()
+    shas = [tiny.commit(settings.repository, f"Change {number}", factor=number) for number in (3, 4)]
+    assert [each.created for each in submit_backfill(settings, f"{start}..HEAD")] == [True, True]
+    assert [each.created for each in submit_backfill(settings, f"{start}..HEAD")] == [False, False]
+    with session(place.database_url) as opened:
+        submitted = select(Commit.sha).join(Submission, Submission.commit_id == Commit.id).order_by(Submission.id)
+        assert list(opened.scalars(submitted)) == shas[::-1]
+        assert set(opened.scalars(select(Job.priority))) == {jobs.Priority.BACKFILL}
+    submit_nightly(settings, night=NIGHT)
+    with session(place.database_url) as opened:
+        first, *_ = jobs.unsent(opened, 0)
+        assert opened.get_one(Job, first.id).priority == jobs.Priority.NIGHTLY
+
+
+@pytest.mark.parametrize("revisions", ["HEAD", "..HEAD", "HEAD..", "HEAD...HEAD"])
+def test_what_is_no_range_is_said(settings: Settings, revisions: str) -> None:
+    with pytest.raises(RepositoryError, match="is not a range of commits"):
+        list(submit_backfill(settings, revisions))
+
+
+def test_an_empty_range_and_an_unknown_commit_are_said(settings: Settings) -> None:
+    with pytest.raises(NothingToSubmit, match="has no commits"):
+        list(submit_backfill(settings, "HEAD..HEAD"))
+    with pytest.raises(RepositoryError, match="has no commit 'nosuch'"):
+        list(submit_backfill(settings, "nosuch..HEAD"))

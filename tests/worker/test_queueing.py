@@ -1,0 +1,67 @@
+"""A person takes queued work back, or has it done again."""
+
+import pytest
+from sqlalchemy import select
+
+from db import jobs
+from db.models import Job
+from db.session import session
+from tests.worker.conftest import Drain
+from tests.worker.test_compile import gpu_worker_is_here
+from worker import queueing, tasks
+from worker.place import Place
+from worker.queueing import Chosen, NoSuchWork
+from worker.settings import Settings
+from worker.submit import submit_nightly
+
+
+def states(place: Place) -> list[str]:
+    with session(place.database_url) as opened:
+        return sorted(opened.scalars(select(Job.state)))
+
+
+def test_a_submission_is_cancelled_and_taken_up_again(settings: Settings, place: Place, drain: Drain) -> None:
+    gpu_worker_is_here(place)
+    (submission_id,) = submit_nightly(settings, gpus=("h200",)).submission_ids
+    assert states(place) == ["queued", "waiting", "waiting"]
+    chosen = Chosen.of(None, submission_id)
+    assert queueing.cancel(place.database_url, chosen) == "cancelled 3 jobs"
+    assert states(place) == ["cancelled"] * 3
+    assert drain() == 0
+    assert queueing.retry(place.database_url, place.broker_url, chosen) == "queued 3 jobs again"
+    assert states(place) == ["queued", "waiting", "waiting"]
+
+
+def test_a_failed_job_is_retried_by_its_number(place: Place) -> None:
+    job_id = judge_job(place)
+    tasks.run(job_id, "tester#1", place)
+    assert states(place) == ["failed"]
+    assert queueing.retry(place.database_url, place.broker_url, Chosen.of(job_id, None)) == f"queued job {job_id} again"
+    assert states(place) == ["queued"]
+
+
+def test_what_cannot_be_cancelled_or_retried_is_said(place: Place) -> None:
+    job_id = judge_job(place)
+    both = place.database_url, place.broker_url
+    with pytest.raises(NoSuchWork, match=f"job {job_id} is not one of failed, poison, cancelled: it is queued"):
+        queueing.retry(*both, Chosen.of(job_id, None))
+    with pytest.raises(NoSuchWork, match="there is no job 4711"):
+        queueing.cancel(place.database_url, Chosen.of(4711, None))
+    with pytest.raises(NoSuchWork, match="there is no submission 4711"):
+        queueing.cancel(place.database_url, Chosen.of(None, 4711))
+    queueing.cancel(place.database_url, Chosen.of(job_id, None))
+    with pytest.raises(NoSuchWork, match=f"job {job_id} has ended: it is cancelled"):
+        queueing.cancel(place.database_url, Chosen.of(job_id, None))
+
+
+@pytest.mark.parametrize("named", [(None, None), (1, 2)])
+def test_one_job_or_one_submission_must_be_named(named: tuple[int | None, int | None]) -> None:
+    with pytest.raises(NoSuchWork, match="name either one job or one --submission"):
+        Chosen.of(*named)
+
+
+def judge_job(place: Place) -> int:
+    """One that fails when it is done: it names no run."""
+    with session(place.database_url) as opened:
+        job_id, _ = jobs.add(opened, key="k", kind="judge", queue="judge", subject="s", payload={})
+    return job_id

@@ -1,0 +1,84 @@
+"""The simulated GPU: known speeds, the same road as a real one, and never taken for a measurement."""
+
+import pytest
+from sqlalchemy import select, update
+from sqlalchemy.exc import IntegrityError
+
+from db import steps
+from db.models import Measurement, Run, Submission, Trial, Verdict
+from db.session import session
+from db.steps import CompiledConfig, SweepFacts
+from kernels.statistics import median_interval
+from tests.worker import tiny
+from tests.worker.conftest import Drain
+from worker import simulated
+from worker.place import Place
+from worker.presence import identify
+from worker.settings import Settings
+from worker.simulated import Simulation
+from worker.submit import submit_nightly
+from worker.transfer import NothingToExport, export_file
+
+FACTS = SweepFacts(1, "tilewatch", "ab" * 20, "double", "1024", "sim", "sm_90")
+CONFIGS = [CompiledConfig(number, {"width": number}, f"cubin {number}", "double") for number in range(400)]
+
+
+def test_equal_seeds_say_the_same_and_others_do_not() -> None:
+    def said(seed: int) -> list[object]:
+        return [simulated.trial(FACTS, config, seed) for config in CONFIGS]
+
+    assert said(1) == said(1)
+    assert said(1) != said(2)
+
+
+def test_the_winner_is_the_config_that_is_known_to_be_fastest_or_one_beside_it() -> None:
+    ended = []
+    result = simulated.measure(FACTS, CONFIGS, Simulation(1, 0.0), on_trial=ended.append)
+    assert len(ended) == len(CONFIGS)
+    assert {trial.status for trial in ended} == {"timed", "wrong", "crashed"}
+    timed = [config for config, trial in zip(CONFIGS, ended, strict=True) if trial.status == "timed"]
+    fastest_us = min(simulated.true_us("1024", config, 1) for config in timed)
+    (ours, rival) = result.measurements
+    assert median_interval(ours.samples_us).median == pytest.approx(fastest_us, rel=0.02)
+    assert min(rival.samples_us) >= simulated.RIVAL_US
+
+
+def test_a_simulated_nightly_goes_the_whole_road_and_says_what_it_is(
+    settings: Settings, place: Place, drain: Drain
+) -> None:
+    submit_nightly(settings, gpus=("sim",))
+    drain()
+    with session(place.database_url) as opened:
+        runs = opened.scalars(select(Run)).all()
+        assert [(run.origin, run.timer, run.gpu_name) for run in runs] == [
+            ("simulated", "simulated", "Simulated GPU")
+        ] * len(tiny.PROBLEMS)
+        assert len(opened.scalars(select(Verdict)).all()) == len(tiny.PROBLEMS)
+        assert "waiting" not in set(opened.scalars(select(Trial.status)))
+        assert all(row.detail["simulated"] for row in opened.scalars(select(Measurement)))
+        assert steps.gpu_models_measured_here(opened) == []
+    with pytest.raises(NothingToExport):
+        export_file(place.database_url, settings.home / "out.jsonl.gz")
+
+
+def test_the_database_refuses_a_simulation_that_calls_itself_a_measurement(
+    settings: Settings, place: Place, drain: Drain
+) -> None:
+    submit_nightly(settings, gpus=("sim",))
+    drain()
+    with (
+        pytest.raises(IntegrityError, match="ck_runs_simulated_has_no_timer"),
+        session(place.database_url) as opened,
+    ):
+        opened.execute(update(Run).values(origin="measured"))
+
+
+def test_nobody_simulates_unasked(settings: Settings, place: Place) -> None:
+    submit_nightly(settings)
+    with session(place.database_url) as opened:
+        assert list(opened.scalars(select(Submission.gpu_model))) == ["h200"]
+
+
+def test_a_worker_of_the_simulated_gpu_needs_none() -> None:
+    who = identify("gpu0@n", ["gpu.sim", "judge"])
+    assert (who.kind, who.gpu and who.gpu.name) == ("gpu", "Simulated GPU")

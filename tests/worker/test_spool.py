@@ -1,0 +1,193 @@
+"""A finished run is on record once: whatever happens to Postgres, the disk or the worker after the GPU is done."""
+
+import dataclasses
+import datetime as dt
+import errno
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select, text, update
+
+from db import jobs, migrate
+from db.embedded import Embedded
+from db.jobs import Unsent
+from db.models import Job, Measurement, Run, Trial
+from db.session import engine, session
+from kernels.results import RunResult, TrialResult
+from tests.worker import made, tiny
+from tests.worker.conftest import do_all_jobs, settings_for
+from tests.worker.test_compile import gpu_worker_is_here
+from worker import measure, spool, tasks
+from worker.place import Place
+from worker.settings import Settings
+from worker.spool import Spooled
+from worker.submit import submit_sweep
+
+PATIENCE_S = 60  # a deadline for a hung test, not a speed
+
+
+@pytest.fixture
+def spooled(settings: Settings, place: Place) -> Spooled:
+    """A run whose measure job is still this worker's."""
+    return queued_measure_job(settings, place, made.result())
+
+
+def queued_measure_job(settings: Settings, place: Place, result: RunResult) -> Spooled:
+    """Submit, compile, and leave the one measure job queued."""
+    gpu_worker_is_here(place)
+    submit_sweep(settings, tiny.KERNEL, "1024", gpus=("h200",))
+    with session(place.database_url) as opened:
+        compile_id = opened.scalars(select(Job.id).where(Job.kind == "compile")).one()
+    (batch,) = tasks.run(compile_id, "tester#1", place)
+    (job,) = tasks.run(batch.id, "tester#1", place)
+    with session(place.database_url) as opened:
+        return Spooled(job.id, opened.get_one(Job, job.id).key, result)
+
+
+def count(place: Place, table: type) -> int:
+    with session(place.database_url) as opened:
+        return opened.scalars(select(func.count()).select_from(table)).one()
+
+
+def a_gpu_that(monkeypatch: pytest.MonkeyPatch, does: Callable[..., RunResult]) -> None:
+    monkeypatch.setattr(measure, "_request", lambda *_: None)
+    monkeypatch.setattr(measure, "measure", does)
+
+
+def test_a_run_comes_back_from_the_disk_as_it_was(tmp_path: Path) -> None:
+    odd = TrialResult({"width": 64}, "wrong", error=float("inf"), failure="not a number")
+    result = dataclasses.replace(made.result(), trials=(*made.result().trials, odd))
+    kept = Spooled(7, "manual:x", result)
+    file = spool.keep(tmp_path / "spool", kept)
+    assert spool.left(tmp_path / "spool") == [file]
+    assert spool.read(file) == kept
+    file.unlink()
+    assert spool.read(file) is None
+
+
+def test_a_half_written_file_is_not_left_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        spool.keep(tmp_path, Spooled(7, "manual:x", made.result()))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_is_delivered_twice_is_on_record_once(place: Place, spooled: Spooled) -> None:
+    with session(place.database_url) as opened:
+        first = measure.put_on_record(opened, spooled)
+    with session(place.database_url) as opened:
+        assert measure.put_on_record(opened, spooled) == first
+    assert (count(place, Run), count(place, Measurement)) == (1, 2)
+
+
+def test_of_workers_that_finish_one_sweep_at_once_one_is_on_record(place: Place, spooled: Spooled) -> None:
+    together = threading.Barrier(4)
+
+    def finish(minute: int) -> None:
+        mine = dataclasses.replace(spooled, result=made.result(minute=minute))
+        together.wait()
+        with session(place.database_url) as opened:
+            measure.put_on_record(opened, mine)
+
+    workers = [threading.Thread(target=finish, args=(minute,)) for minute in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert (count(place, Run), count(place, Measurement)) == (1, 2)
+    with session(place.database_url) as opened:
+        assert opened.scalar(select(func.count(Job.id)).where(Job.kind == "judge")) == 1
+
+
+def test_what_a_killed_worker_spooled_is_delivered_by_its_next_life(place: Place, spooled: Spooled) -> None:
+    with session(place.database_url) as opened:
+        assert jobs.claim(opened, spooled.job_id, "killed#1", 60)
+    spool.keep(place.spool, spooled)
+    (judge,) = measure.deliver_left(place)
+    assert judge.queue == "judge"
+    assert spool.left(place.spool) == []
+    assert count(place, Run) == 1
+    with session(place.database_url) as opened:
+        opened.execute(update(Job).where(Job.state == "running").values(lease_until=text("now() - interval '1 s'")))
+    assert tasks.run(spooled.job_id, "next#1", place) == [judge]
+    assert count(place, Run) == 1
+
+
+@pytest.mark.parametrize("wrong", ["another database's", "unreadable"])
+def test_what_cannot_be_delivered_is_put_aside_and_kept(place: Place, wrong: str) -> None:
+    if wrong == "unreadable":
+        place.spool.mkdir(parents=True)
+        (place.spool / "job-1.json").write_text('{"job_id": 1}')
+    else:
+        spool.keep(place.spool, Spooled(4711, "manual:elsewhere", made.result()))
+    assert measure.deliver_left(place) == []
+    assert spool.left(place.spool) == []
+    assert [file.suffix for file in place.spool.iterdir()] == [".refused"]
+
+
+def test_a_full_disk_costs_no_result(place: Place, spooled: Spooled, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> Path:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(spool, "keep", full)
+    a_gpu_that(monkeypatch, lambda *_, **__: spooled.result)
+    tasks.run(spooled.job_id, "tester#1", place)
+    assert count(place, Run) == 1
+
+
+def test_a_sweep_that_ends_while_postgres_is_away_is_on_record_once_when_it_is_back(
+    scratch: Path, tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The real server is stopped in the middle of the sweep, and started when the run lies in the spool."""
+    monkeypatch.setattr(measure, "WRITE_S", 0.0)
+    monkeypatch.setattr("worker.lease.RENEW_S", 0.2)
+    postgres_port, broker_port = free_port(), free_port()
+    own = Embedded(scratch, postgres_port=postgres_port, broker_port=broker_port, fsync=False)
+    with own as servers:
+        migrate.upgrade(servers.database_url)
+        settings = settings_for(tmp_path / "home", repository, servers.database_url, servers.broker_url)
+        place = Place.of(settings)
+        result = made.result()
+        spooled = queued_measure_job(settings, place, result)
+
+        def sweep(*_: object, on_trial: Callable[[TrialResult], None], **__: object) -> RunResult:
+            on_trial(result.trials[0])
+            own.stop()
+            for trial in result.trials[1:]:
+                on_trial(trial)
+            return result
+
+        a_gpu_that(monkeypatch, sweep)
+        queued: list[Unsent] = []
+        worker = threading.Thread(target=lambda: queued.extend(tasks.run(spooled.job_id, "tester#1", place)))
+        worker.start()
+        deadline = time.monotonic() + PATIENCE_S
+        while not spool.left(place.spool):
+            assert time.monotonic() < deadline, "nothing was spooled"
+            time.sleep(0.05)
+        own.start()
+        worker.join(PATIENCE_S)
+        (judge,) = queued
+        assert spool.left(place.spool) == []
+        with session(place.database_url) as opened:
+            assert opened.get_one(Job, spooled.job_id).state == "done"
+            assert opened.get_one(Job, judge.id).state == "queued"
+            run = opened.scalars(select(Run)).one()
+            assert run.started_at == made.STARTED_AT.astimezone(dt.UTC)
+            assert sorted(opened.scalars(select(Trial.status))) == ["not_compiled", "timed", "timed", "wrong"]
+        assert do_all_jobs(place) == 1
+        engine(servers.database_url).dispose()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

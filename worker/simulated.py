@@ -1,0 +1,118 @@
+"""A simulated GPU: times from a seed instead of a board, for tests, load figures and demonstrations.
+
+It stands where kernels/measure.py stands and gives the same RunResult, but for its timer, which is "simulated"; the run
+is stored under that origin and the GPU model "sim", so nothing that reads measurements can take it for one. Its speeds
+are known: equal code on an equal problem is equally fast at every commit, and all of it follows from the seed.
+"""
+
+import datetime as dt
+import hashlib
+import socket
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from db.steps import CompiledConfig, SweepFacts
+from kernels import HARNESS
+from kernels.device import SIMULATED, Gpu
+from kernels.results import Measured, RunResult, TrialResult
+from kernels.statistics import median_interval
+
+FASTEST_US, SLOWEST_US = 100.0, 300.0
+RIVAL_US = 110.0
+NOISE = 0.004
+"""Relative, one standard deviation: about what an H200 shows between samples of one session."""
+
+WRONG, CRASHED = 0.02, 0.01
+"""The shares of configs that give a wrong answer, or crash."""
+
+TRIAL_SAMPLES, ROUNDS = 3, 40
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """`trial_s` is how long a trial keeps its worker busy; the times that it reports do not depend on it."""
+
+    seed: int
+    trial_s: float
+
+
+def board(host: str) -> Gpu:
+    return Gpu(-1, f"SIM-{host}", SIMULATED.name, "none", SIMULATED)
+
+
+def measure(
+    facts: SweepFacts,
+    compiled: Sequence[CompiledConfig],
+    simulation: Simulation,
+    *,
+    on_trial: Callable[[TrialResult], None],
+    sleep: Callable[[float], None] = time.sleep,
+) -> RunResult:
+    started_at = dt.datetime.now(dt.UTC)
+    trials = []
+    for config in compiled:
+        sleep(simulation.trial_s)
+        trials.append(trial(facts, config, simulation.seed))
+        on_trial(trials[-1])
+    timed = sorted((each for each in trials if each.median_us is not None), key=lambda each: each.median_us or 0.0)
+    winner = timed[0].config if timed else None
+    gpu = board(socket.gethostname())
+    return RunResult(
+        host=socket.gethostname(),
+        gpu_model=SIMULATED.slug,
+        gpu_uuid=gpu.uuid,
+        gpu_name=gpu.name,
+        timer="simulated",
+        toolchain={"harness": HARNESS, "simulation": f"seed {simulation.seed}"},
+        telemetry=(),
+        sweep_gpu_s=simulation.trial_s * len(trials),
+        winner=winner,
+        tie=(),
+        trials=tuple(trials),
+        measurements=_measurements(facts, compiled, winner, simulation.seed),
+        started_at=started_at,
+        finished_at=dt.datetime.now(dt.UTC),
+    )
+
+
+def trial(facts: SweepFacts, config: CompiledConfig, seed: int) -> TrialResult:
+    fate = _random(seed, "fate", facts.problem, config.content_key).random()
+    if fate < WRONG:
+        return TrialResult(config.params, "wrong", error=1.0, failure="simulated: the largest error is 1")
+    if fate < WRONG + CRASHED:
+        return TrialResult(config.params, "crashed", failure="simulated: the kernel crashed")
+    noise = _random(seed, "trial", facts.sha, facts.problem, config.content_key)
+    samples_us = _samples(true_us(facts.problem, config, seed), TRIAL_SAMPLES, noise)
+    return TrialResult(config.params, "timed", samples_us, median_interval(samples_us).median, 0.0)
+
+
+def true_us(problem: str, config: CompiledConfig, seed: int) -> float:
+    """What the samples of this code on this problem scatter around."""
+    return _random(seed, "speed", problem, config.content_key).uniform(FASTEST_US, SLOWEST_US)
+
+
+def _measurements(
+    facts: SweepFacts, compiled: Sequence[CompiledConfig], winner: object, seed: int
+) -> tuple[Measured, ...]:
+    chosen = next((each for each in compiled if each.params == winner), None)
+    if chosen is None:
+        return ()
+    noise = _random(seed, "record", facts.sha, facts.problem)
+    ours = _samples(true_us(facts.problem, chosen, seed), ROUNDS, noise)
+    told = {"simulated": True, "rounds": ROUNDS}
+    return (
+        Measured(facts.kernel, "kernel", ours, chosen.params, told),
+        Measured("deepgemm", "baseline", _samples(RIVAL_US, ROUNDS, noise), None, told),
+    )
+
+
+def _samples(true: float, count: int, noise: Random) -> tuple[float, ...]:
+    return tuple(true * (1.0 + abs(noise.gauss(0.0, NOISE))) for _ in range(count))
+
+
+def _random(seed: int, *of: str) -> Random:
+    """Not Random(text): a digest gives the same numbers in every process and release of Python."""
+    seeded = int.from_bytes(hashlib.sha256("\0".join((str(seed), *of)).encode()).digest()[:8], "big")
+    return Random(seeded)  # noqa: S311 - numbers that repeat are the point, and nothing is secret here

@@ -1,0 +1,75 @@
+"""Results that are not on record yet: one file each in a folder of this machine, written so that a power cut keeps it.
+
+GPU time is what costs, so a run reaches the disk before it is sent to Postgres, and its file goes when Postgres has
+committed it. Knows nothing of how a run is put on record (measure.py), nor when.
+"""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from kernels.results import RunResult
+
+
+@dataclass(frozen=True)
+class Spooled:
+    """A run, and the measure job that it is the result of. The key is checked on delivery: ids are those of one
+    database, and a folder may outlive it."""
+
+    job_id: int
+    job_key: str
+    result: RunResult
+
+
+_READ = TypeAdapter(Spooled)
+
+
+def keep(folder: Path, spooled: Spooled) -> Path:
+    """Write a file that is whole or not there, and return when the disk has it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"job-{spooled.job_id}-{os.getpid()}-{spooled.result.started_at:%Y%m%dT%H%M%S%f}.json"
+    making = file.with_suffix(".making")
+    try:
+        with making.open("w", encoding="utf-8") as out:
+            json.dump(asdict(spooled), out, default=lambda moment: moment.isoformat())
+            out.flush()
+            os.fsync(out.fileno())
+        making.rename(file)
+    except OSError:
+        making.unlink(missing_ok=True)  # a full disk is not to stay full because of half a file
+        raise
+    _sync(folder)
+    return file
+
+
+def left(folder: Path) -> list[Path]:
+    """The files that wait, the oldest first."""
+    return sorted(folder.glob("*.json"), key=lambda file: file.name)
+
+
+def read(file: Path) -> Spooled | None:
+    """None when the file is gone: another process of this machine delivered it meanwhile.
+
+    Raises ValueError for what is no run, such as one of a release whose results looked different.
+    """
+    try:
+        return _READ.validate_python(json.loads(file.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+
+
+def refuse(file: Path) -> Path:
+    """Put a file aside that cannot be delivered, so that a person can look at it and nothing tries it again."""
+    return file.rename(file.with_suffix(".refused"))
+
+
+def _sync(folder: Path) -> None:
+    """A rename is on the disk when its folder is."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
