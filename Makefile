@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help up install dev test lint test-gpu lock clean
+.PHONY: help up install dev test lint test-gpu bench-judge lock clean
 
 help: ## List what make can do here
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -31,6 +31,9 @@ test: lint ## Check everything that needs no GPU, against a real Postgres and a 
 
 test-gpu: dev ## Run the tests that need an NVIDIA GPU
 	@$(BIN)/pytest -m gpu
+
+bench-judge: dev ## Score the judge on made worlds: false alarms, recall, delay, replays (an hour; WORLDS=1 for less)
+	@$(BIN)/python -m benchmarks.judge --worlds $(or $(WORLDS),3)
 
 # uv reads neither pip's settings nor its environment, and no settings of its own here: a list must not depend on the
 # machine it was made on. `make lock UPGRADE=--upgrade` takes newer releases; without it what is pinned stays pinned.
