@@ -22,6 +22,13 @@ MOST_NIGHTLY_LOG_ODDS = 8.0
 """However sure the nights look, they are one GPU's days: no night outweighs a replay that says otherwise."""
 
 
+LEVEL_DEVIATIONS = 5.0
+"""A refuted move this far from the nights before is a level that the series has of its own; a smaller one was noise."""
+
+LEAST_NIGHTLY_LOG_ODDS = 6.0
+"""How much less likely than the likeliest build the nights can make another the first bad one."""
+
+
 @dataclass(frozen=True)
 class Place:
     """Which series are alike: those of one kernel on one node share its code, those of one node its nights."""
@@ -218,10 +225,21 @@ class Judge:
     def _score(self, key: int, build: int, deviations: float, size: float) -> float:
         """Log-odds of the nights, capped, and of every replay across this build."""
         nights = min(deviations**2 / 2, MOST_NIGHTLY_LOG_ODDS)
-        if nights < 1.0 or size * deviations <= 0.0 or self._met_before(key, build, size):
+        if nights < 1.0 or size * deviations <= 0.0 or abs(size) < self.policy.min_change:
             return 0.0
+        if self._met_before(key, build, size) or self._asked_lately(key, build):
+            return 0.0
+        return nights + self._said(key, build, size)
+
+    def _said(self, key: int, build: int, size: float) -> float:
+        """Log-odds of what earlier replays across a build say of a change of this size there."""
         replays = self.series[key].replays
-        return nights + sum(log_odds(told, size) for good, bad, told in replays if good < build <= bad)
+        return sum(log_odds(told, size) for good, bad, told in replays if good < build <= bad)
+
+    def _asked_lately(self, key: int, build: int) -> bool:
+        """Each replay that did not confirm a change at a build doubles the nights until the next."""
+        ends = [bad for good, bad, _ in self.series[key].replays if good < build <= bad]
+        return bool(ends) and sum(1 for each in self._built[-32:] if each > max(ends)) < 2 ** len(ends)
 
     def _met_before(self, key: int, build: int, size: float) -> bool:
         """Whether replays said that a level like this is not the code's, too few nights ago to ask again."""
@@ -230,7 +248,7 @@ class Judge:
             return False
         noise = known.scan.noise
         nights = sum(1 for each in known.history.builds[-self.policy.after_nights :] if each >= build)
-        alike = [each for _, each in known.refuted if abs(each - size) < max(2.0 * noise, 0.3 * abs(size))]
+        alike = [each for _, each in known.refuted if abs(each - size) < max(2.0 * noise, 0.15 * abs(size))]
         return bool(alike) and nights < min(2 ** (len(alike) + 1), self.policy.after_nights)
 
     def _together(self, taken: set[int]) -> list[Suspicion]:
@@ -266,15 +284,11 @@ class Judge:
             if len(rows) < 2 or abs(deviations) < self.policy.together_deviations:
                 continue
             size = float(np.median([row[1] for row in rows]))
-            replays = [
-                log_odds(told, size)
-                for _, _, key in rows
-                for good, bad, told in self.series[key].replays
-                if good < build <= bad
-            ]
-            score = min(deviations**2 / 2, MOST_NIGHTLY_LOG_ODDS) + sum(replays)
-            met = any(self._met_before(key, build, size) for _, _, key in rows)
-            if met or size * deviations <= 0.0 or score < self.policy.together_deviations**2 / 2:
+            replays = sum(self._said(key, build, size) for _, _, key in rows)
+            score = min(deviations**2 / 2, MOST_NIGHTLY_LOG_ODDS) + replays
+            known = any(self._met_before(key, build, size) or self._asked_lately(key, build) for _, _, key in rows)
+            small = size * deviations <= 0.0 or abs(size) < self.policy.min_change
+            if known or small or score < self.policy.together_deviations**2 / 2:
                 continue
             if best is None or abs(deviations) > abs(best[2]):
                 best = (build, size, deviations)
@@ -324,7 +338,7 @@ class Judge:
         known = self.series[suspicion.series]
         weights = self._weights(suspicion)
         likely = np.exp(weights - weights.max())
-        kept = np.flatnonzero(np.cumsum(likely) / likely.sum() > 0.01)
+        kept = np.flatnonzero(np.cumsum(likely) / likely.sum() > 0.02)
         first = int(kept[0])
         builds = np.arange(self._built[-1] - len(weights) + 1, self._built[-1] + 1)
         self.cases[suspicion.series] = Case(
@@ -350,8 +364,11 @@ class Judge:
         builds = np.arange(first, last + 1)
         nearest = np.minimum(np.searchsorted(found.builds, builds), len(found.builds) - 1)
         weights = np.where(deviations * np.sign(suspicion.size) > 0.0, deviations**2 / 2, 0.0)[nearest]
-        weights[builds > found.builds[-1]] = -20.0
-        return np.asarray(weights)
+        weights[builds > found.builds[-1]] = 0.0
+        # The nights may have moved for another reason than the code: they never rule a build out, replays do.
+        weights = np.maximum(weights - weights.max(), -LEAST_NIGHTLY_LOG_ODDS)
+        said = [max(-20.0, min(0.0, self._said(suspicion.series, int(each), suspicion.size))) for each in builds]
+        return np.asarray(weights + said)
 
     def _group_deviations(self, suspicion: Suspicion, own: Scan) -> np.typing.NDArray[np.float64]:
         place = self.series[suspicion.series].place
@@ -441,7 +458,8 @@ class Judge:
             known.told = Alert(case.series, build, float(np.expm1(found.size)), found.error, "code")
             return [known.told]
         known.replays.append((case.good, case.bad, found))
-        if case.size is not None and case.state == "refuted":
+        noise = known.scan.noise if known.scan is not None else float("inf")
+        if case.size is not None and case.state == "refuted" and abs(case.size) > LEVEL_DEVIATIONS * noise:
             known.refuted.append((case.bad, case.size))
         return []
 
