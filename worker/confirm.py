@@ -152,11 +152,12 @@ def _confirm(case: Case, policy: Policy) -> int:
         return policy.first_launches
     suspected = case.size if case.size is not None else found.size
     agrees = found.size * suspected > 0
-    if agrees and abs(found.deviations) >= policy.believed_deviations and abs(found.size) >= policy.min_change:
+    asked = policy.believed_deviations * (1.0 + policy.few_launches / found.launches)
+    if agrees and abs(found.deviations) >= asked and abs(found.size) >= policy.min_change:
         case.state = "believed"
         return 0
-    asked = policy.refuted_log_odds + policy.growing_log_odds * (found.launches - policy.first_launches)
-    hopeless = log_odds(found, suspected) <= asked
+    enough = policy.refuted_log_odds + policy.growing_log_odds * (found.launches - policy.first_launches)
+    hopeless = log_odds(found, suspected) <= enough
     if case.size is None:
         hopeless = abs(found.deviations) < 2.0 or abs(found.size) < policy.min_change / 2
     if hopeless:

@@ -32,11 +32,12 @@ class Policy:
     together_deviations: float = 3.3  # pooled over the shapes of a kernel
     sibling_deviations: float = 1.0  # for series whose kernel was just confirmed to have changed
     believed_deviations: float = 4.0
+    few_launches: float = 1.5  # four launches of a series with two modes can agree by chance: they are asked for more
     min_change: float = 0.003
     refuted_log_odds: float = -1.2  # after the first launches: nights are free, so a doubtful case waits for more
     growing_log_odds: float = 0.15  # by so much more a launch, a replay has to speak for the change to go on
     first_launches: int = 4
-    most_launches: int = 24  # per suspicion, for confirming and for sizing
+    most_launches: int = 32  # per suspicion, for confirming and for sizing
     size_error: float = 0.0015  # a confirmed size is measured to this standard error, if the launches reach
     located: float = 0.97  # enough probability on one build to name it
     bisections: int = 7

@@ -22,6 +22,9 @@ MOST_NIGHTLY_LOG_ODDS = 8.0
 """However sure the nights look, they are one GPU's days: no night outweighs a replay that says otherwise."""
 
 
+INSISTENT_LOG_ODDS = 6.5
+"""So sure, nights and replays together, a suspicion need not wait for its turn to be asked about again."""
+
 LEVEL_DEVIATIONS = 5.0
 """A refuted move this far from the nights before is a level that the series has of its own; a smaller one was noise."""
 
@@ -227,9 +230,10 @@ class Judge:
         nights = min(deviations**2 / 2, MOST_NIGHTLY_LOG_ODDS)
         if nights < 1.0 or size * deviations <= 0.0 or abs(size) < self.policy.min_change:
             return 0.0
-        if self._met_before(key, build, size) or self._asked_lately(key, build):
+        if self._met_before(key, build, size):
             return 0.0
-        return nights + self._said(key, build, size)
+        score = nights + self._said(key, build, size)
+        return 0.0 if score < INSISTENT_LOG_ODDS and self._asked_lately(key, build) else score
 
     def _said(self, key: int, build: int, size: float) -> float:
         """Log-odds of what earlier replays across a build say of a change of this size there."""
