@@ -1,5 +1,6 @@
 """`python -m kernels`: the sweep on this machine alone, without queue or database."""
 
+import enum
 import json
 import os
 import sys
@@ -14,15 +15,18 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from kernels import catalog, device, provenance, recording, store
+from kernels import HARNESS, bench_sweep, catalog, device, provenance, recording, store
 from kernels.build import LIMIT_S, BuildError
 from kernels.contract import BadProblem
+from kernels.journal import Journal, config_key, journal_path
 from kernels.loading import LibraryError
 from kernels.local import compile_plan
 from kernels.measure import GpuBusy, GpuMissing, MeasureFailed, MeasureRequest, measure
+from kernels.prediction import Prediction, Pruned, predictions, signs
 from kernels.results import Compiled, Cubin, Params, Plan, Planned, RunResult
 from kernels.session import recorded_rows
 from kernels.statistics import median_interval, ratio_interval
+from kernels.sweep import SweepFailed
 
 app = typer.Typer(
     help="Sweep, compile and time cuTile kernels on this machine alone: no queue, no database.",
@@ -33,6 +37,8 @@ app = typer.Typer(
 say = Console(stderr=True)
 
 EXPECTED = (
+    bench_sweep.BenchFailed,
+    SweepFailed,
     catalog.UnknownKernel,
     BadProblem,
     LibraryError,
@@ -51,6 +57,14 @@ Store = Annotated[Path, typer.Option(help="Folder for cubins; a second run finds
 Jobs = Annotated[int, typer.Option(min=1, help="Compiler processes.")]
 Limit = Annotated[float, typer.Option(min=0.1, help="Seconds a config may take to compile.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, for machines.")]
+
+
+class Prune(enum.StrEnum):
+    """What a sweep may leave out, if asked to."""
+
+    nothing = "nothing"
+    static = "static"
+
 
 CORES = os.cpu_count() or 1
 SPARE_CORES = max(1, CORES - 1)
@@ -97,6 +111,9 @@ def sweep(
     library: Library = HERE / "library",
     cubins: Store = DEFAULT_STORE,
     record: Annotated[Path | None, typer.Option(help="Also write the run to FILE, for `tilewatch import`.")] = None,
+    prune: Annotated[
+        Prune, typer.Option(help="static: leave out configs that spill or miss Tensor Cores or TMA; they are listed.")
+    ] = Prune.nothing,
     as_json: AsJson = False,
 ) -> None:
     """Try every config of a kernel on a problem on this machine's GPU, then time the winner beside its baselines.
@@ -118,26 +135,71 @@ def sweep(
     plan = _plan(library, model.arch, kernel, problem)
     url = store.folder(cubins)
     outcomes: list[tuple[Planned, Compiled]] = []
+    pruned: list[Pruned] = []
 
     def stream() -> Iterator[Cubin]:
         for trial, outcome in _watched(compile_plan(library.absolute(), plan, url, jobs=jobs, limit_s=limit), plan):
             outcomes.append((trial, outcome))
-            if outcome.status == "ok":
+            because = signs(outcome.facts) if outcome.facts and prune is Prune.static else ()
+            if because:
+                pruned.append(Pruned(trial.config, because))
+            elif outcome.status == "ok":
                 assert outcome.content_key is not None
                 assert outcome.symbol is not None
                 yield Cubin(trial.config, outcome.content_key, outcome.symbol)
 
-    request = MeasureRequest(library.absolute(), kernel, problem, model.arch, url, stream(), gpu, plan.baselines)
-    result = measure(request, on_trial=lambda _: None, on_step=_say_step)
+    conditions = (gpus[gpu].uuid, gpus[gpu].driver, HARNESS, problem)
+    with Journal(journal_path(cubins / "journals", plan.trials, conditions)) as journal:
+        if journal.known:
+            say.print(f"  going on from a sweep that was stopped after {len(journal.known)} trials")
+        request = MeasureRequest(
+            library.absolute(), kernel, problem, model.arch, url, stream(), gpu, plan.baselines, dict(journal.known)
+        )
+        result = measure(request, on_trial=journal.add, on_step=_say_step)
+        journal.done()
     if record is not None:
         assert commit is not None
         header = recording.Header(f"{result.host}, {result.gpu_name}", recording.now(), commit.repository, _version())
         rows = recording.write(record, header, recorded_rows(plan, commit, model, outcomes, result))
         say.print(f"{rows} rows written to {record}; `tilewatch import {record}` reads them")
     if as_json:
-        print(json.dumps({"plan": {**asdict(plan), "trials": len(plan.trials)}, "result": asdict(result)}, default=str))
+        answer = {
+            "plan": {**asdict(plan), "trials": len(plan.trials)},
+            "result": asdict(result),
+            "pruned": [asdict(each) for each in pruned],
+            "predictions": [asdict(each) for each in _predictions(outcomes, result)],
+        }
+        print(json.dumps(answer, default=str))
     else:
-        _print_sweep(plan, outcomes, result)
+        _print_sweep(plan, outcomes, result, pruned)
+
+
+@app.command("bench-sweep")
+def bench_sweep_command(
+    part: Annotated[list[str] | None, typer.Option(help="Only this part; repeat it for several.")] = None,
+    gpu: Annotated[int, typer.Option(min=0, help="Which of this machine's GPUs.")] = 0,
+    jobs: Jobs = CORES,
+    cubins: Annotated[
+        Path | None, typer.Option(help="Folder of cubins to go on from, for all parts but `cold`.")
+    ] = None,
+) -> None:
+    """Measure the sweep and the stopwatch on this machine, beside cuTile's tuner and Nsight Compute (about 8 minutes).
+
+    Example: python -m kernels bench-sweep --part warm --part aa
+    """
+    gpus = device.gpus()
+    if gpu >= len(gpus) or gpus[gpu].model is None:
+        raise GpuMissing(f"there is no GPU {gpu} that Tilewatch knows on this machine: it has {len(gpus)} NVIDIA GPUs")
+    unknown = sorted(set(part or ()) - set(bench_sweep.PARTS))
+    if unknown:
+        raise typer.BadParameter(f"'{unknown[0]}' is no part; the parts are {', '.join(bench_sweep.PARTS)}")
+    figures = bench_sweep.run(
+        gpus[gpu], jobs, part or (), cubins, lambda line: say.print(line, highlight=False, soft_wrap=True)
+    )
+    table = Table("", "measured", "must", "met", title=f"{gpus[gpu].name}, driver {gpus[gpu].driver}, {CORES} cores")
+    for figure in figures:
+        table.add_row(figure.what, figure.value, figure.must, "yes" if figure.met else "no")
+    Console().print(table)
 
 
 def _plan(library: Path, arch: str, kernel: str, problem: str | None) -> Plan:
@@ -198,7 +260,13 @@ def _print_failures(out: Console, outcomes: list[tuple[Planned, Compiled]]) -> N
         out.print(f"  {count:4} {kind}", highlight=False)
 
 
-def _print_sweep(plan: Plan, outcomes: list[tuple[Planned, Compiled]], result: RunResult) -> None:
+def _predictions(outcomes: list[tuple[Planned, Compiled]], result: RunResult) -> tuple[Prediction, ...]:
+    facts = {config_key(trial.config): outcome.facts for trial, outcome in outcomes}
+    timed = [(facts[config_key(trial.config)], trial.median_us) for trial in result.trials]
+    return predictions([(fact, time_us) for fact, time_us in timed if fact is not None and time_us is not None])
+
+
+def _print_sweep(plan: Plan, outcomes: list[tuple[Planned, Compiled]], result: RunResult, pruned: list[Pruned]) -> None:
     out = Console()
     timed = sorted(
         (trial for trial in result.trials if trial.median_us is not None), key=lambda trial: trial.median_us or 0
@@ -217,6 +285,10 @@ def _print_sweep(plan: Plan, outcomes: list[tuple[Planned, Compiled]], result: R
     _print_failures(out, outcomes)
     for kind, count in Counter(f"{t.status}: {t.failure}" for t in result.trials if t.failure).most_common():
         out.print(f"  {count:4} {kind}", highlight=False)
+    for prediction in _predictions(outcomes, result):
+        out.print(f"  {prediction.sentence}", highlight=False)
+    for each in pruned:
+        out.print(f"  pruned {_config(each.config)}: {', '.join(each.because)}", highlight=False)
     _print_measurements(out, plan, result)
 
 

@@ -21,6 +21,10 @@ SLACK_S = 30.0
 """Start of the child, bytecode and static facts, on a busy machine."""
 
 
+MEMORY_BYTES = 5 << 28
+"""The configs that never end take 2 to 3 GiB within LIMIT_S, those that end in time 120 to 500 MiB (sm_90 and sm_100,
+tileiras 13.4, 2026-11), of resident memory. Two compilers and everything else then fit a machine with 4 GiB."""
+
 READY_S = 120.0
 """Importing cuda-tile takes a second, more on a cold disk."""
 
@@ -32,16 +36,17 @@ class BuildError(Exception):
 class Compiler:
     """Compiles for as long as it is open. Not thread-safe: one per process or thread."""
 
-    def __init__(self, store_url: str, *, limit_s: float = LIMIT_S) -> None:
+    def __init__(self, store_url: str, *, limit_s: float = LIMIT_S, memory_bytes: int = MEMORY_BYTES) -> None:
         self.store_url = store_url
         self.limit_s = limit_s
+        self.memory_bytes = memory_bytes
         self._child: Child | None = None
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
 
     @property
     def version(self) -> str:
-        """What compiles here: one line that names every part, and the limit, since a timeout is an outcome too."""
-        return f"{compiler_version()} limit {self.limit_s:g}s"
+        """What compiles here: one line that names every part, and the limits, since a timeout is an outcome too."""
+        return f"{compiler_version()} limit {self.limit_s:g}s {self.memory_bytes / 2**30:g}GiB"
 
     def compile(self, library: Path, kernel: str, problem: str, config: Params, arch: str) -> Compiled:
         """One config. Raises BuildError when nothing could compile here, whatever the config."""
@@ -53,6 +58,7 @@ class Compiler:
             "arch": arch,
             "store": self.store_url,
             "limit_s": self.limit_s,
+            "memory_bytes": self.memory_bytes,
         }
         if self._child is None or not self._child.alive:
             self._child = self._start()

@@ -25,12 +25,12 @@ from kernels.bytecode import meaning_sha256
 from kernels.contract import HINTS, BadProblem
 from kernels.cubin import CuobjdumpMissing, code_sha256, static_facts
 from kernels.loading import LibraryError, load
+from kernels.memory import MemoryGuard
 from kernels.signature import BadConfig, Signature, signature, tile_signature
 from kernels.store import CubinStore, StoreError
 from kernels.toolchain import compiler_version
 
 _cache = os.environ["CUDA_TILE_CACHE_DIR"]
-_load = functools.cache(load)
 _store = functools.cache(CubinStore)
 
 
@@ -39,7 +39,7 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     if request.get("ask") == "ready":  # everything this role needs was imported
         return {}
     try:
-        kernel = _load(Path(request["library"]))[request["kernel"]].kernel
+        kernel = load(Path(request["library"]))[request["kernel"]].kernel
         wanted = signature(kernel, kernel.parse(request["problem"]), request["config"])
         return _compile(kernel.entry, wanted, request)
     except (LibraryError, StoreError, CuobjdumpMissing) as error:
@@ -52,16 +52,17 @@ def _compile(entry: Any, wanted: Signature, request: Mapping[str, Any]) -> Mappi
     store, arch = _store(request["store"]), request["arch"]
     hinted = entry.replace_hints(**dict(wanted.hints))
     started, cpu = time.perf_counter(), _cpu_s()
+    guard = MemoryGuard(request["memory_bytes"])
     key = None
     try:
         bytecode = io.BytesIO()
         export_kernel(hinted, [tile_signature(wanted)], bytecode, gpu_code=arch, output_format="tileir_bytecode")
-        key = _content_key(bytecode.getvalue(), arch, request["limit_s"])
+        key = _content_key(bytecode.getvalue(), arch, [request["limit_s"], request["memory_bytes"]])
         known = store.outcome(key)
         if known is not None:
             return {**known, "reused": True}
         cubin = io.BytesIO()
-        with ct.compiler_timeout(request["limit_s"]):
+        with guard, ct.compiler_timeout(request["limit_s"]):
             export_kernel(hinted, [tile_signature(wanted)], cubin, gpu_code=arch, output_format="cubin")
     except ct.TileCompilerTimeoutError:
         failure = f"not compiled within {request['limit_s']:g} s"
@@ -70,7 +71,10 @@ def _compile(entry: Any, wanted: Signature, request: Mapping[str, Any]) -> Mappi
         # cuda-tile found no tileiras: the machine is not set up, and no config is to blame for that.
         return {"error": f"the tile compiler is missing: {error}"}
     except Exception as error:  # noqa: BLE001 - the edge of a trial: the compiler and the kernel may raise anything
-        outcome = _failure("error", _first_line(error), time.perf_counter() - started, _cpu_s() - cpu, key)
+        failure = _first_line(error)
+        if guard.exceeded:
+            failure = f"the tile compiler needed more than {request['memory_bytes'] / 2**30:g} GiB"
+        outcome = _failure("error", failure, time.perf_counter() - started, _cpu_s() - cpu, key)
     else:
         outcome = _success(cubin.getvalue(), wanted.symbol, key, time.perf_counter() - started, _cpu_s() - cpu)
         store.put(key, outcome, cubin.getvalue())
@@ -100,9 +104,9 @@ def _failure(status: str, failure: str, compile_s: float, cpu_s: float, key: str
     return {"status": status, "failure": failure, "compile_s": compile_s, "cpu_s": cpu_s, "content_key": key}
 
 
-def _content_key(bytecode: bytes, arch: str, limit_s: float) -> str:
-    """The limit is part of it because a timeout is remembered too."""
-    parts = [meaning_sha256(bytecode), arch, compiler_version(), limit_s, HINTS]
+def _content_key(bytecode: bytes, arch: str, limits: list[float]) -> str:
+    """The limits are part of it because meeting one is remembered too."""
+    parts = [meaning_sha256(bytecode), arch, compiler_version(), limits, HINTS]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 

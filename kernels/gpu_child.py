@@ -34,7 +34,7 @@ REST_S = 0.04
 products, and the same cubin goes from 174 us to 199 us while DeepGEMM goes from 150 us to 156 us (2026-11): the ratio
 would tell how long the GPU had been busy. With rests the clock stays where it is."""
 
-HOPELESS = 10.0
+HOPELESS = 5.0
 """A checked launch this many times slower than the best known gets no further samples: the unluckiest sample seen on an
 H200 was 3 times its median (2026-11), and launches this slow would take most of the sweep's GPU time."""
 
@@ -107,7 +107,7 @@ def _prepare(request: Mapping[str, Any]) -> Session:
         kernel=kernel,
         problem=problem,
         store=CubinStore(request["store"]),
-        timer=timing.timer(),
+        timer=timing.timer(request.get("timer")),
         telemetry=Telemetry(_uuid()),
         sm_count=cupy.cuda.Device().attributes["MultiProcessorCount"],
         specs=specs,
@@ -158,7 +158,8 @@ def _trial(session: Session, request: Mapping[str, Any]) -> Mapping[str, Any]:
     if request["best_us"] is not None and checked_us > HOPELESS * request["best_us"]:
         return {"status": "timed", "error": error, "samples_us": [checked_us]}
     try:
-        samples = _sample(session, [request["id"]], request["samples"])[0]
+        # No rests here: hundreds of configs would wait, and racing.py knows that a first sample may meet the power cap.
+        samples = _sample(session, [request["id"]], request["samples"], rest=False)[0]
     except (cupy.cuda.runtime.CUDARuntimeError, timing.TimingError) as failure:
         return _failure("crashed" if _context_is_dead() else "launch_error", failure)
     return {"status": "timed", "error": error, "samples_us": samples}
@@ -213,11 +214,11 @@ def _rounds(session: Session, request: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"samples_us": samples, "telemetry": [before, session.telemetry.read("after rounds")]}
 
 
-def _sample(session: Session, ids: list[int], rounds: int) -> list[list[float]]:
+def _sample(session: Session, ids: list[int], rounds: int, *, rest: bool = True) -> list[list[float]]:
     names = _kernel_names(session)
     order = random.Random(len(session.loaded))  # noqa: S311 - an order, not a secret
     entries: list[Entry] = [(partial(_launch, session, session.loaded[each]), names) for each in ids]
-    return _in_rounds(session.timer, entries, rounds, order, session)
+    return _in_rounds(session.timer, entries, rounds, order, session, rest=rest)
 
 
 def _in_rounds(
@@ -226,6 +227,8 @@ def _in_rounds(
     rounds: int,
     order: random.Random,
     session: Session,
+    *,
+    rest: bool = True,
 ) -> list[list[float]]:
     """samples[i][r]: microseconds of entry i in round r."""
     samples: list[list[float]] = [[] for _ in entries]
@@ -243,7 +246,7 @@ def _in_rounds(
             samples[index].append(time_us)
         turn += burst
         burst = max(1, int(BURST_US / (sum(times) / burst)))
-        if sum(times) > BURST_US / 4:
+        if rest and turn < rounds and sum(times) > BURST_US / 4:
             time.sleep(REST_S)
     return samples
 

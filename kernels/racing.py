@@ -15,7 +15,10 @@ from kernels.statistics import median_interval
 class Policy:
     first: int = 3  # samples that every correct config gets
     rounds: tuple[int, ...] = (5, 12, 30)  # further samples for those still in the race, round by round
-    luck: float = 0.04  # how far under a config's fastest sample its median may lie (H200: samples spread 0.5 to 1.2 %)
+    luck: float = (
+        0.15  # how far under its fastest first sample a config may lie: an H200 at its power cap is 14 % slower
+    )
+    calm: float = 0.01  # the same for the samples of the race itself, which are taken in turns and with rests
     finalists: int = 12  # at most this many are re-timed with fresh samples
     fresh: int = 60  # fresh samples of each finalist
     tie: float = 0.003  # finalists within this of the fastest, or whose intervals overlap it, cannot be told apart
@@ -50,4 +53,4 @@ def _bounds(samples: Sequence[float], policy: Policy) -> tuple[float, float, flo
     interval = median_interval(samples)
     if len(samples) < 6:
         return min(samples) * (1 - policy.luck), interval.median, max(samples)
-    return min(interval.low, interval.median * (1 - policy.luck / 4)), interval.median, interval.high
+    return min(interval.low, interval.median * (1 - policy.calm)), interval.median, interval.high

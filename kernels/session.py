@@ -35,6 +35,8 @@ def recorded_rows(
     timed = {_key(trial.config): trial for trial in result.trials}
     for planned, outcome in outcomes:
         ran = timed.get(_key(planned.config))
+        if ran is None and outcome.status == "ok":
+            continue  # pruned: it was not tried
         yield {
             "row": "trial",
             "sweep": 1,

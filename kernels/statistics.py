@@ -11,7 +11,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Interval:
-    """A median and the interval that holds the true one at CONFIDENCE."""
+    """A median and the interval that holds the true one at the confidence asked for."""
 
     median: float
     low: float
@@ -23,7 +23,7 @@ class Interval:
         return max(self.high - self.median, self.median - self.low) / self.median
 
 
-def median_interval(samples: Sequence[float]) -> Interval:
+def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
     """Median with its distribution-free interval from order statistics (Conover, "Practical Nonparametric Statistics",
     1999, section 3.2). Below 6 samples no such interval reaches 95 %, so the extremes stand in.
 
@@ -32,11 +32,13 @@ def median_interval(samples: Sequence[float]) -> Interval:
     if not samples:
         raise ValueError("no samples: a median needs at least one")
     ordered = sorted(samples)
-    skip = _outside(len(ordered), CONFIDENCE)
+    skip = _outside(len(ordered), confidence)
     return Interval(statistics.median(ordered), ordered[skip], ordered[-1 - skip])
 
 
-def ratio_interval(ours_us: Sequence[float], theirs_us: Sequence[float]) -> Interval | None:
+def ratio_interval(
+    ours_us: Sequence[float], theirs_us: Sequence[float], confidence: float = CONFIDENCE
+) -> Interval | None:
     """Median of the rounds' ratios theirs / ours: over 1 means that ours is faster. None when either has no samples.
 
     Element i of both comes from the same round, so what slows a whole round (clocks, heat) cancels.
@@ -45,7 +47,7 @@ def ratio_interval(ours_us: Sequence[float], theirs_us: Sequence[float]) -> Inte
         return None
     if len(ours_us) != len(theirs_us):
         raise ValueError(f"paired samples must match: {len(ours_us)} of ours, {len(theirs_us)} of theirs")
-    return median_interval([theirs / ours for ours, theirs in zip(ours_us, theirs_us, strict=True)])
+    return median_interval([theirs / ours for ours, theirs in zip(ours_us, theirs_us, strict=True)], confidence)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -1,0 +1,23 @@
+"""A few launches of one config and of DeepGEMM, for a profiler to watch: `python -m kernels.bench_launch REQUEST`.
+
+REQUEST is JSON: library, kernel, problem, store, config, content_key, symbol, launches. L2 is flushed before each
+launch, as in every measurement of ours.
+"""
+
+import json
+import sys
+
+from kernels.gpu_child import answer
+
+
+def main() -> None:
+    request = json.loads(sys.argv[1])
+    answer({**request, "ask": "prepare", "seed": 1, "timer": "events"})
+    answer({**request, "ask": "load", "id": 0})
+    names = [name for name, said in answer({"ask": "baselines", "names": ["deepgemm"]})["baselines"].items()
+             if "missing" not in said]  # fmt: skip
+    answer({"ask": "rounds", "ids": [0], "names": names, "rounds": request["launches"], "seed": 1})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,343 @@
+"""How good the sweep and the stopwatch are, measured on this machine's GPU: `python -m kernels bench-sweep`.
+
+Compares with cuTile's own tuner and with Nsight Compute, side by side in one run, and prints a table with what is asked
+of each figure. Figures go to docs/measurements.md by hand, with machine and date.
+"""
+
+import csv
+import io
+import json
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kernels import catalog, device, store
+from kernels.build import LIMIT_S
+from kernels.local import compile_plan
+from kernels.measure import BASELINES_DEADLINE_S, ROUNDS_DEADLINE_S
+from kernels.process import ChildDied, ChildHung
+from kernels.results import Cubin, Plan
+from kernels.statistics import ratio_interval
+from kernels.sweep import Bench, GpuChild, SweepFailed, SweepResult, sweep
+
+LIBRARY = Path(__file__).resolve().parent / "library"
+KERNEL, HINTED = "gemm_fp8", "gemm_fp8_hinted"
+PROBLEM = "320x32576x7168"
+PROBLEMS = (PROBLEM, "4096x7168x2048", "128x7168x16384")
+SHORT_PROBLEM = "64x2112x7168"  # under 20 us on an H200
+PEER_CONFIGS = 40
+CAREFUL = 50  # fastest configs timed carefully
+CAREFUL_ROUNDS = 60
+REPEATS = 3
+OCCASIONS = 5
+OCCASION_ROUNDS = 100
+ALONE, ALONE_REST_S = 15, 0.1  # launches with idle time before each, as a profiler makes them
+AA_RUNS, AA_ROUNDS, AA_CONFIDENCE = 200, 20, 0.99
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of the table."""
+
+    what: str
+    value: str
+    must: str
+    met: bool
+
+
+@dataclass
+class Workshop:
+    """The GPU, the cubins made so far, and the figures found."""
+
+    gpu: device.Gpu
+    arch: str
+    store_url: str
+    jobs: int
+    say: Callable[[str], None]
+    starts_empty: bool
+    figures: list[Figure] = field(default_factory=list)
+    cubins: dict[tuple[str, str], list[Cubin]] = field(default_factory=dict)
+
+    def add(self, what: str, value: str, must: str, met: bool) -> None:
+        self.figures.append(Figure(what, value, must, met))
+        self.say(f"{what}: {value} (must: {must})")
+
+    def plan(self, kernel: str, problem: str) -> Plan:
+        return catalog.read(LIBRARY, arch=self.arch, kernel=kernel, problem=problem)[0]
+
+    def bench(self, kernel: str, problem: str, seed: int = 1) -> Bench:
+        return Bench(LIBRARY, kernel, problem, self.store_url, {"CUDA_VISIBLE_DEVICES": self.gpu.uuid}, seed)
+
+    def compiled(self, kernel: str, problem: str) -> Iterator[Cubin]:
+        """Cubins as they are made, kept for later."""
+        made = self.cubins.setdefault((kernel, problem), [])
+        for trial, outcome in compile_plan(LIBRARY, self.plan(kernel, problem), self.store_url, jobs=self.jobs):
+            if outcome.content_key is not None and outcome.symbol is not None:
+                made.append(Cubin(trial.config, outcome.content_key, outcome.symbol))
+                yield made[-1]
+
+    def ready(self, kernel: str, problem: str) -> list[Cubin]:
+        if (kernel, problem) not in self.cubins:
+            list(self.compiled(kernel, problem))
+        return self.cubins[kernel, problem]
+
+
+Part = Callable[[Workshop], None]
+
+
+def run(
+    gpu: device.Gpu, jobs: int, parts: Sequence[str], cubins: Path | None, say: Callable[[str], None]
+) -> tuple[Figure, ...]:
+    """All parts, or those named, in the order of PARTS. With a folder of `cubins`, those there are not made again."""
+    assert gpu.model is not None
+    with tempfile.TemporaryDirectory(prefix="tilewatch-bench-") as folder:
+        workshop = Workshop(gpu, gpu.model.arch, store.folder(cubins or Path(folder)), jobs, say, cubins is None)
+        for name, part in PARTS.items():
+            if not parts or name in parts:
+                started = time.monotonic()
+                try:
+                    part(workshop)
+                except (BenchFailed, SweepFailed, ChildDied, ChildHung, subprocess.TimeoutExpired) as error:
+                    workshop.add(name, f"failed: {error}", "a figure", False)
+                say(f"  ({name} took {time.monotonic() - started:.0f} s)")
+        return tuple(workshop.figures)
+
+
+def cold(workshop: Workshop) -> None:
+    """Our sweep with an empty store against cuTile's tuner on a sample of the same space, scaled."""
+    if not workshop.starts_empty:
+        raise BenchFailed("a cold sweep needs an empty store: leave --cubins out")
+    started = time.monotonic()
+    child = GpuChild(workshop.bench(KERNEL, PROBLEM))
+    result = sweep(child, workshop.compiled(KERNEL, PROBLEM), on_trial=lambda _: None)
+    ours_s = time.monotonic() - started
+    child.close()
+    if result.winner is None:
+        raise BenchFailed("no config ran")
+    plan = workshop.plan(KERNEL, PROBLEM)
+    sample = random.Random(1).sample([dict(trial.config) for trial in plan.trials], PEER_CONFIGS)  # noqa: S311 - a sample, not a secret
+    arguments = [KERNEL, PROBLEM, json.dumps(sample), str(LIMIT_S)]
+    peer = json.loads(_python("kernels.bench_peer", *arguments, gpu=workshop.gpu.uuid).splitlines()[-1])
+    scaled_s = peer["wall_s"] * len(plan.trials) / PEER_CONFIGS
+    workshop.say(f"  ours: {ours_s:.1f} s for {len(plan.trials)} configs, winner {result.winner}")
+    workshop.say(
+        f"  exhaustive_search: {peer['wall_s']:.1f} s for {PEER_CONFIGS} random ones, {peer['failures']} failed"
+    )
+    ratio = scaled_s / ours_s
+    workshop.add(f"{len(plan.trials)} configs cold: exhaustive_search / ours", f"{ratio:.1f}", "at least 8", ratio >= 8)
+
+
+def warm(workshop: Workshop) -> None:
+    """Cubins made: how long the GPU is held, from the start of its process to the winner."""
+    for kernel, most_s in ((KERNEL, 10.0), (HINTED, 5.0)):
+        cubins = workshop.ready(kernel, PROBLEM)
+        result, gpu_s = _sweep(workshop, kernel, PROBLEM, cubins, 1)
+        what = f"{len(workshop.plan(kernel, PROBLEM).trials)} configs, cubins made: GPU held"
+        best = min((trial for trial in result.trials if trial.median_us), key=lambda trial: trial.median_us or 0.0)
+        failed = sum(trial.status != "timed" for trial in result.trials)
+        workshop.say(f"  {kernel}: winner {result.winner} {best.median_us:.1f} us in the sweep, {failed} trials failed")
+        workshop.add(what, f"{gpu_s:.1f} s", f"at most {most_s:g} s", gpu_s <= most_s)
+
+
+def winner(workshop: Workshop) -> None:
+    """Is our winner the best? Careful timing of it among the 50 fastest, over problems and repeats."""
+    worst = 1.0
+    for problem in PROBLEMS:
+        cubins = workshop.ready(KERNEL, problem) if problem == PROBLEM else _same(workshop, problem)
+        results = [_sweep(workshop, KERNEL, problem, cubins, seed)[0] for seed in range(REPEATS)]
+        careful = _careful(workshop, problem, cubins, results[0])
+        best = min(careful.values())
+        found = [careful[_index(cubins, result)] / best for result in results]
+        worst = max(worst, *found)
+        workshop.say(f"  {problem}: winners at {', '.join(f'{each:.4f}' for each in found)} of the best, {best:.2f} us")
+    workshop.add("winner / best of 50 timed carefully, worst of 9", f"{worst:.4f}", "at most 1.01", worst <= 1.01)
+
+
+def nsight(workshop: Workshop) -> None:
+    """Our kernel times against Nsight Compute's, for a cuTile and a DeepGEMM kernel, long and short."""
+    program = shutil.which("ncu")
+    if program is None:
+        workshop.add("kernel time against Nsight Compute", "ncu is not installed", "2 % / 2.5 us", False)
+        return
+    for problem, long in ((PROBLEM, True), (SHORT_PROBLEM, False)):
+        cubins = workshop.ready(KERNEL, PROBLEM) if problem == PROBLEM else _same(workshop, problem)
+        result, _ = _sweep(workshop, KERNEL, problem, cubins, 1)
+        cubin = cubins[_index(cubins, result)]
+        child = GpuChild(workshop.bench(KERNEL, problem))
+        child.adopt(0, cubin)
+        child.load(0)
+        child.ask({"ask": "baselines", "names": ["deepgemm"]}, BASELINES_DEADLINE_S)
+        ours, theirs = _alone(child)
+        child.close()
+        seen = _ncu(program, workshop, problem, cubin)
+        for name, samples in ((KERNEL, ours), ("deep_gemm", theirs)):
+            times = next((times for kernel, times in seen.items() if name in kernel and "transpose" not in kernel), [])
+            if not times:
+                workshop.add(f"{name} {problem} against Nsight Compute", f"not seen among {list(seen)}", "seen", False)
+                continue
+            cupti_us, ncu_us = statistics.median(samples), statistics.median(times)
+            off = abs(cupti_us - ncu_us)
+            met = off <= 0.02 * ncu_us if long else off <= 2.5
+            workshop.add(
+                f"{name} {problem}: ours / Nsight Compute",
+                f"{cupti_us:.2f} / {ncu_us:.2f} us",
+                "within 2 %" if long else "within 2.5 us",
+                met,
+            )
+
+
+def occasions(workshop: Workshop) -> None:
+    """The same cubin in separate processes: how far the median ratio to DeepGEMM spreads."""
+    cubins = workshop.ready(KERNEL, PROBLEM)
+    result, _ = _sweep(workshop, KERNEL, PROBLEM, cubins, 1)
+    ratios = []
+    for occasion in range(OCCASIONS):
+        child = GpuChild(workshop.bench(KERNEL, PROBLEM))
+        child.adopt(0, cubins[_index(cubins, result)])
+        child.load(0)
+        child.ask({"ask": "baselines", "names": ["deepgemm"]}, BASELINES_DEADLINE_S)
+        asked = {"ask": "rounds", "ids": [0], "names": ["deepgemm"], "rounds": OCCASION_ROUNDS, "seed": occasion}
+        ours, theirs = child.ask(asked, ROUNDS_DEADLINE_S)["samples_us"]
+        child.close()
+        interval = ratio_interval(ours, theirs)
+        assert interval is not None
+        ratios.append(interval.median)
+        told = f"ratio {interval.median:.4f} ({interval.low:.4f} to {interval.high:.4f})"
+        times = f"ours {statistics.median(ours):.2f} us, DeepGEMM {statistics.median(theirs):.2f} us"
+        workshop.say(f"  occasion {occasion + 1}: {told}, {times}")
+    spread = (max(ratios) - min(ratios)) / statistics.median(ratios)
+    workshop.add(f"ratio in {OCCASIONS} processes: spread", f"{spread:.2%}", "at most 0.5 %", spread <= 0.005)
+
+
+def same_against_same(workshop: Workshop) -> None:
+    """A/A: one cubin as two implementations. Any difference that is called is a false alarm of the stopwatch."""
+    cubins = workshop.ready(KERNEL, PROBLEM)
+    result, _ = _sweep(workshop, KERNEL, PROBLEM, cubins, 1)
+    child = GpuChild(workshop.bench(KERNEL, PROBLEM))
+    for identity in (0, 1):
+        child.adopt(identity, cubins[_index(cubins, result)])
+        child.load(identity)
+    called = 0
+    for number in range(AA_RUNS):
+        asked = {"ask": "rounds", "ids": [0, 1], "names": [], "rounds": AA_ROUNDS, "seed": number}
+        one, other = child.ask(asked, ROUNDS_DEADLINE_S)["samples_us"]
+        interval = ratio_interval(one, other, AA_CONFIDENCE)
+        assert interval is not None
+        called += not interval.low <= 1.0 <= interval.high
+    child.close()
+    what = f"A/A, {AA_RUNS} runs at {AA_CONFIDENCE:.0%}: differences called"
+    workshop.add(what, str(called), "at most 2", called <= 2)
+
+
+PARTS: dict[str, Part] = {
+    "cold": cold,
+    "warm": warm,
+    "winner": winner,
+    "nsight": nsight,
+    "occasions": occasions,
+    "aa": same_against_same,
+}
+
+
+def _sweep(
+    workshop: Workshop, kernel: str, problem: str, cubins: Sequence[Cubin], seed: int
+) -> tuple[SweepResult, float]:
+    child = GpuChild(workshop.bench(kernel, problem, seed))
+    try:
+        order = random.Random(seed).sample(list(cubins), len(cubins))  # noqa: S311 - an order, not a secret
+        result, gpu_s = sweep(child, order, on_trial=lambda _: None), child.gpu_s
+    finally:
+        child.close()
+    if result.winner is None:
+        raise BenchFailed(f"no config of {kernel} on {problem} ran: {[trial.failure for trial in result.trials][:1]}")
+    return result, gpu_s
+
+
+def _careful(workshop: Workshop, problem: str, cubins: Sequence[Cubin], result: SweepResult) -> dict[int, float]:
+    """Median of many interleaved samples of each of the fastest configs, by place in `cubins`."""
+    times = {_key(trial.config): trial.median_us for trial in result.trials if trial.median_us is not None}
+    timed = [place for place, cubin in enumerate(cubins) if _key(cubin.config) in times]
+    fastest = sorted(timed, key=lambda place: times[_key(cubins[place].config)])
+    child = GpuChild(workshop.bench(KERNEL, problem))
+    try:
+        for each in fastest[:CAREFUL]:
+            child.adopt(each, cubins[each])
+        samples = child.time(fastest[:CAREFUL], CAREFUL_ROUNDS, ROUNDS_DEADLINE_S)
+    finally:
+        child.close()
+    return {each: statistics.median(those) for each, those in samples.items()}
+
+
+def _same(workshop: Workshop, problem: str) -> list[Cubin]:
+    """Problems that agree on the signature share their cubins; any other is compiled."""
+    keys = [trial.code_key for trial in workshop.plan(KERNEL, problem).trials]
+    shared = keys == [trial.code_key for trial in workshop.plan(KERNEL, PROBLEM).trials]
+    return workshop.ready(KERNEL, PROBLEM if shared else problem)
+
+
+def _index(cubins: Sequence[Cubin], result: SweepResult) -> int:
+    assert result.winner is not None
+    return [_key(cubin.config) for cubin in cubins].index(_key(result.winner))
+
+
+def _key(config: Any) -> str:
+    return json.dumps(dict(config), sort_keys=True)
+
+
+def _alone(child: GpuChild) -> tuple[list[float], list[float]]:
+    """Launches as a profiler makes them: one at a time, the GPU idle before each."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for number in range(ALONE):
+        for kept, ids, names in ((times[0], [0], []), (times[1], [], ["deepgemm"])):
+            time.sleep(ALONE_REST_S)
+            asked = {"ask": "rounds", "ids": ids, "names": names, "rounds": 1, "seed": number}
+            kept += child.ask(asked, ROUNDS_DEADLINE_S)["samples_us"][0]
+    return times
+
+
+def _ncu(program: str, workshop: Workshop, problem: str, cubin: Cubin) -> dict[str, list[float]]:
+    """gpu__time_duration in microseconds, by kernel name."""
+    request = {
+        "library": str(LIBRARY),
+        "kernel": KERNEL,
+        "problem": problem,
+        "store": workshop.store_url,
+        "config": dict(cubin.config),
+        "content_key": cubin.content_key,
+        "symbol": cubin.symbol,
+        "launches": 10,
+    }
+    profiler = [program, "--metrics", "gpu__time_duration.sum", "--clock-control", "none"]
+    profiler += ["--kernel-name-base", "mangled", "--kernel-name", f"regex:{KERNEL}|deep_gemm"]
+    profiler += ["--csv", "--print-units", "base", "--target-processes", "all"]
+    said = _python("kernels.bench_launch", json.dumps(request), gpu=workshop.gpu.uuid, before=profiler)
+    lines = said.splitlines()
+    start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
+    seen: dict[str, list[float]] = {}
+    for row in csv.DictReader(io.StringIO("\n".join(lines[start:]))):
+        seen.setdefault(row["Kernel Name"], []).append(float(row["Metric Value"].replace(",", "")) / 1000)
+    return seen
+
+
+def _python(module: str, *arguments: str, gpu: str, before: Sequence[str] = ()) -> str:
+    root = str(LIBRARY.parent.parent)
+    path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH", ""))))
+    environment = {**os.environ, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": gpu}
+    command = [*before, sys.executable, "-m", module, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=900, check=False)
+    if done.returncode != 0:
+        raise BenchFailed(f"{module} ended with {done.returncode}: {(done.stderr or done.stdout).strip()[-400:]}")
+    return done.stdout
+
+
+class BenchFailed(Exception):
+    """A helper process of the benchmark failed; the message holds its last words."""
