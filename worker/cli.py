@@ -208,6 +208,22 @@ def import_(files: Annotated[list[Path], typer.Argument(help="Recordings: files 
 
 
 @cli.command()
+def judge(
+    stream: Annotated[bool, typer.Option("--stream", help="Nights as JSON lines on standard input.")] = False,
+) -> None:
+    """Put the judge to the test: nights and replays in, alerts and wishes for replays out. Needs no database.
+
+    Example: tilewatch judge --stream < nights.jsonl
+    """
+    if not stream:
+        raise typer.BadParameter("only --stream is there to judge by hand; the workers judge what is measured")
+    from worker.stream import answers
+
+    for line in answers(sys.stdin):
+        print(line, flush=True)
+
+
+@cli.command()
 def migrate() -> None:
     """Bring the database to the tables that this version needs. Safe to run twice, and at once with others."""
     from db import migrate as migrations
@@ -281,3 +297,7 @@ def _day(text: str | None) -> dt.date | None:
         return None if text is None else dt.date.fromisoformat(text)
     except ValueError:
         raise typer.BadParameter(f"{text} is not a day; expected YYYY-MM-DD, such as 2026-11-01") from None
+
+
+if __name__ == "__main__":
+    main()

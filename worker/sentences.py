@@ -28,6 +28,7 @@ def _expected() -> tuple[type[BaseException], ...]:
     from worker.queueing import NoSuchWork
     from worker.repository import RepositoryError
     from worker.settings import BadSettings, NotRunning
+    from worker.stream import NotTheProtocol
     from worker.submit import NothingToSubmit
     from worker.transfer import NothingToExport
 
@@ -50,6 +51,7 @@ def _expected() -> tuple[type[BaseException], ...]:
         NothingToExport,
         NothingToMeasure,
         NothingToSubmit,
+        NotTheProtocol,
         RepositoryError,
         StoreError,
         UnknownGpu,

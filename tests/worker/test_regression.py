@@ -1,110 +1,187 @@
-"""Made histories with a known answer: step, drift, spike, noise alone, no noise, heavy tails, too short."""
+"""Made histories with a known answer: step, drift, spike, noise alone, no noise, two modes, missing nights."""
 
 import random
+from collections.abc import Callable
 
 import pytest
 
-from worker.regression import Judgement, Point, Policy, judge
+from worker.confirm import Ask, Replayed
+from worker.detect import Policy, Reading
+from worker.regression import Alert, Judge, Place, Told
+
+Replay = Callable[[Ask], tuple[float, float]]
 
 
-def points(times_us: list[float], baseline_us: float | None = 90.0, toolchain: str = "t1") -> list[Point]:
-    """A series whose baseline always takes `baseline_us`."""
-    return [Point(time, baseline_us / time if baseline_us else None, toolchain, "n1") for time in times_us]
+def no_change(_: Ask) -> tuple[float, float]:
+    return 100.0, 100.0
 
 
-def noisy(count: int, noise: float, seed: int = 1, centre: float = 100.0) -> list[float]:
+def reading(build: int, time_us: float, baseline_us: float = 90.0, env: str = "e0", machine: str = "m0") -> Reading:
+    launches = tuple((time_us * wobble,) * 5 for wobble in (0.999, 1.0, 1.001))
+    return Reading(build, machine, env, launches, ((baseline_us,) * 5,) * 3)
+
+
+def answered(judge: Judge, told: Told, replay: Replay) -> tuple[list[Alert], list[Ask]]:
+    """Every replay that is asked for is given, until none is."""
+    alerts, asks = list(told.alerts), list(told.asks)
+    while told.asks:
+        results = [
+            Replayed(ask.series, ask.good, ask.bad, (good,) * ask.launches, (bad,) * ask.launches)
+            for ask in told.asks
+            for good, bad in (replay(ask),)
+        ]
+        told = judge.replayed(results)
+        alerts += told.alerts
+        asks += told.asks
+    return alerts, asks
+
+
+def lived(readings: list[Reading], replay: Replay = no_change) -> tuple[Judge, list[Alert], list[Ask]]:
+    judge = Judge({0: Place(0, 0)}, launches=3)
+    alerts: list[Alert] = []
+    asks: list[Ask] = []
+    for each in readings:
+        told, asked = answered(judge, judge.night(each.build, {0: each}), replay)
+        alerts += told
+        asks += asked
+    return judge, alerts, asks
+
+
+def changed_at(build: int, size: float) -> Replay:
+    return lambda ask: (100.0 * (1 + size * (ask.good >= build)), 100.0 * (1 + size * (ask.bad >= build)))
+
+
+def noisy(count: int, noise: float, seed: int = 1) -> list[float]:
     chance = random.Random(seed)
-    return [centre * (1 + chance.gauss(0, noise)) for _ in range(count)]
+    return [100.0 * (1 + chance.gauss(0, noise)) for _ in range(count)]
 
 
-def judged(times_us: list[float], now_us: float) -> Judgement:
-    (now,) = points([now_us])
-    return judge(points(times_us), now)
+def stepped(size: float, build: int = 30, nights: int = 33, noise: float = 0.004) -> list[Reading]:
+    return [reading(i, time * (1 + size * (i >= build))) for i, time in enumerate(noisy(nights, noise))]
 
 
-def test_a_step_of_five_per_cent_is_a_regression() -> None:
-    said = judged(noisy(20, 0.005), 105.0)
-    assert said.verdict == "regression"
-    assert said.change == pytest.approx(0.05, abs=0.01)
+@pytest.mark.parametrize("size", [0.05, -0.05, 0.02])
+def test_a_step_that_replays_confirm_is_told_once_with_its_build_and_size(size: float) -> None:
+    _, alerts, _ = lived(stepped(size), changed_at(30, size))
+    assert [(alert.first_bad, alert.kind) for alert in alerts] == [(30, "code")]
+    assert alerts[0].size == pytest.approx(size, abs=0.001)
 
 
-def test_five_per_cent_faster_is_an_improvement() -> None:
-    assert judged(noisy(20, 0.005), 95.0).verdict == "improvement"
+def test_a_step_that_replays_refute_is_told_to_nobody() -> None:
+    _, alerts, asks = lived(stepped(0.05))
+    assert asks
+    assert not alerts
 
 
-@pytest.mark.parametrize(("points_before", "false_alarms"), [(6, 5), (20, 1)])
-def test_noise_alone_is_rarely_called_a_change(points_before: int, false_alarms: int) -> None:
-    """Of 1000 histories without a change; the ratio here has the same noise as the time and so never objects."""
-    called = 0
-    for seed in range(1000):
-        *history, now = noisy(points_before + 1, 0.01, seed)
-        called += judged(history, now).verdict != "unchanged"
-    assert called <= false_alarms
+def test_a_refuted_level_is_not_replayed_every_night() -> None:
+    _, _, asks = lived(stepped(0.05, nights=50))
+    assert sum(ask.launches for ask in asks) < 50
 
 
-def test_a_history_without_noise_still_allows_for_some() -> None:
-    assert judged([100.0] * 10, 100.9).verdict == "unchanged"
-    assert judged([100.0] * 10, 102.0).verdict == "regression"
+def test_a_step_in_a_night_without_a_measurement_is_found_among_the_builds_it_may_be() -> None:
+    readings = [each for each in stepped(0.05, nights=36) if each.build not in (29, 30, 31)]
+    _, alerts, asks = lived(readings, changed_at(30, 0.05))
+    assert [alert.first_bad for alert in alerts] == [30]
+    assert any(ask.bad in (29, 30) for ask in asks)
 
 
-def test_a_change_under_one_per_cent_is_unchanged_however_sure() -> None:
-    assert judged([100.0] * 20, 100.9).verdict == "unchanged"
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_alone_is_told_to_nobody(seed: int) -> None:
+    readings = [reading(i, time) for i, time in enumerate(noisy(80, 0.01, seed))]
+    chance = random.Random(seed)
+    _, alerts, _ = lived(readings, lambda _: (100.0 + chance.gauss(0, 0.2), 100.0 + chance.gauss(0, 0.2)))
+    assert not alerts
 
 
-def test_a_spike_in_the_history_does_not_hide_a_regression() -> None:
-    history = noisy(20, 0.003)
-    history[10] = 300.0
-    assert judged(history, 105.0).verdict == "regression"
+def test_a_spike_asks_for_one_replay_at_most() -> None:
+    readings = stepped(0.0, nights=45)
+    readings[35] = reading(35, 130.0)
+    _, alerts, asks = lived(readings)
+    assert not alerts
+    assert {ask.bad for ask in asks} <= {35}
 
 
-def test_heavy_tails_do_not_alarm() -> None:
-    """One run in five is up to 30 % slow, and so is the newest: such a node has slow runs."""
-    history = [100.0, 101.0, 99.5, 130.0, 100.5, 112.0, 99.0, 121.0, 100.0, 107.0, 100.2, 118.0]
-    assert judged(history, 112.0).verdict == "unchanged"
+def test_a_history_without_any_noise_survives_and_still_shows_a_step() -> None:
+    readings = [reading(i, 100.0 if i < 20 else 103.0) for i in range(22)]
+    _, alerts, _ = lived(readings, changed_at(20, 0.03))
+    assert [alert.first_bad for alert in alerts] == [20]
 
 
-def test_a_slow_drift_is_not_called_a_step() -> None:
-    drift = [100 * 1.002**day for day in range(30)]
-    assert judged(drift, 100 * 1.002**30).verdict == "unchanged"
+def test_a_slow_node_that_slows_the_baseline_too_asks_for_nothing() -> None:
+    chance = random.Random(3)
+    slow = [1 + chance.gauss(0, 0.02) for _ in range(60)]
+    slow[50] = 1.2
+    readings = [reading(i, 100 * by, 90 * by) for i, by in enumerate(slow)]
+    _, alerts, asks = lived(readings)
+    assert not alerts
+    assert not asks
+
+
+def test_how_much_the_baseline_helps_is_learned() -> None:
+    """A baseline whose noise is its own would only add noise, were the ratio taken blindly."""
+    chance = random.Random(4)
+    readings = [reading(i, time, 90 * (1 + chance.gauss(0, 0.05))) for i, time in enumerate(noisy(90, 0.003))]
+    judge, _, _ = lived(readings)
+    assert (judge.verdict(0).noise or 1.0) < 0.008
+
+
+def test_a_series_with_two_levels_of_its_own_is_not_told() -> None:
+    chance = random.Random(5)
+    readings = [reading(i, time * chance.choice((1.0, 1.03))) for i, time in enumerate(noisy(100, 0.002))]
+    _, alerts, _ = lived(readings)
+    assert not alerts
+
+
+def test_a_change_hidden_behind_a_new_toolchain_is_found_by_one_replay_a_few_nights_later() -> None:
+    readings = [
+        reading(i, time * (1.07 if i >= 30 else 1.0), env="e1" if i >= 30 else "e0")
+        for i, time in enumerate(noisy(45, 0.003))
+    ]
+    _, alerts, _ = lived(readings, changed_at(30, 0.015))
+    assert [alert.first_bad for alert in alerts] == [30]
 
 
 def test_too_short_a_history_is_undecided_and_says_how_short() -> None:
-    said = judged([100.0] * 5, 200.0)
-    assert said.verdict == "undecided"
-    assert said.reason == "5 of the 6 earlier points needed on this toolchain"
-    assert said.change is None
+    judge, alerts, asks = lived([reading(i, 100.0) for i in range(4)])
+    said = judge.verdict(0)
+    assert (said.verdict, said.change, alerts, asks) == ("undecided", None, [], [])
+    assert said.reason == "3 of the 6 earlier nights needed on this machine and toolchain"
 
 
-def test_points_of_another_toolchain_are_not_history() -> None:
-    (now,) = points([200.0], toolchain="t2")
-    said = judge(points([100.0] * 20), now)
-    assert said.verdict == "undecided"
-    assert "20 more on other toolchains" in said.reason
+def test_a_suspicion_without_replays_is_undecided_with_its_size() -> None:
+    judge = Judge({0: Place(0, 0)}, launches=3)
+    for each in stepped(0.05, nights=31):
+        judge.night(each.build, {0: each})
+    said = judge.verdict(0)
+    assert (said.verdict, said.first_bad) == ("undecided", 30)
+    assert said.change == pytest.approx(0.05, abs=0.01)
+    assert "no replay has confirmed" in said.reason
 
 
-def test_a_slower_node_slows_kernel_and_baseline_and_is_undecided() -> None:
-    said = judge(points(noisy(20, 0.003)), Point(110.0, 0.9, "t1", "n2"))
-    assert said.verdict == "undecided"
-    assert said.reason.startswith("the node moved (a host without history)")
+def test_a_confirmed_step_is_a_regression_with_an_interval() -> None:
+    judge, _, _ = lived(stepped(0.05, nights=31), changed_at(30, 0.05))
+    said = judge.verdict(0)
+    assert (said.verdict, said.first_bad) == ("regression", 30)
+    assert said.low is not None
+    assert said.high is not None
+    assert said.low < 0.05 < said.high
 
 
-def test_a_faster_baseline_is_no_regression_of_ours() -> None:
-    said = judge(points(noisy(20, 0.003)), Point(100.0, 0.8, "t1", "n1"))
-    assert said.verdict == "unchanged"
-    assert said.reason.startswith("the baseline moved")
+def test_the_same_nights_give_the_same_answers() -> None:
+    assert lived(stepped(0.03), changed_at(30, 0.03))[1:] == lived(stepped(0.03), changed_at(30, 0.03))[1:]
 
 
-def test_without_a_baseline_a_slower_kernel_cannot_be_told_from_a_slower_node() -> None:
-    said = judge(points(noisy(20, 0.003), baseline_us=None), Point(110.0, None, "t1", "n1"))
-    assert said.verdict == "undecided"
-    assert "no baseline" in said.reason
+def test_a_small_change_of_all_shapes_of_a_kernel_is_believed_on_the_replays_of_all() -> None:
+    judge = Judge({i: Place(0, 0) for i in range(4)}, launches=3, policy=Policy())
+    chance = random.Random(7)
+    alerts: list[Alert] = []
 
+    def replay(ask: Ask) -> tuple[float, float]:
+        return 100.0, 100.0 * (1 + 0.006 * (ask.bad >= 40 > ask.good))
 
-def test_judging_twice_says_the_same() -> None:
-    history = noisy(20, 0.01)
-    assert judged(history, 103.0) == judged(history, 103.0)
-
-
-def test_a_verdict_names_its_policy_and_noise() -> None:
-    said = judge(points([100.0] * 8), *points([100.0]), policy=Policy(name="strict", noise_floor=0.004))
-    assert (said.policy, said.noise, said.history_points) == ("strict", 0.004, 8)
+    for build in range(46):
+        slower = 1.006 if build >= 40 else 1.0
+        night = {i: reading(build, 100 * slower * (1 + chance.gauss(0, 0.003))) for i in range(4)}
+        alerts += answered(judge, judge.night(build, night), replay)[0]
+    assert sorted(alert.series for alert in alerts) == [0, 1, 2, 3]
+    assert {alert.first_bad for alert in alerts} == {40}

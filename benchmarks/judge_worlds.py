@@ -1,0 +1,233 @@
+"""Made worlds with a known truth: nights of noise like ours, the steps hidden in them, and what a replay would give.
+
+The noise is that of an H200 (quiet) and of public GPU CI series (typical, noisy): parts shared by a node in a night,
+own to a series in a night, of a launch, a round and a sample, all heavy-tailed. It knows nothing of any detector.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Level = Literal["quiet", "typical", "noisy"]
+
+NODES, KERNELS, SHAPES = 3, 5, 4
+SERIES = NODES * KERNELS * SHAPES
+LAUNCHES, ROUNDS, SAMPLES = 3, 2, 10
+WARM_UP_NIGHTS = 30
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Relative standard deviations; of `shared`, half is carried over to the next night."""
+
+    shared: float
+    own: float
+    launch: float
+    round_: float
+    sample: float
+
+
+NOISES: dict[Level, Noise] = {
+    "quiet": Noise(0.0025, 0.0006, 0.0012, 0.0020, 0.005),
+    "typical": Noise(0.008, 0.0018, 0.0040, 0.0035, 0.012),
+    "noisy": Noise(0.020, 0.006, 0.013, 0.009, 0.04),
+}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a world holds. `level` None: a third of the series each. `whole_kernels` is the share of changes that hit
+    every shape of a kernel on a node; `changed` the share of series that change."""
+
+    name: str
+    level: Level | None
+    nuisances: bool
+    changed: float = 0.0
+    sizes: tuple[float, float] = (0.005, 0.10)
+    whole_kernels: float = 0.0
+    ramp_nights: int = 1
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of the code of one series: complete after `nights` builds, `size` is of the logarithm of its time."""
+
+    series: int
+    build: int
+    size: float
+    nights: int = 1
+
+
+@dataclass
+class World:
+    """Nights are drawn in order, each once; replays are drawn on the node as it is in the newest night."""
+
+    kind: Kind
+    nights: int
+    chance: np.random.Generator
+    changes: tuple[Change, ...] = ()
+    code: Floats = field(init=False)
+    places: list[list[tuple[str, str]]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        draw = self.chance
+        self.node = np.arange(SERIES) // (KERNELS * SHAPES)
+        self.kernel = np.arange(SERIES) // SHAPES % KERNELS
+        levels = [self.kind.level or ("quiet", "typical", "noisy")[i % 3] for i in range(SERIES)]
+        self.noise = {
+            name: np.array([getattr(NOISES[level], name) for level in levels]) for name in Noise.__dataclass_fields__
+        }
+        self.base_us = np.exp(draw.uniform(3, 7, (2, SERIES)))
+        self.another_resource = draw.random(SERIES) < 1 / 3
+        self.changes = self._draw_changes()
+        self.code = np.zeros((SERIES, self.nights))
+        for change in self.changes:
+            rising = np.clip((np.arange(self.nights) - change.build + 1) / change.nights, 0.0, 1.0)
+            self.code[change.series] += change.size * rising
+        self._draw_environment()
+
+    def header(self) -> dict[str, Any]:
+        series = [
+            {"id": i, "node": int(self.node[i]), "kernel": int(self.kernel[i]), "shape": i % SHAPES}
+            for i in range(SERIES)
+        ]
+        return {"type": "world", "nights": self.nights, "launches": LAUNCHES, "series": series}
+
+    def night(self, night: int) -> dict[str, Any]:
+        kernel = self.kernel_env[night] + self.code[:, night] + self.noise["own"] * self._heavy(SERIES)
+        baseline = self.baseline_env[night] + self.noise["own"] * self._heavy(SERIES)
+        kernel_us = self._launches(np.log(self.base_us[0]) + kernel, self.mode_size)
+        baseline_us = self._launches(np.log(self.base_us[1]) + baseline, np.zeros(SERIES))
+        points = [
+            {
+                "id": i,
+                "machine": self.places[night][self.node[i]][0],
+                "env": self.places[night][self.node[i]][1],
+                "cand": np.round(kernel_us[i], 4).tolist(),
+                "base": np.round(baseline_us[i], 4).tolist(),
+            }
+            for i in range(SERIES)
+            if not self.missing[night, i]
+        ]
+        return {"type": "night", "night": night, "build": night, "points": points}
+
+    def replay(self, night: int, ask: dict[str, Any]) -> dict[str, Any]:
+        series, launches = ask["id"], ask["launches"]
+        result = {"id": series, "a": ask["a"], "b": ask["b"]}
+        for name, build in (("a_us", ask["a"]), ("b_us", ask["b"])):
+            level = np.log(self.base_us[0, series]) + self.kernel_env[night, series] + self.code[series, build]
+            spread = np.sqrt(
+                self.noise["launch"][series] ** 2
+                + self.noise["round_"][series] ** 2 / ROUNDS
+                + 1.57 * self.noise["sample"][series] ** 2 / (ROUNDS * SAMPLES)
+            )
+            told = level + spread * self._heavy(launches)
+            told += self.mode_size[series] * (self.chance.random(launches) < self.mode_share[series])
+            result[name] = np.exp(told).tolist()
+        return result
+
+    def _heavy(self, *shape: int) -> Floats:
+        """Student's t with 4 degrees of freedom, of deviation 1."""
+        return self.chance.standard_t(4, shape) / np.sqrt(2.0)
+
+    def _launches(self, level: Floats, mode: Floats) -> Floats:
+        launch = self.noise["launch"][:, None] * self._heavy(SERIES, LAUNCHES)
+        launch += mode[:, None] * (self.chance.random((SERIES, LAUNCHES)) < self.mode_share[:, None])
+        rounds = self.noise["round_"][:, None, None] * self._heavy(SERIES, LAUNCHES, ROUNDS)
+        samples = self.noise["sample"][:, None, None, None] * self._heavy(SERIES, LAUNCHES, ROUNDS, SAMPLES)
+        all_of_it = level[:, None, None, None] + launch[:, :, None, None] + rounds[:, :, :, None] + samples
+        return np.exp(all_of_it).reshape(SERIES, LAUNCHES, ROUNDS * SAMPLES)
+
+    def _draw_changes(self) -> tuple[Change, ...]:
+        draw, kind = self.chance, self.kind
+        last = self.nights - 21 - kind.ramp_nights
+        changes: list[Change] = []
+        taken: set[int] = set()
+
+        def drawn() -> tuple[int, float]:
+            size = np.exp(draw.uniform(*np.log(kind.sizes)))
+            sign = 1.0 if draw.random() < 0.75 else -1.0
+            return int(draw.integers(WARM_UP_NIGHTS + 5, last)), float(np.log1p(sign * size))
+
+        for first in range(0, SERIES, SHAPES):
+            if draw.random() < kind.changed * kind.whole_kernels:
+                build, size = drawn()
+                changes += [Change(i, build, size, kind.ramp_nights) for i in range(first, first + SHAPES)]
+                taken.update(range(first, first + SHAPES))
+        for i in range(SERIES):
+            if i not in taken and draw.random() < kind.changed * (1.0 - kind.whole_kernels):
+                changes.append(Change(i, *drawn(), kind.ramp_nights))
+        return tuple(changes)
+
+    def _draw_environment(self) -> None:
+        draw, nights = self.chance, self.nights
+        shared = np.zeros((nights, NODES, 2))  # two resources of a node, each with its own noise
+        for night in range(nights):
+            fresh = self._heavy(NODES, 2) * np.sqrt(0.75)
+            shared[night] = (0.5 * shared[night - 1] if night else 0.0) + fresh
+        resource = draw.integers(0, 2, SERIES)
+        rival = np.where(self.another_resource, 1 - resource, resource)
+        self.kernel_env = self.noise["shared"] * shared[:, self.node, resource]
+        self.baseline_env = self.noise["shared"] * shared[:, self.node, rival]
+        self.mode_size, self.mode_share = np.zeros(SERIES), np.zeros(SERIES)
+        self.missing = np.zeros((nights, SERIES), dtype=bool)
+        self.places = [[(f"m{node}.0", "e0.0") for node in range(NODES)] for _ in range(nights)]
+        if self.kind.nuisances:
+            self._add_nuisances()
+
+    def _add_nuisances(self) -> None:
+        draw, nights = self.chance, self.nights
+        both = self.kernel_env, self.baseline_env
+        cancels = np.where(self.another_resource, 0.7, 1.0)
+        for night in range(nights):
+            for node in range(NODES):
+                here = self.node == node
+                if draw.random() < 0.01:
+                    self._slow(night, here, draw.uniform(0.02, 0.2), cancels)
+                if draw.random() < 0.005:
+                    for later in range(night, min(nights, night + int(draw.integers(2, 5)))):
+                        self._slow(later, here, draw.uniform(0.01, 0.06), cancels)
+                if draw.random() < 0.01:
+                    self.missing[night, here] = True
+        hit = draw.random((nights, SERIES)) < 0.004
+        self.kernel_env[hit] += np.log1p(np.exp(draw.uniform(*np.log((0.02, 0.30)), int(hit.sum()))))
+        for series in range(SERIES):
+            for night in np.flatnonzero(draw.random(nights) < 0.001):
+                self.kernel_env[night : night + int(draw.integers(2, 5)), series] += draw.uniform(0.01, 0.06)
+        self.missing |= draw.random((nights, SERIES)) < 0.01
+        self._new_places()
+        clocks = np.cumsum(draw.random((nights, NODES)) < 0.05, axis=0) % 2  # modes that last for some nights
+        size = draw.uniform(0.01, 0.04, NODES) * (draw.random(NODES) < 0.5)
+        for env, share in zip(both, (1.0, cancels), strict=True):
+            env += (clocks * size)[:, self.node] * share
+        two_modes = draw.random(SERIES) < 0.12
+        self.mode_size = two_modes * draw.uniform(0.01, 0.04, SERIES)
+        self.mode_share = two_modes * draw.uniform(0.1, 0.5, SERIES)
+        ages = np.arange(nights)[:, None] / 100
+        drift = draw.normal(0, 0.015, NODES)[self.node]
+        self.kernel_env += ages * (drift + draw.normal(0, 0.0015, SERIES))
+        self.baseline_env += ages * drift * cancels
+
+    def _slow(self, night: int, here: NDArray[np.bool_], size: float, cancels: Floats) -> None:
+        self.kernel_env[night, here] += size
+        self.baseline_env[night, here] += size * cancels[here]
+
+    def _new_places(self) -> None:
+        draw, nights = self.chance, self.nights
+        events = [(night, node) for night in range(1, nights) for node in range(NODES) if draw.random() < 1 / 90]
+        updates = [night for night in range(1, nights) if draw.random() < 1 / 120]
+        for night, node in events:
+            here = self.node == node
+            shared = draw.normal(0, 0.015)
+            self.kernel_env[night:, here] += shared + draw.normal(0, 0.003, int(here.sum()))
+            self.baseline_env[night:, here] += shared + draw.normal(0, 0.003, int(here.sum()))
+            for later in range(night, nights):
+                self.places[later][node] = (f"m{node}.{night}", self.places[later][node][1])
+        for night in updates:
+            self.kernel_env[night:] += draw.normal(0, 0.01, SERIES)
+            self.baseline_env[night:] += draw.normal(0, 0.003, SERIES)
+            for later in range(night, nights):
+                self.places[later] = [(machine, f"e0.{night}") for machine, _ in self.places[later]]
