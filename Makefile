@@ -5,10 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help up install dev test lint test-gpu chaos lock clean
+.PHONY: help up install dev test lint bench-dashboard test-gpu chaos lock clean
 
 help: ## List what make can do here
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
 
 up: install ## Install what is missing, then run everything on this machine until Ctrl-C
 	@exec $(BIN)/tilewatch up
@@ -28,6 +28,9 @@ lint: dev ## Check style, types and the rules of who may import whom
 test: lint ## Check everything that needs no GPU, against a real Postgres and a real Valkey
 	@$(BIN)/python tests/debian_servers.py $(BIN)/pytest -q tests/db
 	@$(BIN)/pytest
+
+bench-dashboard: dev ## Measure the dashboard's queries and pages with a simulated year of a fleet (minutes, several GB)
+	@$(BIN)/python -m benchmarks.dashboard
 
 test-gpu: dev ## Run the tests that need an NVIDIA GPU
 	@$(BIN)/pytest -m gpu

@@ -9,6 +9,9 @@ PAGES = (
     st.Page("views/overview.py", title="Overview", default=True),
     st.Page("views/trends.py", title="Trends"),
     st.Page("views/sweeps.py", title="Sweeps"),
+    st.Page("views/compare.py", title="Compare"),
+    st.Page("views/architectures.py", title="Architectures"),
+    st.Page("views/evidence.py", title="Evidence"),
     st.Page("views/jobs.py", title="Jobs & workers"),
 )
 

@@ -72,8 +72,8 @@ def trend(points: pd.DataFrame, metric: Metric) -> go.Figure:
                 "symbol": "diamond-open" if recorded else "circle",
                 "line": {"width": 2 if recorded else 0, "color": colour},
             },
-            customdata=[_hover(point, metric) for _, point in line.iterrows()],
-            hovertemplate="%{customdata}<extra></extra>",
+            customdata=[[_hover(point, metric), point["run_id"]] for _, point in line.iterrows()],
+            hovertemplate="%{customdata[0]}<extra></extra>",
         )
     _mark_verdicts(figure, points)
     changes = list(toolchain_changes(points, place))

@@ -4,9 +4,11 @@ The URL is an argument of every cached read, so that two databases in one proces
 kept just long enough for several viewers to share one query.
 """
 
+import datetime as dt
 import json
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,20 @@ LIVE_EVERY_S = 5
 
 KEPT_ANSWERS = 64
 """Answers kept per question; the trials of a 500-config sweep take about 1 MB."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """`same_config_before` is what the later run's winner was like at the earlier run's commit."""
+
+    run: queries.RunRow
+    before: queries.RunRow | None
+    sampled: tuple[queries.SampledRow, ...]
+    sampled_before: tuple[queries.SampledRow, ...]
+    winner: queries.CubinRow | None
+    winner_before: queries.CubinRow | None
+    same_config_before: queries.CubinRow | None
+    commits: tuple[queries.CommitLine, ...]
 
 
 class NoDatabase(Exception):
@@ -57,13 +73,83 @@ def _written_by_up() -> str | None:
 
 
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
-def submissions(url: str) -> pd.DataFrame:
-    return _frame(queries.SubmissionRow, _ask(url, queries.submissions))
+def submissions(url: str, limit: int) -> pd.DataFrame:
+    return _frame(queries.SubmissionRow, _ask(url, queries.submissions, limit))
 
 
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
-def latest(url: str) -> pd.DataFrame:
-    return _frame(queries.LatestRow, _ask(url, queries.latest))
+def last_nights(url: str) -> pd.DataFrame:
+    return _frame(queries.SubmissionRow, _ask(url, queries.last_nights))
+
+
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+def standing(url: str, at: dt.datetime) -> pd.DataFrame:
+    return _frame(queries.StandingRow, _ask(url, queries.standing, at))
+
+
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+def standing_at(url: str, sha: str) -> pd.DataFrame:
+    return _frame(queries.StandingRow, _ask(url, queries.standing_at, sha))
+
+
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+def commits(url: str) -> pd.DataFrame:
+    return _frame(queries.CommitRow, _ask(url, queries.commits))
+
+
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+def changes_judged(url: str, since: dt.datetime) -> pd.DataFrame:
+    return _frame(queries.JudgedRow, _ask(url, queries.changes_judged, since))
+
+
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+def newest_runs(url: str) -> pd.DataFrame:
+    return _frame(queries.RunLine, _ask(url, queries.newest_runs))
+
+
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+def spaces(url: str) -> pd.DataFrame:
+    return _frame(queries.SpaceRow, _ask(url, queries.spaces))
+
+
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+def statics(url: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
+    return _frame(queries.StaticRow, _ask(url, queries.statics, kernel, problem, gpu_model))
+
+
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+def moved(url: str, before: int, after: int) -> pd.DataFrame:
+    return _frame(queries.MovedRow, _ask(url, queries.moved, before, after))
+
+
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+def evidence(url: str, run_id: int) -> Evidence | None:
+    """All that is on record about a run and the one before it; None when there is no such run."""
+    with session(url) as opened:
+        run = queries.run(opened, run_id)
+        if run is None:
+            return None
+        earlier = queries.run_before(opened, run_id)
+        before = queries.run(opened, earlier) if earlier is not None else None
+        sampled = queries.sampled(opened, run_id)
+        sampled_before = queries.sampled(opened, before.run_id) if before else []
+        after = before.position if before else run.position - 1
+        winner = next((each.config_id for each in sampled if each.config_id is not None), None)
+        winner_before = next((each.config_id for each in sampled_before if each.config_id is not None), None)
+
+        def cubin(of: queries.RunRow | None, config_id: int | None) -> queries.CubinRow | None:
+            return queries.cubin(opened, of.sweep_id, config_id) if of and config_id is not None else None
+
+        return Evidence(
+            run=run,
+            before=before,
+            sampled=tuple(sampled),
+            sampled_before=tuple(sampled_before),
+            winner=cubin(run, winner),
+            winner_before=cubin(before, winner_before),
+            same_config_before=cubin(before, winner),
+            commits=tuple(queries.commits_between(opened, run.repository, after, run.position)),
+        )
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)

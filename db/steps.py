@@ -1,6 +1,6 @@
 """What the steps of the road ask before they act: one function, one question. Nothing here writes.
 
-The reads for people (pages, status) are in queries.py; these are for workers: small, exact and inside a transaction.
+The reads for people (pages, status) are in db/queries/; these are for workers: small, exact and inside a transaction.
 """
 
 import datetime as dt

@@ -1,7 +1,6 @@
 """Child role `catalog`: reads a library folder and lists what a sweep of it would try. Needs cuda-tile, no compiler."""
 
 import difflib
-import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,10 @@ from kernels.contract import BadProblem, Problem
 from kernels.loading import LibraryError, Loaded, load
 from kernels.signature import BadConfig, code_key, signature
 
-_load = functools.cache(load)
-
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
-        loaded = _load(Path(request["library"]))
+        loaded = load(Path(request["library"]))
         wanted = _wanted(loaded, request["kernel"], request["problem"])
         return {"plans": [_plan(entry, problem, request["arch"]) for entry, problem in wanted]}
     except UnknownKernelName as error:

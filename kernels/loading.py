@@ -28,28 +28,52 @@ class LibraryError(Exception):
     """A library folder or file that cannot be used; the message is a sentence."""
 
 
+@dataclass(frozen=True)
+class _Library:
+    kernels: dict[str, Loaded]
+    sources: dict[str, str]  # by canonical file name
+
+
+_libraries: dict[Path, _Library] = {}
+
+
 def load(library: Path) -> dict[str, Loaded]:
-    """All kernels of the folder, by name, in file and definition order."""
+    """All kernels of the folder, by name, in file and definition order. A folder is read once per process.
+
+    cuTile asks inspect for a kernel's source when it compiles, by file name; since every commit's files have the same
+    canonical names, the sources that inspect finds are always those of the folder loaded last.
+    """
+    if library not in _libraries:
+        _libraries[library] = _read(library)
+    found = _libraries[library]
+    for name, source in found.sources.items():
+        # An entry without a time stamp is never looked up on disk.
+        linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    return found.kernels
+
+
+def _read(library: Path) -> _Library:
     files = sorted(path for path in library.glob("*.py") if not path.name.startswith("_"))
     if not files:
         raise LibraryError(f"the library folder {library} holds no library files (*.py)")
     found: dict[str, Loaded] = {}
+    sources: dict[str, str] = {}
     for path in files:
-        source = hashlib.sha256(path.read_bytes()).hexdigest()
+        sources[f"{PACKAGE}/{path.name}"] = path.read_text()
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
         for kernel in _kernels(path):
             if kernel.name in found:
                 raise LibraryError(f"kernel {kernel.name} is defined twice in {library}")
-            found[kernel.name] = Loaded(kernel, source)
-    return found
+            found[kernel.name] = Loaded(kernel, digest)
+    return _Library(found, sources)
 
 
 def _kernels(path: Path) -> tuple[Kernel, ...]:
     module = types.ModuleType(f"{PACKAGE}.{path.stem}")
     module.__file__ = f"{PACKAGE}/{path.name}"
-    source = path.read_text()
-    # cuTile reads a kernel's source through inspect; an entry without a time stamp is never looked up on disk.
-    linecache.cache[module.__file__] = (len(source), None, source.splitlines(keepends=True), module.__file__)
     sys.modules[module.__name__] = module
+    source = path.read_text()
+    linecache.cache[module.__file__] = (len(source), None, source.splitlines(keepends=True), module.__file__)
     try:
         exec(compile(source, module.__file__, "exec"), module.__dict__)  # noqa: S102 - loading code is the task here
     except Exception as error:

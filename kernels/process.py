@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 PASSED_ON = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES")
 """What a child needs of the environment. Everything else stays here: kernels under watch are other people's code."""
@@ -40,12 +40,14 @@ class ChildHung(Exception):
 class Child:
     """A process running `python -m kernels.child ROLE`, spoken to in JSON lines, by one caller at a time."""
 
+    program: ClassVar[tuple[str, ...]] = ("-m", "kernels.child")
+
     def __init__(self, role: str, *, environment: Mapping[str, str] | None = None, stderr_path: Path | None = None):
         passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
         self._errors = stderr_path.open("ab+") if stderr_path else _anonymous_file()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "kernels.child", role],
+            [sys.executable, *self.program, role],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

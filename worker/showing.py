@@ -1,4 +1,4 @@
-"""`tilewatch status` on a terminal or as JSON. Asks db/queries.py and draws; decides nothing."""
+"""`tilewatch status` on a terminal or as JSON. Asks db/queries and draws; decides nothing."""
 
 import json
 import time

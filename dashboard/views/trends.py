@@ -39,17 +39,22 @@ def _chart(points: pd.DataFrame, metric: Metric) -> None:
         missing = "No run measured DeepGEMM" if metric.key == "ratio" else "This GPU model has no datasheet rates"
         st.info(f"{missing} in this series, so there is no {metric.label.lower()} to show. Pick another value above.")
         return
-    st.plotly_chart(
+    clicked = st.plotly_chart(
         charts.trend(points, metric),
         key="trend",
+        on_select="rerun",
+        selection_mode="points",
         config={"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d"]},
         alt=f"{metric.label} over {plural(points['sha'].nunique(), 'commit')}",
     )
+    runs = [point["customdata"][1] for point in clicked.selection.points if point.get("customdata")]
+    if runs:
+        st.switch_page("views/evidence.py", query_params={"run": str(runs[0])})
 
 
 def _about(points: pd.DataFrame) -> None:
     """What the marks mean, and the points as a table."""
-    told = ["Points are medians with their 95 % interval"]
+    told = ["Points are medians with their 95 % interval, and a click opens the evidence behind one"]
     if (points["origin"] == "recorded").any():
         told.append("open diamonds come from recordings")
     if points["verdict"].isin(list(charts.VERDICT_COLOURS)).any():

@@ -2,7 +2,8 @@
 
 Three commits. The H200 measured all of them here, and the first two are also known from a recording; the last one came
 with a newer driver and is a regression. The B200 is nobody's: its sweeps end with static facts, and the newest one is
-still compiling. A second problem was measured once, so that its series is a single point.
+still compiling; some of its cubins spill and lost their TMA loads. A second problem was measured once, so that its
+series is a single point.
 """
 
 import datetime as dt
@@ -153,6 +154,7 @@ def _sweep(
 
 
 def _trials(session: Session, sweep: Sweep, configs: list[Config], *, timed: bool) -> None:
+    newest = session.query(Commit.id).filter_by(sha=SHAS[2]).scalar()
     for config in configs:
         p = config.params
         volume = p["tile_m"] * p["tile_n"] * p["tile_k"]
@@ -160,6 +162,8 @@ def _trials(session: Session, sweep: Sweep, configs: list[Config], *, timed: boo
         compilation = session.query(Compilation).filter_by(code_key=code_key).one_or_none()
         if compilation is None:
             compilation = _compilation(code_key, sweep.arch, p, volume)
+            if sweep.arch == "sm_100" and sweep.commit_id == newest and p["tile_n"] == 128 and p["num_ctas"] == 1:
+                compilation.stack_bytes, compilation.tma_loads = 96, 0
             session.add(compilation)
             session.flush()
         fate: dict[str, Any] = {"status": "compiled"}
@@ -324,10 +328,18 @@ def _queue(session: Session, compiling: Sweep, cancelled: Sweep) -> None:
                 finished_at=now - dt.timedelta(seconds=20) if failed else None,
             )
         )
+    later = now + dt.timedelta(hours=1)  # a slow run of the tests must not make them silent
     session.add_all(
         [
-            Worker(name="compile@node-1", kind="compile", host="node-1", doing="configs 19-36", toolchain={}),
-            Worker(name="judge@node-1", kind="judge", host="node-1", toolchain={}),
+            Worker(
+                name="compile@node-1",
+                kind="compile",
+                host="node-1",
+                doing="configs 19-36",
+                toolchain={},
+                seen_at=later,
+            ),
+            Worker(name="judge@node-1", kind="judge", host="node-1", toolchain={}, seen_at=later),
             Worker(
                 name="gpu0@node-2",
                 kind="gpu",

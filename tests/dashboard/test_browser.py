@@ -99,17 +99,60 @@ def cell(within: Any, text: str) -> Any:
     return within.locator("canvas td", has_text=text).first
 
 
-def test_overview_leads_from_a_series_to_its_trend(page: Any) -> None:
-    page.goto("/")
-    page.get_by_text("Latest measurements").wait_for()
+def test_overview_leads_from_a_regression_to_its_evidence_and_back_to_its_trend(page: Any) -> None:
+    page.goto("/?since=5e6f7a8b")
+    page.get_by_text("1 regression").wait_for()
+    page.locator(".js-plotly-plot .heatmaplayer").first.wait_for(state="attached")
     table = page.get_by_test_id("stDataFrame").first
-    table.wait_for()
     cell(table, "320x32576x7168").wait_for(state="attached")
     box = table.bounding_box()
     page.mouse.click(box["x"] + 18, box["y"] + 35 + 17)  # the first row's check box
-    page.get_by_role("link", name="Open its trend").click()
+    page.get_by_role("link", name="Open its evidence").click()
+    page.wait_for_url("**/evidence?run=*")
+    page.get_by_text("9.3 % slower than its history").wait_for()
+    page.get_by_role("link", name="Its trend").click()
     page.wait_for_url("**/trends?*")
     page.locator(".js-plotly-plot .scatterlayer .trace").first.wait_for()
+
+
+def test_a_click_on_a_point_opens_its_evidence_whose_link_shows_the_same_again(page: Any) -> None:
+    page.goto("/trends")
+    page.get_by_text("over 1: faster than DeepGEMM").wait_for()
+    page.locator(".scatterlayer .trace .point").first.click(force=True)
+    page.wait_for_url("**/evidence?run=*")
+    page.get_by_text("Paired samples").wait_for()
+    said = page.get_by_text("Run ", exact=False).first.inner_text()
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Samples as CSV").click()
+    assert saved.value.suggested_filename.endswith(".csv")
+    page.reload()
+    page.get_by_text("Paired samples").wait_for()
+    assert page.get_by_text("Run ", exact=False).first.inner_text() == said
+    page.go_back()
+    page.get_by_text("over 1: faster than DeepGEMM").wait_for()
+
+
+def test_compare_keeps_its_two_commits_in_the_address(page: Any) -> None:
+    page.goto("/compare")
+    page.get_by_text("0 faster, 1 slower").wait_for()
+    page.locator(".js-plotly-plot .scatterlayer .point").first.wait_for()
+    page.get_by_role("combobox", name="B").click()
+    page.get_by_role("option", name="5e6f7a8b").click()
+    page.get_by_text("2 faster, 0 slower").wait_for()
+    assert "b=5e6f7a8b" in page.url
+    page.reload()
+    page.get_by_text("2 faster, 0 slower").wait_for()
+
+
+def test_architectures_show_the_configs_that_lost_their_tma(page: Any) -> None:
+    page.goto("/architectures")
+    page.get_by_text("Lost TMA loads: 3 configs").wait_for()
+    cell(page, "2 → 0").wait_for(state="attached")
+    page.get_by_role("combobox", name="Architecture and GPU").click()
+    page.get_by_role("option", name="sm_90 NVIDIA H200").click()
+    page.get_by_text("Nothing moved").wait_for()
+    page.reload()
+    page.get_by_text("Nothing moved").wait_for()
 
 
 def test_trends_answer_a_change_of_what_is_shown_and_keep_it_in_the_address(page: Any) -> None:

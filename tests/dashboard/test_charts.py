@@ -15,6 +15,7 @@ NOON = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
 
 def point(position: int, **other: Any) -> dict[str, Any]:
     return {
+        "run_id": position,
         "sha": f"{position:08x}" + "0" * 32,
         "position": position,
         "subject": "Load <B> through TMA",
@@ -129,11 +130,11 @@ def test_the_axis_says_which_way_is_faster() -> None:
 def test_a_judged_regression_wears_a_ring_and_its_reason() -> None:
     figure = trend(point(1), point(2, verdict="regression", reason="9 % slower"))
     assert list(named(figure, "regression").x) == ["00000002"]
-    assert named(figure, "gemm_fp8").customdata[1].endswith("regression: 9 % slower")
+    assert named(figure, "gemm_fp8").customdata[1][0].endswith("regression: 9 % slower")
 
 
 def test_the_hover_names_commit_date_machine_and_driver_and_no_markup_of_a_subject() -> None:
-    told = named(trend(point(1)), "gemm_fp8").customdata[0]
+    told = named(trend(point(1)), "gemm_fp8").customdata[0][0]
     for part in ("00000001", "Load &lt;B&gt; through TMA", "2026-11-20 12:00 UTC", "node-1", "driver 580.82", "0.900x"):
         assert part in told
 

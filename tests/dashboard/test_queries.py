@@ -1,6 +1,7 @@
 """The questions, asked of a real database that has something of everything."""
 
 import dataclasses
+import datetime as dt
 import json
 
 import pytest
@@ -8,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from db import queries
 from db.models import Measurement, Run
-from tests.dashboard.filled import KERNEL, MACHINE, OTHER_PROBLEM, PROBLEM, SHAS, SUBJECTS
+from tests.dashboard.filled import FIRST_DAY, KERNEL, MACHINE, OTHER_PROBLEM, PROBLEM, SHAS, SUBJECTS
 
 
 def test_status_turns_into_json_and_counts_every_state(filled: Session) -> None:
@@ -81,14 +82,58 @@ def test_the_state_of_a_submission_says_what_happens_next(known: dict[str, int],
     assert queries.submission_state(reason="nightly", **{"measure": True, **calm, **known}) == state
 
 
-def test_a_change_is_against_the_commit_before_on_the_same_machine(filled: Session) -> None:
-    latest = {(row.problem, row.origin): row for row in queries.latest(filled)}
-    measured, recorded = latest[(PROBLEM, "measured")], latest[(PROBLEM, "recorded")]
-    assert (measured.sha, measured.previous_sha, measured.verdict) == (SHAS[2], SHAS[1], "regression")
-    assert measured.ratio == pytest.approx(118 / (134 * 1.06))
-    assert measured.previous_ratio == pytest.approx(118 / (134 * 0.97))
-    assert (recorded.sha, recorded.previous_sha, recorded.machine) == (SHAS[1], SHAS[0], MACHINE)
-    assert latest[(OTHER_PROBLEM, "measured")].previous_sha is None
+def test_a_series_stands_at_its_newest_commit_up_to_a_moment(filled: Session) -> None:
+    after_two = FIRST_DAY + dt.timedelta(days=1, hours=1)
+    rows = {(row.problem, row.origin): row for row in queries.standing(filled, after_two)}
+    assert rows[(PROBLEM, "measured")].sha == SHAS[1]
+    assert rows[(PROBLEM, "measured")].ratio == pytest.approx(118 / (134 * 0.97))
+    assert (rows[(PROBLEM, "recorded")].sha, rows[(PROBLEM, "recorded")].machine) == (SHAS[1], MACHINE)
+    assert rows[(OTHER_PROBLEM, "measured")].sha == SHAS[2], "younger than the moment: as it began"
+
+
+def test_a_commit_stands_with_what_it_measured_itself(filled: Session) -> None:
+    assert {(row.problem, row.origin) for row in queries.standing_at(filled, SHAS[0])} == {
+        (PROBLEM, "measured"),
+        (PROBLEM, "recorded"),
+    }
+    assert [row.sha for row in queries.commits(filled)] == list(reversed(SHAS))
+
+
+def test_changes_that_were_judged_since_a_moment(filled: Session) -> None:
+    found = queries.changes_judged(filled, FIRST_DAY)
+    assert [(row.sha, row.verdict, row.change) for row in found] == [(SHAS[2], "regression", 0.093)]
+    assert queries.changes_judged(filled, FIRST_DAY + dt.timedelta(days=5)) == []
+
+
+def test_the_newest_nightly_of_each_gpu_model(filled: Session) -> None:
+    assert {(row.gpu_model, row.sha, row.state) for row in queries.last_nights(filled)} == {
+        ("b200", SHAS[2], "compiling"),
+        ("h200", SHAS[2], "measured"),
+    }
+
+
+def test_a_run_is_held_against_the_commit_before_on_the_same_kind_of_record(filled: Session) -> None:
+    points = [row for row in queries.points(filled, KERNEL, PROBLEM, "h200") if row.role == "kernel"]
+    of = {(row.sha, row.origin): row.run_id for row in points}
+    assert queries.run_before(filled, of[(SHAS[2], "measured")]) == of[(SHAS[1], "measured")]
+    assert queries.run_before(filled, of[(SHAS[1], "recorded")]) == of[(SHAS[0], "recorded")]
+    assert queries.run_before(filled, of[(SHAS[0], "measured")]) is None
+
+
+def test_a_run_has_its_samples_its_cubin_and_its_commits(filled: Session) -> None:
+    run_id = queries.newest_runs(filled)[0].run_id
+    run = queries.run(filled, run_id)
+    assert run is not None
+    assert (run.sha, run.verdict) == (SHAS[2], "regression")
+    sampled = queries.sampled(filled, run_id)
+    assert [row.role for row in sampled] == ["kernel", "baseline", "baseline"]
+    assert sampled[0].config_id is not None
+    cubin = queries.cubin(filled, run.sweep_id, sampled[0].config_id)
+    assert cubin is not None
+    assert (cubin.compile_status, len(cubin.remarks or [])) == ("ok", 2)
+    between = queries.commits_between(filled, run.repository, run.position - 2, run.position)
+    assert [line.sha for line in between] == [SHAS[2], SHAS[1]]
+    assert queries.run(filled, 10**9) is None
 
 
 def test_points_come_in_commit_order_with_their_baselines(filled: Session) -> None:
@@ -125,5 +170,10 @@ def test_trials_of_a_sweep_come_fastest_first_with_their_static_facts(filled: Se
 
 
 def test_series_are_those_with_runs(filled: Session) -> None:
-    found = [(row.problem, row.gpu_model, row.runs) for row in queries.series(filled)]
-    assert found == [(PROBLEM, "h200", 5), (OTHER_PROBLEM, "h200", 1)]
+    found = [(row.problem, row.gpu_model) for row in queries.series(filled)]
+    assert found == [(PROBLEM, "h200"), (OTHER_PROBLEM, "h200")]
+
+
+def test_search_spaces_are_those_that_were_submitted(filled: Session) -> None:
+    found = [(row.arch, row.problem) for row in queries.spaces(filled)]
+    assert found == [("sm_100", PROBLEM), ("sm_100", OTHER_PROBLEM), ("sm_90", PROBLEM), ("sm_90", OTHER_PROBLEM)]

@@ -225,3 +225,21 @@ def test_a_compiler_process_that_cannot_start_is_no_config_s_fault(store: str, m
     monkeypatch.chdir("/")
     with Compiler(store) as compiler, pytest.raises(BuildError, match="the compiler process does not start"):
         compiler.compile(LIBRARY, "gemm_fp8", PROBLEM, config(), "sm_90")
+
+
+def test_one_compiler_serves_commits_in_any_order(tmp_path: Path, store: str) -> None:
+    """Files of all commits have the same canonical names; a kernel is still compiled from its own commit's source."""
+    source = (LIBRARY / "gemm.py").read_text()
+    old, new = tmp_path / "old", tmp_path / "new"
+    for commit, text in ((old, source), (new, "# a line\n" * 7 + source)):
+        commit.mkdir()
+        (commit / "gemm.py").write_text(text)
+    hinted = {**config(), "num_worker_warps": 4, "latency": 0, "allow_tma": 1, "fast_acc": 0}
+    with Compiler(folder(tmp_path / "alone")) as compiler:
+        alone = compiler.compile(old, "gemm_fp8_hinted", PROBLEM, hinted, "sm_100")
+    with Compiler(store) as compiler:
+        for commit in (old, new):
+            compiler.compile(commit, "gemm_fp8", PROBLEM, config(), "sm_100")
+        among_others = compiler.compile(old, "gemm_fp8_hinted", PROBLEM, hinted, "sm_100")
+    assert among_others.status == "ok", among_others.failure
+    assert among_others.code_sha256 == alone.code_sha256

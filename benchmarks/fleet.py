@@ -1,0 +1,208 @@
+"""A year of a simulated fleet, written straight into the tables: what the dashboard's figures are measured on.
+
+Every number is made, by Postgres, from a seed. Every fifth series gets a step somewhere in the year, so that there is
+something to find; toolchains change twice. Knows the tables and no page.
+"""
+
+import datetime as dt
+import hashlib
+import json
+from dataclasses import dataclass
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+GPU_MODELS = (
+    ("h100", "NVIDIA H100", "sm_90", 1979.0, 3350.0),
+    ("h200", "NVIDIA H200", "sm_90", 1979.0, 4800.0),
+    ("b200", "NVIDIA B200", "sm_100", 4500.0, 8000.0),
+    ("gb200", "NVIDIA GB200", "sm_100", 5000.0, 8000.0),
+    ("b300", "NVIDIA B300", "sm_103", 4500.0, 8000.0),
+    ("rtx5080", "NVIDIA GeForce RTX 5080", "sm_120", 225.1, 960.0),
+    ("rtx5090", "NVIDIA GeForce RTX 5090", "sm_120", 419.0, 1792.0),
+    ("a100", "NVIDIA A100", "sm_80", None, 2039.0),
+)
+KERNELS = ("gemm_fp8", "gemm_bf16", "grouped_gemm_fp8", "attention", "mla_decode", "rms_norm")
+PROBLEMS = (
+    "128x7168x16384",
+    "320x32576x7168",
+    "1024x4096x7168",
+    "2048x2048x4096",
+    "4096x4096x4096",
+    "4096x7168x2048",
+    "8192x2048x8192",
+    "64x24576x1536",
+    "64x32768x512",
+    "64x7168x2048",
+)
+AXES = {"tile_m": (64, 128, 256), "tile_n": (64, 128, 256), "tile_k": (64, 128, 256), "num_ctas": (1, 2)}
+
+POINTS = """
+insert into runs (key, sweep_id, origin, host, gpu_uuid, gpu_name, timer, toolchain, toolchain_sha256, telemetry,
+                  sweep_gpu_s, started_at, finished_at)
+select 'sim/' || s.id, s.id, 'measured', 'sim-' || s.gpu_model, 'GPU-' || s.gpu_model, g.name, 'cupti', t.toolchain,
+       encode(sha256(convert_to(t.toolchain::text, 'UTF8')), 'hex'),
+       jsonb_build_array(
+         jsonb_build_object('when', 'before rounds', 'sm_clock_mhz', 1980, 'power_w', 410, 'temperature_c', 55,
+                            'throttled', '[]'::jsonb, 'unix_s', extract(epoch from s.created_at)),
+         jsonb_build_object('when', 'after rounds', 'sm_clock_mhz', 1935, 'power_w', 655, 'temperature_c', 61,
+                            'throttled', '[]'::jsonb, 'unix_s', extract(epoch from s.created_at) + 1)),
+       21.5, s.created_at, s.created_at + interval '90 s'
+from sweeps s join gpu_models g on g.slug = s.gpu_model join commits c on c.id = s.commit_id,
+     lateral (select jsonb_build_object('driver', case when c.position < :changed_at then '580.82' else '590.11' end,
+                                        'cuda-tile', '1.7.0', 'harness', '0.1.0') as toolchain) t
+where s.id > :after order by s.id;
+"""
+# DeepGEMM's time is the problem's; the kernel's is a constant factor of it, with 0.4 % noise and some series' step.
+TIMES = """
+create temporary table sim_times on commit drop as
+select r.id as run_id, s.kernel, s.id as sweep_id, s.commit_id,
+       40 + 400 * (hashint8extended(hashtext(s.problem), 1) & 1023) / 1024.0 as rival_us,
+       (0.8 + 0.5 * (hashint8extended(hashtext(s.kernel || s.problem || s.gpu_model), 2) & 1023) / 1024.0)
+       * (1 + 0.004 * (random() + random() + random() - 1.5))
+       * case when k.key % 5 = 0 and c.position >= (k.key / 5) % :nights then 0.86 + 0.24 * (k.key % 2) else 1 end
+         as slowness
+from runs r join sweeps s on s.id = r.sweep_id join commits c on c.id = s.commit_id,
+     lateral (select hashint8extended(hashtext(s.gpu_model || s.problem || s.kernel), 3) & 65535 as key) k
+where s.id > :after;
+"""
+MEASUREMENTS = """
+insert into measurements (run_id, implementation, role, config_id, samples_us, median_us, low_us, high_us, ratio,
+                          ratio_low, ratio_high, detail)
+select t.run_id, m.name, m.role, case when m.role = 'kernel' then :config end,
+       (select array_agg(m.us * (1 + 0.003 * (random() - 0.5)) order by i) from generate_series(1, 30) i),
+       m.us, m.us * 0.998, m.us * 1.002, t.rival_us / m.us, t.rival_us / m.us * 0.997, t.rival_us / m.us * 1.003, '{}'
+from sim_times t, lateral (values (t.kernel, 'kernel', t.rival_us * t.slowness), ('deepgemm', 'baseline', t.rival_us),
+                                  ('cublaslt', 'baseline', t.rival_us * 1.07)) m(name, role, us)
+order by t.run_id;
+"""
+# The judge's rule is not repeated here: a made verdict follows the made step.
+VERDICTS = """
+insert into verdicts (run_id, verdict, change, noise, history_points, policy, reason)
+select run_id, case when change > 0.05 then 'regression' when change < -0.05 then 'improvement' else 'unchanged' end,
+       change, 0.004, 20, 'simulated', format('time %s %% against 0.4 %% noise', round((100 * change)::numeric, 1))
+from (
+    select t.run_id, t.slowness / lag(t.slowness) over (partition by s.kernel, s.problem, s.gpu_model order by t.run_id)
+                     - 1 as change
+    from sim_times t join sweeps s on s.id = t.sweep_id
+) steps;
+"""
+SWEEPS = """
+insert into submissions (key, reason, night, commit_id, gpu_model, measure, requested_at)
+select 'sim/' || c.sha || '/' || g.slug, 'nightly', c.committed_at::date, c.id, g.slug, true,
+       c.committed_at + interval '2 h'
+from commits c, gpu_models g where c.sha = :sha;
+
+insert into sweeps (submission_id, commit_id, kernel, problem, gpu_model, arch, source_sha256, space, space_size, flops,
+                    bytes, created_at)
+select b.id, b.commit_id, k.kernel, p.problem, b.gpu_model, g.arch, 'sim', cast(:space as jsonb), :configs,
+       150000000000, 250000000, b.requested_at
+from submissions b join commits c on c.id = b.commit_id join gpu_models g on g.slug = b.gpu_model,
+     unnest(cast(:kernels as text[])) as k(kernel), unnest(cast(:problems as text[])) as p(problem)
+where c.sha = :sha;
+"""
+COMPILATIONS = """
+insert into compilations (code_key, compiler, arch, status, failure, content_key, code_sha256, symbol, registers,
+                          stack_bytes, shared_bytes, code_bytes, cubin_bytes, compile_s, cpu_s, tma_loads, loads,
+                          tensor_core_mmas, mmas, host)
+select format('sim/%s/%s/%s', k.kernel, a.arch, c.id), 'tileiras 13.4', a.arch, o.status,
+       case when o.status = 'timeout' then 'not compiled within 15 s' end,
+       case when o.status = 'ok' then 'sim' end,
+       case when o.status = 'ok' then format('sim/%s/%s/%s', k.kernel, a.arch, c.id) end, k.kernel,
+       64 + (c.id * 37) % 192, case when c.id % 4 = 0 then 512 else 0 end, 98304, 30000, 90000, 2.5, 2.4, 2, 2, 1, 1,
+       'sim'
+from unnest(cast(:kernels as text[])) as k(kernel), (select distinct arch from gpu_models) a, configs c,
+     lateral (select case when c.id % 17 = 0 then 'timeout' else 'ok' end as status) o;
+"""
+TRIALS = """
+insert into trials (sweep_id, config_id, code_key, compilation_id, status, failure, samples_us, median_us, error)
+select s.id, k.config_id, k.code_key, k.id, case when k.status = 'ok' then 'timed' else 'not_compiled' end, k.failure,
+       case when k.status = 'ok' then array[v.us, v.us * 1.001, v.us * 0.999] end,
+       case when k.status = 'ok' then v.us end, case when k.status = 'ok' then 0.004 end
+from sweeps s join sim_trials k on k.kernel = s.kernel and k.arch = s.arch,
+     lateral (select 100 * (1 + 0.03 * ((k.config_id * 7919) % 41)) * (1 + 0.004 * random()) + 0 * s.id as us) v
+where s.id > :after
+order by s.id, k.config_id;
+"""
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """How much is simulated. The whole issue: 365 nights, 60 series per GPU model, 54 configs: 9.5 million trials."""
+
+    nights: int = 365
+    gpu_models: int = 8
+    kernels: int = 6
+    problems: int = 10
+    last_night: dt.date = dt.date(2026, 11, 20)
+
+
+def fill(session: Session, fleet: Fleet) -> None:
+    """Write it all into an empty migrated database; the caller commits."""
+    session.execute(text("select setseed(0.4)"))
+    session.execute(
+        text("insert into gpu_models values (:slug, :name, :arch, :fp8, :gbps)"),
+        [
+            dict(zip(("slug", "name", "arch", "fp8", "gbps"), model, strict=True))
+            for model in GPU_MODELS[: fleet.gpu_models]
+        ],
+    )
+    shas = _commits(session, fleet)
+    about = {
+        "kernels": list(KERNELS[: fleet.kernels]),
+        "problems": list(PROBLEMS[: fleet.problems]),
+        "space": json.dumps({"axes": [[name, list(values)] for name, values in AXES.items()]}),
+        "configs": _configs(session),
+    }
+    session.execute(text(COMPILATIONS), {"kernels": about["kernels"]})
+    session.execute(
+        text(
+            "create temporary table sim_trials on commit drop as "
+            "select k.id, split_part(k.code_key, '/', 2) as kernel, k.arch, split_part(k.code_key, '/', 4)::bigint "
+            "as config_id, k.code_key, k.status, k.failure from compilations k"
+        )
+    )
+    for sha in shas:
+        for statement in SWEEPS.strip().split("\n\n"):
+            known = {name: value for name, value in {**about, "sha": sha}.items() if f":{name}" in statement}
+            session.execute(text(statement), known)
+    session.execute(text(TRIALS), {"after": 0})
+    session.execute(text(POINTS), {"after": 0, "changed_at": fleet.nights // 2})
+    session.execute(text(TIMES), {"after": 0, "nights": fleet.nights})
+    session.execute(text(MEASUREMENTS), {"config": session.scalar(text("select min(id) from configs"))})
+    session.execute(text(VERDICTS))
+
+
+def _commits(session: Session, fleet: Fleet) -> list[str]:
+    first = fleet.last_night - dt.timedelta(days=fleet.nights - 1)
+    rows = [
+        {
+            "repository": "https://example.org/kernels.git",
+            "sha": hashlib.sha256(f"commit {i}".encode()).hexdigest()[:40],
+            "position": i,
+            "committed_at": dt.datetime.combine(first + dt.timedelta(days=i), dt.time(1), dt.UTC),
+            "subject": f"Simulated change {i}",
+        }
+        for i in range(fleet.nights)
+    ]
+    session.execute(
+        text(
+            "insert into commits (repository, sha, position, committed_at, subject) "
+            "values (:repository, :sha, :position, :committed_at, :subject)"
+        ),
+        rows,
+    )
+    return [str(row["sha"]) for row in rows]
+
+
+def _configs(session: Session) -> int:
+    """The whole space; returns its size."""
+    rows = [
+        {"sha256": f"sim/{m}/{n}/{k}/{ctas}", "params": json.dumps(dict(zip(AXES, (m, n, k, ctas), strict=True)))}
+        for m in AXES["tile_m"]
+        for n in AXES["tile_n"]
+        for k in AXES["tile_k"]
+        for ctas in AXES["num_ctas"]
+    ]
+    session.execute(text("insert into configs (sha256, params) values (:sha256, cast(:params as jsonb))"), rows)
+    return len(rows)

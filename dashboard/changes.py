@@ -1,0 +1,68 @@
+"""What changed between two standings of all series, and how a night went. Frames in, frames out; draws nothing.
+
+A change is of speed, so that plus is good: of the ratio to DeepGEMM where both sides have one, else of the time. Its
+interval is made of the two medians' intervals at their worst, so it is wider than 95 %. Verdicts are the judge's: this
+only says by how much two numbers differ and whether their intervals overlap.
+"""
+
+import datetime as dt
+from collections.abc import Sequence
+
+import pandas as pd
+
+SERIES = ("kernel", "problem", "gpu_model")
+RECORD = (*SERIES, "origin", "recording_machine")
+
+LATE_AFTER = dt.timedelta(hours=12)
+"""A nightly that is not through by then will not be through before people come to work."""
+MISSING_AFTER = dt.timedelta(hours=36)
+"""A GPU model whose newest nightly is older than a day and a half has missed one."""
+
+NIGHT_ENDED_WELL = ("measured", "static facts only")
+NIGHT_GOES_ON = ("compiling", "waiting for a GPU", "measuring", "judging")
+
+
+def pair(before: pd.DataFrame, after: pd.DataFrame, on: Sequence[str] = RECORD) -> pd.DataFrame:
+    """The rows of `after` with the columns change, change_low, change_high and apart; NaN where `before` has no row.
+
+    `apart` says that the interval does not hold zero. A row that is the same run on both sides has not changed.
+    """
+    numbers = ["run_id", "sha", "median_us", "low_us", "high_us", "ratio", "ratio_low", "ratio_high"]
+    pairs = after.merge(before[[*on, *numbers]], on=list(on), how="left", suffixes=("", "_before"))
+    same_run = pairs["run_id"] == pairs["run_id_before"]
+    with_ratio = pairs["ratio"].notna() & pairs["ratio_before"].notna()
+
+    def change(name: str, other: str, time: str, time_other: str) -> pd.Series:
+        of_ratio = pairs[name].astype(float) / pairs[f"{other}_before"].astype(float) - 1
+        of_time = pairs[f"{time}_before"].astype(float) / pairs[time_other].astype(float) - 1
+        return of_ratio.where(with_ratio, of_time).mask(same_run)
+
+    pairs["change"] = change("ratio", "ratio", "median_us", "median_us")
+    pairs["change_low"] = change("ratio_low", "ratio_high", "low_us", "high_us")
+    pairs["change_high"] = change("ratio_high", "ratio_low", "high_us", "low_us")
+    pairs["apart"] = (pairs["change_low"] > 0) | (pairs["change_high"] < 0)
+    return pairs
+
+
+def one_record(rows: pd.DataFrame) -> pd.DataFrame:
+    """One row per series: what was measured here, and only without that the newest recording."""
+    order = rows.assign(here=rows["origin"] == "measured").sort_values(["here", "measured_at"], ascending=False)
+    return order.drop_duplicates(list(SERIES)).drop(columns="here").sort_values(list(SERIES))
+
+
+def only_series(rows: pd.DataFrame, of: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the series that appear in `of`."""
+    wanted = set(zip(*(of[name] for name in SERIES), strict=True)) if len(of) else set()
+    return rows[[key in wanted for key in zip(*(rows[name] for name in SERIES), strict=True)]]
+
+
+def night_state(state: str, requested_at: dt.datetime, now: dt.datetime) -> str:
+    """done, running, late or failed: how the newest nightly of a GPU model stands."""
+    age = now - requested_at
+    if age > MISSING_AFTER:
+        return "late"
+    if state in NIGHT_ENDED_WELL:
+        return "done"
+    if state in NIGHT_GOES_ON:
+        return "late" if age > LATE_AFTER else "running"
+    return "failed"

@@ -1,0 +1,98 @@
+"""A run's evidence in forms that leave the page: the commands that repeat it, JSON and CSV; and what differs.
+
+Pure: takes what db.queries found, returns text and frames.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import pandas as pd
+
+from dashboard.data import Evidence
+from db.queries import CubinRow
+
+FACT_LABELS = {
+    "compile_status": "compiled",
+    "code_sha256": "machine code",
+    "registers": "registers per thread",
+    "stack_bytes": "stack (spills), bytes",
+    "shared_bytes": "shared memory, bytes",
+    "code_bytes": "code, bytes",
+    "tma_loads": "loads through TMA",
+    "loads": "loads",
+    "tensor_core_mmas": "MMAs on Tensor Cores",
+    "mmas": "MMAs",
+    "median_us": "time in the sweep, us",
+    "compile_s": "compile time, s",
+}
+CODE_DIGITS = 12
+
+
+def commands(found: Evidence) -> str:
+    """What to type on a machine with this GPU model to see both sides again."""
+    sweep = f"python -m kernels sweep {found.run.kernel} {found.run.problem}"
+    lines = [f"git checkout {found.run.sha}", sweep]
+    if found.before is not None:
+        lines += ["# and the commit before it in this series:", f"git checkout {found.before.sha}", sweep]
+    return "\n".join(lines)
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> pd.DataFrame:
+    """What is not equal in two sets of named values."""
+    changed = [name for name in dict.fromkeys([*before, *after]) if before.get(name) != after.get(name)]
+    rows = [{"": name, "before": _text(before.get(name)), "this run": _text(after.get(name))} for name in changed]
+    return pd.DataFrame(rows, columns=["", "before", "this run"])
+
+
+def static_facts(**cubins: CubinRow | None) -> pd.DataFrame:
+    """One column per cubin that is there, one row per fact that any of them has; equal code has equal digits."""
+    there = {name.replace("_", " "): cubin for name, cubin in cubins.items() if cubin is not None}
+    rows = []
+    for fact, label in FACT_LABELS.items():
+        values = {name: getattr(cubin, fact) for name, cubin in there.items()}
+        if any(value is not None for value in values.values()):
+            digits = fact == "code_sha256"
+            rows.append(
+                {"": label, **{n: _text(str(v)[:CODE_DIGITS] if digits and v else v) for n, v in values.items()}}
+            )
+    return pd.DataFrame(rows, columns=["", *there])
+
+
+def remarks_moved(before: CubinRow | None, after: CubinRow | None) -> pd.DataFrame:
+    """The compiler's remarks that only one of the two cubins has."""
+
+    def lines(cubin: CubinRow | None) -> list[tuple[str, ...]]:
+        remarks = (cubin.remarks if cubin else None) or []
+        return [tuple(str(remark.get(name) or "") for name in ("instruction", "shape", "text")) for remark in remarks]
+
+    old, new = lines(before), lines(after)
+    rows = [("only before", *line) for line in dict.fromkeys(old) if line not in new]
+    rows += [("only this run", *line) for line in dict.fromkeys(new) if line not in old]
+    return pd.DataFrame(rows, columns=["", "instruction", "shape", "remark"])
+
+
+def as_json(found: Evidence) -> str:
+    return json.dumps(asdict(found), indent=1, default=str)
+
+
+def samples_csv(found: Evidence) -> str:
+    """One line per raw sample of this run and of the run before it."""
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(["run", "sha", "implementation", "round", "time_us"])
+    for run, sampled in ((found.run, found.sampled), (found.before, found.sampled_before)):
+        if run is not None:
+            for row in sampled:
+                about = [run.run_id, run.sha, row.implementation]
+                writer.writerows([*about, i, us] for i, us in enumerate(row.samples_us, start=1))
+    return out.getvalue()
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "none"
+    return f"{value:,.1f}" if isinstance(value, float) else str(value)

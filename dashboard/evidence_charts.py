@@ -1,0 +1,101 @@
+"""Figures of one run's raw samples and of the GPU while they were taken. Pure, like charts.py."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+
+from dashboard.charts import OTHER_COLOURS, colour_of
+from db.queries import SampledRow
+
+BEFORE_COLOUR = "#9aa5b4"
+CLOCK_COLOUR, POWER_COLOUR = OTHER_COLOURS[3], OTHER_COLOURS[2]
+BINS = 40
+
+
+def samples(sampled: Sequence[SampledRow]) -> go.Figure:
+    """Every implementation by paired round: what moves them all at once is the GPU, not a kernel."""
+    figure = go.Figure()
+    for row in sampled:
+        figure.add_scatter(
+            x=list(range(1, len(row.samples_us) + 1)),
+            y=row.samples_us,
+            name=row.implementation,
+            mode="markers+lines",
+            marker={"size": 5, "color": colour_of(row.implementation, row.role)},
+            line={"width": 1, "color": colour_of(row.implementation, row.role)},
+            hovertemplate="round %{x}: %{y:,.2f} us",
+        )
+    figure.update_layout(
+        **_layout("paired round", "time, us"), legend={"orientation": "h", "y": -0.25, "x": 0}, hovermode="x unified"
+    )
+    return figure
+
+
+def distribution(now: SampledRow, before: SampledRow | None) -> go.Figure:
+    """The kernel's samples of this run over those of the run before, as shares of each."""
+    figure = go.Figure()
+    for row, name, colour in (
+        (before, "before", BEFORE_COLOUR),
+        (now, "this run", colour_of(now.implementation, now.role)),
+    ):
+        if row is not None:
+            figure.add_histogram(
+                x=row.samples_us,
+                nbinsx=BINS,
+                name=f"{name}, {len(row.samples_us)} samples",
+                histnorm="percent",
+                marker={"color": colour},
+                opacity=0.7,
+                hovertemplate="%{x} us: %{y:.0f} %",
+            )
+            figure.add_vline(x=row.median_us, line={"color": colour, "width": 2, "dash": "dash"})
+    figure.update_layout(
+        **_layout("time, us (dashed: medians)", "% of samples"),
+        barmode="overlay",
+        legend={"orientation": "h", "y": -0.25, "x": 0},
+    )
+    return figure
+
+
+def telemetry(readings: Sequence[Mapping[str, Any]]) -> go.Figure:
+    """The clock and the power around each block, in the seconds since the first reading."""
+    known = [reading for reading in readings if reading.get("sm_clock_mhz") is not None]
+    first_s = known[0]["unix_s"] if known else 0.0
+    at = [reading["unix_s"] - first_s for reading in known]
+    told = [
+        f"{reading['when']}, {reading.get('temperature_c')} C"
+        + (f", throttled: {', '.join(reading['throttled'])}" if reading.get("throttled") else "")
+        for reading in known
+    ]
+    figure = go.Figure()
+    for name, unit, colour, axis in (
+        ("sm_clock_mhz", "MHz", CLOCK_COLOUR, "y"),
+        ("power_w", "W", POWER_COLOUR, "y2"),
+    ):
+        figure.add_scatter(
+            x=at,
+            y=[reading.get(name) for reading in known],
+            name={"sm_clock_mhz": "SM clock", "power_w": "power"}[name],
+            yaxis=axis,
+            mode="lines+markers",
+            marker={"color": colour, "size": 6},
+            line={"color": colour, "width": 1.5},
+            customdata=told,
+            hovertemplate=f"%{{y:,.0f}} {unit}, %{{customdata}}",
+        )
+    figure.update_layout(
+        **_layout("s since the first reading", "SM clock, MHz"),
+        yaxis2={"title": "power, W", "overlaying": "y", "side": "right", "showgrid": False},
+        legend={"orientation": "h", "y": -0.25, "x": 0},
+    )
+    return figure
+
+
+def _layout(x: str, y: str) -> dict[str, Any]:
+    return {
+        "height": 320,
+        "margin": {"t": 10, "b": 10, "l": 10, "r": 10},
+        "xaxis": {"title": x, "zeroline": False},
+        "yaxis": {"title": y, "zeroline": False},
+    }

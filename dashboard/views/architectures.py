@@ -1,0 +1,85 @@
+"""What the compiler makes of every commit, for GPUs that nobody here needs to own: counts over commits, what moved."""
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import data, filters, statics
+from dashboard.wording import plural, short
+
+THE_ONE_BEFORE = "the one before"
+
+
+def page(url: str) -> None:
+    st.title("Architectures", anchor=False)
+    spaces = data.spaces(url)
+    if spaces.empty:
+        st.info("No sweep was submitted yet. The compiler alone is enough for this page, for any architecture:")
+        st.code("tilewatch submit nightly --gpu b200")
+        return
+    first, second, third = st.columns(3)
+    named = spaces.assign(gpu=spaces["arch"] + " " + spaces["gpu_name"])
+    with first:
+        named = filters.narrow(named, "Architecture and GPU", "gpu", "gpu")
+    with second:
+        named = filters.narrow(named, "Kernel", "kernel", "kernel")
+    with third:
+        named = filters.narrow(named, "Problem", "problem", "problem")
+    space = named.iloc[0]
+    counts = data.statics(url, space["kernel"], space["problem"], space["gpu_model"])
+    if counts.empty:
+        st.info("None of its configs is compiled yet. A compile worker takes them in batches.")
+        return
+    st.plotly_chart(
+        statics.over_commits(counts),
+        key="statics",
+        config={"displaylogo": False},
+        alt=f"Configs by what their cubins say, over {plural(len(counts), 'commit')}",
+    )
+    _moved(url, counts)
+    _table(counts)
+
+
+def _moved(url: str, counts: pd.DataFrame) -> None:
+    st.subheader("What moved between two commits", anchor=False)
+    if len(counts) < 2:
+        st.caption("Only one commit is compiled, so there is nothing to compare it with.")
+        return
+    newest_first = counts.iloc[::-1].assign(commit=counts["sha"].iloc[::-1].map(short))
+    left, right = st.columns(2)
+    with right:
+        after = filters.newest_or(newest_first, "After", "commit", "after").iloc[0]
+    earlier = newest_first[newest_first.index < after.name]
+    if earlier.empty:
+        st.caption("This is the oldest commit that is compiled; pick a later one.")
+        return
+    with left:
+        picked = filters.pick("Before", [THE_ONE_BEFORE, *earlier["commit"]], "before")
+    before = earlier.iloc[0] if picked == THE_ONE_BEFORE else earlier[earlier["commit"] == picked].iloc[0]
+    moved = data.moved(url, int(before["sweep_id"]), int(after["sweep_id"]))
+    st.caption(f"{before['commit']} {before['subject']} → {after['commit']} {after['subject']}")
+    if before["compiler"] != after["compiler"]:
+        st.caption(f"The compiler changed too: {before['compiler']} → {after['compiler']}")
+    if moved.empty:
+        st.success("Nothing moved in the configs compiled at both: equal registers, spills, TMA, Tensor Cores.")
+        return
+    for kind, configs in statics.by_kind(moved).items():
+        st.markdown(f"**{kind}: {plural(len(configs), 'config')}**")
+        st.dataframe(statics.table(configs), hide_index=True, key=f"moved-{kind}")
+
+
+def _table(counts: pd.DataFrame) -> None:
+    with st.expander(f"The {plural(len(counts), 'commit')} behind the chart"):
+        shown = counts.assign(commit=[f"{short(row['sha'])} {row['subject']}" for _, row in counts.iterrows()])
+        columns = [
+            "commit",
+            "settled",
+            *(name for name, *_ in statics.COUNTS),
+            "median_registers",
+            "compile_s",
+            "compiler",
+        ]
+        labels = {"median_registers": "median registers", "compile_s": "compile s", "tensor_core": "Tensor Core"}
+        st.dataframe(shown[columns].rename(columns=labels).iloc[::-1], hide_index=True, key="counts")
+
+
+page(data.database_url())

@@ -1,0 +1,185 @@
+"""The evidence behind one point: `?run=ID` is its permalink."""
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import data, evidence, evidence_charts
+from dashboard.data import Evidence
+from dashboard.wording import change_text, config_text, moment, plural, ratio_text, short, source_text, time_text
+from db.queries import SampledRow
+
+VERDICT_COLOURS = {"regression": "red", "improvement": "green"}
+
+
+def page(url: str) -> None:
+    st.title("Evidence", anchor=False)
+    asked = st.query_params.get("run", "")
+    if not asked:
+        _choose(url)
+        return
+    found = data.evidence(url, int(asked)) if asked.isdecimal() and len(asked) <= 18 else None  # 18: fits a bigint
+    if found is None:
+        st.warning(f"There is no run '{asked}' in this database. The link may be of another Tilewatch.")
+        st.page_link("views/overview.py", label="To the overview")
+        return
+    _headline(found)
+    left, right = st.columns(2, gap="medium")
+    kernel = next((row for row in found.sampled if row.role == "kernel"), None)
+    with left:
+        st.subheader("Paired samples", anchor=False)
+        st.plotly_chart(evidence_charts.samples(found.sampled), key="samples", config={"displaylogo": False})
+    with right:
+        st.subheader("Distribution of the kernel's samples", anchor=False)
+        if kernel is None:
+            st.info("No config gave a right answer in this run, so the kernel has no time.")
+        else:
+            before = next((row for row in found.sampled_before if row.role == "kernel"), None)
+            st.plotly_chart(
+                evidence_charts.distribution(kernel, before), key="distribution", config={"displaylogo": False}
+            )
+    _measurements(found)
+    left, right = st.columns(2, gap="medium")
+    with left:
+        _winner(found)
+    with right:
+        _circumstances(found)
+    _repeat(found)
+
+
+def _choose(url: str) -> None:
+    runs = data.newest_runs(url)
+    if runs.empty:
+        st.info("Nothing is measured yet, so there is no evidence to show. Submit a nightly, or import a recording.")
+        st.code("tilewatch submit nightly\ntilewatch import FILE")
+        return
+    st.caption("Each run has a page of its own. These are the newest, those judged a change first; select one.")
+    table = pd.DataFrame(
+        {
+            "verdict": [row["verdict"] or "" for _, row in runs.iterrows()],
+            "series": [f"{row['kernel']} {row['problem']}" for _, row in runs.iterrows()],
+            "GPU": runs["gpu_name"],
+            "commit": [f"{short(row['sha'])} {row['subject']}" for _, row in runs.iterrows()],
+            "why": [row["reason"] or "" for _, row in runs.iterrows()],
+            "measured": [moment(at) for at in runs["measured_at"]],
+        }
+    )
+    picked = st.dataframe(table, hide_index=True, on_select="rerun", selection_mode="single-row", key="runs")
+    if picked.selection.rows and picked.selection.rows[0] < len(runs):
+        run_id = runs.iloc[picked.selection.rows[0]]["run_id"]
+        st.switch_page("views/evidence.py", query_params={"run": str(run_id)})
+
+
+def _headline(found: Evidence) -> None:
+    run, before = found.run, found.before
+    st.markdown(f"#### {run.kernel} {run.problem} on {run.gpu_name}")
+    st.text(f"{short(run.sha)} {run.subject}")
+    if run.verdict:
+        colour = VERDICT_COLOURS.get(run.verdict, "gray")
+        st.markdown(f"**:{colour}[{run.verdict}]** ({run.policy}): {run.reason}")
+    source = source_text(run.origin, run.machine, run.measured_at)
+    against = (
+        f"held against {short(before.sha)} of {moment(before.measured_at)}" if before else "the first of its series"
+    )
+    st.caption(f"Run {run.run_id}, {source} ({run.board}, timed with {run.timer}); {against}.")
+    with st.container(horizontal=True):
+        series = {"kernel": run.kernel, "problem": run.problem, "gpu": run.gpu_model}
+        st.page_link("views/trends.py", label="Its trend", query_params=series)
+        st.page_link("views/sweeps.py", label="Its sweep", query_params={**series, "commit": short(run.sha)})
+        if before:
+            st.page_link("views/evidence.py", label="The run before", query_params={"run": str(before.run_id)})
+
+
+def _measurements(found: Evidence) -> None:
+    """Every implementation then and now, with its interval."""
+    earlier = {row.implementation: row for row in found.sampled_before}
+    rows = []
+    for row in found.sampled:
+        old = earlier.get(row.implementation)
+        rows.append(
+            {
+                "implementation": row.implementation,
+                "before": _interval(old) if old else "",
+                "this run": _interval(row),
+                "time": change_text(row.median_us / old.median_us - 1) if old else "",
+                "ratio before": ratio_text(old.ratio) if old and old.ratio is not None else "",
+                "ratio to DeepGEMM": ratio_text(row.ratio) if row.ratio is not None else "",
+                "samples": str(len(row.samples_us)),
+            }
+        )
+    st.dataframe(pd.DataFrame(rows), hide_index=True, key="implementations")
+
+
+def _interval(row: SampledRow) -> str:
+    return f"{time_text(row.median_us)} ({row.low_us:,.1f} to {row.high_us:,.1f})"
+
+
+def _winner(found: Evidence) -> None:
+    st.subheader("The winner's config and cubin", anchor=False)
+    if found.winner is None:
+        st.caption("This run has no winner.")
+        return
+    st.markdown(f"this run `{config_text(found.winner.params)}`")
+    same = found.winner_before is not None and found.winner_before.params == found.winner.params
+    if found.winner_before is not None and not same:
+        st.markdown(f"before `{config_text(found.winner_before.params)}`")
+    elif same:
+        st.caption("The same config won before.")
+    told = {"before": found.winner_before}
+    if not same:
+        told["this_config_before"] = found.same_config_before
+    facts = evidence.static_facts(**told, this_run=found.winner)
+    st.dataframe(facts, hide_index=True, key="facts", height="content")
+    earlier = found.same_config_before
+    if earlier is None:
+        return
+    if earlier.code_sha256 is not None and earlier.code_sha256 == found.winner.code_sha256:
+        st.caption("This config's machine code is identical at both commits: a difference in time is not its code.")
+    remarks = evidence.remarks_moved(earlier, found.winner)
+    if len(remarks):
+        st.markdown("Remarks of this config that changed")
+        st.dataframe(remarks, hide_index=True, key="remarks")
+    else:
+        st.caption("The compiler said the same of this config at both commits.")
+
+
+def _circumstances(found: Evidence) -> None:
+    """What was not the kernel: clocks, toolchain, and the commits in between."""
+    st.subheader("Clocks and power", anchor=False)
+    throttled = sorted({reason for reading in found.run.telemetry for reason in reading.get("throttled") or ()})
+    if any(reading.get("sm_clock_mhz") is not None for reading in found.run.telemetry):
+        figure = evidence_charts.telemetry(found.run.telemetry)
+        st.plotly_chart(figure, key="telemetry", config={"displaylogo": False})
+        st.caption(
+            f"Throttled: {', '.join(throttled)}." if throttled else "No reading says that the GPU was throttled."
+        )
+    else:
+        st.caption("This run has no telemetry.")
+    st.subheader("Toolchain", anchor=False)
+    if found.before is None:
+        st.caption(", ".join(f"{name} {version}" for name, version in found.run.toolchain.items()))
+    else:
+        changed = evidence.differences(found.before.toolchain, found.run.toolchain)
+        if changed.empty:
+            st.caption("The same as before: " + ", ".join(f"{n} {v}" for n, v in found.run.toolchain.items()))
+        else:
+            st.dataframe(changed, hide_index=True, key="toolchain")
+    st.subheader("Commits in range", anchor=False)
+    st.caption(f"{plural(len(found.commits), 'commit')} known here after the run before, up to this one.")
+    lines = [
+        {"commit": short(line.sha), "subject": line.subject, "date": moment(line.committed_at)}
+        for line in found.commits
+    ]
+    st.dataframe(pd.DataFrame(lines), hide_index=True, key="commits")
+
+
+def _repeat(found: Evidence) -> None:
+    st.subheader("Repeat it", anchor=False)
+    st.caption(f"On a machine with an {found.run.gpu_name}, in a clone of the repository under watch:")
+    st.code(evidence.commands(found), language="bash")
+    name = f"tilewatch-run-{found.run.run_id}"
+    with st.container(horizontal=True):
+        st.download_button("Everything as JSON", lambda: evidence.as_json(found), f"{name}.json", "application/json")
+        st.download_button("Samples as CSV", lambda: evidence.samples_csv(found), f"{name}.csv", "text/csv")
+
+
+page(data.database_url())

@@ -1,0 +1,265 @@
+"""Everything that is on record about one run and about the run it is compared with: the evidence behind a point.
+
+The earlier run is the one of the same series, on the same kind of record, at the nearest commit before it: that is what
+a reader holds a point against. It need not be the judge's history, which is longer and of one toolchain.
+"""
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import func, select, tuple_
+from sqlalchemy.orm import Session, aliased
+
+from db.models import Commit, Compilation, Config, GpuModel, Measurement, Recording, Run, Sweep, Trial, Verdict
+from db.queries.reading import read
+
+
+@dataclass(frozen=True)
+class RunRow:
+    run_id: int
+    sweep_id: int
+    kernel: str
+    problem: str
+    gpu_model: str
+    gpu_name: str
+    arch: str
+    repository: str
+    sha: str
+    subject: str
+    position: int
+    committed_at: dt.datetime
+    origin: str
+    machine: str
+    board: str
+    gpu_uuid: str
+    timer: str
+    toolchain: dict[str, Any]
+    telemetry: list[dict[str, Any]]
+    sweep_gpu_s: float
+    started_at: dt.datetime
+    measured_at: dt.datetime
+    verdict: str | None
+    change: float | None
+    noise: float | None
+    policy: str | None
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class SampledRow:
+    """One implementation in a run with its raw samples; element i is from paired round i."""
+
+    implementation: str
+    role: str
+    config_id: int | None
+    params: dict[str, Any] | None
+    samples_us: list[float]
+    median_us: float
+    low_us: float
+    high_us: float
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+
+
+@dataclass(frozen=True)
+class CubinRow:
+    """What one config's cubin tells without running, at one sweep."""
+
+    params: dict[str, Any]
+    status: str
+    failure: str | None
+    median_us: float | None
+    compile_status: str | None
+    code_sha256: str | None
+    registers: int | None
+    stack_bytes: int | None
+    shared_bytes: int | None
+    code_bytes: int | None
+    tma_loads: int | None
+    loads: int | None
+    tensor_core_mmas: int | None
+    mmas: int | None
+    compile_s: float | None
+    remarks: list[dict[str, Any]] | None
+
+
+@dataclass(frozen=True)
+class CommitLine:
+    sha: str
+    subject: str
+    committed_at: dt.datetime
+
+
+@dataclass(frozen=True)
+class RunLine:
+    """A run in a list of runs to choose from."""
+
+    run_id: int
+    kernel: str
+    problem: str
+    gpu_name: str
+    sha: str
+    subject: str
+    measured_at: dt.datetime
+    verdict: str | None
+    reason: str | None
+
+
+def run(session: Session, run_id: int) -> RunRow | None:
+    query = (
+        select(
+            Run.id.label("run_id"),
+            Run.sweep_id,
+            Sweep.kernel,
+            Sweep.problem,
+            Sweep.gpu_model,
+            GpuModel.name.label("gpu_name"),
+            Sweep.arch,
+            Commit.repository,
+            Commit.sha,
+            Commit.subject,
+            Commit.position,
+            Commit.committed_at,
+            Run.origin,
+            func.coalesce(Recording.machine, Run.host).label("machine"),
+            Run.gpu_name.label("board"),
+            Run.gpu_uuid,
+            Run.timer,
+            Run.toolchain,
+            Run.telemetry,
+            Run.sweep_gpu_s,
+            Run.started_at,
+            Run.finished_at.label("measured_at"),
+            Verdict.verdict,
+            Verdict.change,
+            Verdict.noise,
+            Verdict.policy,
+            Verdict.reason,
+        )
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .join(Commit, Commit.id == Sweep.commit_id)
+        .join(GpuModel, GpuModel.slug == Sweep.gpu_model)
+        .outerjoin(Recording, Recording.id == Run.recording_id)
+        .outerjoin(Verdict, Verdict.run_id == Run.id)
+        .where(Run.id == run_id)
+    )
+    return next(iter(read(session, query, RunRow)), None)
+
+
+def run_before(session: Session, run_id: int) -> int | None:
+    """The run to hold this one against: same series and kind of record, at the nearest earlier commit."""
+    this_run, this_sweep = aliased(Run), aliased(Sweep)
+    this_commit, this_recording = aliased(Commit), aliased(Recording)
+    query = (
+        select(Run.id)
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .join(Commit, Commit.id == Sweep.commit_id)
+        .outerjoin(Recording, Recording.id == Run.recording_id)
+        .join(this_run, this_run.id == run_id)
+        .join(this_sweep, this_sweep.id == this_run.sweep_id)
+        .join(this_commit, this_commit.id == this_sweep.commit_id)
+        .outerjoin(this_recording, this_recording.id == this_run.recording_id)
+        .where(
+            Sweep.kernel == this_sweep.kernel,
+            Sweep.problem == this_sweep.problem,
+            Sweep.gpu_model == this_sweep.gpu_model,
+            Run.origin == this_run.origin,
+            Recording.machine.is_not_distinct_from(this_recording.machine),
+            Commit.repository == this_commit.repository,
+            tuple_(Commit.position, Commit.committed_at) < tuple_(this_commit.position, this_commit.committed_at),
+        )
+        .order_by(Commit.position.desc(), Commit.committed_at.desc(), Run.finished_at.desc(), Run.id.desc())
+        .limit(1)
+    )
+    return session.scalars(query).one_or_none()
+
+
+def sampled(session: Session, run_id: int) -> list[SampledRow]:
+    """The kernel first, then its baselines."""
+    query = (
+        select(
+            Measurement.implementation,
+            Measurement.role,
+            Measurement.config_id,
+            Config.params,
+            Measurement.samples_us,
+            Measurement.median_us,
+            Measurement.low_us,
+            Measurement.high_us,
+            Measurement.ratio,
+            Measurement.ratio_low,
+            Measurement.ratio_high,
+        )
+        .outerjoin(Config, Config.id == Measurement.config_id)
+        .where(Measurement.run_id == run_id, func.cardinality(Measurement.samples_us) > 0)
+        .order_by(Measurement.role.desc(), Measurement.id)
+    )
+    return read(session, query, SampledRow)
+
+
+def cubin(session: Session, sweep_id: int, config_id: int) -> CubinRow | None:
+    query = (
+        select(
+            Config.params,
+            Trial.status,
+            Trial.failure,
+            Trial.median_us,
+            Compilation.status.label("compile_status"),
+            Compilation.code_sha256,
+            Compilation.registers,
+            Compilation.stack_bytes,
+            Compilation.shared_bytes,
+            Compilation.code_bytes,
+            Compilation.tma_loads,
+            Compilation.loads,
+            Compilation.tensor_core_mmas,
+            Compilation.mmas,
+            Compilation.compile_s,
+            Compilation.remarks,
+        )
+        .join(Config, Config.id == Trial.config_id)
+        .outerjoin(Compilation, Compilation.id == Trial.compilation_id)
+        .where(Trial.sweep_id == sweep_id, Trial.config_id == config_id)
+    )
+    return next(iter(read(session, query, CubinRow)), None)
+
+
+def commits_between(session: Session, repository: str, after: int, up_to: int) -> list[CommitLine]:
+    """The commits this database knows in (after, up_to] by position, the newest first."""
+    query = (
+        select(Commit.sha, Commit.subject, Commit.committed_at)
+        .where(Commit.repository == repository, Commit.position > after, Commit.position <= up_to)
+        .order_by(Commit.position.desc(), Commit.committed_at.desc())
+    )
+    return read(session, query, CommitLine)
+
+
+def newest_runs(session: Session, limit: int = 50) -> list[RunLine]:
+    """The newest runs, to choose one from; those judged a change come first."""
+    newest = select(Run).order_by(Run.id.desc()).limit(limit).subquery()
+    chosen = aliased(Run, newest)
+    query = (
+        select(
+            chosen.id.label("run_id"),
+            Sweep.kernel,
+            Sweep.problem,
+            GpuModel.name.label("gpu_name"),
+            Commit.sha,
+            Commit.subject,
+            chosen.finished_at.label("measured_at"),
+            Verdict.verdict,
+            Verdict.reason,
+        )
+        .join(Sweep, Sweep.id == chosen.sweep_id)
+        .join(Commit, Commit.id == Sweep.commit_id)
+        .join(GpuModel, GpuModel.slug == Sweep.gpu_model)
+        .outerjoin(Verdict, Verdict.run_id == chosen.id)
+        .order_by(
+            func.coalesce(Verdict.verdict.in_(("regression", "improvement")), False).desc(),
+            chosen.finished_at.desc(),
+            chosen.id.desc(),
+        )
+    )
+    return read(session, query, RunLine)

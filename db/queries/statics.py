@@ -1,0 +1,159 @@
+"""What cubins tell without running, over commits: the trend for GPUs that nobody here owns, and what moved between two.
+
+Two commits whose configs have the same code key share one compilation, and then nothing can have moved.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, case, func, or_, select
+from sqlalchemy.dialects.postgresql import distinct_on
+from sqlalchemy.orm import Session, aliased
+
+from db.models import Commit, Compilation, Config, GpuModel, Sweep, Trial
+from db.queries.reading import read, series_keys
+
+
+@dataclass(frozen=True)
+class SpaceRow:
+    """A search space that was compiled at least once."""
+
+    kernel: str
+    problem: str
+    gpu_model: str
+    gpu_name: str
+    arch: str
+
+
+@dataclass(frozen=True)
+class StaticRow:
+    """One sweep's configs counted by what their cubins say. `spilling` have stack; `tma` and `tensor_core` have all."""
+
+    sweep_id: int
+    sha: str
+    subject: str
+    position: int
+    compiler: str
+    settled: int
+    compiled: int
+    timeouts: int
+    errors: int
+    spilling: int
+    tma: int
+    tensor_core: int
+    median_registers: float | None
+    median_code_bytes: float | None
+    compile_s: float
+
+
+@dataclass(frozen=True)
+class MovedRow:
+    """One config whose cubin says something else at the later sweep."""
+
+    params: dict[str, Any]
+    status_before: str
+    status_after: str
+    failure: str | None
+    registers_before: int | None
+    registers_after: int | None
+    stack_before: int | None
+    stack_after: int | None
+    tma_before: int | None
+    tma_after: int | None
+    tensor_core_before: int | None
+    tensor_core_after: int | None
+    code_bytes_before: int | None
+    code_bytes_after: int | None
+
+
+def spaces(session: Session) -> list[SpaceRow]:
+    keys = series_keys()
+    query = (
+        select(keys.c.kernel, keys.c.problem, keys.c.gpu_model, GpuModel.name.label("gpu_name"), GpuModel.arch)
+        .join(GpuModel, GpuModel.slug == keys.c.gpu_model)
+        .order_by(GpuModel.arch, keys.c.gpu_model, keys.c.kernel, keys.c.problem)
+    )
+    return read(session, query, SpaceRow)
+
+
+def statics(session: Session, kernel: str, problem: str, gpu_model: str, commits: int = 90) -> list[StaticRow]:
+    """The newest sweep of each of the newest commits, the oldest first."""
+    newest = (
+        select(Sweep.id.label("sweep_id"), Commit.sha, Commit.subject, Commit.position, Commit.committed_at)
+        .join(Commit, Commit.id == Sweep.commit_id)
+        .where(Sweep.kernel == kernel, Sweep.problem == problem, Sweep.gpu_model == gpu_model)
+        .ext(distinct_on(Commit.position, Commit.committed_at, Commit.id))
+        .order_by(Commit.position.desc(), Commit.committed_at.desc(), Commit.id, Sweep.id.desc())
+        .limit(commits)
+        .subquery()
+    )
+
+    def counted(condition: ColumnElement[bool]) -> ColumnElement[int]:
+        return func.count().filter(condition)
+
+    query = (
+        select(
+            newest.c.sweep_id,
+            newest.c.sha,
+            newest.c.subject,
+            newest.c.position,
+            func.max(Compilation.compiler).label("compiler"),
+            func.count().label("settled"),
+            counted(Compilation.status == "ok").label("compiled"),
+            counted(Compilation.status == "timeout").label("timeouts"),
+            counted(Compilation.status == "error").label("errors"),
+            counted(Compilation.stack_bytes > 0).label("spilling"),
+            counted((Compilation.loads > 0) & (Compilation.tma_loads == Compilation.loads)).label("tma"),
+            counted((Compilation.mmas > 0) & (Compilation.tensor_core_mmas == Compilation.mmas)).label("tensor_core"),
+            func.percentile_cont(0.5).within_group(Compilation.registers).label("median_registers"),
+            func.percentile_cont(0.5).within_group(Compilation.code_bytes).label("median_code_bytes"),
+            func.sum(Compilation.compile_s).label("compile_s"),
+        )
+        .join(Trial, Trial.sweep_id == newest.c.sweep_id)
+        .join(Compilation, Compilation.id == Trial.compilation_id)
+        .group_by(newest.c.sweep_id, newest.c.sha, newest.c.subject, newest.c.position, newest.c.committed_at)
+        .order_by(newest.c.position, newest.c.committed_at)
+    )
+    return read(session, query, StaticRow)
+
+
+def moved(session: Session, before: int, after: int) -> list[MovedRow]:
+    """The configs whose cubins differ between two sweeps in what people look at, the worst first."""
+    trial_before, trial_after = aliased(Trial), aliased(Trial)
+    old, new = aliased(Compilation), aliased(Compilation)
+    facts = ("status", "registers", "stack_bytes", "tma_loads", "tensor_core_mmas")
+    query = (
+        select(
+            Config.params,
+            old.status.label("status_before"),
+            new.status.label("status_after"),
+            new.failure,
+            old.registers.label("registers_before"),
+            new.registers.label("registers_after"),
+            old.stack_bytes.label("stack_before"),
+            new.stack_bytes.label("stack_after"),
+            old.tma_loads.label("tma_before"),
+            new.tma_loads.label("tma_after"),
+            old.tensor_core_mmas.label("tensor_core_before"),
+            new.tensor_core_mmas.label("tensor_core_after"),
+            old.code_bytes.label("code_bytes_before"),
+            new.code_bytes.label("code_bytes_after"),
+        )
+        .select_from(trial_before)
+        .join(trial_after, trial_after.config_id == trial_before.config_id)
+        .join(old, old.id == trial_before.compilation_id)
+        .join(new, new.id == trial_after.compilation_id)
+        .join(Config, Config.id == trial_before.config_id)
+        .where(
+            trial_before.sweep_id == before,
+            trial_after.sweep_id == after,
+            old.id != new.id,
+            or_(*[getattr(old, fact).is_distinct_from(getattr(new, fact)) for fact in facts]),
+        )
+        .order_by(
+            case(((old.status == "ok") & (new.status != "ok"), 0), else_=1),
+            (func.coalesce(new.stack_bytes, 0) - func.coalesce(old.stack_bytes, 0)).desc(),
+            Config.id,
+        )
+    )
+    return read(session, query, MovedRow)

@@ -1,0 +1,187 @@
+"""Sweeps and their trials, and what their runs put on record."""
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import case, func, select
+from sqlalchemy.orm import Session
+
+from db.models import Commit, Compilation, Config, GpuModel, Measurement, Recording, Run, Submission, Sweep, Trial
+from db.queries.reading import read
+
+
+@dataclass(frozen=True)
+class SweepRow:
+    id: int
+    kernel: str
+    problem: str
+    gpu_model: str
+    gpu_name: str
+    arch: str
+    sha: str
+    position: int
+    subject: str
+    reason: str
+    night: dt.date | None
+    measure: bool
+    requested_at: dt.datetime
+    machine: str | None
+    axes: list[list[Any]]
+    space_size: int
+    flops: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class TrialRow:
+    """One config of a sweep with what is known of it; the remarks are read one trial at a time (they are long)."""
+
+    id: int
+    config_id: int
+    params: dict[str, Any]
+    status: str
+    failure: str | None
+    median_us: float | None
+    error: float | None
+    compile_status: str | None
+    registers: int | None
+    stack_bytes: int | None
+    shared_bytes: int | None
+    code_bytes: int | None
+    compile_s: float | None
+    tma_loads: int | None
+    loads: int | None
+    tensor_core_mmas: int | None
+    mmas: int | None
+
+
+@dataclass(frozen=True)
+class MeasuredRow:
+    """What one run of a sweep put on record for one implementation."""
+
+    run_id: int
+    origin: str
+    machine: str
+    board: str
+    measured_at: dt.datetime
+    timer: str
+    sweep_gpu_s: float
+    tie: list[int]
+    implementation: str
+    role: str
+    config_id: int | None
+    params: dict[str, Any] | None
+    samples: int
+    median_us: float
+    low_us: float
+    high_us: float
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+    detail: dict[str, Any]
+
+
+def sweeps(session: Session, limit: int = 500) -> list[SweepRow]:
+    """The newest sweeps, whatever their state."""
+    query = (
+        select(
+            Sweep.id,
+            Sweep.kernel,
+            Sweep.problem,
+            Sweep.gpu_model,
+            GpuModel.name.label("gpu_name"),
+            Sweep.arch,
+            Commit.sha,
+            Commit.position,
+            Commit.subject,
+            Submission.reason,
+            Submission.night,
+            Submission.measure,
+            Submission.requested_at,
+            Recording.machine,
+            Sweep.space["axes"].label("axes"),
+            Sweep.space_size,
+            Sweep.flops,
+            Sweep.bytes,
+        )
+        .join(Submission, Submission.id == Sweep.submission_id)
+        .join(Commit, Commit.id == Sweep.commit_id)
+        .join(GpuModel, GpuModel.slug == Sweep.gpu_model)
+        .outerjoin(Recording, Recording.id == Submission.recording_id)
+        .order_by(Submission.requested_at.desc(), Sweep.id.desc())
+        .limit(limit)
+    )
+    return read(session, query, SweepRow)
+
+
+def trials(session: Session, sweep_id: int) -> list[TrialRow]:
+    """Every trial of a sweep; the fastest first, then what is not timed."""
+    query = (
+        select(
+            Trial.id,
+            Trial.config_id,
+            Config.params,
+            Trial.status,
+            Trial.failure,
+            Trial.median_us,
+            Trial.error,
+            Compilation.status.label("compile_status"),
+            Compilation.registers,
+            Compilation.stack_bytes,
+            Compilation.shared_bytes,
+            Compilation.code_bytes,
+            Compilation.compile_s,
+            Compilation.tma_loads,
+            Compilation.loads,
+            Compilation.tensor_core_mmas,
+            Compilation.mmas,
+        )
+        .join(Config, Config.id == Trial.config_id)
+        .outerjoin(Compilation, Compilation.id == Trial.compilation_id)
+        .where(Trial.sweep_id == sweep_id)
+        .order_by(Trial.median_us.nulls_last(), Trial.id)
+    )
+    return read(session, query, TrialRow)
+
+
+def remarks(session: Session, trial_id: int) -> list[dict[str, Any]]:
+    """What the compiler said of one trial's config."""
+    query = select(Compilation.remarks).join(Trial, Trial.compilation_id == Compilation.id).where(Trial.id == trial_id)
+    return session.scalars(query).one_or_none() or []
+
+
+def measured(session: Session, sweep_id: int) -> list[MeasuredRow]:
+    """What is on record for a sweep: the winner and its baselines, the newest run first."""
+    query = (
+        select(
+            Run.id.label("run_id"),
+            Run.origin,
+            func.coalesce(Recording.machine, Run.host).label("machine"),
+            Run.gpu_name.label("board"),
+            Run.finished_at.label("measured_at"),
+            Run.timer,
+            Run.sweep_gpu_s,
+            Run.tie,
+            Measurement.implementation,
+            Measurement.role,
+            Measurement.config_id,
+            Config.params,
+            func.cardinality(Measurement.samples_us).label("samples"),
+            Measurement.median_us,
+            Measurement.low_us,
+            Measurement.high_us,
+            Measurement.ratio,
+            Measurement.ratio_low,
+            Measurement.ratio_high,
+            Measurement.detail,
+        )
+        .join(Measurement, Measurement.run_id == Run.id)
+        .outerjoin(Recording, Recording.id == Run.recording_id)
+        .outerjoin(Config, Config.id == Measurement.config_id)
+        .where(Run.sweep_id == sweep_id)
+        .order_by(
+            Run.finished_at.desc(), Run.id.desc(), case((Measurement.role == "kernel", 0), else_=1), Measurement.id
+        )
+    )
+    return read(session, query, MeasuredRow)

@@ -1,0 +1,59 @@
+"""The simulated fleet: it fills every table that the pages read, and many series stand where a plain search says."""
+
+import datetime as dt
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+from streamlit.testing.v1 import AppTest
+
+from benchmarks import fleet
+from db import queries, session
+from db.models import Commit, Measurement, Run, Sweep, Trial
+
+APP = Path(__file__).parents[2] / "dashboard" / "app.py"
+SMALL = fleet.Fleet(nights=6, gpu_models=2, kernels=2, problems=2)
+NOON = dt.datetime.combine(SMALL.last_night, dt.time(12), dt.UTC)
+
+
+def test_a_small_fleet_has_all_its_nights_series_and_trials(db_session: Session) -> None:
+    fleet.fill(db_session, SMALL)
+    assert len(queries.series(db_session)) == len(queries.spaces(db_session)) == 8
+    assert db_session.scalar(select(func.count(Trial.id))) == 6 * 8 * 54
+    assert db_session.scalar(select(func.count(Measurement.id))) == 6 * 8 * 3
+    assert {row.state for row in queries.last_nights(db_session)} == {"measured"}
+    assert len(queries.commits(db_session)) == 6
+
+
+def test_a_series_that_missed_nights_stands_at_the_last_it_has(db_session: Session) -> None:
+    fleet.fill(db_session, SMALL)
+    missed = queries.series(db_session)[0]
+    late = (
+        select(Run)
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .join(Commit, Commit.id == Sweep.commit_id)
+        .where(Sweep.kernel == missed.kernel, Sweep.problem == missed.problem, Sweep.gpu_model == missed.gpu_model)
+        .where(Commit.position >= 3)
+    )
+    for run in db_session.scalars(late).all():
+        db_session.delete(run)
+    db_session.flush()
+    for days, expected in ((0, 5), (2, 3), (5, 0), (400, 0)):
+        standing = queries.standing(db_session, NOON - dt.timedelta(days=days))
+        positions = {(row.kernel, row.problem, row.gpu_model): row.position for row in standing}
+        assert positions.pop((missed.kernel, missed.problem, missed.gpu_model)) == min(expected, 2)
+        assert set(positions.values()) == {expected}
+        assert len(positions) == 7
+
+
+def test_two_gpu_models_are_compared_series_by_series(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with session.session(database_url) as opened:
+        fleet.fill(opened, SMALL)
+    monkeypatch.setenv("TILEWATCH_DATABASE_URL", database_url)
+    app = AppTest.from_file(str(APP), default_timeout=120).run()
+    app.switch_page("views/compare.py").run()
+    assert "of 8 series on both sides" in " ".join(str(each.value) for each in app.markdown)
+    app.get("button_group")[0].set_value("Two GPU models").run()
+    assert not app.exception
+    assert "of 4 series on both sides" in " ".join(str(each.value) for each in app.markdown)
