@@ -19,9 +19,11 @@ from db.jobs import Claimed, Unsent
 from db.record import config_sha256
 from db.session import session
 from db.steps import CompiledConfig, SweepFacts
-from kernels.device import SIMULATED, gpus
+from kernels import HARNESS
+from kernels.device import SIMULATED, Gpu, gpus
+from kernels.journal import Journal, journal_path
 from kernels.measure import GpuBusy, GpuMissing, MeasureRequest, measure
-from kernels.results import Cubin, RunResult, TrialResult
+from kernels.results import Cubin, Planned, RunResult, TrialResult
 from worker import outage, repository, simulated, spool
 from worker.derive import Sampled, measurement_rows
 from worker.dispatch import JUDGE
@@ -63,8 +65,7 @@ def step(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
         if facts.gpu_model == SIMULATED.slug:
             result = simulated.measure(facts, compiled, place.simulation, on_trial=trial_ended)
         else:
-            request = _request(job, facts, compiled, place)
-            result = measure(request, on_trial=trial_ended, on_step=lambda *_: lease.progress(trials.ended))
+            result = _measure_here(job, facts, compiled, place, trial_ended)
     except (GpuBusy, GpuMissing, WrongWorker) as error:
         # In use, or fallen off the bus: that is this GPU's trouble, and the job may be another worker's.
         raise NotNow(str(error)) from error
@@ -116,9 +117,38 @@ def put_on_record(opened: Session, spooled: Spooled) -> list[Unsent]:
     return [judge_next(opened, steps.sweep_facts(opened, job.sweep_id), run_id, job.priority)]
 
 
-def _request(job: Claimed, facts: SweepFacts, compiled: Sequence[CompiledConfig], place: Place) -> MeasureRequest:
+def _measure_here(
+    job: Claimed,
+    facts: SweepFacts,
+    compiled: Sequence[CompiledConfig],
+    place: Place,
+    on_trial: Callable[[TrialResult], None],
+) -> RunResult:
+    """On this worker's GPU. What a killed attempt of this job found on it is kept on disk and not measured again; another
+    GPU's times would be of no use here, so the database's trials are not taken for that."""
+    gpu = visible_gpu({facts.gpu_model})
+    planned = [Planned(each.params, each.content_key) for each in compiled]
+    with Journal(journal_path(place.journals, planned, (job.key, gpu.uuid, gpu.driver, HARNESS))) as journal:
+
+        def trial_ended(trial: TrialResult) -> None:
+            journal.add(trial)
+            on_trial(trial)
+
+        request = _request(job, facts, compiled, place, gpu, dict(journal.known))
+        result = measure(request, on_trial=trial_ended, on_step=lambda *_: None)
+        journal.done()
+    return result
+
+
+def _request(
+    job: Claimed,
+    facts: SweepFacts,
+    compiled: Sequence[CompiledConfig],
+    place: Place,
+    gpu: Gpu,
+    known: Mapping[str, TrialResult],
+) -> MeasureRequest:
     library = repository.checkout(place.repository, facts.sha, job.payload["library"], place.checkouts)
-    ours = visible_gpu({facts.gpu_model})
     return MeasureRequest(
         library=library,
         kernel=facts.kernel,
@@ -126,8 +156,9 @@ def _request(job: Claimed, facts: SweepFacts, compiled: Sequence[CompiledConfig]
         arch=facts.arch,
         store_url=place.store_url,
         cubins=tuple(Cubin(each.params, each.content_key, each.symbol) for each in compiled),
-        gpu_index=[gpu.uuid for gpu in gpus()].index(ours.uuid),
+        gpu_index=[each.uuid for each in gpus()].index(gpu.uuid),
         baselines=tuple(job.payload["baselines"]),
+        known=known,
     )
 
 

@@ -15,6 +15,7 @@ class Place:
     repository: Path
     checkouts: Path
     spool: Path
+    journals: Path
     store_url: str
     compile_limit_s: float
     simulation: Simulation
@@ -28,6 +29,7 @@ class Place:
             repository=settings.repository,
             checkouts=settings.home / "checkouts",
             spool=settings.home / "spool",
+            journals=settings.home / "journals",
             store_url=settings.store_url,
             compile_limit_s=settings.compile_limit_s,
             simulation=Simulation(settings.sim_seed, settings.sim_trial_s),

@@ -44,6 +44,12 @@ def environment(scratch: Path) -> dict[str, str]:
     }
 
 
+SETTLED = """
+    select count(*) from trials join sweeps on sweeps.id = sweep_id join submissions on submissions.id = submission_id
+    where reason = 'nightly' and status <> 'waiting'
+"""  # the shipped recordings bring trials of their own
+
+
 class Running:
     """`tilewatch up` under way. Its output goes to a file, because a pipe that nobody reads would stop it."""
 
@@ -71,7 +77,7 @@ class Running:
         try:
             written = json.loads((Path(self.environment["TILEWATCH_HOME"]) / "connection.json").read_text())
             with psycopg.connect(written["database_url"]) as connection:
-                row = connection.execute("select count(*) from trials where status <> 'waiting'").fetchone()
+                row = connection.execute(SETTLED).fetchone()
         except (FileNotFoundError, psycopg.Error):  # it is only starting
             return 0
         return int(row[0]) if row else 0
