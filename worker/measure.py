@@ -124,8 +124,10 @@ def _measure_here(
     place: Place,
     on_trial: Callable[[TrialResult], None],
 ) -> RunResult:
-    """On this worker's GPU. What a killed attempt of this job found on it is kept on disk and not measured again; another
-    GPU's times would be of no use here, so the database's trials are not taken for that."""
+    """On this worker's GPU. What a killed attempt of this job found on it lies on disk and is not measured again.
+
+    Another GPU's times would be of no use here, so the database's trials are not taken for that.
+    """
     gpu = visible_gpu({facts.gpu_model})
     planned = [Planned(each.params, each.content_key) for each in compiled]
     with Journal(journal_path(place.journals, planned, (job.key, gpu.uuid, gpu.driver, HARNESS))) as journal:
