@@ -64,3 +64,18 @@ def test_finalists_that_cannot_be_told_apart_are_a_tie() -> None:
 
 def _sample(draw: random.Random, level: float) -> float:
     return level * (1 + abs(draw.gauss(0, 0.01)) + (draw.random() < 0.02) * draw.random() * 2)
+
+
+def test_timings_that_only_grow_keep_the_first_and_its_neighbours() -> None:
+    """Monotone: each config 5 % slower than the one before."""
+    samples = {each: (100.0 * 1.05**each,) * 20 for each in range(30)}
+    assert still_in(samples, POLICY) == [0]
+    few = {each: times[:3] for each, times in samples.items()}
+    assert still_in(few, POLICY) == [0, 1, 2, 3], "with three samples a config within the margin for luck may still win"
+
+
+def test_a_clock_that_slows_for_everybody_changes_no_ranking() -> None:
+    """Interleaved samples of two configs while the GPU throttles more and more."""
+    slower = [1 + 0.01 * i for i in range(30)]
+    winner, tied = ranking({1: [100 * s for s in slower], 2: [130 * s for s in slower]}, POLICY)
+    assert (winner, tied) == (1, (1,))
