@@ -220,10 +220,11 @@ def _command(process: psutil.Process) -> list[str]:
 
 
 def test_a_compiler_process_that_cannot_start_is_no_config_s_fault(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kernels.process.ROOT", Path("/nowhere"))
-    monkeypatch.setenv("PYTHONPATH", "")
-    monkeypatch.chdir("/")
-    with Compiler(store) as compiler, pytest.raises(BuildError, match="the compiler process does not start"):
+    monkeypatch.setattr(Child, "program", ("-c", "raise SystemExit('no cuda-tile here')"))
+    with (
+        Compiler(store) as compiler,
+        pytest.raises(BuildError, match="the compiler process does not start: exit code 1: no cuda-tile here"),
+    ):
         compiler.compile(LIBRARY, "gemm_fp8", PROBLEM, config(), "sm_90")
 
 
