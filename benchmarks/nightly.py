@@ -100,7 +100,7 @@ def _repository(folder: Path) -> Path:
     library = folder / "kernels" / "library"
     shutil.copytree(ROOT / "kernels" / "library", library, ignore=shutil.ignore_patterns("__pycache__"))
     source = (library / "gemm.py").read_text()
-    second = source.replace('name="gemm_fp8"', 'name="gemm_second"')
+    second = source.replace('name="gemm_fp8', 'name="gemm_second')
     second = second.replace("TILES = (32, 64, 128, 256, 512)", "TILES = (64, 128)")
     second = second.replace('("num_ctas", (1, 2, 4, 8))', '("num_ctas", (1,))')
     (library / "second.py").write_text(second)
