@@ -122,10 +122,6 @@ def compiled_keys(session: Session, code_keys: Sequence[str], compiler: str) -> 
     return {key: content_key if status == "ok" else None for key, status, content_key in session.execute(query)}
 
 
-def is_to_be_measured(session: Session, submission_id: int) -> bool:
-    return session.execute(select(Submission.measure).where(Submission.id == submission_id)).scalar_one()
-
-
 def ready_to_measure(session: Session, submission_id: int | None = None) -> list[int]:
     """Waiting measure jobs, of one submission or of all, for whose kernel no compile job is left to end.
 

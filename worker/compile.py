@@ -54,7 +54,7 @@ def _deal(job: Claimed, place: Place) -> list[Unsent]:
     with session(place.database_url) as opened:
         wanted = steps.uncompiled(opened, job.submission_id, job.payload["kernel"])
         keys = [each.code_key for each in wanted]
-        known = _usable(opened, job.submission_id, keys, version, place)
+        known = _usable(opened, keys, version, place)
         queued: list[Unsent] = []
         missing = [each for each in wanted if each.code_key not in known]
         for number, batch in enumerate(deal(missing)):
@@ -89,7 +89,7 @@ def _compile_batch(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
     library = repository.checkout(place.repository, payload["sha"], payload["library"], place.checkouts)
     with session(place.database_url) as opened:
         keys = [item["code_key"] for item in payload["items"]]
-        known = _usable(opened, job.submission_id, keys, compiler.version, place)
+        known = _usable(opened, keys, compiler.version, place)
     rows: list[dict[str, Any]] = []
     for done, item in enumerate(payload["items"]):
         lease.progress(done)
@@ -110,14 +110,12 @@ def _write(rows: Sequence[dict[str, Any]], version: str, submission_id: int, pla
         record.attach_compilations(opened, compiler=version, submission_id=submission_id)
 
 
-def _usable(opened: Session, submission_id: int, keys: Sequence[str], version: str, place: Place) -> set[str]:
+def _usable(opened: Session, keys: Sequence[str], version: str, place: Place) -> set[str]:
     """Code keys that need no compiling here.
 
-    To be measured, a cubin must lie in our store: an imported recording tells of cubins that stayed where it was made.
+    A cubin must lie in our store, to be measured or replayed: a recording tells of cubins that stayed elsewhere.
     """
     known = steps.compiled_keys(opened, keys, version)
-    if not steps.is_to_be_measured(opened, submission_id):
-        return set(known)
     store = CubinStore(place.store_url)
     return {key for key, cubin in known.items() if cubin is None or store.outcome(cubin) is not None}
 

@@ -129,6 +129,17 @@ def test_a_compilation_known_from_a_recording_is_made_again_where_its_cubin_is_n
     assert made == {".cubin"}
 
 
+def test_static_facts_known_from_a_recording_alone_are_compiled_here_too(settings: Settings, drain: Drain) -> None:
+    """Nobody here has a GPU; the nightly compiles all the same, and its cubins are there for whoever gets one."""
+    submit_nightly(settings, night=dt.date(2026, 11, 1))
+    drain()
+    for file in list(Path(settings.home / "cubins").rglob("*.*")):
+        file.unlink()
+    submit_nightly(settings, night=dt.date(2026, 11, 2))
+    drain()
+    assert any(Path(settings.home / "cubins").rglob("*.cubin"))
+
+
 def test_a_library_that_is_gone_fails_the_job_with_a_sentence(settings: Settings, place: Place, drain: Drain) -> None:
     submit_nightly(settings)
     with session(place.database_url) as opened:
