@@ -18,10 +18,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from kernels import catalog, device, store
 from kernels.build import LIMIT_S
+from kernels.journal import config_key
 from kernels.local import compile_plan
 from kernels.measure import BASELINES_DEADLINE_S, ROUNDS_DEADLINE_S
 from kernels.process import ChildDied, ChildHung
@@ -264,9 +264,9 @@ def _sweep(
 
 def _careful(workshop: Workshop, problem: str, cubins: Sequence[Cubin], result: SweepResult) -> dict[int, float]:
     """Median of many interleaved samples of each of the fastest configs, by place in `cubins`."""
-    times = {_key(trial.config): trial.median_us for trial in result.trials if trial.median_us is not None}
-    timed = [place for place, cubin in enumerate(cubins) if _key(cubin.config) in times]
-    fastest = sorted(timed, key=lambda place: times[_key(cubins[place].config)])
+    times = {config_key(trial.config): trial.median_us for trial in result.trials if trial.median_us is not None}
+    timed = [place for place, cubin in enumerate(cubins) if config_key(cubin.config) in times]
+    fastest = sorted(timed, key=lambda place: times[config_key(cubins[place].config)])
     child = GpuChild(workshop.bench(KERNEL, problem))
     try:
         for each in fastest[:CAREFUL]:
@@ -286,11 +286,7 @@ def _same(workshop: Workshop, problem: str) -> list[Cubin]:
 
 def _index(cubins: Sequence[Cubin], result: SweepResult) -> int:
     assert result.winner is not None
-    return [_key(cubin.config) for cubin in cubins].index(_key(result.winner))
-
-
-def _key(config: Any) -> str:
-    return json.dumps(dict(config), sort_keys=True)
+    return [config_key(cubin.config) for cubin in cubins].index(config_key(result.winner))
 
 
 def _alone(child: GpuChild) -> tuple[list[float], list[float]]:

@@ -47,8 +47,7 @@ def load(library: Path) -> dict[str, Loaded]:
         _libraries[library] = _read(library)
     found = _libraries[library]
     for name, source in found.sources.items():
-        # An entry without a time stamp is never looked up on disk.
-        linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+        _show(name, source)
     return found.kernels
 
 
@@ -59,23 +58,29 @@ def _read(library: Path) -> _Library:
     found: dict[str, Loaded] = {}
     sources: dict[str, str] = {}
     for path in files:
-        sources[f"{PACKAGE}/{path.name}"] = path.read_text()
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        for kernel in _kernels(path):
+        content = path.read_bytes()
+        name = f"{PACKAGE}/{path.name}"
+        sources[name] = content.decode()
+        digest = hashlib.sha256(content).hexdigest()
+        for kernel in _kernels(path, name, sources[name]):
             if kernel.name in found:
                 raise LibraryError(f"kernel {kernel.name} is defined twice in {library}")
             found[kernel.name] = Loaded(kernel, digest)
     return _Library(found, sources)
 
 
-def _kernels(path: Path) -> tuple[Kernel, ...]:
+def _show(name: str, source: str) -> None:
+    """What inspect finds under a file name. An entry without a time stamp is never looked up on disk."""
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+
+
+def _kernels(path: Path, name: str, source: str) -> tuple[Kernel, ...]:
     module = types.ModuleType(f"{PACKAGE}.{path.stem}")
-    module.__file__ = f"{PACKAGE}/{path.name}"
+    module.__file__ = name
     sys.modules[module.__name__] = module
-    source = path.read_text()
-    linecache.cache[module.__file__] = (len(source), None, source.splitlines(keepends=True), module.__file__)
+    _show(name, source)
     try:
-        exec(compile(source, module.__file__, "exec"), module.__dict__)  # noqa: S102 - loading code is the task here
+        exec(compile(source, name, "exec"), module.__dict__)  # noqa: S102 - loading code is the task here
     except Exception as error:
         raise LibraryError(f"library file {path.name} does not load: {type(error).__name__}: {error}") from error
     kernels = getattr(module, "KERNELS", None)

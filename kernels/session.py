@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from kernels.device import GpuModel
+from kernels.journal import config_key
 from kernels.provenance import Commit
 from kernels.results import Compiled, Plan, Planned, RunResult
 from kernels.toolchain import fingerprint
@@ -32,9 +33,9 @@ def recorded_rows(
     }
     for trial, outcome in outcomes:
         yield _compilation(trial, outcome, result.host)
-    timed = {_key(trial.config): trial for trial in result.trials}
+    timed = {config_key(trial.config): trial for trial in result.trials}
     for planned, outcome in outcomes:
-        ran = timed.get(_key(planned.config))
+        ran = timed.get(config_key(planned.config))
         if ran is None and outcome.status == "ok":
             continue  # pruned: it was not tried
         yield {
@@ -101,7 +102,3 @@ def _run(result: RunResult) -> Iterator[dict[str, Any]]:
             "samples_us": [round(sample, 3) for sample in each.samples_us],
             "detail": dict(each.detail),
         }
-
-
-def _key(config: Any) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted(config.items()))
