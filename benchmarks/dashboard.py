@@ -1,6 +1,6 @@
 """What the dashboard costs with a simulated fleet in a real Postgres: each question it asks, and its pages in Chromium.
 
-    python -m benchmarks.dashboard [--nights 365] [--repeats 20]
+    python -m benchmarks.dashboard [--nights 365] [--repeats 20] [--home FOLDER]
 
 Prints the median and the 95th percentile of each query, and for each page the time from opening its address to its
 first plot in a new browser session with the server warm, with the bytes it sent. 365 nights are the whole year: 9.5
@@ -12,6 +12,7 @@ import contextlib
 import datetime as dt
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -26,13 +27,13 @@ from typing import Any
 
 import psycopg
 from playwright.sync_api import Browser, sync_playwright
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
 from benchmarks import fleet
 from db import migrate, queries
 from db.embedded import Embedded
-from db.models import Measurement, Sweep, Trial
+from db.models import Commit, Measurement, Sweep, Trial
 from db.session import session
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -48,6 +49,7 @@ PAGES = {
 }
 PAGE_REPEATS = 5
 START_LIMIT_S = 60
+WIDE_NIGHTS = 8
 NOON = dt.time(12, tzinfo=dt.UTC)
 
 
@@ -55,33 +57,58 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--nights", type=int, default=365)
     asked.add_argument("--repeats", type=int, default=20)
+    asked.add_argument("--home", type=Path, help="keep the filled servers in this folder, and use what is there")
+    asked.add_argument("--serve", action="store_true", help="fill, print where the database is, and wait for Ctrl-C")
     options = asked.parse_args()
+    with _home(options.home) as home, Embedded(home / "home", fsync=False) as servers:
+        migrate.upgrade(servers.database_url)
+        _fill(servers.database_url, options.nights)
+        if options.serve:
+            print(servers.database_url, flush=True)
+            signal.pause()
+        _queries(servers.database_url, options.repeats)
+        _pages(servers.database_url, home)
+
+
+@contextlib.contextmanager
+def _home(kept: Path | None) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="tilewatch-bench-", dir="/var/tmp") as folder:
-        home = Path(folder)
+        home = kept or Path(folder)
+        home.mkdir(parents=True, exist_ok=True)
         home.chmod(0o755)  # the embedded Postgres runs as nobody when this is run by root
-        with Embedded(home / "home", fsync=False) as servers:
-            migrate.upgrade(servers.database_url)
-            simulated = fleet.Fleet(nights=options.nights)
-            _fill(servers.database_url, simulated)
-            _queries(servers.database_url, simulated, options.repeats)
-            _pages(servers.database_url, home)
+        yield home
 
 
-def _fill(url: str, simulated: fleet.Fleet) -> None:
+def _fill(url: str, nights: int) -> None:
     started = time.monotonic()
     with session(url) as opened:
-        fleet.fill(opened, simulated)
+        found = opened.scalar(select(func.count()).select_from(Commit))
+        if not found:
+            # Half of the time would go to checking that the rows made here point at each other.
+            opened.execute(text("set local session_replication_role = replica"))
+            fleet.fill(opened, fleet.Fleet(nights=nights, wide_nights=WIDE_NIGHTS, last_night=_yesterday()))
+    if not found:
+        with psycopg.connect(url, autocommit=True) as admin:
+            admin.execute("vacuum analyze")
+    with session(url) as opened:
         trials, measurements = (
             opened.scalar(select(func.count()).select_from(table)) or 0 for table in (Trial, Measurement)
         )
-    with psycopg.connect(url, autocommit=True) as admin:
-        admin.execute("vacuum analyze")
-    print(f"{trials:,} trials and {measurements:,} measurements, filled in {time.monotonic() - started:.0f} s")
+        size = opened.scalar(text("select pg_size_pretty(pg_database_size(current_database()))"))
+    print(
+        f"{trials:,} trials and {measurements:,} measurements, {size}, "
+        + ("found" if found else f"filled in {time.monotonic() - started:.0f} s"),
+        flush=True,
+    )
 
 
-def _queries(url: str, simulated: fleet.Fleet, repeats: int) -> None:
+def _yesterday() -> dt.date:
+    return dt.datetime.now(dt.UTC).date() - dt.timedelta(days=1)
+
+
+def _queries(url: str, repeats: int) -> None:
     print(f"\n{'query':34}{'median ms':>12}{'p95 ms':>10}{'rows':>8}")
-    for name, question in _questions(url, simulated).items():
+    for name, question in _questions(url).items():
         took_ms, rows = [], 0
         for _ in range(repeats):
             with session(url) as opened:
@@ -92,8 +119,8 @@ def _queries(url: str, simulated: fleet.Fleet, repeats: int) -> None:
         print(f"{name:34}{median(took_ms):12.1f}{quantiles(took_ms, n=20)[-1]:10.1f}{rows:8}")
 
 
-def _questions(url: str, simulated: fleet.Fleet) -> dict[str, Callable[[Session], Any]]:
-    noon = dt.datetime.combine(simulated.last_night, NOON)
+def _questions(url: str) -> dict[str, Callable[[Session], Any]]:
+    noon = dt.datetime.combine(_yesterday(), NOON)
     year = noon - dt.timedelta(days=365)
     with session(url) as opened:
         shas = [row.sha for row in queries.commits(opened)]
@@ -112,7 +139,8 @@ def _questions(url: str, simulated: fleet.Fleet) -> dict[str, Callable[[Session]
         "all series at a commit": lambda opened: queries.standing_at(opened, shas[0]),
         "series": queries.series,
         "points of a series": lambda opened: queries.points(opened, *about),
-        "newest sweeps": queries.sweeps,
+        "sweeps of a search space": lambda opened: queries.sweeps(opened, *about),
+        "winners of a search space": lambda opened: queries.winners(opened, *about),
         "trials of a sweep": lambda opened: queries.trials(opened, sweep_id),
         "static facts over commits": lambda opened: queries.statics(opened, *about),
         "cubins that moved": lambda opened: queries.moved(opened, statics[0].sweep_id, statics[-1].sweep_id),

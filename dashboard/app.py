@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from dashboard import plots
 from dashboard.trouble import told
 
 # No icons: Material ones make the page fetch a font from outside, and emoji are empty boxes where no emoji font is.
@@ -23,3 +24,4 @@ st.html(COMPACT)
 page = st.navigation(PAGES, position="top")
 with told():
     page.run()
+plots.picture_format()

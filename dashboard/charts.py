@@ -1,10 +1,8 @@
 """Figures from data frames. Pure: no query, no widget, no clock; the frames have the columns of the rows in db.queries.
 
-A colour belongs to an implementation or an outcome, never to an order, so that it stays the same over pages and days.
-Text and grid colours come from Streamlit's theme; only what carries meaning is coloured here.
+Text and grid colours come from Streamlit's theme; only what carries meaning is coloured here (colours.py).
 """
 
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from html import escape
@@ -14,25 +12,9 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
+from dashboard import colours
 from dashboard.metrics import Metric
 from dashboard.wording import config_text, moment, plural, short, time_text
-
-KERNEL_COLOUR = "#3d7fe0"
-BASELINE_COLOURS = {"deepgemm": "#e58a2b", "deepgemm_as_called": "#b9955c", "cublaslt": "#2fa37c"}
-OTHER_COLOURS = ("#a064d8", "#c95f8a", "#8a7d3c", "#4aa3b8")
-VERDICT_COLOURS = {"regression": "#d6344b", "improvement": "#1f9d55"}
-OUTCOME_COLOURS = {
-    "timed": "#2fa37c",
-    "compiled": "#3d7fe0",
-    "timeout": "#e5a52b",
-    "compile error": "#d6344b",
-    "wrong": "#a064d8",
-    "launch error": "#c95f8a",
-    "crashed": "#7d2f4d",
-    "hung": "#8a7d3c",
-    "waiting": "#9aa5b4",
-}
-GOOD_TO_BAD = ((0.0, "#1d7f74"), (0.35, "#8cc0a0"), (0.6, "#f1dfa0"), (1.0, "#d0603f"))
 
 MOST_LABELLED_CHANGES = 6
 """Toolchain changes beyond this many keep their line and lose their words, which would lie over each other."""
@@ -52,7 +34,7 @@ def trend(points: pd.DataFrame, metric: Metric) -> go.Figure:
         ["implementation", "role", "origin", "machine"], sort=False
     ):
         recorded = origin == "recorded"
-        colour = colour_of(implementation, role)
+        colour = colours.of(implementation, role)
         kernel = role == "kernel"
         figure.add_scatter(
             x=[short(sha) for sha in line["sha"]],
@@ -80,7 +62,7 @@ def trend(points: pd.DataFrame, metric: Metric) -> go.Figure:
     for i, change in enumerate(changes):
         figure.add_vline(
             x=change.place,
-            line={"width": 1.5, "dash": "dash", "color": "#8a94a3"},
+            line={"width": 1.5, "dash": "dash", "color": colours.LINE},
             annotation={
                 "text": escape(change.words) if i < MOST_LABELLED_CHANGES else "",
                 "font": {"size": 11},
@@ -93,7 +75,7 @@ def trend(points: pd.DataFrame, metric: Metric) -> go.Figure:
             },
         )
     if metric.key == "ratio":
-        figure.add_hline(y=1.0, line={"width": 1, "color": BASELINE_COLOURS["deepgemm"]}, opacity=0.6)
+        figure.add_hline(y=1.0, line={"width": 1, "color": colours.BASELINES["deepgemm"]}, opacity=0.6)
     figure.update_layout(
         height=460,
         margin={"t": 40 if changes else 20, "b": 10, "l": 10, "r": 10},
@@ -110,13 +92,6 @@ def trend(points: pd.DataFrame, metric: Metric) -> go.Figure:
         },
     )
     return figure
-
-
-def colour_of(implementation: str, role: str) -> str:
-    if role == "kernel":
-        return KERNEL_COLOUR
-    other = OTHER_COLOURS[zlib.crc32(implementation.encode()) % len(OTHER_COLOURS)]
-    return BASELINE_COLOURS.get(implementation, other)
 
 
 @dataclass(frozen=True)
@@ -148,7 +123,7 @@ def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
 
 def _mark_verdicts(figure: go.Figure, points: pd.DataFrame) -> None:
     kernel = points[points["role"] == "kernel"]
-    for verdict, colour in VERDICT_COLOURS.items():
+    for verdict, colour in colours.VERDICTS.items():
         judged = kernel[kernel["verdict"] == verdict]
         if len(judged):
             figure.add_scatter(
@@ -156,7 +131,7 @@ def _mark_verdicts(figure: go.Figure, points: pd.DataFrame) -> None:
                 y=judged["value"],
                 name=verdict,
                 mode="markers",
-                marker={"symbol": "circle-open", "size": 20, "color": colour, "line": {"width": 3}},
+                marker={"symbol": colours.VERDICT_MARKS[verdict], "size": 20, "color": colour, "line": {"width": 3}},
                 hoverinfo="skip",
             )
 
@@ -189,119 +164,3 @@ def _around(points: pd.DataFrame, *, with_one: bool) -> list[float] | None:
         low, high = min(low, 1.0), max(high, 1.0)
     room = max(0.12 * (high - low), 0.02 * abs(high))
     return [float(low - room), float(high + room)]
-
-
-def outcomes(trials: pd.DataFrame) -> go.Figure:
-    """How the trials of a sweep stand, as one bar."""
-    counts = trials["outcome"].value_counts()
-    figure = go.Figure()
-    for outcome, colour in OUTCOME_COLOURS.items():
-        if outcome in counts.index:
-            figure.add_bar(
-                x=[counts[outcome]],
-                y=[""],
-                orientation="h",
-                name=f"{outcome} {counts[outcome]}",
-                marker={"color": colour},
-                hovertemplate=f"{outcome}: {plural(int(counts[outcome]), 'config')}<extra></extra>",
-            )
-    figure.update_layout(
-        barmode="stack",
-        height=84,
-        margin={"t": 0, "b": 0, "l": 0, "r": 0},
-        legend={"orientation": "h", "traceorder": "normal", "y": 0.45, "yanchor": "top", "x": 0},
-        xaxis={"visible": False, "range": [0, max(len(trials), 1)]},
-        yaxis={"visible": False, "domain": [0.55, 1]},
-        showlegend=True,
-    )
-    return figure
-
-
-@dataclass(frozen=True)
-class Fact:
-    """Something known of each config, and how the configs that share two parameters become one cell."""
-
-    key: str
-    label: str
-    cell: str
-    summarize: str
-    write: str
-    more_is_better: bool = False
-
-
-FACTS = (
-    Fact("median_us", "Time", "fastest time, us", "min", ",.1f"),
-    Fact("registers", "Registers", "median registers per thread", "median", ".0f"),
-    Fact("stack_bytes", "Spills", "median stack, bytes", "median", ",.0f"),
-    Fact("shared_bytes", "Shared memory", "median shared memory, bytes", "median", ",.0f"),
-    Fact("compile_s", "Compile time", "median compile time, s", "median", ".1f"),
-    Fact("tensor_core_share", "Tensor Core", "MMAs on Tensor Cores, %", "mean", ".0f", more_is_better=True),
-    Fact("tma_share", "TMA", "loads through TMA, %", "mean", ".0f", more_is_better=True),
-)
-
-
-def with_shares(trials: pd.DataFrame) -> pd.DataFrame:
-    """The counts of Tensor Core MMAs and TMA loads as percentages of all of them."""
-    shares = {"tensor_core_share": ("tensor_core_mmas", "mmas"), "tma_share": ("tma_loads", "loads")}
-    return trials.assign(
-        **{
-            name: 100 * trials[part].astype(float) / trials[whole].astype(float).where(lambda all_: all_ > 0)
-            for name, (part, whole) in shares.items()
-        }
-    )
-
-
-def cells(trials: pd.DataFrame, x: str, y: str, fact: Fact) -> go.Figure:
-    """A fact over two parameters; each cell sums up the configs that differ in the others. Cells without it say why."""
-    trials = with_shares(trials)
-    across, down = f"param.{x}", f"param.{y}"
-    columns, rows = sorted(trials[across].unique()), sorted(trials[down].unique())
-    values: list[list[float | None]] = []
-    texts: list[list[str]] = []
-    hovers: list[list[str]] = []
-    for row in rows:
-        values.append([])
-        texts.append([])
-        hovers.append([])
-        for column in columns:
-            cell = trials[(trials[across] == column) & (trials[down] == row)]
-            known = cell[fact.key].dropna().astype(float)
-            value = float(known.agg(fact.summarize)) if len(known) else None
-            values[-1].append(value)
-            texts[-1].append(format(value, fact.write) if value is not None else _why_empty(cell))
-            told = "".join(f"<br>{outcome}: {count}" for outcome, count in cell["outcome"].value_counts().items())
-            hovers[-1].append(f"{x}={column} {y}={row}<br>{plural(len(cell), 'config')}{told}")
-    figure = go.Figure(
-        go.Heatmap(
-            x=[str(column) for column in columns],
-            y=[str(row) for row in rows],
-            z=values,
-            text=texts,
-            texttemplate="%{text}",
-            customdata=hovers,
-            hovertemplate="%{customdata}<br>" + fact.cell + ": %{text}<extra></extra>",
-            colorscale=[(1 - at, colour) for at, colour in reversed(GOOD_TO_BAD)]
-            if fact.more_is_better
-            else GOOD_TO_BAD,
-            colorbar={"title": {"text": fact.cell, "side": "right"}, "thickness": 12, "outlinewidth": 0},
-            xgap=2,
-            ygap=2,
-        )
-    )
-    found = [value for row in values for value in row if value is not None]
-    if fact.more_is_better:
-        figure.data[0].update(zmin=0, zmax=100)
-    elif found and min(found) == max(found):  # one colour, and it is the good end
-        figure.data[0].update(zmin=found[0], zmax=found[0] + 1)
-    figure.update_layout(
-        height=130 + 52 * len(rows),
-        margin={"t": 10, "b": 10, "l": 10, "r": 10},
-        xaxis={"title": x, "type": "category", "showgrid": False},
-        yaxis={"title": y, "type": "category", "showgrid": False},
-    )
-    return figure
-
-
-def _why_empty(cell: pd.DataFrame) -> str:
-    """The commonest outcome of a cell's configs, e.g. "timeout"."""
-    return str(cell["outcome"].value_counts().index[0]) if len(cell) else ""

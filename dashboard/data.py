@@ -163,8 +163,13 @@ def points(url: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
 
 
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
-def sweeps(url: str) -> pd.DataFrame:
-    return _frame(queries.SweepRow, _ask(url, queries.sweeps))
+def sweeps(url: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
+    return _frame(queries.SweepRow, _ask(url, queries.sweeps, kernel, problem, gpu_model))
+
+
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+def winners(url: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
+    return _frame(queries.WinnerRow, _ask(url, queries.winners, kernel, problem, gpu_model))
 
 
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)

@@ -5,11 +5,11 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from dashboard.charts import OTHER_COLOURS, colour_of
+from dashboard import colours
 from db.queries import SampledRow
 
 BEFORE_COLOUR = "#9aa5b4"
-CLOCK_COLOUR, POWER_COLOUR = OTHER_COLOURS[3], OTHER_COLOURS[2]
+CLOCK_COLOUR, POWER_COLOUR = colours.OTHERS[3], colours.OTHERS[2]
 BINS = 40
 
 
@@ -22,8 +22,8 @@ def samples(sampled: Sequence[SampledRow]) -> go.Figure:
             y=row.samples_us,
             name=row.implementation,
             mode="markers+lines",
-            marker={"size": 5, "color": colour_of(row.implementation, row.role)},
-            line={"width": 1, "color": colour_of(row.implementation, row.role)},
+            marker={"size": 5, "color": colours.of(row.implementation, row.role)},
+            line={"width": 1, "color": colours.of(row.implementation, row.role)},
             hovertemplate="round %{x}: %{y:,.2f} us",
         )
     figure.update_layout(
@@ -37,7 +37,7 @@ def distribution(now: SampledRow, before: SampledRow | None) -> go.Figure:
     figure = go.Figure()
     for row, name, colour in (
         (before, "before", BEFORE_COLOUR),
-        (now, "this run", colour_of(now.implementation, now.role)),
+        (now, "this run", colours.of(now.implementation, now.role)),
     ):
         if row is not None:
             figure.add_histogram(

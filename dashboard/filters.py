@@ -7,6 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.metrics import METRICS, Metric
+from dashboard.wording import short
 
 NEWEST = "newest"
 
@@ -25,6 +26,19 @@ def newest_or(rows: pd.DataFrame, label: str, column: str, key: str) -> pd.DataF
     """The rows, newest first, with the picked value of a column, or with the newest row's if nobody picked."""
     picked = pick(label, [NEWEST, *dict.fromkeys(rows[column])], key)
     return rows[rows[column] == (rows.iloc[0][column] if picked == NEWEST else picked)]
+
+
+def choice(label: str, options: Sequence[str], key: str) -> str:
+    """One of a few, all of them in sight; the first is the default."""
+    return str(st.segmented_control(label, options, default=options[0], required=True, key=key, bind="query-params"))
+
+
+def slide(rows: pd.DataFrame, label: str, key: str) -> pd.DataFrame:
+    """The rows of one commit, picked on a slider in commit order; the rows come newest first."""
+    names = rows["sha"].map(short)
+    stops = [*dict.fromkeys(names.iloc[::-1]), NEWEST]
+    picked = str(st.select_slider(label, stops, value=NEWEST, key=key, bind="query-params"))
+    return rows[names == (names.iloc[0] if picked == NEWEST else picked)]
 
 
 def metric() -> Metric:

@@ -3,7 +3,7 @@
 import pandas as pd
 import streamlit as st
 
-from dashboard import charts, data, filters
+from dashboard import charts, colours, data, filters
 from dashboard.metrics import Metric
 from dashboard.wording import config_text, moment, plural, short, source_text
 
@@ -57,7 +57,7 @@ def _about(points: pd.DataFrame) -> None:
     told = ["Points are medians with their 95 % interval, and a click opens the evidence behind one"]
     if (points["origin"] == "recorded").any():
         told.append("open diamonds come from recordings")
-    if points["verdict"].isin(list(charts.VERDICT_COLOURS)).any():
+    if points["verdict"].isin(list(colours.VERDICTS)).any():
         told.append("rings are verdicts")
     places = {sha: i for i, sha in enumerate(dict.fromkeys(points["sha"]))}
     if any(True for _ in charts.toolchain_changes(points, places)):

@@ -19,7 +19,7 @@ from db.queries.evidence import (
 from db.queries.series import PointRow, SeriesRow, points, series
 from db.queries.standing import CommitRow, JudgedRow, StandingRow, changes_judged, commits, standing, standing_at
 from db.queries.statics import MovedRow, SpaceRow, StaticRow, moved, spaces, statics
-from db.queries.sweeps import MeasuredRow, SweepRow, TrialRow, measured, remarks, sweeps, trials
+from db.queries.sweeps import MeasuredRow, SweepRow, TrialRow, WinnerRow, measured, remarks, sweeps, trials, winners
 from db.queries.work import (
     IN_PROGRESS,
     JobCount,
@@ -61,6 +61,7 @@ __all__ = [
     "SubmissionRow",
     "SweepRow",
     "TrialRow",
+    "WinnerRow",
     "WorkerRow",
     "changes_judged",
     "commits",
@@ -88,5 +89,6 @@ __all__ = [
     "submissions",
     "sweeps",
     "trials",
+    "winners",
     "workers",
 ]

@@ -143,7 +143,7 @@ def _sweep(
         gpu_model=gpu_model,
         arch=SLUGS[gpu_model],
         source_sha256=_sha256(commit.sha),
-        space={"axes": axes},
+        space={"axes": axes, "tile_table": {"tile_m": 128, "tile_n": 256, "tile_k": 128, "num_ctas": 2}},
         space_size=len(tiles) ** 3 * 2,
         flops=2 * m * n * k,
         bytes=m * k + n * k + 2 * m * n,
@@ -169,10 +169,12 @@ def _trials(session: Session, sweep: Sweep, configs: list[Config], *, timed: boo
         fate: dict[str, Any] = {"status": "compiled"}
         if compilation.status != "ok":
             fate = {"status": "not_compiled", "failure": compilation.failure}
+        elif timed and sweep.commit_id == newest and p["tile_m"] == 128 and volume == 128 * 64 * 64:
+            fate = {"status": "hung", "failure": "did not end within 10 s"}
         elif timed and p["tile_m"] == 256 and p["num_ctas"] == 2:
             fate = {"status": "wrong", "failure": "error 0.31 is over the tolerance 0.02\nat d[0, 128]", "error": 0.31}
         elif timed:
-            median_us = _time_us(p)
+            median_us = _time_us(p) * (1.3 if sweep.commit_id == newest and volume == 64 * 64 * 64 else 1.0)
             samples_us = [median_us * (1 + 0.002 * i) for i in range(-2, 3)]
             fate = {"status": "timed", "median_us": median_us, "samples_us": samples_us, "error": 0.004}
         session.add(

@@ -227,7 +227,10 @@ def test_a_measured_sweep_shows_the_record_and_the_fastest_configs(filled_app: A
         "deepgemm": "118.0 us",
         "cublaslt": "126.0 us",
     }
-    best = app.dataframe[1].value.iloc[0]
+    regrets = app.dataframe[1].value
+    assert regrets["the config of"].tolist() == ["the tile table", "the winner of the commit before, 5e6f7a8b"]
+    assert regrets["slower than the fastest"].tolist()[1] == "+0.0 %"
+    best = app.dataframe[2].value.iloc[0]
     assert (best["tile_m"], best["tile_n"], best["tile_k"], best["num_ctas"]) == (64, 256, 128, 2)
     assert app.selectbox(key="fact").options[0] == "Time"
 
@@ -237,7 +240,29 @@ def test_an_older_commit_is_picked_by_its_hash(filled_app: AppTest) -> None:
     filled_app.query_params["commit"] = "1a2b3c4d"
     app = opened(filled_app, "sweeps")
     assert "Walk tiles along M first" in words(app)
-    assert [box.label for box in app.selectbox][:5] == ["Kernel", "Problem", "GPU", "Commit", "Submission"]
+    assert [box.label for box in app.selectbox][:4] == ["Kernel", "Problem", "GPU", "Submission"]
+    assert app.select_slider(key="commit").options == ["1a2b3c4d", "5e6f7a8b", "9c0d1e2f", "newest"]
+
+
+def test_two_commits_of_a_search_space_tell_which_configs_moved(filled_app: AppTest) -> None:
+    filled_app.query_params["gpu"], filled_app.query_params["view"] = "h200", "What moved"
+    app = opened(filled_app, "sweeps")
+    assert "5e6f7a8b Load B through TMA → 9c0d1e2f" in words(app)
+    assert "**Newly failing: 2 configs**" in words(app)
+    assert "2 are more than 2 % slower and 0 as much faster" in words(app)
+    assert app.success[0].value == "The same config won both."
+    newly = app.dataframe[1].value
+    assert set(newly["before"]) == {"timed"}
+    assert set(newly["after"]) == {"hung"}
+    app.selectbox(key="before").select("1a2b3c4d").run()
+    assert not app.exception
+    assert "1a2b3c4d Walk tiles along M first → 9c0d1e2f" in words(app)
+
+
+def test_the_oldest_sweep_has_nothing_to_be_compared_with(filled_app: AppTest) -> None:
+    filled_app.query_params["gpu"], filled_app.query_params["view"] = "h200", "What moved"
+    filled_app.query_params["commit"] = "1a2b3c4d"
+    assert "oldest commit of this search space" in opened(filled_app, "sweeps").info[0].value
 
 
 def test_a_sweep_that_nothing_came_of_yet_says_so(filled_app: AppTest) -> None:
