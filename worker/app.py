@@ -17,7 +17,7 @@ from celery import Celery, signals
 from celery.schedules import crontab
 from sqlalchemy.exc import OperationalError
 
-from worker import dispatch, logs, nightly, outage, sentences
+from worker import asked, dispatch, logs, nightly, outage, sentences
 from worker.dispatch import BrokerUnreachable
 from worker.outage import NotNow
 from worker.place import Place
@@ -84,6 +84,8 @@ def run_reconcile() -> None:
     dispatch.send(celery, place.database_url, reconcile(place.database_url, place.broker_url))
     if said := nightly.catch_up(settings, dt.datetime.now(dt.UTC)):
         log.info("a night was missed", said=said)
+    for said in asked.carry_out(settings):
+        log.info("an action was carried out", said=said)
 
 
 @celery.task(name="worker.prune")  # type: ignore[untyped-decorator]  # Celery has no types

@@ -11,6 +11,7 @@ def of(error: BaseException) -> str | None:
 
 
 def _expected() -> tuple[type[BaseException], ...]:
+    from db.actions import NoSuchWork
     from db.embedded import EmbeddedError
     from db.migrate import DatabaseNewer, DatabaseOlder
     from db.session import DatabaseUnreachable
@@ -25,7 +26,6 @@ def _expected() -> tuple[type[BaseException], ...]:
     from worker.dispatch import BrokerUnreachable
     from worker.measure import NothingToMeasure
     from worker.presence import WrongWorker
-    from worker.queueing import NoSuchWork
     from worker.repository import RepositoryError
     from worker.settings import BadSettings, NotRunning
     from worker.stream import NotTheProtocol
