@@ -33,7 +33,7 @@ class Regret:
 
 def regret(name: str, params: Mapping[str, Any], trials: pd.DataFrame, tie: Collection[int]) -> Regret:
     """How much slower this config is here than the fastest one."""
-    text = config_text(params)
+    text = config_text({name: params[name] for name in parameters(trials) if name in params} or params)
     same = pd.Series(True, index=trials.index)
     for parameter in parameters(trials):
         same &= trials[f"param.{parameter}"] == params.get(parameter)
@@ -84,7 +84,7 @@ def shift(both: pd.DataFrame, winners: Sequence[tuple[str, int]]) -> go.Figure:
             customdata=[
                 f"<b>{config_of(row)}</b><br>{row['median_us_before']:,.1f} → {row['median_us_after']:,.1f} us, "
                 f"{change_text(row['change'])}"
-                for _, row in known.iterrows()
+                for row in known.to_dict("records")
             ],
             hovertemplate="%{customdata}<extra></extra>",
         )
@@ -128,7 +128,7 @@ def newly(both: pd.DataFrame) -> dict[str, pd.DataFrame]:
 def _endings(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(
         {
-            "config": [config_of(row) for _, row in rows.iterrows()],
+            "config": [config_of(row) for row in rows.to_dict("records")],
             "before": rows["outcome_before"].to_numpy(),
             "after": rows["outcome_after"].to_numpy(),
             "failure": [first_line(text) if isinstance(text, str) else "" for text in rows["failure_after"]],

@@ -3,9 +3,10 @@
 Pure. The frames are of `data.trials`: one row per config, one column `param.NAME` per parameter.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -134,8 +135,16 @@ def parameters(trials: pd.DataFrame) -> list[str]:
     return [column.removeprefix("param.") for column in trials.columns if column.startswith("param.")]
 
 
-def config_of(trial: pd.Series) -> str:
-    return config_text({name: trial[f"param.{name}"] for name in parameters(trial.to_frame().T)})
+def in_order(trials: pd.DataFrame, axes: Sequence[Sequence[Any]]) -> pd.DataFrame:
+    """The parameters' columns as the search space lists them: JSON keeps no order."""
+    params = [f"param.{name}" for name, _ in axes if f"param.{name}" in trials.columns]
+    return trials[[*(column for column in trials.columns if column not in params), *params]]
+
+
+def config_of(trial: Mapping[str, Any]) -> str:
+    """A row's config as people write it."""
+    names = [str(column) for column in trial if str(column).startswith("param.")]
+    return config_text({name.removeprefix("param."): trial[name] for name in names})
 
 
 def parallel(trials: pd.DataFrame) -> go.Figure:
@@ -148,7 +157,7 @@ def parallel(trials: pd.DataFrame) -> go.Figure:
     known = known.dropna(subset="median_us" if timed else "registers")
     axes = [name for name in parameters(trials) if trials[f"param.{name}"].nunique() > 1]
     dimensions = [_steps(known, name) for name in axes]
-    facts = [fact for fact in FACTS if fact.key != "compile_s" and known[fact.key].notna().any()]
+    facts = [fact for fact in FACTS if fact.key != "compile_s" and known[fact.key].nunique() > 1]
     dimensions += [{"label": _axis(fact), "values": known[fact.key].astype(float).fillna(0)} for fact in facts]
     colour = known["median_us" if timed else "registers"].astype(float)
     figure = go.Figure(
@@ -204,7 +213,7 @@ def beside_speed(trials: pd.DataFrame, fact: Fact, tie: Collection[int]) -> go.F
                 name=f"{'spills' if spilled else 'no spills'}, {words}",
                 mode="markers",
                 marker={"color": colour, "symbol": symbol, "size": 7, "opacity": 0.8},
-                customdata=[_told(trial) for _, trial in part.iterrows()],
+                customdata=[_told(trial) for trial in part.to_dict("records")],
                 hovertemplate="%{customdata}<extra></extra>",
             )
     tied = known[known["config_id"].isin(list(tie))]
@@ -237,7 +246,7 @@ def _tma_kinds(trials: pd.DataFrame) -> Sequence[tuple[pd.Series, str, str]]:
     )
 
 
-def _told(trial: pd.Series) -> str:
+def _told(trial: Mapping[str, Any]) -> str:
     lines = [f"<b>{escape(config_of(trial))}</b>", f"{trial['median_us']:,.1f} us"]
     for fact in FACTS[1:]:
         if not pd.isna(trial[fact.key]):

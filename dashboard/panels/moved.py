@@ -22,7 +22,8 @@ def body(url: str, sweeps: pd.DataFrame, after: pd.Series) -> None:
     picked = filters.pick("Compared with", [THE_ONE_BEFORE, *names], "before")
     before = commits.iloc[0] if picked == THE_ONE_BEFORE else commits[names == picked].iloc[0]
     st.caption(f"{short(before['sha'])} {before['subject']} → {short(after['sha'])} {after['subject']}")
-    trials_before, trials_after = data.trials(url, before["id"]), data.trials(url, after["id"])
+    trials_before = sweep_charts.in_order(data.trials(url, before["id"]), before["axes"])
+    trials_after = sweep_charts.in_order(data.trials(url, after["id"]), after["axes"])
     both = landscape.pair(trials_before, trials_after)
     if changed := landscape.space_changes(both):
         st.warning(changed)
@@ -62,7 +63,7 @@ def _drift(winners: list[tuple[str, int]], before: pd.DataFrame, after: pd.DataF
         rows.append(
             {
                 "won at": sha,
-                "config": sweep_charts.config_of(known.iloc[0]),
+                "config": sweep_charts.config_of(known.iloc[0].to_dict()),
                 "place before": _place(before, config_id),
                 "place after": _place(after, config_id),
             }

@@ -23,7 +23,7 @@ A_MONTH = dt.timedelta(days=30)
 def body(url: str, sweep: pd.Series) -> None:
     """Everything about one sweep; runs again by itself while the sweep is unfinished."""
     with told():
-        trials = data.trials(url, sweep["id"])
+        trials = sweep_charts.in_order(data.trials(url, sweep["id"]), sweep["axes"])
         if trials.empty:
             st.info("This sweep has no configs yet.")
             return

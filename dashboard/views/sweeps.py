@@ -27,15 +27,15 @@ def page(url: str) -> None:
             spaces = filters.narrow(spaces, label, name, key)
     space = spaces.iloc[0]
     sweeps = data.sweeps(url, space["kernel"], space["problem"], space["gpu_model"])
-    at_commit = filters.slide(sweeps, "Commit", "commit")
-    left, right = st.columns([2, 1], vertical_alignment="bottom")
+    left, right = st.columns([3, 1], vertical_alignment="bottom", gap="medium")
     with left:
-        if len(at_commit) > 1:
-            named = at_commit.assign(submission=[_submission(sweep) for _, sweep in at_commit.iterrows()])
-            at_commit = filters.newest_or(named, "Submission", "submission", "submission")
-    sweep = at_commit.iloc[0]
+        at_commit = filters.slide(sweeps, "Commit", "commit")
     with right:
         view = filters.choice("View", [THIS_SWEEP, WHAT_MOVED], "view")
+    if len(at_commit) > 1:
+        named = at_commit.assign(submission=[_submission(sweep) for _, sweep in at_commit.iterrows()])
+        at_commit = filters.newest_or(named, "Submission", "submission", "submission")
+    sweep = at_commit.iloc[0]
     st.text(f"{short(sweep['sha'])} {sweep['subject']}")
     st.caption(
         f"{sweep['gpu_name']} ({sweep['arch']}), search space of {plural(sweep['space_size'], 'config')}, "
