@@ -162,6 +162,16 @@ def points(url: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
     return _frame(queries.PointRow, _ask(url, queries.points, kernel, problem, gpu_model))
 
 
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+def raw_samples(url: str, run_ids: tuple[int, ...]) -> dict[tuple[int, str], list[float]]:
+    return {(row.run_id, row.implementation): row.samples_us for row in _ask(url, queries.raw_samples, run_ids)}
+
+
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+def levels(url: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
+    return _frame(queries.LevelRow, _ask(url, queries.levels, kernel, problem, gpu_model))
+
+
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def sweeps(url: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
     return _frame(queries.SweepRow, _ask(url, queries.sweeps, kernel, problem, gpu_model))

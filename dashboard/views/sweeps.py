@@ -27,7 +27,7 @@ def page(url: str) -> None:
             spaces = filters.narrow(spaces, label, name, key)
     space = spaces.iloc[0]
     sweeps = data.sweeps(url, space["kernel"], space["problem"], space["gpu_model"])
-    left, right = st.columns([3, 1], vertical_alignment="bottom", gap="medium")
+    left, right = st.columns([2, 1], vertical_alignment="bottom", gap="medium")
     with left:
         at_commit = filters.slide(sweeps, "Commit", "commit")
     with right:

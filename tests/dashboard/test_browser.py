@@ -159,7 +159,8 @@ def test_trends_answer_a_change_of_what_is_shown_and_keep_it_in_the_address(page
     page.goto("/trends")
     page.get_by_text("over 1: faster than DeepGEMM").wait_for()
     page.get_by_text("driver 580.82 → 590.11").wait_for()
-    page.get_by_role("radio", name="TFLOP/s").or_(page.get_by_role("button", name="TFLOP/s")).first.click()
+    page.get_by_role("combobox", name="Show").click()
+    page.get_by_role("option", name="TFLOP/s").click()
     page.get_by_text("TFLOP/s (operations / median time)").wait_for()
     assert "show=TFLOP" in page.url
     page.reload()

@@ -176,13 +176,29 @@ def test_evidence_without_a_run_offers_the_newest_and_changes_first(filled_app: 
 def test_trends_draw_the_kernel_its_baselines_and_its_recordings(filled_app: AppTest) -> None:
     names = {trace["name"] for trace in figure(opened(filled_app, "trends"))["data"]}
     here = {"gemm_fp8", "deepgemm", "cublaslt"}
-    assert names == here | {f"{name}, recorded on {MACHINE}" for name in here} | {"regression"}
+    recorded = {f"{name}, recorded on {MACHINE}" for name in here}
+    assert names == here | recorded | {f"{name}, samples" for name in here} | {"regression"}
+
+
+def test_a_part_of_the_history_and_a_series_beside_it_are_in_the_link(filled_app: AppTest) -> None:
+    filled_app.query_params["commits"] = ["5e6f7a8b", "newest"]
+    app = opened(filled_app, "trends")
+    assert figure(app)["layout"]["xaxis"]["categoryarray"] == ["5e6f7a8b", "9c0d1e2f"]
+    app.multiselect(key="beside").select(f"gemm_fp8 {OTHER_PROBLEM} on h200").run()
+    assert not app.exception
+    names = {trace["name"] for trace in figure(app)["data"]}
+    assert {f"gemm_fp8 {OTHER_PROBLEM} on h200", "gemm_fp8 320x32576x7168 on h200"} <= names
+
+
+def test_trends_run_along_dates_on_request(filled_app: AppTest) -> None:
+    filled_app.query_params["along"] = "Date"
+    assert figure(opened(filled_app, "trends"))["layout"]["xaxis"]["type"] == "date"
 
 
 def test_trends_of_another_problem_and_metric_follow_the_pickers(filled_app: AppTest) -> None:
     app = opened(filled_app, "trends")
     app.selectbox(key="problem").select(OTHER_PROBLEM).run()
-    app.get("button_group")[0].set_value("roofline").run()
+    app.selectbox(key="show").select("% of roofline").run()
     assert not app.exception
     shown = figure(app)
     assert shown["layout"]["yaxis"]["title"]["text"].startswith("% of the datasheet roofline")
