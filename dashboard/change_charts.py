@@ -102,12 +102,13 @@ def differences(pairs: pd.DataFrame, label: str) -> go.Figure:
     ordered = pairs.dropna(subset="change").sort_values("change")
     ends = ordered if len(ordered) <= 2 * AT_EACH_END else pd.concat([ordered[:AT_EACH_END], ordered[-AT_EACH_END:]])
     shown = ends.iloc[::-1]  # the slowest at the top
-    names = [f"{row['kernel']} {row['problem']} {row['where']}" for _, row in shown.iterrows()]
+    rows = shown.to_dict("records")
+    names = [f"{row['kernel']} {row['problem']} {row['where']}" for row in rows]
     marked = [
         colours.UNCERTAIN
         if not row["apart"]
         else colours.VERDICTS["improvement" if row["change"] > 0 else "regression"]
-        for _, row in shown.iterrows()
+        for row in rows
     ]
     figure = go.Figure(
         go.Scatter(
@@ -126,7 +127,7 @@ def differences(pairs: pd.DataFrame, label: str) -> go.Figure:
                 "width": 3,
                 "color": colours.UNCERTAIN,
             },
-            customdata=[_hover(row) for row in shown.to_dict("records")],
+            customdata=[_hover(row) for row in rows],
             hovertemplate="%{customdata}<extra></extra>",
         )
     )

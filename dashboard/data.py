@@ -102,6 +102,21 @@ def changes_judged(url: str, since: dt.datetime) -> pd.DataFrame:
     return _frame(queries.JudgedRow, _ask(url, queries.changes_judged, since))
 
 
+@st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+def regressions(url: str) -> pd.DataFrame:
+    return _frame(queries.RegressionRow, _ask(url, queries.regressions))
+
+
+@st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+def regressed(url: str, regression_id: int) -> pd.DataFrame:
+    return _frame(queries.RegressedRow, _ask(url, queries.regressed, regression_id))
+
+
+@st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+def events(url: str, regression_id: int) -> pd.DataFrame:
+    return _frame(queries.EventRow, _ask(url, queries.events, regression_id))
+
+
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def newest_runs(url: str) -> pd.DataFrame:
     return _frame(queries.RunLine, _ask(url, queries.newest_runs))

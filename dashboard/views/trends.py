@@ -3,7 +3,7 @@
 import pandas as pd
 import streamlit as st
 
-from dashboard import charts, colours, data, filters, marks, plots
+from dashboard import charts, colours, data, filters, marks, plots, tables
 from dashboard.metrics import Metric, of_samples
 from dashboard.wording import config_text, moment, plural, short, source_text
 
@@ -40,14 +40,14 @@ def page(url: str) -> None:
     with left:
         beside = _beside(everything, own)
     with right:
-        along: charts.Along = "dates" if filters.choice("Along", [COMMITS, DATES], "along") == DATES else "commits"
+        along: charts.Along = "dates" if filters.pick("Along", [COMMITS, DATES], "along") == DATES else "commits"
     if beside:
         _few(url, {_name(own): own, **beside}, metric, along)
         return
     with middle:
         points = _in_view(points)
     _chart(url, own, points, metric, along)
-    _about(points)
+    _behind(f"The {plural(len(points), 'measurement')} behind the chart", points)
 
 
 def _name(series: pd.Series) -> str:
@@ -81,8 +81,8 @@ def _few(url: str, chosen: dict[str, pd.Series], metric: Metric, along: charts.A
     )
     st.caption("Medians of the kernels with their 95 % interval; a click on a point opens the evidence behind it.")
     _open(clicked)
-    for name, points in found.items():
-        _table(points[points["role"] == "kernel"], name)
+    kernels = pd.concat([points[points["role"] == "kernel"].assign(implementation=n) for n, points in found.items()])
+    _behind(f"The {plural(len(kernels), 'measurement')} behind the chart", kernels)
 
 
 def _chart(url: str, own: pd.Series, points: pd.DataFrame, metric: Metric, along: charts.Along) -> None:
@@ -144,45 +144,30 @@ def _told(points: pd.DataFrame, found: list[marks.Mark], raw: pd.DataFrame | Non
     return told
 
 
-def _about(points: pd.DataFrame) -> None:
-    _table(points, f"The {plural(len(points), 'measurement')} behind the chart")
+def _behind(title: str, points: pd.DataFrame) -> None:
+    columns = {name: st.column_config.NumberColumn(format="%.1f") for name in ("median us", "low us", "high us")}
+    columns["ratio to DeepGEMM"] = st.column_config.NumberColumn(format="%.3fx")
+    tables.behind(title, "points", lambda: _table(points), columns)
 
 
-def _table(points: pd.DataFrame, title: str) -> None:
-    with st.expander(title):
-        st.dataframe(
-            pd.DataFrame(
-                {
-                    "commit": [
-                        f"{short(sha)} {subject}" for sha, subject in zip(points["sha"], points["subject"], strict=True)
-                    ],
-                    "implementation": points["implementation"],
-                    "median us": points["median_us"],
-                    "low us": points["low_us"],
-                    "high us": points["high_us"],
-                    "samples": points["samples"],
-                    "ratio to DeepGEMM": points["ratio"],
-                    "verdict": points["verdict"].fillna("").where(points["role"] == "kernel", ""),
-                    "config": [config_text(params) if params else "" for params in points["params"]],
-                    "source": [
-                        source_text(origin, machine, at)
-                        for origin, machine, at in zip(
-                            points["origin"], points["machine"], points["measured_at"], strict=True
-                        )
-                    ],
-                    "toolchain": [", ".join(f"{k} {v}" for k, v in chain.items()) for chain in points["toolchain"]],
-                    "measured": [moment(at) for at in points["measured_at"]],
-                }
-            ),
-            hide_index=True,
-            key=f"table-{title}",
-            column_config={
-                "median us": st.column_config.NumberColumn(format="%.1f"),
-                "low us": st.column_config.NumberColumn(format="%.1f"),
-                "high us": st.column_config.NumberColumn(format="%.1f"),
-                "ratio to DeepGEMM": st.column_config.NumberColumn(format="%.3fx"),
-            },
-        )
+def _table(points: pd.DataFrame) -> pd.DataFrame:
+    rows = points.to_dict("records")
+    return pd.DataFrame(
+        {
+            "commit": [f"{short(row['sha'])} {row['subject']}" for row in rows],
+            "implementation": points["implementation"],
+            "median us": points["median_us"],
+            "low us": points["low_us"],
+            "high us": points["high_us"],
+            "samples": points["samples"],
+            "ratio to DeepGEMM": points["ratio"],
+            "verdict": points["verdict"].fillna("").where(points["role"] == "kernel", ""),
+            "config": [config_text(row["params"]) if row["params"] else "" for row in rows],
+            "source": [source_text(row["origin"], row["machine"], row["measured_at"]) for row in rows],
+            "toolchain": [", ".join(f"{name} {version}" for name, version in row["toolchain"].items()) for row in rows],
+            "measured": [moment(row["measured_at"]) for row in rows],
+        }
+    )
 
 
 page(data.database_url())
