@@ -58,4 +58,3 @@ def _why(row: pd.Series) -> str:
     if row["reason"] == "recorded":
         return f"recorded on {row['machine']}, {day(row['recorded_at'])}"
     return str(row["reason"])
-

@@ -10,6 +10,7 @@ from dashboard.metrics import US_TFLOP
 from dashboard.panels import submissions
 from dashboard.trouble import told
 from dashboard.wording import change_text, moment, plural, ratio_text, short, source_text, time_text
+from db.regressions import OPEN
 
 SHOWN_MOVERS = 20
 PERIODS = {"yesterday": 1, "a week ago": 7, "a month ago": 30, "a year ago": 365}
@@ -110,7 +111,7 @@ def _answer(judged: pd.DataFrame, everything: pd.DataFrame, words: str) -> None:
 def _waiting(url: str) -> None:
     """Regressions that nobody has dealt with, whenever they began."""
     found = data.regressions(url)
-    waiting = found[(found["direction"] == "regression") & found["state"].isin(OPEN_REGRESSION)]
+    waiting = found[(found["direction"] == "regression") & found["state"].isin(OPEN)]
     if waiting.empty:
         return
     nobodys = int((waiting["owner"].isna()).sum())

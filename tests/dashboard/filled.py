@@ -14,6 +14,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from db import regressions
+from db.causes import Cause, Moved, open_or_join
 from db.models import (
     Commit,
     Compilation,
@@ -88,6 +90,7 @@ def fill(session: Session, tiles: tuple[int, ...] = (64, 128, 256)) -> None:
                 reason="9.3 % slower than its history" if i == 2 else f"{i} points of history are too few",
             )
         )
+    _regressions(session, commits)
     single = _sweep(session, commits[2], "h200", "manual", tiles, problem=OTHER_PROBLEM)
     _trials(session, single, configs, timed=True)
     _run(session, single, configs, slowness=1.4, driver="590.11")
@@ -99,6 +102,29 @@ def fill(session: Session, tiles: tuple[int, ...] = (64, 128, 256)) -> None:
     cancelled = _sweep(session, commits[2], "b200", "manual", tiles, problem=OTHER_PROBLEM)
     _waiting(session, cancelled, configs)
     _queue(session, compiling, cancelled)
+
+
+def _regressions(session: Session, commits: list[Commit]) -> None:
+    """What the judge confirmed: one regression that nobody took yet, and an improvement that is expected."""
+    runs = session.query(Run).filter_by(origin="measured").order_by(Run.id).all()
+    for direction, category, sentence, size, bad in (
+        ("regression", "code", "The winner's main loop has 12 more instructions: its loads lost TMA.", 0.093, 2),
+        ("improvement", "toolchain", "tileiras 13.4.92 emits fewer barriers for the same source.", -0.03, 1),
+    ):
+        cause = Cause(
+            direction=direction,
+            category=category,
+            sentence=sentence,
+            explanation=(f"The old cubin replayed beside the new one: {100 * size:+.1f} % time.",),
+            repository=REPOSITORY,
+            kernel=KERNEL,
+            good_commit_id=commits[bad - 1 if direction == "improvement" else 0].id,
+            bad_commit_id=commits[bad].id,
+        )
+        moved = Moved(PROBLEM, "h200", runs[bad].id, runs[bad - 1].id, None, size, size - 0.004, size + 0.004)
+        opened = open_or_join(session, cause, moved)
+        if direction == "improvement":
+            regressions.expect(session, opened.id, "kim@example.org", "the new compiler")
 
 
 def _configs(session: Session, tiles: tuple[int, ...]) -> list[Config]:

@@ -100,7 +100,7 @@ def cell(within: Any, text: str) -> Any:
 
 
 def test_overview_leads_from_a_regression_to_its_evidence_and_back_to_its_trend(page: Any) -> None:
-    page.goto("/?since=5e6f7a8b")
+    page.goto("/?since=a+commit&from=5e6f7a8b")
     page.get_by_text("1 regression").wait_for()
     page.locator(".js-plotly-plot .heatmaplayer").first.wait_for(state="attached")
     table = page.get_by_test_id("stDataFrame").first

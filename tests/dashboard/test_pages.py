@@ -7,16 +7,17 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from db import queries, session
-from tests.dashboard.filled import MACHINE, OTHER_PROBLEM
+from db import actions, queries, session
+from tests.conftest import NewDatabase
+from tests.dashboard.filled import MACHINE, OTHER_PROBLEM, fill
 
 APP = Path(__file__).parents[2] / "dashboard" / "app.py"
-PAGES = ("overview", "trends", "sweeps", "compare", "architectures", "evidence", "jobs")
+PAGES = ("overview", "trends", "sweeps", "compare", "architectures", "regressions", "evidence", "jobs")
 
 
 @pytest.fixture(autouse=True)
 def _only_what_a_test_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("TILEWATCH_DATABASE_URL", "TILEWATCH_HOME"):
+    for name in ("TILEWATCH_DATABASE_URL", "TILEWATCH_HOME", "TILEWATCH_ANONYMOUS", "TILEWATCH_TRIAGERS"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -50,8 +51,12 @@ def words(app: AppTest) -> str:
     )
 
 
+def subheaders(app: AppTest) -> list[str]:
+    return [str(each.value) for each in app.subheader]
+
+
 def test_overview_answers_what_changed_since_a_commit(filled_app: AppTest) -> None:
-    filled_app.query_params["since"] = "5e6f7a8b"
+    filled_app.query_params["since"], filled_app.query_params["from"] = "a commit", "5e6f7a8b"
     app = opened(filled_app, "overview")
     assert "1 regression] and 0 improvements since 5e6f7a8b, in 2 series" in words(app)
     judged, movers = app.dataframe[0].value, app.dataframe[1].value
@@ -63,14 +68,14 @@ def test_overview_answers_what_changed_since_a_commit(filled_app: AppTest) -> No
 
 
 def test_overview_draws_the_board_with_one_cell_per_series(filled_app: AppTest) -> None:
-    filled_app.query_params["since"] = "5e6f7a8b"
+    filled_app.query_params["since"], filled_app.query_params["from"] = "a commit", "5e6f7a8b"
     board = figure(opened(filled_app, "overview"))["data"][0]
     assert board["y"] == ["gemm_fp8 320x32576x7168", "gemm_fp8 4096x4096x4096"]
     assert board["text"] == [["0.83 ▼8.5%"], ["0.63"]]
 
 
 def test_only_regressions_leaves_the_other_series_out(filled_app: AppTest) -> None:
-    filled_app.query_params["since"] = "5e6f7a8b"
+    filled_app.query_params["since"], filled_app.query_params["from"] = "a commit", "5e6f7a8b"
     app = opened(filled_app, "overview")
     app.toggle(key="regressions").set_value(True).run()
     assert figure(app)["data"][0]["y"] == ["gemm_fp8 320x32576x7168"]
@@ -123,18 +128,19 @@ def test_a_link_to_a_run_that_is_not_there_says_so(filled_app: AppTest, run: str
 
 
 def test_compare_holds_the_newest_commit_against_the_one_before(filled_app: AppTest) -> None:
+    filled_app.query_params["all"] = "true"
     app = opened(filled_app, "compare")
     assert "0 faster, 1 slower, 0 not apart, of 1 series on both sides" in words(app)
-    row = app.dataframe[0].value.iloc[0]
+    row = app.dataframe[-1].value.iloc[0]
     assert (row["A"], row["B"], row["apart"]) == ("0.91x, 130.0 us", "0.83x, 142.0 us", "yes")
 
 
 def test_compare_of_two_older_commits_has_their_recordings_too(filled_app: AppTest) -> None:
     app = opened(filled_app, "overview")
-    app.query_params["a"], app.query_params["b"] = "1a2b3c4d", "5e6f7a8b"
+    app.query_params["a"], app.query_params["b"], app.query_params["all"] = "1a2b3c4d", "5e6f7a8b", "true"
     app.switch_page("views/compare.py").run()
     assert not app.exception
-    assert set(app.dataframe[0].value["GPU"]) == {"H200", "H200 (recorded)"}
+    assert set(app.dataframe[-1].value["GPU"]) == {"H200", "H200 (recorded)"}
 
 
 def test_compare_of_the_oldest_commit_asks_for_a_later_one(filled_app: AppTest) -> None:
@@ -167,6 +173,89 @@ def test_architectures_where_nothing_moved_say_so(filled_app: AppTest) -> None:
     app.selectbox(key="gpu").select("sm_90 NVIDIA H200").run()
     assert not app.exception
     assert "Nothing moved" in app.success[0].value
+
+
+def test_compare_lays_the_changes_over_the_shapes_of_problems(filled_app: AppTest) -> None:
+    app = opened(filled_app, "compare")
+    assert "Over the shapes of the problems" in subheaders(app)
+    marks = figure(app, 1)["data"][0]
+    assert (marks["text"], "320x32576x7168" in marks["customdata"][0]) == (["-8.5 %"], True)
+
+
+def test_regressions_that_wait_for_somebody_come_first(filled_app: AppTest) -> None:
+    app = opened(filled_app, "regressions")
+    table = app.dataframe[0].value
+    assert table["state"].tolist() == ["new"]
+    assert table["time"].tolist() == ["+9.3 % (+8.9 % to +9.7 %)"]
+    app.toggle(key="improvements").set_value(True).run()
+    assert "There is no improvement like that" in app.success[0].value
+
+
+def test_an_expected_improvement_is_found_by_its_state(filled_app: AppTest) -> None:
+    filled_app.query_params["state"], filled_app.query_params["improvements"] = "expected", "true"
+    table = opened(filled_app, "regressions").dataframe[0].value
+    assert table["category"].tolist() == ["toolchain"]
+
+
+def test_a_regression_is_a_permalink_with_its_series_and_its_life(filled_app: AppTest) -> None:
+    filled_app.query_params["regression"] = "1"
+    app = opened(filled_app, "regressions")
+    assert "#1 gemm_fp8: +9.3 % time" in words(app)
+    assert "its loads lost TMA" in words(app)
+    assert app.dataframe[0].value["GPU"].tolist() == ["NVIDIA H200"]
+    assert app.dataframe[1].value["who"].tolist() == ["tilewatch"]
+
+
+def test_nobody_acts_where_nobody_is_allowed_to(filled_app: AppTest) -> None:
+    filled_app.query_params["regression"] = "1"
+    app = opened(filled_app, "regressions")
+    assert all(button.disabled for button in app.button)
+    assert "lets nobody act" in words(app)
+
+
+def test_a_regression_that_is_not_there_says_so(filled_app: AppTest) -> None:
+    filled_app.query_params["regression"] = "9' or 1=1"
+    assert "There is no regression" in opened(filled_app, "regressions").warning[0].value
+
+
+def test_triage_is_written_down_with_who_did_it(new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    with new_database() as url:
+        with session.session(url) as opened_session:
+            fill(opened_session)
+        monkeypatch.setenv("TILEWATCH_DATABASE_URL", url)
+        monkeypatch.setenv("TILEWATCH_ANONYMOUS", "act")
+        app = AppTest.from_file(str(APP), default_timeout=60)
+        app.query_params["regression"] = "1"
+        opened(app, "regressions")
+        assert all(button.disabled for button in app.button), "no name yet"
+        app.text_input(key="who").set_value("kim").run()
+        app.text_input(key="why").set_value("it is mine").run()
+        app.button(key="acknowledge").click().run()
+        assert not app.exception
+        assert app.success[0].value == "Acknowledge: done."
+        app.button(key="It was right").click().run()
+        app.button(key="bisect").click().run()
+        assert not app.exception
+        with session.session(url) as opened_session:
+            row = queries.regression(opened_session, 1)
+            assert row is not None
+            assert (row.state, row.owner, row.right) == ("acknowledged", "kim (not signed in)", 1)
+            life = [(event.who, event.action, event.note) for event in queries.events(opened_session, 1)]
+            assert life[:2] == [
+                ("kim (not signed in)", "mark right", None),
+                ("kim (not signed in)", "acknowledge", "it is mine"),
+            ]
+            asked = actions.next_asked(opened_session)
+            assert asked is not None
+            assert (asked.who, asked.action) == ("kim (not signed in)", "backfill")
+            assert asked.wanted["revisions"] == f"{'1a2b3c4d' + '0' * 32}..{'9c0d1e2f' + '0' * 32}"
+
+
+def test_a_right_that_is_misspelt_closes_the_door(filled_app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWATCH_ANONYMOUS", "everything")
+    app = opened(filled_app, "overview")
+    assert "expected one of nothing, browse, act" in app.error[0].value
+    assert not app.dataframe
 
 
 def test_evidence_without_a_run_offers_the_newest_and_changes_first(filled_app: AppTest) -> None:
@@ -311,6 +400,7 @@ def test_jobs_say_what_runs_what_failed_and_what_waits_for_nobody(filled_app: Ap
         ("sweeps", "sweep"),
         ("compare", "measured"),
         ("architectures", "sweep"),
+        ("regressions", "confirmed"),
         ("evidence", "measured"),
         ("jobs", "job"),
     ],
