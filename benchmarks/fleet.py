@@ -97,6 +97,27 @@ from (
     from sim_times t join sweeps s on s.id = t.sweep_id
 ) steps;
 """
+# What a judge would have confirmed: one regression per kernel and commit, with every series that stepped there.
+REGRESSIONS = """
+insert into regressions (key, direction, repository, kernel, category, cause, good_commit_id, bad_commit_id, size, low,
+                         high, state, opened_at, changed_at)
+select distinct on (v.verdict, s.kernel, c.id)
+       format('sim/%s/%s/%s', v.verdict, s.kernel, c.id), v.verdict, c.repository, s.kernel, 'code',
+       'A made step of the simulated fleet.', p.id, c.id, v.change, v.change - 0.004, v.change + 0.004,
+       case when c.position < :old then 'resolved' else 'new' end, r.finished_at, r.finished_at
+from verdicts v join runs r on r.id = v.run_id join sweeps s on s.id = r.sweep_id join commits c on c.id = s.commit_id
+     join commits p on p.position = c.position - 1
+where v.verdict in ('regression', 'improvement')
+order by v.verdict, s.kernel, c.id, abs(v.change) desc;
+
+insert into regression_series (regression_id, kernel, problem, gpu_model, run_id, size, low, high)
+select g.id, s.kernel, s.problem, s.gpu_model, r.id, v.change, v.change - 0.004, v.change + 0.004
+from verdicts v join runs r on r.id = v.run_id join sweeps s on s.id = r.sweep_id
+     join regressions g on g.direction = v.verdict and g.kernel = s.kernel and g.bad_commit_id = s.commit_id;
+
+insert into regression_events (regression_id, at, who, action, to_state)
+select id, opened_at, 'tilewatch', 'open', state from regressions;
+"""
 SWEEPS = """
 insert into submissions (key, reason, night, commit_id, gpu_model, measure, requested_at)
 select 'sim/' || c.sha || '/' || g.slug, 'nightly', c.committed_at::date, c.id, g.slug, true,
@@ -187,6 +208,8 @@ def fill(session: Session, fleet: Fleet) -> None:
     session.execute(text(TIMES), {"after": 0, "nights": fleet.nights})
     session.execute(text(MEASUREMENTS))
     session.execute(text(VERDICTS))
+    for statement in REGRESSIONS.strip().split("\n\n"):
+        session.execute(text(statement), {"old": fleet.nights - 30} if ":old" in statement else {})
 
 
 def _sweeps(

@@ -1,4 +1,4 @@
-"""The dashboard's frame: `streamlit run dashboard/app.py`. The pages are in views/; this knows only their names."""
+"""The dashboard's frame: a visitor, the navigation, a page. The pages are in views/; this knows only their names."""
 
 import streamlit as st
 

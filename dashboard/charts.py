@@ -45,14 +45,14 @@ def trend(
     """
     points = points.join(metric.values(points)).dropna(subset="value")
     figure = go.Figure()
-    if raw is not None and len(raw):
-        _raw(figure, raw, along)
     for (implementation, role, origin, machine), line in points.groupby(
         ["implementation", "role", "origin", "machine"], sort=False
     ):
         name = implementation if origin == "measured" else f"{implementation}, {origin} on {machine}"
         _line(figure, line, metric, along, name, colours.of(implementation, role), main=role == "kernel")
     _verdicts(figure, points, along)
+    if raw is not None and len(raw):
+        _raw(figure, raw, along)
     _finish(figure, points, metric, along, marks)
     return figure
 
@@ -112,7 +112,7 @@ def _raw(figure: go.Figure, raw: pd.DataFrame, along: Along) -> None:
             name=f"{implementation}, samples",
             mode="markers",
             marker={"color": colours.of(implementation, role), "size": 4, "opacity": 0.35, "symbol": "line-ew-open"},
-            hovertemplate="%{y:,.3f}<extra>" + escape(implementation) + ", one sample</extra>",
+            hoverinfo="skip",  # or a click near a median would find a sample, which has no evidence of its own
             showlegend=False,
         )
 

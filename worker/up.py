@@ -169,7 +169,7 @@ def dashboard(settings: Settings, environment: Mapping[str, str]) -> Child:
     installed = ("--global.developmentMode", "false")
     options = ("--server.port", str(settings.port), "--server.address", "localhost", "--server.headless", "true")
     reads_only = {name: value for name, value in environment.items() if name != "TILEWATCH_BROKER_URL"}
-    app = str(CHECKOUT / "dashboard" / "app.py")
+    app = str(CHECKOUT / "dashboard" / "server.py")
     return Child("dashboard", (sys.executable, "-m", "streamlit", "run", app, *installed, *options), reads_only)
 
 

@@ -12,6 +12,9 @@ FEW_COMMITS = 20
 MOST_BESIDE = 5
 COMMITS, DATES = "Commit order", "Date"
 
+Key = tuple[str, str, str]
+"""Kernel, problem and GPU model: what names a series."""
+
 
 def page(url: str) -> None:
     st.title("Trends", anchor=False)
@@ -42,7 +45,7 @@ def page(url: str) -> None:
     with right:
         along: charts.Along = "dates" if filters.pick("Along", [COMMITS, DATES], "along") == DATES else "commits"
     if beside:
-        _few(url, {_name(own): own, **beside}, metric, along)
+        _few(url, {_name(*_key(own)): _key(own), **beside}, metric, along)
         return
     with middle:
         points = _in_view(points)
@@ -50,14 +53,18 @@ def page(url: str) -> None:
     _behind(f"The {plural(len(points), 'measurement')} behind the chart", points)
 
 
-def _name(series: pd.Series) -> str:
-    return f"{series['kernel']} {series['problem']} on {series['gpu_model']}"
+def _name(kernel: str, problem: str, gpu_model: str) -> str:
+    return f"{kernel} {problem} on {gpu_model}"
 
 
-def _beside(everything: pd.DataFrame, own: pd.Series) -> dict[str, pd.Series]:
+def _key(series: pd.Series) -> Key:
+    return series["kernel"], series["problem"], series["gpu_model"]
+
+
+def _beside(everything: pd.DataFrame, own: pd.Series) -> dict[str, Key]:
     """Other series to draw over this one, by name."""
-    names = {_name(series): series for _, series in everything.iterrows()}
-    names.pop(_name(own))
+    keys = zip(everything["kernel"], everything["problem"], everything["gpu_model"], strict=True)
+    names = {_name(*key): key for key in keys if key != _key(own)}
     picked = st.multiselect(
         "Beside it", list(names), max_selections=MOST_BESIDE, key="beside", bind="query-params", placeholder="no other"
     )
@@ -71,11 +78,8 @@ def _in_view(points: pd.DataFrame) -> pd.DataFrame:
     return points[points["sha"].isin(shas[first : last + 1])].reset_index(drop=True)
 
 
-def _few(url: str, chosen: dict[str, pd.Series], metric: Metric, along: charts.Along) -> None:
-    found = {
-        name: data.points(url, series["kernel"], series["problem"], series["gpu_model"])
-        for name, series in chosen.items()
-    }
+def _few(url: str, chosen: dict[str, Key], metric: Metric, along: charts.Along) -> None:
+    found = {name: data.points(url, *key) for name, key in chosen.items()}
     clicked = plots.picked(
         charts.trends(found, metric, along=along), "trend", f"{metric.label} of {plural(len(found), 'series')}"
     )

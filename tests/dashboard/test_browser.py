@@ -48,7 +48,7 @@ def address(filled_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "streamlit", "run", str(REPOSITORY / "dashboard" / "app.py")]
+    command = [sys.executable, "-m", "streamlit", "run", str(REPOSITORY / "dashboard" / "server.py")]
     command += ["--server.address", "127.0.0.1", "--server.port", str(port)]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "TILEWATCH_DATABASE_URL": filled_url}
     log = elsewhere / "log"
