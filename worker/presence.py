@@ -7,6 +7,7 @@ import os
 import platform
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -39,6 +40,7 @@ class Identity:
     host: str
     toolchain: dict[str, str] = field(default_factory=dict)
     gpu: Gpu | None = None
+    queues: tuple[str, ...] = ()
 
     def owner(self) -> str:
         return f"{self.name}#{os.getpid()}"
@@ -46,18 +48,18 @@ class Identity:
 
 def identify(name: str, queues: Iterable[str]) -> Identity:
     """Raises WrongWorker for a GPU queue on a machine that does not show that GPU."""
-    taken = set(queues)
+    taken = tuple(sorted(queues))
     host = socket.gethostname()
     toolchain = {"harness": HARNESS, "python": platform.python_version()}
     models = {queue.removeprefix("gpu.") for queue in taken if queue.startswith("gpu.")}
     if models == {SIMULATED.slug}:
-        return Identity(name, "gpu", host, toolchain, simulated.board(host))
+        return Identity(name, "gpu", host, toolchain, simulated.board(host), taken)
     if models:
         gpu = visible_gpu(models)
-        return Identity(name, "gpu", host, {**toolchain, "driver": gpu.driver}, gpu)
+        return Identity(name, "gpu", host, {**toolchain, "driver": gpu.driver}, gpu, taken)
     if COMPILE in taken:
-        return Identity(name, "compile", host, {**toolchain, "compiler": compiler_version()})
-    return Identity(name, "judge", host, toolchain)
+        return Identity(name, "compile", host, {**toolchain, "compiler": compiler_version()}, queues=taken)
+    return Identity(name, "judge", host, toolchain, queues=taken)
 
 
 def visible_gpu(models: set[str]) -> Gpu:
@@ -84,6 +86,7 @@ class Presence:
         self._database_url, self._identity, self._on_beat = database_url, identity, on_beat
         self._over = threading.Event()
         self._subjects: str | None = None
+        self._said_at = time.monotonic()
 
     def arrive(self) -> None:
         try:
@@ -100,6 +103,10 @@ class Presence:
                 record.worker_gone(opened, self._identity.name)
         except SQLAlchemyError as error:  # the servers may stop first; an old seen_at says it as well
             log.warning("no row removed", reason=type(error).__name__)
+
+    def silent_s(self) -> float:
+        """Since the last heartbeat that was written down."""
+        return time.monotonic() - self._said_at
 
     def say(self, doing: str | None) -> None:
         who = self._identity
@@ -129,6 +136,7 @@ class Presence:
         while True:
             try:
                 self.say(self._doing())
+                self._said_at = time.monotonic()
                 self._on_beat()
             except SQLAlchemyError as error:  # Postgres may be restarting; the next beat says it again
                 log.warning("heartbeat not written", reason=type(error).__name__)

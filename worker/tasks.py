@@ -6,7 +6,7 @@ its job back. docs/jobs.md has the whole life of a job.
 """
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
@@ -25,10 +25,11 @@ Step = Callable[[Claimed, Place, Lease], list[Unsent]]
 """Does a job's work and commits it; returns the jobs that it queued. A step may run twice and repeats no fact."""
 
 
-def run(job_id: int, owner: str, place: Place) -> list[Unsent]:
-    """Do the most urgent job of this job's queue, if one is to be had. Returns the jobs to send now."""
+def run(job_id: int, owner: str, place: Place, queues: Collection[str] | None = None) -> list[Unsent]:
+    """Do the most urgent job of this job's queue, if one is to be had and the queue is one of the worker's. Returns
+    the jobs to send now."""
     with session(place.database_url) as opened:
-        job = jobs.claim(opened, job_id, owner, LEASE_S)
+        job = jobs.claim(opened, job_id, owner, LEASE_S, queues)
     if job is None:
         log.info("nothing to be had", job=job_id, owner=owner)
         return []

@@ -20,6 +20,7 @@ from db.queries.series import PointRow, SeriesRow, points, series
 from db.queries.standing import CommitRow, JudgedRow, StandingRow, changes_judged, commits, standing, standing_at
 from db.queries.statics import MovedRow, SpaceRow, StaticRow, moved, spaces, statics
 from db.queries.sweeps import MeasuredRow, SweepRow, TrialRow, measured, remarks, sweeps, trials
+from db.queries.vitals import LastGoodNight, LiveWorkers, QuarantineRow, QueueVitals, Vitals, quarantines, vitals
 from db.queries.work import (
     IN_PROGRESS,
     JobCount,
@@ -46,10 +47,14 @@ __all__ = [
     "JobCount",
     "JobRow",
     "JudgedRow",
+    "LastGoodNight",
+    "LiveWorkers",
     "MeasuredRow",
     "MovedRow",
     "PointRow",
+    "QuarantineRow",
     "QueueRow",
+    "QueueVitals",
     "RunLine",
     "RunRow",
     "SampledRow",
@@ -61,6 +66,7 @@ __all__ = [
     "SubmissionRow",
     "SweepRow",
     "TrialRow",
+    "Vitals",
     "WorkerRow",
     "changes_judged",
     "commits",
@@ -73,6 +79,7 @@ __all__ = [
     "moved",
     "newest_runs",
     "points",
+    "quarantines",
     "queues",
     "remarks",
     "run",
@@ -88,5 +95,6 @@ __all__ = [
     "submissions",
     "sweeps",
     "trials",
+    "vitals",
     "workers",
 ]
