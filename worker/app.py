@@ -116,8 +116,8 @@ def _learn_who_we_are(sender: str, instance: Any, **_: Any) -> None:
     global _life
     try:
         queues = tuple(instance.app.amqp.queues.consume_from)
-        identity = identify(sender, queues)
         settings = Settings.load()
+        identity = identify(sender, queues, settings.compiler)
         counting.count_in(settings.home / "metrics" / identity.name)
         from worker.life import Life
 

@@ -17,8 +17,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from db import record, steps
 from db.session import session
 from kernels import HARNESS
-from kernels.device import SIMULATED, Gpu, gpus
-from kernels.toolchain import compiler_version
+from kernels.device import OLDEST_DRIVER, SIMULATED, Gpu, gpus
+from kernels.toolchain import MEASURING, compiler_version, versions
 from worker import simulated
 from worker.dispatch import COMPILE, gpu_queue
 
@@ -46,8 +46,8 @@ class Identity:
         return f"{self.name}#{os.getpid()}"
 
 
-def identify(name: str, queues: Iterable[str]) -> Identity:
-    """Raises WrongWorker for a GPU queue on a machine that does not show that GPU."""
+def identify(name: str, queues: Iterable[str], wanted_compiler: str | None = None) -> Identity:
+    """Raises WrongWorker for a GPU queue on a machine that does not show that GPU, and for a wrong toolchain."""
     taken = tuple(sorted(queues))
     host = socket.gethostname()
     toolchain = {"harness": HARNESS, "python": platform.python_version()}
@@ -56,8 +56,11 @@ def identify(name: str, queues: Iterable[str]) -> Identity:
         return Identity(name, "gpu", host, toolchain, simulated.board(host), taken)
     if models:
         gpu = visible_gpu(models)
+        right_driver(gpu)
+        right_packages()
         return Identity(name, "gpu", host, {**toolchain, "driver": gpu.driver}, gpu, taken)
     if COMPILE in taken:
+        right_compiler(wanted_compiler)
         return Identity(name, "compile", host, {**toolchain, "compiler": compiler_version()}, queues=taken)
     return Identity(name, "judge", host, toolchain, queues=taken)
 
@@ -76,6 +79,33 @@ def visible_gpu(models: set[str]) -> Gpu:
         f"a worker for {queues} needs exactly one such GPU but sees {shown}; "
         "set CUDA_VISIBLE_DEVICES to one GPU's UUID (nvidia-smi -L)"
     )
+
+
+def right_driver(gpu: Gpu) -> None:
+    major = gpu.driver.split(".")[0]
+    if major.isdigit() and int(major) < OLDEST_DRIVER:
+        raise WrongWorker(
+            f"GPU {gpu.index} ({gpu.name}) has driver {gpu.driver}, under which our cubins do not load: "
+            f"install NVIDIA driver {OLDEST_DRIVER} or newer"
+        )
+
+
+def right_packages() -> None:
+    """What a GPU worker cannot measure without."""
+    if "cupy-cuda13x" not in versions(MEASURING):
+        raise WrongWorker("CuPy is not installed here, which a GPU worker measures with: run `make install`")
+
+
+def right_compiler(wanted: str | None) -> None:
+    """A fleet that compiles with two compilers compiles everything twice and compares apples with pears."""
+    here = compiler_version()
+    if not here:
+        raise WrongWorker("the tile compiler is not installed here, which a compile worker needs: run `make install`")
+    if wanted is not None and here != wanted:
+        raise WrongWorker(
+            f"this machine compiles with {here}, but TILEWATCH_COMPILER wants {wanted}: run `make install` of the "
+            "release that has it, or change TILEWATCH_COMPILER on every compile worker"
+        )
 
 
 class Presence:

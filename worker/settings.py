@@ -48,6 +48,7 @@ class Settings(BaseSettings):
     store_url: str = Field(default_factory=lambda known: (known["home"] / "cubins").as_uri())
     # GPU models compiled for although nobody here owns one.
     watch: Annotated[tuple[str, ...], NoDecode] = ("b200", "h200")
+    compiler: str | None = None  # what every compile worker must have, as `tilewatch doctor` names it; any when not set
     compile_limit_s: float = Field(default=15.0, gt=0)
     # What a worker of the simulated GPU makes up (worker/simulated.py); no other worker looks at them.
     sim_seed: int = 0

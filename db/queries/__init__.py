@@ -16,11 +16,12 @@ from db.queries.evidence import (
     run_before,
     sampled,
 )
+from db.queries.quarantine import QuarantineRow, quarantines
 from db.queries.series import PointRow, SeriesRow, points, series
 from db.queries.standing import CommitRow, JudgedRow, StandingRow, changes_judged, commits, standing, standing_at
 from db.queries.statics import MovedRow, SpaceRow, StaticRow, moved, spaces, statics
 from db.queries.sweeps import MeasuredRow, SweepRow, TrialRow, measured, remarks, sweeps, trials
-from db.queries.vitals import LastGoodNight, LiveWorkers, QuarantineRow, QueueVitals, Vitals, quarantines, vitals
+from db.queries.vitals import LastGoodNight, LiveWorkers, QueueVitals, Vitals, vitals
 from db.queries.work import (
     IN_PROGRESS,
     JobCount,

@@ -1,13 +1,11 @@
 """The queue's vital signs, for alarms: how much waits and how long, what is ill, and when a night last went well."""
 
-import datetime as dt
 from dataclasses import dataclass
 
 from sqlalchemy import and_, exists, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from db.models import Job, Quarantine, Submission
-from db.queries.reading import read
 from db.queries.work import JobCount, job_counts, workers
 
 
@@ -96,24 +94,3 @@ def _quarantined(session: Session) -> dict[str, int]:
         .order_by(Quarantine.gpu_model)
     )
     return {row.gpu_model: row.gpus for row in session.execute(query)}
-
-
-@dataclass(frozen=True)
-class QuarantineRow:
-    gpu_uuid: str
-    gpu_model: str
-    host: str
-    kind: str
-    reason: str
-    began_at: dt.datetime
-    canaries: int
-    canary_at: dt.datetime | None
-    canary_said: str | None
-    ended_at: dt.datetime | None
-
-
-def quarantines(session: Session, limit: int = 50) -> list[QuarantineRow]:
-    """The GPUs that are in quarantine, then those that were, the newest first."""
-    columns = [getattr(Quarantine, name) for name in QuarantineRow.__dataclass_fields__]
-    newest = (Quarantine.ended_at.is_not(None), Quarantine.began_at.desc())
-    return read(session, select(*columns).order_by(*newest).limit(limit), QuarantineRow)
