@@ -40,8 +40,7 @@ def _configuration() -> dict[str, Any]:
     settings = Settings.load()
     night = nightly.schedule(settings.nightly_at)
     return {
-        **dispatch.CONFIGURATION,
-        "broker_url": settings.connection().broker_url,
+        **dispatch.configuration(settings.connection().broker_url),
         "beat_schedule": {
             "nightly": {"task": "worker.nightly", "schedule": night},
             "prune": {"task": "worker.prune", "schedule": crontab(hour=PRUNE_HOUR, minute=0)},

@@ -55,9 +55,19 @@ def gpu_queue(slug: str) -> str:
     return f"gpu.{slug}"
 
 
+def configuration(broker_url: str) -> dict[str, Any]:
+    """Celery's settings for a broker.
+
+    Kombu speaks plain text to a rediss:// URL unless it is told to do otherwise; what the URL says of certificates
+    (ssl_ca_certs, ssl_certfile, ssl_keyfile) goes before this.
+    """
+    encrypted = {"broker_use_ssl": {"ssl_cert_reqs": "required"}} if broker_url.startswith("rediss://") else {}
+    return {**CONFIGURATION, **encrypted, "broker_url": broker_url}
+
+
 def sender(broker_url: str) -> Celery:
     """A Celery application that only sends."""
-    return Celery("tilewatch", broker=broker_url, set_as_current=False, changes=CONFIGURATION)
+    return Celery("tilewatch", set_as_current=False, changes=configuration(broker_url))
 
 
 def send(celery: Celery, database_url: str, queued: Sequence[Unsent]) -> None:

@@ -18,6 +18,7 @@ from worker import outage, sentences
 from worker.lease import LEASE_S, Lease, LeaseLost
 from worker.outage import NotNow
 from worker.place import Place
+from worker.scrub import scrubbed
 
 log = structlog.get_logger()
 
@@ -97,13 +98,14 @@ def _hand_back(job_id: int, owner: str, place: Place) -> None:
 
 def _put_off(job_id: int, owner: str, place: Place, trouble: str) -> None:
     """Said even when it takes Postgres a while: a lease that runs out would count against the job."""
+    trouble = scrubbed(trouble)
     log.warning("put off", reason=trouble)
     outage.once_postgres_is_back(place.database_url, lambda opened: jobs.put_off(opened, job_id, owner, trouble))
 
 
 def _fail(job_id: int, owner: str, place: Place, error: Exception) -> None:
     sentence = sentences.of(error)
-    trace = None if sentence else traceback.format_exc()
-    failure = sentence or f"{type(error).__name__}: {error}".splitlines()[0]
+    trace = None if sentence else scrubbed(traceback.format_exc())
+    failure = scrubbed(sentence or f"{type(error).__name__}: {error}".splitlines()[0])
     log.error("failed", failure=failure, trace=trace)
     outage.once_postgres_is_back(place.database_url, lambda opened: jobs.fail(opened, job_id, owner, failure, trace))
