@@ -234,6 +234,7 @@ class Run(Base):
         CheckConstraint("(origin = 'simulated') = (timer = 'simulated')", name="simulated_has_no_timer"),
         CheckConstraint("(origin = 'recorded') = (recording_id is not null)", name="recorded_has_recording"),
         Index(None, "sweep_id"),
+        Index(None, "gpu_uuid", "started_at"),
     )
     id: Mapped[key]
     key: Mapped[words] = mapped_column(unique=True)

@@ -6,6 +6,7 @@ Everything heavy is imported by the command that needs it, so that `--help` is q
 import datetime as dt
 import getpass
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -235,6 +236,30 @@ def migrate() -> None:
 
 
 @cli.command()
+def logins(
+    board_may_act: Annotated[
+        bool, typer.Option("--board-may-act", help="Let people cancel, retry and triage from the dashboard.")
+    ] = False,
+) -> None:
+    """Make or change the database logins tilewatch_worker and tilewatch_board, which may do what they need and no more.
+
+    Run it as the owner of the database, after `tilewatch migrate`. The passwords come from the environment:
+    TILEWATCH_WORKER_PASSWORD and TILEWATCH_BOARD_PASSWORD.
+    """
+    from db.logins import Login, Role, make
+
+    board: Role = "tilewatch_triage" if board_may_act else "tilewatch_read"
+    make(
+        _ready_database(),
+        (
+            Login("tilewatch_worker", "tilewatch_write", _password("TILEWATCH_WORKER_PASSWORD")),
+            Login("tilewatch_board", board, _password("TILEWATCH_BOARD_PASSWORD")),
+        ),
+    )
+    print(f"tilewatch_worker may do what tilewatch_write may, tilewatch_board what {board} may")
+
+
+@cli.command()
 def up() -> None:
     """Start everything on this machine: servers, workers, the first nightly, the dashboard. Ctrl-C ends all of it.
 
@@ -266,6 +291,13 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="A JSON list, fo
     for finding in findings:
         table.add_row(marks[finding.ok], finding.name, finding.found, finding.fix or "")
     Console().print(table)
+
+
+def _password(variable: str) -> str:
+    given = os.environ.get(variable)
+    if not given:
+        raise typer.BadParameter(f"{variable} is not set: it holds the password of that login")
+    return given
 
 
 def _settings() -> "Settings":

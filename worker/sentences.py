@@ -13,6 +13,7 @@ def of(error: BaseException) -> str | None:
 def _expected() -> tuple[type[BaseException], ...]:
     from db.actions import NoSuchWork
     from db.embedded import EmbeddedError
+    from db.logins import NoLogin
     from db.migrate import DatabaseNewer, DatabaseOlder
     from db.session import DatabaseUnreachable
     from kernels.build import BuildError
@@ -46,6 +47,7 @@ def _expected() -> tuple[type[BaseException], ...]:
         GpuMissing,
         LibraryError,
         MeasureFailed,
+        NoLogin,
         NoSuchWork,
         NotRunning,
         NothingToExport,

@@ -16,6 +16,7 @@ from db.queries.evidence import (
     run_before,
     sampled,
 )
+from db.queries.quarantine import QuarantineRow, quarantines
 from db.queries.regressions import (
     EventRow,
     LevelRow,
@@ -31,6 +32,7 @@ from db.queries.series import PointRow, RawRow, SeriesRow, points, raw_samples, 
 from db.queries.standing import CommitRow, JudgedRow, StandingRow, changes_judged, commits, standing, standing_at
 from db.queries.statics import MovedRow, SpaceRow, StaticRow, moved, spaces, statics
 from db.queries.sweeps import MeasuredRow, SweepRow, TrialRow, WinnerRow, measured, remarks, sweeps, trials, winners
+from db.queries.vitals import LastGoodNight, LiveWorkers, QueueVitals, Vitals, vitals
 from db.queries.work import (
     IN_PROGRESS,
     JobCount,
@@ -50,19 +52,23 @@ from db.queries.work import (
 )
 
 __all__ = [
-    "IN_PROGRESS",
     "CommitLine",
     "CommitRow",
     "CubinRow",
     "EventRow",
+    "IN_PROGRESS",
     "JobCount",
     "JobRow",
     "JudgedRow",
+    "LastGoodNight",
     "LevelRow",
+    "LiveWorkers",
     "MeasuredRow",
     "MovedRow",
     "PointRow",
+    "QuarantineRow",
     "QueueRow",
+    "QueueVitals",
     "RawRow",
     "RegressedRow",
     "RegressionRow",
@@ -77,6 +83,7 @@ __all__ = [
     "SubmissionRow",
     "SweepRow",
     "TrialRow",
+    "Vitals",
     "WinnerRow",
     "WorkerRow",
     "changes_judged",
@@ -92,6 +99,7 @@ __all__ = [
     "moved",
     "newest_runs",
     "points",
+    "quarantines",
     "queues",
     "raw_samples",
     "regressed",
@@ -111,6 +119,7 @@ __all__ = [
     "submissions",
     "sweeps",
     "trials",
+    "vitals",
     "winners",
     "workers",
 ]

@@ -11,7 +11,8 @@ whoever notices the illness first.
 A third role joins the two of revision 0002: `tilewatch_triage` for a dashboard on which people may act. It reads
 everything, moves jobs and regressions on, marks, and writes actions; it may touch neither a measurement nor a table.
 
-Both tables are new and empty, and the release before this one does not know them, so it goes on as it did.
+Both tables are new and empty, and the release before this one does not know them, so it goes on as it did. An index
+finds the newest runs of a GPU, whose canaries the next one is compared with; runs are few, so it is made at once.
 
 Revision 0004, after 0003.
 """
@@ -55,6 +56,8 @@ create table quarantines (
 );
 create unique index uq_quarantines_open on quarantines (gpu_uuid) where ended_at is null;
 create index ix_quarantines_began_at on quarantines (began_at);
+
+create index ix_runs_gpu_uuid_started_at on runs (gpu_uuid, started_at);
 """
 
 ROLE = """
@@ -99,4 +102,5 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.execute(NO_ROLE)
+    op.execute("drop index ix_runs_gpu_uuid_started_at")
     op.execute("drop table actions, quarantines")
