@@ -250,6 +250,16 @@ def quarantines(url: str) -> pd.DataFrame:
     return _frame(queries.QuarantineRow, _ask(url, queries.quarantines))
 
 
+@st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+def actions(url: str) -> pd.DataFrame:
+    return _frame(queries.ActionRow, _ask(url, queries.actions))
+
+
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+def canaries(url: str) -> pd.DataFrame:
+    return _frame(queries.CanaryRow, _ask(url, queries.canaries))
+
+
 def _ask(url: str, question: Callable[..., list[Any]], *about: object) -> list[Any]:
     with session(url) as opened:
         return question(opened, *about)

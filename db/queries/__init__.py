@@ -3,6 +3,8 @@
 The questions lie by subject; people who ask say `queries.series(session)` and need not know which file answers.
 """
 
+from db.queries.acted import ActionRow, actions
+from db.queries.canaries import CanaryRow, canaries
 from db.queries.evidence import (
     CommitLine,
     CubinRow,
@@ -52,11 +54,13 @@ from db.queries.work import (
 )
 
 __all__ = [
+    "IN_PROGRESS",
+    "ActionRow",
+    "CanaryRow",
     "CommitLine",
     "CommitRow",
     "CubinRow",
     "EventRow",
-    "IN_PROGRESS",
     "JobCount",
     "JobRow",
     "JudgedRow",
@@ -86,6 +90,8 @@ __all__ = [
     "Vitals",
     "WinnerRow",
     "WorkerRow",
+    "actions",
+    "canaries",
     "changes_judged",
     "commits",
     "commits_between",

@@ -276,6 +276,7 @@ def _run(
         timer="cupti",
         toolchain=toolchain,
         toolchain_sha256=_sha256(toolchain),
+        telemetry=[{"when": "canary before", "canary_compute_us": 220.0, "canary_memory_us": 135.0}],
         sweep_gpu_s=21.5,
         tie=[second.id],
         started_at=started_at,

@@ -382,14 +382,56 @@ def test_jobs_say_what_runs_what_failed_and_what_waits_for_nobody(filled_app: Ap
     app = opened(filled_app, "jobs")
     assert {metric.label: metric.value for metric in app.metric}["failed"] == "1"
     assert [expander.label for expander in app.expander] == [
-        "gemm_fp8 320x32576x7168 for sm_100, configs 1-18: OSError: [Errno 28] No space left on device"
+        "Submit work",
+        "gemm_fp8 320x32576x7168 for sm_100, configs 1-18: OSError: [Errno 28] No space left on device",
     ]
-    assert "Traceback" in app.expander[0].code[0].value
+    assert "Traceback" in app.expander[1].code[0].value
     warned = [warning.value for warning in app.warning]
     assert len(warned) == 2
     assert all("no worker" not in one and "none has been seen" in one for one in warned)
     assert "**b200**" in warned[0]
     assert "**h200**" in warned[1]
+
+
+def test_running_jobs_tell_how_long_they_will_take(filled_app: AppTest) -> None:
+    running = opened(filled_app, "jobs").dataframe[0].value
+    assert running["progress"].tolist() == [pytest.approx(100 * 7 / 18)]
+    assert running["left"].iloc[0].endswith(("s", "min", "h", "d"))
+
+
+def test_jobs_show_how_the_canaries_of_each_gpu_sing(filled_app: AppTest) -> None:
+    app = opened(filled_app, "jobs")
+    assert "Health of the GPUs" in subheaders(app)
+    assert {trace["name"] for trace in figure(app)["data"]} == {"node-1 GPU-0, arithmetic", "node-1 GPU-0, memory"}
+
+
+def test_work_is_submitted_and_cancelled_from_the_page_under_a_name(
+    new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with new_database() as url:
+        with session.session(url) as opened_session:
+            fill(opened_session)
+        monkeypatch.setenv("TILEWATCH_DATABASE_URL", url)
+        monkeypatch.setenv("TILEWATCH_ANONYMOUS", "act")
+        app = opened(AppTest.from_file(str(APP), default_timeout=60), "jobs")
+        assert app.button(key="submit-now").disabled, "no name yet"
+        app.text_input(key="who").set_value("kim").run()
+        app.text_input(key="submit-commit").set_value("v1.2").run()
+        app.button(key="submit-now").click().run()
+        assert not app.exception
+        assert app.success[0].value == "Asked: a worker submits it within a minute."
+        retry = next(button for button in app.button if button.label == "Retry")
+        retry.click().run()
+        assert not app.exception
+        assert app.success[0].value.startswith("Queued job ")
+        with session.session(url) as opened_session:
+            found = queries.actions(opened_session)
+            assert [(row.who, row.action, row.state) for row in found] == [
+                ("kim (not signed in)", "retry", "done"),
+                ("kim (not signed in)", "nightly", "asked"),
+            ]
+            assert found[1].wanted == {"commit": "v1.2", "gpus": []}
+            assert not queries.jobs(opened_session, ("failed",))
 
 
 @pytest.mark.parametrize(
