@@ -162,6 +162,12 @@ def _questions(url: str) -> dict[str, Callable[[Session], Any]]:
         "the run before": lambda opened: queries.run_before(opened, newest),
         "samples of a run": lambda opened: queries.sampled(opened, newest),
         "newest runs": queries.newest_runs,
+        "regressions": queries.regressions,
+        "series of a regression": lambda opened: queries.regressed(opened, 1),
+        "levels of a series": lambda opened: queries.levels(opened, *about),
+        "raw samples of 20 runs": lambda opened: queries.raw_samples(opened, range(newest - 20, newest)),
+        "canaries": queries.canaries,
+        "jobs and actions": lambda opened: [*queries.job_counts(opened), *queries.actions(opened)],
     }
 
 

@@ -53,8 +53,8 @@ def shape_map(pairs: pd.DataFrame) -> go.Figure:
         height=420,
         margin={"t": 10, "b": 10, "l": 10, "r": 10},
         hoverlabel={"align": "left"},
-        xaxis={"title": "N (log)", "type": "log", "zeroline": False},
-        yaxis={"title": "M (log)", "type": "log", "zeroline": False},
+        xaxis={"title": "N (log)", "type": "log", "zeroline": False, "tickvals": sorted(set(places["n"]))},
+        yaxis={"title": "M (log)", "type": "log", "zeroline": False, "tickvals": sorted(set(places["m"]))},
     )
     return figure
 
@@ -114,7 +114,7 @@ def reading(moved: pd.DataFrame, all_models: pd.DataFrame) -> str:
         siblings = set(all_models[all_models["arch"] == archs[0]]["gpu_model"])
         if siblings == set(models):
             return f"{archs[0]} alone: its code generation"
-        return f"{_listed(models)} alone, not all of {archs[0]}: the node or its GPU"
+        return f"{_listed(models)} alone, not all of {archs[0]}: its node, its GPU or noise"
     return MIXED
 
 

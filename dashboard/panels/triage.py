@@ -29,6 +29,8 @@ def body(url: str, found: pd.Series) -> None:
         _life(data.events(url, int(found["id"])))
     with right:
         who = acting.actor()
+        if who is None:
+            return
         _state(url, found, who)
         _words(url, found, who)
         _mark(url, found, who)
@@ -96,25 +98,25 @@ def _life(events: pd.DataFrame) -> None:
     st.dataframe(pd.DataFrame(rows, columns=["when", "who", "did", "state", "note"]), hide_index=True, key="events")
 
 
-def _state(url: str, found: pd.Series, who: str | None) -> None:
+def _state(url: str, found: pd.Series, who: str) -> None:
     st.subheader("Triage", anchor=False)
-    why = st.text_input("Why (kept with the change)", key="why", disabled=who is None)
+    why = st.text_input("Why (kept with the change)", key="why")
     with st.container(horizontal=True):
         for action in regressions.possible(found["state"]):
             label, told, act = BUTTONS[action]
-            if st.button(label, help=told, key=action, disabled=who is None) and who:
+            if st.button(label, help=told, key=action):
                 made = partial(act, regression_id=int(found["id"]), who=who, note=why or None)
                 acting.do(url, made, f"{label}: done")
 
 
-def _words(url: str, found: pd.Series, who: str | None) -> None:
+def _words(url: str, found: pd.Series, who: str) -> None:
     """Owner, note and link in one form."""
     with st.form("words", border=True):
-        owner = st.text_input("Owner", found["owner"] or "", disabled=who is None)
-        note = st.text_area("Note", found["note"] or "", height=80, disabled=who is None)
-        link = st.text_input("Link to the work on it", found["link"] or "", disabled=who is None)
-        saved = st.form_submit_button("Save", disabled=who is None)
-    if saved and who:
+        owner = st.text_input("Owner", found["owner"] or "")
+        note = st.text_area("Note", found["note"] or "", height=80)
+        link = st.text_input("Link to the work on it", found["link"] or "")
+        saved = st.form_submit_button("Save")
+    if saved:
         wanted = {"owner": owner, "note": note, "link": link}
         changed = {name: text for name, text in wanted.items() if text.strip() != (found[name] or "")}
         if changed:
@@ -131,25 +133,25 @@ def _write(opened: Session, *, found: pd.Series, who: str, changed: dict[str, st
         regressions.link(opened, regression_id, who, changed["link"])
 
 
-def _mark(url: str, found: pd.Series, who: str | None) -> None:
+def _mark(url: str, found: pd.Series, who: str) -> None:
     st.caption("Was Tilewatch right to raise it? Marks are what the scoreboard counts.")
     with st.container(horizontal=True):
         for right, label in ((True, "It was right"), (False, "It was wrong")):
-            if st.button(label, key=label, disabled=who is None) and who:
+            if st.button(label, key=label):
                 made = partial(regressions.mark, who=who, right=right, regression_id=int(found["id"]))
                 acting.do(url, made, f"Marked as {'right' if right else 'wrong'}")
 
 
-def _again(url: str, found: pd.Series, series: pd.DataFrame, who: str | None) -> None:
+def _again(url: str, found: pd.Series, series: pd.DataFrame, who: str) -> None:
     """Measure it again, or the commits in between: asked here, carried out by a worker within a minute."""
     st.caption("Asked here, a worker queues it within a minute.")
     gpus = sorted(set(series["gpu_model"]))
     with st.container(horizontal=True):
-        if st.button("Measure it again", key="rerun", disabled=who is None or series.empty) and who:
+        if st.button("Measure it again", key="rerun", disabled=series.empty):
             acting.do(url, partial(_measure_again, found=found, series=series, who=who), "Asked for a re-run")
         narrow = int(found["commits_in_range"]) <= 1
         told = "There is no commit in between." if narrow else "Test every commit in the range, which narrows it down."
-        if st.button("Bisect", key="bisect", disabled=who is None or narrow or series.empty, help=told) and who:
+        if st.button("Bisect", key="bisect", disabled=narrow or series.empty, help=told):
             revisions = f"{found['good_sha']}..{found['bad_sha']}"
             made = partial(_ask_range, who=who, revisions=revisions, gpus=gpus)
             acting.do(url, made, f"Asked to test {plural(int(found['commits_in_range']), 'commit')}")

@@ -36,7 +36,7 @@ def test_a_change_on_all_of_one_architecture_is_its_code_generation() -> None:
 
 def test_a_change_on_one_gpu_model_of_an_architecture_is_not_its_code() -> None:
     told = reading(pair("h100", -0.1), pair("h200", 0.0), pair("b200", 0.0))
-    assert told == "h100 alone, not all of sm_90: the node or its GPU"
+    assert told == "h100 alone, not all of sm_90: its node, its GPU or noise"
 
 
 def test_one_gpu_model_can_tell_nothing_of_architectures() -> None:
