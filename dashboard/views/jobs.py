@@ -16,7 +16,8 @@ def page(url: str) -> None:
         st.code("make up                    # starts workers and submits the first nightly\ntilewatch submit nightly")
     acting.say_what_was_done()
     who = acting.actor()
-    asking.form(url, who)
+    if who is not None:
+        asking.form(url, who)
     now(url, who)
     gpus.health(url)
 
