@@ -21,11 +21,12 @@ SCALE_SPREAD = 0.25
 class Small:
     """Problems of a kernel, and values in place of its space's own for the axes named.
 
-    Of an axis that is not named the first and last value are kept, and of compiler hints the first."""
+    Of an axis that is not named the first and last value are kept, and of compiler hints the first. `needs` is the
+    oldest architecture that runs the kernel."""
 
     problems: tuple[str, ...]
     axes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    arch: str = "sm_90"
+    needs: str = "sm_90"
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,6 @@ class Case:
     kernel: str
     problem: str
     config: Mapping[str, int]
-    arch: str
 
 
 RAGGED_FP8 = ("1x16x16", "17x48x208", "127x16x256", "129x144x80")
@@ -50,11 +50,11 @@ SMALL: Mapping[str, Small] = {
 def cases(kernel: Kernel) -> Iterator[Case]:
     small = SMALL[kernel.name]
     axes = []
-    for name, values in kernel.space(small.arch).axes:
+    for name, values in kernel.space(small.needs).axes:
         ends = values[:1] if name in HINTS else tuple(dict.fromkeys((values[0], values[-1])))
         axes.append([(name, value) for value in small.axes.get(name, ends)])
     for problem, config in itertools.product(small.problems, itertools.product(*axes)):
-        yield Case(kernel.name, problem, dict(config), small.arch)
+        yield Case(kernel.name, problem, dict(config))
 
 
 def inputs(kernel: Kernel, problem: Problem) -> dict[str, np.ndarray]:
