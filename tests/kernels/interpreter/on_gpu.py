@@ -82,7 +82,7 @@ def main() -> None:
         print(
             f"{kernel}: {len(of_it)} cases, {sum(answer.agrees for answer in of_it)} agree, "
             f"{sum(answer.same_bits for answer in of_it)} bit for bit; largest difference "
-            f"{max(answer.difference for answer in of_it):.3g}, accepted {max(answer.tolerance for answer in of_it):.3g}"
+            f"{max(each.difference for each in of_it):.3g}, accepted {max(each.tolerance for each in of_it):.3g}"
         )
     apart = [answer for answer in found if not answer.agrees]
     for answer in apart:
