@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -43,6 +44,12 @@ def signature(kernel: Kernel, problem: Problem, config: Config) -> Signature:
         constants=kernel.constants(problem, config),
         hints=tuple((name, config[name]) for name in HINTS if name in config),
     )
+
+
+def element_bytes(kernel: Kernel, problem: Problem) -> int:
+    """The size of an element of the first input: what a tile of one shape costs in memory ("float8_e4m3fn" is 1)."""
+    first = next(array for array in kernel.arrays(problem) if not array.output)
+    return int(re.search(r"\d+", first.dtype)[0]) // 8  # type: ignore[index]  # every type name holds its bits
 
 
 def code_key(source_sha256: str, arch: str, signature: Signature) -> str:

@@ -226,7 +226,7 @@ KERNELS = (
         tolerance=tolerance,
         flops=flops,
         bytes=least_bytes,
-        baselines=("deepgemm", "deepgemm_as_called", "cublaslt"),
+        baselines=("deepgemm", "deepgemm_as_called", "cublaslt", "tile_table"),
     ),
     Kernel(
         name="gemm_fp8_hinted",
@@ -241,7 +241,7 @@ KERNELS = (
         tolerance=hinted_tolerance,
         flops=flops,
         bytes=least_bytes,
-        baselines=("deepgemm", "deepgemm_as_called", "cublaslt"),
+        baselines=("deepgemm", "deepgemm_as_called", "cublaslt", "tile_table"),
         nightly=False,
     ),
 )
