@@ -41,9 +41,19 @@ RAGGED_FP8 = ("1x16x16", "17x48x208", "127x16x256", "129x144x80")
 
 TILES = {"tile_m": (16, 64), "tile_n": (16, 32), "tile_k": (32, 64), "group_size_m": (2, 8)}
 
+RAGGED_ROWS = ("1x1", "17x127", "127x17", "129x256", "3x1031")
+"""Rows and columns may be anything; 256 is one whole tile, the others pad theirs."""
+
+TILED = {"tile_rows": (1, 4), "tile_columns": (16, 128)}
+
 SMALL: Mapping[str, Small] = {
     "gemm_fp8": Small(RAGGED_FP8, TILES),
     "gemm_fp8_hinted": Small(RAGGED_FP8, TILES),
+    "rms_norm": Small(RAGGED_ROWS),
+    "layer_norm": Small(RAGGED_ROWS),
+    "silu_and_multiply": Small(RAGGED_ROWS, TILED),
+    "residual_add": Small(RAGGED_ROWS, TILED),
+    "softmax": Small(RAGGED_ROWS),
 }
 
 
