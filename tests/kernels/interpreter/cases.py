@@ -41,6 +41,9 @@ RAGGED_FP8 = ("1x16x16", "17x48x208", "127x16x256", "129x144x80")
 
 TILES = {"tile_m": (16, 64), "tile_n": (16, 32), "tile_k": (32, 64), "group_size_m": (2, 8)}
 
+RAGGED = ("1x1x1", "17x127x129", "129x17x127", "64x64x64")
+"""M, N and K may be anything where loads need not be TMA."""
+
 RAGGED_ROWS = ("1x1", "17x127", "127x17", "129x256", "3x1031")
 """Rows and columns may be anything; 256 is one whole tile, the others pad theirs."""
 
@@ -49,6 +52,14 @@ TILED = {"tile_rows": (1, 4), "tile_columns": (16, 128)}
 SMALL: Mapping[str, Small] = {
     "gemm_fp8": Small(RAGGED_FP8, TILES),
     "gemm_fp8_hinted": Small(RAGGED_FP8, TILES),
+    "gemm_tutorial": Small((*RAGGED, "127x129x17-bfloat16", "17x1x16-tf32")),
+    "gemm_tiled": Small((*RAGGED, "17x31x129-fp8"), TILES | {"group_size_m": (1, 2, 16)}),
+    **{
+        f"gemm_{layout}": Small(
+            (*RAGGED, "17x127x129-bfloat16", "127x17x31-tf32", "31x48x129-fp8"), TILES | {"group_size_m": (2, 8)}
+        )
+        for layout in ("nn", "nt", "tn", "tt")
+    },
     "rms_norm": Small(RAGGED_ROWS),
     "layer_norm": Small(RAGGED_ROWS),
     "silu_and_multiply": Small(RAGGED_ROWS, TILED),
