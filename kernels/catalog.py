@@ -5,11 +5,13 @@ neither cuda-tile nor CuPy and works on a laptop.
 """
 
 from pathlib import Path
+from typing import Any
 
 from kernels.contract import BadProblem
+from kernels.description import Description, described
 from kernels.loading import LibraryError
 from kernels.process import Child, ChildDied, ChildHung
-from kernels.results import Plan, Planned
+from kernels.results import Params, Plan, Planned
 
 DEADLINE_S = 120.0
 """Loading a library takes about a second; a file that does not load in this time never will."""
@@ -24,19 +26,7 @@ def read(library: Path, *, arch: str, kernel: str | None = None, problem: str | 
 
     Raises UnknownKernel, BadProblem or LibraryError; every message is a sentence for a person.
     """
-    child = Child("catalog")
-    try:
-        request = {"library": str(library), "arch": arch, "kernel": kernel, "problem": problem}
-        answer = child.ask(request, deadline_s=DEADLINE_S)
-    except ChildHung:
-        raise LibraryError(f"the library {library} did not load within {DEADLINE_S:.0f} s") from None
-    except ChildDied as error:
-        raise LibraryError(f"the library {library} cannot be read: {error}") from None
-    finally:
-        child.close()
-    if "error" in answer:
-        known = {"UnknownKernel": UnknownKernel, "BadProblem": BadProblem, "LibraryError": LibraryError}
-        raise known[answer["error"]](answer["message"])
+    answer = _ask(library, {"library": str(library), "arch": arch, "kernel": kernel, "problem": problem})
     return tuple(
         Plan(
             kernel=plan["kernel"],
@@ -51,3 +41,25 @@ def read(library: Path, *, arch: str, kernel: str | None = None, problem: str | 
         )
         for plan in answer["plans"]
     )
+
+
+def describe(library: Path, *, arch: str, kernel: str, problem: str, config: Params) -> Description:
+    """What the library file says of one config. Raises like `read`."""
+    request = {"library": str(library), "arch": arch, "kernel": kernel, "problem": problem, "config": dict(config)}
+    return described(_ask(library, request)["description"])
+
+
+def _ask(library: Path, request: dict[str, Any]) -> dict[str, Any]:
+    child = Child("catalog")
+    try:
+        answer = child.ask(request, deadline_s=DEADLINE_S)
+    except ChildHung:
+        raise LibraryError(f"the library {library} did not load within {DEADLINE_S:.0f} s") from None
+    except ChildDied as error:
+        raise LibraryError(f"the library {library} cannot be read: {error}") from None
+    finally:
+        child.close()
+    if "error" in answer:
+        known = {"UnknownKernel": UnknownKernel, "BadProblem": BadProblem, "LibraryError": LibraryError}
+        raise known[answer["error"]](answer["message"])
+    return answer

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kernels.contract import BadProblem, Problem
+from kernels.description import describe
 from kernels.loading import LibraryError, Loaded, load
 from kernels.signature import BadConfig, code_key, signature
 
@@ -14,6 +15,9 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
         loaded = load(Path(request["library"]))
         wanted = _wanted(loaded, request["kernel"], request["problem"])
+        if request.get("config"):
+            entry, problem = wanted[0]
+            return {"description": describe(entry, problem, request["config"], request["arch"])}
         return {"plans": [_plan(entry, problem, request["arch"]) for entry, problem in wanted]}
     except UnknownKernelName as error:
         return {"error": "UnknownKernel", "message": str(error)}

@@ -47,9 +47,14 @@ def signature(kernel: Kernel, problem: Problem, config: Config) -> Signature:
 
 
 def element_bytes(kernel: Kernel, problem: Problem) -> int:
-    """The size of an element of the first input: what a tile of one shape costs in memory ("float8_e4m3fn" is 1)."""
-    first = next(array for array in kernel.arrays(problem) if not array.output)
-    return int(re.search(r"\d+", first.dtype)[0]) // 8  # type: ignore[index]  # every type name holds its bits
+    """The size of an element of the first input: what a tile of one shape costs in memory."""
+    return dtype_bytes(next(array.dtype for array in kernel.arrays(problem) if not array.output))
+
+
+def dtype_bytes(dtype: str) -> int:
+    """Every type's name holds its bits: "float8_e4m3fn" takes one byte, "int32" four."""
+    (bits, *_) = re.findall(r"\d+", dtype)
+    return int(bits) // 8
 
 
 def code_key(source_sha256: str, arch: str, signature: Signature) -> str:

@@ -51,7 +51,7 @@ TILED = {"tile_rows": (1, 4), "tile_columns": (16, 128)}
 
 SMALL: Mapping[str, Small] = {
     "gemm_fp8": Small(RAGGED_FP8, TILES),
-    "gemm_fp8_hinted": Small(RAGGED_FP8, TILES),
+    "gemm_fp8_hinted": Small(RAGGED_FP8, TILES | {"latency": (0, 4), "fast_acc": (1,)}),
     "gemm_tutorial": Small((*RAGGED, "127x129x17-bfloat16", "17x1x16-tf32")),
     "gemm_tiled": Small((*RAGGED, "17x31x129-fp8"), TILES | {"group_size_m": (1, 2, 16)}),
     **{
