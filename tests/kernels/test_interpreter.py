@@ -72,6 +72,11 @@ def test_a_scaled_product_takes_one_scale_per_32_of_k() -> None:
     assert language.mma_scaled(x, x_scale, y, y_scale, acc).values[0, 0] == 32 * 2 + 32 * 8
 
 
+def test_bits_are_taken_as_another_type() -> None:
+    assert Language().bitcast(1.0, ct.int32).item() == 0x3F800000
+    assert Language().bitcast(Tile([0x38, 0xB8], ct.uint8), ct.float8_e4m3fn).values.tolist() == [1.0, -1.0]
+
+
 def test_types_promote_as_cuda_tile_promotes_them() -> None:
     brain = Tile([1.0, 2.0], ct.bfloat16)
     assert (brain * 1.00390625).values.tolist() == [1.0, 2.0], "a Python number is rounded to the tile's type"

@@ -1,5 +1,6 @@
 """Every kernel of the library computes what it says: all configs of a small space, interpreted, meet the reference."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.kernels.interpreter.rounding import NotCovered
 from tests.kernels.interpreter.tile import Undefined
 
 LIBRARY = Path(__file__).resolve().parents[2] / "kernels" / "library"
+GUIDE = LIBRARY.parents[1] / "docs" / "kernels.md"
 INTERPRETED = {
     name: found
     for path in sorted(LIBRARY.glob("*.py"))
@@ -36,6 +38,17 @@ def test_every_config_of_a_small_space_agrees_with_the_reference(name: str) -> N
         if not error <= found.kernel.tolerance(problem):
             wrong.append(f"{case.problem} {dict(case.config)}: off by {error:.3g}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_the_guide_s_example_is_a_whole_library_file(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    (tmp_path / "double.py").write_text(example)
+    double = running.load(tmp_path / "double.py")["double"]
+    problem = double.kernel.parse("1031")
+    raw = inputs(double.kernel, problem)
+    outputs = running.run(double, problem, {"width": 256, "occupancy": 1}, raw)
+    assert largest_error(double.kernel, problem, raw, outputs) <= double.kernel.tolerance(problem)
+    assert load_real(tmp_path)["double"].kernel.baselines == ("copy",)
 
 
 @pytest.mark.parametrize(

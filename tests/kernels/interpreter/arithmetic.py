@@ -9,7 +9,7 @@ from typing import Any
 import cuda.tile as ct
 import numpy as np
 
-from tests.kernels.interpreter.rounding import NotCovered
+from tests.kernels.interpreter.rounding import RAW, NotCovered, decoded, encoded
 from tests.kernels.interpreter.tile import Tile, Undefined, as_tile, binary, compared, only, promoted, sides_of
 
 
@@ -38,6 +38,11 @@ class Arithmetic:
 
     def astype(self, x: Any, dtype: ct.DType, /, *, rounding_mode: Any = None) -> Tile:
         return as_tile(x).astype(dtype, rounding_mode=rounding_mode)
+
+    def bitcast(self, x: Any, /, dtype: ct.DType) -> Tile:
+        tile = as_tile(x)
+        bits = np.ascontiguousarray(encoded(tile.values, tile.dtype.name))
+        return Tile(decoded(bits.view(RAW[dtype.name]), dtype.name).reshape(tile.shape), dtype)
 
     def reshape(self, x: Tile, /, shape: Any) -> Tile:
         return x.reshape(shape)
