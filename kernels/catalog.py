@@ -33,6 +33,7 @@ def read(library: Path, *, arch: str, kernel: str | None = None, problem: str | 
             problem=plan["problem"],
             arch=plan["arch"],
             source_sha256=plan["source_sha256"],
+            element_bytes=plan["element_bytes"],
             axes=tuple((name, tuple(values)) for name, values in plan["axes"]),
             flops=plan["flops"],
             bytes=plan["bytes"],

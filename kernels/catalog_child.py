@@ -8,7 +8,7 @@ from typing import Any
 from kernels.contract import BadProblem, Problem
 from kernels.description import describe
 from kernels.loading import LibraryError, Loaded, load
-from kernels.signature import BadConfig, code_key, signature
+from kernels.signature import BadConfig, code_key, element_bytes, signature
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -55,6 +55,7 @@ def _plan(loaded: Loaded, problem: Problem, arch: str) -> dict[str, Any]:
         "problem": problem.name,
         "arch": arch,
         "source_sha256": loaded.source_sha256,
+        "element_bytes": element_bytes(kernel, problem),
         "axes": space.axes,
         "flops": kernel.flops(problem),
         "bytes": kernel.bytes(problem),

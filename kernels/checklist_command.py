@@ -3,7 +3,6 @@
 import json
 import tempfile
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -39,11 +38,8 @@ def command(
     """
     plan = catalog.read(library.absolute(), arch=arch, kernel=kernel, problem=problem)[0]
     configs = [trial.config for trial in plan.trials]
-    describe = partial(catalog.describe, library.absolute(), arch=arch, kernel=kernel, problem=plan.problem)
-    # What the table prefers depends on the operands' size, which only a described config tells.
-    first = describe(config=configs[0])
-    chosen = _changed(default_config(arch, first.element_bytes, configs), config)
-    described = describe(config=chosen)
+    chosen = _changed(default_config(arch, plan.element_bytes, configs), config)
+    described = catalog.describe(library.absolute(), arch=arch, kernel=kernel, problem=plan.problem, config=chosen)
     with tempfile.TemporaryDirectory(prefix="tilewatch-checklist-") as place, Compiler(folder(Path(place))) as compiler:
         compiled = compiler.compile(library.absolute(), kernel, plan.problem, chosen, arch)
         threads = None

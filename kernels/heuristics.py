@@ -8,8 +8,9 @@ nobody asks for another.
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from kernels.results import Params
+from kernels.results import Params, Plan
 
 BASELINE = "tile_table"
 """The name under which the table's config is measured beside a winner."""
@@ -109,6 +110,15 @@ def default_config(gpu: str, element_bytes: int, configs: Iterable[Params]) -> P
         return named
     middle = {axis: _median({config[axis] for config in space}) for axis in space[0] if axis not in PLAIN}
     return min(space, key=lambda config: (_distance(config, {**PLAIN, **middle}), sorted(config.items())))
+
+
+def stored_space(plan: Plan, gpu: str) -> dict[str, Any]:
+    """A sweep's space as it is kept with the sweep: its axes, and the table's config so that its regret can be told."""
+    named = table_config(gpu, plan.element_bytes, (trial.config for trial in plan.trials))
+    return {
+        "axes": [[name, list(values)] for name, values in plan.axes],
+        "tile_table": None if named is None else dict(named),
+    }
 
 
 def _distance(config: Params, prefers: Mapping[str, int]) -> float:

@@ -11,7 +11,7 @@ import pytest
 
 from kernels import catalog, device, recording
 from kernels import sweep as sweep_module
-from kernels.heuristics import TABLE, default_config, table_config, table_row
+from kernels.heuristics import TABLE, default_config, stored_space, table_config, table_row
 from kernels.measure import MeasureRequest, measure
 from kernels.results import Cubin
 
@@ -29,6 +29,14 @@ def test_the_fp8_story_s_space_holds_the_table_s_tiles(gpu: str, arch: str, tile
     assert config is not None
     assert (config["tile_m"], config["tile_n"], config["tile_k"]) == tiles
     assert table_config(arch, 1, configs) == config, "an architecture stands for its typical model"
+
+
+def test_a_sweep_keeps_what_the_tile_table_would_have_chosen() -> None:
+    plan = catalog.read(LIBRARY, arch="sm_90", kernel="gemm_fp8")[0]
+    kept = stored_space(plan, "h200")
+    assert {name for name, _ in kept["axes"]} == set(kept["tile_table"])
+    assert (kept["tile_table"]["tile_m"], kept["tile_table"]["tile_k"]) == (64, 128)
+    assert stored_space(plan, "a100")["tile_table"] is None
 
 
 def test_a_space_without_the_table_s_tiles_gives_the_nearest_in_any_order() -> None:
