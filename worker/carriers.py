@@ -119,12 +119,12 @@ class Service:
         with service.notify(body=note.body, title=note.subject, body_format=NotifyFormat.TEXT) as result:
             if result:
                 return TAKEN
-            said = [entry.message for entry in result.logs() if entry.level >= WARNING]
+            said = [entry.message for entry in result.logs() if entry.level in TROUBLES]
         return Outcome.later(without_secrets(said[-1] if said else "the service did not take it", self.address))
 
 
-WARNING = 30
-"""Of Python's logging; Apprise tells its troubles as log entries."""
+TROUBLES = ("WARNING", "ERROR", "CRITICAL")
+"""Levels of the log entries in which Apprise tells what went wrong."""
 
 
 def outcome_of(answer: requests.Response, who: str, now: dt.datetime | None = None) -> Outcome:

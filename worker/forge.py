@@ -98,8 +98,9 @@ def comment_of(note: Note) -> str:
     """The text goes into a fence: what a commit's subject holds then mentions nobody and links nowhere."""
     longest = max((len(ticks) for ticks in re.findall(r"`+", note.body)), default=0)
     fence = "`" * max(3, longest + 1)
-    link = f"\n[Evidence]({note.link})" if note.link else ""
-    return f"{marker(note.key)}\n**{shortened(note.subject, LONGEST_DESCRIPTION)}**\n{fence}text\n{note.body}\n{fence}{link}"
+    heading = f"**{shortened(note.subject, LONGEST_DESCRIPTION)}**"
+    lines = [marker(note.key), heading, f"{fence}text", note.body, fence]
+    return "\n".join([*lines, f"[Evidence]({note.link})"] if note.link else lines)
 
 
 def shortened(text: str, length: int) -> str:

@@ -3,6 +3,7 @@
 The questions lie by subject; people who ask say `queries.series(session)` and need not know which file answers.
 """
 
+from db.queries.alarming import AlarmRow, alarms
 from db.queries.evidence import (
     CommitLine,
     CubinRow,
@@ -15,6 +16,18 @@ from db.queries.evidence import (
     run,
     run_before,
     sampled,
+)
+from db.queries.regressions import (
+    EventRow,
+    MarkRow,
+    MessageRow,
+    RegressionRow,
+    RegressionSeriesRow,
+    RegressionStory,
+    messages,
+    regression,
+    regression_series,
+    regressions,
 )
 from db.queries.series import PointRow, SeriesRow, points, series
 from db.queries.standing import CommitRow, JudgedRow, StandingRow, changes_judged, commits, standing, standing_at
@@ -40,16 +53,23 @@ from db.queries.work import (
 
 __all__ = [
     "IN_PROGRESS",
+    "AlarmRow",
     "CommitLine",
     "CommitRow",
     "CubinRow",
+    "EventRow",
     "JobCount",
     "JobRow",
     "JudgedRow",
+    "MarkRow",
     "MeasuredRow",
+    "MessageRow",
     "MovedRow",
     "PointRow",
     "QueueRow",
+    "RegressionRow",
+    "RegressionSeriesRow",
+    "RegressionStory",
     "RunLine",
     "RunRow",
     "SampledRow",
@@ -62,6 +82,7 @@ __all__ = [
     "SweepRow",
     "TrialRow",
     "WorkerRow",
+    "alarms",
     "changes_judged",
     "commits",
     "commits_between",
@@ -70,10 +91,14 @@ __all__ = [
     "jobs",
     "last_nights",
     "measured",
+    "messages",
     "moved",
     "newest_runs",
     "points",
     "queues",
+    "regression",
+    "regression_series",
+    "regressions",
     "remarks",
     "run",
     "run_before",
