@@ -206,8 +206,8 @@ create table alarms (
     closed_at timestamptz,
     constraint ck_alarms_kind
         check (kind in (
-            'nightly_late', 'nightly_missing', 'gpu_quarantined', 'stopped_compiling', 'became_wrong', 'tie_lost', 'regret',
-            'baseline_changed'
+            'nightly_late', 'nightly_missing', 'gpu_quarantined', 'stopped_compiling', 'became_wrong', 'tie_lost',
+            'regret', 'baseline_changed'
         )),
     constraint uq_alarms_key unique (key)
 );
