@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, case, exists, func, literal, or_, select, update
+from sqlalchemy import ColumnElement, String, case, cast, exists, func, literal, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
-from db.models import Commit, Message, Regression
+from db.models import Commit, Message, Regression, RegressionEvent, RegressionSeries
 from db.record import find_or_add
+from db.regressions import ITSELF
 
 FIRST_WAIT_S = 15.0
 LONGEST_WAIT_S = 600.0
@@ -22,6 +23,12 @@ LONGEST_WAIT_S = 600.0
 MOST_ATTEMPTS = 500
 """Some three days of attempts. Then a person has to look: the digest and `tilewatch messages` name the message."""
 
+TELL_WITHIN_S = 7 * 86_400.0
+"""A change that no channel wanted to hear of for so long is not told to one that is set up later."""
+
+WRITERS = 7_114_553_031
+"""Any number that no other advisory lock of ours has."""
+
 UNCLEAR = "its sender ended while sending: it may have arrived, and is not risked twice"
 
 _now = func.clock_timestamp
@@ -29,7 +36,8 @@ _now = func.clock_timestamp
 
 @dataclass(frozen=True)
 class Claimed:
-    """A message that this sender alone sends now. `sha` is of the commit that its regression names."""
+    """A message that this sender alone sends now. `sha` and `run_id` are of its regression: the commit that it names,
+    and the evidence of its worst series."""
 
     id: int
     key: str
@@ -41,6 +49,16 @@ class Claimed:
     regression_id: int | None
     alarm_id: int | None
     sha: str | None
+    run_id: int | None
+
+
+@dataclass(frozen=True)
+class Untold:
+    """A change of a regression: opened, reopened, recovered (by itself), resolved (by a person) or expected."""
+
+    event_id: int
+    regression_id: int
+    kind: str
 
 
 def write(
@@ -74,6 +92,47 @@ def write(
     return new
 
 
+def untold(session: Session) -> list[Untold]:
+    """Changes of regressions that people wait to hear of and that no message tells yet, the oldest first.
+
+    The event was written in the transaction that changed the regression, so nothing that happened is forgotten, and the
+    key of its messages holds its number, so nothing is told twice.
+    """
+    event = RegressionEvent
+    kind = case(
+        (event.action == "open", "opened"),
+        (event.action == "reopen", "reopened"),
+        ((event.action == "resolve") & (event.who == ITSELF), "recovered"),
+        (event.action == "resolve", "resolved"),
+        (event.action == "expect", "expected"),
+    )
+    told = exists().where(
+        Message.regression_id == event.regression_id,
+        func.starts_with(Message.key, literal("event ").concat(cast(event.id, String)).concat(" ")),
+    )
+    query = (
+        select(event.id.label("event_id"), event.regression_id, kind.label("kind"))
+        .where(kind.is_not(None), ~told, event.at > _in(-TELL_WITHIN_S))
+        .order_by(event.id)
+    )
+    return [Untold(**row._mapping) for row in session.execute(query)]
+
+
+def key_of_event(event_id: int, channel: str) -> str:
+    return f"event {event_id} to {channel}"
+
+
+def take_turns(session: Session) -> None:
+    """Until the transaction ends nobody else writes messages: two writers would assign one owner twice."""
+    session.execute(select(func.pg_advisory_xact_lock(WRITERS)))
+
+
+def unwritten(session: Session, keys: Sequence[str]) -> list[str]:
+    """Those of these keys that no message has."""
+    there = set(session.scalars(select(Message.key).where(Message.key == func.any(list(keys)))))
+    return [key for key in keys if key not in there]
+
+
 def claim(session: Session, repeatable: Sequence[str], lease_s: float, without: Sequence[str] = ()) -> Claimed | None:
     """The oldest message that is due on a channel that is not left out; None when there is none.
 
@@ -91,7 +150,7 @@ def claim(session: Session, repeatable: Sequence[str], lease_s: float, without: 
     due = or_(Message.not_before.is_(None), Message.not_before <= _now())
     chosen = (
         select(Message.id)
-        .where(Message.state.in_(("queued", "held")), due, Message.channel != func.all(list(without)), ~overtakes)
+        .where(Message.state.in_(("queued", "held")), due, Message.channel.not_in(list(without)), ~overtakes)
         .order_by(Message.id)
         .limit(1)
         .with_for_update(skip_locked=True)
@@ -109,14 +168,21 @@ def claim(session: Session, repeatable: Sequence[str], lease_s: float, without: 
             claimed_at=_now(),
             attempts=Message.attempts + 1,
         )
-        .returning(*(getattr(Message, name) for name in Claimed.__dataclass_fields__ if name != "sha")),
+        .returning(*(getattr(Message, name) for name in Claimed.__dataclass_fields__ if name not in ("sha", "run_id"))),
         execution_options={"synchronize_session": False},
     ).one_or_none()
     if row is None:
         return None
-    bad = select(Commit.sha).join(Regression, Regression.bad_commit_id == Commit.id)
-    sha = session.scalar(bad.where(Regression.id == row.regression_id)) if row.regression_id else None
-    return Claimed(**row._mapping, sha=sha)
+    worst = (
+        select(RegressionSeries.run_id)
+        .where(RegressionSeries.regression_id == Regression.id)
+        .order_by(func.abs(RegressionSeries.size).desc(), RegressionSeries.id)
+        .limit(1)
+        .scalar_subquery()
+    )
+    about = select(Commit.sha, worst).join(Regression, Regression.bad_commit_id == Commit.id)
+    sha, run_id = session.execute(about.where(Regression.id == row.regression_id)).one_or_none() or (None, None)
+    return Claimed(**row._mapping, sha=sha, run_id=run_id)
 
 
 def sent(session: Session, message_id: int) -> None:

@@ -1,9 +1,9 @@
 """The Celery application: queues, the clock's entries, and what a worker process does as it starts and stops.
 
-Thin on purpose: a task opens nothing and decides nothing itself. Queues: `compile`, `judge`, and `gpu.<model>`.
+Thin on purpose: a task opens nothing and decides nothing itself. Queues: `compile`, `judge`, `tell` and `gpu.<model>`.
 
     celery -A worker.app worker -Q compile    -n compile@%h -c 4
-    celery -A worker.app worker -Q judge      -n judge@%h   -c 1
+    celery -A worker.app worker -Q judge,tell -n judge@%h   -c 1
     celery -A worker.app worker -Q gpu.h200   -n gpu0@%h    -c 1     (CUDA_VISIBLE_DEVICES=<uuid>)
     celery -A worker.app beat -s HOME/beat
 """
@@ -28,6 +28,7 @@ from worker.tasks import run
 log = structlog.get_logger()
 
 RECONCILE_S = 60
+TELL_S = 30
 PRUNE_HOUR = 12  # UTC; far from the nightlies of most
 
 
@@ -43,6 +44,11 @@ def _configuration() -> dict[str, Any]:
             "prune": {"task": "worker.prune", "schedule": crontab(hour=PRUNE_HOUR, minute=0)},
             # A tick that waited as long as the next one is due has nothing left to say.
             "reconcile": {"task": "worker.reconcile", "schedule": RECONCILE_S, "options": {"expires": RECONCILE_S}},
+            "tell": {
+                "task": dispatch.TELL_PEOPLE,
+                "schedule": TELL_S,
+                "options": {"expires": TELL_S, "queue": dispatch.TELL},
+            },
         },
     }
 
@@ -62,6 +68,8 @@ def run_job(job_id: int) -> None:
     place = Place.of(Settings.load())
     try:
         dispatch.send(celery, place.database_url, run(job_id, _identity.owner(), place))
+        if _identity.kind == "judge":
+            dispatch.ring_to_tell(celery, place.database_url)
     except NotNow as reason:
         log.info("not now", reason=str(reason))
         _presence.say(str(reason))
@@ -84,6 +92,17 @@ def run_reconcile() -> None:
     dispatch.send(celery, place.database_url, reconcile(place.database_url, place.broker_url))
     if said := nightly.catch_up(settings, dt.datetime.now(dt.UTC)):
         log.info("a night was missed", said=said)
+
+
+@celery.task(name=dispatch.TELL_PEOPLE)  # type: ignore[untyped-decorator]  # Celery has no types
+def run_tell() -> None:
+    from worker import outbox
+    from worker.telling import BadTelling
+
+    try:
+        outbox.tell_all(outbox.Outbox.of(Settings.load()), dt.datetime.now(dt.UTC))
+    except BadTelling as error:
+        log.error("nobody can be told", reason=str(error))
 
 
 @celery.task(name="worker.prune")  # type: ignore[untyped-decorator]  # Celery has no types

@@ -6,6 +6,7 @@ the service will never take is not. Nothing that is said here shows an address: 
 
 import datetime as dt
 import email.utils
+import logging
 import re
 from dataclasses import dataclass
 from typing import Protocol, Self
@@ -113,6 +114,7 @@ class Service:
     def carry(self, note: Note) -> Outcome:
         from apprise import Apprise, AppriseAsset, NotifyFormat  # half a second, and not needed for the others
 
+        logging.getLogger("apprise").setLevel(logging.INFO)  # its DEBUG lines show the address
         service = Apprise(asset=AppriseAsset(app_id="Tilewatch", service_timeout=SERVICE_LIMIT_S, async_mode=False))
         if not service.add(self.address):
             return Outcome.never("Apprise cannot read the channel's address; see its documentation for the service")

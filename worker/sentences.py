@@ -30,12 +30,14 @@ def _expected() -> tuple[type[BaseException], ...]:
     from worker.settings import BadSettings, NotRunning
     from worker.stream import NotTheProtocol
     from worker.submit import NothingToSubmit
+    from worker.telling import BadTelling
     from worker.transfer import NothingToExport
 
     return (
         BadProblem,
         BadRecording,
         BadSettings,
+        BadTelling,
         BrokerUnreachable,
         BuildError,
         DatabaseNewer,

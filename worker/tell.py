@@ -4,7 +4,6 @@ One message per regression must be enough to decide on: how much and how sure, w
 the evidence, and the commands that repeat it. Plain text: it has to read well in mail, chat and a log.
 """
 
-import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -34,10 +33,8 @@ class Text:
 
 @dataclass(frozen=True)
 class Day:
-    """What a digest tells of: the day until `until`, and what is still open then."""
+    """What a digest tells of: what changed in a day, and what is open at its end."""
 
-    until: dt.datetime
-    zone: str
     opened: Sequence[RegressionRow]
     ended: Sequence[RegressionRow]
     still_open: Sequence[RegressionRow]
@@ -47,8 +44,7 @@ class Day:
     untold: Sequence[MessageRow]
 
 
-def of_regression(story: RegressionStory, kind: str, dashboard_url: str, owner: str | None = None) -> Text:
-    """`owner` is for a regression that nobody has taken yet."""
+def of_regression(story: RegressionStory, kind: str, dashboard_url: str) -> Text:
     regression = story.regression
     headline = f"{HEADINGS[kind]}{headline_of(regression)}"
     if kind in ("recovered", "resolved", "expected"):
@@ -61,8 +57,8 @@ def of_regression(story: RegressionStory, kind: str, dashboard_url: str, owner: 
         f"Cause ({regression.category.replace('_', ' ')}): {one_line(regression.cause)}",
         *(f"  {one_line(sentence)}" for sentence in regression.explanation),
         _since(regression),
-        f"Owner: {regression.owner or owner or 'nobody yet'}",
-        f"Evidence: {evidence_link(story, dashboard_url)}",
+        f"Owner: {regression.owner or 'nobody yet'}",
+        f"Evidence: {evidence_link(dashboard_url, worst.run_id)}",
         "Repeat it on such a GPU:",
         f"  git checkout {regression.bad_sha}",
         f"  python -m kernels sweep {regression.kernel} {worst.problem}",
@@ -81,8 +77,8 @@ def headline_of(regression: RegressionRow) -> str:
     )
 
 
-def of_alarm(alarm: AlarmRow, dashboard_url: str) -> Text:
-    return Text(f"{ALARMS[alarm.kind]}: {one_line(alarm.subject)}", f"{alarm.detail}\nDashboard: {dashboard_url}")
+def of_alarm(kind: str, subject: str, detail: str, dashboard_url: str) -> Text:
+    return Text(f"{ALARMS[kind]}: {one_line(subject)}", f"{detail}\nDashboard: {dashboard_url}")
 
 
 ALARMS = {
@@ -122,8 +118,8 @@ def of_day(day: Day, dashboard_url: str) -> Text:
     return Text(f"Tilewatch: {', '.join(counts)}", "\n".join(body))
 
 
-def evidence_link(story: RegressionStory, dashboard_url: str) -> str:
-    return f"{dashboard_url.rstrip('/')}/evidence?run={story.series[0].run_id}"
+def evidence_link(dashboard_url: str, run_id: int) -> str:
+    return f"{dashboard_url}/evidence?run={run_id}"
 
 
 def percent(change: float) -> str:
@@ -143,7 +139,7 @@ def _ending(story: RegressionStory, kind: str, dashboard_url: str) -> list[str]:
     said = {"recovered": "Every series of it is back where it was.", "expected": "The new level is the one to hold."}
     last = next((event for event in reversed(story.events) if event.to_state != event.from_state), None)
     by = f"By {last.who}{': ' + one_line(last.note) if last.note else ''}" if last and kind != "recovered" else ""
-    lines = [said.get(kind, ""), by, f"Evidence: {evidence_link(story, dashboard_url)}"]
+    lines = [said.get(kind, ""), by, f"Evidence: {evidence_link(dashboard_url, story.series[0].run_id)}"]
     return [line for line in lines if line]
 
 

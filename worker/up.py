@@ -176,12 +176,12 @@ def dashboard(settings: Settings, environment: Mapping[str, str]) -> Child:
 def workers(
     settings: Settings, environment: Mapping[str, str], boards: Iterable[Gpu], compilers: int
 ) -> Iterator[Child]:
-    """One worker for compiling, one for judging, one per GPU, and the clock of the nightlies."""
+    """One worker for compiling, one for judging and telling, one per GPU, and the clock of the nightlies."""
     celery = (sys.executable, "-m", "celery", "-A", "worker.app")
     # Mingle and gossip are for workers that coordinate; ours meet in Postgres, and start a second sooner without.
     worker = (*celery, "worker", "--loglevel", "INFO", "--without-mingle", "--without-gossip")
     yield Child("compile", (*worker, "-Q", "compile", "-n", "compile@%h", "-c", str(compilers)), environment)
-    yield Child("judge", (*worker, "-Q", "judge", "-n", "judge@%h", "-c", "1"), environment)
+    yield Child("judge", (*worker, "-Q", "judge,tell", "-n", "judge@%h", "-c", "1"), environment)
     for board in boards:
         assert board.model is not None
         place = ("-Q", f"gpu.{board.model.slug}", "-n", f"gpu{board.index}@%h", "-c", "1")

@@ -151,9 +151,13 @@ def regression_series(session: Session, regression_ids: Sequence[int]) -> list[R
     return read(session, query, RegressionSeriesRow)
 
 
-def messages(session: Session, *, states: Sequence[str] | None = None, limit: int = 100) -> list[MessageRow]:
-    """What is, was or could not be told, the newest first."""
+def messages(
+    session: Session, *, states: Sequence[str] | None = None, since: dt.datetime | None = None, limit: int = 100
+) -> list[MessageRow]:
+    """What is, was or could not be told, the newest first. `since` is of when it was tried last."""
     query = select(*_columns(Message, MessageRow))
+    if since is not None:
+        query = query.where(func.coalesce(Message.claimed_at, Message.created_at) >= since)
     if states is not None:
         query = query.where(Message.state.in_(states))
     return read(session, query.order_by(Message.id.desc()).limit(limit), MessageRow)
