@@ -29,6 +29,7 @@ from db.queries.regressions import (
     regression_series,
     regressions,
 )
+from db.queries.score import Delay, Score, score
 from db.queries.series import PointRow, SeriesRow, points, series
 from db.queries.standing import CommitRow, JudgedRow, StandingRow, changes_judged, commits, standing, standing_at
 from db.queries.statics import MovedRow, SpaceRow, StaticRow, moved, spaces, statics
@@ -57,6 +58,7 @@ __all__ = [
     "CommitLine",
     "CommitRow",
     "CubinRow",
+    "Delay",
     "EventRow",
     "JobCount",
     "JobRow",
@@ -73,6 +75,7 @@ __all__ = [
     "RunLine",
     "RunRow",
     "SampledRow",
+    "Score",
     "SeriesRow",
     "SpaceRow",
     "StandingRow",
@@ -103,6 +106,7 @@ __all__ = [
     "run",
     "run_before",
     "sampled",
+    "score",
     "series",
     "spaces",
     "standing",
