@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from worker import command
+from worker.tell_cli import tell
+from worker.triage_cli import regressions
+
 if TYPE_CHECKING:
-    from worker.settings import Settings
     from worker.submit import Submitted
 
 EXPECTED_ERROR = 2
@@ -28,6 +31,8 @@ submit = typer.Typer(
     help="Queue work: the suite at a commit or a range of commits, or one sweep.", no_args_is_help=True
 )
 cli.add_typer(submit, name="submit")
+cli.add_typer(regressions, name="regressions")
+cli.add_typer(tell, name="tell")
 
 Commit = Annotated[str, typer.Option(metavar="REV", help="Any revision that Git knows: a branch, a tag, a sha.")]
 Gpus = Annotated[
@@ -64,7 +69,7 @@ def nightly(commit: Commit = "HEAD", gpu: Gpus = None) -> None:
     """
     from worker.submit import submit_nightly
 
-    _say(submit_nightly(_settings(), commit=commit, gpus=tuple(gpu or ())))
+    _say(submit_nightly(command.settings(), commit=commit, gpus=tuple(gpu or ())))
 
 
 @submit.command()
@@ -80,7 +85,7 @@ def sweep(
     """
     from worker.submit import submit_sweep
 
-    _say(submit_sweep(_settings(), kernel, problem, commit=commit, gpus=tuple(gpu or ())))
+    _say(submit_sweep(command.settings(), kernel, problem, commit=commit, gpus=tuple(gpu or ())))
 
 
 @submit.command()
@@ -94,7 +99,7 @@ def backfill(
     """
     from worker.submit import submit_backfill
 
-    for submitted in submit_backfill(_settings(), revisions, gpus=tuple(gpu or ())):
+    for submitted in submit_backfill(command.settings(), revisions, gpus=tuple(gpu or ())):
         print(submitted.sentence)
     print("follow it with `tilewatch status --follow`")
 
@@ -114,7 +119,7 @@ def status(
     """
     from worker import showing
 
-    database_url = _ready_database()
+    database_url = command.ready_database()
     if as_json:
         print(showing.as_json(database_url))
     elif follow:
@@ -141,7 +146,7 @@ def cancel(job: Job = None, submission: OfSubmission = None) -> None:
     """
     from worker import queueing
 
-    print(queueing.cancel(_ready_database(), queueing.Chosen.of(job, submission)))
+    print(queueing.cancel(command.ready_database(), queueing.Chosen.of(job, submission)))
 
 
 @cli.command()
@@ -156,8 +161,8 @@ def retry(job: Job = None, submission: OfSubmission = None) -> None:
     """
     from worker import queueing
 
-    broker_url = _settings().connection().broker_url
-    print(queueing.retry(_ready_database(), broker_url, queueing.Chosen.of(job, submission)))
+    broker_url = command.settings().connection().broker_url
+    print(queueing.retry(command.ready_database(), broker_url, queueing.Chosen.of(job, submission)))
 
 
 @cli.command()
@@ -172,8 +177,8 @@ def prune(
     """
     from worker import retention
 
-    keep_days = days or _settings().keep_samples_days
-    rolled_up = retention.prune(_ready_database(), keep_days, dt.datetime.now(dt.UTC))
+    keep_days = days or command.settings().keep_samples_days
+    rolled_up = retention.prune(command.ready_database(), keep_days, dt.datetime.now(dt.UTC))
     print(f"{rolled_up} trials older than {keep_days} days keep their median and no longer their samples")
 
 
@@ -190,7 +195,13 @@ def export_(
     """
     from worker.transfer import export_file
 
-    rows = export_file(_ready_database(), file, kernel=kernel, gpu_model=gpu, since=_day(since))
+    rows = export_file(
+        command.ready_database(),
+        file,
+        kernel=kernel,
+        gpu_model=gpu,
+        since=command.day(since),
+    )
     print(f"{rows} rows written to {file} ({file.stat().st_size / 1e6:.1f} MB)")
 
 
@@ -202,7 +213,7 @@ def import_(files: Annotated[list[Path], typer.Argument(help="Recordings: files 
     """
     from worker.transfer import import_file
 
-    database_url = _ready_database()
+    database_url = command.ready_database()
     for file in files:
         print(import_file(database_url, file).sentence)
 
@@ -229,7 +240,7 @@ def migrate() -> None:
     from db import migrate as migrations
     from db.session import check
 
-    database_url = _settings().connection().database_url
+    database_url = command.settings().connection().database_url
     check(database_url)
     migrations.upgrade(database_url)
     print(f"the database is at {migrations.current(database_url)}")
@@ -243,7 +254,7 @@ def up() -> None:
     """
     from worker.up import up as run_up
 
-    raise typer.Exit(run_up(_settings()))
+    raise typer.Exit(run_up(command.settings()))
 
 
 @cli.command()
@@ -256,7 +267,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="A JSON list, fo
 
     from worker.doctor import report
 
-    findings = report(_settings())
+    findings = report(command.settings())
     if as_json:
         print(json.dumps([asdict(finding) for finding in findings]))
         return
@@ -269,34 +280,10 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="A JSON list, fo
     Console().print(table)
 
 
-def _settings() -> "Settings":
-    from worker.settings import Settings
-
-    return Settings.load()
-
-
-def _ready_database() -> str:
-    """The URL of a database that answers and has this version's tables."""
-    from db.migrate import require_head
-    from db.session import check
-
-    database_url = _settings().connection().database_url
-    check(database_url)
-    require_head(database_url)
-    return database_url
-
-
 def _say(submitted: "Submitted") -> None:
     print(submitted.sentence)
     if submitted.created:
         print("follow it with `tilewatch status --follow`")
-
-
-def _day(text: str | None) -> dt.date | None:
-    try:
-        return None if text is None else dt.date.fromisoformat(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text} is not a day; expected YYYY-MM-DD, such as 2026-11-01") from None
 
 
 if __name__ == "__main__":

@@ -44,6 +44,13 @@ class Forge:
         except requests.RequestException as error:
             return Outcome.later(f"the forge cannot be reached ({type(error).__name__})")
 
+    def probe(self) -> Outcome:
+        """Whether the repository is there for this token; nothing is written."""
+        try:
+            return self._outcome(self._ask("GET", ""))
+        except requests.RequestException as error:
+            return Outcome.later(f"the forge cannot be reached ({type(error).__name__})")
+
     def _set_status(self, note: Note, sha: str) -> Outcome:
         told = {
             "state": STATES[note.kind],
@@ -74,7 +81,7 @@ class Forge:
     def _ask(self, method: str, path: str, **told: Any) -> requests.Response:
         return requests.request(
             method,
-            f"{self.api.rstrip('/')}/repos/{self.repository}/{path}",
+            f"{self.api.rstrip('/')}/repos/{self.repository}/{path}".rstrip("/"),
             headers={
                 "Accept": "application/vnd.github+json",
                 "Authorization": f"Bearer {self.token}",

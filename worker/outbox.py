@@ -131,6 +131,15 @@ def send_due(outbox: Outbox) -> int:
             silent.append(message.channel)
 
 
+def check(outbox: Outbox) -> dict[str, Outcome]:
+    """One message through every channel; a forge is only asked whether we may write there."""
+    note = Note("check", "check", "Tilewatch can reach you here", f"Dashboard: {outbox.dashboard_url}")
+    return {
+        name: carrier.probe() if isinstance(carrier, Forge) else carrier.carry(note)
+        for name, carrier in outbox.carriers.items()
+    }
+
+
 def _channels(outbox: Outbox, story: RegressionStory, kind: str) -> list[str]:
     regression = story.regression
     topic: telling.Topic = "regression" if regression.direction == "regression" else "improvement"

@@ -13,6 +13,7 @@ def of(error: BaseException) -> str | None:
 def _expected() -> tuple[type[BaseException], ...]:
     from db.embedded import EmbeddedError
     from db.migrate import DatabaseNewer, DatabaseOlder
+    from db.regressions import NoSuchRegression, NotPossible
     from db.session import DatabaseUnreachable
     from kernels.build import BuildError
     from kernels.catalog import UnknownKernel
@@ -32,6 +33,7 @@ def _expected() -> tuple[type[BaseException], ...]:
     from worker.submit import NothingToSubmit
     from worker.telling import BadTelling
     from worker.transfer import NothingToExport
+    from worker.triage import NoName
 
     return (
         BadProblem,
@@ -48,7 +50,10 @@ def _expected() -> tuple[type[BaseException], ...]:
         GpuMissing,
         LibraryError,
         MeasureFailed,
+        NoName,
+        NoSuchRegression,
         NoSuchWork,
+        NotPossible,
         NotRunning,
         NothingToExport,
         NothingToMeasure,
