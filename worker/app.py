@@ -10,7 +10,7 @@ Thin on purpose: a task opens nothing and decides nothing itself. Queues: `compi
 
 import datetime as dt
 import traceback
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from celery import Celery, signals
@@ -25,10 +25,14 @@ from worker.presence import Identity, Presence, identify
 from worker.settings import Settings
 from worker.tasks import run
 
+if TYPE_CHECKING:
+    from worker.outbox import Outbox
+
 log = structlog.get_logger()
 
 RECONCILE_S = 60
 TELL_S = 30
+WATCH_S = 300
 PRUNE_HOUR = 12  # UTC; far from the nightlies of most
 
 
@@ -49,6 +53,7 @@ def _configuration() -> dict[str, Any]:
                 "schedule": TELL_S,
                 "options": {"expires": TELL_S, "queue": dispatch.TELL},
             },
+            "watch": {"task": "worker.watch", "schedule": WATCH_S, "options": {"expires": WATCH_S}},
         },
     }
 
@@ -97,12 +102,33 @@ def run_reconcile() -> None:
 @celery.task(name=dispatch.TELL_PEOPLE)  # type: ignore[untyped-decorator]  # Celery has no types
 def run_tell() -> None:
     from worker import outbox
+
+    out = _outbox()
+    if out is not None:
+        outbox.tell_all(out, dt.datetime.now(dt.UTC))
+
+
+@celery.task(name="worker.watch")  # type: ignore[untyped-decorator]  # Celery has no types
+def run_watch() -> None:
+    from worker.watch import Limits, watch
+
+    settings, out = Settings.load(), _outbox()
+    if out is not None:
+        limits = Limits(settings.nightly_at, settings.nightly_limit_h, settings.regret_limit)
+        found = watch(out, limits, dt.datetime.now(dt.UTC))
+        log.info("watched", opened=[alarm.key for alarm in found.to_open], closed=list(found.to_close))
+
+
+def _outbox() -> "Outbox | None":
+    """None, and a line in the log, for a file of channels that makes no sense: what is to say waits until it does."""
+    from worker.outbox import Outbox
     from worker.telling import BadTelling
 
     try:
-        outbox.tell_all(outbox.Outbox.of(Settings.load()), dt.datetime.now(dt.UTC))
+        return Outbox.of(Settings.load())
     except BadTelling as error:
         log.error("nobody can be told", reason=str(error))
+        return None
 
 
 @celery.task(name="worker.prune")  # type: ignore[untyped-decorator]  # Celery has no types

@@ -54,6 +54,8 @@ class Settings(BaseSettings):
     sim_trial_s: float = Field(default=0.005, ge=0)
     keep_samples_days: int = Field(default=90, ge=1)  # of trials that lost; everything else is kept for ever
     nightly_at: dt.time = dt.time(3, 0)  # UTC
+    nightly_limit_h: float = Field(default=8.0, gt=0)  # a nightly that is not over by then is late
+    regret_limit: float = Field(default=0.1, gt=0)  # how much slower the config that ships may be than the best found
     # Whom to tell (worker/telling.py); without it, tell.toml in the home if there is one, else the log alone.
     tell: Path | None = None
     forge_token: SecretStr | None = None
