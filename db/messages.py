@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, String, case, cast, exists, func, literal, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
-from db.models import Commit, Message, Regression, RegressionEvent, RegressionSeries
+from db.models import Commit, Message, Regression, RegressionEvent
 from db.record import find_or_add
 from db.regressions import ITSELF
 
@@ -36,8 +36,7 @@ _now = func.clock_timestamp
 
 @dataclass(frozen=True)
 class Claimed:
-    """A message that this sender alone sends now. `sha` and `run_id` are of its regression: the commit that it names,
-    and the evidence of its worst series."""
+    """A message that this sender alone sends now. `sha` is of the commit that its regression names."""
 
     id: int
     key: str
@@ -49,7 +48,6 @@ class Claimed:
     regression_id: int | None
     alarm_id: int | None
     sha: str | None
-    run_id: int | None
 
 
 @dataclass(frozen=True)
@@ -168,21 +166,13 @@ def claim(session: Session, repeatable: Sequence[str], lease_s: float, without: 
             claimed_at=_now(),
             attempts=Message.attempts + 1,
         )
-        .returning(*(getattr(Message, name) for name in Claimed.__dataclass_fields__ if name not in ("sha", "run_id"))),
+        .returning(*(getattr(Message, name) for name in Claimed.__dataclass_fields__ if name != "sha")),
         execution_options={"synchronize_session": False},
     ).one_or_none()
     if row is None:
         return None
-    worst = (
-        select(RegressionSeries.run_id)
-        .where(RegressionSeries.regression_id == Regression.id)
-        .order_by(func.abs(RegressionSeries.size).desc(), RegressionSeries.id)
-        .limit(1)
-        .scalar_subquery()
-    )
-    about = select(Commit.sha, worst).join(Regression, Regression.bad_commit_id == Commit.id)
-    sha, run_id = session.execute(about.where(Regression.id == row.regression_id)).one_or_none() or (None, None)
-    return Claimed(**row._mapping, sha=sha, run_id=run_id)
+    bad = select(Commit.sha).join(Regression, Regression.bad_commit_id == Commit.id)
+    return Claimed(**row._mapping, sha=session.scalar(bad.where(Regression.id == row.regression_id)))
 
 
 def sent(session: Session, message_id: int) -> None:

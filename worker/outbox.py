@@ -62,7 +62,7 @@ def tell_all(outbox: Outbox, now: dt.datetime) -> int:
 
 def write_changes(opened: Session, outbox: Outbox, now: dt.datetime) -> None:
     for change in messages.untold(opened):
-        story = queries.regression(opened, change.regression_id)
+        story = queries.story(opened, change.regression_id)
         if story is None or not story.series:
             continue
         story = _with_owner(opened, outbox, story)
@@ -167,7 +167,9 @@ def _carried(outbox: Outbox, message: Claimed) -> Outcome:
     carrier = outbox.carriers.get(message.channel)
     if carrier is None:
         return Outcome.never(f"there is no channel {message.channel!r} any more")
-    link = outbox.dashboard_url if message.run_id is None else tell.evidence_link(outbox.dashboard_url, message.run_id)
+    number, link = message.regression_id, outbox.dashboard_url
+    if number is not None:
+        link = tell.regression_link(outbox.dashboard_url, number)
     note = Note(message.key, message.kind, message.subject, message.body, message.attempts, message.sha, link)
     try:
         return carrier.carry(note)
@@ -191,14 +193,13 @@ def _write_down(opened: Session, message: Claimed, outcome: Outcome) -> None:
 
 def _day(opened: Session, now: dt.datetime) -> tell.Day:
     since = now - dt.timedelta(days=1)
-    lately = queries.regressions(opened, since=since, direction="regression")
+    known = queries.regressions(opened)
+    slower = [row for row in known if row.direction == "regression"]
     return tell.Day(
-        opened=[row for row in lately if row.opened_at >= since],
-        ended=[row for row in lately if row.state in ("resolved", "expected")],
-        still_open=queries.regressions(opened, states=regressions.OPEN, direction="regression"),
-        improvements=[
-            row for row in queries.regressions(opened, since=since, direction="improvement") if row.opened_at >= since
-        ],
+        opened=[row for row in slower if row.opened_at >= since],
+        ended=[row for row in slower if row.state in ("resolved", "expected") and row.changed_at >= since],
+        still_open=[row for row in slower if row.state in regressions.OPEN],
+        improvements=[row for row in known if row.direction == "improvement" and row.opened_at >= since],
         alarms=queries.alarms(opened),
         nights=queries.last_nights(opened),
         untold=queries.messages(opened, states=("failed",), since=since),

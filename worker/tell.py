@@ -59,11 +59,13 @@ def of_regression(story: RegressionStory, kind: str, dashboard_url: str) -> Text
         _since(regression),
         f"Owner: {regression.owner or 'nobody yet'}",
         f"Evidence: {evidence_link(dashboard_url, worst.run_id)}",
+        f"Triage: {regression_link(dashboard_url, regression.id)}",
         "Repeat it on such a GPU:",
         f"  git checkout {regression.bad_sha}",
         f"  python -m kernels sweep {regression.kernel} {worst.problem}",
-        f"Take it: tilewatch regressions acknowledge {regression.id}"
-        f" | wrong: tilewatch regressions mark {regression.id} wrong",
+        "Take it, or say that it is wrong:",
+        f"  tilewatch regressions acknowledge {regression.id}",
+        f"  tilewatch regressions mark {regression.id} wrong",
     ]
     return Text(headline, "\n".join(lines))
 
@@ -122,6 +124,10 @@ def evidence_link(dashboard_url: str, run_id: int) -> str:
     return f"{dashboard_url}/evidence?run={run_id}"
 
 
+def regression_link(dashboard_url: str, regression_id: int) -> str:
+    return f"{dashboard_url}/regressions?regression={regression_id}"
+
+
 def percent(change: float) -> str:
     return f"{100 * change:+.1f} %"
 
@@ -139,7 +145,7 @@ def _ending(story: RegressionStory, kind: str, dashboard_url: str) -> list[str]:
     said = {"recovered": "Every series of it is back where it was.", "expected": "The new level is the one to hold."}
     last = next((event for event in reversed(story.events) if event.to_state != event.from_state), None)
     by = f"By {last.who}{': ' + one_line(last.note) if last.note else ''}" if last and kind != "recovered" else ""
-    lines = [said.get(kind, ""), by, f"Evidence: {evidence_link(dashboard_url, story.series[0].run_id)}"]
+    lines = [said.get(kind, ""), by, f"Triage: {regression_link(dashboard_url, story.regression.id)}"]
     return [line for line in lines if line]
 
 
@@ -151,9 +157,11 @@ def _since(regression: RegressionRow) -> str:
     """Only a change of the code was brought by a commit; another was first seen at one."""
     bad = f"{regression.bad_sha[:SHA_DIGITS]} {one_line(regression.bad_subject)}"
     first = "First bad commit" if regression.category in BY_A_COMMIT else "First seen at"
-    if regression.commits <= 1:
+    if regression.commits_in_range <= 1:
         return f"{first}: {bad}"
-    return f"{first}: one of {regression.commits} after {regression.good_sha[:SHA_DIGITS]}, at the latest {bad}"
+    return (
+        f"{first}: one of {regression.commits_in_range} after {regression.good_sha[:SHA_DIGITS]}, at the latest {bad}"
+    )
 
 
 def _line(row: RegressionRow) -> str:

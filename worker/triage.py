@@ -30,10 +30,17 @@ def whoever(named: str | None) -> str:
 
 
 def found(
-    database_url: str, *, states: tuple[str, ...] | None, kernel: str | None, direction: str | None
+    database_url: str, *, states: tuple[str, ...] | None, kernel: str | None, direction: str
 ) -> list[RegressionRow]:
     with session(database_url) as opened:
-        return queries.regressions(opened, states=states, kernel=kernel, direction=direction)
+        known = queries.regressions(opened)
+    return [
+        row
+        for row in known
+        if row.direction == direction
+        and (states is None or row.state in states)
+        and (kernel is None or row.kernel == kernel)
+    ]
 
 
 def story(database_url: str, regression_id: int) -> RegressionStory:
@@ -61,7 +68,7 @@ def send_again(database_url: str, message_ids: list[int]) -> list[int]:
 
 
 def _story(opened: Session, regression_id: int) -> RegressionStory:
-    known = queries.regression(opened, regression_id)
+    known = queries.story(opened, regression_id)
     if known is None:
         raise NoSuchRegression(
             f"there is no regression {regression_id}; `tilewatch regressions list` shows their numbers"

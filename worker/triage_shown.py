@@ -27,13 +27,12 @@ def listed(rows: Sequence[RegressionRow]) -> RenderableType:
         return "no regression is open"
     table = _table("", "state", "kernel", "GPUs", "series", "size", "cause", "since", "owner")
     for row in rows:
-        recovered = f" ({row.recovered_series} recovered)" if row.recovered_series else ""
         table.add_row(
             str(row.id),
             row.state,
             row.kernel,
             ", ".join(row.gpu_models),
-            f"{row.series}{recovered}",
+            str(row.series),
             percent(row.size),
             row.category.replace("_", " "),
             f"{row.bad_sha[:SHA_DIGITS]} {one_line(row.bad_subject)}",

@@ -19,14 +19,13 @@ from db.queries.evidence import (
 )
 from db.queries.regressions import (
     EventRow,
-    MarkRow,
-    MessageRow,
+    LevelRow,
+    RegressedRow,
     RegressionRow,
-    RegressionSeriesRow,
-    RegressionStory,
-    messages,
+    events,
+    levels,
+    regressed,
     regression,
-    regression_series,
     regressions,
 )
 from db.queries.score import Delay, Score, score
@@ -34,6 +33,7 @@ from db.queries.series import PointRow, SeriesRow, points, series
 from db.queries.standing import CommitRow, JudgedRow, StandingRow, changes_judged, commits, standing, standing_at
 from db.queries.statics import MovedRow, SpaceRow, StaticRow, moved, spaces, statics
 from db.queries.sweeps import MeasuredRow, SweepRow, TrialRow, measured, remarks, sweeps, trials
+from db.queries.told import MarkRow, MessageRow, RegressionStory, messages, story
 from db.queries.work import (
     IN_PROGRESS,
     JobCount,
@@ -63,14 +63,15 @@ __all__ = [
     "JobCount",
     "JobRow",
     "JudgedRow",
+    "LevelRow",
     "MarkRow",
     "MeasuredRow",
     "MessageRow",
     "MovedRow",
     "PointRow",
     "QueueRow",
+    "RegressedRow",
     "RegressionRow",
-    "RegressionSeriesRow",
     "RegressionStory",
     "RunLine",
     "RunRow",
@@ -90,17 +91,19 @@ __all__ = [
     "commits",
     "commits_between",
     "cubin",
+    "events",
     "job_counts",
     "jobs",
     "last_nights",
+    "levels",
     "measured",
     "messages",
     "moved",
     "newest_runs",
     "points",
     "queues",
+    "regressed",
     "regression",
-    "regression_series",
     "regressions",
     "remarks",
     "run",
@@ -113,6 +116,7 @@ __all__ = [
     "standing_at",
     "statics",
     "status",
+    "story",
     "submission_state",
     "submissions",
     "sweeps",

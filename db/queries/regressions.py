@@ -1,21 +1,18 @@
-"""Regressions as people triage them: the list, one with its series and history, and what was said of it to whom."""
+"""Regressions as people meet them: the list to triage, one with its series and its life, and those of one series."""
 
-import dataclasses
 import datetime as dt
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import ColumnElement, func, select, true
+from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session, aliased
 
-from db.models import Base, Commit, GpuModel, Mark, Message, Regression, RegressionEvent, RegressionSeries
+from db.models import Commit, GpuModel, Mark, Regression, RegressionEvent, RegressionSeries
 from db.queries.reading import Question, read
 
 
 @dataclass(frozen=True)
 class RegressionRow:
-    """`bad_*` is the commit that brought it when `commits` is 1, else the end of a range of that many commits."""
+    """A confirmed change; `size` is of the time of its worst series, +0.05 is 5 % slower."""
 
     id: int
     direction: str
@@ -23,7 +20,12 @@ class RegressionRow:
     kernel: str
     category: str
     cause: str
-    explanation: tuple[str, ...]
+    explanation: list[str]
+    good_sha: str
+    good_subject: str
+    bad_sha: str
+    bad_subject: str
+    commits_in_range: int
     size: float
     low: float
     high: float
@@ -33,31 +35,25 @@ class RegressionRow:
     link: str | None
     opened_at: dt.datetime
     changed_at: dt.datetime
-    good_sha: str
-    bad_sha: str
-    bad_subject: str
-    commits: int
     series: int
-    recovered_series: int
-    gpu_models: tuple[str, ...]
-    marked_right: int
-    marked_wrong: int
+    gpu_models: list[str]
+    right: int
+    wrong: int
 
 
 @dataclass(frozen=True)
-class RegressionSeriesRow:
-    """`run_id` is the evidence: the run whose night confirmed the change; `good_run_id` one before it."""
+class RegressedRow:
+    """One series that a regression changed."""
 
-    regression_id: int
     kernel: str
     problem: str
     gpu_model: str
     gpu_name: str
+    run_id: int
+    good_run_id: int | None
     size: float
     low: float
     high: float
-    run_id: int
-    good_run_id: int | None
     recovered_at: dt.datetime | None
 
 
@@ -72,151 +68,124 @@ class EventRow:
 
 
 @dataclass(frozen=True)
-class MarkRow:
-    right: bool
-    who: str
-    note: str | None
-    at: dt.datetime
+class LevelRow:
+    """Where one series changed its level: between two commits, by a regression's or an improvement's size."""
 
-
-@dataclass(frozen=True)
-class MessageRow:
-    id: int
-    kind: str
-    channel: str
-    subject: str
+    regression_id: int
+    direction: str
     state: str
-    attempts: int
-    not_before: dt.datetime | None
-    sent_at: dt.datetime | None
-    trouble: str | None
-    created_at: dt.datetime
+    good_sha: str
+    bad_sha: str
+    size: float
 
 
-@dataclass(frozen=True)
-class RegressionStory:
-    """One regression with everything that is known of it; the worst series and the oldest event come first."""
-
-    regression: RegressionRow
-    series: tuple[RegressionSeriesRow, ...]
-    events: tuple[EventRow, ...]
-    marks: tuple[MarkRow, ...]
-    messages: tuple[MessageRow, ...]
-
-
-def regressions(
-    session: Session,
-    *,
-    states: Sequence[str] | None = None,
-    direction: str | None = None,
-    kernel: str | None = None,
-    since: dt.datetime | None = None,
-    limit: int = 500,
-) -> list[RegressionRow]:
-    """The newest first. `since` is of the last change, so that what was resolved lately is there too."""
-    query = _regressions()
-    if states is not None:
-        query = query.where(Regression.state.in_(states))
-    if direction is not None:
-        query = query.where(Regression.direction == direction)
-    if kernel is not None:
-        query = query.where(Regression.kernel == kernel)
+def regressions(session: Session, since: dt.datetime | None = None, limit: int = 500) -> list[RegressionRow]:
+    """The newest first; with `since` only those opened after it."""
+    query = _regressions().order_by(Regression.opened_at.desc(), Regression.id.desc()).limit(limit)
     if since is not None:
-        query = query.where(Regression.changed_at >= since)
-    return _read(session, query.order_by(Regression.opened_at.desc(), Regression.id.desc()).limit(limit))
+        query = query.where(Regression.opened_at > since)
+    return read(session, query, RegressionRow)
 
 
-def regression(session: Session, regression_id: int) -> RegressionStory | None:
-    found = _read(session, _regressions().where(Regression.id == regression_id))
-    if not found:
-        return None
-    return RegressionStory(
-        found[0],
-        tuple(regression_series(session, [regression_id])),
-        tuple(read(session, _of(RegressionEvent, EventRow, regression_id), EventRow)),
-        tuple(read(session, _of(Mark, MarkRow, regression_id), MarkRow)),
-        tuple(read(session, _of(Message, MessageRow, regression_id), MessageRow)),
-    )
+def regression(session: Session, regression_id: int) -> RegressionRow | None:
+    return next(iter(read(session, _regressions().where(Regression.id == regression_id), RegressionRow)), None)
 
 
-def regression_series(session: Session, regression_ids: Sequence[int]) -> list[RegressionSeriesRow]:
-    """The series of these regressions, the most changed first."""
-    own = [name for name in RegressionSeriesRow.__dataclass_fields__ if name != "gpu_name"]
+def regressed(session: Session, regression_id: int) -> list[RegressedRow]:
+    """The series that one regression changed, the worst first."""
     query = (
-        select(*(getattr(RegressionSeries, name) for name in own), GpuModel.name.label("gpu_name"))
+        select(
+            RegressionSeries.kernel,
+            RegressionSeries.problem,
+            RegressionSeries.gpu_model,
+            GpuModel.name.label("gpu_name"),
+            RegressionSeries.run_id,
+            RegressionSeries.good_run_id,
+            RegressionSeries.size,
+            RegressionSeries.low,
+            RegressionSeries.high,
+            RegressionSeries.recovered_at,
+        )
         .join(GpuModel, GpuModel.slug == RegressionSeries.gpu_model)
-        .where(RegressionSeries.regression_id == func.any(list(regression_ids)))
-        .order_by(RegressionSeries.regression_id, func.abs(RegressionSeries.size).desc(), RegressionSeries.id)
+        .where(RegressionSeries.regression_id == regression_id)
+        .order_by(func.abs(RegressionSeries.size).desc(), RegressionSeries.id)
     )
-    return read(session, query, RegressionSeriesRow)
+    return read(session, query, RegressedRow)
 
 
-def messages(
-    session: Session, *, states: Sequence[str] | None = None, since: dt.datetime | None = None, limit: int = 100
-) -> list[MessageRow]:
-    """What is, was or could not be told, the newest first. `since` is of when it was tried last."""
-    query = select(*_columns(Message, MessageRow))
-    if since is not None:
-        query = query.where(func.coalesce(Message.claimed_at, Message.created_at) >= since)
-    if states is not None:
-        query = query.where(Message.state.in_(states))
-    return read(session, query.order_by(Message.id.desc()).limit(limit), MessageRow)
+def events(session: Session, regression_id: int) -> list[EventRow]:
+    """What happened to one regression, the newest first."""
+    columns = [getattr(RegressionEvent, name) for name in EventRow.__dataclass_fields__]
+    query = (
+        select(*columns)
+        .where(RegressionEvent.regression_id == regression_id)
+        .order_by(RegressionEvent.at.desc(), RegressionEvent.id.desc())
+    )
+    return read(session, query, EventRow)
 
 
-def _of(model: type[RegressionEvent | Mark | Message], row: type, regression_id: int) -> Question:
-    return select(*_columns(model, row)).where(model.regression_id == regression_id).order_by(model.id)
-
-
-def _columns(model: type[Base], row: type) -> list[ColumnElement[Any]]:
-    return [getattr(model, field.name) for field in dataclasses.fields(row)]
+def levels(session: Session, kernel: str, problem: str, gpu_model: str) -> list[LevelRow]:
+    """The confirmed changes of one series, the oldest first."""
+    good, bad = aliased(Commit), aliased(Commit)
+    query = (
+        select(
+            RegressionSeries.regression_id,
+            Regression.direction,
+            Regression.state,
+            good.sha.label("good_sha"),
+            bad.sha.label("bad_sha"),
+            RegressionSeries.size,
+        )
+        .join(Regression, Regression.id == RegressionSeries.regression_id)
+        .join(good, good.id == Regression.good_commit_id)
+        .join(bad, bad.id == Regression.bad_commit_id)
+        .where(
+            RegressionSeries.kernel == kernel,
+            RegressionSeries.problem == problem,
+            RegressionSeries.gpu_model == gpu_model,
+        )
+        .order_by(bad.position, RegressionSeries.id)
+    )
+    return read(session, query, LevelRow)
 
 
 def _regressions() -> Question:
     good, bad = aliased(Commit), aliased(Commit)
-    of_series = (
-        select(
-            func.count().label("series"),
-            func.count(RegressionSeries.recovered_at).label("recovered_series"),
-            func.array_agg(RegressionSeries.gpu_model.distinct()).label("gpu_models"),
-        )
-        .where(RegressionSeries.regression_id == Regression.id)
-        .lateral()
-    )
-    of_marks = (
-        select(
-            func.count().filter(Mark.right).label("marked_right"),
-            func.count().filter(~Mark.right).label("marked_wrong"),
-        )
-        .where(Mark.regression_id == Regression.id)
-        .lateral()
-    )
-    own = [name for name in RegressionRow.__dataclass_fields__ if hasattr(Regression, name)]
+    own = RegressionSeries.regression_id == Regression.id
+    models = select(func.array_agg(RegressionSeries.gpu_model.distinct())).where(own).scalar_subquery()
+    series = select(func.count()).select_from(RegressionSeries).where(own).scalar_subquery()
+
+    def marks(right: bool) -> Question:
+        return select(func.count()).where(Mark.regression_id == Regression.id, Mark.right.is_(right))
+
     return (
         select(
-            *(getattr(Regression, name) for name in own),
+            Regression.id,
+            Regression.direction,
+            Regression.repository,
+            Regression.kernel,
+            Regression.category,
+            Regression.cause,
+            Regression.explanation,
             good.sha.label("good_sha"),
+            good.subject.label("good_subject"),
             bad.sha.label("bad_sha"),
             bad.subject.label("bad_subject"),
-            (bad.position - good.position).label("commits"),
-            of_series,
-            of_marks,
+            (bad.position - good.position).label("commits_in_range"),
+            Regression.size,
+            Regression.low,
+            Regression.high,
+            Regression.state,
+            Regression.owner,
+            Regression.note,
+            Regression.link,
+            Regression.opened_at,
+            Regression.changed_at,
+            series.label("series"),
+            func.coalesce(models, text("'{}'")).label("gpu_models"),
+            marks(True).scalar_subquery().label("right"),
+            marks(False).scalar_subquery().label("wrong"),
         )
-        .select_from(Regression)
         .join(good, good.id == Regression.good_commit_id)
         .join(bad, bad.id == Regression.bad_commit_id)
-        .join(of_series, true())
-        .join(of_marks, true())
     )
-
-
-def _read(session: Session, query: Question) -> list[RegressionRow]:
-    return [
-        RegressionRow(
-            **{
-                **row._asdict(),
-                "explanation": tuple(row.explanation),
-                "gpu_models": tuple(row.gpu_models or ()),
-            }
-        )
-        for row in session.execute(query)
-    ]
