@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from db.nights import Fell, RunPair, SweepPair
-from db.queries import AlarmRow, SubmissionRow
+from db.queries import AlarmRow, QuarantineRow, SubmissionRow
 
 FINE = ("measured", "static facts only")
 """States in which a nightly is over and well."""
@@ -92,6 +92,21 @@ def of_nightlies(
                 )
             )
     return found
+
+
+def of_quarantines(ill: Sequence[QuarantineRow]) -> list[Standing]:
+    """Of GPUs that are in quarantine now; a GPU that falls ill again is another alarm."""
+    return [
+        Standing(
+            "gpu_quarantined",
+            f"gpu_quarantined/{gpu.gpu_uuid}/{gpu.began_at.isoformat()}",
+            f"{gpu.gpu_model} {gpu.gpu_uuid} on {gpu.host}",
+            f"{gpu.reason}\nIt takes no sweeps until a canary runs clean; docs/operations.md says what to look at.",
+            gpu_model=gpu.gpu_model,
+        )
+        for gpu in ill
+        if gpu.ended_at is None
+    ]
 
 
 def of_configs(pairs: Sequence[SweepPair], fallen: Sequence[Fell]) -> list[Standing]:

@@ -11,7 +11,9 @@ def of(error: BaseException) -> str | None:
 
 
 def _expected() -> tuple[type[BaseException], ...]:
+    from db.actions import NoSuchWork
     from db.embedded import EmbeddedError
+    from db.logins import NoLogin
     from db.migrate import DatabaseNewer, DatabaseOlder
     from db.regressions import NoSuchRegression, NotPossible
     from db.session import DatabaseUnreachable
@@ -26,7 +28,6 @@ def _expected() -> tuple[type[BaseException], ...]:
     from worker.dispatch import BrokerUnreachable
     from worker.measure import NothingToMeasure
     from worker.presence import WrongWorker
-    from worker.queueing import NoSuchWork
     from worker.repository import RepositoryError
     from worker.settings import BadSettings, NotRunning
     from worker.stream import NotTheProtocol
@@ -52,6 +53,7 @@ def _expected() -> tuple[type[BaseException], ...]:
         MeasureFailed,
         NoName,
         NoSuchRegression,
+        NoLogin,
         NoSuchWork,
         NotPossible,
         NotRunning,

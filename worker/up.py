@@ -168,7 +168,8 @@ def dashboard(settings: Settings, environment: Mapping[str, str]) -> Child:
     # Installed anywhere but in site-packages, Streamlit takes itself for a checkout of its own and refuses a port.
     installed = ("--global.developmentMode", "false")
     options = ("--server.port", str(settings.port), "--server.address", "localhost", "--server.headless", "true")
-    reads_only = {name: value for name, value in environment.items() if name != "TILEWATCH_BROKER_URL"}
+    not_its_own = ("TILEWATCH_BROKER_URL", "TILEWATCH_FORGE_TOKEN")
+    reads_only = {name: value for name, value in environment.items() if name not in not_its_own}
     app = str(CHECKOUT / "dashboard" / "app.py")
     return Child("dashboard", (sys.executable, "-m", "streamlit", "run", app, *installed, *options), reads_only)
 

@@ -59,6 +59,7 @@ def standing(opened: Session, open_: Sequence[AlarmRow], limits: Limits, now: dt
     due = night_due(now - MISSING_AFTER, limits.nightly_at)
     return [
         *alarms.of_nightlies(queries.last_nights(opened), steps.last_night(opened), due, late, now),
+        *alarms.of_quarantines(queries.quarantines(opened)),
         *alarms.of_configs(pairs, nights.fell(opened, pairs)),
         *_still_fallen(opened, open_, now),
         *alarms.of_winners(lately),

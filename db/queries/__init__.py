@@ -17,6 +17,7 @@ from db.queries.evidence import (
     run_before,
     sampled,
 )
+from db.queries.quarantine import QuarantineRow, quarantines
 from db.queries.regressions import (
     EventRow,
     LevelRow,
@@ -34,6 +35,7 @@ from db.queries.standing import CommitRow, JudgedRow, StandingRow, changes_judge
 from db.queries.statics import MovedRow, SpaceRow, StaticRow, moved, spaces, statics
 from db.queries.sweeps import MeasuredRow, SweepRow, TrialRow, measured, remarks, sweeps, trials
 from db.queries.told import MarkRow, MessageRow, RegressionStory, messages, story
+from db.queries.vitals import LastGoodNight, LiveWorkers, QueueVitals, Vitals, vitals
 from db.queries.work import (
     IN_PROGRESS,
     JobCount,
@@ -63,13 +65,17 @@ __all__ = [
     "JobCount",
     "JobRow",
     "JudgedRow",
+    "LastGoodNight",
     "LevelRow",
+    "LiveWorkers",
     "MarkRow",
     "MeasuredRow",
     "MessageRow",
     "MovedRow",
     "PointRow",
+    "QuarantineRow",
     "QueueRow",
+    "QueueVitals",
     "RegressedRow",
     "RegressionRow",
     "RegressionStory",
@@ -85,6 +91,7 @@ __all__ = [
     "SubmissionRow",
     "SweepRow",
     "TrialRow",
+    "Vitals",
     "WorkerRow",
     "alarms",
     "changes_judged",
@@ -101,6 +108,7 @@ __all__ = [
     "moved",
     "newest_runs",
     "points",
+    "quarantines",
     "queues",
     "regressed",
     "regression",
@@ -121,5 +129,6 @@ __all__ = [
     "submissions",
     "sweeps",
     "trials",
+    "vitals",
     "workers",
 ]

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from db.nights import Fell, RunPair, SweepPair
-from db.queries import AlarmRow, SubmissionRow
+from db.queries import AlarmRow, QuarantineRow, SubmissionRow
 from worker import alarms
 from worker.alarms import Standing
 
@@ -93,6 +93,16 @@ def test_a_nightly_is_late_when_its_limit_is_over_and_it_is_not(state: str, hour
 def test_a_model_that_has_no_nightly_any_more_is_not_late_for_ever() -> None:
     old = replace(SUBMITTED, night=NIGHT - dt.timedelta(days=30))
     assert alarms.of_nightlies([old], NIGHT, NIGHT, LIMIT, NOW) == []
+
+
+def test_a_gpu_is_quarantined_until_it_is_not_and_a_second_time_is_a_second_alarm() -> None:
+    ill = QuarantineRow("GPU-1", "h200", "n1", "xid", "Xid 79 at 03:12", NOW, 0, None, None, None)
+    well = replace(ill, ended_at=NOW)
+    (first,) = alarms.of_quarantines([ill, well])
+    assert first.subject == "h200 GPU-1 on n1"
+    assert first.detail.startswith("Xid 79")
+    (again,) = alarms.of_quarantines([replace(ill, began_at=NOW + dt.timedelta(days=1)), well])
+    assert again.key != first.key
 
 
 def test_configs_that_one_submission_broke_are_one_alarm_for_each_kind() -> None:
