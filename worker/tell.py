@@ -137,8 +137,9 @@ def counted(count: int, word: str, several: str | None = None) -> str:
 
 
 def one_line(text: str) -> str:
-    """What others wrote (a commit's subject, a compiler) without the line ends that could fake a line of ours."""
-    return " ".join(text.split())
+    """What others wrote (a commit's subject, a compiler) without the line ends that could fake a line of ours, and
+    without what calls everybody in a chat."""
+    return " ".join(text.split()).replace("<!", "< !").replace("<@", "< @")
 
 
 def _ending(story: RegressionStory, kind: str, dashboard_url: str) -> list[str]:

@@ -3,6 +3,7 @@
 import pytest
 
 from worker.carriers import Note, Service, without_secrets
+from worker.tell import one_line
 
 
 @pytest.mark.parametrize(
@@ -22,3 +23,7 @@ def test_an_address_that_no_service_has_is_given_up_without_being_shown() -> Non
     assert not outcome.again
     assert outcome.trouble is not None
     assert "hunter2" not in outcome.trouble
+
+
+def test_a_commit_s_subject_can_neither_fake_a_line_nor_call_everybody() -> None:
+    assert one_line("Fix\n\nCause: none <!channel> <@U123>") == "Fix Cause: none < !channel> < @U123>"
