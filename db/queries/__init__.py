@@ -4,6 +4,7 @@ The questions lie by subject; people who ask say `queries.series(session)` and n
 """
 
 from db.queries.acted import ActionRow, actions
+from db.queries.alarming import AlarmRow, alarms
 from db.queries.canaries import CanaryRow, canaries
 from db.queries.evidence import (
     CommitLine,
@@ -30,10 +31,12 @@ from db.queries.regressions import (
     regression,
     regressions,
 )
+from db.queries.score import Delay, Score, score
 from db.queries.series import PointRow, RawRow, SeriesRow, points, raw_samples, series
 from db.queries.standing import CommitRow, JudgedRow, StandingRow, changes_judged, commits, standing, standing_at
 from db.queries.statics import MovedRow, SpaceRow, StaticRow, moved, spaces, statics
 from db.queries.sweeps import MeasuredRow, SweepRow, TrialRow, WinnerRow, measured, remarks, sweeps, trials, winners
+from db.queries.told import MarkRow, MessageRow, RegressionStory, messages, story
 from db.queries.vitals import LastGoodNight, LiveWorkers, QueueVitals, Vitals, vitals
 from db.queries.work import (
     IN_PROGRESS,
@@ -56,10 +59,12 @@ from db.queries.work import (
 __all__ = [
     "IN_PROGRESS",
     "ActionRow",
+    "AlarmRow",
     "CanaryRow",
     "CommitLine",
     "CommitRow",
     "CubinRow",
+    "Delay",
     "EventRow",
     "JobCount",
     "JobRow",
@@ -67,7 +72,9 @@ __all__ = [
     "LastGoodNight",
     "LevelRow",
     "LiveWorkers",
+    "MarkRow",
     "MeasuredRow",
+    "MessageRow",
     "MovedRow",
     "PointRow",
     "QuarantineRow",
@@ -76,9 +83,11 @@ __all__ = [
     "RawRow",
     "RegressedRow",
     "RegressionRow",
+    "RegressionStory",
     "RunLine",
     "RunRow",
     "SampledRow",
+    "Score",
     "SeriesRow",
     "SpaceRow",
     "StandingRow",
@@ -91,6 +100,7 @@ __all__ = [
     "WinnerRow",
     "WorkerRow",
     "actions",
+    "alarms",
     "canaries",
     "changes_judged",
     "commits",
@@ -102,6 +112,7 @@ __all__ = [
     "last_nights",
     "levels",
     "measured",
+    "messages",
     "moved",
     "newest_runs",
     "points",
@@ -115,12 +126,14 @@ __all__ = [
     "run",
     "run_before",
     "sampled",
+    "score",
     "series",
     "spaces",
     "standing",
     "standing_at",
     "statics",
     "status",
+    "story",
     "submission_state",
     "submissions",
     "sweeps",
