@@ -41,6 +41,8 @@ class Evidence:
     winner_before: queries.CubinRow | None
     same_config_before: queries.CubinRow | None
     commits: tuple[queries.CommitLine, ...]
+    suspicion: queries.SuspicionRow | None
+    replays: tuple[queries.ReplayRow, ...]
 
 
 class NoDatabase(Exception):
@@ -119,6 +121,17 @@ def events(url: str, regression_id: int) -> pd.DataFrame:
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+def score(url: str, since: dt.datetime | None) -> queries.Score:
+    with session(url) as opened:
+        return queries.score(opened, since)
+
+
+@st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+def alarms(url: str) -> pd.DataFrame:
+    return frame(queries.AlarmRow, _ask(url, queries.alarms))
+
+
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def newest_runs(url: str) -> pd.DataFrame:
     return frame(queries.RunLine, _ask(url, queries.newest_runs))
 
@@ -165,6 +178,8 @@ def evidence(url: str, run_id: int) -> Evidence | None:
             winner_before=cubin(before, winner_before),
             same_config_before=cubin(before, winner),
             commits=tuple(queries.commits_between(opened, run.repository, after, run.position)),
+            suspicion=queries.suspicion(opened, run_id),
+            replays=tuple(queries.replays(opened, run_id)),
         )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from dashboard import colours
-from db.queries import SampledRow
+from db.queries import ReplayRow, SampledRow
 
 BEFORE_COLOUR = "#9aa5b4"
 CLOCK_COLOUR, POWER_COLOUR = colours.OTHERS[3], colours.OTHERS[2]
@@ -55,6 +55,23 @@ def distribution(now: SampledRow, before: SampledRow | None) -> go.Figure:
         barmode="overlay",
         legend={"orientation": "h", "y": -0.25, "x": 0},
     )
+    return figure
+
+
+def replay(row: ReplayRow) -> go.Figure:
+    """Both cubins launch by launch: each pair ran in one process, so a line between them is one comparison."""
+    figure = go.Figure()
+    for good_us, bad_us in zip(row.good_us, row.bad_us, strict=True):
+        figure.add_scatter(
+            x=["old cubin", "new cubin"],
+            y=[good_us, bad_us],
+            mode="lines+markers",
+            line={"color": colours.WORSE if bad_us > good_us else colours.BETTER, "width": 1.2},
+            marker={"size": 8, "color": [BEFORE_COLOUR, colours.KERNEL]},
+            hovertemplate="%{x}: %{y:,.2f} us, one launch<extra></extra>",
+            showlegend=False,
+        )
+    figure.update_layout(**_layout("", "median of a launch, us"))
     return figure
 
 

@@ -294,11 +294,11 @@ def report(
         raise typer.BadParameter("a report is of a week: say --week")
 
     # A process of its own, as `up` starts the dashboard: what workers run neither imports it nor needs its packages.
-    command = [sys.executable, "-m", "dashboard.report", "--week", "--html", str(html.absolute())]
+    line = [sys.executable, "-m", "dashboard.report", "--week", "--html", str(html.absolute())]
     if until is not None:
-        command += ["--until", str(_day(until))]
-    environment = {**os.environ, "TILEWATCH_DATABASE_URL": _ready_database()}
-    raise typer.Exit(subprocess.run(command, cwd=CHECKOUT, env=environment, check=False).returncode)
+        line += ["--until", str(command.day(until))]
+    environment = {**os.environ, "TILEWATCH_DATABASE_URL": command.ready_database()}
+    raise typer.Exit(subprocess.run(line, cwd=CHECKOUT, env=environment, check=False).returncode)
 
 
 @cli.command()

@@ -37,6 +37,7 @@ def page(url: str) -> None:
             figure = evidence_charts.distribution(kernel, before)
             plots.show(figure, "distribution", "Distribution of the samples of this run and the one before")
     _measurements(found)
+    _replays(found)
     left, right = st.columns(2, gap="medium")
     with left:
         _winner(found)
@@ -106,6 +107,23 @@ def _measurements(found: Evidence) -> None:
             }
         )
     st.dataframe(pd.DataFrame(rows), hide_index=True, key="implementations")
+
+
+def _replays(found: Evidence) -> None:
+    """What the controlled experiment said: the old cubin beside the new one, on one GPU in the same minutes."""
+    if found.suspicion is None and not found.replays:
+        return
+    st.subheader("Old cubin beside new cubin", anchor=False)
+    if found.suspicion is not None:
+        st.markdown(f"**{found.suspicion.state}**: {found.suspicion.reason}")
+    for i, row in enumerate(found.replays):
+        told, shown = st.columns([2, 3], gap="medium", vertical_alignment="center")
+        with told:
+            st.text(evidence.replay_sentence(row))
+            st.caption(f"{row.origin} on {row.host or 'an unknown machine'}, {moment(row.at)}")
+        with shown:
+            if row.failure is None:
+                plots.show(evidence_charts.replay(row), f"replay-{i}", "Times of the old and the new cubin by launch")
 
 
 def _interval(row: SampledRow) -> str:

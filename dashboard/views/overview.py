@@ -28,6 +28,7 @@ def page(url: str) -> None:
         return
     now = dt.datetime.now(dt.UTC).replace(minute=0, second=0, microsecond=0)  # by the hour: readers share the answers
     nights(url)
+    _alarms(url)
     everything = data.standing(url, now)
     if everything.empty:
         st.info(
@@ -52,6 +53,24 @@ def nights(url: str) -> None:
                 f":{states.NIGHTS[state]}-badge[{night['gpu_name'].removeprefix('NVIDIA ')}: {state}{detail}]"
             )
         st.markdown("**Last night** " + (" ".join(badges) or "no nightly was submitted yet"))
+
+
+def _alarms(url: str) -> None:
+    """What stands open beside the times: late nights, ill GPUs, configs that stopped compiling."""
+    found = data.alarms(url)
+    if found.empty:
+        return
+    with st.expander(f":{states.UNSURE}[{plural(len(found), 'alarm')} open]", key="alarms", bind="query-params"):
+        rows = [
+            {
+                "what": row["kind"].replace("_", " "),
+                "of": row["subject"],
+                "detail": row["detail"],
+                "since": moment(row["opened_at"]),
+            }
+            for row in found.to_dict("records")
+        ]
+        st.dataframe(pd.DataFrame(rows), hide_index=True, key="alarms-rows")
 
 
 def _board(url: str, everything: pd.DataFrame, now: dt.datetime) -> None:

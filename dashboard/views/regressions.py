@@ -4,7 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import data, filters, states
-from dashboard.panels import triage
+from dashboard.panels import scoreboard, triage
 from dashboard.wording import change_text, day, plural, short
 from db.regressions import OPEN
 
@@ -40,6 +40,7 @@ def page(url: str) -> None:
     elif state != ALL:
         shown = shown[shown["state"] == state]
     _list(shown, GROUPS[group], "improvement" if improvements else "regression")
+    scoreboard.board(url)
 
 
 def _list(shown: pd.DataFrame, group: str, word: str) -> None:

@@ -31,6 +31,7 @@ from db.queries.regressions import (
     regression,
     regressions,
 )
+from db.queries.replays import ReplayRow, SuspicionRow, replays, suspicion
 from db.queries.score import Delay, Score, score
 from db.queries.series import PointRow, RawRow, SeriesRow, points, raw_samples, series
 from db.queries.standing import CommitRow, JudgedRow, StandingRow, changes_judged, commits, standing, standing_at
@@ -84,6 +85,7 @@ __all__ = [
     "RegressedRow",
     "RegressionRow",
     "RegressionStory",
+    "ReplayRow",
     "RunLine",
     "RunRow",
     "SampledRow",
@@ -94,6 +96,7 @@ __all__ = [
     "StaticRow",
     "Status",
     "SubmissionRow",
+    "SuspicionRow",
     "SweepRow",
     "TrialRow",
     "Vitals",
@@ -123,6 +126,7 @@ __all__ = [
     "regression",
     "regressions",
     "remarks",
+    "replays",
     "run",
     "run_before",
     "sampled",
@@ -136,6 +140,7 @@ __all__ = [
     "story",
     "submission_state",
     "submissions",
+    "suspicion",
     "sweeps",
     "trials",
     "vitals",
