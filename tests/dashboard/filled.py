@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 from db import regressions
 from db.causes import Cause, Moved, open_or_join
 from db.models import (
+    Alarm,
     Commit,
     Compilation,
     Config,
@@ -24,8 +25,10 @@ from db.models import (
     Job,
     Measurement,
     Recording,
+    Replay,
     Run,
     Submission,
+    Suspicion,
     Sweep,
     Trial,
     Verdict,
@@ -125,6 +128,42 @@ def _regressions(session: Session, commits: list[Commit]) -> None:
         opened = open_or_join(session, cause, moved)
         if direction == "improvement":
             regressions.expect(session, opened.id, "kim@example.org", "the new compiler")
+    _experiment(session, commits, runs[2])
+    session.add(Alarm(key="late/b200", kind="nightly_late", subject="NVIDIA B200", detail="its nightly still compiles"))
+
+
+def _experiment(session: Session, commits: list[Commit], run: Run) -> None:
+    series = {"kernel": KERNEL, "problem": PROBLEM, "gpu_model": "h200"}
+    between = {"good_commit_id": commits[1].id, "bad_commit_id": commits[2].id}
+    suspicion = Suspicion(
+        run_id=run.id,
+        **series,
+        **between,
+        size=0.093,
+        state="confirmed",
+        reason="slower in 6 of 6 launches",
+        launches=6,
+        closed_at=run.finished_at,
+    )
+    session.add(suspicion)
+    session.flush()
+    session.add(
+        Replay(
+            key="replay/1",
+            suspicion_id=suspicion.id,
+            axis="commit",
+            **series,
+            **between,
+            good_us=[130.0 + 0.1 * i for i in range(6)],
+            bad_us=[142.0 - 0.1 * i for i in range(6)],
+            good_code_sha256="a",
+            bad_code_sha256="b",
+            host="node-1",
+            gpu_uuid="GPU-0",
+            gpu_s=9.0,
+            origin="measured",
+        )
+    )
 
 
 def _configs(session: Session, tiles: tuple[int, ...]) -> list[Config]:
