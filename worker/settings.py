@@ -22,6 +22,10 @@ class BadSettings(ValueError):
     """A TILEWATCH_ variable with a value that makes no sense; the message is a sentence for a person."""
 
 
+EVERY_KERNEL = "all"
+"""The word for the whole suite in TILEWATCH_KERNELS."""
+
+
 class NotRunning(RuntimeError):
     """No servers are known on this machine; the message says how to get some."""
 
@@ -48,6 +52,8 @@ class Settings(BaseSettings):
     store_url: str = Field(default_factory=lambda known: (known["home"] / "cubins").as_uri())
     # GPU models compiled for although nobody here owns one.
     watch: Annotated[tuple[str, ...], NoDecode] = ("b200", "h200")
+    # What a nightly sweeps, of the library's suite: all of it, or these kernels. Not said: `tilewatch up` decides.
+    kernels: Annotated[tuple[str, ...] | None, NoDecode] = None
     compiler: str | None = None  # what every compile worker must have, as `tilewatch doctor` names it; any when not set
     compile_limit_s: float = Field(default=15.0, gt=0)
     # What a worker of the simulated GPU makes up (worker/simulated.py); no other worker looks at them.
@@ -75,11 +81,15 @@ class Settings(BaseSettings):
     def _absolute(cls, path: Path) -> Path:
         return path.expanduser().absolute()
 
-    @field_validator("watch", mode="before")
+    @field_validator("watch", "kernels", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
         """People type `b200,h200` into an environment variable, not JSON."""
         return tuple(slug.strip() for slug in value.split(",") if slug.strip()) if isinstance(value, str) else value
+
+    def sweeps(self, kernel: str) -> bool:
+        """Whether a nightly has this kernel of the suite."""
+        return self.kernels is None or self.kernels == (EVERY_KERNEL,) or kernel in self.kernels
 
     @property
     def connection_file(self) -> Path:
