@@ -131,7 +131,9 @@ def _gpu(request: MeasureRequest) -> device.Gpu:
         raise GpuMissing(f"GPU {gpu.index} is an {gpu.name} ({gpu.model.arch}), but the cubins are for {request.arch}")
     others = device.processes_on(gpu.uuid)
     if others:
-        raise GpuBusy(f"GPU {gpu.index} ({gpu.name}) is in use by {', '.join(others)}")
+        raise GpuBusy(
+            f"GPU {gpu.index} ({gpu.name}) is in use by {', '.join(others)}: end that, or keep other work off this GPU"
+        )
     return gpu
 
 

@@ -32,5 +32,5 @@ class Place:
             journals=settings.home / "journals",
             store_url=settings.store_url,
             compile_limit_s=settings.compile_limit_s,
-            simulation=Simulation(settings.sim_seed, settings.sim_trial_s),
+            simulation=Simulation(settings.sim_seed, settings.sim_trial_s, settings.sim_ill),
         )

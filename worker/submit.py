@@ -81,10 +81,17 @@ def submit_nightly(
 
 
 def submit_sweep(
-    settings: Settings, kernel: str, problem: str, *, commit: str = "HEAD", gpus: Sequence[str] = ()
+    settings: Settings,
+    kernel: str,
+    problem: str,
+    *,
+    commit: str = "HEAD",
+    gpus: Sequence[str] = (),
+    once: str | None = None,
 ) -> Submitted:
-    """One kernel on one problem. Always a new submission: who asks twice wants a second measurement."""
-    now = dt.datetime.now(dt.UTC).isoformat()
+    """One kernel on one problem. Always a new submission: who asks twice wants a second measurement. `once` names a
+    wish that is submitted for once however often it is tried."""
+    wish = once or dt.datetime.now(dt.UTC).isoformat()
     return _submit(
         settings,
         commit,
@@ -94,7 +101,7 @@ def submit_sweep(
             Priority.MANUAL,
             None,
             f"a sweep of {kernel} on {problem}",
-            lambda sha, slug: f"manual:{kernel}:{problem}:{sha}:{slug}:{now}",
+            lambda sha, slug: f"manual:{kernel}:{problem}:{sha}:{slug}:{wish}",
             kernel,
             problem,
         ),
