@@ -14,7 +14,7 @@ from db import jobs, record, steps
 from db.jobs import Priority, Unsent
 from db.migrate import require_head
 from db.session import check, session
-from kernels import catalog, device
+from kernels import catalog, device, heuristics
 from kernels.device import SIMULATED, GpuModel
 from kernels.provenance import Commit
 from kernels.results import Plan
@@ -207,7 +207,7 @@ def _write_sweep(opened: Session, submission_id: int, commit_id: int, model: Gpu
         gpu_model=model.slug,
         arch=plan.arch,
         source_sha256=plan.source_sha256,
-        space={"axes": [[name, list(values)] for name, values in plan.axes]},
+        space=heuristics.stored_space(plan, model.slug),
         space_size=len(plan.trials),
         flops=plan.flops,
         bytes=plan.bytes,
