@@ -54,6 +54,9 @@ class Settings(BaseSettings):
     sim_trial_s: float = Field(default=0.005, ge=0)
     keep_samples_days: int = Field(default=90, ge=1)  # of trials that lost; everything else is kept for ever
     nightly_at: dt.time = dt.time(3, 0)  # UTC
+    # How the judge decides; without a file the numbers that benchmarks/judge.py reports.
+    policy: Path | None = None
+    replay_launches: int = Field(default=240, ge=0)  # a night and GPU model; one takes a GPU some 5 s
 
     @classmethod
     def load(cls) -> Self:
