@@ -99,7 +99,8 @@ def _prepare(request: Mapping[str, Any]) -> Session:
     device = cupy.cuda.Device()
     enough = -(-INPUT_L2S * device.attributes["L2CacheSize"] // one_set)
     sets = max(1, min(enough, int(INPUT_BUDGET * device.mem_info[1] / one_set)))
-    inputs = [{spec.name: arrays.random(spec, generator) for spec in specs if not spec.output} for _ in range(sets)]
+    given = kernel.given(problem) if kernel.given else {}
+    inputs = [{spec.name: _input(spec, generator, given) for spec in specs if not spec.output} for _ in range(sets)]
     decoded = {spec.name: arrays.decode(inputs[0][spec.name], spec.dtype) for spec in specs if not spec.output}
     expected = {name: value.astype(cupy.float32) for name, value in kernel.reference(decoded, cupy).items()}
     del decoded
@@ -114,7 +115,7 @@ def _prepare(request: Mapping[str, Any]) -> Session:
         inputs=inputs,
         outputs={spec.name: arrays.poisoned(spec) for spec in specs if spec.output},
         expected=expected,
-        scale={name: float(cupy.abs(value).max()) for name, value in expected.items()},
+        scale={name: float(cupy.nanmax(cupy.abs(value))) for name, value in expected.items()},
         loaded={},
         rivals={},
         modules=tempfile.TemporaryDirectory(prefix="tilewatch-cubins-"),
@@ -124,6 +125,10 @@ def _prepare(request: Mapping[str, Any]) -> Session:
         if spec.output:
             arrays.largest_error(session.outputs[spec.name], spec.dtype, expected[spec.name])
     return session
+
+
+def _input(spec: Array, generator: Any, given: Mapping[str, Any]) -> Any:
+    return cupy.asarray(given[spec.name]) if spec.fill == "given" else arrays.random(spec, generator)
 
 
 def _introduction(session: Session) -> Mapping[str, Any]:
@@ -183,12 +188,15 @@ def _baselines(session: Session, request: Mapping[str, Any]) -> Mapping[str, Any
     """Prepare the rivals and check them against the same reference."""
     found: dict[str, Any] = {}
     (output,) = session.outputs.values()
+    dtypes = {spec.name: spec.dtype for spec in session.specs}
+    moved = session.kernel.bytes(session.problem)
+    call = baselines.Call(session.kernel.name, session.inputs[0], output, dtypes, session.problem.sizes, moved)
     for name in request["names"]:
         try:
             said = _Capture()
             with said:
-                rival = baselines.build(name, session.inputs[0], output)
-                error = _check(session, rival.launch)
+                rival = baselines.build(name, call)
+                error = _check(session, partial(_answer, rival)) if rival.solves else 0.0
             kernels = session.timer.names(rival.launch)
         except (baselines.BaselineMissing, Exception) as failure:  # noqa: BLE001 - a rival's failure must not cost the run
             found[name] = {"missing": f"{failure}".strip().splitlines()[0] if f"{failure}" else type(failure).__name__}
@@ -313,6 +321,12 @@ def _launch(session: Session, loaded: Loaded, turn: int) -> None:
         arguments.append(session.outputs[spec.name] if spec.output else session.inputs[turn][spec.name])
         arguments += [cupy.int32(size) for size in (*spec.shape, *strides(spec.shape))]
     loaded.function(loaded.grid, (1,), tuple(arguments))
+
+
+def _answer(rival: baselines.Rival) -> None:
+    rival.launch()
+    if rival.settle is not None:
+        rival.settle()
 
 
 def _launch_rival(rival: baselines.Rival, _: int) -> None:
