@@ -32,7 +32,7 @@ RECORDED = "recorded"
 
 TOO_LATE = "its replays did not end before the next night was judged"
 
-_sittings: dict[tuple[str, str, str], Sitting] = {}
+_sittings: dict[tuple[str, ...], Sitting] = {}
 """The last sitting of each scope, so that a night costs one night and not all that came before it. Only a memory of
 what the database says: without it the same sitting is made again, with the same answers."""
 
@@ -76,7 +76,7 @@ def _judge(opened: Session, job: Claimed, place: Place, scope: Scope, lease: Lea
         for series, point in tonight.items():
             _settle(hearing, sitting, series, point)
     _say_of_the_wrong(hearing, tonight)
-    _sittings[_name(scope)] = sitting
+    _sittings[_name(hearing)] = sitting
     return queued
 
 
@@ -84,17 +84,12 @@ def _sitting(hearing: _Hearing, nights: Sequence[Night], lease: Lease) -> Sittin
     """The sitting of this scope with all of these nights heard: the one at hand where it heard the same, else anew."""
     opened, scope = hearing.session, hearing.scope
     ids = [night.submission_id for night in nights]
-    known = _sittings.pop(_name(scope), None)
+    known = _sittings.pop(_name(hearing), None)
     new = ids[len(known.heard) :] if known is not None and ids[: len(known.heard)] == known.heard else None
     points = judging.points(opened, ids if new is None else new, scope.origin)
     if known is None or new is None or not {series_of(point) for point in points} <= set(known.numbers):
         points = judging.points(opened, ids, scope.origin) if new is not None else points
-        by_first_night = {id_: number for number, id_ in enumerate(ids)}
-        series = sorted(
-            {series_of(point): by_first_night[point.submission_id] for point in reversed(points)}.items(),
-            key=lambda each: (each[1], each[0]),
-        )
-        known = Sitting([each for each, _ in series], hearing.place.policy, hearing.place.replay_launches)
+        known = Sitting(_by_first_night(ids, points), hearing.place.policy, hearing.place.replay_launches)
     by_night: dict[int, list[Point]] = {id_: [] for id_ in ids}
     for point in points:
         by_night[point.submission_id].append(point)
@@ -103,7 +98,21 @@ def _sitting(hearing: _Hearing, nights: Sequence[Night], lease: Lease) -> Sittin
         # The night before is over: what it asked and nobody answered is not asked any more.
         known.settle_past(lambda series, ask, told: _served(hearing, series, ask, told))
         known.night(night.submission_id, night.position, by_night[night.submission_id])
+        for series in sorted({series_of(point) for point in by_night[night.submission_id]}):
+            before = hearing.history.since(series, night.position)
+            if before is not None and not before[1]:
+                known.check(series, before[0], night.position)
     return known
+
+
+def _by_first_night(ids: Sequence[int], points: Sequence[Point]) -> list[Series]:
+    """The series in the order in which nights brought them: those of later nights then change nothing before."""
+    numbers = {id_: number for number, id_ in enumerate(ids)}
+    first: dict[Series, int] = {}
+    for point in points:
+        night = numbers[point.submission_id]
+        first[series_of(point)] = min(night, first.get(series_of(point), night))
+    return sorted(first, key=lambda series: (first[series], series))
 
 
 def _served(hearing: _Hearing, series: Series, ask: Ask, told: int) -> Replayed | None:
@@ -222,13 +231,14 @@ def _settle(hearing: _Hearing, sitting: Sitting, series: Series, point: Point) -
         _write(hearing, point, said, said.verdict, sentence, span)
         suspicions.closed(hearing.session, point.run_id, "confirmed", sentence)
         return
-    same = hearing.history.same_code_as(series)
+    before = hearing.history.since(series, hearing.scope.position)
     if asked is not None:
         outcome, sentence = _not_confirmed(said, asked)
         suspicions.closed(hearing.session, point.run_id, outcome, sentence)
         verdict = "undecided" if outcome == "undecided" else "unchanged"
         _write(hearing, point, said, verdict, sentence, None)
-    elif same is not None:
+    elif before is not None and before[1]:
+        same = hearing.history.name(before[0])
         reason = f"identical machine code to {same}, so no change of the commit's; {said.reason}"
         _write(hearing, point, said, "unchanged", reason, None)
     elif said.verdict == "unchanged" and sitting.is_spent() and _stands_out(said):
@@ -246,7 +256,7 @@ def _not_confirmed(said: Verdict, asked: Asked) -> tuple[Outcome, str]:
         return "undecided", f"no replay could be held: {said.reason}"
     if all(good == bad for good, bad in pairs):
         return "refuted", f"identical machine code, so no change of the commit's: {said.reason}"
-    found = estimate(docket.differences(pairs), 0.0)
+    found = estimate(docket.differences(pairs), 0.0)  # no prior: what is told is what was seen
     low, high = found.size - 1.96 * found.error, found.size + 1.96 * found.error
     told = f"{len(pairs)} replay launches of old and new code differ by {low:+.2%} to {high:+.2%}"
     if low <= 0.0 <= high:
@@ -295,5 +305,6 @@ def _write(
     )
 
 
-def _name(scope: Scope) -> tuple[str, str, str]:
-    return scope.repository, scope.gpu_model, scope.origin
+def _name(hearing: _Hearing) -> tuple[str, ...]:
+    scope = hearing.scope
+    return hearing.place.database_url, scope.repository, scope.gpu_model, scope.origin

@@ -5,6 +5,7 @@ a person must mend fails it with one sentence; a bug fails it with its traceback
 its job back. docs/jobs.md has the whole life of a job.
 """
 
+import time
 import traceback
 from collections.abc import Callable
 
@@ -21,14 +22,15 @@ from worker.place import Place
 
 log = structlog.get_logger()
 
+LOOKS, LOOK_AGAIN_S = 4, 0.05
+
 Step = Callable[[Claimed, Place, Lease], list[Unsent]]
 """Does a job's work and commits it; returns the jobs that it queued. A step may run twice and repeats no fact."""
 
 
 def run(job_id: int, owner: str, place: Place) -> list[Unsent]:
     """Do the most urgent job of this job's queue, if one is to be had. Returns the jobs to send now."""
-    with session(place.database_url) as opened:
-        job = jobs.claim(opened, job_id, owner, LEASE_S)
+    job = _claim(job_id, owner, place)
     if job is None:
         log.info("nothing to be had", job=job_id, owner=owner)
         return []
@@ -39,6 +41,18 @@ def run(job_id: int, owner: str, place: Place) -> list[Unsent]:
         except LeaseLost:
             log.warning("lost to another worker or cancelled")
             return []
+
+
+def _claim(job_id: int, owner: str, place: Place) -> Claimed | None:
+    """The sender may still be writing down that it rang, which locks the row, and a locked row is passed over: without
+    another look the job would wait for the reconciler."""
+    for _ in range(LOOKS):
+        with session(place.database_url) as opened:
+            job = jobs.claim(opened, job_id, owner, LEASE_S)
+            if job is not None or steps.job_state(opened, job_id) != "queued":
+                return job
+        time.sleep(LOOK_AGAIN_S)
+    return None
 
 
 def _hold_and_do(job: Claimed, owner: str, place: Place) -> list[Unsent]:

@@ -31,7 +31,7 @@ def _whole_flow(opened: Session) -> None:
     planned = flow.submit(opened)
     record.compilations(opened, [flow.compiled(code) for code in planned.code_keys])
     record.attach_compilations(opened, compiler=flow.COMPILER, submission_id=planned.submission_id)
-    flow.measure(opened, planned)
+    flow.regress(opened, flow.measure(opened, planned))
     flow.job(opened)
     record.recording(opened, sha256="ef" * 32, file_name="h200.jsonl.gz", machine="H200", recorded_at=flow.NOON)
     record.worker_seen(
