@@ -4,6 +4,7 @@ Small reads for one scope: the runs of one repository and GPU model that came fr
 comparable. Nothing here writes, but for the lock that makes judges of a scope take turns.
 """
 
+import datetime as dt
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -117,6 +118,15 @@ class RunFacts:
     telemetry: tuple[dict[str, Any], ...]
 
 
+@dataclass(frozen=True)
+class Judged:
+    """What was said of a run, and the day it was measured."""
+
+    run_id: int
+    day: dt.date
+    verdict: str
+
+
 def scope_of(session: Session, run_id: int) -> Scope:
     query = (
         select(
@@ -134,6 +144,45 @@ def scope_of(session: Session, run_id: int) -> Scope:
         .where(Run.id == run_id)
     )
     return Scope(**session.execute(query).one()._mapping)
+
+
+def newest_of_each_scope(session: Session) -> list[Scope]:
+    """For each repository, GPU model and origin its night that comes last."""
+    query = (
+        select(
+            Commit.repository,
+            Sweep.gpu_model,
+            Sweep.arch,
+            Run.origin,
+            Sweep.submission_id,
+            Sweep.commit_id,
+            Commit.sha,
+            Commit.position,
+        )
+        .ext(distinct_on(Commit.repository, Sweep.gpu_model, Run.origin))
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .join(Commit, Commit.id == Sweep.commit_id)
+        .order_by(Commit.repository, Sweep.gpu_model, Run.origin, Commit.position.desc(), Sweep.submission_id.desc())
+    )
+    return [Scope(**row._mapping) for row in session.execute(query)]
+
+
+def judged_since(session: Session, scope: Scope, since: dt.date) -> list[Judged]:
+    """The verdicts of a scope's runs from a day on."""
+    query = (
+        select(Run.id, func.date(func.timezone("UTC", Run.started_at)), Verdict.verdict)
+        .join(Verdict, Verdict.run_id == Run.id)
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .join(Commit, Commit.id == Sweep.commit_id)
+        .where(
+            Commit.repository == scope.repository,
+            Sweep.gpu_model == scope.gpu_model,
+            Run.origin == scope.origin,
+            func.timezone("UTC", Run.started_at) >= since,
+        )
+        .order_by(Run.id)
+    )
+    return [Judged(*row) for row in session.execute(query)]
 
 
 def take_turns(session: Session, scope: Scope) -> None:

@@ -19,11 +19,15 @@ SAME = 1.0
 
 @dataclass(frozen=True)
 class End:
-    """One end of a question: a commit, what won there if it was measured, and the code's hash where it is known."""
+    """One end of a question: a commit, what won there if it was measured, and the code's hash where it is known.
+
+    `next_won` is what won at the next measured commit: the best guess at what would have won here.
+    """
 
     commit_id: int
     sha: str
     won: Side | None
+    next_won: Side | None
     code_sha256: str | None
 
 
@@ -88,7 +92,7 @@ def is_ready(pair: Pair) -> bool:
 
 
 def sides(pair: Pair) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Both ends as a job's payload has them; an end that was never measured runs the other's config."""
+    """Both ends as a job's payload has them."""
     ready = is_ready(pair)
     either = pair.bad.won or pair.good.won
     assert either is not None, "a question has at least one end that was measured"
@@ -96,13 +100,14 @@ def sides(pair: Pair) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _side(end: End, either: Side, ready: bool) -> dict[str, Any]:
-    won = asdict(end.won or either)
+    won = asdict(end.won or end.next_won or either)
     code = {name: won[name] if ready else None for name in ("content_key", "symbol", "code_sha256", "compiler")}
     return {
         "commit_id": end.commit_id,
         "sha": end.sha,
         "config_id": won["config_id"],
         "params": won["params"],
+        "measured": end.won is not None,
         **code,
     }
 

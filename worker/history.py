@@ -92,8 +92,10 @@ class History:
                 return before, self._is_same(there, here)
         return None
 
-    def name(self, build: int) -> str:
-        return self._nights[build].sha[:SHORT]
+    def same_as(self, series: Series, build: int) -> str | None:
+        """The commit whose code still is what wins at a build, if the commit before it has it."""
+        before = self.since(series, build)
+        return self._nights[before[0]].sha[:SHORT] if before is not None and before[1] else None
 
     @cached_property
     def _untested(self) -> dict[int, str]:
@@ -113,7 +115,13 @@ class History:
         won = self.side(build, kernel, problem)
         code = won.code_sha256 if won else docket.code_known(facts, kernel, problem, commit_id)
         night = self._nights.get(build)
-        return End(commit_id, night.sha if night else self._untested[build], won, code)
+        sha = night.sha if night else self._untested[build]
+        next_won = None if won else self._next_won(build, kernel, problem)
+        return End(commit_id, sha, won, next_won, code)
+
+    def _next_won(self, build: int, kernel: str, problem: str) -> Side | None:
+        later = self._builds[bisect_left(self._builds, build) :]
+        return next((won for each in later if (won := self.side(each, kernel, problem)) is not None), None)
 
     def _is_identical(self, good: End, bad: End) -> bool:
         if good.code_sha256 is not None and good.code_sha256 == bad.code_sha256:

@@ -16,16 +16,15 @@ from db import judging, record, suspicions
 from db.jobs import Claimed, Priority, Unsent
 from db.judging import Night, Point, ReplayFact, Scope
 from db.session import session
-from db.suspicions import Outcome
 from kernels.store import CubinStore
-from worker import docket, raising, replay
-from worker.confirm import Ask, Replayed, estimate
+from worker import conclude, docket, raising, replay, served
+from worker.confirm import Ask, Replayed
 from worker.docket import Pair
 from worker.history import History
 from worker.lease import Lease
 from worker.place import Place
 from worker.regression import Verdict
-from worker.sitting import Asked, Series, Sitting, first_night, series_of
+from worker.sitting import Series, Sitting, first_night, series_of
 
 RECORDED = "recorded"
 """Runs of other databases: their cubins are not here, so nothing can be replayed that was not replayed there."""
@@ -89,7 +88,7 @@ def _sitting(hearing: _Hearing, nights: Sequence[Night], lease: Lease) -> Sittin
     points = judging.points(opened, ids if new is None else new, scope.origin)
     if known is None or new is None or not {series_of(point) for point in points} <= set(known.numbers):
         points = judging.points(opened, ids, scope.origin) if new is not None else points
-        known = Sitting(_by_first_night(ids, points), hearing.place.policy, hearing.place.replay_launches)
+        known = Sitting(served.by_first_night(nights, points), hearing.place.policy, hearing.place.replay_launches)
     by_night: dict[int, list[Point]] = {id_: [] for id_ in ids}
     for point in points:
         by_night[point.submission_id].append(point)
@@ -97,34 +96,21 @@ def _sitting(hearing: _Hearing, nights: Sequence[Night], lease: Lease) -> Sittin
         lease.progress()
         # The night before is over: what it asked and nobody answered is not asked any more.
         known.settle_past(lambda series, ask, told: _served(hearing, series, ask, told))
-        known.night(night.submission_id, night.position, by_night[night.submission_id])
-        for series in sorted({series_of(point) for point in by_night[night.submission_id]}):
-            before = hearing.history.since(series, night.position)
-            if before is not None and not before[1]:
-                known.check(series, before[0], night.position)
+        served.hear(known, hearing.history, night, by_night[night.submission_id])
     return known
 
 
-def _by_first_night(ids: Sequence[int], points: Sequence[Point]) -> list[Series]:
-    """The series in the order in which nights brought them: those of later nights then change nothing before."""
-    numbers = {id_: number for number, id_ in enumerate(ids)}
-    first: dict[Series, int] = {}
-    for point in points:
-        night = numbers[point.submission_id]
-        first[series_of(point)] = min(night, first.get(series_of(point), night))
-    return sorted(first, key=lambda series: (first[series], series))
-
-
 def _served(hearing: _Hearing, series: Series, ask: Ask, told: int) -> Replayed | None:
+    answer = served.on_record(hearing.history, hearing.facts, series, ask, told)
+    if answer is not None:
+        return answer
     pair = hearing.history.pair(series, ask, hearing.facts)
-    if pair is None:
-        return Replayed(ask.series, ask.good, ask.bad, (), ())
+    assert pair is not None, "a question without commits was answered with nothing"
     found = docket.heard(hearing.facts, pair)
-    answer = docket.answer(ask, pair, found, told)
-    if answer is None and _is_hopeless(hearing, pair, found, ask, told):
-        there = slice(told, told + ask.launches)
-        return Replayed(ask.series, ask.good, ask.bad, found.good_us[there], found.bad_us[there])
-    return answer
+    if not _is_hopeless(hearing, pair, found, ask, told):
+        return None
+    there = slice(told, told + ask.launches)
+    return Replayed(ask.series, ask.good, ask.bad, found.good_us[there], found.bad_us[there])
 
 
 def _is_hopeless(hearing: _Hearing, pair: Pair, found: docket.Heard, ask: Ask, told: int) -> bool:
@@ -216,10 +202,11 @@ def _suspect(hearing: _Hearing, sitting: Sitting, series: Series, point: Point) 
 
 def _settle(hearing: _Hearing, sitting: Sitting, series: Series, point: Point) -> None:
     """Nothing is left to be asked: what is known of the series tonight is its verdict."""
-    said, asked, alert = sitting.verdict(series), sitting.asked.get(series), sitting.alerts.get(series)
+    found = conclude.conclusion(sitting, series, hearing.history.same_as(series, hearing.scope.position))
+    span, alert, reason = None, sitting.alerts.get(series), found.reason
     if alert is not None:
         span = hearing.history.span(series, alert.first_bad, hearing.facts)
-        sentence, _ = raising.confirmed(
+        reason, _ = raising.confirmed(
             hearing.session,
             hearing.scope,
             point=point,
@@ -228,44 +215,9 @@ def _settle(hearing: _Hearing, sitting: Sitting, series: Series, point: Point) -
             alert=alert,
             span=span,
         )
-        _write(hearing, point, said, said.verdict, sentence, span)
-        suspicions.closed(hearing.session, point.run_id, "confirmed", sentence)
-        return
-    before = hearing.history.since(series, hearing.scope.position)
-    if asked is not None:
-        outcome, sentence = _not_confirmed(said, asked)
-        suspicions.closed(hearing.session, point.run_id, outcome, sentence)
-        verdict = "undecided" if outcome == "undecided" else "unchanged"
-        _write(hearing, point, said, verdict, sentence, None)
-    elif before is not None and before[1]:
-        same = hearing.history.name(before[0])
-        reason = f"identical machine code to {same}, so no change of the commit's; {said.reason}"
-        _write(hearing, point, said, "unchanged", reason, None)
-    elif said.verdict == "unchanged" and sitting.is_spent() and _stands_out(said):
-        reason = f"looks like a change, but tonight's replay launches are spent; it is asked again: {said.reason}"
-        _write(hearing, point, said, "undecided", reason, None)
-    else:
-        _write(hearing, point, said, said.verdict, said.reason, None)
-
-
-def _not_confirmed(said: Verdict, asked: Asked) -> tuple[Outcome, str]:
-    """What the replays of a suspicion say when they do not confirm it."""
-    first = [each for each in asked.answers if (each.good, each.bad) == (asked.good, asked.bad)]
-    pairs = [(good, bad) for each in first for good, bad in zip(each.good_us, each.bad_us, strict=True)]
-    if not pairs:
-        return "undecided", f"no replay could be held: {said.reason}"
-    if all(good == bad for good, bad in pairs):
-        return "refuted", f"identical machine code, so no change of the commit's: {said.reason}"
-    found = estimate(docket.differences(pairs), 0.0)  # no prior: what is told is what was seen
-    low, high = found.size - 1.96 * found.error, found.size + 1.96 * found.error
-    told = f"{len(pairs)} replay launches of old and new code differ by {low:+.2%} to {high:+.2%}"
-    if low <= 0.0 <= high:
-        return "refuted", f"not reproduced: {told}; the night said {said.reason}"
-    return "undecided", f"not sure enough: {told}; the night said {said.reason}"
-
-
-def _stands_out(said: Verdict) -> bool:
-    return said.change is not None and said.smallest is not None and abs(said.change) >= said.smallest
+    _write(hearing, point, found.said, found.verdict, reason, span)
+    if found.outcome is not None:
+        suspicions.closed(hearing.session, point.run_id, found.outcome, reason)
 
 
 def _say_of_the_wrong(hearing: _Hearing, tonight: dict[Series, Point]) -> None:

@@ -18,7 +18,7 @@ from db.suspicions import NOT_NEEDED
 from kernels.device import SIMULATED, gpus
 from kernels.measure import GpuBusy, GpuMissing, MeasureFailed
 from kernels.replay import ReplayFailed, ReplayRequest, ReplayResult, Side, replay
-from kernels.results import Cubin
+from kernels.results import Compiled, Cubin
 from worker import compile, repository, simulated
 from worker.dispatch import COMPILE, JUDGE, gpu_queue
 from worker.lease import Lease
@@ -52,18 +52,20 @@ def prepare(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
     """Compile both sides with this machine's compiler, so that only the commits differ; then ask a GPU."""
     assert job.submission_id is not None
     payload = job.payload
-    compiler = compile.open_compiler(place)
     made: dict[str, dict[str, Any]] = {}
     for done, name in enumerate(("good", "bad")):
         lease.progress(done)
         side = payload[name]
-        library = repository.checkout(place.repository, side["sha"], payload["library"], place.checkouts)
-        outcome = compiler.compile(library, payload["kernel"], payload["problem"], side["params"], payload["arch"])
+        outcome = _compiled(place, payload, side, side["params"])
         if outcome.status != "ok":
             said = f"the {name} side, {side['sha'][:10]}, does not compile: {outcome.failure}"
             return _unanswered(place, payload, said, job.priority)
-        code = {each: getattr(outcome, each) for each in ("content_key", "symbol", "code_sha256", "compiler")}
-        made[name] = {**side, **code}
+        made[name] = {**side, **_code(outcome)}
+    if not made["bad"]["measured"]:
+        # Where what won before is still the same code, nothing has changed yet, whatever wins at the next measured one.
+        before = _compiled(place, payload, made["bad"], made["good"]["params"])
+        if before.status == "ok" and before.code_sha256 == made["good"]["code_sha256"]:
+            made["bad"] = {**made["good"], "commit_id": made["bad"]["commit_id"], "sha": made["bad"]["sha"]}
     payload = {**payload, **made}
     row = _row(payload)
     with session(place.database_url) as opened:
@@ -136,6 +138,16 @@ def _replay_here(payload: Payload, place: Place, lease: Lease) -> ReplayResult:
         gpu_index=[each.uuid for each in gpus()].index(gpu.uuid),
     )
     return replay(request, on_launch=lease.progress)
+
+
+def _compiled(place: Place, payload: Payload, side: Payload, params: Mapping[str, int]) -> Compiled:
+    library = repository.checkout(place.repository, side["sha"], payload["library"], place.checkouts)
+    compiler = compile.open_compiler(place)
+    return compiler.compile(library, payload["kernel"], payload["problem"], params, payload["arch"])
+
+
+def _code(outcome: Compiled) -> dict[str, Any]:
+    return {name: getattr(outcome, name) for name in ("content_key", "symbol", "code_sha256", "compiler")}
 
 
 def _unanswered(place: Place, payload: Payload, why: str, priority: int) -> list[Unsent]:

@@ -3,19 +3,20 @@
 import contextlib
 import datetime as dt
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import delete, func, select, update
 
 from db import jobs
 from db.jobs import Priority
-from db.models import Commit, Job, Regression, RegressionSeries, Replay, Run, Suspicion, Sweep, Verdict
+from db.models import Commit, Job, Regression, RegressionEvent, RegressionSeries, Replay, Run, Suspicion, Sweep, Verdict
 from db.session import session
 from tests.worker import history, tiny
 from tests.worker.conftest import do_all_jobs, settings_for
 from tests.worker.test_celery import all_done, celery_worker, wait_for
-from worker import judge, tasks
+from worker import judge, rejudge, tasks
 from worker.place import Place
 from worker.settings import Settings
 from worker.submit import submit_nightly
@@ -120,25 +121,23 @@ def test_a_range_of_untested_commits_is_narrowed_to_the_one(watched: Settings, t
     }, "what has the code of a tested commit was not timed again"
 
 
-def test_eight_judges_of_one_night_say_and_raise_everything_once(watched: Settings, tmp_path: Path) -> None:
+def test_eight_judges_of_one_night_say_and_raise_everything_once(
+    watched: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The night's replays are there and all else is forgotten; then eight judges start on it at once."""
     shas = history.make(tmp_path / "watched", history.ADD)
     place = nightlies(watched, *shas.values())
+    monkeypatch.setattr(judge, "_sittings", {})
     with session(place.database_url) as opened:
-        before = [tuple(row) for row in opened.execute(select(Regression.id, Regression.key, Regression.changed_at))]
-        said = [tuple(row) for row in opened.execute(select(Verdict.run_id, Verdict.verdict, Verdict.judged_at))]
+        opened.execute(delete(Regression))
+        opened.execute(delete(Verdict))
+        opened.execute(update(Suspicion).values(state="open", closed_at=None))
         runs = list(opened.scalars(select(Run.id)))
-        opened.execute(update(Verdict).values(verdict="undecided"))
         for number in range(8):
-            jobs.add(
-                opened,
-                key=f"again:{number}",
-                kind="judge",
-                queue="judge",
-                subject="s",
-                payload={},
-                run_id=runs[number % len(runs)],
-            )
+            run_id = runs[-1 - number % len(tiny.PROBLEMS)]
+            jobs.add(opened, key=f"again:{number}", kind="judge", queue="judge", subject="s", payload={}, run_id=run_id)
         again = [job.id for job in jobs.unsent(opened, 0)]
+    assert len(again) == 8
     judges = [threading.Thread(target=tasks.run, args=(job_id, f"judge#{job_id}", place)) for job_id in again]
     for each in judges:
         each.start()
@@ -146,10 +145,10 @@ def test_eight_judges_of_one_night_say_and_raise_everything_once(watched: Settin
         each.join()
     with session(place.database_url) as opened:
         assert opened.scalars(select(Job.failure).where(Job.failure.is_not(None))).all() == []
-        assert [
-            tuple(row) for row in opened.execute(select(Regression.id, Regression.key, Regression.changed_at))
-        ] == before
-    assert len(said) == len(runs)
+        assert len(opened.scalars(select(Regression.id)).all()) == 1
+        assert len(opened.scalars(select(RegressionSeries.id)).all()) == len(tiny.PROBLEMS)
+        assert opened.scalars(select(RegressionEvent.action).order_by(RegressionEvent.id)).all() == ["open", "join"]
+        assert len(opened.scalars(select(Verdict.run_id)).all()) == len(tiny.PROBLEMS)
 
 
 def test_a_judge_that_remembers_nothing_says_the_same(
@@ -197,3 +196,21 @@ def test_a_night_spends_no_more_replay_launches_than_it_may(watched: Settings, t
     said = sorted(verdict for verdict, _ in verdicts(place)[history.ADD])
     assert said in (["improvement", "undecided"], ["regression", "undecided"], ["undecided", "undecided"])
     assert sum(len(replay.good_us) for replay in replays(place)) == 4
+
+
+def test_another_policy_over_the_history_says_what_it_would_have_changed(watched: Settings, tmp_path: Path) -> None:
+    """Judged as before nothing changes; a policy that believes nothing leaves every change undecided."""
+    shas = history.make(tmp_path / "watched", *STORY[:2])
+    place = nightlies(watched, *shas.values())
+    said = verdicts(place)
+    before = {subject: [verdict for verdict, _ in found] for subject, found in said.items()}
+    today = dt.datetime.now(dt.UTC).date()
+    same = rejudge.rejudge(place, place.policy, today - dt.timedelta(days=1))
+    assert (same.runs, same.changed) == (3 * len(tiny.PROBLEMS), ())
+    doubtful = rejudge.rejudge(place, replace(place.policy, believed_deviations=1e6), today - dt.timedelta(days=1))
+    assert {(each.was, each.would_be) for each in doubtful.changed} <= {
+        ("regression", "undecided"),
+        ("improvement", "undecided"),
+    }
+    assert len(doubtful.changed) == 2 * len(tiny.PROBLEMS)
+    assert {subject: [verdict for verdict, _ in found] for subject, found in verdicts(place).items()} == before
