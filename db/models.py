@@ -234,6 +234,7 @@ class Run(Base):
         CheckConstraint("(origin = 'simulated') = (timer = 'simulated')", name="simulated_has_no_timer"),
         CheckConstraint("(origin = 'recorded') = (recording_id is not null)", name="recorded_has_recording"),
         Index(None, "sweep_id"),
+        Index(None, "gpu_uuid", "started_at"),
     )
     id: Mapped[key]
     key: Mapped[words] = mapped_column(unique=True)
@@ -591,3 +592,55 @@ class Worker(Base):
     started_at: Mapped[born]
     seen_at: Mapped[born]
     doing: Mapped[str | None] = mapped_column(Text)
+
+
+class Action(Base):
+    """What a person did to queued work, or asks the workers to do: who, what, and what came of it.
+
+    A cancel and a retry are done at once. What needs the watched repository (a nightly, a sweep, a backfill) is `asked`
+    and carried out by the next tick of the clock (worker/asked.py). `said` is the sentence for people.
+    """
+
+    __tablename__ = "actions"
+    __table_args__ = (
+        one_of("action", "cancel", "retry", "nightly", "sweep", "backfill"),
+        one_of("state", "asked", "done", "refused"),
+        CheckConstraint("(state = 'asked') = (said is null)", name="ended_says_how"),
+        CheckConstraint("(state = 'asked') = (ended_at is null)", name="ended_has_time"),
+        Index(None, "asked_at"),
+    )
+    id: Mapped[key]
+    who: Mapped[words]
+    action: Mapped[words]
+    wanted: Mapped[facts]
+    state: Mapped[words]
+    said: Mapped[str | None] = mapped_column(Text)
+    asked_at: Mapped[born]
+    ended_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
+
+
+class Quarantine(Base):
+    """A time in which a GPU takes no sweeps, because it is ill: from what showed it to the first clean canary.
+
+    A GPU has at most one that is open. `evidence` is what was read; a run that showed the illness is kept there and
+    nowhere else, so nothing ever judges it.
+    """
+
+    __tablename__ = "quarantines"
+    __table_args__ = (
+        one_of("kind", "xid", "ecc", "canary"),
+        Index("uq_quarantines_open", "gpu_uuid", unique=True, postgresql_where=text("ended_at is null")),
+        Index(None, "began_at"),
+    )
+    id: Mapped[key]
+    gpu_uuid: Mapped[words]
+    gpu_model: Mapped[str] = mapped_column(ForeignKey("gpu_models.slug"))
+    host: Mapped[words]
+    kind: Mapped[words]
+    reason: Mapped[words]
+    evidence: Mapped[facts]
+    began_at: Mapped[born]
+    canaries: Mapped[int] = mapped_column(server_default="0")  # tried since, none of them clean but the last
+    canary_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
+    canary_said: Mapped[str | None] = mapped_column(Text)
+    ended_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))

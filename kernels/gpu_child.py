@@ -18,7 +18,7 @@ import cupy
 from kernels import arrays, baselines, canary, timing
 from kernels.contract import Array, Config, Kernel, Problem
 from kernels.loading import load
-from kernels.signature import strides
+from kernels.signature import element_bytes, strides
 from kernels.store import CubinStore
 from kernels.telemetry import Telemetry
 
@@ -139,6 +139,7 @@ def _introduction(session: Session) -> Mapping[str, Any]:
         "timer": session.timer.name,
         "cuda_driver": _version(cupy.cuda.runtime.driverGetVersion()),
         "sm_count": session.sm_count,
+        "element_bytes": element_bytes(session.kernel, session.problem),
         "telemetry": session.telemetry.read("prepared"),
     }
 

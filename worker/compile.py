@@ -18,7 +18,7 @@ from db.session import session
 from kernels.build import Compiler
 from kernels.results import Compiled, StaticFacts
 from kernels.store import CubinStore
-from worker import repository
+from worker import metrics, repository
 from worker.dispatch import COMPILE
 from worker.lease import Lease
 from worker.place import Place
@@ -61,6 +61,8 @@ def _deal(job: Claimed, place: Place) -> list[Unsent]:
         known = _usable(opened, keys, version, place)
         queued: list[Unsent] = []
         missing = [each for each in wanted if each.code_key not in known]
+        metrics.COMPILE_CACHE.labels("hit").inc(len(wanted) - len(missing))
+        metrics.COMPILE_CACHE.labels("miss").inc(len(missing))
         for number, batch in enumerate(deal(missing)):
             job_id, new = jobs.add(
                 opened,
@@ -99,6 +101,7 @@ def _compile_batch(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
         lease.progress(done)
         if item["code_key"] not in known:
             compiled = compiler.compile(library, payload["kernel"], item["problem"], item["params"], payload["arch"])
+            metrics.COMPILE_SECONDS.labels(compiled.status).observe(compiled.compile_s)
             rows.append(_row(item["code_key"], compiled))
         if len(rows) >= CHUNK:
             _write(rows, compiler.version, job.submission_id, place)

@@ -37,7 +37,7 @@ class Place:
             journals=settings.home / "journals",
             store_url=settings.store_url,
             compile_limit_s=settings.compile_limit_s,
-            simulation=Simulation(settings.sim_seed, settings.sim_trial_s),
+            simulation=Simulation(settings.sim_seed, settings.sim_trial_s, settings.sim_ill),
             library=settings.library,
             policy=policies.load(settings.policy),
             replay_launches=settings.replay_launches,

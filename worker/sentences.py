@@ -11,7 +11,9 @@ def of(error: BaseException) -> str | None:
 
 
 def _expected() -> tuple[type[BaseException], ...]:
+    from db.actions import NoSuchWork
     from db.embedded import EmbeddedError
+    from db.logins import NoLogin
     from db.migrate import DatabaseNewer, DatabaseOlder
     from db.session import DatabaseUnreachable
     from kernels.build import BuildError
@@ -27,7 +29,6 @@ def _expected() -> tuple[type[BaseException], ...]:
     from worker.measure import NothingToMeasure
     from worker.policies import BadPolicy
     from worker.presence import WrongWorker
-    from worker.queueing import NoSuchWork
     from worker.repository import RepositoryError
     from worker.settings import BadSettings, NotRunning
     from worker.stream import NotTheProtocol
@@ -49,6 +50,7 @@ def _expected() -> tuple[type[BaseException], ...]:
         GpuMissing,
         LibraryError,
         MeasureFailed,
+        NoLogin,
         NoSuchWork,
         NotRunning,
         NothingToExport,

@@ -7,7 +7,7 @@ its job back. docs/jobs.md has the whole life of a job.
 
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
@@ -19,6 +19,7 @@ from worker import outage, sentences
 from worker.lease import LEASE_S, Lease, LeaseLost
 from worker.outage import NotNow
 from worker.place import Place
+from worker.scrub import scrubbed
 
 log = structlog.get_logger()
 
@@ -28,9 +29,10 @@ Step = Callable[[Claimed, Place, Lease], list[Unsent]]
 """Does a job's work and commits it; returns the jobs that it queued. A step may run twice and repeats no fact."""
 
 
-def run(job_id: int, owner: str, place: Place) -> list[Unsent]:
-    """Do the most urgent job of this job's queue, if one is to be had. Returns the jobs to send now."""
-    job = _claim(job_id, owner, place)
+def run(job_id: int, owner: str, place: Place, queues: Collection[str] | None = None) -> list[Unsent]:
+    """Do the most urgent job of this job's queue, if one is to be had and the queue is one of the worker's. Returns
+    the jobs to send now."""
+    job = _claim(job_id, owner, place, queues)
     if job is None:
         log.info("nothing to be had", job=job_id, owner=owner)
         return []
@@ -43,12 +45,12 @@ def run(job_id: int, owner: str, place: Place) -> list[Unsent]:
             return []
 
 
-def _claim(job_id: int, owner: str, place: Place) -> Claimed | None:
+def _claim(job_id: int, owner: str, place: Place, queues: Collection[str] | None) -> Claimed | None:
     """The sender may still be writing down that it rang, which locks the row, and a locked row is passed over: without
     another look the job would wait for the reconciler."""
     for _ in range(LOOKS):
         with session(place.database_url) as opened:
-            job = jobs.claim(opened, job_id, owner, LEASE_S)
+            job = jobs.claim(opened, job_id, owner, LEASE_S, queues)
             if job is not None or steps.job_state(opened, job_id) != "queued":
                 return job
         time.sleep(LOOK_AGAIN_S)
@@ -120,13 +122,14 @@ def _hand_back(job_id: int, owner: str, place: Place) -> None:
 
 def _put_off(job_id: int, owner: str, place: Place, trouble: str) -> None:
     """Said even when it takes Postgres a while: a lease that runs out would count against the job."""
+    trouble = scrubbed(trouble)
     log.warning("put off", reason=trouble)
     outage.once_postgres_is_back(place.database_url, lambda opened: jobs.put_off(opened, job_id, owner, trouble))
 
 
 def _fail(job_id: int, owner: str, place: Place, error: Exception) -> None:
     sentence = sentences.of(error)
-    trace = None if sentence else traceback.format_exc()
-    failure = sentence or f"{type(error).__name__}: {error}".splitlines()[0]
+    trace = None if sentence else scrubbed(traceback.format_exc())
+    failure = scrubbed(sentence or f"{type(error).__name__}: {error}".splitlines()[0])
     log.error("failed", failure=failure, trace=trace)
     outage.once_postgres_is_back(place.database_url, lambda opened: jobs.fail(opened, job_id, owner, failure, trace))

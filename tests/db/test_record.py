@@ -13,6 +13,10 @@ from db.models import Base, Commit, Compilation, Config, GpuModel, Measurement, 
 from tests.db import flow
 
 
+NOT_OF_THE_FLOW = {"actions", "quarantines"}
+"""What people ask for and what befalls a GPU: no step of the road writes it."""
+
+
 def _everything(opened: Session) -> dict[str, list[tuple[Any, ...]]]:
     return {
         table.name: sorted((tuple(row) for row in opened.execute(select(table))), key=repr)
@@ -42,7 +46,7 @@ def _whole_flow(opened: Session) -> None:
 def test_a_flow_that_runs_twice_leaves_the_same_rows(db_session: Session) -> None:
     _whole_flow(db_session)
     before = _everything(db_session)
-    assert all(before.values()), "the flow writes every table"
+    assert {table for table, rows in before.items() if not rows} == NOT_OF_THE_FLOW
     _whole_flow(db_session)
     assert _everything(db_session) == before
 
