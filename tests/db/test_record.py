@@ -12,7 +12,6 @@ from db import record, session
 from db.models import Base, Commit, Compilation, Config, GpuModel, Measurement, Recording, Run, Trial, Verdict, Worker
 from tests.db import flow
 
-
 NOT_OF_THE_FLOW = {"actions", "quarantines"}
 """What people ask for and what befalls a GPU: no step of the road writes it."""
 
