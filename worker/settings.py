@@ -63,6 +63,9 @@ class Settings(BaseSettings):
     canary_every_s: float = Field(default=600.0, gt=0)  # between two canaries of a GPU in quarantine
     keep_samples_days: int = Field(default=90, ge=1)  # of trials that lost; everything else is kept for ever
     nightly_at: dt.time = dt.time(3, 0)  # UTC
+    # How the judge decides; without a file the numbers that benchmarks/judge.py reports.
+    policy: Path | None = None
+    replay_launches: int = Field(default=240, ge=0)  # a night and GPU model; one takes a GPU some 5 s
     # Where a worker of each kind answers /healthz and /metrics; 0 for nowhere. A GPU's index is added to the last one.
     health_address: str = "127.0.0.1"
     compile_health_port: int = Field(default=9471, ge=0, le=65535)
