@@ -68,6 +68,9 @@ class Settings(BaseSettings):
     compile_health_port: int = Field(default=9471, ge=0, le=65535)
     judge_health_port: int = Field(default=9472, ge=0, le=65535)
     gpu_health_port: int = Field(default=9480, ge=0, le=65535)
+    # How the judge decides; without a file the numbers that benchmarks/judge.py reports.
+    policy: Path | None = None
+    replay_launches: int = Field(default=240, ge=0)  # a night and GPU model; one takes a GPU some 5 s
 
     @classmethod
     def load(cls) -> Self:
