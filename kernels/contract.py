@@ -90,7 +90,7 @@ class Kernel:
     parse: Callable[[str], Problem]
     space: Callable[[str], Space]
     arrays: Callable[[Problem], tuple[Array, ...]]
-    constants: Callable[[Problem, Config], tuple[int, ...]]
+    constants: Callable[[Problem, Config], tuple[int | float, ...]]
     grid: Callable[[Problem, Config, int], tuple[int, int, int]]
     reference: Callable[[Mapping[str, Any], Any], Mapping[str, Any]]
     tolerance: Callable[[Problem], float]

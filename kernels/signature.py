@@ -30,7 +30,7 @@ class ArraySignature:
 class Signature:
     symbol: str
     arrays: tuple[ArraySignature, ...]
-    constants: tuple[int, ...]
+    constants: tuple[int | float, ...]
     hints: tuple[tuple[str, int], ...]
 
 
