@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from db.embedded import Servers
@@ -66,6 +66,12 @@ class Settings(BaseSettings):
     # How the judge decides; without a file the numbers that benchmarks/judge.py reports.
     policy: Path | None = None
     replay_launches: int = Field(default=240, ge=0)  # a night and GPU model; one takes a GPU some 5 s
+    nightly_limit_h: float = Field(default=8.0, gt=0)  # a nightly that is not over by then is late
+    regret_limit: float = Field(default=0.1, gt=0)  # how much slower the config that ships may be than the best found
+    # Whom to tell (worker/telling.py); without it, tell.toml in the home if there is one, else the log alone.
+    tell: Path | None = None
+    forge_token: SecretStr | None = None
+    dashboard_url: str = Field(default_factory=lambda known: f"http://localhost:{known['port']}", pattern=r"^https?://")
     # Where a worker of each kind answers /healthz and /metrics; 0 for nowhere. A GPU's index is added to the last one.
     health_address: str = "127.0.0.1"
     compile_health_port: int = Field(default=9471, ge=0, le=65535)
@@ -79,10 +85,10 @@ class Settings(BaseSettings):
         except ValidationError as error:
             raise BadSettings("; ".join(_sentences(error))) from None
 
-    @field_validator("home", "repository")
+    @field_validator("home", "repository", "tell")
     @classmethod
-    def _absolute(cls, path: Path) -> Path:
-        return path.expanduser().absolute()
+    def _absolute(cls, path: Path | None) -> Path | None:
+        return None if path is None else path.expanduser().absolute()
 
     @field_validator("watch", "kernels", mode="before")
     @classmethod
@@ -93,6 +99,12 @@ class Settings(BaseSettings):
     def sweeps(self, kernel: str) -> bool:
         """Whether a nightly has this kernel of the suite."""
         return self.kernels is None or self.kernels == (EVERY_KERNEL,) or kernel in self.kernels
+
+    @property
+    def tell_file(self) -> Path | None:
+        """Named and missing is an error of whoever reads it; not named and missing is none."""
+        usual = self.home / "tell.toml"
+        return self.tell or (usual if usual.exists() else None)
 
     @property
     def connection_file(self) -> Path:
@@ -118,12 +130,12 @@ class Settings(BaseSettings):
 
 
 def _sentences(error: ValidationError) -> list[str]:
-    """One clause per wrong variable. A URL's value is never repeated: it may hold a password."""
+    """One clause per wrong variable. The value of a URL or a token is never repeated: it is, or holds, a secret."""
     clauses = []
     for problem in error.errors():
         if problem["type"] == "default_factory_not_called":  # a consequence of another field's error
             continue
         name = str(problem["loc"][0])
-        value = "" if name.endswith("_url") else f"={problem['input']}"
+        value = "" if name.endswith(("_url", "_token")) else f"={problem['input']}"
         clauses.append(f"TILEWATCH_{name.upper()}{value}: {problem['msg'][:1].lower()}{problem['msg'][1:]}")
     return clauses

@@ -175,7 +175,8 @@ def dashboard(settings: Settings, environment: Mapping[str, str]) -> Child:
     # Installed anywhere but in site-packages, Streamlit takes itself for a checkout of its own and refuses a port.
     installed = ("--global.developmentMode", "false")
     options = ("--server.port", str(settings.port), "--server.address", "localhost", "--server.headless", "true")
-    reads_only = {name: value for name, value in environment.items() if name != "TILEWATCH_BROKER_URL"}
+    not_its_own = ("TILEWATCH_BROKER_URL", "TILEWATCH_FORGE_TOKEN")
+    reads_only = {name: value for name, value in environment.items() if name not in not_its_own}
     app = str(CHECKOUT / "dashboard" / "app.py")
     return Child("dashboard", (sys.executable, "-m", "streamlit", "run", app, *installed, *options), reads_only)
 
@@ -183,12 +184,12 @@ def dashboard(settings: Settings, environment: Mapping[str, str]) -> Child:
 def workers(
     settings: Settings, environment: Mapping[str, str], boards: Iterable[Gpu], compilers: int
 ) -> Iterator[Child]:
-    """One worker for compiling, one for judging, one per GPU, and the clock of the nightlies."""
+    """One worker for compiling, one for judging and telling, one per GPU, and the clock of the nightlies."""
     celery = (sys.executable, "-m", "celery", "-A", "worker.app")
     # Mingle and gossip are for workers that coordinate; ours meet in Postgres, and start a second sooner without.
     worker = (*celery, "worker", "--loglevel", "INFO", "--without-mingle", "--without-gossip")
     yield Child("compile", (*worker, "-Q", "compile", "-n", "compile@%h", "-c", str(compilers)), environment)
-    yield Child("judge", (*worker, "-Q", "judge", "-n", "judge@%h", "-c", "1"), environment)
+    yield Child("judge", (*worker, "-Q", "judge,tell", "-n", "judge@%h", "-c", "1"), environment)
     for board in boards:
         assert board.model is not None
         place = ("-Q", f"gpu.{board.model.slug}", "-n", f"gpu{board.index}@%h", "-c", "1")

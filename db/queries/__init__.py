@@ -3,6 +3,7 @@
 The questions lie by subject; people who ask say `queries.series(session)` and need not know which file answers.
 """
 
+from db.queries.alarming import AlarmRow, alarms
 from db.queries.evidence import (
     CommitLine,
     CubinRow,
@@ -17,10 +18,23 @@ from db.queries.evidence import (
     sampled,
 )
 from db.queries.quarantine import QuarantineRow, quarantines
+from db.queries.regressions import (
+    EventRow,
+    LevelRow,
+    RegressedRow,
+    RegressionRow,
+    events,
+    levels,
+    regressed,
+    regression,
+    regressions,
+)
+from db.queries.score import Delay, Score, score
 from db.queries.series import PointRow, SeriesRow, points, series
 from db.queries.standing import CommitRow, JudgedRow, StandingRow, changes_judged, commits, standing, standing_at
 from db.queries.statics import MovedRow, SpaceRow, StaticRow, moved, spaces, statics
 from db.queries.sweeps import MeasuredRow, SweepRow, TrialRow, measured, remarks, sweeps, trials
+from db.queries.told import MarkRow, MessageRow, RegressionStory, messages, story
 from db.queries.vitals import LastGoodNight, LiveWorkers, QueueVitals, Vitals, vitals
 from db.queries.work import (
     IN_PROGRESS,
@@ -42,23 +56,33 @@ from db.queries.work import (
 
 __all__ = [
     "IN_PROGRESS",
+    "AlarmRow",
     "CommitLine",
     "CommitRow",
     "CubinRow",
+    "Delay",
+    "EventRow",
     "JobCount",
     "JobRow",
     "JudgedRow",
     "LastGoodNight",
+    "LevelRow",
     "LiveWorkers",
+    "MarkRow",
     "MeasuredRow",
+    "MessageRow",
     "MovedRow",
     "PointRow",
     "QuarantineRow",
     "QueueRow",
     "QueueVitals",
+    "RegressedRow",
+    "RegressionRow",
+    "RegressionStory",
     "RunLine",
     "RunRow",
     "SampledRow",
+    "Score",
     "SeriesRow",
     "SpaceRow",
     "StandingRow",
@@ -69,29 +93,38 @@ __all__ = [
     "TrialRow",
     "Vitals",
     "WorkerRow",
+    "alarms",
     "changes_judged",
     "commits",
     "commits_between",
     "cubin",
+    "events",
     "job_counts",
     "jobs",
     "last_nights",
+    "levels",
     "measured",
+    "messages",
     "moved",
     "newest_runs",
     "points",
     "quarantines",
     "queues",
+    "regressed",
+    "regression",
+    "regressions",
     "remarks",
     "run",
     "run_before",
     "sampled",
+    "score",
     "series",
     "spaces",
     "standing",
     "standing_at",
     "statics",
     "status",
+    "story",
     "submission_state",
     "submissions",
     "sweeps",
