@@ -177,7 +177,7 @@ def dashboard(settings: Settings, environment: Mapping[str, str]) -> Child:
     options = ("--server.port", str(settings.port), "--server.address", "localhost", "--server.headless", "true")
     not_its_own = ("TILEWATCH_BROKER_URL", "TILEWATCH_FORGE_TOKEN")
     reads_only = {name: value for name, value in environment.items() if name not in not_its_own}
-    app = str(CHECKOUT / "dashboard" / "app.py")
+    app = str(CHECKOUT / "dashboard" / "server.py")
     return Child("dashboard", (sys.executable, "-m", "streamlit", "run", app, *installed, *options), reads_only)
 
 
