@@ -73,7 +73,7 @@ def run_job(job_id: int) -> None:
     place = Place.of(Settings.load())
     try:
         dispatch.send(celery, place.database_url, run(job_id, who.owner(), place, who.queues))
-        if who.kind == "judge":
+        if dispatch.JUDGE in who.queues:
             dispatch.ring_to_tell(celery, place.database_url)
     except NotNow as reason:
         log.info("not now", reason=str(reason))

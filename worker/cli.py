@@ -233,6 +233,38 @@ def judge(
 
 
 @cli.command()
+def rejudge(
+    policy: Annotated[
+        Path, typer.Option(metavar="FILE", help="JSON with the numbers that differ; see docs/judging.md.")
+    ],
+    since: Annotated[str, typer.Option(metavar="YYYY-MM-DD", help="Runs measured since this day.")],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON list, for programs.")] = False,
+) -> None:
+    """Judge the history again with another policy, and say which verdicts it would have changed. Changes nothing.
+
+    Example: tilewatch rejudge --policy bolder.json --since 2026-10-01
+    """
+    from dataclasses import asdict
+
+    from worker import policies
+    from worker.place import Place
+    from worker.rejudge import rejudge as judge_again
+
+    day = command.day(since)
+    assert day is not None
+    other = policies.load(policy)
+    command.ready_database()
+    found = judge_again(Place.of(command.settings()), other, day)
+    if as_json:
+        print(json.dumps([asdict(each) for each in found.changed], default=str))
+        return
+    for each in found.changed:
+        what = f"{each.night} {each.kernel} {each.problem} on {each.gpu_model} at {each.sha[:10]}"
+        print(f"{what}: {each.was} -> {each.would_be} ({each.reason})")
+    print(f"{len(found.changed)} of {found.runs} verdicts since {day} would be different under {other.name}")
+
+
+@cli.command()
 def migrate() -> None:
     """Bring the database to the tables that this version needs. Safe to run twice, and at once with others."""
     from db import migrate as migrations

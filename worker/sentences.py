@@ -24,9 +24,11 @@ def _expected() -> tuple[type[BaseException], ...]:
     from kernels.loading import LibraryError
     from kernels.measure import GpuBusy, GpuMissing, MeasureFailed
     from kernels.recording import BadRecording
+    from kernels.replay import ReplayFailed
     from kernels.store import StoreError
     from worker.dispatch import BrokerUnreachable
     from worker.measure import NothingToMeasure
+    from worker.policies import BadPolicy
     from worker.presence import WrongWorker
     from worker.repository import RepositoryError
     from worker.settings import BadSettings, NotRunning
@@ -37,6 +39,7 @@ def _expected() -> tuple[type[BaseException], ...]:
     from worker.triage import NoName
 
     return (
+        BadPolicy,
         BadProblem,
         BadRecording,
         BadSettings,
@@ -61,6 +64,7 @@ def _expected() -> tuple[type[BaseException], ...]:
         NothingToMeasure,
         NothingToSubmit,
         NotTheProtocol,
+        ReplayFailed,
         RepositoryError,
         StoreError,
         UnknownGpu,

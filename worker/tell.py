@@ -53,7 +53,7 @@ def of_regression(story: RegressionStory, kind: str, dashboard_url: str) -> Text
     where = f"at {worst.problem} on {worst.gpu_name}"
     lines = [
         f"{percent(regression.size)} (95 %: {percent(regression.low)} to {percent(regression.high)}) {where}"
-        f"{_among(regression.series)}.",
+        f"{_among(regression)}.",
         f"Cause ({regression.category.replace('_', ' ')}): {one_line(regression.cause)}",
         *(f"  {one_line(sentence)}" for sentence in regression.explanation),
         _since(regression),
@@ -150,18 +150,21 @@ def _ending(story: RegressionStory, kind: str, dashboard_url: str) -> list[str]:
     return [line for line in lines if line]
 
 
-def _among(series: int) -> str:
-    return f", the worst of {series} series so far" if series > 1 else ""
+def _among(regression: RegressionRow) -> str:
+    which = "worst" if regression.size > 0 else "most improved"
+    return f", the {which} of {regression.series} series so far" if regression.series > 1 else ""
 
 
 def _since(regression: RegressionRow) -> str:
     """Only a change of the code was brought by a commit; another was first seen at one."""
-    bad = f"{regression.bad_sha[:SHA_DIGITS]} {one_line(regression.bad_subject)}"
-    first = "First bad commit" if regression.category in BY_A_COMMIT else "First seen at"
+    last = f"{regression.bad_sha[:SHA_DIGITS]} {one_line(regression.bad_subject)}"
+    first = "First bad commit" if regression.size > 0 else "First commit with it"
+    if regression.category not in BY_A_COMMIT:
+        first = "First seen at"
     if regression.commits_in_range <= 1:
-        return f"{first}: {bad}"
+        return f"{first}: {last}"
     return (
-        f"{first}: one of {regression.commits_in_range} after {regression.good_sha[:SHA_DIGITS]}, at the latest {bad}"
+        f"{first}: one of {regression.commits_in_range} after {regression.good_sha[:SHA_DIGITS]}, at the latest {last}"
     )
 
 
