@@ -315,7 +315,10 @@ def _run(
         timer="cupti",
         toolchain=toolchain,
         toolchain_sha256=_sha256(toolchain),
-        telemetry=[{"when": "canary before", "canary_compute_us": 220.0, "canary_memory_us": 135.0}],
+        telemetry=[
+            {"when": "canary before", "canary_compute_us": 220.0, "canary_memory_us": 135.0},
+            *(_reading(started_at, after_s) for after_s in (0.0, 0.5, 1.0, 1.5)),
+        ],
         sweep_gpu_s=21.5,
         tie=[second.id],
         started_at=started_at,
@@ -328,6 +331,17 @@ def _run(
     for name, baseline_us in BASELINES.items():
         _measurement(session, run, name, "baseline", baseline_us, ratio=BASELINES["deepgemm"] / baseline_us)
     return run
+
+
+def _reading(started_at: dt.datetime, after_s: float) -> dict[str, Any]:
+    return {
+        "when": "before rounds" if after_s == int(after_s) else "after rounds",
+        "unix_s": started_at.timestamp() + after_s,
+        "sm_clock_mhz": 1980 - int(60 * after_s),
+        "power_w": 410.0 + 150 * after_s,
+        "temperature_c": 52 + int(4 * after_s),
+        "throttled": [],
+    }
 
 
 def _measurement(

@@ -278,6 +278,7 @@ def test_a_plot_is_saved_as_the_kind_of_picture_that_was_picked(page: Any) -> No
 
 
 def test_a_table_is_saved_as_csv(page: Any) -> None:
+    page.add_init_script("delete window.showSaveFilePicker")  # its dialogue is the browser's and has no download
     page.goto("/trends?points=true")
     table = page.get_by_test_id("stDataFrame").first
     table.wait_for()
