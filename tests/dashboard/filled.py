@@ -57,7 +57,12 @@ def fill(session: Session, tiles: tuple[int, ...] = (64, 128, 256)) -> None:
     )
     commits = [
         Commit(
-            repository=REPOSITORY, sha=sha, position=40 + i, committed_at=FIRST_DAY + dt.timedelta(days=i), subject=s
+            repository=REPOSITORY,
+            sha=sha,
+            position=40 + i,
+            committed_at=FIRST_DAY + dt.timedelta(days=i),
+            subject=s,
+            author="A. Author",
         )
         for i, (sha, s) in enumerate(zip(SHAS, SUBJECTS, strict=True))
     ]
