@@ -100,17 +100,19 @@ def open_or_join(session: Session, cause: Cause, moved: Moved) -> Opened:
 
 
 def recovered(session: Session, moved: Moved, *, repository: str, kernel: str) -> list[int]:
-    """A confirmed change of a series, as what takes back open regressions of it: the ids of those.
+    """A confirmed improvement of a series, as what takes back open regressions of it: the ids of those.
 
-    A regression whose last series recovered resolves by itself, once.
+    A regression whose last series recovered resolves by itself, once. What undoes an improvement is a regression.
     """
+    if moved.size >= 0:
+        return []
     series = aliased(RegressionSeries)
     query = (
         select(Regression, series)
         .join(series, series.regression_id == Regression.id)
         .where(
             Regression.repository == repository,
-            Regression.direction == ("regression" if moved.size < 0 else "improvement"),
+            Regression.direction == "regression",
             Regression.state.in_(OPEN),
             series.kernel == kernel,
             series.problem == moved.problem,

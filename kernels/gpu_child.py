@@ -146,6 +146,9 @@ def _introduction(session: Session) -> Mapping[str, Any]:
 
 def _trial(session: Session, request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Load, check against the reference, then time: a wrong config is never timed."""
+    misfit = _misfit(session, request)
+    if misfit is not None:
+        return {"status": "wrong", "error": None, "failure": misfit}
     try:
         loaded = _load_cubin(session, request)
         _poison(session)
@@ -288,8 +291,29 @@ def _load_cubin(session: Session, request: Mapping[str, Any]) -> Loaded:
     if not path.exists():
         path.write_bytes(session.store.cubin(request["content_key"]))
     function = cupy.RawModule(path=str(path)).get_function(request["symbol"])
-    grid = session.kernel.grid(session.problem, request["config"], session.sm_count)
+    kernel = _libraries_kernel(session, request) or session.kernel
+    grid = kernel.grid(session.problem, request["config"], session.sm_count)
     return Loaded(request["config"], grid, function)
+
+
+def _libraries_kernel(session: Session, request: Mapping[str, Any]) -> Kernel | None:
+    """The kernel as its own commit has it: a side of a replay comes with its library, for its grid is from there."""
+    if request.get("library") is None:
+        return session.kernel
+    found = load(Path(request["library"])).get(session.kernel.name)
+    return None if found is None else found.kernel
+
+
+def _misfit(session: Session, request: Mapping[str, Any]) -> str | None:
+    """Why a side of a replay is not comparable with the session's own library; None when it is."""
+    if request.get("library") is None:
+        return None
+    kernel = _libraries_kernel(session, request)
+    if kernel is None:
+        return f"the library of that commit has no kernel {session.kernel.name}"
+    if tuple(kernel.arrays(session.problem)) != session.specs:
+        return "that commit lays the arrays out differently, so it is not the same work"
+    return None
 
 
 def _launch(session: Session, loaded: Loaded, turn: int) -> None:

@@ -64,7 +64,7 @@ OnStep = Callable[[str, int, int], None]
 
 def measure(request: MeasureRequest, *, on_trial: OnTrial, on_step: OnStep, policy: Policy | None = None) -> RunResult:
     """Sweep, choose, and time carefully. Raises GpuMissing, GpuBusy or MeasureFailed; a failing config is a trial."""
-    gpu = _gpu(request)
+    gpu = usable_gpu(request.gpu_index, request.arch)
     bench = Bench(
         request.library, request.kernel, request.problem, request.store_url, {"CUDA_VISIBLE_DEVICES": gpu.uuid}
     )
@@ -122,13 +122,14 @@ def _canary(child: GpuChild, when: str) -> Mapping[str, Any]:
     return found
 
 
-def _gpu(request: MeasureRequest) -> device.Gpu:
+def usable_gpu(gpu_index: int, arch: str) -> device.Gpu:
+    """This machine's GPU of that index, fit for these cubins and free. Raises GpuMissing or GpuBusy."""
     here = device.gpus()
-    if not 0 <= request.gpu_index < len(here):
-        raise GpuMissing(f"there is no GPU {request.gpu_index} on this machine: it has {len(here)} NVIDIA GPUs")
-    gpu = here[request.gpu_index]
-    if gpu.model is not None and gpu.model.arch != request.arch:
-        raise GpuMissing(f"GPU {gpu.index} is an {gpu.name} ({gpu.model.arch}), but the cubins are for {request.arch}")
+    if not 0 <= gpu_index < len(here):
+        raise GpuMissing(f"there is no GPU {gpu_index} on this machine: it has {len(here)} NVIDIA GPUs")
+    gpu = here[gpu_index]
+    if gpu.model is not None and gpu.model.arch != arch:
+        raise GpuMissing(f"GPU {gpu.index} is an {gpu.name} ({gpu.model.arch}), but the cubins are for {arch}")
     others = device.processes_on(gpu.uuid)
     if others:
         raise GpuBusy(

@@ -37,6 +37,10 @@ _compiler: Compiler | None = None
 
 
 def step(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
+    if "round" in job.payload:  # the sides of a replay that have no cubin yet
+        from worker import replay
+
+        return replay.prepare(job, place, lease)
     return _compile_batch(job, place, lease) if "items" in job.payload else _deal(job, place)
 
 
@@ -50,7 +54,7 @@ def close() -> None:
 
 def _deal(job: Claimed, place: Place) -> list[Unsent]:
     assert job.submission_id is not None
-    version = _open_compiler(place).version
+    version = open_compiler(place).version
     with session(place.database_url) as opened:
         wanted = steps.uncompiled(opened, job.submission_id, job.payload["kernel"])
         keys = [each.code_key for each in wanted]
@@ -87,7 +91,7 @@ def deal(items: Sequence[Item]) -> list[list[Item]]:
 def _compile_batch(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
     assert job.submission_id is not None
     payload = job.payload
-    compiler = _open_compiler(place)
+    compiler = open_compiler(place)
     library = repository.checkout(place.repository, payload["sha"], payload["library"], place.checkouts)
     with session(place.database_url) as opened:
         keys = [item["code_key"] for item in payload["items"]]
@@ -141,7 +145,7 @@ def _row(code_key: str, compiled: Compiled) -> dict[str, Any]:
     }
 
 
-def _open_compiler(place: Place) -> Compiler:
+def open_compiler(place: Place) -> Compiler:
     """One per process: its child keeps the tile compiler loaded, and is started again by itself when it dies."""
     global _compiler
     if _compiler is None:

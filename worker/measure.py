@@ -16,7 +16,7 @@ import structlog
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
-from db import jobs, record, steps
+from db import jobs, judging, record, steps
 from db.jobs import Claimed, Unsent
 from db.record import config_sha256
 from db.session import session
@@ -274,6 +274,29 @@ def judge_next(opened: Session, facts: SweepFacts, run_id: int, priority: int) -
         priority=priority,
     )
     return Unsent(job_id, JUDGE)
+
+
+def judge_the_rest(opened: Session, job: Claimed) -> list[Unsent]:
+    """After a measurement that failed: it may be what the runs of its night waited for to be judged."""
+    assert job.submission_id is not None
+    assert job.sweep_id is not None
+    if steps.run_of(opened, job.sweep_id) is not None or judging.is_measuring(opened, job.submission_id):
+        return []
+    run_id = judging.any_run(opened, job.submission_id)
+    if run_id is None:
+        return []
+    job_id, new = jobs.add(
+        opened,
+        key=f"judge:{run_id}:after:{job.id}",
+        kind="judge",
+        queue=JUDGE,
+        subject=job.subject,
+        payload={},
+        submission_id=job.submission_id,
+        run_id=run_id,
+        priority=job.priority,
+    )
+    return [Unsent(job_id, JUDGE)] if new else []
 
 
 def _trial_row(trial: TrialResult, config_ids: Mapping[str, int]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ def _expected() -> tuple[type[BaseException], ...]:
     from db.embedded import EmbeddedError
     from db.logins import NoLogin
     from db.migrate import DatabaseNewer, DatabaseOlder
+    from db.regressions import NoSuchRegression, NotPossible
     from db.session import DatabaseUnreachable
     from kernels.build import BuildError
     from kernels.catalog import UnknownKernel
@@ -23,20 +24,26 @@ def _expected() -> tuple[type[BaseException], ...]:
     from kernels.loading import LibraryError
     from kernels.measure import GpuBusy, GpuMissing, MeasureFailed
     from kernels.recording import BadRecording
+    from kernels.replay import ReplayFailed
     from kernels.store import StoreError
     from worker.dispatch import BrokerUnreachable
     from worker.measure import NothingToMeasure
+    from worker.policies import BadPolicy
     from worker.presence import WrongWorker
     from worker.repository import RepositoryError
     from worker.settings import BadSettings, NotRunning
     from worker.stream import NotTheProtocol
     from worker.submit import NothingToSubmit
+    from worker.telling import BadTelling
     from worker.transfer import NothingToExport
+    from worker.triage import NoName
 
     return (
+        BadPolicy,
         BadProblem,
         BadRecording,
         BadSettings,
+        BadTelling,
         BrokerUnreachable,
         BuildError,
         DatabaseNewer,
@@ -47,13 +54,17 @@ def _expected() -> tuple[type[BaseException], ...]:
         GpuMissing,
         LibraryError,
         MeasureFailed,
+        NoName,
+        NoSuchRegression,
         NoLogin,
         NoSuchWork,
+        NotPossible,
         NotRunning,
         NothingToExport,
         NothingToMeasure,
         NothingToSubmit,
         NotTheProtocol,
+        ReplayFailed,
         RepositoryError,
         StoreError,
         UnknownGpu,

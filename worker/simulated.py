@@ -17,6 +17,7 @@ from typing import Any
 from db.steps import CompiledConfig, SweepFacts
 from kernels import HARNESS
 from kernels.device import SIMULATED, Gpu
+from kernels.replay import ReplayResult
 from kernels.results import Measured, RunResult, TrialResult
 from kernels.statistics import median_interval
 
@@ -87,6 +88,43 @@ def measure(
     )
 
 
+def replay(
+    problem: str,
+    good_key: str,
+    bad_key: str,
+    launches: int,
+    simulation: Simulation,
+    *,
+    of: str,
+    sleep: Callable[[float], None] = time.sleep,
+) -> ReplayResult:
+    """Two stored cubins beside each other, by their content keys; `of` is the replay's own key, for its noise."""
+    started_at = dt.datetime.now(dt.UTC)
+    good_us, bad_us = (
+        tuple(_median_us(problem, key, simulation.seed, f"{of} {side} {launch}") for launch in range(launches))
+        for side, key in (("good", good_key), ("bad", bad_key))
+    )
+    sleep(simulation.trial_s * launches)
+    gpu = board(socket.gethostname())
+    return ReplayResult(
+        host=socket.gethostname(),
+        gpu_uuid=gpu.uuid,
+        gpu_name=gpu.name,
+        timer="simulated",
+        good_us=good_us,
+        bad_us=bad_us,
+        telemetry=(),
+        gpu_s=simulation.trial_s * launches,
+        started_at=started_at,
+        finished_at=dt.datetime.now(dt.UTC),
+    )
+
+
+def _median_us(problem: str, content_key: str, seed: int, of: str) -> float:
+    samples_us = _samples(_true_us(problem, content_key, seed), ROUNDS, _random(seed, "replay", content_key, of))
+    return median_interval(samples_us).median
+
+
 def trial(facts: SweepFacts, config: CompiledConfig, seed: int) -> TrialResult:
     fate = _random(seed, "fate", facts.problem, config.content_key).random()
     if fate < WRONG:
@@ -131,7 +169,11 @@ def _canary(chance: Random, slow: float) -> dict[str, float]:
 
 def true_us(problem: str, config: CompiledConfig, seed: int) -> float:
     """What the samples of this code on this problem scatter around."""
-    return _random(seed, "speed", problem, config.content_key).uniform(FASTEST_US, SLOWEST_US)
+    return _true_us(problem, config.content_key, seed)
+
+
+def _true_us(problem: str, content_key: str, seed: int) -> float:
+    return _random(seed, "speed", problem, content_key).uniform(FASTEST_US, SLOWEST_US)
 
 
 def _measurements(

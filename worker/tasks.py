@@ -71,21 +71,31 @@ def _step_of(kind: str) -> Step:
         from worker.compile import step
     elif kind == "measure":
         from worker.measure import step
+    elif kind == "confirm":
+        from worker.replay import step
     else:
         from worker.judge import step
     return step
 
 
 def _release(job: Claimed, place: Place) -> list[Unsent]:
-    """The end of a compile job may be what measure jobs wait for.
+    """The end of a job, good or bad, may be what others wait for.
 
     Looked at in a transaction of its own, after the end is committed: of two compile jobs that end at once, the later
     one then sees both. A crash in between is for reconcile.py.
     """
-    if job.kind != "compile":
-        return []
     with session(place.database_url) as opened:
-        return jobs.release(opened, steps.ready_to_measure(opened, job.submission_id))
+        if "round" in job.payload:  # a question of the judge's that ended without an answer
+            from worker.replay import judge_again
+
+            return judge_again(opened, job.payload, job.submission_id, job.priority)
+        if job.kind == "compile":
+            return jobs.release(opened, steps.ready_to_measure(opened, job.submission_id))
+        if job.kind == "measure":
+            from worker.measure import judge_the_rest
+
+            return judge_the_rest(opened, job)
+    return []
 
 
 def _hand_back(job_id: int, owner: str, place: Place) -> None:
