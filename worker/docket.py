@@ -9,8 +9,9 @@ from dataclasses import asdict, dataclass
 from math import log
 from typing import Any
 
-from db.judging import ReplayFact, Side
+from db.judging import ReplayFact
 from db.suspicions import NOT_NEEDED
+from db.winners import Side
 from worker.confirm import Ask, Replayed
 
 SAME = 1.0

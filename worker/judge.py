@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from db import judging, record, suspicions
+from db import judging, record, suspicions, winners
 from db.jobs import Claimed, Priority, Unsent
 from db.judging import Night, Point, ReplayFact, Scope
 from db.session import session
@@ -229,7 +229,7 @@ def _besides(hearing: _Hearing, series: Series, point: Point) -> str:
     run_id = hearing.history.run_before(series, commit_id) if commit_id is not None else None
     if run_id is None:
         return ""
-    facts = (judging.run_facts(hearing.session, each) for each in (run_id, point.run_id))
+    facts = (winners.run_facts(hearing.session, each) for each in (run_id, point.run_id))
     return f"; {explain.besides(*facts)}"
 
 

@@ -5,7 +5,7 @@ Thin: what explains it is decided in explain.py, what belongs together in db/cau
 
 from sqlalchemy.orm import Session
 
-from db import causes, judging
+from db import causes, winners
 from db.causes import Cause, Moved, Opened
 from db.judging import Point, Scope
 from worker import explain
@@ -58,4 +58,4 @@ def confirmed(
 def _explained(session: Session, good_run_id: int | None, bad_run_id: int) -> Explanation:
     if good_run_id is None:
         return UNEXPLAINED
-    return explain.of_replayed(judging.run_facts(session, good_run_id), judging.run_facts(session, bad_run_id))
+    return explain.of_replayed(winners.run_facts(session, good_run_id), winners.run_facts(session, bad_run_id))
