@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help up install dev test lint bench bench-dashboard bench-gpu bench-judge chaos test-gpu lock clean
+.PHONY: help up install dev test lint bench bench-dashboard bench-gpu bench-judge bench-tell chaos test-gpu lock clean
 
 help: ## List what make can do here
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -46,6 +46,9 @@ chaos: dev ## Kill workers and restart servers under 300 jobs, three times over,
 
 bench-judge: dev ## Score the judge on made worlds: false alarms, recall, delay, replays (an hour; WORLDS=1 for less)
 	@$(BIN)/python -m benchmarks.judge --worlds $(or $(WORLDS),3)
+
+bench-tell: dev ## Measure how long it takes from a confirmed regression to people, and a look for alarms (a minute)
+	@$(BIN)/python -m benchmarks.telling
 
 # uv reads neither pip's settings nor its environment, and no settings of its own here: a list must not depend on the
 # machine it was made on. `make lock UPGRADE=--upgrade` takes newer releases; without it what is pinned stays pinned.

@@ -15,6 +15,7 @@ def _expected() -> tuple[type[BaseException], ...]:
     from db.embedded import EmbeddedError
     from db.logins import NoLogin
     from db.migrate import DatabaseNewer, DatabaseOlder
+    from db.regressions import NoSuchRegression, NotPossible
     from db.session import DatabaseUnreachable
     from kernels.build import BuildError
     from kernels.catalog import UnknownKernel
@@ -33,13 +34,16 @@ def _expected() -> tuple[type[BaseException], ...]:
     from worker.settings import BadSettings, NotRunning
     from worker.stream import NotTheProtocol
     from worker.submit import NothingToSubmit
+    from worker.telling import BadTelling
     from worker.transfer import NothingToExport
+    from worker.triage import NoName
 
     return (
         BadPolicy,
         BadProblem,
         BadRecording,
         BadSettings,
+        BadTelling,
         BrokerUnreachable,
         BuildError,
         DatabaseNewer,
@@ -50,8 +54,11 @@ def _expected() -> tuple[type[BaseException], ...]:
         GpuMissing,
         LibraryError,
         MeasureFailed,
+        NoName,
+        NoSuchRegression,
         NoLogin,
         NoSuchWork,
+        NotPossible,
         NotRunning,
         NothingToExport,
         NothingToMeasure,

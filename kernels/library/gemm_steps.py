@@ -171,21 +171,21 @@ def tiled_space(arch: str) -> Space:
         (
             ("tile_m", (64, 128, 256)),
             ("tile_n", (64, 128, 256)),
-            ("tile_k", (32, 64, 128)),
+            ("tile_k", (64, 128)),
             ("num_ctas", (1,) if arch in ("sm_120", "sm_121") else (1, 2)),
             ("group_size_m", (8, 4, 16, 1)),
         )
     )
 
 
-def persistent_space(arch: str) -> Space:
+def persistent_space(arch: str, tile_k: tuple[int, ...]) -> Space:
     """Tiles and hints. Clusters where the GPU has them; several blocks per multiprocessor where tiles are small."""
     consumer = arch in ("sm_120", "sm_121")
     return Space(
         (
             ("tile_m", (64, 128, 256)),
             ("tile_n", (64, 128, 256)),
-            ("tile_k", (32, 64, 128)),
+            ("tile_k", tile_k),
             ("num_ctas", (1,) if consumer else (1, 2) if arch == "sm_90" else (1, 2, 4)),
             ("occupancy", (1, 2, 4) if consumer else (1, 2)),
             ("num_worker_warps", (4, 8)),
@@ -286,13 +286,15 @@ def _kernel(
     )
 
 
-def _persistent(layout: str, problems: tuple[str, ...], baselines: tuple[str, ...]) -> Kernel:
+def _persistent(
+    layout: str, problems: tuple[str, ...], baselines: tuple[str, ...], tile_k: tuple[int, ...] = (64, 128)
+) -> Kernel:
     return _kernel(
         f"gemm_{layout}",
         gemm_persistent_walk,
         layout,
         problems,
-        persistent_space,
+        lambda arch: persistent_space(arch, tile_k),
         lambda config: (*tiles_of(config), config["latency"]),
         persistent_grid,
         baselines,
@@ -333,7 +335,8 @@ KERNELS = (
         tiled_grid,
         ("cublas", "tile_table"),
     ),
-    _persistent("nn", (*SQUARES, "4096x4096x4096-tf32"), ("cublas", "tile_table")),
+    # Half as deep a tile for TF32, whose elements take twice the room of the 16-bit types.
+    _persistent("nn", (*SQUARES, "4096x4096x4096-tf32"), ("cublas", "tile_table"), tile_k=(64, 128, 32)),
     _persistent("nt", WATCHED_BFLOAT16, ("deepgemm", "cublas", "tile_table")),
     _persistent("tn", ("4096x4096x4096-float16",), ("cublas", "tile_table")),
     _persistent("tt", ("4096x4096x4096-float16",), ("cublas", "tile_table")),

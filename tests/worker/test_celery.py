@@ -13,8 +13,11 @@ import pytest
 import redis
 from sqlalchemy import func, select, text, update
 
-from db.models import Job, Trial, Worker
+from db import jobs
+from db.models import Job, Run, Trial, Worker
 from db.session import session
+from tests.worker import regressed
+from tests.worker.receiver import receiver
 from worker import dispatch
 from worker.place import Place
 from worker.reconcile import reconcile
@@ -180,6 +183,20 @@ def test_the_clock_submits_the_nightly(settings: Settings, place: Place) -> None
     with celery_worker(settings, queues="judge", name="judge@test"):
         dispatch.sender(place.broker_url).send_task("worker.nightly", queue="judge")
         wait_for(lambda: jobs_in(place, "queued"), settings.home / "judge@test.log")
+
+
+def test_what_a_judge_opened_is_told_as_soon_as_its_job_has_ended(settings: Settings, place: Place) -> None:
+    with receiver() as board, celery_worker(settings, queues="judge,tell", name="judge@test"):
+        written = f"[channels.board]\nwebhook = '{board.url}'\n[[routes]]\nto = ['board']\n"
+        (settings.home / "tell.toml").write_text(written)
+        with session(place.database_url) as opened:
+            number = regressed.regress(opened)
+            run_id = opened.scalars(select(Run.id)).one()
+            jobs.add(opened, key="judge 1", kind="judge", queue="judge", subject="1", payload={}, run_id=run_id)
+            queued = jobs.unsent(opened, 0)
+        dispatch.send(dispatch.sender(place.broker_url), place.database_url, queued)
+        wait_for(lambda: board.taken, settings.home / "judge@test.log")
+        assert f"tilewatch regressions acknowledge {number}" in board.taken[0].told["body"]
 
 
 def test_a_worker_for_a_gpu_that_is_not_there_says_so_and_ends(settings: Settings) -> None:
