@@ -92,6 +92,16 @@ class Judged:
     verdict: str
 
 
+@dataclass(frozen=True)
+class Before:
+    """The run before one of the same series on the same host."""
+
+    run_id: int
+    commit_id: int
+    sha: str
+    time_us: float
+
+
 def scope_of(session: Session, run_id: int) -> Scope:
     query = (
         select(
@@ -238,6 +248,29 @@ def points(session: Session, submission_ids: Sequence[int], origin: str) -> list
     return [Point(**row._mapping) for row in session.execute(query)]
 
 
+def run_before(session: Session, scope: Scope, point: Point) -> Before | None:
+    """The run of a series on the same host that comes before one of the scope's night, in the order of nights."""
+    query = (
+        select(Run.id, Commit.id, Commit.sha, Measurement.median_us)
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .join(Commit, Commit.id == Sweep.commit_id)
+        .join(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
+        .where(
+            Commit.repository == scope.repository,
+            Sweep.kernel == point.kernel,
+            Sweep.problem == point.problem,
+            Sweep.gpu_model == scope.gpu_model,
+            Run.origin == scope.origin,
+            Run.host == point.host,
+            tuple_(Commit.position, Sweep.submission_id) < tuple_(scope.position, scope.submission_id),
+        )
+        .order_by(Commit.position.desc(), Sweep.submission_id.desc(), Run.id.desc())
+        .limit(1)
+    )
+    row = session.execute(query).one_or_none()
+    return None if row is None else Before(*row)
+
+
 def runs_of(session: Session, scope: Scope) -> list[int]:
     """Every run of the scope's night, those without any right answer too."""
     query = (
@@ -279,6 +312,34 @@ def replays(session: Session, scope: Scope, since_position: int) -> list[ReplayF
     )
     found = [dict(row._mapping) for row in session.execute(query)]
     return [ReplayFact(**{**row, "good_us": tuple(row["good_us"]), "bad_us": tuple(row["bad_us"])}) for row in found]
+
+
+def replay(session: Session, key: str) -> ReplayFact | None:
+    """One replay by its key; None while it is still to be held."""
+    good, bad = aliased(Commit), aliased(Commit)
+    query = (
+        select(Replay, good.position, bad.position)
+        .join(good, good.id == Replay.good_commit_id)
+        .join(bad, bad.id == Replay.bad_commit_id)
+        .where(Replay.key == key)
+    )
+    row = session.execute(query).one_or_none()
+    if row is None:
+        return None
+    held, good_position, bad_position = row
+    return ReplayFact(
+        held.kernel,
+        held.problem,
+        held.good_commit_id,
+        held.bad_commit_id,
+        good_position,
+        bad_position,
+        held.good_code_sha256,
+        held.bad_code_sha256,
+        tuple(held.good_us),
+        tuple(held.bad_us),
+        held.failure,
+    )
 
 
 def launches_of_code(session: Session, row: Mapping[str, Any]) -> int:

@@ -79,6 +79,31 @@ def sides(session: Session, scope: Scope, commit_id: int) -> dict[tuple[str, str
     return {(kernel, problem): Side(*rest) for kernel, problem, *rest in session.execute(query)}
 
 
+def of_run(session: Session, run_id: int) -> Side | None:
+    """What won in one run."""
+    query = (
+        select(
+            Run.id.label("run_id"),
+            Sweep.id.label("sweep_id"),
+            Sweep.source_sha256,
+            Config.id.label("config_id"),
+            Config.params,
+            Compilation.content_key,
+            Compilation.symbol,
+            Compilation.code_sha256,
+            Compilation.compiler,
+        )
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .join(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
+        .join(Config, Config.id == Measurement.config_id)
+        .join(Trial, and_(Trial.sweep_id == Sweep.id, Trial.config_id == Config.id))
+        .join(Compilation, Compilation.id == Trial.compilation_id)
+        .where(Run.id == run_id, Compilation.status == "ok")
+    )
+    row = session.execute(query).one_or_none()
+    return None if row is None else Side(**row._mapping)
+
+
 def measured_at(session: Session, scope: Scope, kernel: str, problem: str) -> dict[int, int]:
     """The commits at which a series was measured, by position."""
     query = (

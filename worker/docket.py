@@ -17,6 +17,9 @@ from worker.confirm import Ask, Replayed
 SAME = 1.0
 """Identical machine code takes identical time by definition: such a launch is said to take this on both sides."""
 
+CODE = ("content_key", "symbol", "code_sha256", "compiler")
+"""What names the machine code of a side; all None where it is still to be compiled."""
+
 
 @dataclass(frozen=True)
 class End:
@@ -102,7 +105,7 @@ def sides(pair: Pair) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _side(end: End, either: Side, ready: bool) -> dict[str, Any]:
     won = asdict(end.won or end.next_won or either)
-    code = {name: won[name] if ready else None for name in ("content_key", "symbol", "code_sha256", "compiler")}
+    code = {name: won[name] if ready else None for name in CODE}
     return {
         "commit_id": end.commit_id,
         "sha": end.sha,
