@@ -248,27 +248,27 @@ def points(session: Session, submission_ids: Sequence[int], origin: str) -> list
     return [Point(**row._mapping) for row in session.execute(query)]
 
 
-def run_before(session: Session, scope: Scope, point: Point) -> Before | None:
-    """The run of a series on the same host that comes before one of the scope's night, in the order of nights."""
+def runs_before(session: Session, submission_ids: Sequence[int], origin: str) -> dict[tuple[str, str, str], Before]:
+    """By kernel, problem and host the newest run of these nights, which come oldest first."""
     query = (
-        select(Run.id, Commit.id, Commit.sha, Measurement.median_us)
+        select(
+            Sweep.submission_id,
+            Sweep.kernel,
+            Sweep.problem,
+            Run.host,
+            Run.id,
+            Commit.id,
+            Commit.sha,
+            Measurement.median_us,
+        )
         .join(Sweep, Sweep.id == Run.sweep_id)
         .join(Commit, Commit.id == Sweep.commit_id)
         .join(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
-        .where(
-            Commit.repository == scope.repository,
-            Sweep.kernel == point.kernel,
-            Sweep.problem == point.problem,
-            Sweep.gpu_model == scope.gpu_model,
-            Run.origin == scope.origin,
-            Run.host == point.host,
-            tuple_(Commit.position, Sweep.submission_id) < tuple_(scope.position, scope.submission_id),
-        )
-        .order_by(Commit.position.desc(), Sweep.submission_id.desc(), Run.id.desc())
-        .limit(1)
+        .where(Sweep.submission_id == func.any(list(submission_ids)), Run.origin == origin)
     )
-    row = session.execute(query).one_or_none()
-    return None if row is None else Before(*row)
+    nights = {submission_id: number for number, submission_id in enumerate(submission_ids)}
+    rows = sorted(session.execute(query), key=lambda row: (nights[row[0]], row[4]))
+    return {(kernel, problem, host): Before(*rest) for _, kernel, problem, host, *rest in rows}
 
 
 def runs_of(session: Session, scope: Scope) -> list[int]:

@@ -4,6 +4,7 @@ Reads for the judge, of one scope (db/judging.py). Nothing here writes.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,8 +80,8 @@ def sides(session: Session, scope: Scope, commit_id: int) -> dict[tuple[str, str
     return {(kernel, problem): Side(*rest) for kernel, problem, *rest in session.execute(query)}
 
 
-def of_run(session: Session, run_id: int) -> Side | None:
-    """What won in one run."""
+def of_runs(session: Session, run_ids: Sequence[int]) -> dict[int, Side]:
+    """What won in each of these runs."""
     query = (
         select(
             Run.id.label("run_id"),
@@ -98,10 +99,9 @@ def of_run(session: Session, run_id: int) -> Side | None:
         .join(Config, Config.id == Measurement.config_id)
         .join(Trial, and_(Trial.sweep_id == Sweep.id, Trial.config_id == Config.id))
         .join(Compilation, Compilation.id == Trial.compilation_id)
-        .where(Run.id == run_id, Compilation.status == "ok")
+        .where(Run.id == func.any(list(run_ids)), Compilation.status == "ok")
     )
-    row = session.execute(query).one_or_none()
-    return None if row is None else Side(**row._mapping)
+    return {row.run_id: Side(**row._mapping) for row in session.execute(query)}
 
 
 def measured_at(session: Session, scope: Scope, kernel: str, problem: str) -> dict[int, int]:

@@ -70,7 +70,7 @@ def _judge(opened: Session, job: Claimed, place: Place, scope: Scope, lease: Lea
     sitting = _sitting(hearing, nights, lease)
     missing = sitting.settle(lambda series, ask, told: _served(hearing, series, ask, told))
     tonight = {series_of(point): point for point in judging.points(opened, [scope.submission_id], scope.origin)}
-    doubts = toolchains.doubts(opened, place, scope, tonight, place.policy) if scope.origin != RECORDED else []
+    doubts = toolchains.doubts(opened, place, scope, nights, tonight) if scope.origin != RECORDED else []
     told = {series_of(doubt.point): (doubt, toolchains.heard(opened, doubt.payload["key"])) for doubt in doubts}
     queued: list[Unsent] = []
     if missing or any(heard is None for _, heard in told.values()):

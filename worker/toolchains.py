@@ -4,22 +4,26 @@ Replays of two commits are compiled by one compiler and tell what the commit did
 both compilers made it, tells what the compiler did. A driver cannot be put back, so it is only named (explain.py).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy.orm import Session
 
 from db import judging, winners
-from db.judging import Point, Scope
+from db.judging import Night, Point, Scope
 from kernels.store import CubinStore
 from worker import docket
 from worker.confirm import Estimate, estimate
 from worker.detect import Policy
 from worker.place import Place
+from worker.sitting import Series
 
 LAUNCHES = 8
 """One question and no more: two GPU launches of FP8 products differ by some 0.1 %, so eight see a change of 0.3 %."""
+
+RECENT_NIGHTS = 5
+"""A series that was not measured in this many nights has other doubts than the compiler."""
 
 
 @dataclass(frozen=True)
@@ -50,18 +54,26 @@ class Told:
         )
 
 
-def doubts(session: Session, place: Place, scope: Scope, points: Mapping[Any, Point], policy: Policy) -> list[Doubt]:
+def doubts(
+    session: Session, place: Place, scope: Scope, nights: Sequence[Night], points: Mapping[Series, Point]
+) -> list[Doubt]:
     """The series that moved tonight and of which another compiler made what won the night before."""
+    recent = [night.submission_id for night in nights[-1 - RECENT_NIGHTS : -1]]
+    before = judging.runs_before(session, recent, scope.origin)
+    moved = [
+        (point, earlier)
+        for series, point in points.items()
+        if (earlier := before.get(series)) is not None
+        and abs(point.time_us / earlier.time_us - 1.0) >= place.policy.min_change
+    ]
+    won = winners.of_runs(session, [each.run_id for pair in moved for each in pair])
     store = CubinStore(place.store_url)
     found = []
-    for point in points.values():
-        before = judging.run_before(session, scope, point)
-        if before is None or abs(point.time_us / before.time_us - 1.0) < policy.min_change:
-            continue
-        old, new = winners.of_run(session, before.run_id), winners.of_run(session, point.run_id)
+    for point, earlier in moved:
+        old, new = won.get(earlier.run_id), won.get(point.run_id)
         if old is None or new is None or old.compiler == new.compiler or store.outcome(old.content_key) is None:
             continue
-        found.append(_doubt(scope, point, before, old, new))
+        found.append(_doubt(scope, point, earlier, old, new))
     return found
 
 
