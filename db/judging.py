@@ -256,8 +256,8 @@ def runs_before(session: Session, submission_ids: Sequence[int], origin: str) ->
             Sweep.kernel,
             Sweep.problem,
             Run.host,
-            Run.id,
-            Commit.id,
+            Run.id.label("run_id"),
+            Commit.id.label("commit_id"),
             Commit.sha,
             Measurement.median_us,
         )
@@ -267,8 +267,10 @@ def runs_before(session: Session, submission_ids: Sequence[int], origin: str) ->
         .where(Sweep.submission_id == func.any(list(submission_ids)), Run.origin == origin)
     )
     nights = {submission_id: number for number, submission_id in enumerate(submission_ids)}
-    rows = sorted(session.execute(query), key=lambda row: (nights[row[0]], row[4]))
-    return {(kernel, problem, host): Before(*rest) for _, kernel, problem, host, *rest in rows}
+    rows = sorted(session.execute(query), key=lambda row: (nights[row.submission_id], row.run_id))
+    return {
+        (row.kernel, row.problem, row.host): Before(row.run_id, row.commit_id, row.sha, row.median_us) for row in rows
+    }
 
 
 def runs_of(session: Session, scope: Scope) -> list[int]:
