@@ -4,7 +4,7 @@ A replay times two builds of one series interleaved on one GPU in the same minut
 happens to both. Pure: who runs replays, and what they cost in a night, is known elsewhere.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -13,9 +13,14 @@ import numpy as np
 from worker.detect import Floats, Policy
 
 State = Literal["open", "believed", "confirmed", "refuted", "undecided"]
+Differences = dict[tuple[int, int], list[float]]
+"""Logarithms of bad over good, one a launch, for each pair of builds (good, bad) that was replayed."""
 
 PRIOR_LAUNCHES = 6
 """What the launches of past nights weigh in a replay's noise, in replay launches."""
+
+LEAST_NIGHTLY_LOG_ODDS = 6.0
+"""How much less likely than the likeliest build the nights can make another the first bad one: replays rule out."""
 
 
 @dataclass(frozen=True)
@@ -50,36 +55,70 @@ class Estimate:
         return self.size / self.error
 
 
+@dataclass(frozen=True)
+class Nightly:
+    """What the nights say of a change at each of some builds: a size, as the sum of precisions and of size x precision.
+
+    Where they say nothing (a night on a new machine) both are zero.
+    """
+
+    weighed: Floats
+    precisions: Floats
+
+
 @dataclass
 class Case:
     """A suspicion on its way to an answer: somewhere in (good, bad] a build changed the series by about `size`.
 
-    `log_weights` says how well the nights fit each build of that range as the first bad one. A case without a `size`
-    is a check: nothing was seen, but something may have hidden behind a new machine or toolchain.
+    `prior` are the log-odds before nights and replays were looked at. A case without a `size` is a check: nothing was
+    seen, but something may have hidden behind a new machine or toolchain. `companions` share the case's cause, so that
+    the first bad build of one is that of all.
     """
 
     series: int
     good: int
     bad: int
     size: float | None
-    log_weights: Floats
+    nightly: Nightly
     launch_variance: float
-    group: int | None = None
+    prior: float
+    differences: Differences = field(default_factory=dict)
     state: State = "open"
-    differences: dict[tuple[int, int], list[float]] = field(default_factory=dict)
+    companions: tuple["Case", ...] = ()
+    least_deviations: float | None = None  # of its own replays; the policy's, unless others already speak for it
+    launches: int = 0
+
+    @property
+    def builds(self) -> np.typing.NDArray[np.int64]:
+        return np.arange(self.good + 1, self.bad + 1)
+
+    @property
+    def pair_deviation(self) -> float:
+        """Of one launch of both builds."""
+        return float(np.sqrt(2.0 * self.launch_variance + 1e-8))
 
     @property
     def estimate(self) -> Estimate | None:
-        return self.between(self.good, self.bad)
+        """From every replay across the likeliest first bad build."""
+        if not self.differences:
+            return None
+        weighed, precisions, launches = self.said
+        best = int(np.argmax(posterior(self)))
+        if precisions[best] == 0.0:
+            return None
+        return Estimate(weighed[best] / precisions[best], float(precisions[best] ** -0.5), int(launches[best]))
 
-    def between(self, good: int, bad: int) -> Estimate | None:
-        differences = self.differences.get((good, bad))
-        return estimate(differences, self.launch_variance) if differences else None
+    @property
+    def said(self) -> tuple[Floats, Floats, Floats]:
+        """Of the replays across each build: size x precision, precision, launches."""
+        return across(self.builds, self.differences, self.launch_variance)
 
     def hear(self, replayed: Replayed) -> None:
         pairs = zip(replayed.good_us, replayed.bad_us, strict=False)
         told = [float(np.log(bad / good)) for good, bad in pairs if 0.0 < good < np.inf and 0.0 < bad < np.inf]
-        self.differences.setdefault((replayed.good, replayed.bad), []).extend(told)
+        if told:
+            self.differences.setdefault((replayed.good, replayed.bad), []).extend(told)
+            self.launches += len(told)
 
 
 def estimate(differences: Sequence[float], launch_variance: float) -> Estimate:
@@ -96,11 +135,65 @@ def estimate(differences: Sequence[float], launch_variance: float) -> Estimate:
     return Estimate(centre, float(np.sqrt(variance / count)), count)
 
 
-def log_odds(found: Estimate, suspected: float) -> float:
-    """For a change of 0.6 of the suspected size up to all of it, against none: suspicions overstate."""
-    low, high = sorted((0.6 * suspected, suspected))
-    size = float(np.clip(found.size, low, high))
-    return size * (2 * found.size - size) / (2 * found.error**2)
+def across(
+    builds: np.typing.NDArray[np.int64], differences: Mapping[tuple[int, int], Sequence[float]], launch_variance: float
+) -> tuple[Floats, Floats, Floats]:
+    """What the replays that have build k's change between their two builds say, for each k."""
+    weighed, precisions, launches = np.zeros((3, len(builds)))
+    for (good, bad), told in differences.items():
+        found = estimate(told, launch_variance)
+        between = (builds > good) & (builds <= bad)
+        weighed[between] += found.size / found.error**2
+        precisions[between] += found.error**-2
+        launches[between] += found.launches
+    return weighed, precisions, launches
+
+
+def log_odds(nightly: Nightly, weighed: Floats, precisions: Floats, policy: Policy) -> Floats:
+    """For a change against none, at each build: of the nights, as far as nights are believed, and of the replays.
+
+    At the size that suits both best, but never far from what the nights show: else a tenth of a level that moved for
+    another reason would always be left to suspect.
+    """
+    total = nightly.precisions + precisions
+    best = (nightly.weighed + weighed) / np.where(total > 0.0, total, 1.0)
+    shown = nightly.weighed / np.where(nightly.precisions > 0.0, nightly.precisions, 1.0)
+    low, high = np.minimum(0.5 * shown, 1.2 * shown), np.maximum(0.5 * shown, 1.2 * shown)
+    size = np.where(nightly.precisions > 0.0, np.clip(best, low, high), best)
+    nights = size * nightly.weighed - size**2 * nightly.precisions / 2
+    replays = size * weighed - size**2 * precisions / 2
+    found = np.minimum(nights, policy.nightly_log_odds) + replays
+    return np.where(np.abs(shown) + (nightly.precisions == 0.0) >= 0.7 * policy.min_change, found, -np.inf)
+
+
+def odds(case: Case, policy: Policy) -> float:
+    """Log-odds that some build of the range changed the series, all that is known put together."""
+    weighed, precisions, _ = case.said
+    told = log_odds(case.nightly, weighed, precisions, policy)
+    return case.prior + float(np.logaddexp.reduce(told))
+
+
+def odds_together(cases: Sequence[Case], prior: float, policy: Policy) -> float:
+    """Log-odds that one build changed all these series by the same size."""
+    said = [case.said for case in cases]
+    nightly = Nightly(
+        np.sum([case.nightly.weighed for case in cases], axis=0),
+        np.sum([case.nightly.precisions for case in cases], axis=0),
+    )
+    weighed, precisions = np.sum([each[0] for each in said], axis=0), np.sum([each[1] for each in said], axis=0)
+    return prior + float(np.logaddexp.reduce(log_odds(nightly, weighed, precisions, policy)))
+
+
+def worth(log_odds_: float, launches: int, policy: Policy) -> bool:
+    """Whether so many launches more may be spent on a suspicion: the likelier it is, the more."""
+    return policy.worth_launches / (1.0 + float(np.exp(min(-log_odds_, 500.0)))) >= launches
+
+
+def next_launches(case: Case, policy: Policy) -> int:
+    """Few enough to end early, and enough to tell something of a change of the suspected size."""
+    size = abs(case.size) if case.size is not None else 2.5 * policy.min_change
+    wanted = int(np.ceil(1.5 * (case.pair_deviation / max(size, policy.min_change)) ** 2))
+    return min(max(wanted, policy.first_launches), policy.step_launches)
 
 
 def step(case: Case, policy: Policy) -> Ask | None:
@@ -120,95 +213,74 @@ def step(case: Case, policy: Policy) -> Ask | None:
     return None
 
 
-def believe_together(cases: Sequence[Case], policy: Policy) -> None:
-    """A change of a whole kernel is believed on the replays of all its shapes, of which none alone need be enough.
-
-    Not on those of one: without the surest of them the others must still say so.
-    """
-    found = [(case, each) for case in cases if case.state in ("open", "believed") and (each := case.estimate)]
-    if len(found) < 2 or not any(case.state == "open" for case, _ in found):
-        return
-    ordered = sorted(found, key=lambda pair: abs(pair[1].deviations))
-    if abs(_pooled(ordered)) < policy.believed_deviations or abs(_pooled(ordered[:-1])) < 3.0:
-        return
-    size = float(np.average([e.size for _, e in found], weights=[e.error**-2 for _, e in found]))
-    for case, each in found:
-        own = each.size / size > 0.4 and abs(each.deviations) > 1.3
-        if case.state == "open" and own and abs(size) >= policy.min_change:
-            case.state = "believed"
-
-
 def first_bad(case: Case) -> tuple[int, float]:
     """The likeliest first bad build and its probability."""
-    likely = _posterior(case)
+    likely = posterior(case)
     best = int(np.argmax(likely))
     return case.good + 1 + best, float(likely[best])
 
 
+def posterior(case: Case) -> Floats:
+    """How likely each build of the range is the first bad one, by the nights and replays of all that share the cause."""
+    logs = np.zeros(case.bad - case.good)
+    for each in (case, *case.companions):
+        if (each.good, each.bad) == (case.good, case.bad):
+            logs += _location(each)
+    likely = np.exp(logs - logs.max())
+    return np.asarray(likely / likely.sum())
+
+
+def _location(case: Case) -> Floats:
+    weighed, precisions, _ = case.said
+    nightly = case.nightly
+    nights = nightly.weighed**2 / 2 / np.where(nightly.precisions > 0.0, nightly.precisions, 1.0)
+    sign = np.sign(case.size) if case.size is not None else 0.0
+    nights = np.where(nightly.weighed * sign >= 0.0, nights, 0.0)
+    nights = np.maximum(nights - nights.max(), -LEAST_NIGHTLY_LOG_ODDS)
+    return np.asarray(nights + weighed**2 / 2 / np.where(precisions > 0.0, precisions, 1.0))
+
+
 def _confirm(case: Case, policy: Policy) -> int:
     """How many more launches are wanted; 0 when the case left the state "open"."""
-    found = case.estimate
-    if found is None:
-        return policy.first_launches
-    suspected = case.size if case.size is not None else found.size
-    agrees = found.size * suspected > 0
-    asked = policy.believed_deviations * (1.0 + policy.few_launches / found.launches)
-    if agrees and abs(found.deviations) >= asked and abs(found.size) >= policy.min_change:
-        case.state = "believed"
-        return 0
-    enough = policy.refuted_log_odds + policy.growing_log_odds * (found.launches - policy.first_launches)
-    hopeless = log_odds(found, suspected) <= enough
-    if case.size is None:
-        hopeless = abs(found.deviations) < 2.0 or abs(found.size) < policy.min_change / 2
-    if hopeless:
+    found, so_far = case.estimate, odds(case, policy)
+    if found is not None:
+        few = 1.0 + policy.few_launches / found.launches
+        least = case.least_deviations or policy.least_deviations
+        sure = abs(found.deviations) >= least * few and abs(found.size) >= policy.min_change
+        agrees = case.size is None or found.size * case.size > 0.0
+        if sure and agrees and so_far >= policy.believed_log_odds:
+            case.state = "believed"
+            return 0
+    launches = next_launches(case, policy)
+    if not worth(so_far, launches, policy) and not (case.size is None and found is None):
         case.state = "refuted"
         return 0
-    if found.launches >= policy.most_launches:
+    if case.launches >= policy.most_launches:
         case.state = "undecided"
         return 0
-    return min(policy.most_launches - found.launches, max(policy.first_launches, found.launches // 2))
+    return launches
 
 
 def _to_size(case: Case, policy: Policy) -> int:
     found = case.estimate
     assert found is not None, "a case is believed on replays"
-    if found.error <= policy.size_error or found.launches >= policy.most_launches:
+    if found.error <= policy.size_error or found.launches >= policy.sizing_launches:
         return 0
     wanted = int(np.ceil(found.launches * (found.error / policy.size_error) ** 2))
-    return min(policy.most_launches, wanted) - found.launches
+    return min(policy.sizing_launches, wanted) - found.launches
 
 
 def _locate(case: Case, policy: Policy) -> Ask | None:
     """Replay the build that splits what is left in two equal halves, until one build has nearly all."""
-    likely = _posterior(case)
+    likely = posterior(case)
+    found = case.estimate
+    assert found is not None, "a case is believed on replays"
     tried = {bad for good, bad in case.differences if good == case.good and bad != case.bad}
     if likely.max() >= policy.located or len(tried) >= policy.bisections:
         return None
     below = np.cumsum(likely)[:-1]
     middle = case.good + 1 + int(np.argmin(np.abs(below - 0.5)))
-    found, whole = case.between(case.good, middle), case.estimate
-    assert whole is not None, "a case is believed on replays"
-    if found is not None and found.launches >= policy.most_launches:
+    if len(case.differences.get((case.good, middle), ())) >= policy.most_launches:
         return None
-    deviation = whole.error * np.sqrt(whole.launches)
-    launches = int(np.ceil((3.3 * deviation / whole.size) ** 2))
-    return Ask(case.series, case.good, middle, min(max(launches, 3), policy.most_launches // 2))
-
-
-def _posterior(case: Case) -> Floats:
-    weights = case.log_weights.copy()
-    whole = case.estimate
-    builds = np.arange(case.good + 1, case.bad + 1)
-    for good, bad in case.differences:
-        found = case.between(good, bad)
-        if bad == case.bad or whole is None or found is None:
-            continue
-        variance = found.error**2 + whole.error**2
-        expected = np.where(builds <= bad, whole.size, 0.0)
-        weights -= (found.size - expected) ** 2 / (2 * variance)
-    likely = np.exp(weights - weights.max())
-    return np.asarray(likely / likely.sum())
-
-
-def _pooled(found: Sequence[tuple[Case, Estimate]]) -> float:
-    return float(sum(each.deviations for _, each in found) / np.sqrt(len(found)))
+    launches = int(np.ceil((3.3 * case.pair_deviation / found.size) ** 2))
+    return Ask(case.series, case.good, middle, min(max(launches, 3), policy.step_launches))
