@@ -4,18 +4,18 @@ A replay times two builds of one series interleaved on one GPU in the same minut
 happens to both. Pure: who runs replays, and what they cost in a night, is known elsewhere.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from worker.detect import Floats, Policy
 
 State = Literal["open", "believed", "confirmed", "refuted", "undecided"]
-Differences = dict[tuple[int, int], list[float]]
-"""Logarithms of bad over good, one a launch, for each pair of builds (good, bad) that was replayed."""
-
 PRIOR_LAUNCHES = 6
 """What the launches of past nights weigh in a replay's noise, in replay launches."""
 
@@ -55,6 +55,42 @@ class Estimate:
         return self.size / self.error
 
 
+@dataclass
+class Heard:
+    """What replays said of one series: logarithms of bad over good, one a launch, for each pair (good, bad)."""
+
+    differences: dict[tuple[int, int], list[float]] = field(default_factory=dict)
+    _estimates: dict[tuple[int, int], Estimate] = field(default_factory=dict)
+
+    def add(self, replayed: Replayed) -> int:
+        """How many launches of it are usable."""
+        pair = (replayed.good, replayed.bad)
+        times = zip(replayed.good_us, replayed.bad_us, strict=False)
+        told = [float(np.log(bad / good)) for good, bad in times if 0.0 < good < np.inf and 0.0 < bad < np.inf]
+        if told:
+            self.differences.setdefault(pair, []).extend(told)
+            self._estimates.pop(pair, None)
+        return len(told)
+
+    def across(self, builds: NDArray[np.int64], launch_variance: float) -> tuple[Floats, Floats, Floats]:
+        """For each build k, of the replays with k's change between their two builds: size x precision, precision,
+        launches. A pair's noise is estimated once, with what was known of launches then."""
+        weighed, precisions, launches = np.zeros((3, len(builds)))
+        for pair, told in self.differences.items():
+            if pair[1] < builds[0]:
+                continue
+            found = self._estimates.get(pair)
+            if found is None:
+                found = self._estimates[pair] = estimate(told, launch_variance)
+            between = slice(max(pair[0] + 1 - builds[0], 0), pair[1] + 1 - builds[0])
+            if len(builds) != builds[-1] - builds[0] + 1:  # builds with gaps
+                between = slice(*np.searchsorted(builds, [pair[0] + 1, pair[1] + 1]))
+            weighed[between] += found.size / found.error**2
+            precisions[between] += found.error**-2
+            launches[between] += found.launches
+        return weighed, precisions, launches
+
+
 @dataclass(frozen=True)
 class Nightly:
     """What the nights say of a change at each of some builds: a size, as the sum of precisions and of size x precision.
@@ -82,14 +118,14 @@ class Case:
     nightly: Nightly
     launch_variance: float
     prior: float
-    differences: Differences = field(default_factory=dict)
+    heard: Heard = field(default_factory=Heard)
     state: State = "open"
     companions: tuple["Case", ...] = ()
     least_deviations: float | None = None  # of its own replays; the policy's, unless others already speak for it
     launches: int = 0
 
     @property
-    def builds(self) -> np.typing.NDArray[np.int64]:
+    def builds(self) -> NDArray[np.int64]:
         return np.arange(self.good + 1, self.bad + 1)
 
     @property
@@ -100,8 +136,6 @@ class Case:
     @property
     def estimate(self) -> Estimate | None:
         """From every replay across the likeliest first bad build."""
-        if not self.differences:
-            return None
         weighed, precisions, launches = self.said
         best = int(np.argmax(posterior(self)))
         if precisions[best] == 0.0:
@@ -111,42 +145,23 @@ class Case:
     @property
     def said(self) -> tuple[Floats, Floats, Floats]:
         """Of the replays across each build: size x precision, precision, launches."""
-        return across(self.builds, self.differences, self.launch_variance)
+        return self.heard.across(self.builds, self.launch_variance)
 
     def hear(self, replayed: Replayed) -> None:
-        pairs = zip(replayed.good_us, replayed.bad_us, strict=False)
-        told = [float(np.log(bad / good)) for good, bad in pairs if 0.0 < good < np.inf and 0.0 < bad < np.inf]
-        if told:
-            self.differences.setdefault((replayed.good, replayed.bad), []).extend(told)
-            self.launches += len(told)
+        self.launches += self.heard.add(replayed)
 
 
 def estimate(differences: Sequence[float], launch_variance: float) -> Estimate:
     """A mean that forgives wild launches; its error knows past nights, because four launches know their own badly."""
-    values = np.asarray(differences)
-    count = len(values)
+    count = len(differences)
     prior = 2.0 * launch_variance + 1e-8  # two builds; and 0.01 % for launches that repeat to the last digit
-    centre = float(np.median(values))
-    spread = float(((values - centre) ** 2).sum())
+    centre = median(differences)
+    spread = sum((each - centre) ** 2 for each in differences)
     variance = (PRIOR_LAUNCHES * prior + spread) / (PRIOR_LAUNCHES + count - 1)
-    reach = 2.0 * np.sqrt(variance)
+    reach = 2.0 * math.sqrt(variance)
     for _ in range(5):
-        centre += float(np.clip(values - centre, -reach, reach).mean())
-    return Estimate(centre, float(np.sqrt(variance / count)), count)
-
-
-def across(
-    builds: np.typing.NDArray[np.int64], differences: Mapping[tuple[int, int], Sequence[float]], launch_variance: float
-) -> tuple[Floats, Floats, Floats]:
-    """What the replays that have build k's change between their two builds say, for each k."""
-    weighed, precisions, launches = np.zeros((3, len(builds)))
-    for (good, bad), told in differences.items():
-        found = estimate(told, launch_variance)
-        between = (builds > good) & (builds <= bad)
-        weighed[between] += found.size / found.error**2
-        precisions[between] += found.error**-2
-        launches[between] += found.launches
-    return weighed, precisions, launches
+        centre += sum(min(max(each - centre, -reach), reach) for each in differences) / count
+    return Estimate(centre, math.sqrt(variance / count), count)
 
 
 def log_odds(nightly: Nightly, weighed: Floats, precisions: Floats, policy: Policy) -> Floats:
@@ -275,12 +290,12 @@ def _locate(case: Case, policy: Policy) -> Ask | None:
     likely = posterior(case)
     found = case.estimate
     assert found is not None, "a case is believed on replays"
-    tried = {bad for good, bad in case.differences if good == case.good and bad != case.bad}
+    tried = {bad for good, bad in case.heard.differences if good == case.good and bad != case.bad}
     if likely.max() >= policy.located or len(tried) >= policy.bisections:
         return None
     below = np.cumsum(likely)[:-1]
     middle = case.good + 1 + int(np.argmin(np.abs(below - 0.5)))
-    if len(case.differences.get((case.good, middle), ())) >= policy.most_launches:
+    if len(case.heard.differences.get((case.good, middle), ())) >= policy.most_launches:
         return None
     launches = int(np.ceil((3.3 * case.pair_deviation / found.size) ** 2))
     return Ask(case.series, case.good, middle, min(max(launches, 3), policy.step_launches))

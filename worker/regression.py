@@ -15,10 +15,9 @@ from worker.budget import Budget
 from worker.confirm import (
     Ask,
     Case,
-    Differences,
+    Heard,
     Nightly,
     Replayed,
-    across,
     first_bad,
     next_launches,
     odds,
@@ -86,7 +85,7 @@ class Series:
     place: Place
     column: int
     known_since: int = NEVER  # first build of the level that was last confirmed
-    differences: Differences = field(default_factory=dict)  # what replays said since
+    heard: Heard = field(default_factory=Heard)  # what replays said since
     check_at: int | None = None  # the night count at which the builds around the last new place are compared
     check_from: int | None = None  # the last build before that place
     told: Alert | None = None  # what was confirmed tonight
@@ -261,7 +260,7 @@ class Judge:
             size = self.nights.size(known.column, int(np.argmax(told)) + 1, known.known_since) or None
         nightly = _by_build(nightly, built[-ages:], good, bad)
         variance = float(self._variances[known.column])
-        return Case(key, good, bad, size, nightly, variance, prior, known.differences)
+        return Case(key, good, bad, size, nightly, variance, prior, known.heard)
 
     def _check(self) -> None:
         """Once, some nights after a new machine or toolchain: the build before it beside tonight's."""
@@ -278,7 +277,7 @@ class Judge:
             if 0 < last - good <= MOST_SKIPPED_BUILDS:
                 none = Nightly(*np.zeros((2, last - good)))
                 variance = float(self._variances[known.column])
-                self.cases[key] = Case(key, good, last, None, none, variance, prior, known.differences)
+                self.cases[key] = Case(key, good, last, None, none, variance, prior, known.heard)
 
     def _ask(self, alerts: list[Alert]) -> Told:
         """Every case takes its next step; what came to an end is remembered, and told when it is a change."""
@@ -363,11 +362,11 @@ class Judge:
             return []
         if case.state in ("believed", "confirmed"):
             known.known_since, _ = first_bad(case)
-            known.differences = {}
+            known.heard = Heard()
             self._confirmed += 1
             known.told = Alert(case.series, known.known_since, float(np.expm1(found.size)), found.error, "code")
         built = np.asarray(self.nights.builds, dtype=np.int64)
-        weighed, precisions, _ = across(built, known.differences, case.launch_variance)
+        weighed, precisions, _ = known.heard.across(built, case.launch_variance)
         self._weighed[:, known.column], self._precisions[:, known.column] = weighed, precisions
         return [known.told] if known.told is not None else []
 
