@@ -22,6 +22,9 @@ PRIOR_LAUNCHES = 6
 LEAST_NIGHTLY_LOG_ODDS = 6.0
 """How much less likely than the likeliest build the nights can make another the first bad one: replays rule out."""
 
+WILD_NIGHT_LOG_ODDS = 3.2
+"""The same for the build before and after it: one night gone wild is enough to make the wrong one of them likelier."""
+
 
 @dataclass(frozen=True)
 class Ask:
@@ -211,6 +214,16 @@ def next_launches(case: Case, policy: Policy) -> int:
     return min(max(wanted, policy.first_launches), policy.step_launches)
 
 
+def believable(case: Case, policy: Policy) -> bool:
+    """Whether what was located and sized is still a change worth telling: with more launches some shrink to nothing."""
+    found = case.estimate
+    if found is None or case.state not in ("believed", "confirmed"):
+        return False
+    least = case.least_deviations or policy.told_deviations
+    likely = first_bad(case)[1] >= policy.told_located
+    return likely and abs(found.deviations) >= least and abs(found.size) >= policy.told_change
+
+
 def step(case: Case, policy: Policy) -> Ask | None:
     """The next replay of a case, or None when it came to its end (its state says which)."""
     if case.state == "open":
@@ -246,13 +259,15 @@ def posterior(case: Case) -> Floats:
 
 
 def _location(case: Case) -> Floats:
+    """Log-likelihood of each build, at the size that suits nights and replays best were it the first bad one."""
     weighed, precisions, _ = case.said
     nightly = case.nightly
-    nights = nightly.weighed**2 / 2 / np.where(nightly.precisions > 0.0, nightly.precisions, 1.0)
-    sign = np.sign(case.size) if case.size is not None else 0.0
-    nights = np.where(nightly.weighed * sign >= 0.0, nights, 0.0)
-    nights = np.maximum(nights - nights.max(), -LEAST_NIGHTLY_LOG_ODDS)
-    return np.asarray(nights + weighed**2 / 2 / np.where(precisions > 0.0, precisions, 1.0))
+    total = nightly.precisions + precisions
+    size = (nightly.weighed + weighed) / np.where(total > 0.0, total, 1.0)
+    nights = size * nightly.weighed - size**2 * nightly.precisions / 2
+    near = np.abs(np.arange(len(nights)) - int(np.argmax(nights))) <= 1
+    nights = np.maximum(nights - nights.max(), np.where(near, -WILD_NIGHT_LOG_ODDS, -LEAST_NIGHTLY_LOG_ODDS))
+    return np.asarray(nights + size * weighed - size**2 * precisions / 2)
 
 
 def _confirm(case: Case, policy: Policy) -> int:

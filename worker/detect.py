@@ -37,8 +37,12 @@ class Policy:
     few_launches: float = 1.5  # few launches of a series with two modes can agree by chance: they are asked for more
     believed_log_odds: float = 7.0  # nights and replays together, against one change in so many points
     min_change: float = 0.003
-    sibling_log_odds: float = 1.5  # that a shape changed, when its kernel did
-    sibling_deviations: float = 1.5  # of such a shape's own replays
+    told_deviations: float = 3.7  # of all replays across the build that is named
+    told_change: float = 0.0025
+    told_located: float = 0.6  # less sure of the build, it is asked about again another night
+    member_log_odds: float = 1.5  # that a shape changed, when its kernel's shapes together did
+    sibling_log_odds: float = -1.0  # the same, when one of them did
+    sibling_deviations: float = 2.2  # of such a shape's own replays
     first_launches: int = 3
     step_launches: int = 12  # at most so many at once: what they say may end it
     most_launches: int = 64  # per suspicion and night, for confirming

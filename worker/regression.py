@@ -18,6 +18,7 @@ from worker.confirm import (
     Heard,
     Nightly,
     Replayed,
+    believable,
     first_bad,
     next_launches,
     odds,
@@ -316,7 +317,7 @@ class Judge:
         if so_far >= policy.believed_log_odds and len(heard) > 1:
             self.groups.remove(group)
             for case in group.cases:
-                case.prior, case.least_deviations = policy.sibling_log_odds, policy.sibling_deviations
+                case.prior, case.least_deviations = policy.member_log_odds, policy.sibling_deviations
                 case.companions = tuple(other for other in group.cases if other is not case)
             return []
         quietest = min(case.pair_deviation for case in group.cases)
@@ -360,7 +361,7 @@ class Judge:
         known, found = self.series[case.series], case.estimate
         if found is None:
             return []
-        if case.state in ("believed", "confirmed"):
+        if believable(case, self.policy):
             known.known_since, _ = first_bad(case)
             known.heard = Heard()
             self._confirmed += 1
