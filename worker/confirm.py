@@ -265,9 +265,12 @@ def _location(case: Case) -> Floats:
     total = nightly.precisions + precisions
     size = (nightly.weighed + weighed) / np.where(total > 0.0, total, 1.0)
     nights = size * nightly.weighed - size**2 * nightly.precisions / 2
-    near = np.abs(np.arange(len(nights)) - int(np.argmax(nights))) <= 1
-    nights = np.maximum(nights - nights.max(), np.where(near, -WILD_NIGHT_LOG_ODDS, -LEAST_NIGHTLY_LOG_ODDS))
-    return np.asarray(nights + size * weighed - size**2 * precisions / 2)
+    both = nights + size * weighed - size**2 * precisions / 2
+    best = int(np.argmax(both))
+    near = np.abs(np.arange(len(both)) - best) <= 1
+    unlikely = np.where(near, WILD_NIGHT_LOG_ODDS, LEAST_NIGHTLY_LOG_ODDS)
+    without = nights[best] - unlikely + weighed**2 / 2 / np.where(precisions > 0.0, precisions, 1.0)
+    return np.asarray(np.maximum(both, without))
 
 
 def _confirm(case: Case, policy: Policy) -> int:

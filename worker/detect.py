@@ -32,7 +32,7 @@ class Policy:
     changes_a_point: float = 0.001  # how often a series changes, before this fleet's own changes tell
     prior_points: float = 4000.0  # how many points that guess is worth
     whole_kernels: float = 0.3  # of changes, those that hit a kernel's shapes together
-    worth_launches: float = 150.0  # what finding a change a night earlier may cost in replay launches
+    worth_launches: float = 35.0  # what finding a change a night earlier may cost in replay launches
     least_deviations: float = 3.3  # of the replays alone, whatever the nights say
     few_launches: float = 1.5  # few launches of a series with two modes can agree by chance: they are asked for more
     believed_log_odds: float = 7.0  # nights and replays together, against one change in so many points
@@ -42,7 +42,7 @@ class Policy:
     told_located: float = 0.6  # less sure of the build, it is asked about again another night
     member_log_odds: float = 1.5  # that a shape changed, when its kernel's shapes together did
     sibling_log_odds: float = -1.0  # the same, when one of them did
-    sibling_deviations: float = 2.2  # of such a shape's own replays
+    sibling_deviations: float = 2.8  # of such a shape's own replays
     first_launches: int = 3
     step_launches: int = 12  # at most so many at once: what they say may end it
     most_launches: int = 64  # per suspicion and night, for confirming
