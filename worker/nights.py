@@ -5,30 +5,18 @@ series of a judge are worked on at once. It knows nothing of replays, and decide
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from worker import node_noise
 from worker.detect import MAD_TO_DEVIATION, Floats, Policy, Reading, level
+from worker.scan import Scan, median, scan
 
 LEARN_EVERY_NIGHTS = 10
 LEAST_LEVEL_NIGHTS = 3
 """Nights on a machine and toolchain before a column's usual level there can tell what a night did to the node."""
 NO_PLACE = -1
-
-
-@dataclass(frozen=True)
-class Scan:
-    """For each age (the change at the newest night is row 0) and series: how far the level moved there, in noises.
-
-    `variances` are those of `steps`, in squared noises; both are not a number where nothing can be said.
-    """
-
-    steps: Floats
-    variances: Floats
-    noise: Floats
 
 
 class Nights:
@@ -70,7 +58,7 @@ class Nights:
         self.residuals = np.vstack([self.residuals[-kept:], np.full(len(times), np.nan)])
         self.places = np.vstack([self.places[-kept:], places])
         self._nights += 1
-        self.starts = self._place_starts()
+        self.starts, self.earlier = self._place_starts()
         self.measured = np.isfinite(times)
         self._take_off_node_noise()
 
@@ -84,7 +72,7 @@ class Nights:
     def launch_variance(self) -> Floats:
         """Of one launch's median. The mean of clipped variances: launches that fall in two modes must not be missed."""
         found = np.where(self.launch_variances > 0.0, self.launch_variances, np.nan)[-60:]
-        usual = _median(found)
+        usual = median(found)
         return np.nan_to_num(_mean(np.minimum(found, 8.0 * usual)))
 
     def noise(self) -> Floats:
@@ -100,29 +88,17 @@ class Nights:
             pairs = np.where(places[lag:] == places[:-lag], np.abs(left[lag:] - left[:-lag]), np.nan)
             count = np.isfinite(pairs).sum(axis=0)
             # few pairs know the deviation badly, and an underestimate is what makes false suspicions
-            spread = MAD_TO_DEVIATION * _median(pairs) / np.sqrt(2.0) * (1.0 + 2.0 / np.maximum(count, 1))
+            spread = MAD_TO_DEVIATION * median(pairs) / np.sqrt(2.0) * (1.0 + 2.0 / np.maximum(count, 1))
             found = np.where(count >= self.policy.min_history - 1, np.fmax(found, spread), found)
         return np.asarray(found)
 
     def scan(self, known_since: NDArray[np.int64]) -> Scan:
         """`known_since` is each series' first build of the level that was last confirmed."""
-        policy, noise = self.policy, self.noise()
-        rows = len(self.builds)
-        start = np.maximum(self.starts, np.searchsorted(self.builds, known_since))
-        here = np.where(np.arange(rows)[:, None] >= start, self.residuals, np.nan)
-        scaled = (here - _median(here)) / noise
-        clipped = np.clip(np.nan_to_num(scaled), -policy.clip_deviations, policy.clip_deviations)
-        nothing = np.zeros((1, len(noise)))
-        sums = np.vstack([nothing, clipped.cumsum(axis=0)])
-        counts = np.vstack([nothing, np.isfinite(scaled).cumsum(axis=0)])
-        ages = np.arange(1, min(policy.after_nights, rows - 1) + 1)
-        at = rows - ages
-        since = np.maximum(at - policy.before_nights, 0)
-        after, before = counts[rows] - counts[at], counts[at] - counts[since]
-        enough = (after > 0) & (before >= policy.min_history) & self.measured
-        after, before = np.where(enough, after, np.nan), np.where(enough, before, np.nan)
-        steps = (sums[rows] - sums[at]) / after - (sums[at] - sums[since]) / before
-        return Scan(steps, 1.0 / after + 1.0 / before, noise)
+        row = np.arange(len(self.builds))[:, None]
+        known = row >= np.searchsorted(self.builds, known_since)
+        here = (row >= self.starts) & known
+        earlier = (row >= self.earlier) & (row < self.starts) & known
+        return scan(self.residuals, here, earlier, self.nodes, self.noise(), self.policy)
 
     def size(self, column: int, age: int, known_since: int) -> float:
         """How far a series' level moved, from medians: a night gone wild does not make a change larger."""
@@ -136,15 +112,6 @@ class Nights:
         start = max(int(self.starts[column]), at - self.policy.before_nights)
         return self._moved(self.times[:, column], start, at), self._moved(self.baselines[:, column], start, at)
 
-    def jumps(self) -> Floats:
-        """How far each series' newest night lies from its last nights on the machine and toolchain before this one."""
-        found = np.full(len(self.nodes), np.nan)
-        rows = np.arange(len(self.builds))[:, None]
-        before = (rows < self.starts) & (rows >= self.starts - self.policy.after_nights)
-        if before.any():
-            found = self.times[-1] - _median(np.where(before, self.times, np.nan))
-        return found
-
     @staticmethod
     def _moved(values: Floats, start: int, at: int) -> float:
         before, after = values[start:at], values[at:]
@@ -154,11 +121,13 @@ class Nights:
         middle = float(after.mean() if len(after) < 3 else np.median(after))
         return middle - float(np.median(before))
 
-    def _place_starts(self) -> NDArray[np.int64]:
-        """Index of each series' first night on its current machine and toolchain."""
-        other = self.places != self.places[-1]
-        last_other = len(other) - 1 - np.argmax(other[::-1], axis=0)
-        return np.asarray(np.where(other.any(axis=0), last_other + 1, 0), dtype=np.int64)
+    def _place_starts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Index of each series' first night on its current machine and toolchain, and on those before."""
+        row = np.arange(len(self.places))[:, None]
+        starts = np.where(self.places != self.places[-1], row + 1, 0).max(axis=0)
+        before = self.places[np.maximum(starts - 1, 0), np.arange(len(starts))]
+        other = (self.places != before) & (row < starts)
+        return starts, np.where(other, row + 1, 0).max(axis=0)
 
     def _take_off_node_noise(self) -> None:
         rows = len(self.builds)
@@ -170,7 +139,7 @@ class Nights:
             here = np.arange(first, rows)[:, None] >= self.starts[members]
             columns = np.hstack([self.times[first:, members], self.baselines[first:, members]])
             columns = np.where(np.hstack([here, here]), columns, np.nan)
-            usual = np.where(np.isfinite(columns).sum(axis=0) > LEAST_LEVEL_NIGHTS, _median(columns), np.nan)
+            usual = np.where(np.isfinite(columns).sum(axis=0) > LEAST_LEVEL_NIGHTS, median(columns), np.nan)
             kernels = np.concatenate([self.kernels[members], np.full(len(members), -1)])
             told = node_noise.shared(columns - usual, self._learned[number], kernels, np.arange(len(members)))
             left = self.times[first:, members] - told
@@ -180,19 +149,6 @@ class Nights:
         same = self.places[1:, members] == self.places[:-1, members]
         moves = np.hstack([np.diff(self.times[:, members], axis=0), np.diff(self.baselines[:, members], axis=0)])
         return np.where(np.hstack([same, same]), moves, np.nan)
-
-
-def _median(values: Floats) -> Floats:
-    """By column, of what is there; not a number where nothing is."""
-    found = np.full(values.shape[1], np.nan)
-    there = np.isfinite(values)
-    known = there.any(axis=0)
-    if known.any():
-        ordered = np.sort(np.where(there, values, np.inf)[:, known], axis=0)
-        count = there[:, known].sum(axis=0)
-        columns = np.arange(ordered.shape[1])
-        found[known] = (ordered[(count - 1) // 2, columns] + ordered[count // 2, columns]) / 2
-    return found
 
 
 def _mean(values: Floats) -> Floats:

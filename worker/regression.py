@@ -36,8 +36,6 @@ Answer = Literal["regression", "improvement", "unchanged", "undecided"]
 NEVER = -(2**62)
 MOST_SKIPPED_BUILDS = 64
 """Builds between two nights that may hold the first bad one; a longer pause is one step."""
-JUMP_NOISES, JUMP_SIZE = 5.0, 0.02
-"""A series moved so much more than its node on a new machine or toolchain is asked about at once."""
 
 
 @dataclass(frozen=True)
@@ -198,8 +196,7 @@ class Judge:
         scan = nights.scan(since)
         self._noise = scan.noise
         self.evidence = evidence(scan, self._weighed, self._precisions, policy) if len(scan.steps) else None
-        for jump in self._jumps():
-            self._open(jump)
+        self._note_new_places()
         if self.evidence is not None:
             for suspicion in suspicions(self.evidence, self._families, self._change_rate(), policy):
                 self._open(suspicion)
@@ -211,25 +208,12 @@ class Judge:
         guessed = policy.changes_a_point * policy.prior_points
         return (guessed + self._confirmed) / (policy.prior_points + self._points)
 
-    def _jumps(self) -> list[Suspicion]:
-        """Series that moved much more than their node did in the night of a new machine or toolchain."""
-        moved = self.nights.moved_place() & self.nights.measured
-        if not moved.any():
-            return []
-        jumps = np.where(moved, self.nights.jumps(), np.nan)
-        found: list[Suspicion] = []
-        for node in np.unique(self.nights.nodes[moved]):
-            here = np.flatnonzero((self.nights.nodes == node) & np.isfinite(jumps))
-            usual = float(np.median(jumps[here])) if len(here) > 2 else 0.0
-            own = jumps[here] - usual
-            wild = np.abs(own) > np.maximum(JUMP_NOISES * self._noise[here], JUMP_SIZE)
-            found += [Suspicion((int(column),), 1, -2.0, -2.0) for column in here[wild]]
-        for column in np.flatnonzero(moved):
+    def _note_new_places(self) -> None:
+        for column in np.flatnonzero(self.nights.moved_place() & self.nights.measured):
             known = self.series[self.keys[column]]
             known.check_at = int(self.nights.seen[column]) + self.policy.check_after_nights
             earlier = np.flatnonzero(np.isfinite(self.nights.times[:-1, column]))
             known.check_from = self.nights.builds[int(earlier[-1])] if len(earlier) else None
-        return found
 
     # What becomes of it
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from worker.confirm import Nightly, log_odds
 from worker.detect import Floats, Policy
-from worker.nights import Scan
+from worker.scan import Scan
 
 UNLIKELY_SHARE = 0.01
 """Builds at the old end of a suspicion that share less probability than this are taken to be good."""
