@@ -209,7 +209,10 @@ def worth(log_odds_: float, launches: int, policy: Policy) -> bool:
 
 def next_launches(case: Case, policy: Policy) -> int:
     """Few enough to end early, and enough to tell something of a change of the suspected size."""
-    size = abs(case.size) if case.size is not None else 2.5 * policy.min_change
+    found = case.estimate
+    if case.size is None and found is None:
+        return policy.first_launches
+    size = abs(case.size if case.size is not None or found is None else found.size)
     wanted = int(np.ceil(1.5 * (case.pair_deviation / max(size, policy.min_change)) ** 2))
     return min(max(wanted, policy.first_launches), policy.step_launches)
 

@@ -18,6 +18,9 @@ from worker.scan import Scan
 UNLIKELY_SHARE = 0.01
 """Builds at the old end of a suspicion that share less probability than this are taken to be good."""
 
+REPLAYED_LOG_ODDS = 3.0
+"""What replays say counts for where to look, whatever the nights say, from this much on."""
+
 
 @dataclass(frozen=True)
 class Suspicion:
@@ -71,9 +74,10 @@ def suspicions(found: Evidence, groups: Sequence[NDArray[np.int64]], change_rate
         total = together_prior + float(np.logaddexp.reduce(told))
         if total > likeliest[columns].max():
             likeliest[columns] = total
-            suspected.append(Suspicion(tuple(map(int, columns)), _ages(told), together_prior, total))
+            ages = max(_ages(told), *(_replayed_ages(found, column) for column in columns))
+            suspected.append(Suspicion(tuple(map(int, columns)), ages, together_prior, total))
     for column in np.flatnonzero(alone > -8.0):
-        ages = _ages(found.log_odds[:, column])
+        ages = max(_ages(found.log_odds[:, column]), _replayed_ages(found, column))
         suspected.append(Suspicion((int(column),), ages, prior, float(alone[column])))
     return sorted(suspected, key=lambda each: (-each.log_odds, -len(each.columns), each.columns))
 
@@ -110,3 +114,12 @@ def _ages(told: Floats) -> int:
     likely = np.exp(told - told.max())
     newer = np.cumsum(likely) / likely.sum()
     return int(np.searchsorted(newer, 1.0 - UNLIKELY_SHARE)) + 1
+
+
+def _replayed_ages(found: Evidence, column: np.intp | int) -> int:
+    """How many nights back the oldest build lies that replays alone may have shown to change something."""
+    weighed, precisions = found.weighed[:, column], found.precisions[:, column]
+    told = weighed**2 / 2 / np.where(precisions > 0.0, precisions, 1.0)
+    if told.max() < REPLAYED_LOG_ODDS:
+        return 0
+    return int(np.flatnonzero(told > told.max() - REPLAYED_LOG_ODDS)[-1]) + 1
