@@ -125,6 +125,7 @@ class Case:
     state: State = "open"
     companions: tuple["Case", ...] = ()
     least_deviations: float | None = None  # of its own replays; the policy's, unless others already speak for it
+    enough: float | None = None  # log-odds to believe it; the policy's, unless others already speak for it
     launches: int = 0
 
     @property
@@ -211,7 +212,7 @@ def next_launches(case: Case, policy: Policy) -> int:
     """Few enough to end early, and enough to tell something of a change of the suspected size."""
     found = case.estimate
     if case.size is None and found is None:
-        return policy.first_launches
+        return policy.check_launches
     size = abs(case.size if case.size is not None or found is None else found.size)
     wanted = int(np.ceil(1.5 * (case.pair_deviation / max(size, policy.min_change)) ** 2))
     return min(max(wanted, policy.first_launches), policy.step_launches)
@@ -282,9 +283,10 @@ def _confirm(case: Case, policy: Policy) -> int:
     if found is not None:
         few = 1.0 + policy.few_launches / found.launches
         least = case.least_deviations or policy.least_deviations
+        enough = case.enough or policy.believed_log_odds
         sure = abs(found.deviations) >= least * few and abs(found.size) >= policy.min_change
         agrees = case.size is None or found.size * case.size > 0.0
-        if sure and agrees and so_far >= policy.believed_log_odds:
+        if sure and agrees and so_far >= enough:
             case.state = "believed"
             return 0
     launches = next_launches(case, policy)

@@ -39,10 +39,14 @@ class Policy:
     min_change: float = 0.003
     told_deviations: float = 3.7  # of all replays across the build that is named
     told_change: float = 0.0025
-    told_located: float = 0.6  # less sure of the build, it is asked about again another night
+    told_located: float = 0.92  # less sure of the build, it is asked about again another night
     member_log_odds: float = 1.5  # that a shape changed, when its kernel's shapes together did
     sibling_log_odds: float = -1.0  # the same, when one of them did
+    elsewhere_log_odds: float = -2.5  # the same, of a shape on another node
+    several_log_odds: float = 3.5  # the same, when two shapes on this node did at one build
     sibling_deviations: float = 2.8  # of such a shape's own replays
+    several_deviations: float = 1.0
+    several_believed_log_odds: float = 5.0
     first_launches: int = 3
     step_launches: int = 12  # at most so many at once: what they say may end it
     most_launches: int = 64  # per suspicion and night, for confirming
@@ -51,6 +55,7 @@ class Policy:
     located: float = 0.98  # enough probability on one build to name it
     bisections: int = 8
     check_after_nights: int = 5  # after a machine or toolchain change, before its nights are history
+    check_launches: int = 3
     budget: float = 0.40  # replay launches a night, as a share of the night's own launches
     saved_nights: float = 3.0  # nights of unused budget that may be spent at once
     rounds: int = 23  # replay rounds a night; one below the 24 that a night allows

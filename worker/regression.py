@@ -28,7 +28,7 @@ from worker.confirm import (
 )
 from worker.detect import Policy, Reading
 from worker.nights import Nights
-from worker.suspect import Evidence, Suspicion, evidence, groups_of, suspicions
+from worker.suspect import Evidence, Suspicion, evidence, groups_of, replayed_ages, suspicions
 
 Kind = Literal["code", "environment"]
 Answer = Literal["regression", "improvement", "unchanged", "undecided"]
@@ -258,11 +258,17 @@ class Judge:
             if not self.budget.allows(self.policy.first_launches * (1 + len(self.cases))):
                 continue
             known.check_at = None
-            good, last = max(known.check_from, known.known_since), self.nights.builds[-1]
+            last = self.nights.builds[-1]
+            good = max(min(known.check_from, self._shown_since(known)), known.known_since)
             if 0 < last - good <= MOST_SKIPPED_BUILDS:
                 none = Nightly(*np.zeros((2, last - good)))
                 variance = float(self._variances[known.column])
                 self.cases[key] = Case(key, good, last, None, none, variance, prior, known.heard)
+
+    def _shown_since(self, known: Series) -> int:
+        """The build before the oldest at which earlier replays may have shown a change: it must not be shut out."""
+        ages = 0 if self.evidence is None else replayed_ages(self.evidence, known.column)
+        return self.nights.builds[-min(ages + 1, len(self.nights.builds))]
 
     def _ask(self, alerts: list[Alert]) -> Told:
         """Every case takes its next step; what came to an end is remembered, and told when it is a change."""
@@ -320,21 +326,33 @@ class Judge:
         """A commit that changed a kernel changes its other shapes and GPUs too: they are asked about tonight."""
         if self.evidence is None:
             return []
-        built = self.nights.builds
+        built, policy = self.nights.builds, self.policy
         age = len(built) - int(np.searchsorted(built, alert.first_bad))
-        kernel = self.series[alert.series].place.kernel
+        if not 0 < age <= len(self.evidence.log_odds):
+            return []
+        place = self.series[alert.series].place
+        on_node = [known for known in self.series.values() if known.place == place]
+        several = sum(known.known_since == alert.first_bad for known in on_node) > 1
         opened: list[Case] = []
         for key in self.keys:
             known = self.series[key]
-            alike = known.place.kernel == kernel and key != alert.series and self.nights.measured[known.column]
-            if not alike or key in self.cases or known.known_since >= alert.first_bad or not 0 < age <= len(self.evidence.log_odds):
+            asked = key in self.cases or known.known_since >= alert.first_bad or not self.nights.measured[known.column]
+            if known.place.kernel != place.kernel or asked:
                 continue
             said = float(self.evidence.log_odds[age - 1, known.column])
-            if not np.isfinite(said) or self.evidence.nightly.weighed[age - 1, known.column] * alert.size <= 0.0:
+            agrees = self.evidence.nightly.weighed[age - 1, known.column] * alert.size > 0.0
+            if not np.isfinite(said) or not (agrees or (several and known.place == place)):
                 continue
-            case = _only(self._case(key, age, self.policy.sibling_log_odds), alert.first_bad)
-            case.least_deviations = self.policy.sibling_deviations
-            if worth(odds(case, self.policy), next_launches(case, self.policy), self.policy):
+            case = _only(self._case(key, age, 0.0), alert.first_bad)
+            case.size = alert.size
+            if known.place != place:
+                case.prior, case.least_deviations = policy.elsewhere_log_odds, policy.sibling_deviations
+            elif several:
+                case.prior, case.least_deviations = policy.several_log_odds, policy.several_deviations
+                case.enough = policy.several_believed_log_odds
+            else:
+                case.prior, case.least_deviations = policy.sibling_log_odds, policy.sibling_deviations
+            if worth(odds(case, policy), next_launches(case, policy), policy):
                 self.cases[key] = case
                 opened.append(case)
         return opened
@@ -345,15 +363,17 @@ class Judge:
         known, found = self.series[case.series], case.estimate
         if found is None:
             return []
+        alerts: list[Alert] = []
         if believable(case, self.policy):
             known.known_since, _ = first_bad(case)
             known.heard = Heard()
             self._confirmed += 1
             known.told = Alert(case.series, known.known_since, float(np.expm1(found.size)), found.error, "code")
+            alerts = [known.told]
         built = np.asarray(self.nights.builds, dtype=np.int64)
         weighed, precisions, _ = known.heard.across(built, case.launch_variance)
         self._weighed[:, known.column], self._precisions[:, known.column] = weighed, precisions
-        return [known.told] if known.told is not None else []
+        return alerts
 
     def _close_all(self) -> list[Alert]:
         """At the end of a night: what is believed by now is told, though its size or its build may be less sure."""

@@ -74,10 +74,10 @@ def suspicions(found: Evidence, groups: Sequence[NDArray[np.int64]], change_rate
         total = together_prior + float(np.logaddexp.reduce(told))
         if total > likeliest[columns].max():
             likeliest[columns] = total
-            ages = max(_ages(told), *(_replayed_ages(found, column) for column in columns))
+            ages = max(_ages(told), *(replayed_ages(found, column) for column in columns))
             suspected.append(Suspicion(tuple(map(int, columns)), ages, together_prior, total))
     for column in np.flatnonzero(alone > -8.0):
-        ages = max(_ages(found.log_odds[:, column]), _replayed_ages(found, column))
+        ages = max(_ages(found.log_odds[:, column]), replayed_ages(found, column))
         suspected.append(Suspicion((int(column),), ages, prior, float(alone[column])))
     return sorted(suspected, key=lambda each: (-each.log_odds, -len(each.columns), each.columns))
 
@@ -116,7 +116,7 @@ def _ages(told: Floats) -> int:
     return int(np.searchsorted(newer, 1.0 - UNLIKELY_SHARE)) + 1
 
 
-def _replayed_ages(found: Evidence, column: np.intp | int) -> int:
+def replayed_ages(found: Evidence, column: np.intp | int) -> int:
     """How many nights back the oldest build lies that replays alone may have shown to change something."""
     weighed, precisions = found.weighed[:, column], found.precisions[:, column]
     told = weighed**2 / 2 / np.where(precisions > 0.0, precisions, 1.0)
