@@ -10,13 +10,14 @@ from worker.detect import Policy
 
 @dataclass
 class Budget:
-    policy: Policy
+    policy: Policy  # of tonight
     left: float | None = None  # unknown until the first night has a size
     unanswered: dict[int, int] = field(default_factory=dict)
     rounds: int = 0
 
-    def new_night(self, nightly_launches: int) -> None:
+    def new_night(self, nightly_launches: int, policy: Policy) -> None:
         """What was asked for and never given was not spent."""
+        self.policy = policy
         most = max(self.policy.saved_nights * nightly_launches, float(self.policy.most_launches))
         earned = self.policy.budget * nightly_launches + sum(self.unanswered.values())
         self.left = most if self.left is None else min(self.left + earned, most)

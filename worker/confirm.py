@@ -5,7 +5,7 @@ happens to both. Pure: who runs replays, and what they cost in a night, is known
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Literal
@@ -64,30 +64,37 @@ class Heard:
 
     differences: dict[tuple[int, int], list[float]] = field(default_factory=dict)
     _estimates: dict[tuple[int, int], Estimate] = field(default_factory=dict)
+    _variance: float = 0.0
 
     def add(self, replayed: Replayed) -> int:
         """How many launches of it are usable."""
-        pair = (replayed.good, replayed.bad)
         times = zip(replayed.good_us, replayed.bad_us, strict=False)
         told = [float(np.log(bad / good)) for good, bad in times if 0.0 < good < np.inf and 0.0 < bad < np.inf]
         if told:
-            self.differences.setdefault(pair, []).extend(told)
-            self._estimates.pop(pair, None)
+            self.differences.setdefault((replayed.good, replayed.bad), []).extend(told)
+            self._estimates.clear()
         return len(told)
+
+    def estimates(self, launch_variance: float) -> dict[tuple[int, int], Estimate]:
+        """Of each pair, all with one variance: that of past nights, and of all launches heard so far."""
+        if not self._estimates:
+            self._variance = variance(self.differences.values(), launch_variance)
+            self._estimates = {pair: _estimate(told, self._variance) for pair, told in self.differences.items()}
+        return self._estimates
+
+    def pair_variance(self, launch_variance: float) -> float:
+        """Of one launch of both builds."""
+        self.estimates(launch_variance)
+        return self._variance or _past(launch_variance)
 
     def across(self, builds: NDArray[np.int64], launch_variance: float) -> tuple[Floats, Floats, Floats]:
         """For each build k, of the replays with k's change between their two builds: size x precision, precision,
-        launches. A pair's noise is estimated once, with what was known of launches then."""
+        launches."""
         weighed, precisions, launches = np.zeros((3, len(builds)))
-        for pair, told in self.differences.items():
-            if pair[1] < builds[0]:
+        for (good, bad), found in self.estimates(launch_variance).items():
+            if bad < builds[0]:
                 continue
-            found = self._estimates.get(pair)
-            if found is None:
-                found = self._estimates[pair] = estimate(told, launch_variance)
-            between = slice(max(pair[0] + 1 - builds[0], 0), pair[1] + 1 - builds[0])
-            if len(builds) != builds[-1] - builds[0] + 1:  # builds with gaps
-                between = slice(*np.searchsorted(builds, [pair[0] + 1, pair[1] + 1]))
+            between = slice(*np.searchsorted(builds, [good + 1, bad + 1]))
             weighed[between] += found.size / found.error**2
             precisions[between] += found.error**-2
             launches[between] += found.launches
@@ -135,7 +142,7 @@ class Case:
     @property
     def pair_deviation(self) -> float:
         """Of one launch of both builds."""
-        return float(np.sqrt(2.0 * self.launch_variance + 1e-8))
+        return math.sqrt(self.heard.pair_variance(self.launch_variance))
 
     @property
     def estimate(self) -> Estimate | None:
@@ -155,17 +162,33 @@ class Case:
         self.launches += self.heard.add(replayed)
 
 
+def variance(differences: Iterable[Sequence[float]], launch_variance: float) -> float:
+    """Of one launch of both builds; it knows past nights, because four launches know their own badly."""
+    spread, free = PRIOR_LAUNCHES * _past(launch_variance), float(PRIOR_LAUNCHES)
+    for told in differences:
+        centre = median(told)
+        spread += sum((each - centre) ** 2 for each in told)
+        free += len(told) - 1
+    return spread / free
+
+
 def estimate(differences: Sequence[float], launch_variance: float) -> Estimate:
-    """A mean that forgives wild launches; its error knows past nights, because four launches know their own badly."""
+    """Of launches of one pair alone."""
+    return _estimate(differences, variance([differences], launch_variance))
+
+
+def _estimate(differences: Sequence[float], pair_variance: float) -> Estimate:
+    """A mean that forgives wild launches."""
     count = len(differences)
-    prior = 2.0 * launch_variance + 1e-8  # two builds; and 0.01 % for launches that repeat to the last digit
     centre = median(differences)
-    spread = sum((each - centre) ** 2 for each in differences)
-    variance = (PRIOR_LAUNCHES * prior + spread) / (PRIOR_LAUNCHES + count - 1)
-    reach = 2.0 * math.sqrt(variance)
+    reach = 2.0 * math.sqrt(pair_variance)
     for _ in range(5):
         centre += sum(min(max(each - centre, -reach), reach) for each in differences) / count
-    return Estimate(centre, math.sqrt(variance / count), count)
+    return Estimate(centre, math.sqrt(pair_variance / count), count)
+
+
+def _past(launch_variance: float) -> float:
+    return 2.0 * launch_variance + 1e-8  # two builds; and 0.01 % for launches that repeat to the last digit
 
 
 def log_odds(nightly: Nightly, weighed: Floats, precisions: Floats, policy: Policy) -> Floats:
@@ -213,7 +236,8 @@ def next_launches(case: Case, policy: Policy) -> int:
     found = case.estimate
     if case.size is None and found is None:
         return policy.check_launches
-    size = abs(case.size if case.size is not None or found is None else found.size)
+    suspected = found.size if case.size is None and found is not None else case.size
+    size = abs(suspected or 0.0)
     wanted = int(np.ceil(1.5 * (case.pair_deviation / max(size, policy.min_change)) ** 2))
     return min(max(wanted, policy.first_launches), policy.step_launches)
 
@@ -225,7 +249,8 @@ def believable(case: Case, policy: Policy) -> bool:
         return False
     least = case.least_deviations or policy.told_deviations
     likely = first_bad(case)[1] >= policy.told_located
-    return likely and abs(found.deviations) >= least and abs(found.size) >= policy.told_change
+    sure = odds(case, policy) >= (case.enough or policy.believed_log_odds)
+    return likely and sure and abs(found.deviations) >= least and abs(found.size) >= policy.told_change
 
 
 def step(case: Case, policy: Policy) -> Ask | None:
@@ -242,6 +267,10 @@ def step(case: Case, policy: Policy) -> Ask | None:
         if launches:
             return Ask(case.series, case.good, case.bad, launches)
         case.state = "confirmed"
+        if odds(case, policy) < (case.enough or policy.believed_log_odds) and case.launches < policy.most_launches:
+            # It was believed for many builds together, and the one that is left has not earned it.
+            case.state = "open"
+            return step(case, policy)
     return None
 
 
@@ -253,7 +282,7 @@ def first_bad(case: Case) -> tuple[int, float]:
 
 
 def posterior(case: Case) -> Floats:
-    """How likely each build of the range is the first bad one, by the nights and replays of all that share the cause."""
+    """How likely each build of the range is the first bad one, by nights and replays of all that share the cause."""
     logs = np.zeros(case.bad - case.good)
     for each in (case, *case.companions):
         if (each.good, each.bad) == (case.good, case.bad):

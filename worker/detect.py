@@ -1,7 +1,7 @@
 """What a night says of one series, and every number that decides.
 
-Relative throughout: natural logarithms of time, so 0.01 is 1 %. Nights are put together in nights.py, what they do to all
-of a node is in node_noise.py, what replays say in confirm.py.
+Relative throughout: natural logarithms of time, so 0.01 is 1 %. Nights are put together in nights.py, what they do to
+all of a node is in node_noise.py, what replays say in confirm.py.
 """
 
 import math

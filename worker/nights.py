@@ -31,6 +31,7 @@ class Nights:
         self.launches = np.ones(len(self.nodes))
         self._known_places: dict[tuple[str, str], int] = {}
         self._learned: dict[int, node_noise.Loadings] = {}
+        self._follows = np.ones(len(self.nodes))
         self._nights = 0
         self._members = [np.flatnonzero(self.nodes == node) for node in np.unique(self.nodes)]
 
@@ -132,17 +133,20 @@ class Nights:
     def _take_off_node_noise(self) -> None:
         rows = len(self.builds)
         for number, members in enumerate(self._members):
-            start = int(self.starts[members].min())
-            if self._nights % LEARN_EVERY_NIGHTS == 0 or number not in self._learned:
+            learns = self._nights % LEARN_EVERY_NIGHTS == 0 or number not in self._learned
+            if learns:
                 self._learned[number] = node_noise.learn(self._moves(members))
-            first = max(start, rows - self.policy.before_nights - self.policy.after_nights)
+            first = max(int(self.starts[members].min()), rows - self.policy.before_nights - self.policy.after_nights)
             here = np.arange(first, rows)[:, None] >= self.starts[members]
             columns = np.hstack([self.times[first:, members], self.baselines[first:, members]])
             columns = np.where(np.hstack([here, here]), columns, np.nan)
             usual = np.where(np.isfinite(columns).sum(axis=0) > LEAST_LEVEL_NIGHTS, median(columns), np.nan)
             kernels = np.concatenate([self.kernels[members], np.full(len(members), -1)])
             told = node_noise.shared(columns - usual, self._learned[number], kernels, np.arange(len(members)))
-            left = self.times[first:, members] - told
+            times = np.where(here, self.times[first:, members], np.nan)
+            if learns and columns.shape[1] < node_noise.MANY_COLUMNS:
+                self._follows[members] = node_noise.follows(np.diff(times, axis=0), np.diff(told, axis=0))
+            left = times - self._follows[members] * told
             self.residuals[first:, members] = np.where(here, left, self.residuals[first:, members])
 
     def _moves(self, members: NDArray[np.int64]) -> Floats:

@@ -17,8 +17,14 @@ MOST_FACTORS = 4
 CLIP_DEVIATIONS = 3.5
 WILD_DEVIATIONS = 2.5
 """A column this far from what the others say weighs half as much that night."""
-COMMON_NOISES = 3.0
-"""How far a whole node may move on one night, in deviations of a typical column: what a slow night does to all alike."""
+COMMON_NOISES = 10.0
+"""How far a whole node may move on one night, in deviations of a typical column: a slow night slows all alike."""
+PRIOR_NIGHTS = 6.0
+"""How many nights must say so until a series is half believed to follow its node more or less than the others do."""
+NEAR_ONE = 0.25
+"""A share this near to one is one: so few nights do not know it better."""
+MANY_COLUMNS = 12
+"""So many columns tell what the node did so well that a share learned beside it only adds noise."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +83,26 @@ def shared(levels: Floats, learned: Loadings, kernels: NDArray[np.int64], of: ND
         here = kernels[of] == kernel
         told[:, here] = found @ weights[of[here]].T
     return told
+
+
+def follows(moves: Floats, node_moves: Floats) -> Floats:
+    """How much of what the node is said to have done each series did too, from moves between nights: 1 without doubt.
+
+    A node of few series may have nothing but a baseline that stresses another resource to tell of it.
+    """
+    there = np.isfinite(moves) & np.isfinite(node_moves)
+    found = np.ones(moves.shape[1])
+    for column in np.flatnonzero(there.sum(axis=0) >= PRIOR_NIGHTS):
+        mine, nodes = _clipped(moves[there[:, column], column]), _clipped(node_moves[there[:, column], column])
+        prior = PRIOR_NIGHTS * float((nodes**2).mean()) + 1e-12
+        share = (float(nodes @ mine) + prior) / (float(nodes @ nodes) + prior)
+        found[column] = 1.0 if abs(share - 1.0) < NEAR_ONE else max(share, 0.0)
+    return found
+
+
+def _clipped(values: Floats) -> Floats:
+    reach = CLIP_DEVIATIONS * 1.4826 * float(np.median(np.abs(values))) + 1e-9
+    return np.clip(values, -reach, reach)
 
 
 def _factors(scaled: Floats, nights: int) -> Floats:

@@ -120,10 +120,10 @@ class Judge:
         self._points = self._confirmed = 0
 
     def night(self, build: int, readings: Mapping[int, Reading]) -> Told:
-        """A build that was judged before is not judged again."""
+        """A build older than the newest is not judged again; the newest may have another night."""
         alerts = self._close_all()
         built = self.nights.builds
-        if built and build <= built[-1]:
+        if built and build < built[-1]:
             return Told(tuple(alerts), ())
         for known in self.series.values():
             known.told = None
@@ -131,7 +131,7 @@ class Judge:
             for skipped in range(built[-1] + 1, build):
                 self._add(skipped, {})
         self._add(build, readings)
-        self.budget.new_night(self.launches * int(self.nights.measured.sum()))
+        self.budget.new_night(self.launches * int(self.nights.measured.sum()), self.policy)
         self._suspect()
         return self._ask(alerts)
 
@@ -196,6 +196,9 @@ class Judge:
         scan = nights.scan(since)
         self._noise = scan.noise
         self.evidence = evidence(scan, self._weighed, self._precisions, policy) if len(scan.steps) else None
+        if self.evidence is not None:
+            again = np.diff(nights.builds, prepend=NEVER)[: -len(scan.steps) - 1 : -1] == 0
+            self.evidence.log_odds[again] = -np.inf  # a build's second night cannot be its first bad one
         self._note_new_places()
         if self.evidence is not None:
             for suspicion in suspicions(self.evidence, self._families, self._change_rate(), policy):
@@ -224,7 +227,9 @@ class Judge:
             return
         cases = [self._case(key, suspicion.ages, suspicion.prior) for key in keys]
         launches = min(next_launches(case, self.policy) for case in cases)
-        if not worth(suspicion.log_odds, launches, self.policy) or not self.budget.allows(launches * (1 + len(self.cases))):
+        if not worth(suspicion.log_odds, launches, self.policy) or not self.budget.allows(
+            launches * (1 + len(self.cases))
+        ):
             return
         self.cases |= {case.series: case for case in cases}
         if len(cases) > 1:
@@ -235,6 +240,8 @@ class Judge:
         bad = built[-1]
         while ages > 1 and bad - built[-ages] > MOST_SKIPPED_BUILDS:
             ages -= 1
+        while ages < len(built) and built[-ages - 1] == built[-ages]:
+            ages += 1
         good = built[-ages - 1] if ages < len(built) else built[-ages] - 1
         good = max(good, built[-ages] - MOST_SKIPPED_BUILDS)
         if self.evidence is None or ages > len(self.evidence.log_odds):
@@ -311,7 +318,9 @@ class Judge:
                 case.companions = tuple(other for other in group.cases if other is not case)
             return []
         quietest = min(case.pair_deviation for case in group.cases)
-        telling = sorted((case for case in group.cases if case.pair_deviation < 2.0 * quietest), key=lambda c: c.launches)
+        telling = sorted(
+            (case for case in group.cases if case.pair_deviation < 2.0 * quietest), key=lambda c: c.launches
+        )
         launches = max(2, -(-min(next_launches(case, policy) for case in telling) // len(telling)))
         spent = sum(case.launches for case in group.cases)
         affordable = self.budget.allows(launches * len(telling)) and self.budget.rounds_left

@@ -85,7 +85,8 @@ def _clipped(residuals: Floats, there: Mask, noise: Floats, policy: Policy) -> F
     """In noises; no night lies further from the span's middle than the policy lets it."""
     scaled = np.where(there, residuals, np.nan) / noise
     middle = median(scaled)
-    return np.asarray(middle + np.clip(scaled - middle, -policy.clip_deviations, policy.clip_deviations))
+    reach = np.maximum(policy.clip_deviations, 1.5 * policy.min_change / noise)  # what matters is never too wild
+    return np.asarray(middle + np.clip(scaled - middle, -reach, reach))
 
 
 def _across_places(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices) -> tuple[Floats, Floats]:

@@ -60,7 +60,9 @@ def evidence(scan: Scan, weighed: Floats, precisions: Floats, policy: Policy) ->
     return Evidence(nightly, weighed[rows], precisions[rows], np.where(np.isfinite(told), told, -np.inf))
 
 
-def suspicions(found: Evidence, groups: Sequence[NDArray[np.int64]], change_rate: float, policy: Policy) -> list[Suspicion]:
+def suspicions(
+    found: Evidence, groups: Sequence[NDArray[np.int64]], change_rate: float, policy: Policy
+) -> list[Suspicion]:
     """The likeliest first. A series is suspected alone or with its kernel, whichever is likelier."""
     prior = float(np.log(change_rate * (1.0 - policy.whole_kernels)))
     alone = prior + np.logaddexp.reduce(found.log_odds, axis=0)
@@ -101,7 +103,8 @@ def _pooled(found: Evidence, columns: NDArray[np.int64], policy: Policy) -> Floa
     if measured.sum() < 2:
         return None
     nightly = Nightly(
-        np.where(known, found.nightly.weighed[:, columns], 0.0).sum(axis=1), np.where(known, precisions, 0.0).sum(axis=1)
+        np.where(known, found.nightly.weighed[:, columns], 0.0).sum(axis=1),
+        np.where(known, precisions, 0.0).sum(axis=1),
     )
     told = log_odds(nightly, found.weighed[:, columns].sum(axis=1), found.precisions[:, columns].sum(axis=1), policy)
     return np.where(known.sum(axis=1) == measured.sum(), told, -np.inf)
