@@ -215,6 +215,11 @@ def workers(url: str) -> pd.DataFrame:
     return _frame(queries.WorkerRow, _ask(url, queries.workers))
 
 
+@st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+def quarantines(url: str) -> pd.DataFrame:
+    return _frame(queries.QuarantineRow, _ask(url, queries.quarantines))
+
+
 def _ask(url: str, question: Callable[..., list[Any]], *about: object) -> list[Any]:
     with session(url) as opened:
         return question(opened, *about)

@@ -6,7 +6,7 @@ database's clock alone, since the clocks of the nodes differ; that clock is read
 transaction began.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -102,13 +102,17 @@ def add(
     )
 
 
-def claim(session: Session, job_id: int, owner: str, lease_s: float) -> Claimed | None:
+def claim(
+    session: Session, job_id: int, owner: str, lease_s: float, queues: Collection[str] | None = None
+) -> Claimed | None:
     """Take the most urgent job of the queue that this job is in, often the job itself; None when there is none.
 
     A message only says that a queue has work: Redis' queues know no urgency, so it is decided here. Each job has a
-    message, so each is taken in the end. A job that another claimer is taking at the moment is passed over.
+    message, so each is taken in the end. A job that another claimer is taking at the moment is passed over. A job that
+    is in none of the claimer's `queues` is not for it, whatever the message says.
     """
-    queue = select(Job.queue).where(Job.id == job_id).scalar_subquery()
+    named = select(Job.queue).where(Job.id == job_id)
+    queue = (named if queues is None else named.where(Job.queue.in_(queues))).scalar_subquery()
     due = and_(Job.state == "queued", or_(Job.not_before.is_(None), Job.not_before <= _now()))
     to_be_had = or_(due, and_(_expired(), Job.attempt < MAX_ATTEMPTS))
     chosen = (

@@ -1,7 +1,8 @@
 """Every table. What lives here is stored truth; nothing here computes, reads a clock or opens a connection.
 
 Reading order follows the flow: a commit is submitted, its sweeps have trials, trials share compilations, a run
-measures a sweep's winner beside its baselines, a verdict judges the run. Jobs and workers stand beside that as the
+measures a sweep's winner beside its baselines, a verdict judges the run, a suspicion asks for replays, and what they
+confirm is a regression with a life of its own, of which messages tell. Jobs and workers stand beside that as the
 queue's state.
 """
 
@@ -233,6 +234,7 @@ class Run(Base):
         CheckConstraint("(origin = 'simulated') = (timer = 'simulated')", name="simulated_has_no_timer"),
         CheckConstraint("(origin = 'recorded') = (recording_id is not null)", name="recorded_has_recording"),
         Index(None, "sweep_id"),
+        Index(None, "gpu_uuid", "started_at"),
     )
     id: Mapped[key]
     key: Mapped[words] = mapped_column(unique=True)
@@ -282,7 +284,11 @@ class Measurement(Base):
 
 
 class Verdict(Base):
-    """What the judge said of a run, with the policy and the reason. One per run: judging twice says the same."""
+    """What the judge said of a run, with the policy and the reason. One per run: judging twice says the same.
+
+    `change` with its 95 % interval `low` to `high` is relative; `smallest` is the smallest change that one night of
+    this series would show. A change came after `good_commit_id` and no later than `bad_commit_id`.
+    """
 
     __tablename__ = "verdicts"
     __table_args__ = (one_of("verdict", "regression", "improvement", "unchanged", "undecided"),)
@@ -294,6 +300,236 @@ class Verdict(Base):
     policy: Mapped[words]
     reason: Mapped[words]
     judged_at: Mapped[born]
+    low: Mapped[float | None]
+    high: Mapped[float | None]
+    smallest: Mapped[float | None]
+    good_commit_id: Mapped[int | None] = mapped_column(ForeignKey("commits.id"))
+    bad_commit_id: Mapped[int | None] = mapped_column(ForeignKey("commits.id"))
+
+
+class Suspicion(Base):
+    """What looked like a change in a run's night, and what became of it. `launches` counts what its replays took.
+
+    `size` is what the nights suggest; None where nothing was seen, but a new machine or toolchain may hide a change.
+    """
+
+    __tablename__ = "suspicions"
+    __table_args__ = (
+        one_of("state", "open", "confirmed", "refuted", "undecided"),
+        CheckConstraint("(state = 'open') = (closed_at is null)", name="open_has_no_end"),
+        Index(None, "state"),
+        Index(None, "opened_at"),
+    )
+    id: Mapped[key]
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="cascade"), unique=True)
+    kernel: Mapped[words]
+    problem: Mapped[words]
+    gpu_model: Mapped[str] = mapped_column(ForeignKey("gpu_models.slug"))
+    good_commit_id: Mapped[int] = mapped_column(ForeignKey("commits.id"))
+    bad_commit_id: Mapped[int] = mapped_column(ForeignKey("commits.id"))
+    size: Mapped[float | None]
+    state: Mapped[words] = mapped_column(server_default="open")
+    reason: Mapped[words]
+    launches: Mapped[int] = mapped_column(server_default="0")
+    opened_at: Mapped[born]
+    closed_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
+
+
+class Replay(Base):
+    """Two cubins timed beside each other: one median per launch (a fresh process), element i of both from launch i.
+
+    `axis` says what differs between the sides: the commit, the toolchain that compiled it, or the node it ran on. A
+    replay that could not be held has no times and says why in `failure`.
+    """
+
+    __tablename__ = "replays"
+    __table_args__ = (
+        one_of("axis", "commit", "toolchain", "node"),
+        one_of("origin", "measured", "simulated", "recorded"),
+        CheckConstraint("cardinality(good_us) = cardinality(bad_us)", name="both_sides_of_each_launch"),
+        CheckConstraint("(failure is null) = (cardinality(good_us) > 0)", name="failure_has_reason"),
+        CheckConstraint("(origin = 'recorded') = (recording_id is not null)", name="recorded_has_recording"),
+        Index(None, "kernel", "problem", "gpu_model"),
+        Index(None, "suspicion_id"),
+        Index(None, "at"),
+    )
+    id: Mapped[key]
+    key: Mapped[words] = mapped_column(unique=True)
+    suspicion_id: Mapped[int | None] = mapped_column(ForeignKey("suspicions.id", ondelete="set null"))
+    kernel: Mapped[words]
+    problem: Mapped[words]
+    gpu_model: Mapped[str] = mapped_column(ForeignKey("gpu_models.slug"))
+    axis: Mapped[words]
+    good_commit_id: Mapped[int] = mapped_column(ForeignKey("commits.id"))
+    bad_commit_id: Mapped[int] = mapped_column(ForeignKey("commits.id"))
+    good_config_id: Mapped[int | None] = mapped_column(ForeignKey("configs.id"))
+    bad_config_id: Mapped[int | None] = mapped_column(ForeignKey("configs.id"))
+    good_content_key: Mapped[str | None] = mapped_column(Text)
+    bad_content_key: Mapped[str | None] = mapped_column(Text)
+    good_code_sha256: Mapped[str | None] = mapped_column(Text)
+    bad_code_sha256: Mapped[str | None] = mapped_column(Text)
+    good_toolchain: Mapped[str | None] = mapped_column(Text)  # the compiler; for the axis "node" its host
+    bad_toolchain: Mapped[str | None] = mapped_column(Text)
+    good_us: Mapped[samples]
+    bad_us: Mapped[samples]
+    failure: Mapped[str | None] = mapped_column(Text)
+    host: Mapped[str | None] = mapped_column(Text)
+    gpu_uuid: Mapped[str | None] = mapped_column(Text)
+    telemetry: Mapped[list[dict[str, Any]]] = mapped_column(JSONB, server_default=text("'[]'::jsonb"))
+    gpu_s: Mapped[float]
+    origin: Mapped[words]
+    recording_id: Mapped[int | None] = mapped_column(ForeignKey("recordings.id"))
+    at: Mapped[born]
+
+
+class Regression(Base):
+    """A confirmed change with an owner and a life, one per cause (`key`): db/regressions.py moves it on.
+
+    It came after `good_commit_id` and no later than `bad_commit_id`; the size is that of its worst series. `cause` is
+    one sentence, `explanation` the facts behind it, one sentence each.
+    """
+
+    __tablename__ = "regressions"
+    __table_args__ = (
+        one_of("direction", "regression", "improvement"),
+        one_of("category", "code", "toolchain", "node", "baseline", "search_space", "unknown"),
+        one_of("state", "new", "acknowledged", "expected", "resolved", "reopened"),
+        Index(None, "state"),
+        Index(None, "repository", "kernel"),
+        Index(None, "opened_at"),
+    )
+    id: Mapped[key]
+    key: Mapped[words] = mapped_column(unique=True)
+    direction: Mapped[words]
+    repository: Mapped[words]
+    kernel: Mapped[words]
+    category: Mapped[words]
+    cause: Mapped[words]
+    explanation: Mapped[list[str]] = mapped_column(JSONB, server_default=text("'[]'::jsonb"))
+    good_commit_id: Mapped[int] = mapped_column(ForeignKey("commits.id"))
+    bad_commit_id: Mapped[int] = mapped_column(ForeignKey("commits.id"))
+    size: Mapped[float]
+    low: Mapped[float]
+    high: Mapped[float]
+    state: Mapped[words] = mapped_column(server_default="new")
+    owner: Mapped[str | None] = mapped_column(Text)
+    note: Mapped[str | None] = mapped_column(Text)
+    link: Mapped[str | None] = mapped_column(Text)
+    opened_at: Mapped[born]
+    changed_at: Mapped[born]
+
+
+class RegressionSeries(Base):
+    """One series that a regression changed. `run_id` is the run whose night confirmed it, `good_run_id` one before."""
+
+    __tablename__ = "regression_series"
+    __table_args__ = (
+        UniqueConstraint("regression_id", "kernel", "problem", "gpu_model", name="uq_regression_series_series"),
+        Index(None, "kernel", "problem", "gpu_model"),
+        Index(None, "run_id"),
+    )
+    id: Mapped[key]
+    regression_id: Mapped[int] = mapped_column(ForeignKey("regressions.id", ondelete="cascade"))
+    kernel: Mapped[words]
+    problem: Mapped[words]
+    gpu_model: Mapped[str] = mapped_column(ForeignKey("gpu_models.slug"))
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="cascade"))
+    good_run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="set null"))
+    suspicion_id: Mapped[int | None] = mapped_column(ForeignKey("suspicions.id", ondelete="set null"))
+    size: Mapped[float]
+    low: Mapped[float]
+    high: Mapped[float]
+    recovered_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
+
+
+class RegressionEvent(Base):
+    """One change of a regression, with who made it and when. `who` is a person or "tilewatch"."""
+
+    __tablename__ = "regression_events"
+    __table_args__ = (Index(None, "regression_id"),)
+    id: Mapped[key]
+    regression_id: Mapped[int] = mapped_column(ForeignKey("regressions.id", ondelete="cascade"))
+    at: Mapped[born]
+    who: Mapped[words]
+    action: Mapped[words]
+    from_state: Mapped[str | None] = mapped_column(Text)
+    to_state: Mapped[words]
+    note: Mapped[str | None] = mapped_column(Text)
+
+
+class Mark(Base):
+    """A person's word on a run's verdict or on a regression: right or wrong. A person's newest word counts."""
+
+    __tablename__ = "marks"
+    __table_args__ = (
+        CheckConstraint("(run_id is null) <> (regression_id is null)", name="of_one_thing"),
+        UniqueConstraint("run_id", "who"),
+        UniqueConstraint("regression_id", "who"),
+    )
+    id: Mapped[key]
+    run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="cascade"))
+    regression_id: Mapped[int | None] = mapped_column(ForeignKey("regressions.id", ondelete="cascade"))
+    right: Mapped[bool]
+    who: Mapped[words]
+    note: Mapped[str | None] = mapped_column(Text)
+    at: Mapped[born]
+
+
+class Alarm(Base):
+    """Something that people should know and that is no regression of a time. Open until `closed_at`."""
+
+    __tablename__ = "alarms"
+    __table_args__ = (
+        one_of(
+            "kind",
+            "nightly_late",
+            "nightly_missing",
+            "gpu_quarantined",
+            "stopped_compiling",
+            "became_wrong",
+            "tie_lost",
+            "regret",
+            "baseline_changed",
+        ),
+        Index(None, "opened_at"),
+    )
+    id: Mapped[key]
+    key: Mapped[words] = mapped_column(unique=True)
+    kind: Mapped[words]
+    subject: Mapped[words]
+    detail: Mapped[words]
+    opened_at: Mapped[born]
+    closed_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
+
+
+class Message(Base):
+    """One message to people, written in the transaction that has something to say and sent later, once per `key`.
+
+    "held" waits for quiet hours to end or for the digest. `claimed_at` is when a sender took it last.
+    """
+
+    __tablename__ = "messages"
+    __table_args__ = (
+        one_of("state", "queued", "held", "sent", "failed"),
+        CheckConstraint("(state = 'sent') = (sent_at is not null)", name="sent_has_time"),
+        Index(None, "state"),
+        Index(None, "regression_id"),
+    )
+    id: Mapped[key]
+    key: Mapped[words] = mapped_column(unique=True)
+    regression_id: Mapped[int | None] = mapped_column(ForeignKey("regressions.id", ondelete="cascade"))
+    alarm_id: Mapped[int | None] = mapped_column(ForeignKey("alarms.id", ondelete="cascade"))
+    kind: Mapped[words]
+    channel: Mapped[words]
+    subject: Mapped[words]
+    body: Mapped[words]
+    state: Mapped[words] = mapped_column(server_default="queued")
+    attempts: Mapped[int] = mapped_column(server_default="0")
+    not_before: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
+    claimed_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
+    sent_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
+    trouble: Mapped[str | None] = mapped_column(Text)
+    created_at: Mapped[born]
 
 
 class Job(Base):
@@ -308,7 +544,7 @@ class Job(Base):
 
     __tablename__ = "jobs"
     __table_args__ = (
-        one_of("kind", "compile", "measure", "judge"),
+        one_of("kind", "compile", "measure", "judge", "confirm"),
         one_of("state", "waiting", "queued", "running", "done", "failed", "poison", "cancelled"),
         CheckConstraint("(state in ('failed', 'poison')) = (failure is not null)", name="failed_has_reason"),
         CheckConstraint("(state = 'running') = (owner is not null)", name="running_has_owner"),
@@ -356,3 +592,55 @@ class Worker(Base):
     started_at: Mapped[born]
     seen_at: Mapped[born]
     doing: Mapped[str | None] = mapped_column(Text)
+
+
+class Action(Base):
+    """What a person did to queued work, or asks the workers to do: who, what, and what came of it.
+
+    A cancel and a retry are done at once. What needs the watched repository (a nightly, a sweep, a backfill) is `asked`
+    and carried out by the next tick of the clock (worker/asked.py). `said` is the sentence for people.
+    """
+
+    __tablename__ = "actions"
+    __table_args__ = (
+        one_of("action", "cancel", "retry", "nightly", "sweep", "backfill"),
+        one_of("state", "asked", "done", "refused"),
+        CheckConstraint("(state = 'asked') = (said is null)", name="ended_says_how"),
+        CheckConstraint("(state = 'asked') = (ended_at is null)", name="ended_has_time"),
+        Index(None, "asked_at"),
+    )
+    id: Mapped[key]
+    who: Mapped[words]
+    action: Mapped[words]
+    wanted: Mapped[facts]
+    state: Mapped[words]
+    said: Mapped[str | None] = mapped_column(Text)
+    asked_at: Mapped[born]
+    ended_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
+
+
+class Quarantine(Base):
+    """A time in which a GPU takes no sweeps, because it is ill: from what showed it to the first clean canary.
+
+    A GPU has at most one that is open. `evidence` is what was read; a run that showed the illness is kept there and
+    nowhere else, so nothing ever judges it.
+    """
+
+    __tablename__ = "quarantines"
+    __table_args__ = (
+        one_of("kind", "xid", "ecc", "canary"),
+        Index("uq_quarantines_open", "gpu_uuid", unique=True, postgresql_where=text("ended_at is null")),
+        Index(None, "began_at"),
+    )
+    id: Mapped[key]
+    gpu_uuid: Mapped[words]
+    gpu_model: Mapped[str] = mapped_column(ForeignKey("gpu_models.slug"))
+    host: Mapped[words]
+    kind: Mapped[words]
+    reason: Mapped[words]
+    evidence: Mapped[facts]
+    began_at: Mapped[born]
+    canaries: Mapped[int] = mapped_column(server_default="0")  # tried since, none of them clean but the last
+    canary_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
+    canary_said: Mapped[str | None] = mapped_column(Text)
+    ended_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))

@@ -315,18 +315,34 @@ def verdict(
     history_points: int,
     policy: str,
     reason: str,
+    low: float | None = None,
+    high: float | None = None,
+    smallest: float | None = None,
+    good_commit_id: int | None = None,
+    bad_commit_id: int | None = None,
 ) -> None:
-    """The first verdict on a run stays: people may have acted on it."""
-    said = insert(Verdict).values(
-        run_id=run_id,
-        verdict=verdict,
-        change=change,
-        noise=noise,
-        history_points=history_points,
-        policy=policy,
-        reason=reason,
+    """The first decided verdict on a run stays: people may have acted on it. "undecided" may be decided later."""
+    told = {
+        "verdict": verdict,
+        "change": change,
+        "noise": noise,
+        "history_points": history_points,
+        "policy": policy,
+        "reason": reason,
+        "low": low,
+        "high": high,
+        "smallest": smallest,
+        "good_commit_id": good_commit_id,
+        "bad_commit_id": bad_commit_id,
+    }
+    said = insert(Verdict).values(run_id=run_id, **told)
+    session.execute(
+        said.on_conflict_do_update(
+            index_elements=[Verdict.run_id],
+            set_={**told, "judged_at": func.now()},
+            where=(Verdict.verdict == "undecided") & ((Verdict.reason != reason) | (Verdict.verdict != verdict)),
+        )
     )
-    session.execute(said.on_conflict_do_nothing(index_elements=[Verdict.run_id]))
 
 
 def roll_up_trials(session: Session, before: dt.datetime, most: int) -> int:

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from kernels import HARNESS, bench_sweep, catalog, device, provenance, recording, store
+from kernels import HARNESS, bench_sweep, catalog, checklist_command, device, provenance, recording, store
 from kernels.build import LIMIT_S, BuildError
 from kernels.contract import BadProblem
 from kernels.journal import Journal, config_key, journal_path
@@ -200,6 +200,9 @@ def bench_sweep_command(
     for figure in figures:
         table.add_row(figure.what, figure.value, figure.must, "yes" if figure.met else "no")
     Console().print(table)
+
+
+app.command("checklist")(checklist_command.command)
 
 
 def _plan(library: Path, arch: str, kernel: str, problem: str | None) -> Plan:

@@ -1,6 +1,6 @@
 """Device arrays of types CuPy has no name for (FP8, bfloat16): raw bytes, random values, decoding, comparing.
 
-Runs inside the GPU child. FP8 is held as uint8 and bfloat16 as uint16; comparing happens in float32.
+Runs inside the GPU child. FP8 and its scales are held as uint8, bfloat16 as uint16; comparing happens in float32.
 """
 
 import functools
@@ -11,8 +11,19 @@ import numpy as np
 
 from kernels.contract import Array
 
-RAW = {"float8_e4m3fn": np.uint8, "bfloat16": np.uint16, "float16": np.float16, "float32": np.float32}
+RAW = {
+    "float8_e4m3fn": np.uint8,
+    "float8_e8m0fnu": np.uint8,
+    "bfloat16": np.uint16,
+    "float16": np.float16,
+    "float32": np.float32,
+    "int32": np.int32,
+}
 CHUNK = 1 << 24
+
+SCALE_SPREAD = 0.25
+"""Scales are 2 to the power of a normal value of this deviation: unlike each other, and none so large that the products
+of other blocks could be lost beside its own without anybody noticing."""
 
 
 class UnknownType(Exception):
@@ -26,10 +37,12 @@ def raw_dtype(array: Array) -> Any:
 
 
 def random(array: Array, generator: Any) -> Any:
-    """Standard normal values rounded to the array's type: every bit pattern of a real activation, no zeros."""
+    """Random values rounded to the array's type: every bit pattern of a real activation or scale, no zeros."""
     out = cupy.empty(int(np.prod(array.shape)), dtype=raw_dtype(array))
     for at in range(0, out.size, CHUNK):
         values = generator.standard_normal(min(CHUNK, out.size - at), dtype=cupy.float32)
+        if array.fill == "scale":
+            values = cupy.exp2(values if array.dtype == "float8_e8m0fnu" else SCALE_SPREAD * values)
         out[at : at + values.size] = encode(values, array.dtype)
     return out.reshape(array.shape)
 
@@ -50,6 +63,8 @@ def encode(values: Any, dtype: str) -> Any:
     if dtype == "float8_e4m3fn":
         codes, middles = _e4m3()
         return codes[cupy.searchsorted(middles, values)]
+    if dtype == "float8_e8m0fnu":  # a power of two by its exponent, biased by 127 (the same specification, section 5)
+        return (cupy.rint(cupy.log2(values)) + 127).astype(cupy.uint8)
     if dtype == "bfloat16":
         bits = values.view(cupy.uint32)
         return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(cupy.uint16)
@@ -57,16 +72,23 @@ def encode(values: Any, dtype: str) -> Any:
 
 
 def decode(raw: Any, dtype: str) -> Any:
-    """The raw type to float32, exactly."""
+    """The raw type to float32, exactly; integers stay what they are."""
+    if dtype == "int32":
+        return raw
     if dtype == "float8_e4m3fn":
         return cupy.asarray(e4m3_values())[raw]
+    if dtype == "float8_e8m0fnu":
+        return cupy.exp2(raw.astype(cupy.float32) - 127)
     if dtype == "bfloat16":
         return (raw.astype(cupy.uint32) << 16).view(cupy.float32)
     return raw.astype(cupy.float32)
 
 
 def largest_error(out: Any, dtype: str, expected: Any) -> float:
-    """Largest |out - expected|; infinite when an element is NaN. Both on the device, expected in float32."""
+    """Largest |out - expected| where `expected` is not NaN; infinite when `out` is NaN there.
+
+    Both on the device, `expected` in float32.
+    """
     # Row by row first: CuPy gives one block to each result; a single one took 25 ms for 4096 x 7168 (H200, 2026-11).
     kernel, values = (_bfloat16_error(), out) if dtype == "bfloat16" else (_float_error(), decode(out, dtype))
     return float(kernel(values, expected, axis=-1).max())
@@ -97,7 +119,7 @@ def _bfloat16_error() -> Any:
     return cupy.ReductionKernel(
         "uint16 x, float32 y",
         "float32 e",
-        f"({difference} >= 0 ? {difference} : 1e38f * 10)",
+        f"(isnan(y) ? 0 : {difference} >= 0 ? {difference} : 1e38f * 10)",
         "max(a, b)",
         "e = a",
         "0",
@@ -109,7 +131,7 @@ def _float_error() -> Any:
     return cupy.ReductionKernel(
         "float32 x, float32 y",
         "float32 e",
-        "(fabsf(x - y) >= 0 ? fabsf(x - y) : 1e38f * 10)",
+        "(isnan(y) ? 0 : fabsf(x - y) >= 0 ? fabsf(x - y) : 1e38f * 10)",
         "max(a, b)",
         "e = a",
         "0",

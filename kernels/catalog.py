@@ -5,11 +5,13 @@ neither cuda-tile nor CuPy and works on a laptop.
 """
 
 from pathlib import Path
+from typing import Any
 
 from kernels.contract import BadProblem
+from kernels.description import Description, described
 from kernels.loading import LibraryError
 from kernels.process import Child, ChildDied, ChildHung
-from kernels.results import Plan, Planned
+from kernels.results import Params, Plan, Planned
 
 DEADLINE_S = 120.0
 """Loading a library takes about a second; a file that does not load in this time never will."""
@@ -24,9 +26,33 @@ def read(library: Path, *, arch: str, kernel: str | None = None, problem: str | 
 
     Raises UnknownKernel, BadProblem or LibraryError; every message is a sentence for a person.
     """
+    answer = _ask(library, {"library": str(library), "arch": arch, "kernel": kernel, "problem": problem})
+    return tuple(
+        Plan(
+            kernel=plan["kernel"],
+            problem=plan["problem"],
+            arch=plan["arch"],
+            source_sha256=plan["source_sha256"],
+            element_bytes=plan["element_bytes"],
+            axes=tuple((name, tuple(values)) for name, values in plan["axes"]),
+            flops=plan["flops"],
+            bytes=plan["bytes"],
+            baselines=tuple(plan["baselines"]),
+            trials=tuple(Planned(trial["config"], trial["code_key"]) for trial in plan["trials"]),
+        )
+        for plan in answer["plans"]
+    )
+
+
+def describe(library: Path, *, arch: str, kernel: str, problem: str, config: Params) -> Description:
+    """What the library file says of one config. Raises like `read`."""
+    request = {"library": str(library), "arch": arch, "kernel": kernel, "problem": problem, "config": dict(config)}
+    return described(_ask(library, request)["description"])
+
+
+def _ask(library: Path, request: dict[str, Any]) -> dict[str, Any]:
     child = Child("catalog")
     try:
-        request = {"library": str(library), "arch": arch, "kernel": kernel, "problem": problem}
         answer = child.ask(request, deadline_s=DEADLINE_S)
     except ChildHung:
         raise LibraryError(f"the library {library} did not load within {DEADLINE_S:.0f} s") from None
@@ -37,17 +63,4 @@ def read(library: Path, *, arch: str, kernel: str | None = None, problem: str | 
     if "error" in answer:
         known = {"UnknownKernel": UnknownKernel, "BadProblem": BadProblem, "LibraryError": LibraryError}
         raise known[answer["error"]](answer["message"])
-    return tuple(
-        Plan(
-            kernel=plan["kernel"],
-            problem=plan["problem"],
-            arch=plan["arch"],
-            source_sha256=plan["source_sha256"],
-            axes=tuple((name, tuple(values)) for name, values in plan["axes"]),
-            flops=plan["flops"],
-            bytes=plan["bytes"],
-            baselines=tuple(plan["baselines"]),
-            trials=tuple(Planned(trial["config"], trial["code_key"]) for trial in plan["trials"]),
-        )
-        for plan in answer["plans"]
-    )
+    return answer

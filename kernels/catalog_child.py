@@ -6,14 +6,18 @@ from pathlib import Path
 from typing import Any
 
 from kernels.contract import BadProblem, Problem
+from kernels.description import describe
 from kernels.loading import LibraryError, Loaded, load
-from kernels.signature import BadConfig, code_key, signature
+from kernels.signature import BadConfig, code_key, element_bytes, signature
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
         loaded = load(Path(request["library"]))
         wanted = _wanted(loaded, request["kernel"], request["problem"])
+        if request.get("config"):
+            entry, problem = wanted[0]
+            return {"description": describe(entry, problem, request["config"], request["arch"])}
         return {"plans": [_plan(entry, problem, request["arch"]) for entry, problem in wanted]}
     except UnknownKernelName as error:
         return {"error": "UnknownKernel", "message": str(error)}
@@ -51,6 +55,7 @@ def _plan(loaded: Loaded, problem: Problem, arch: str) -> dict[str, Any]:
         "problem": problem.name,
         "arch": arch,
         "source_sha256": loaded.source_sha256,
+        "element_bytes": element_bytes(kernel, problem),
         "axes": space.axes,
         "flops": kernel.flops(problem),
         "bytes": kernel.bytes(problem),

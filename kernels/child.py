@@ -37,6 +37,10 @@ def _handler(role: str) -> Handler:
         from kernels.compile_child import answer
     elif role == "gpu":
         from kernels.gpu_child import answer
+    elif role == "watch":
+        from kernels.watch import answer
+    elif role == "canary":
+        from kernels.canary_child import answer
     else:
         raise SystemExit(f"no such role: {role}")
     return answer

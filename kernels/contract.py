@@ -6,7 +6,7 @@ reference. It knows nothing of queues, databases, timers or cubins. Everything h
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 Config = Mapping[str, int]
 """One point of a search space: parameter name to value, e.g. {"tile_m": 64, ..., "num_ctas": 1}."""
@@ -27,6 +27,11 @@ class Problem:
     sizes: Mapping[str, int]
 
 
+Fill = Literal["normal", "scale", "given"]
+"""What an input holds. normal: standard normal values, no zeros; scale: positive values around 1, as block scales have;
+given: what the kernel's `given` says, because the values are part of the problem (which group a row belongs to)."""
+
+
 @dataclass(frozen=True)
 class Array:
     """One array parameter of a kernel, row-major. `dtype` is a cuTile type name such as "float8_e4m3fn"."""
@@ -35,6 +40,7 @@ class Array:
     shape: tuple[int, ...]
     dtype: str
     output: bool = False
+    fill: Fill = "normal"
 
 
 @dataclass(frozen=True)
@@ -68,12 +74,14 @@ class Kernel:
     arrays     Problem -> the array parameters
     constants  (Problem, Config) -> the compile-time constants
     grid       (Problem, Config, SM count) -> grid in tile blocks
-    reference  (inputs by name, as CuPy or NumPy float32 arrays; the array module) -> outputs by name
+    reference  (inputs by name, as CuPy or NumPy arrays, float32 or as given; the array module) -> outputs by name,
+               NaN where any output is accepted (rows that are only padding)
     tolerance  Problem -> largest accepted |out - reference| as a share of the reference's largest magnitude
     flops      Problem -> floating-point operations
     bytes      Problem -> fewest bytes moved through device memory
-    baselines  names of rivals that can solve the same problem, the main one first (see kernels/baselines.py)
+    baselines  names of rivals that can solve the same problem, the main one first (see kernels/baselines)
     nightly    whether the nightly suite sweeps it; otherwise it is swept when somebody asks
+    given      Problem -> the values of the inputs with fill "given", as NumPy arrays
     """
 
     name: str
@@ -90,3 +98,4 @@ class Kernel:
     bytes: Callable[[Problem], int]
     baselines: tuple[str, ...]
     nightly: bool = True
+    given: Callable[[Problem], Mapping[str, Any]] | None = None

@@ -10,8 +10,9 @@ import importlib.util
 import io
 import re
 import shutil
+import struct
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,10 @@ from kernels.results import StaticFacts
 
 CODE_SECTIONS = (".text.", ".nv.constant", ".nv.info.", ".rela.text.")
 """Instructions, the constants and relocations they use, and launch limits (registers, barriers, cluster shape)."""
+
+REQNTID = 0x10
+SIZED_VALUE = 4
+"""Numbers of the ELF attributes that NVIDIA's tools write (EIATTR_REQNTID, EIFMT_SVAL)."""
 
 
 class CuobjdumpMissing(Exception):
@@ -56,6 +61,26 @@ def static_facts(cubin_path: Path, remarks_yaml: str) -> StaticFacts:
         mmas=len(mmas),
         remarks=found,
     )
+
+
+def threads_per_block(cubin: bytes) -> int | None:
+    """What the launch is fixed to (the attribute REQNTID of a kernel's .nv.info section); None where it is not."""
+    for section in ELFFile(io.BytesIO(cubin)).iter_sections():
+        if section.name.startswith(".nv.info."):
+            for attribute, value in _attributes(section.data()):
+                if attribute == REQNTID:
+                    x, y, z = struct.unpack("<III", value)
+                    return int(x * y * z)
+    return None
+
+
+def _attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
+    """Each is a format and an attribute byte, then two bytes of value, or of length if the format says so."""
+    at = 0
+    while at + 4 <= len(info):
+        length = int.from_bytes(info[at + 2 : at + 4], "little") if info[at] == SIZED_VALUE else 0
+        yield info[at + 1], info[at + 4 : at + 4 + length] if length else info[at + 2 : at + 4]
+        at += 4 + length
 
 
 def remarks(text: str) -> tuple[dict[str, Any], ...]:

@@ -18,7 +18,7 @@ import cupy
 from kernels import arrays, baselines, canary, timing
 from kernels.contract import Array, Config, Kernel, Problem
 from kernels.loading import load
-from kernels.signature import strides
+from kernels.signature import element_bytes, strides
 from kernels.store import CubinStore
 from kernels.telemetry import Telemetry
 
@@ -99,7 +99,8 @@ def _prepare(request: Mapping[str, Any]) -> Session:
     device = cupy.cuda.Device()
     enough = -(-INPUT_L2S * device.attributes["L2CacheSize"] // one_set)
     sets = max(1, min(enough, int(INPUT_BUDGET * device.mem_info[1] / one_set)))
-    inputs = [{spec.name: arrays.random(spec, generator) for spec in specs if not spec.output} for _ in range(sets)]
+    given = kernel.given(problem) if kernel.given else {}
+    inputs = [{spec.name: _input(spec, generator, given) for spec in specs if not spec.output} for _ in range(sets)]
     decoded = {spec.name: arrays.decode(inputs[0][spec.name], spec.dtype) for spec in specs if not spec.output}
     expected = {name: value.astype(cupy.float32) for name, value in kernel.reference(decoded, cupy).items()}
     del decoded
@@ -114,7 +115,7 @@ def _prepare(request: Mapping[str, Any]) -> Session:
         inputs=inputs,
         outputs={spec.name: arrays.poisoned(spec) for spec in specs if spec.output},
         expected=expected,
-        scale={name: float(cupy.abs(value).max()) for name, value in expected.items()},
+        scale={name: float(cupy.nanmax(cupy.abs(value))) for name, value in expected.items()},
         loaded={},
         rivals={},
         modules=tempfile.TemporaryDirectory(prefix="tilewatch-cubins-"),
@@ -126,6 +127,10 @@ def _prepare(request: Mapping[str, Any]) -> Session:
     return session
 
 
+def _input(spec: Array, generator: Any, given: Mapping[str, Any]) -> Any:
+    return cupy.asarray(given[spec.name]) if spec.fill == "given" else arrays.random(spec, generator)
+
+
 def _introduction(session: Session) -> Mapping[str, Any]:
     properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
     return {
@@ -134,12 +139,16 @@ def _introduction(session: Session) -> Mapping[str, Any]:
         "timer": session.timer.name,
         "cuda_driver": _version(cupy.cuda.runtime.driverGetVersion()),
         "sm_count": session.sm_count,
+        "element_bytes": element_bytes(session.kernel, session.problem),
         "telemetry": session.telemetry.read("prepared"),
     }
 
 
 def _trial(session: Session, request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Load, check against the reference, then time: a wrong config is never timed."""
+    misfit = _misfit(session, request)
+    if misfit is not None:
+        return {"status": "wrong", "error": None, "failure": misfit}
     try:
         loaded = _load_cubin(session, request)
         _poison(session)
@@ -180,12 +189,15 @@ def _baselines(session: Session, request: Mapping[str, Any]) -> Mapping[str, Any
     """Prepare the rivals and check them against the same reference."""
     found: dict[str, Any] = {}
     (output,) = session.outputs.values()
+    dtypes = {spec.name: spec.dtype for spec in session.specs}
+    moved = session.kernel.bytes(session.problem)
+    call = baselines.Call(session.kernel.name, session.inputs[0], output, dtypes, session.problem.sizes, moved)
     for name in request["names"]:
         try:
             said = _Capture()
             with said:
-                rival = baselines.build(name, session.inputs[0], output)
-                error = _check(session, rival.launch)
+                rival = baselines.build(name, call)
+                error = _check(session, partial(_answer, rival)) if rival.solves else 0.0
             kernels = session.timer.names(rival.launch)
         except (baselines.BaselineMissing, Exception) as failure:  # noqa: BLE001 - a rival's failure must not cost the run
             found[name] = {"missing": f"{failure}".strip().splitlines()[0] if f"{failure}" else type(failure).__name__}
@@ -279,8 +291,29 @@ def _load_cubin(session: Session, request: Mapping[str, Any]) -> Loaded:
     if not path.exists():
         path.write_bytes(session.store.cubin(request["content_key"]))
     function = cupy.RawModule(path=str(path)).get_function(request["symbol"])
-    grid = session.kernel.grid(session.problem, request["config"], session.sm_count)
+    kernel = _libraries_kernel(session, request) or session.kernel
+    grid = kernel.grid(session.problem, request["config"], session.sm_count)
     return Loaded(request["config"], grid, function)
+
+
+def _libraries_kernel(session: Session, request: Mapping[str, Any]) -> Kernel | None:
+    """The kernel as its own commit has it: a side of a replay comes with its library, for its grid is from there."""
+    if request.get("library") is None:
+        return session.kernel
+    found = load(Path(request["library"])).get(session.kernel.name)
+    return None if found is None else found.kernel
+
+
+def _misfit(session: Session, request: Mapping[str, Any]) -> str | None:
+    """Why a side of a replay is not comparable with the session's own library; None when it is."""
+    if request.get("library") is None:
+        return None
+    kernel = _libraries_kernel(session, request)
+    if kernel is None:
+        return f"the library of that commit has no kernel {session.kernel.name}"
+    if tuple(kernel.arrays(session.problem)) != session.specs:
+        return "that commit lays the arrays out differently, so it is not the same work"
+    return None
 
 
 def _launch(session: Session, loaded: Loaded, turn: int) -> None:
@@ -290,6 +323,12 @@ def _launch(session: Session, loaded: Loaded, turn: int) -> None:
         arguments.append(session.outputs[spec.name] if spec.output else session.inputs[turn][spec.name])
         arguments += [cupy.int32(size) for size in (*spec.shape, *strides(spec.shape))]
     loaded.function(loaded.grid, (1,), tuple(arguments))
+
+
+def _answer(rival: baselines.Rival) -> None:
+    rival.launch()
+    if rival.settle is not None:
+        rival.settle()
 
 
 def _launch_rival(rival: baselines.Rival, _: int) -> None:

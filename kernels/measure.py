@@ -2,15 +2,15 @@
 
 import datetime as dt
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kernels import device, toolchain
+from kernels import device, heuristics, toolchain
 from kernels.process import ChildDied, ChildHung
 from kernels.racing import Policy
-from kernels.results import Cubin, Measured, Params, RunResult, TrialResult
+from kernels.results import Cubin, Measured, RunResult, TrialResult
 from kernels.statistics import ratio_interval
 from kernels.sweep import Bench, GpuChild, SweepFailed, sweep
 
@@ -64,7 +64,7 @@ OnStep = Callable[[str, int, int], None]
 
 def measure(request: MeasureRequest, *, on_trial: OnTrial, on_step: OnStep, policy: Policy | None = None) -> RunResult:
     """Sweep, choose, and time carefully. Raises GpuMissing, GpuBusy or MeasureFailed; a failing config is a trial."""
-    gpu = _gpu(request)
+    gpu = usable_gpu(request.gpu_index, request.arch)
     bench = Bench(
         request.library, request.kernel, request.problem, request.store_url, {"CUDA_VISIBLE_DEVICES": gpu.uuid}
     )
@@ -91,7 +91,8 @@ def measure(request: MeasureRequest, *, on_trial: OnTrial, on_step: OnStep, poli
         if result.winner is not None:
             winner = [trial.config for trial in result.trials].index(result.winner)
             on_step("baselines", 0, len(request.baselines))
-            measurements, readings = _record(child, winner, result.winner, request, on_step)
+            table = _table_trial(gpu, introduction["element_bytes"], result.trials, request.baselines)
+            measurements, readings = _record(child, winner, table, result.trials, request, on_step)
             telemetry += readings
         telemetry.append(_canary(child, "after"))
     except (SweepFailed, ChildDied, ChildHung) as error:
@@ -121,37 +122,62 @@ def _canary(child: GpuChild, when: str) -> Mapping[str, Any]:
     return found
 
 
-def _gpu(request: MeasureRequest) -> device.Gpu:
+def usable_gpu(gpu_index: int, arch: str) -> device.Gpu:
+    """This machine's GPU of that index, fit for these cubins and free. Raises GpuMissing or GpuBusy."""
     here = device.gpus()
-    if not 0 <= request.gpu_index < len(here):
-        raise GpuMissing(f"there is no GPU {request.gpu_index} on this machine: it has {len(here)} NVIDIA GPUs")
-    gpu = here[request.gpu_index]
-    if gpu.model is not None and gpu.model.arch != request.arch:
-        raise GpuMissing(f"GPU {gpu.index} is an {gpu.name} ({gpu.model.arch}), but the cubins are for {request.arch}")
+    if not 0 <= gpu_index < len(here):
+        raise GpuMissing(f"there is no GPU {gpu_index} on this machine: it has {len(here)} NVIDIA GPUs")
+    gpu = here[gpu_index]
+    if gpu.model is not None and gpu.model.arch != arch:
+        raise GpuMissing(f"GPU {gpu.index} is an {gpu.name} ({gpu.model.arch}), but the cubins are for {arch}")
     others = device.processes_on(gpu.uuid)
     if others:
-        raise GpuBusy(f"GPU {gpu.index} ({gpu.name}) is in use by {', '.join(others)}")
+        raise GpuBusy(
+            f"GPU {gpu.index} ({gpu.name}) is in use by {', '.join(others)}: end that, or keep other work off this GPU"
+        )
     return gpu
 
 
+def _table_trial(
+    gpu: device.Gpu, element_bytes: int, trials: Sequence[TrialResult], baselines: Sequence[str]
+) -> int | None:
+    """The trial of the hand-written tile table, where the kernel is watched beside it and the table has a row."""
+    if heuristics.BASELINE not in baselines or gpu.model is None:
+        return None
+    runs = [trial.config for trial in trials if trial.status == "timed"]
+    config = heuristics.table_config(gpu.model.slug, element_bytes, runs)
+    return None if config is None else [trial.config for trial in trials].index(config)
+
+
 def _record(
-    child: GpuChild, winner: int, config: Params, request: MeasureRequest, on_step: OnStep
+    child: GpuChild,
+    winner: int,
+    table: int | None,
+    trials: Sequence[TrialResult],
+    request: MeasureRequest,
+    on_step: OnStep,
 ) -> tuple[tuple[Measured, ...], list[Mapping[str, Any]]]:
-    """Paired rounds of the winner and every baseline that runs, until the ratio to the first is narrow enough."""
-    child.load(winner)
+    """Paired rounds of the winner and every baseline that runs, until the ratio to the first is narrow enough.
+
+    The tile table's config is a baseline too; where it is the winner itself, it has the winner's samples.
+    """
+    ids = [winner] if table in (None, winner) else [winner, table]
+    for each in ids:
+        child.load(each)
     prepared: dict[str, dict[str, Any]] = {}
     asked: dict[str, Any]
-    if request.baselines:
-        asked = {"ask": "baselines", "names": list(request.baselines)}
+    rivals = [name for name in request.baselines if name != heuristics.BASELINE]
+    if rivals:
+        asked = {"ask": "baselines", "names": rivals}
         prepared = child.ask(asked, BASELINES_DEADLINE_S)["baselines"]
     names = [name for name, detail in prepared.items() if "missing" not in detail]
-    calm: list[list[float]] = [[] for _ in range(1 + len(names))]
-    throttled: list[list[float]] = [[] for _ in range(1 + len(names))]
+    calm: list[list[float]] = [[] for _ in ids + names]
+    throttled: list[list[float]] = [[] for _ in ids + names]
     readings: list[Mapping[str, Any]] = []
     stopped = "budget"
     # The first block warms clocks and caches and is not kept.
     for block in range(1 + MOST_ROUNDS // BLOCK_ROUNDS):
-        asked = {"ask": "rounds", "ids": [winner], "names": names, "rounds": BLOCK_ROUNDS, "seed": block}
+        asked = {"ask": "rounds", "ids": ids, "names": names, "rounds": BLOCK_ROUNDS, "seed": block}
         answer = child.ask(asked, ROUNDS_DEADLINE_S)
         readings += answer["telemetry"]
         if block == 0:
@@ -160,7 +186,7 @@ def _record(
         for kept, new in zip(throttled if slowed else calm, answer["samples_us"], strict=True):
             kept += new
         on_step("rounds", block * BLOCK_ROUNDS, MOST_ROUNDS)
-        if names and _narrow(calm[0], calm[1]):
+        if names and _narrow(calm[0], calm[len(ids)]):
             stopped = "interval"
             break
     # A GPU that throttles nearly all the time is measured as it is, and the run says so.
@@ -172,12 +198,17 @@ def _record(
         "throttled_rounds_kept": len(throttled[0]) if hot else 0,
         "throttled_rounds_left_out": 0 if hot else len(throttled[0]),
     }
-    ours = Measured(request.kernel, "kernel", tuple(samples[0]), config, shared)
-    rivals = [
-        Measured(name, "baseline", tuple(samples[1 + names.index(name)]) if name in names else (), None, detail)
+    ours = Measured(request.kernel, "kernel", tuple(samples[0]), trials[winner].config, shared)
+    beside = [
+        Measured(name, "baseline", tuple(samples[len(ids) + names.index(name)]) if name in names else (), None, detail)
         for name, detail in prepared.items()
     ]
-    return (ours, *rivals), readings
+    if table is not None:
+        taken = {"is_the_winner": table == winner}
+        beside.append(
+            Measured(heuristics.BASELINE, "baseline", tuple(samples[len(ids) - 1]), trials[table].config, taken)
+        )
+    return (ours, *beside), readings
 
 
 def _narrow(ours: list[float], theirs: list[float]) -> bool:

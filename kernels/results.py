@@ -28,6 +28,7 @@ class Plan:
     problem: str
     arch: str
     source_sha256: str
+    element_bytes: int
     axes: tuple[tuple[str, tuple[int, ...]], ...]
     flops: int
     bytes: int

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from kernels import heuristics
 from kernels.device import GpuModel
 from kernels.journal import config_key
 from kernels.provenance import Commit
@@ -26,7 +27,7 @@ def recorded_rows(
         "problem": plan.problem,
         "arch": plan.arch,
         "source_sha256": plan.source_sha256,
-        "space": {"axes": [[name, list(values)] for name, values in plan.axes]},
+        "space": heuristics.stored_space(plan, model.slug),
         "space_size": len(plan.trials),
         "flops": plan.flops,
         "bytes": plan.bytes,

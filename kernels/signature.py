@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -43,6 +44,17 @@ def signature(kernel: Kernel, problem: Problem, config: Config) -> Signature:
         constants=kernel.constants(problem, config),
         hints=tuple((name, config[name]) for name in HINTS if name in config),
     )
+
+
+def element_bytes(kernel: Kernel, problem: Problem) -> int:
+    """The size of an element of the first input: what a tile of one shape costs in memory."""
+    return dtype_bytes(next(array.dtype for array in kernel.arrays(problem) if not array.output))
+
+
+def dtype_bytes(dtype: str) -> int:
+    """Every type's name holds its bits: "float8_e4m3fn" takes one byte, "int32" four."""
+    (bits, *_) = re.findall(r"\d+", dtype)
+    return int(bits) // 8
 
 
 def code_key(source_sha256: str, arch: str, signature: Signature) -> str:

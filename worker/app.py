@@ -9,21 +9,25 @@ Thin on purpose: a task opens nothing and decides nothing itself. Queues: `compi
 """
 
 import datetime as dt
+import functools
 import traceback
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from celery import Celery, signals
 from celery.schedules import crontab
 from sqlalchemy.exc import OperationalError
 
-from worker import dispatch, logs, nightly, outage, sentences
+from worker import asked, counting, dispatch, logs, message, nightly, outage, sentences
 from worker.dispatch import BrokerUnreachable
 from worker.outage import NotNow
 from worker.place import Place
-from worker.presence import Identity, Presence, identify
+from worker.presence import identify
 from worker.settings import Settings
 from worker.tasks import run
+
+if TYPE_CHECKING:
+    from worker.life import Life
 
 log = structlog.get_logger()
 
@@ -36,8 +40,7 @@ def _configuration() -> dict[str, Any]:
     settings = Settings.load()
     night = nightly.schedule(settings.nightly_at)
     return {
-        **dispatch.CONFIGURATION,
-        "broker_url": settings.connection().broker_url,
+        **dispatch.configuration(settings.connection().broker_url),
         "beat_schedule": {
             "nightly": {"task": "worker.nightly", "schedule": night},
             "prune": {"task": "worker.prune", "schedule": crontab(hour=PRUNE_HOUR, minute=0)},
@@ -50,21 +53,20 @@ def _configuration() -> dict[str, Any]:
 celery = Celery("tilewatch")
 celery.add_defaults(_configuration)
 
-# One of each per worker process; the pool's processes inherit them when they are forked.
-_identity: Identity | None = None
-_presence: Presence | None = None
+# One per worker; the pool's processes inherit it when they are forked.
+_life: "Life | None" = None
 
 
-@celery.task(name=dispatch.RUN)  # type: ignore[untyped-decorator]  # Celery has no types
+@celery.task(name=message.RUN)  # type: ignore[untyped-decorator]  # Celery has no types
 def run_job(job_id: int) -> None:
-    assert _identity is not None
-    assert _presence is not None
+    assert _life is not None
+    who = _life.identity
     place = Place.of(Settings.load())
     try:
-        dispatch.send(celery, place.database_url, run(job_id, _identity.owner(), place))
+        dispatch.send(celery, place.database_url, run(job_id, who.owner(), place, who.queues))
     except NotNow as reason:
         log.info("not now", reason=str(reason))
-        _presence.say(str(reason))
+        _life.presence.say(str(reason))
     except (BrokerUnreachable, OperationalError) as error:
         # Before a claim, or with the job's end on record: the reconciler rings again for whatever is queued.
         log.warning("no message sent or taken", reason=outage.passing(error) or str(error))
@@ -84,6 +86,9 @@ def run_reconcile() -> None:
     dispatch.send(celery, place.database_url, reconcile(place.database_url, place.broker_url))
     if said := nightly.catch_up(settings, dt.datetime.now(dt.UTC)):
         log.info("a night was missed", said=said)
+    for said in asked.carry_out(settings):
+        log.info("an action was carried out", said=said)
+    _count_tick()
 
 
 @celery.task(name="worker.prune")  # type: ignore[untyped-decorator]  # Celery has no types
@@ -99,15 +104,37 @@ def _set_up_logging(loglevel: int | str = "INFO", **_: Any) -> None:
     logs.set_up(loglevel)
 
 
+def _count_tick() -> None:
+    from worker import metrics  # counting.py has chosen the folder by now, for which the library looks when imported
+
+    metrics.LAST_TICK.set_to_current_time()
+
+
 def _learn_who_we_are(sender: str, instance: Any, **_: Any) -> None:
     """Before the pool forks, and after -Q was read. Celery swallows the exceptions of its signals, but not this one."""
-    global _identity, _presence
+    global _life
     try:
-        _identity = identify(sender, instance.app.amqp.queues.consume_from)
-        on_beat = _deliver_left if _identity.kind == "gpu" else _nothing
-        _presence = Presence(Settings.load().connection().database_url, _identity, on_beat)
+        queues = tuple(instance.app.amqp.queues.consume_from)
+        settings = Settings.load()
+        identity = identify(sender, queues, settings.compiler)
+        counting.count_in(settings.home / "metrics" / identity.name)
+        from worker.life import Life
+
+        on_beat = _deliver_left if identity.kind == "gpu" else _nothing
+        _life = Life(settings, identity, on_beat, functools.partial(_consume, instance, queues))
     except Exception as error:
         raise SystemExit(f"tilewatch: {sentences.of(error) or traceback.format_exc()}") from error
+
+
+def _consume(controller: Any, queues: tuple[str, ...], wanted: bool) -> None:
+    """Take from the GPU's queues or leave them, which another worker of the model may then have to itself.
+
+    Called by another thread than the consumer's, so what Celery's own remote control does.
+    """
+    change = controller.consumer.add_task_queue if wanted else controller.consumer.cancel_task_queue
+    for queue in queues:
+        if queue.startswith(dispatch.gpu_queue("")):
+            controller.consumer.call_soon(change, queue)
 
 
 def _deliver_left() -> None:
@@ -125,13 +152,18 @@ def _nothing() -> None:
 
 
 def _arrive(**_: Any) -> None:
-    if _presence is not None:
-        _presence.arrive()
+    if _life is not None:
+        _life.begin()
 
 
 def _leave(**_: Any) -> None:
-    if _presence is not None:
-        _presence.leave()
+    if _life is not None:
+        _life.end()
+
+
+def _forked(**_: Any) -> None:
+    if _life is not None:
+        _life.forked()
 
 
 def _close_compiler(**_: Any) -> None:
@@ -144,4 +176,5 @@ signals.setup_logging.connect(_set_up_logging)
 signals.celeryd_after_setup.connect(_learn_who_we_are)
 signals.worker_ready.connect(_arrive)
 signals.worker_shutdown.connect(_leave)
+signals.worker_process_init.connect(_forked)
 signals.worker_process_shutdown.connect(_close_compiler)

@@ -4,16 +4,17 @@ Everything heavy is imported by the command that needs it, so that `--help` is q
 """
 
 import datetime as dt
+import getpass
 import json
+import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
     from worker.settings import Settings
-    from worker.submit import Submitted
 
 EXPECTED_ERROR = 2
 
@@ -34,6 +35,9 @@ Gpus = Annotated[
     list[str] | None,
     typer.Option("--gpu", metavar="MODEL", help="A GPU model such as h200 or b200. Repeat it for several."),
 ]
+Who = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Who does this, for the record; the login name when not given.")
+]
 
 
 def main() -> None:
@@ -50,7 +54,7 @@ def main() -> None:
 
 
 @submit.command()
-def nightly(commit: Commit = "HEAD", gpu: Gpus = None) -> None:
+def nightly(commit: Commit = "HEAD", gpu: Gpus = None, who: Who = None) -> None:
     """Sweep the whole library at a commit. Tonight's second submission of a commit changes nothing.
 
     Without --gpu: every model that a GPU worker has, and those in TILEWATCH_WATCH, for which nobody here has a GPU and
@@ -62,9 +66,7 @@ def nightly(commit: Commit = "HEAD", gpu: Gpus = None) -> None:
 
         tilewatch submit nightly --commit v1.2 --gpu h200 --gpu b200
     """
-    from worker.submit import submit_nightly
-
-    _say(submit_nightly(_settings(), commit=commit, gpus=tuple(gpu or ())))
+    _submit("nightly", {"commit": commit, "gpus": gpu or []}, who)
 
 
 @submit.command()
@@ -73,30 +75,26 @@ def sweep(
     problem: Annotated[str, typer.Argument(help="A problem of that kernel, such as 320x32576x7168 (MxNxK).")],
     commit: Commit = "HEAD",
     gpu: Gpus = None,
+    who: Who = None,
 ) -> None:
     """Sweep one kernel on one problem at a commit.
 
     Example: tilewatch submit sweep gemm_fp8 320x32576x7168 --gpu h200
     """
-    from worker.submit import submit_sweep
-
-    _say(submit_sweep(_settings(), kernel, problem, commit=commit, gpus=tuple(gpu or ())))
+    _submit("sweep", {"kernel": kernel, "problem": problem, "commit": commit, "gpus": gpu or []}, who)
 
 
 @submit.command()
 def backfill(
     revisions: Annotated[str, typer.Argument(metavar="A..B", help="The commits after A up to B, along first parents.")],
     gpu: Gpus = None,
+    who: Who = None,
 ) -> None:
     """Sweep the whole library at each commit of a range, after all other work. A second backfill changes nothing.
 
     Example: tilewatch submit backfill v1.2..HEAD --gpu h200
     """
-    from worker.submit import submit_backfill
-
-    for submitted in submit_backfill(_settings(), revisions, gpus=tuple(gpu or ())):
-        print(submitted.sentence)
-    print("follow it with `tilewatch status --follow`")
+    _submit("backfill", {"revisions": revisions, "gpus": gpu or []}, who)
 
 
 @cli.command()
@@ -130,7 +128,7 @@ OfSubmission = Annotated[
 
 
 @cli.command()
-def cancel(job: Job = None, submission: OfSubmission = None) -> None:
+def cancel(job: Job = None, submission: OfSubmission = None, who: Who = None) -> None:
     """Take queued work back. A worker that is at it stops within seconds; what it found stays on record.
 
     Examples:
@@ -139,13 +137,14 @@ def cancel(job: Job = None, submission: OfSubmission = None) -> None:
 
         tilewatch cancel --submission 12
     """
+    from db.actions import Chosen
     from worker import queueing
 
-    print(queueing.cancel(_ready_database(), queueing.Chosen.of(job, submission)))
+    print(queueing.cancel(_ready_database(), Chosen.of(job, submission), who or getpass.getuser()))
 
 
 @cli.command()
-def retry(job: Job = None, submission: OfSubmission = None) -> None:
+def retry(job: Job = None, submission: OfSubmission = None, who: Who = None) -> None:
     """Queue jobs again that failed, were cancelled, or were set aside as poison.
 
     Examples:
@@ -154,10 +153,11 @@ def retry(job: Job = None, submission: OfSubmission = None) -> None:
 
         tilewatch retry --submission 12
     """
+    from db.actions import Chosen
     from worker import queueing
 
     broker_url = _settings().connection().broker_url
-    print(queueing.retry(_ready_database(), broker_url, queueing.Chosen.of(job, submission)))
+    print(queueing.retry(_ready_database(), broker_url, Chosen.of(job, submission), who or getpass.getuser()))
 
 
 @cli.command()
@@ -224,6 +224,38 @@ def judge(
 
 
 @cli.command()
+def rejudge(
+    policy: Annotated[
+        Path, typer.Option(metavar="FILE", help="JSON with the numbers that differ; see docs/judging.md.")
+    ],
+    since: Annotated[str, typer.Option(metavar="YYYY-MM-DD", help="Runs measured since this day.")],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON list, for programs.")] = False,
+) -> None:
+    """Judge the history again with another policy, and say which verdicts it would have changed. Changes nothing.
+
+    Example: tilewatch rejudge --policy bolder.json --since 2026-10-01
+    """
+    from dataclasses import asdict
+
+    from worker import policies
+    from worker.place import Place
+    from worker.rejudge import rejudge as judge_again
+
+    day = _day(since)
+    assert day is not None
+    other = policies.load(policy)
+    _ready_database()
+    found = judge_again(Place.of(_settings()), other, day)
+    if as_json:
+        print(json.dumps([asdict(each) for each in found.changed], default=str))
+        return
+    for each in found.changed:
+        what = f"{each.night} {each.kernel} {each.problem} on {each.gpu_model} at {each.sha[:10]}"
+        print(f"{what}: {each.was} -> {each.would_be} ({each.reason})")
+    print(f"{len(found.changed)} of {found.runs} verdicts since {day} would be different under {other.name}")
+
+
+@cli.command()
 def migrate() -> None:
     """Bring the database to the tables that this version needs. Safe to run twice, and at once with others."""
     from db import migrate as migrations
@@ -233,6 +265,30 @@ def migrate() -> None:
     check(database_url)
     migrations.upgrade(database_url)
     print(f"the database is at {migrations.current(database_url)}")
+
+
+@cli.command()
+def logins(
+    board_may_act: Annotated[
+        bool, typer.Option("--board-may-act", help="Let people cancel, retry and triage from the dashboard.")
+    ] = False,
+) -> None:
+    """Make or change the database logins tilewatch_worker and tilewatch_board, which may do what they need and no more.
+
+    Run it as the owner of the database, after `tilewatch migrate`. The passwords come from the environment:
+    TILEWATCH_WORKER_PASSWORD and TILEWATCH_BOARD_PASSWORD.
+    """
+    from db.logins import Login, Role, make
+
+    board: Role = "tilewatch_triage" if board_may_act else "tilewatch_read"
+    make(
+        _ready_database(),
+        (
+            Login("tilewatch_worker", "tilewatch_write", _password("TILEWATCH_WORKER_PASSWORD")),
+            Login("tilewatch_board", board, _password("TILEWATCH_BOARD_PASSWORD")),
+        ),
+    )
+    print(f"tilewatch_worker may do what tilewatch_write may, tilewatch_board what {board} may")
 
 
 @cli.command()
@@ -269,6 +325,13 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="A JSON list, fo
     Console().print(table)
 
 
+def _password(variable: str) -> str:
+    given = os.environ.get(variable)
+    if not given:
+        raise typer.BadParameter(f"{variable} is not set: it holds the password of that login")
+    return given
+
+
 def _settings() -> "Settings":
     from worker.settings import Settings
 
@@ -286,9 +349,14 @@ def _ready_database() -> str:
     return database_url
 
 
-def _say(submitted: "Submitted") -> None:
-    print(submitted.sentence)
-    if submitted.created:
+def _submit(action: str, wanted: dict[str, Any], who: str | None) -> None:
+    from worker.asked import submit_for
+
+    created = False
+    for submitted in submit_for(_settings(), who or getpass.getuser(), action, wanted):
+        print(submitted.sentence, flush=True)
+        created = created or submitted.created
+    if created:
         print("follow it with `tilewatch status --follow`")
 
 

@@ -18,7 +18,7 @@ from db.session import session
 from kernels.build import Compiler
 from kernels.results import Compiled, StaticFacts
 from kernels.store import CubinStore
-from worker import repository
+from worker import metrics, repository
 from worker.dispatch import COMPILE
 from worker.lease import Lease
 from worker.place import Place
@@ -37,6 +37,10 @@ _compiler: Compiler | None = None
 
 
 def step(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
+    if "round" in job.payload:  # the sides of a replay that have no cubin yet
+        from worker import replay
+
+        return replay.prepare(job, place, lease)
     return _compile_batch(job, place, lease) if "items" in job.payload else _deal(job, place)
 
 
@@ -50,13 +54,15 @@ def close() -> None:
 
 def _deal(job: Claimed, place: Place) -> list[Unsent]:
     assert job.submission_id is not None
-    version = _open_compiler(place).version
+    version = open_compiler(place).version
     with session(place.database_url) as opened:
         wanted = steps.uncompiled(opened, job.submission_id, job.payload["kernel"])
         keys = [each.code_key for each in wanted]
         known = _usable(opened, keys, version, place)
         queued: list[Unsent] = []
         missing = [each for each in wanted if each.code_key not in known]
+        metrics.COMPILE_CACHE.labels("hit").inc(len(wanted) - len(missing))
+        metrics.COMPILE_CACHE.labels("miss").inc(len(missing))
         for number, batch in enumerate(deal(missing)):
             job_id, new = jobs.add(
                 opened,
@@ -85,7 +91,7 @@ def deal(items: Sequence[Item]) -> list[list[Item]]:
 def _compile_batch(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
     assert job.submission_id is not None
     payload = job.payload
-    compiler = _open_compiler(place)
+    compiler = open_compiler(place)
     library = repository.checkout(place.repository, payload["sha"], payload["library"], place.checkouts)
     with session(place.database_url) as opened:
         keys = [item["code_key"] for item in payload["items"]]
@@ -95,6 +101,7 @@ def _compile_batch(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
         lease.progress(done)
         if item["code_key"] not in known:
             compiled = compiler.compile(library, payload["kernel"], item["problem"], item["params"], payload["arch"])
+            metrics.COMPILE_SECONDS.labels(compiled.status).observe(compiled.compile_s)
             rows.append(_row(item["code_key"], compiled))
         if len(rows) >= CHUNK:
             _write(rows, compiler.version, job.submission_id, place)
@@ -138,7 +145,7 @@ def _row(code_key: str, compiled: Compiled) -> dict[str, Any]:
     }
 
 
-def _open_compiler(place: Place) -> Compiler:
+def open_compiler(place: Place) -> Compiler:
     """One per process: its child keeps the tile compiler loaded, and is started again by itself when it dies."""
     global _compiler
     if _compiler is None:

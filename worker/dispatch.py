@@ -4,8 +4,8 @@ Redis is a doorbell. It may lose every message: the job table knows what is queu
 messages are acknowledged on receipt, there is no result backend, and nothing here is asked for a job's state.
 """
 
-import json
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,8 +16,9 @@ from kombu.exceptions import OperationalError
 from db import jobs
 from db.jobs import Unsent
 from db.session import session
+from worker import message
+from worker.message import RUN
 
-RUN = "worker.run"
 COMPILE = "compile"
 JUDGE = "judge"
 CONNECT_LIMIT_S = 5
@@ -35,6 +36,9 @@ CONFIGURATION: dict[str, Any] = {
     "worker_disable_prefetch": True,
     "worker_cancel_long_running_tasks_on_connection_loss": False,
     "broker_connection_retry_on_startup": True,
+    "broker_transport": "worker.transport:Transport",
+    # Nobody steers a worker through the broker: whoever can write there could stop it. Workers are told by signals.
+    "worker_enable_remote_control": False,
     "broker_transport_options": {"socket_connect_timeout": CONNECT_LIMIT_S},
     "task_publish_retry_policy": {"max_retries": 2, "interval_start": 0.2, "interval_step": 0.5},
     "task_default_queue": JUDGE,
@@ -51,9 +55,19 @@ def gpu_queue(slug: str) -> str:
     return f"gpu.{slug}"
 
 
+def configuration(broker_url: str) -> dict[str, Any]:
+    """Celery's settings for a broker.
+
+    Kombu speaks plain text to a rediss:// URL unless it is told to do otherwise; what the URL says of certificates
+    (ssl_ca_certs, ssl_certfile, ssl_keyfile) goes before this.
+    """
+    encrypted = {"broker_use_ssl": {"ssl_cert_reqs": "required"}} if broker_url.startswith("rediss://") else {}
+    return {**CONFIGURATION, **encrypted, "broker_url": broker_url}
+
+
 def sender(broker_url: str) -> Celery:
     """A Celery application that only sends."""
-    return Celery("tilewatch", broker=broker_url, set_as_current=False, changes=CONFIGURATION)
+    return Celery("tilewatch", set_as_current=False, changes=configuration(broker_url))
 
 
 def send(celery: Celery, database_url: str, queued: Sequence[Unsent]) -> None:
@@ -77,8 +91,7 @@ def lost(broker_url: str, queued: Iterable[Unsent]) -> list[Unsent]:
     with _client(broker_url) as client:
         for job in queued:
             if job.queue not in messages:
-                waiting = client.lrange(job.queue, 0, -1)
-                messages[job.queue] = {json.loads(message)["headers"]["id"] for message in waiting}
+                messages[job.queue] = {each for raw in client.lrange(job.queue, 0, -1) for each in _ids(raw)}
             if _message_id(job.id) not in messages[job.queue]:
                 missing.append(job)
     return missing
@@ -109,6 +122,12 @@ def _client(broker_url: str) -> "redis.Redis":
         return redis.Redis.from_url(broker_url, socket_connect_timeout=CONNECT_LIMIT_S, socket_timeout=CONNECT_LIMIT_S)
     except ValueError:  # its message repeats pieces of the URL, so maybe of the password
         raise BrokerUnreachable("the broker URL cannot be read; expected redis://:password@host:port/number") from None
+
+
+def _ids(raw: bytes) -> Iterator[str]:
+    """A message's id; none for what is no message, which the next worker of the queue drops."""
+    with contextlib.suppress(message.Refused):
+        yield message.read(raw).id
 
 
 def _message_id(job_id: int) -> str:

@@ -9,9 +9,11 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
 from db.embedded import Servers
@@ -43,6 +45,7 @@ def report(settings: Settings) -> tuple[Finding, ...]:
         partial(_program, "setpriv", "--version", package="util-linux"),
         partial(_repository, settings.repository),
         partial(_package, "tile compiler", ("cuda-tile", "nvidia-cuda-tileiras"), "make install"),
+        partial(_compiler, settings.compiler),
         _cuobjdump,
         partial(_folder, settings.home),
         partial(_disk, settings.home),
@@ -50,6 +53,7 @@ def report(settings: Settings) -> tuple[Finding, ...]:
     )
     findings = [_guarded(check) for check in checks]
     findings += _servers(settings)
+    findings += (_guarded(partial(_worker, *place)) for place in _places(settings, boards))
     findings += [_gpu(board) for board in boards] or [
         Finding("GPU", None, "no NVIDIA GPU or no driver: sweeps are compiled here, not measured")
     ]
@@ -101,6 +105,18 @@ def _package(name: str, distributions: Iterable[str], fix: str, *, needed: bool 
     if missing:
         return Finding(name, False if needed else None, f"missing: {', '.join(missing)}", fix)
     return Finding(name, True, ", ".join(versions))
+
+
+def _compiler(wanted: str | None) -> Finding:
+    from kernels.toolchain import compiler_version
+
+    here = compiler_version()
+    if wanted is None:
+        return Finding("TILEWATCH_COMPILER", None, f"not set; to hold a fleet to this machine's: {here}")
+    fix = None if here == wanted else "make install of the release that has it, or change TILEWATCH_COMPILER"
+    return Finding(
+        "TILEWATCH_COMPILER", here == wanted, here if here == wanted else f"wants {wanted}, here is {here}", fix
+    )
 
 
 def _cuobjdump() -> Finding:
@@ -170,6 +186,34 @@ def _redis(servers: Servers) -> str:
     return dispatch.address(servers.broker_url)
 
 
+def _places(settings: Settings, boards: Sequence[Gpu]) -> Iterator[tuple[str, str, int]]:
+    """Where the workers that may run on this machine would answer."""
+    address = settings.health_address
+    yield "compile worker", address, settings.compile_health_port
+    yield "judge worker", address, settings.judge_health_port
+    if settings.gpu_health_port:
+        for board in boards:
+            yield f"worker of GPU {board.index}", address, settings.gpu_health_port + board.index
+
+
+def _worker(name: str, address: str, number: int) -> Finding:
+    """What its health endpoint says; not running here is no fault."""
+    if not number:
+        return Finding(name, None, "has no health endpoint")
+    host = "127.0.0.1" if address == "0.0.0.0" else address  # noqa: S104 - only to be asked
+    connection = HTTPConnection(host, number, timeout=10)
+    try:
+        connection.request("GET", "/healthz")
+        answer = connection.getresponse()
+        said = answer.read().decode(errors="replace").strip()
+    except (OSError, HTTPException):
+        return Finding(name, None, f"does not run here (nothing answers at {host}:{number})")
+    finally:
+        connection.close()
+    well = answer.status == HTTPStatus.OK
+    return Finding(name, well, said, None if well else "docs/operations.md says what each sentence asks for")
+
+
 def _gpu(board: Gpu) -> Finding:
     name, found = f"GPU {board.index}", f"{board.name}, driver {board.driver}"
     if board.model is None:
@@ -184,6 +228,7 @@ def _measuring(*, needed: bool) -> Iterator[Finding]:
     """What only a machine with a GPU needs."""
     fix = "make install on a machine with an NVIDIA GPU" if not needed else "make install"
     yield _package("CuPy", ("cupy-cuda13x",), fix, needed=needed)
+    yield _package("NVML", ("nvidia-ml-py",), f"{fix}; without it a GPU's health is not watched", needed=needed)
     yield _package("CUPTI", ("cupti-python",), f"{fix}; without it CUDA events time the kernels", needed=needed)
     yield _package("DeepGEMM", ("sgl-deep-gemm", "torch"), fix, needed=needed)
     compiler = nvcc()

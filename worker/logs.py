@@ -1,9 +1,11 @@
-"""How workers log: one line per event on standard error, with the job it belongs to. No event carries a URL."""
+"""How workers log: one line per event on standard error, with the job it belongs to, and never with a password."""
 
 import logging
 import sys
 
 import structlog
+
+from worker.scrub import scrubbed
 
 
 def set_up(level: int | str) -> None:
@@ -18,7 +20,7 @@ def set_up(level: int | str) -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*shared, structlog.processors.format_exc_info],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, drawn],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _scrub, drawn],
         )
     )
     logging.basicConfig(level=level, handlers=[handler], force=True)
@@ -28,3 +30,7 @@ def set_up(level: int | str) -> None:
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
+
+
+def _scrub(_: object, __: str, event: structlog.types.EventDict) -> structlog.types.EventDict:
+    return {name: scrubbed(value) if isinstance(value, str) else value for name, value in event.items()}

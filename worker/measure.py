@@ -5,8 +5,10 @@ what comes back, and holds no CUDA context that a kernel could crash. What comes
 first: a Postgres that is away, or a kill just then, costs no GPU time.
 """
 
+import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import structlog
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
-from db import jobs, record, steps
+from db import jobs, judging, record, steps
 from db.jobs import Claimed, Unsent
 from db.record import config_sha256
 from db.session import session
@@ -22,9 +24,9 @@ from db.steps import CompiledConfig, SweepFacts
 from kernels import HARNESS
 from kernels.device import SIMULATED, Gpu, gpus
 from kernels.journal import Journal, journal_path
-from kernels.measure import GpuBusy, GpuMissing, MeasureRequest, measure
+from kernels.measure import GpuBusy, GpuMissing, MeasureFailed, MeasureRequest, measure
 from kernels.results import Cubin, Planned, RunResult, TrialResult
-from worker import outage, repository, simulated, spool
+from worker import metrics, outage, quarantine, repository, simulated, spool
 from worker.derive import Sampled, measurement_rows
 from worker.dispatch import JUDGE
 from worker.lease import Lease
@@ -62,13 +64,22 @@ def step(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
         lease.progress(trials.ended)
 
     try:
+        gpu = _own_gpu(facts)
+        with session(place.database_url) as opened:
+            times_ill = quarantine.refuse_if_ill(opened, gpu.uuid)
         if facts.gpu_model == SIMULATED.slug:
-            result = simulated.measure(facts, compiled, place.simulation, on_trial=trial_ended)
+            result = simulated.measure(facts, compiled, place.simulation, times_ill, on_trial=trial_ended)
         else:
-            result = _measure_here(job, facts, compiled, place, trial_ended)
+            result = _measure_here(job, facts, compiled, place, gpu, trial_ended)
     except (GpuBusy, GpuMissing, WrongWorker) as error:
         # In use, or fallen off the bus: that is this GPU's trouble, and the job may be another worker's.
         raise NotNow(str(error)) from error
+    except MeasureFailed:
+        time.sleep(quarantine.NOTICED_S)  # what broke the sweep may have been the GPU, as its watch will have seen
+        with session(place.database_url) as opened:
+            quarantine.refuse_if_ill(opened, gpu.uuid)
+        raise
+    metrics.SWEEP_SECONDS.labels(facts.gpu_model).observe((result.finished_at - result.started_at).total_seconds())
     return _deliver(Spooled(job.id, job.key, result), place)
 
 
@@ -80,9 +91,10 @@ def deliver_left(place: Place) -> list[Unsent]:
             spooled = spool.read(file)
             if spooled is not None:
                 with session(place.database_url) as opened:
-                    queued += put_on_record(opened, spooled)
+                    delivered = put_on_record(opened, spooled)
                 file.unlink(missing_ok=True)
-                log.info("delivered from the spool", job=spooled.job_id, file=file.name)
+                queued += delivered.queued
+                log.info("delivered from the spool", job=spooled.job_id, file=file.name, ill=delivered.ill)
         except (ValueError, NotOurs) as error:
             log.error("cannot be delivered", file=str(spool.refuse(file)), reason=str(error).splitlines()[0])
     return queued
@@ -98,13 +110,24 @@ def _deliver(spooled: Spooled, place: Place) -> list[Unsent]:
         file = spool.keep(place.spool, spooled)
     except OSError as error:  # a full disk: it lies in memory, and Postgres may well be there
         log.error("not spooled", job=spooled.job_id, reason=error.strerror)
-    queued = outage.once_postgres_is_back(place.database_url, lambda opened: put_on_record(opened, spooled))
+    delivered = outage.once_postgres_is_back(place.database_url, lambda opened: put_on_record(opened, spooled))
     if file is not None:
         file.unlink(missing_ok=True)
-    return queued
+    if delivered.ill is not None:
+        raise NotNow(f"GPU {spooled.result.gpu_uuid} fell ill in this sweep: {delivered.ill}")
+    return delivered.queued
 
 
-def put_on_record(opened: Session, spooled: Spooled) -> list[Unsent]:
+@dataclass(frozen=True)
+class Delivered:
+    """The jobs that a run queued, or why the GPU was ill and the run is no measurement: then it is on no record but
+    the quarantine's."""
+
+    queued: list[Unsent]
+    ill: str | None = None
+
+
+def put_on_record(opened: Session, spooled: Spooled) -> Delivered:
     """A run and its judge job, once: a second delivery, or another worker's run of the sweep, leaves the first."""
     job = steps.measure_job(opened, spooled.job_id, spooled.job_key)
     if job is None:
@@ -112,9 +135,18 @@ def put_on_record(opened: Session, spooled: Spooled) -> list[Unsent]:
     record.hold_sweep(opened, job.sweep_id)
     run_id = steps.run_of(opened, job.sweep_id)
     if run_id is None:
+        ill = quarantine.illness_of_run(opened, spooled.result)
+        if ill is not None:
+            return Delivered([], ill)
         ids = {config_sha256(each.params): each.config_id for each in steps.compiled_configs(opened, job.sweep_id)}
         run_id = write(opened, job.sweep_id, spooled.result, ids)
-    return [judge_next(opened, steps.sweep_facts(opened, job.sweep_id), run_id, job.priority)]
+    return Delivered([judge_next(opened, steps.sweep_facts(opened, job.sweep_id), run_id, job.priority)])
+
+
+def _own_gpu(facts: SweepFacts) -> Gpu:
+    if facts.gpu_model == SIMULATED.slug:
+        return simulated.board(socket.gethostname())
+    return visible_gpu({facts.gpu_model})
 
 
 def _measure_here(
@@ -122,13 +154,13 @@ def _measure_here(
     facts: SweepFacts,
     compiled: Sequence[CompiledConfig],
     place: Place,
+    gpu: Gpu,
     on_trial: Callable[[TrialResult], None],
 ) -> RunResult:
     """On this worker's GPU. What a killed attempt of this job found on it lies on disk and is not measured again.
 
     Another GPU's times would be of no use here, so the database's trials are not taken for that.
     """
-    gpu = visible_gpu({facts.gpu_model})
     planned = [Planned(each.params, each.content_key) for each in compiled]
     with Journal(journal_path(place.journals, planned, (job.key, gpu.uuid, gpu.driver, HARNESS))) as journal:
 
@@ -242,6 +274,29 @@ def judge_next(opened: Session, facts: SweepFacts, run_id: int, priority: int) -
         priority=priority,
     )
     return Unsent(job_id, JUDGE)
+
+
+def judge_the_rest(opened: Session, job: Claimed) -> list[Unsent]:
+    """After a measurement that failed: it may be what the runs of its night waited for to be judged."""
+    assert job.submission_id is not None
+    assert job.sweep_id is not None
+    if steps.run_of(opened, job.sweep_id) is not None or judging.is_measuring(opened, job.submission_id):
+        return []
+    run_id = judging.any_run(opened, job.submission_id)
+    if run_id is None:
+        return []
+    job_id, new = jobs.add(
+        opened,
+        key=f"judge:{run_id}:after:{job.id}",
+        kind="judge",
+        queue=JUDGE,
+        subject=job.subject,
+        payload={},
+        submission_id=job.submission_id,
+        run_id=run_id,
+        priority=job.priority,
+    )
+    return [Unsent(job_id, JUDGE)] if new else []
 
 
 def _trial_row(trial: TrialResult, config_ids: Mapping[str, int]) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from worker import policies
+from worker.detect import Policy
 from worker.settings import Settings
 from worker.simulated import Simulation
 
@@ -19,6 +21,9 @@ class Place:
     store_url: str
     compile_limit_s: float
     simulation: Simulation
+    library: str
+    policy: Policy
+    replay_launches: int
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -32,5 +37,8 @@ class Place:
             journals=settings.home / "journals",
             store_url=settings.store_url,
             compile_limit_s=settings.compile_limit_s,
-            simulation=Simulation(settings.sim_seed, settings.sim_trial_s),
+            simulation=Simulation(settings.sim_seed, settings.sim_trial_s, settings.sim_ill),
+            library=settings.library,
+            policy=policies.load(settings.policy),
+            replay_launches=settings.replay_launches,
         )

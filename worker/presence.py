@@ -7,6 +7,7 @@ import os
 import platform
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -16,8 +17,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from db import record, steps
 from db.session import session
 from kernels import HARNESS
-from kernels.device import SIMULATED, Gpu, gpus
-from kernels.toolchain import compiler_version
+from kernels.device import OLDEST_DRIVER, SIMULATED, Gpu, gpus
+from kernels.toolchain import MEASURING, compiler_version, versions
 from worker import simulated
 from worker.dispatch import COMPILE, gpu_queue
 
@@ -39,25 +40,29 @@ class Identity:
     host: str
     toolchain: dict[str, str] = field(default_factory=dict)
     gpu: Gpu | None = None
+    queues: tuple[str, ...] = ()
 
     def owner(self) -> str:
         return f"{self.name}#{os.getpid()}"
 
 
-def identify(name: str, queues: Iterable[str]) -> Identity:
-    """Raises WrongWorker for a GPU queue on a machine that does not show that GPU."""
-    taken = set(queues)
+def identify(name: str, queues: Iterable[str], wanted_compiler: str | None = None) -> Identity:
+    """Raises WrongWorker for a GPU queue on a machine that does not show that GPU, and for a wrong toolchain."""
+    taken = tuple(sorted(queues))
     host = socket.gethostname()
     toolchain = {"harness": HARNESS, "python": platform.python_version()}
     models = {queue.removeprefix("gpu.") for queue in taken if queue.startswith("gpu.")}
     if models == {SIMULATED.slug}:
-        return Identity(name, "gpu", host, toolchain, simulated.board(host))
+        return Identity(name, "gpu", host, toolchain, simulated.board(host), taken)
     if models:
         gpu = visible_gpu(models)
-        return Identity(name, "gpu", host, {**toolchain, "driver": gpu.driver}, gpu)
+        right_driver(gpu)
+        right_packages()
+        return Identity(name, "gpu", host, {**toolchain, "driver": gpu.driver}, gpu, taken)
     if COMPILE in taken:
-        return Identity(name, "compile", host, {**toolchain, "compiler": compiler_version()})
-    return Identity(name, "judge", host, toolchain)
+        right_compiler(wanted_compiler)
+        return Identity(name, "compile", host, {**toolchain, "compiler": compiler_version()}, queues=taken)
+    return Identity(name, "judge", host, toolchain, queues=taken)
 
 
 def visible_gpu(models: set[str]) -> Gpu:
@@ -76,6 +81,33 @@ def visible_gpu(models: set[str]) -> Gpu:
     )
 
 
+def right_driver(gpu: Gpu) -> None:
+    major = gpu.driver.split(".")[0]
+    if major.isdigit() and int(major) < OLDEST_DRIVER:
+        raise WrongWorker(
+            f"GPU {gpu.index} ({gpu.name}) has driver {gpu.driver}, under which our cubins do not load: "
+            f"install NVIDIA driver {OLDEST_DRIVER} or newer"
+        )
+
+
+def right_packages() -> None:
+    """What a GPU worker cannot measure without."""
+    if "cupy-cuda13x" not in versions(MEASURING):
+        raise WrongWorker("CuPy is not installed here, which a GPU worker measures with: run `make install`")
+
+
+def right_compiler(wanted: str | None) -> None:
+    """A fleet that compiles with two compilers compiles everything twice and compares apples with pears."""
+    here = compiler_version()
+    if not here:
+        raise WrongWorker("the tile compiler is not installed here, which a compile worker needs: run `make install`")
+    if wanted is not None and here != wanted:
+        raise WrongWorker(
+            f"this machine compiles with {here}, but TILEWATCH_COMPILER wants {wanted}: run `make install` of the "
+            "release that has it, or change TILEWATCH_COMPILER on every compile worker"
+        )
+
+
 class Presence:
     """The row of this worker. `say` works in the pool's processes too; the thread runs in the parent only."""
 
@@ -84,6 +116,7 @@ class Presence:
         self._database_url, self._identity, self._on_beat = database_url, identity, on_beat
         self._over = threading.Event()
         self._subjects: str | None = None
+        self._said_at = time.monotonic()
 
     def arrive(self) -> None:
         try:
@@ -100,6 +133,10 @@ class Presence:
                 record.worker_gone(opened, self._identity.name)
         except SQLAlchemyError as error:  # the servers may stop first; an old seen_at says it as well
             log.warning("no row removed", reason=type(error).__name__)
+
+    def silent_s(self) -> float:
+        """Since the last heartbeat that was written down."""
+        return time.monotonic() - self._said_at
 
     def say(self, doing: str | None) -> None:
         who = self._identity
@@ -129,6 +166,7 @@ class Presence:
         while True:
             try:
                 self.say(self._doing())
+                self._said_at = time.monotonic()
                 self._on_beat()
             except SQLAlchemyError as error:  # Postgres may be restarting; the next beat says it again
                 log.warning("heartbeat not written", reason=type(error).__name__)

@@ -34,6 +34,15 @@ def between(repository: Path, revisions: str) -> list[str]:
     return _git(repository, "rev-list", "--reverse", "--first-parent", f"{shas[0]}..{shas[1]}").split()
 
 
+def first_parents(repository: Path, sha: str, count: int) -> list[str]:
+    """A commit and those before it along first parents, the newest first; none where the repository has no such."""
+    try:
+        _require_history(repository)
+        return _git(repository, "rev-list", "--first-parent", f"--max-count={count}", sha).split()
+    except (RepositoryError, subprocess.CalledProcessError):
+        return []
+
+
 def checkout(repository: Path, sha: str, library: str, cache: Path) -> Path:
     """The folder `library` as it was at `sha`, made once under `cache` and then reused.
 

@@ -11,7 +11,9 @@ def of(error: BaseException) -> str | None:
 
 
 def _expected() -> tuple[type[BaseException], ...]:
+    from db.actions import NoSuchWork
     from db.embedded import EmbeddedError
+    from db.logins import NoLogin
     from db.migrate import DatabaseNewer, DatabaseOlder
     from db.session import DatabaseUnreachable
     from kernels.build import BuildError
@@ -21,11 +23,12 @@ def _expected() -> tuple[type[BaseException], ...]:
     from kernels.loading import LibraryError
     from kernels.measure import GpuBusy, GpuMissing, MeasureFailed
     from kernels.recording import BadRecording
+    from kernels.replay import ReplayFailed
     from kernels.store import StoreError
     from worker.dispatch import BrokerUnreachable
     from worker.measure import NothingToMeasure
+    from worker.policies import BadPolicy
     from worker.presence import WrongWorker
-    from worker.queueing import NoSuchWork
     from worker.repository import RepositoryError
     from worker.settings import BadSettings, NotRunning
     from worker.stream import NotTheProtocol
@@ -33,6 +36,7 @@ def _expected() -> tuple[type[BaseException], ...]:
     from worker.transfer import NothingToExport
 
     return (
+        BadPolicy,
         BadProblem,
         BadRecording,
         BadSettings,
@@ -46,12 +50,14 @@ def _expected() -> tuple[type[BaseException], ...]:
         GpuMissing,
         LibraryError,
         MeasureFailed,
+        NoLogin,
         NoSuchWork,
         NotRunning,
         NothingToExport,
         NothingToMeasure,
         NothingToSubmit,
         NotTheProtocol,
+        ReplayFailed,
         RepositoryError,
         StoreError,
         UnknownGpu,

@@ -48,12 +48,23 @@ class Settings(BaseSettings):
     store_url: str = Field(default_factory=lambda known: (known["home"] / "cubins").as_uri())
     # GPU models compiled for although nobody here owns one.
     watch: Annotated[tuple[str, ...], NoDecode] = ("b200", "h200")
+    compiler: str | None = None  # what every compile worker must have, as `tilewatch doctor` names it; any when not set
     compile_limit_s: float = Field(default=15.0, gt=0)
     # What a worker of the simulated GPU makes up (worker/simulated.py); no other worker looks at them.
     sim_seed: int = 0
     sim_trial_s: float = Field(default=0.005, ge=0)
+    sim_ill: float = Field(default=0.0, ge=0, le=1)  # the share of sweeps in which the simulated GPU falls ill
+    canary_every_s: float = Field(default=600.0, gt=0)  # between two canaries of a GPU in quarantine
     keep_samples_days: int = Field(default=90, ge=1)  # of trials that lost; everything else is kept for ever
     nightly_at: dt.time = dt.time(3, 0)  # UTC
+    # How the judge decides; without a file the numbers that benchmarks/judge.py reports.
+    policy: Path | None = None
+    replay_launches: int = Field(default=240, ge=0)  # a night and GPU model; one takes a GPU some 5 s
+    # Where a worker of each kind answers /healthz and /metrics; 0 for nowhere. A GPU's index is added to the last one.
+    health_address: str = "127.0.0.1"
+    compile_health_port: int = Field(default=9471, ge=0, le=65535)
+    judge_health_port: int = Field(default=9472, ge=0, le=65535)
+    gpu_health_port: int = Field(default=9480, ge=0, le=65535)
 
     @classmethod
     def load(cls) -> Self:

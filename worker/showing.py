@@ -52,6 +52,8 @@ def _drawn(status: Status) -> RenderableType:
         parts += [_put_off(status), ""]
     if status.failed:
         parts += [_failed(status), ""]
+    if status.quarantines:
+        parts += [_quarantines(status), ""]
     if status.workers:
         parts += [_workers(status), ""]
     return Group(*parts, _counts(status))
@@ -88,6 +90,14 @@ def _failed(status: Status) -> Table:
     table = _table("job", "ended", "", "", "why")
     for job in status.failed:
         table.add_row(str(job.id), job.state, job.kind, job.subject, job.failure)
+    return table
+
+
+def _quarantines(status: Status) -> Table:
+    table = _table("GPU in quarantine", "", "since", "why", "canaries")
+    for row in status.quarantines:
+        tried = f"{row.canaries}, the last: {row.canary_said}" if row.canaries else "none yet"
+        table.add_row(f"{row.gpu_model} {row.gpu_uuid}", row.host, f"{row.began_at:%m-%d %H:%M}", row.reason, tried)
     return table
 
 

@@ -9,13 +9,15 @@ import datetime as dt
 import hashlib
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 from db.steps import CompiledConfig, SweepFacts
 from kernels import HARNESS
 from kernels.device import SIMULATED, Gpu
+from kernels.replay import ReplayResult
 from kernels.results import Measured, RunResult, TrialResult
 from kernels.statistics import median_interval
 
@@ -30,12 +32,20 @@ WRONG, CRASHED = 0.02, 0.01
 TRIAL_SAMPLES, ROUNDS = 3, 40
 
 
+CANARY_US = {"canary_compute_us": 220.0, "canary_memory_us": 135.0}
+ILLNESSES = ("xid", "ecc", "canary")
+STILL_ILL = 0.5
+"""The share of canaries of an ill board that show it again."""
+
+
 @dataclass(frozen=True)
 class Simulation:
-    """`trial_s` is how long a trial keeps its worker busy; the times that it reports do not depend on it."""
+    """`trial_s` is how long a trial keeps its worker busy; the times that it reports do not depend on it. `ill` is the
+    share of sweeps in which the board falls ill."""
 
     seed: int
     trial_s: float
+    ill: float = 0.0
 
 
 def board(host: str) -> Gpu:
@@ -46,6 +56,7 @@ def measure(
     facts: SweepFacts,
     compiled: Sequence[CompiledConfig],
     simulation: Simulation,
+    times_ill: int = 0,
     *,
     on_trial: Callable[[TrialResult], None],
     sleep: Callable[[float], None] = time.sleep,
@@ -66,7 +77,7 @@ def measure(
         gpu_name=gpu.name,
         timer="simulated",
         toolchain={"harness": HARNESS, "simulation": f"seed {simulation.seed}"},
-        telemetry=(),
+        telemetry=telemetry(facts, simulation, times_ill),
         sweep_gpu_s=simulation.trial_s * len(trials),
         winner=winner,
         tie=(),
@@ -75,6 +86,43 @@ def measure(
         started_at=started_at,
         finished_at=dt.datetime.now(dt.UTC),
     )
+
+
+def replay(
+    problem: str,
+    good_key: str,
+    bad_key: str,
+    launches: int,
+    simulation: Simulation,
+    *,
+    of: str,
+    sleep: Callable[[float], None] = time.sleep,
+) -> ReplayResult:
+    """Two stored cubins beside each other, by their content keys; `of` is the replay's own key, for its noise."""
+    started_at = dt.datetime.now(dt.UTC)
+    good_us, bad_us = (
+        tuple(_median_us(problem, key, simulation.seed, f"{of} {side} {launch}") for launch in range(launches))
+        for side, key in (("good", good_key), ("bad", bad_key))
+    )
+    sleep(simulation.trial_s * launches)
+    gpu = board(socket.gethostname())
+    return ReplayResult(
+        host=socket.gethostname(),
+        gpu_uuid=gpu.uuid,
+        gpu_name=gpu.name,
+        timer="simulated",
+        good_us=good_us,
+        bad_us=bad_us,
+        telemetry=(),
+        gpu_s=simulation.trial_s * launches,
+        started_at=started_at,
+        finished_at=dt.datetime.now(dt.UTC),
+    )
+
+
+def _median_us(problem: str, content_key: str, seed: int, of: str) -> float:
+    samples_us = _samples(_true_us(problem, content_key, seed), ROUNDS, _random(seed, "replay", content_key, of))
+    return median_interval(samples_us).median
 
 
 def trial(facts: SweepFacts, config: CompiledConfig, seed: int) -> TrialResult:
@@ -88,9 +136,44 @@ def trial(facts: SweepFacts, config: CompiledConfig, seed: int) -> TrialResult:
     return TrialResult(config.params, "timed", samples_us, median_interval(samples_us).median, 0.0)
 
 
+def telemetry(facts: SweepFacts, simulation: Simulation, times_ill: int) -> tuple[Mapping[str, Any], ...]:
+    """What the board says around a sweep: canaries and counts of a well one, unless it falls ill in this sweep.
+
+    `times_ill` lets a sweep that made the board ill go well later, as a real one would.
+    """
+    chance = _random(simulation.seed, "health", facts.sha, facts.problem, str(times_ill))
+    illness = chance.choice(ILLNESSES) if chance.random() < simulation.ill else None
+    slow = 1.3 if illness == "canary" else 1.0
+    return (
+        {"when": "canary before", "simulated": True, "ecc_uncorrected": 0, **_canary(chance, slow)},
+        {
+            "when": "canary after",
+            "simulated": True,
+            "ecc_uncorrected": 2 if illness == "ecc" else 0,
+            "xids": [79] if illness == "xid" else [],
+            **_canary(chance, slow),
+        },
+    )
+
+
+def canary_of_ill(simulation: Simulation, illness_id: int, tried: int) -> tuple[Mapping[str, Any], ...]:
+    """A board in quarantine sings: sometimes ill still, and well in the end."""
+    chance = _random(simulation.seed, "canary", str(illness_id), str(tried))
+    ill = chance.random() < STILL_ILL
+    return ({"when": "canary", "simulated": True, "xids": [79] if ill else [], **_canary(chance, 1.0)},)
+
+
+def _canary(chance: Random, slow: float) -> dict[str, float]:
+    return {name: round(_samples(us * slow, 1, chance)[0], 3) for name, us in CANARY_US.items()}
+
+
 def true_us(problem: str, config: CompiledConfig, seed: int) -> float:
     """What the samples of this code on this problem scatter around."""
-    return _random(seed, "speed", problem, config.content_key).uniform(FASTEST_US, SLOWEST_US)
+    return _true_us(problem, config.content_key, seed)
+
+
+def _true_us(problem: str, content_key: str, seed: int) -> float:
+    return _random(seed, "speed", problem, content_key).uniform(FASTEST_US, SLOWEST_US)
 
 
 def _measurements(

@@ -50,6 +50,11 @@ def left(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.json"), key=lambda file: file.name)
 
 
+def refused(folder: Path) -> list[Path]:
+    """The files that were put aside."""
+    return sorted(folder.glob("*.refused"))
+
+
 def read(file: Path) -> Spooled | None:
     """None when the file is gone: another process of this machine delivered it meanwhile.
 

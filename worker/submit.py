@@ -14,7 +14,7 @@ from db import jobs, record, steps
 from db.jobs import Priority, Unsent
 from db.migrate import require_head
 from db.session import check, session
-from kernels import catalog, device
+from kernels import catalog, device, heuristics
 from kernels.device import SIMULATED, GpuModel
 from kernels.provenance import Commit
 from kernels.results import Plan
@@ -81,10 +81,17 @@ def submit_nightly(
 
 
 def submit_sweep(
-    settings: Settings, kernel: str, problem: str, *, commit: str = "HEAD", gpus: Sequence[str] = ()
+    settings: Settings,
+    kernel: str,
+    problem: str,
+    *,
+    commit: str = "HEAD",
+    gpus: Sequence[str] = (),
+    once: str | None = None,
 ) -> Submitted:
-    """One kernel on one problem. Always a new submission: who asks twice wants a second measurement."""
-    now = dt.datetime.now(dt.UTC).isoformat()
+    """One kernel on one problem. Always a new submission: who asks twice wants a second measurement. `once` names a
+    wish that is submitted for once however often it is tried."""
+    wish = once or dt.datetime.now(dt.UTC).isoformat()
     return _submit(
         settings,
         commit,
@@ -94,7 +101,7 @@ def submit_sweep(
             Priority.MANUAL,
             None,
             f"a sweep of {kernel} on {problem}",
-            lambda sha, slug: f"manual:{kernel}:{problem}:{sha}:{slug}:{now}",
+            lambda sha, slug: f"manual:{kernel}:{problem}:{sha}:{slug}:{wish}",
             kernel,
             problem,
         ),
@@ -200,7 +207,7 @@ def _write_sweep(opened: Session, submission_id: int, commit_id: int, model: Gpu
         gpu_model=model.slug,
         arch=plan.arch,
         source_sha256=plan.source_sha256,
-        space={"axes": [[name, list(values)] for name, values in plan.axes]},
+        space=heuristics.stored_space(plan, model.slug),
         space_size=len(plan.trials),
         flops=plan.flops,
         bytes=plan.bytes,

@@ -5,8 +5,9 @@ a person must mend fails it with one sentence; a bug fails it with its traceback
 its job back. docs/jobs.md has the whole life of a job.
 """
 
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
@@ -18,17 +19,20 @@ from worker import outage, sentences
 from worker.lease import LEASE_S, Lease, LeaseLost
 from worker.outage import NotNow
 from worker.place import Place
+from worker.scrub import scrubbed
 
 log = structlog.get_logger()
+
+LOOKS, LOOK_AGAIN_S = 4, 0.05
 
 Step = Callable[[Claimed, Place, Lease], list[Unsent]]
 """Does a job's work and commits it; returns the jobs that it queued. A step may run twice and repeats no fact."""
 
 
-def run(job_id: int, owner: str, place: Place) -> list[Unsent]:
-    """Do the most urgent job of this job's queue, if one is to be had. Returns the jobs to send now."""
-    with session(place.database_url) as opened:
-        job = jobs.claim(opened, job_id, owner, LEASE_S)
+def run(job_id: int, owner: str, place: Place, queues: Collection[str] | None = None) -> list[Unsent]:
+    """Do the most urgent job of this job's queue, if one is to be had and the queue is one of the worker's. Returns
+    the jobs to send now."""
+    job = _claim(job_id, owner, place, queues)
     if job is None:
         log.info("nothing to be had", job=job_id, owner=owner)
         return []
@@ -39,6 +43,18 @@ def run(job_id: int, owner: str, place: Place) -> list[Unsent]:
         except LeaseLost:
             log.warning("lost to another worker or cancelled")
             return []
+
+
+def _claim(job_id: int, owner: str, place: Place, queues: Collection[str] | None) -> Claimed | None:
+    """The sender may still be writing down that it rang, which locks the row, and a locked row is passed over: without
+    another look the job would wait for the reconciler."""
+    for _ in range(LOOKS):
+        with session(place.database_url) as opened:
+            job = jobs.claim(opened, job_id, owner, LEASE_S, queues)
+            if job is not None or steps.job_state(opened, job_id) != "queued":
+                return job
+        time.sleep(LOOK_AGAIN_S)
+    return None
 
 
 def _hold_and_do(job: Claimed, owner: str, place: Place) -> list[Unsent]:
@@ -69,21 +85,31 @@ def _step_of(kind: str) -> Step:
         from worker.compile import step
     elif kind == "measure":
         from worker.measure import step
+    elif kind == "confirm":
+        from worker.replay import step
     else:
         from worker.judge import step
     return step
 
 
 def _release(job: Claimed, place: Place) -> list[Unsent]:
-    """The end of a compile job may be what measure jobs wait for.
+    """The end of a job, good or bad, may be what others wait for.
 
     Looked at in a transaction of its own, after the end is committed: of two compile jobs that end at once, the later
     one then sees both. A crash in between is for reconcile.py.
     """
-    if job.kind != "compile":
-        return []
     with session(place.database_url) as opened:
-        return jobs.release(opened, steps.ready_to_measure(opened, job.submission_id))
+        if "round" in job.payload:  # a question of the judge's that ended without an answer
+            from worker.replay import judge_again
+
+            return judge_again(opened, job.payload, job.submission_id, job.priority)
+        if job.kind == "compile":
+            return jobs.release(opened, steps.ready_to_measure(opened, job.submission_id))
+        if job.kind == "measure":
+            from worker.measure import judge_the_rest
+
+            return judge_the_rest(opened, job)
+    return []
 
 
 def _hand_back(job_id: int, owner: str, place: Place) -> None:
@@ -96,13 +122,14 @@ def _hand_back(job_id: int, owner: str, place: Place) -> None:
 
 def _put_off(job_id: int, owner: str, place: Place, trouble: str) -> None:
     """Said even when it takes Postgres a while: a lease that runs out would count against the job."""
+    trouble = scrubbed(trouble)
     log.warning("put off", reason=trouble)
     outage.once_postgres_is_back(place.database_url, lambda opened: jobs.put_off(opened, job_id, owner, trouble))
 
 
 def _fail(job_id: int, owner: str, place: Place, error: Exception) -> None:
     sentence = sentences.of(error)
-    trace = None if sentence else traceback.format_exc()
-    failure = sentence or f"{type(error).__name__}: {error}".splitlines()[0]
+    trace = None if sentence else scrubbed(traceback.format_exc())
+    failure = scrubbed(sentence or f"{type(error).__name__}: {error}".splitlines()[0])
     log.error("failed", failure=failure, trace=trace)
     outage.once_postgres_is_back(place.database_url, lambda opened: jobs.fail(opened, job_id, owner, failure, trace))

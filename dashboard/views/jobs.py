@@ -25,6 +25,7 @@ def page(url: str) -> None:
             return
         _counts(counts)
         _unserved(data.queues(url))
+        _ill(data.quarantines(url))
         _unfinished(data.jobs(url, "running"), "Running")
         _failed(data.jobs(url, "failed", "poison"))
         _unfinished(data.jobs(url, "queued", "waiting"), "Next")
@@ -50,6 +51,17 @@ def _unserved(queues: pd.DataFrame) -> None:
         gpu_model = queue["queue"].removeprefix("gpu.")
         what = f"a worker with a GPU of model **{gpu_model}**" if gpu_model != queue["queue"] else "a worker"
         st.warning(f"{many} in queue `{queue['queue']}` for {what}, and none has been seen for a minute.")
+
+
+def _ill(quarantines: pd.DataFrame) -> None:
+    for _, row in quarantines[quarantines["ended_at"].isna()].iterrows():
+        canary = (
+            "" if pd.isna(row["canary_at"]) else f" Its last canary, {_at(row['canary_at'])}: {row['canary_said']}."
+        )
+        st.error(
+            f"GPU `{row['gpu_uuid']}` ({row['gpu_model']}) of {row['host']} takes no sweeps since "
+            f"{_at(row['began_at'])}: {row['reason']}.{canary}"
+        )
 
 
 def _unfinished(jobs: pd.DataFrame, title: str) -> None:

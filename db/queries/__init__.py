@@ -16,10 +16,12 @@ from db.queries.evidence import (
     run_before,
     sampled,
 )
+from db.queries.quarantine import QuarantineRow, quarantines
 from db.queries.series import PointRow, SeriesRow, points, series
 from db.queries.standing import CommitRow, JudgedRow, StandingRow, changes_judged, commits, standing, standing_at
 from db.queries.statics import MovedRow, SpaceRow, StaticRow, moved, spaces, statics
 from db.queries.sweeps import MeasuredRow, SweepRow, TrialRow, measured, remarks, sweeps, trials
+from db.queries.vitals import LastGoodNight, LiveWorkers, QueueVitals, Vitals, vitals
 from db.queries.work import (
     IN_PROGRESS,
     JobCount,
@@ -46,10 +48,14 @@ __all__ = [
     "JobCount",
     "JobRow",
     "JudgedRow",
+    "LastGoodNight",
+    "LiveWorkers",
     "MeasuredRow",
     "MovedRow",
     "PointRow",
+    "QuarantineRow",
     "QueueRow",
+    "QueueVitals",
     "RunLine",
     "RunRow",
     "SampledRow",
@@ -61,6 +67,7 @@ __all__ = [
     "SubmissionRow",
     "SweepRow",
     "TrialRow",
+    "Vitals",
     "WorkerRow",
     "changes_judged",
     "commits",
@@ -73,6 +80,7 @@ __all__ = [
     "moved",
     "newest_runs",
     "points",
+    "quarantines",
     "queues",
     "remarks",
     "run",
@@ -88,5 +96,6 @@ __all__ = [
     "submissions",
     "sweeps",
     "trials",
+    "vitals",
     "workers",
 ]

@@ -12,6 +12,7 @@ from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
 from db.models import Commit, GpuModel, Job, Recording, Run, Submission, Sweep, Trial, Worker
+from db.queries.quarantine import QuarantineRow, quarantines
 from db.queries.reading import or_zero, read
 
 WORKER_ALIVE_S = 60
@@ -107,6 +108,7 @@ class Status:
     failed: tuple[JobRow, ...]
     submissions: tuple[SubmissionRow, ...]
     workers: tuple[WorkerRow, ...]
+    quarantines: tuple[QuarantineRow, ...]
 
 
 def status(session: Session) -> Status:
@@ -118,6 +120,7 @@ def status(session: Session) -> Status:
         failed=tuple(jobs(session, states=FAILED_JOB, limit=5)),
         submissions=tuple(row for row in submissions(session) if row.state in IN_PROGRESS),
         workers=tuple(row for row in workers(session) if row.alive),
+        quarantines=tuple(row for row in quarantines(session) if row.ended_at is None),
     )
 
 

@@ -4,9 +4,12 @@ import datetime as dt
 import hashlib
 from dataclasses import dataclass
 
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from db import jobs, record
+from db import jobs, record, suspicions
+from db.causes import Cause, Moved, open_or_join
+from db.models import Alarm, Mark, Message, Run, Sweep
 
 NOON = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
 COMPILER = "cuda-tile 1.7.0 / tileiras 13.4.92"
@@ -124,6 +127,27 @@ def measure(session: Session, planned: Planned, key: str = "run 1") -> int:
         reason="0 points of history, 5 wanted",
     )
     return run_id
+
+
+def regress(session: Session, run_id: int) -> int:
+    """A suspicion of a run, its replay, the regression that came of it, and what people hear and say of that."""
+    commit_id = session.get_one(Sweep, session.get_one(Run, run_id).sweep_id).commit_id
+    of = {"kernel": "gemm_fp8", "problem": "320x32576x7168", "gpu_model": "b200"}
+    ends = {"good_commit_id": commit_id, "bad_commit_id": commit_id}
+    suspicion_id = suspicions.opened(session, run_id=run_id, **of, **ends, size=0.05, reason="+5.0%")  # type: ignore[arg-type]  # a test's short hand
+    held = {**of, **ends, "axis": "commit", "suspicion_id": suspicion_id, "gpu_s": 20.0, "origin": "measured"}
+    suspicions.replay(session, "replay 1", held, good_us=[9.0, 9.1], bad_us=[9.5, 9.6])
+    suspicions.closed(session, run_id, "confirmed", "replays differ by +5.0%")
+    moved = Moved(of["problem"], of["gpu_model"], run_id, None, suspicion_id, 0.05, 0.04, 0.06)
+    cause = Cause("regression", "code", "the commit did it", (), "tilewatch", of["kernel"], commit_id, commit_id)
+    regression_id = open_or_join(session, cause, moved).id
+    for table, row in (
+        (Mark, {"regression_id": regression_id, "right": True, "who": "ada"}),
+        (Alarm, {"key": "late", "kind": "nightly_late", "subject": "h200", "detail": "2 h late"}),
+        (Message, {"key": "m", "kind": "regression", "channel": "log", "subject": "s", "body": "b"}),
+    ):
+        session.execute(insert(table).values(**row).on_conflict_do_nothing())
+    return regression_id
 
 
 def job(

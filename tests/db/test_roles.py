@@ -1,11 +1,13 @@
 """Who may do what: the dashboard's role reads, the workers' role writes rows, and neither changes tables."""
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import delete, text
 from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.orm import Session
 
-from db import jobs, queries
+from db import actions, jobs, queries
+from db.actions import Chosen
+from db.models import Measurement, Run, Trial, Verdict
 from tests.db import flow
 
 
@@ -19,6 +21,18 @@ def test_the_dashboards_role_reads_everything_and_writes_nothing(db_session: Ses
     assert len(queries.submissions(db_session)) == 1
     with pytest.raises(ProgrammingError, match="permission denied for table gpu_models"):
         flow.submit(db_session, "another")
+
+
+def test_the_triage_role_acts_on_the_queue_and_touches_no_measurement(db_session: Session) -> None:
+    flow.measure(db_session, flow.submit(db_session))
+    job_id = flow.job(db_session)
+    become(db_session, "tilewatch_triage")
+    assert actions.cancel(db_session, Chosen.of(job_id, None), "ada") == f"cancelled job {job_id}"
+    assert actions.retry(db_session, Chosen.of(job_id, None), "ada") == f"queued job {job_id} again"
+    assert actions.ask_nightly(db_session, "ada") > 0
+    for table in (Run, Measurement, Trial, Verdict):
+        with pytest.raises(ProgrammingError, match="permission denied for table"), db_session.begin_nested():
+            db_session.execute(delete(table))
 
 
 def test_the_workers_role_takes_a_job_through_its_life(db_session: Session) -> None:

@@ -19,10 +19,12 @@ from db.embedded import VALKEY_SETTINGS
 from db.server_programs import POSTGRES_FOLDER
 from kernels.device import GPU_MODELS
 from worker.cli import cli
+from worker.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docker-compose.yml"
-SECRETS = ("POSTGRES_PASSWORD", "REDIS_PASSWORD")
+NODE, TLS = ROOT / "docker-compose.node.yml", ROOT / "docker-compose.tls.yml"
+SECRETS = ("POSTGRES_PASSWORD", "WORKER_PASSWORD", "BOARD_PASSWORD", "REDIS_PASSWORD")
 
 
 @pytest.fixture(scope="module")
@@ -43,14 +45,25 @@ def _commands(services: dict[str, Any], program: str) -> Iterator[tuple[str, lis
             yield name, command[1:]
 
 
-def test_the_file_follows_the_compose_specification() -> None:
-    check = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(FILE)]
+def test_the_files_follow_the_compose_specification() -> None:
+    files = [str(file) for file in (FILE, NODE, TLS)]
+    check = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", *files]
     checked = subprocess.run(check, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def test_every_part_of_the_road_is_a_service(services: dict[str, Any]) -> None:
-    assert set(services) == {"postgres", "redis", "migrate", "beat", "judge", "compile", "gpu", "dashboard"}
+    assert set(services) == {
+        "postgres",
+        "redis",
+        "migrate",
+        "logins",
+        "beat",
+        "judge",
+        "compile",
+        "gpu",
+        "dashboard",
+    }
 
 
 def test_what_a_service_waits_for_exists_and_can_come_true(services: dict[str, Any]) -> None:
@@ -64,7 +77,11 @@ def test_what_a_service_waits_for_exists_and_can_come_true(services: dict[str, A
 
 
 def test_everything_that_answers_has_a_health_check(services: dict[str, Any]) -> None:
-    assert [name for name, service in services.items() if "healthcheck" not in service] == ["migrate", "beat"]
+    assert [name for name, service in services.items() if "healthcheck" not in service] == [
+        "migrate",
+        "logins",
+        "beat",
+    ]
 
 
 def test_every_named_volume_is_declared(services: dict[str, Any]) -> None:
@@ -74,11 +91,52 @@ def test_every_named_volume_is_declared(services: dict[str, Any]) -> None:
 
 
 def test_no_secret_has_a_default() -> None:
-    text = FILE.read_text()
-    for secret in SECRETS:
-        uses = re.findall(rf"\$\{{{secret}[^}}]*\}}", text)
-        assert uses
-        assert all(use.startswith(f"${{{secret}:?") for use in uses), uses
+    for file in (FILE, TLS):
+        for secret in SECRETS:
+            uses = re.findall(rf"\$\{{{secret}[^}}]*\}}", file.read_text())
+            assert uses
+            assert all(use.startswith(f"${{{secret}:?") for use in uses), uses
+
+
+def test_each_service_has_the_login_that_it_needs_and_no_other(services: dict[str, Any]) -> None:
+    owners = {
+        name: service["environment"]["TILEWATCH_DATABASE_URL"].partition("//")[2].partition(":")[0]
+        for name, service in services.items()
+        if "TILEWATCH_DATABASE_URL" in service.get("environment", {})
+    }
+    working = dict.fromkeys(("beat", "judge", "compile", "gpu"), "tilewatch_worker")
+    assert owners == {"migrate": "tilewatch", "logins": "tilewatch", "dashboard": "tilewatch_board", **working}
+    assert "TILEWATCH_BROKER_URL" not in services["dashboard"]["environment"]
+
+
+def test_health_is_asked_where_the_workers_answer(services: dict[str, Any]) -> None:
+    told = Settings(home=ROOT)
+    ports = {"compile": told.compile_health_port, "judge": told.judge_health_port, "gpu": told.gpu_health_port}
+    node = yaml.safe_load(NODE.read_text())["services"]
+    for file in (services, node):
+        for name in ports.keys() & file.keys():
+            assert f"http://localhost:{ports[name]}/healthz" in file[name]["healthcheck"]["test"][-1]
+
+
+def test_a_nodes_worker_is_the_servers_own_gpu_worker(services: dict[str, Any]) -> None:
+    node = yaml.safe_load(_interpolated(NODE.read_text()))["services"]
+    for name in ("gpu", "compile"):
+        assert node[name]["command"] == services[name]["command"]
+        assert node[name]["stop_grace_period"] == services[name]["stop_grace_period"]
+
+
+def test_with_tls_nothing_goes_in_the_clear(services: dict[str, Any]) -> None:
+    encrypted = yaml.safe_load(_interpolated(TLS.read_text()))["services"]
+    assert encrypted.keys() == services.keys()
+    for name, service in encrypted.items():
+        url = service.get("environment", {}).get("TILEWATCH_DATABASE_URL")
+        assert url is None or url.endswith("?sslmode=verify-full&sslrootcert=/certs/ca.crt")
+        broker = service.get("environment", {}).get("TILEWATCH_BROKER_URL")
+        assert broker is None or broker.startswith("rediss://")
+        assert ("TILEWATCH_DATABASE_URL" in services[name].get("environment", {})) == (url is not None)
+    assert "--port 0 --tls-port 6379" in encrypted["redis"]["command"][-1]
+    plain = services["redis"]["command"][-1].split()
+    assert [word for word in plain if word not in encrypted["redis"]["command"][-1].split()] == []
 
 
 def test_nothing_but_the_dashboard_is_published_and_only_to_this_machine(services: dict[str, Any]) -> None:

@@ -34,6 +34,12 @@ def environment(settings: Settings) -> dict[str, str]:
         "TILEWATCH_BROKER_URL": servers.broker_url,
         "TILEWATCH_REPOSITORY": str(settings.repository),
         "TILEWATCH_LIBRARY": settings.library,
+        "TILEWATCH_SIM_SEED": str(settings.sim_seed),
+        "TILEWATCH_SIM_ILL": str(settings.sim_ill),
+        "TILEWATCH_CANARY_EVERY_S": str(settings.canary_every_s),
+        "TILEWATCH_COMPILE_HEALTH_PORT": str(settings.compile_health_port),
+        "TILEWATCH_JUDGE_HEALTH_PORT": str(settings.judge_health_port),
+        "TILEWATCH_GPU_HEALTH_PORT": str(settings.gpu_health_port),
     }
 
 

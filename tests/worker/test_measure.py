@@ -64,20 +64,6 @@ def test_the_first_run_of_a_series_is_undecided(settings: Settings, place: Place
     assert (said.verdict, said.history_points) == ("undecided", 0)
 
 
-def test_a_slower_commit_is_undecided_with_its_size_until_a_replay_confirms_it(
-    settings: Settings, place: Place, drain: Drain
-) -> None:
-    for minute in range(6):
-        measured(settings, place, drain, minute=minute)
-        tiny.commit(settings.repository, f"Change nothing, {minute}", factor=2)
-    run_id = measured(settings, place, drain, minute=6, slowness=1.1)
-    with session(place.database_url) as opened:
-        said = opened.get_one(Verdict, run_id)
-    assert (said.verdict, said.history_points) == ("undecided", 6)
-    assert said.reason.startswith("looks like a change, which no replay has confirmed: +10.0%")
-    assert said.change == pytest.approx(0.1, abs=0.001)
-
-
 def test_judging_again_changes_nothing(settings: Settings, place: Place, drain: Drain) -> None:
     run_id = measured(settings, place, drain)
     with session(place.database_url) as opened:

@@ -4,15 +4,17 @@ import pytest
 from sqlalchemy import select
 
 from db import jobs
-from db.models import Job
+from db.actions import Chosen, NoSuchWork
+from db.models import Action, Job
 from db.session import session
 from tests.worker.conftest import Drain
 from tests.worker.test_compile import gpu_worker_is_here
 from worker import queueing, tasks
 from worker.place import Place
-from worker.queueing import Chosen, NoSuchWork
 from worker.settings import Settings
 from worker.submit import submit_nightly
+
+WHO = "ada"
 
 
 def states(place: Place) -> list[str]:
@@ -25,18 +27,25 @@ def test_a_submission_is_cancelled_and_taken_up_again(settings: Settings, place:
     (submission_id,) = submit_nightly(settings, gpus=("h200",)).submission_ids
     assert states(place) == ["queued", "waiting", "waiting"]
     chosen = Chosen.of(None, submission_id)
-    assert queueing.cancel(place.database_url, chosen) == "cancelled 3 jobs"
+    assert queueing.cancel(place.database_url, chosen, WHO) == "cancelled 3 jobs"
     assert states(place) == ["cancelled"] * 3
     assert drain() == 0
-    assert queueing.retry(place.database_url, place.broker_url, chosen) == "queued 3 jobs again"
+    assert queueing.retry(place.database_url, place.broker_url, chosen, WHO) == "queued 3 jobs again"
     assert states(place) == ["queued", "waiting", "waiting"]
+    with session(place.database_url) as opened:
+        told = [(row.who, row.action, row.wanted, row.said) for row in opened.scalars(select(Action).order_by("id"))]
+    assert told == [
+        (WHO, "cancel", {"submission": submission_id}, "cancelled 3 jobs"),
+        (WHO, "retry", {"submission": submission_id}, "queued 3 jobs again"),
+    ]
 
 
 def test_a_failed_job_is_retried_by_its_number(place: Place) -> None:
     job_id = judge_job(place)
     tasks.run(job_id, "tester#1", place)
     assert states(place) == ["failed"]
-    assert queueing.retry(place.database_url, place.broker_url, Chosen.of(job_id, None)) == f"queued job {job_id} again"
+    said = queueing.retry(place.database_url, place.broker_url, Chosen.of(job_id, None), WHO)
+    assert said == f"queued job {job_id} again"
     assert states(place) == ["queued"]
 
 
@@ -44,14 +53,14 @@ def test_what_cannot_be_cancelled_or_retried_is_said(place: Place) -> None:
     job_id = judge_job(place)
     both = place.database_url, place.broker_url
     with pytest.raises(NoSuchWork, match=f"job {job_id} is not one of failed, poison, cancelled: it is queued"):
-        queueing.retry(*both, Chosen.of(job_id, None))
+        queueing.retry(*both, Chosen.of(job_id, None), WHO)
     with pytest.raises(NoSuchWork, match="there is no job 4711"):
-        queueing.cancel(place.database_url, Chosen.of(4711, None))
+        queueing.cancel(place.database_url, Chosen.of(4711, None), WHO)
     with pytest.raises(NoSuchWork, match="there is no submission 4711"):
-        queueing.cancel(place.database_url, Chosen.of(None, 4711))
-    queueing.cancel(place.database_url, Chosen.of(job_id, None))
+        queueing.cancel(place.database_url, Chosen.of(None, 4711), WHO)
+    queueing.cancel(place.database_url, Chosen.of(job_id, None), WHO)
     with pytest.raises(NoSuchWork, match=f"job {job_id} has ended: it is cancelled"):
-        queueing.cancel(place.database_url, Chosen.of(job_id, None))
+        queueing.cancel(place.database_url, Chosen.of(job_id, None), WHO)
 
 
 @pytest.mark.parametrize("named", [(None, None), (1, 2)])

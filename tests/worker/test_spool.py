@@ -18,6 +18,7 @@ from db.embedded import Embedded
 from db.jobs import Unsent
 from db.models import Job, Measurement, Run, Trial
 from db.session import engine, session
+from kernels.device import Gpu
 from kernels.results import RunResult, TrialResult
 from tests.worker import made, tiny
 from tests.worker.conftest import do_all_jobs, settings_for
@@ -58,6 +59,7 @@ def a_gpu_that(monkeypatch: pytest.MonkeyPatch, does: Callable[..., RunResult]) 
     def here(*_: object, on_trial: Callable[..., None] = lambda _: None) -> RunResult:
         return does(None, on_trial=on_trial, on_step=lambda *_: None)
 
+    monkeypatch.setattr(measure, "_own_gpu", lambda facts: Gpu(0, "GPU-1", facts.gpu_model, "580.1", None))
     monkeypatch.setattr(measure, "_measure_here", lambda *given: here(on_trial=given[-1]))
 
 

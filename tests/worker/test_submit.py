@@ -41,6 +41,7 @@ def test_a_nightly_becomes_sweeps_trials_jobs_and_messages(settings: Settings) -
         assert (submission.reason, submission.night, submission.gpu_model) == ("nightly", NIGHT, "h200")
         sweeps = opened.scalars(select(Sweep).order_by(Sweep.problem)).all()
         assert [sweep.problem for sweep in sweeps] == list(tiny.PROBLEMS)
+        assert set(sweeps[0].space) == {"axes", "tile_table"}
         assert opened.scalar(select(func.count(Trial.id))) == tiny.CONFIGS * len(tiny.PROBLEMS)
         job = opened.scalars(select(Job)).one()
         assert (job.kind, job.queue, job.state) == ("compile", "compile", "queued")

@@ -1,0 +1,148 @@
+"""The whole kernel library on this machine's GPU, every kernel on every watched problem beside its best rival.
+
+    python -m benchmarks.library [KERNEL ...] [--problem P] [--library FOLDER] [--json FILE]
+
+Compiles on all cores but one while the GPU measures what is already compiled; problems that agree on a signature share
+their cubins. Prints one line per kernel and problem (time, each rival's time and the ratio over ours, share of the best
+config of the space's other values) and the wall and GPU seconds of it all. Figures go to docs/measurements.md by hand.
+"""
+
+import argparse
+import json
+import os
+import queue
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from kernels import catalog, device, store
+from kernels.local import compile_plan
+from kernels.measure import MeasureFailed, MeasureRequest, measure
+from kernels.results import Compiled, Cubin, Plan, RunResult
+from kernels.statistics import median_interval, ratio_interval
+
+ROOT = Path(__file__).resolve().parent.parent
+BEST = 4
+
+say = Console(soft_wrap=True, highlight=False)
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("kernel", nargs="*", help="kernels; the nightly suite when none is named")
+    asked.add_argument("--problem", help="this problem alone, of the one kernel named")
+    asked.add_argument("--library", type=Path, default=ROOT / "kernels" / "library")
+    asked.add_argument("--cubins", type=Path, help="folder of cubins to go on from (a fresh one otherwise)")
+    asked.add_argument("--limit", type=float, default=15.0, help="seconds a config may compile")
+    asked.add_argument("--json", type=Path, help="write what was measured to this file")
+    options = asked.parse_args()
+    here = device.gpus()
+    if not here or here[0].model is None:
+        raise SystemExit("there is no GPU that Tilewatch knows on this machine")
+    with tempfile.TemporaryDirectory(prefix="tilewatch-library-") as folder:
+        _run(options, here[0].model.arch, store.folder(options.cubins or Path(folder)))
+
+
+def _run(options: argparse.Namespace, arch: str, url: str) -> None:
+    library: Path = options.library.absolute()
+    plans = [
+        plan
+        for kernel in options.kernel or [None]
+        for plan in catalog.read(library, arch=arch, kernel=kernel, problem=options.problem)
+    ]
+    started = time.monotonic()
+    measured, gpu_s = [], 0.0
+    for plan, cubins, compiled_s in _compiled(library, plans, url, options.limit):
+        request = MeasureRequest(library, plan.kernel, plan.problem, arch, url, cubins, 0, plan.baselines)
+        try:
+            result = measure(request, on_trial=lambda _: None, on_step=lambda *_: None)
+        except MeasureFailed as failure:
+            say.print(f"{plan.kernel} {plan.problem}: {failure}")
+            continue
+        gpu_s += result.sweep_gpu_s
+        measured.append(_line(plan, result))
+        _say(plan, result, len(cubins), compiled_s)
+        if options.json:
+            options.json.write_text(json.dumps(measured, indent=1))
+    say.print(f"{len(measured)} of {len(plans)} measured in {time.monotonic() - started:.0f} s, {gpu_s:.0f} s of GPU")
+
+
+def _compiled(
+    library: Path, plans: Sequence[Plan], url: str, limit_s: float
+) -> Iterator[tuple[Plan, tuple[Cubin, ...], float]]:
+    """Each plan with its cubins, while the next one compiles."""
+    done: queue.Queue[tuple[Plan, tuple[Cubin, ...], float] | BaseException] = queue.Queue()
+    jobs = max(1, len(os.sched_getaffinity(0)) - 1)
+
+    def work() -> None:
+        known: dict[str, Compiled] = {}
+        try:
+            for plan in plans:
+                started = time.monotonic()
+                fresh = {trial.code_key: trial for trial in plan.trials if trial.code_key not in known}
+                todo = replace(plan, trials=tuple(fresh.values()))
+                for trial, outcome in compile_plan(library, todo, url, jobs=jobs, limit_s=limit_s):
+                    known[trial.code_key] = outcome
+                cubins = tuple(
+                    Cubin(trial.config, outcome.content_key, outcome.symbol)
+                    for trial in plan.trials
+                    if (outcome := known[trial.code_key]).content_key and outcome.symbol
+                )
+                done.put((plan, cubins, time.monotonic() - started))
+        except BaseException as failure:  # noqa: BLE001 - it is raised again where it can be seen
+            done.put(failure)
+
+    threading.Thread(target=work, daemon=True).start()
+    for _ in plans:
+        found = done.get()
+        if isinstance(found, BaseException):
+            raise found
+        yield found
+
+
+def _line(plan: Plan, result: RunResult) -> dict[str, object]:
+    return {
+        "kernel": plan.kernel,
+        "problem": plan.problem,
+        "flops": plan.flops,
+        "bytes": plan.bytes,
+        "winner": dict(result.winner or {}),
+        "samples_us": {each.implementation: list(each.samples_us) for each in result.measurements},
+        "detail": {each.implementation: dict(each.detail) for each in result.measurements},
+        "trials": [[dict(each.config), each.status, each.median_us, each.failure] for each in result.trials],
+        "sweep_gpu_s": result.sweep_gpu_s,
+    }
+
+
+def _say(plan: Plan, result: RunResult, cubins: int, compiled_s: float) -> None:
+    if not result.measurements:
+        failures = sorted({each.failure or each.status for each in result.trials})[:BEST]
+        say.print(f"{plan.kernel} {plan.problem}: no config gave a right answer: {'; '.join(failures)}")
+        return
+    ours, *rivals = result.measurements
+    time_us = median_interval(ours.samples_us).median
+    said = [f"{plan.kernel} {plan.problem}: {time_us:.1f} us"]
+    said.append(f"{plan.flops / time_us * 1e-6:.0f} TFLOP/s, {plan.bytes / time_us * 1e-3:.0f} GB/s")
+    for rival in rivals:
+        ratio = ratio_interval(ours.samples_us, rival.samples_us) if rival.samples_us else None
+        if ratio is None:
+            said.append(f"{rival.implementation} missing: {rival.detail.get('missing')}")
+        else:
+            their_us = median_interval(rival.samples_us).median
+            said.append(f"{rival.implementation} {their_us:.1f} us = {ratio.median:.3f}")
+    said.append(f"{cubins} cubins in {compiled_s:.0f} s, {result.sweep_gpu_s:.1f} s of GPU")
+    say.print(" | ".join(said))
+    timed = sorted((each for each in result.trials if each.median_us), key=lambda each: each.median_us or 0.0)
+    for trial in timed[:BEST]:
+        say.print(
+            f"    {trial.median_us:8.1f} us  {' '.join(f'{name}={value}' for name, value in trial.config.items())}"
+        )
+
+
+if __name__ == "__main__":
+    main()

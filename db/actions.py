@@ -1,0 +1,148 @@
+"""What a person may do to queued work, and the record of who did it: cancel, retry, and ask for a submission.
+
+One set of functions for the command line and the dashboard. Each writes its row of `actions` in the same transaction.
+Cancel and retry act at once; nobody rings for the retried jobs here, the reconciler does within a minute. A submission
+needs the watched repository, which not everybody has who may ask for it: it is written down as asked, and a worker
+carries it out (worker/asked.py).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+from sqlalchemy import func, insert, select, update
+from sqlalchemy.orm import Session
+
+from db import jobs, steps
+from db.jobs import ENDED_SHORT
+from db.models import Action
+
+Asking = Literal["nightly", "sweep", "backfill"]
+
+
+class NoSuchWork(Exception):
+    """A job or submission that is not there, or not in a state for what was asked; the message is a sentence."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """One job, or every job of one submission."""
+
+    job_id: int | None
+    submission_id: int | None
+
+    @classmethod
+    def of(cls, job_id: int | None, submission_id: int | None) -> Self:
+        if (job_id is None) == (submission_id is None):
+            raise NoSuchWork("name either one job or one --submission; `tilewatch status` shows their numbers")
+        return cls(job_id, submission_id)
+
+    def named(self) -> dict[str, int]:
+        return {"job": self.job_id} if self.job_id is not None else {"submission": self.submission_id or 0}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An action that waits to be carried out."""
+
+    id: int
+    who: str
+    action: str
+    wanted: Mapping[str, Any]
+
+
+def cancel(session: Session, chosen: Chosen, who: str) -> str:
+    """Take queued work back; a worker that is at it learns of it within seconds. What was done, in a sentence."""
+    wanted = _jobs(session, chosen) if chosen.submission_id is None else steps.open_jobs(session, chosen.submission_id)
+    ended = jobs.cancel(session, wanted)
+    if not ended:
+        raise NoSuchWork(_nothing(session, chosen, "has ended", "nothing left to cancel"))
+    return done(session, who, "cancel", chosen.named(), f"cancelled {_counted(ended)}")
+
+
+def retry(session: Session, chosen: Chosen, who: str) -> str:
+    """Queue jobs again that ended without their work done. What was done, in a sentence."""
+    wanted = (
+        _jobs(session, chosen) if chosen.submission_id is None else steps.ended_short(session, chosen.submission_id)
+    )
+    again = jobs.retry(session, wanted)
+    if not again:
+        raise NoSuchWork(
+            _nothing(session, chosen, f"is not one of {', '.join(ENDED_SHORT)}", "no job that ended short")
+        )
+    jobs.release(session, steps.ready_to_measure(session, chosen.submission_id))
+    return done(session, who, "retry", chosen.named(), f"queued {_counted(again)} again")
+
+
+def ask_nightly(session: Session, who: str, *, commit: str = "HEAD", gpus: Sequence[str] = ()) -> int:
+    """The library's whole suite at a commit, for these GPU models or the usual ones. The action's number."""
+    return _ask(session, who, "nightly", {"commit": commit, "gpus": list(gpus)})
+
+
+def ask_sweep(
+    session: Session, who: str, kernel: str, problem: str, *, commit: str = "HEAD", gpus: Sequence[str] = ()
+) -> int:
+    """One kernel on one problem. The action's number."""
+    return _ask(session, who, "sweep", {"kernel": kernel, "problem": problem, "commit": commit, "gpus": list(gpus)})
+
+
+def ask_backfill(session: Session, who: str, revisions: str, *, gpus: Sequence[str] = ()) -> int:
+    """The whole suite for each commit of a range A..B. The action's number."""
+    return _ask(session, who, "backfill", {"revisions": revisions, "gpus": list(gpus)})
+
+
+def next_asked(session: Session) -> Asked | None:
+    """The oldest action that waits to be carried out, locked for this transaction; one that another holds is passed
+    over."""
+    query = (
+        select(Action.id, Action.who, Action.action, Action.wanted)
+        .where(Action.state == "asked")
+        .order_by(Action.id)
+        .limit(1)
+        .with_for_update(skip_locked=True)
+    )
+    row = session.execute(query).one_or_none()
+    return None if row is None else Asked(**row._mapping)
+
+
+def end(session: Session, action_id: int, *, refused: bool, said: str) -> None:
+    """What came of an asked action."""
+    state = "refused" if refused else "done"
+    session.execute(
+        update(Action)
+        .where(Action.id == action_id, Action.state == "asked")
+        .values(state=state, said=said, ended_at=func.now())
+    )
+
+
+def done(session: Session, who: str, action: str, wanted: Mapping[str, Any], said: str) -> str:
+    """Write down what a person did; the sentence, for them."""
+    session.execute(
+        insert(Action).values(who=who, action=action, wanted=dict(wanted), state="done", said=said, ended_at=func.now())
+    )
+    return said
+
+
+def _ask(session: Session, who: str, action: Asking, wanted: Mapping[str, Any]) -> int:
+    asked = insert(Action).values(who=who, action=action, wanted=dict(wanted), state="asked").returning(Action.id)
+    return session.execute(asked).scalar_one()
+
+
+def _jobs(session: Session, chosen: Chosen) -> list[int]:
+    assert chosen.job_id is not None
+    if steps.job_state(session, chosen.job_id) is None:
+        raise NoSuchWork(f"there is no job {chosen.job_id}; `tilewatch status` shows the numbers of jobs")
+    return [chosen.job_id]
+
+
+def _nothing(session: Session, chosen: Chosen, wrong: str, none_left: str) -> str:
+    if chosen.job_id is not None:
+        return f"job {chosen.job_id} {wrong}: it is {steps.job_state(session, chosen.job_id)}"
+    assert chosen.submission_id is not None
+    if not steps.is_submission(session, chosen.submission_id):
+        return f"there is no submission {chosen.submission_id}; `tilewatch status` shows their numbers"
+    return f"submission {chosen.submission_id} has {none_left}"
+
+
+def _counted(job_ids: list[int]) -> str:
+    return f"job {job_ids[0]}" if len(job_ids) == 1 else f"{len(job_ids)} jobs"

@@ -1,0 +1,219 @@
+"""How a regression comes to be, and how it goes away by itself: what the judge writes of causes and series.
+
+One cause is one regression however many series it changed and however many judges find it at once: a lock on the kernel
+makes them take turns, and unique keys hold even without it. Knows nothing of statistics; whoever opened the session
+commits.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlalchemy import exists, func, select, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session, aliased
+
+from db.models import Commit, Regression, RegressionSeries
+from db.record import find_or_add
+from db.regressions import ITSELF, OPEN, event, locked, move, remark
+
+Direction = Literal["regression", "improvement"]
+Category = Literal["code", "toolchain", "node", "baseline", "search_space", "unknown"]
+
+RECOVERED_SHARE = 0.6
+"""A series has recovered when a confirmed change took back this share of what the regression took."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What made a change. It came after `good_commit_id` and no later than `bad_commit_id`.
+
+    `what` tells causes of one category apart where commits do not: the old and the new toolchain, two nodes.
+    """
+
+    direction: Direction
+    category: Category
+    sentence: str
+    explanation: tuple[str, ...]
+    repository: str
+    kernel: str
+    good_commit_id: int
+    bad_commit_id: int
+    what: str = ""
+
+
+@dataclass(frozen=True)
+class Moved:
+    """One series that the cause moved, by `size` (relative) with its 95 % interval."""
+
+    problem: str
+    gpu_model: str
+    run_id: int
+    good_run_id: int | None
+    suspicion_id: int | None
+    size: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Opened:
+    """`created`: the regression is new. `joined`: this series was not part of it before. `reopened`: it came back."""
+
+    id: int
+    created: bool
+    joined: bool
+    reopened: bool
+
+
+def open_or_join(session: Session, cause: Cause, moved: Moved) -> Opened:
+    """The regression of this cause, with this series in it. A second call changes nothing."""
+    _take_turns(session, cause)
+    known = _same_cause(session, cause)
+    if known is None:
+        regression_id, created = find_or_add(
+            session,
+            Regression,
+            {"key": _key(session, cause)},
+            {
+                "direction": cause.direction,
+                "repository": cause.repository,
+                "kernel": cause.kernel,
+                "category": cause.category,
+                "cause": cause.sentence,
+                "explanation": list(cause.explanation),
+                "good_commit_id": cause.good_commit_id,
+                "bad_commit_id": cause.bad_commit_id,
+                "size": moved.size,
+                "low": moved.low,
+                "high": moved.high,
+            },
+        )
+    else:
+        regression_id, created = known.id, False
+    joined = _add_series(session, regression_id, cause.kernel, moved)
+    reopened = False
+    if created:
+        event(session, regression_id, ITSELF, "open", None, "new", cause.sentence)
+    elif joined:
+        reopened = _join(session, regression_id, cause, moved)
+    return Opened(regression_id, created, joined, reopened)
+
+
+def recovered(session: Session, moved: Moved, *, repository: str, kernel: str) -> list[int]:
+    """A confirmed improvement of a series, as what takes back open regressions of it: the ids of those.
+
+    A regression whose last series recovered resolves by itself, once. What undoes an improvement is a regression.
+    """
+    if moved.size >= 0:
+        return []
+    series = aliased(RegressionSeries)
+    query = (
+        select(Regression, series)
+        .join(series, series.regression_id == Regression.id)
+        .where(
+            Regression.repository == repository,
+            Regression.direction == "regression",
+            Regression.state.in_(OPEN),
+            series.kernel == kernel,
+            series.problem == moved.problem,
+            series.gpu_model == moved.gpu_model,
+            series.recovered_at.is_(None),
+            series.run_id != moved.run_id,
+            -moved.size / func.nullif(series.size, 0.0) >= RECOVERED_SHARE,
+        )
+        .order_by(Regression.id)
+        .with_for_update()
+    )
+    found = session.execute(query).all()
+    for regression, one in found:
+        session.execute(
+            update(RegressionSeries).where(RegressionSeries.id == one.id).values(recovered_at=func.clock_timestamp())
+        )
+        said = f"{one.problem} on {one.gpu_model} recovered by {moved.size:+.1%}"
+        event(session, regression.id, ITSELF, "recover", regression.state, regression.state, said)
+        left = exists().where(RegressionSeries.regression_id == regression.id, RegressionSeries.recovered_at.is_(None))
+        if not session.scalar(select(left)):
+            move(session, regression, "resolve", ITSELF, "every series recovered")
+    return [regression.id for regression, _ in found]
+
+
+def _take_turns(session: Session, cause: Cause) -> None:
+    """Judges of one kernel one after the other, until the transaction ends: the second sees what the first opened."""
+    named = f"regressions of {cause.repository} {cause.kernel}"
+    session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(named, 0))))
+
+
+def _same_cause(session: Session, cause: Cause) -> Regression | None:
+    """A regression of this kernel whose range of commits overlaps: two series rarely narrow one change equally far."""
+    good, bad, theirs_good, theirs_bad = (aliased(Commit) for _ in range(4))
+    query = (
+        select(Regression)
+        .join(good, good.id == Regression.good_commit_id)
+        .join(bad, bad.id == Regression.bad_commit_id)
+        .join(theirs_good, theirs_good.id == cause.good_commit_id)
+        .join(theirs_bad, theirs_bad.id == cause.bad_commit_id)
+        .where(
+            Regression.repository == cause.repository,
+            Regression.kernel == cause.kernel,
+            Regression.direction == cause.direction,
+            Regression.category == cause.category,
+            Regression.key.endswith(f":{cause.what}", autoescape=True),
+            good.position < theirs_bad.position,
+            theirs_good.position < bad.position,
+        )
+        .order_by(Regression.id.desc())
+        .limit(1)
+        .with_for_update(of=Regression)
+    )
+    return session.scalars(query).one_or_none()
+
+
+def _key(session: Session, cause: Cause) -> str:
+    sha = session.get_one(Commit, cause.bad_commit_id).sha
+    return ":".join((cause.direction, cause.category, cause.repository, cause.kernel, sha, cause.what))
+
+
+def _add_series(session: Session, regression_id: int, kernel: str, moved: Moved) -> bool:
+    added = (
+        insert(RegressionSeries)
+        .values(
+            regression_id=regression_id,
+            kernel=kernel,
+            problem=moved.problem,
+            gpu_model=moved.gpu_model,
+            run_id=moved.run_id,
+            good_run_id=moved.good_run_id,
+            suspicion_id=moved.suspicion_id,
+            size=moved.size,
+            low=moved.low,
+            high=moved.high,
+        )
+        .on_conflict_do_nothing(constraint="uq_regression_series_series")
+        .returning(RegressionSeries.id)
+    )
+    return session.scalar(added) is not None
+
+
+def _join(session: Session, regression_id: int, cause: Cause, moved: Moved) -> bool:
+    """A series more: the size is the worst one's, the range what both allow, and a resolved regression is back."""
+    regression = locked(session, regression_id)
+    if abs(moved.size) > abs(regression.size):
+        regression.size, regression.low, regression.high = moved.size, moved.low, moved.high
+    positions: dict[int, int] = {
+        row.id: row.position
+        for row in session.execute(
+            select(Commit.id, Commit.position).where(
+                Commit.id.in_(
+                    (cause.good_commit_id, cause.bad_commit_id, regression.good_commit_id, regression.bad_commit_id)
+                )
+            )
+        )
+    }
+    regression.good_commit_id = max(regression.good_commit_id, cause.good_commit_id, key=positions.__getitem__)
+    regression.bad_commit_id = min(regression.bad_commit_id, cause.bad_commit_id, key=positions.__getitem__)
+    said = f"{moved.problem} on {moved.gpu_model} {moved.size:+.1%}"
+    remark(session, regression, ITSELF, "join", said)
+    if regression.state != "resolved":
+        return False
+    move(session, regression, "reopen", ITSELF, said)
+    return True

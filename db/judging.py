@@ -1,0 +1,440 @@
+"""What the judge asks: which nights a run is judged with, what they measured, which code ran, what replays said.
+
+Small reads for one scope: the runs of one repository and GPU model that came from one origin, since only those are
+comparable. Nothing here writes, but for the lock that makes judges of a scope take turns.
+"""
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import and_, exists, func, or_, select, tuple_
+from sqlalchemy.dialects.postgresql import distinct_on
+from sqlalchemy.orm import Session, aliased
+
+from db.models import (
+    Commit,
+    Compilation,
+    Config,
+    Job,
+    Measurement,
+    Replay,
+    Run,
+    Submission,
+    Suspicion,
+    Sweep,
+    Trial,
+    Verdict,
+)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a run is judged among, and its night: the submission that it belongs to."""
+
+    repository: str
+    gpu_model: str
+    arch: str
+    origin: str
+    submission_id: int
+    commit_id: int
+    sha: str
+    position: int
+
+
+@dataclass(frozen=True)
+class Night:
+    """One submission that was measured. Nights are ordered by the commit's position, then by when they were asked."""
+
+    submission_id: int
+    commit_id: int
+    sha: str
+    position: int
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run's number on record. `low_us` to `high_us` is the median's interval; `ratio` is to DeepGEMM."""
+
+    submission_id: int
+    run_id: int
+    kernel: str
+    problem: str
+    host: str
+    toolchain_sha256: str
+    time_us: float
+    low_us: float
+    high_us: float
+    ratio: float | None
+
+
+@dataclass(frozen=True)
+class ReplayFact:
+    """What one replay of two commits said; without times, `failure` says why. `code` is the machine code's hash."""
+
+    kernel: str
+    problem: str
+    good_commit_id: int
+    bad_commit_id: int
+    good_position: int
+    bad_position: int
+    good_code: str | None
+    bad_code: str | None
+    good_us: tuple[float, ...]
+    bad_us: tuple[float, ...]
+    failure: str | None
+
+
+@dataclass(frozen=True)
+class Side:
+    """The winner of a kernel and problem at a commit: its config and the code that ran."""
+
+    run_id: int
+    sweep_id: int
+    source_sha256: str
+    config_id: int
+    params: dict[str, int]
+    content_key: str
+    symbol: str
+    code_sha256: str
+    compiler: str
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """One run's winner and what stood around it. `instructions` counts what the compiler chose, by its remarks."""
+
+    time_us: float
+    baseline_us: float | None
+    params: dict[str, int]
+    axes: dict[str, tuple[int, ...]]
+    statics: dict[str, int]
+    instructions: dict[str, int]
+    code_sha256: str | None
+    toolchain: dict[str, str]
+    host: str
+    telemetry: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What was said of a run, and the day it was measured."""
+
+    run_id: int
+    day: dt.date
+    verdict: str
+
+
+def scope_of(session: Session, run_id: int) -> Scope:
+    query = (
+        select(
+            Commit.repository,
+            Sweep.gpu_model,
+            Sweep.arch,
+            Run.origin,
+            Sweep.submission_id,
+            Sweep.commit_id,
+            Commit.sha,
+            Commit.position,
+        )
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .join(Commit, Commit.id == Sweep.commit_id)
+        .where(Run.id == run_id)
+    )
+    return Scope(**session.execute(query).one()._mapping)
+
+
+def newest_of_each_scope(session: Session) -> list[Scope]:
+    """For each repository, GPU model and origin its night that comes last."""
+    query = (
+        select(
+            Commit.repository,
+            Sweep.gpu_model,
+            Sweep.arch,
+            Run.origin,
+            Sweep.submission_id,
+            Sweep.commit_id,
+            Commit.sha,
+            Commit.position,
+        )
+        .ext(distinct_on(Commit.repository, Sweep.gpu_model, Run.origin))
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .join(Commit, Commit.id == Sweep.commit_id)
+        .order_by(Commit.repository, Sweep.gpu_model, Run.origin, Commit.position.desc(), Sweep.submission_id.desc())
+    )
+    return [Scope(**row._mapping) for row in session.execute(query)]
+
+
+def judged_since(session: Session, scope: Scope, since: dt.date) -> list[Judged]:
+    """The verdicts of a scope's runs from a day on."""
+    query = (
+        select(Run.id, func.date(func.timezone("UTC", Run.started_at)), Verdict.verdict)
+        .join(Verdict, Verdict.run_id == Run.id)
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .join(Commit, Commit.id == Sweep.commit_id)
+        .where(
+            Commit.repository == scope.repository,
+            Sweep.gpu_model == scope.gpu_model,
+            Run.origin == scope.origin,
+            func.timezone("UTC", Run.started_at) >= since,
+        )
+        .order_by(Run.id)
+    )
+    return [Judged(*row) for row in session.execute(query)]
+
+
+def take_turns(session: Session, scope: Scope) -> None:
+    """One judge of a scope after the other, until the transaction ends: the second finds what the first wrote."""
+    named = f"judge of {scope.repository} {scope.gpu_model} {scope.origin}"
+    session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(named, 0))))
+
+
+def is_measuring(session: Session, submission_id: int) -> bool:
+    """Whether a run of this night is still to come."""
+    waited_for = select(Job.id).where(
+        Job.submission_id == submission_id,
+        Job.kind == "measure",
+        Job.state.in_(("waiting", "queued", "running")),
+        ~exists().where(Run.sweep_id == Job.sweep_id),
+    )
+    return bool(session.scalar(select(exists(waited_for))))
+
+
+def is_settled(session: Session, scope: Scope) -> bool:
+    """Whether every run of this night has its verdict and no suspicion is open."""
+    unsettled = (
+        select(Run.id)
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .where(
+            Sweep.submission_id == scope.submission_id,
+            Run.origin == scope.origin,
+            or_(
+                ~exists().where(Verdict.run_id == Run.id),
+                exists().where(Suspicion.run_id == Run.id, Suspicion.state == "open"),
+            ),
+        )
+    )
+    return not session.scalar(select(exists(unsettled)))
+
+
+def any_run(session: Session, submission_id: int) -> int | None:
+    """A run of this submission, to name its night by."""
+    query = select(Run.id).join(Sweep, Sweep.id == Run.sweep_id).where(Sweep.submission_id == submission_id)
+    return session.scalars(query.order_by(Run.id)).first()
+
+
+def nights(session: Session, scope: Scope) -> list[Night]:
+    """Up to and with the scope's own, oldest first. Another commit of the same position is on another branch."""
+    measured = (
+        select(Run.id)
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .where(Sweep.submission_id == Submission.id, Run.origin == scope.origin)
+    )
+    elsewhere = and_(Commit.position == scope.position, Commit.id != scope.commit_id)
+    query = (
+        select(Submission.id, Commit.id, Commit.sha, Commit.position)
+        .join(Commit, Commit.id == Submission.commit_id)
+        .where(
+            Commit.repository == scope.repository,
+            Submission.gpu_model == scope.gpu_model,
+            tuple_(Commit.position, Submission.id) <= tuple_(scope.position, scope.submission_id),
+            ~elsewhere,
+            exists(measured),
+        )
+        .order_by(Commit.position, Submission.id)
+    )
+    return [Night(*row) for row in session.execute(query)]
+
+
+def points(session: Session, submission_ids: Sequence[int], origin: str) -> list[Point]:
+    """What these nights measured, in an order that does not depend on the database."""
+    query = (
+        select(
+            Sweep.submission_id,
+            Run.id.label("run_id"),
+            Sweep.kernel,
+            Sweep.problem,
+            Run.host,
+            Run.toolchain_sha256,
+            Measurement.median_us.label("time_us"),
+            Measurement.low_us,
+            Measurement.high_us,
+            Measurement.ratio,
+        )
+        .join(Run, Run.id == Measurement.run_id)
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .where(
+            Measurement.role == "kernel", Sweep.submission_id == func.any(list(submission_ids)), Run.origin == origin
+        )
+        .order_by(Sweep.submission_id, Sweep.kernel, Sweep.problem, Run.id)
+    )
+    return [Point(**row._mapping) for row in session.execute(query)]
+
+
+def runs_of(session: Session, scope: Scope) -> list[int]:
+    """Every run of the scope's night, those without any right answer too."""
+    query = (
+        select(Run.id)
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .where(Sweep.submission_id == scope.submission_id, Run.origin == scope.origin)
+        .order_by(Run.id)
+    )
+    return list(session.scalars(query))
+
+
+def replays(session: Session, scope: Scope, since_position: int) -> list[ReplayFact]:
+    """Replays between commits of this scope, in the order in which they were held."""
+    good, bad = aliased(Commit), aliased(Commit)
+    query = (
+        select(
+            Replay.kernel,
+            Replay.problem,
+            Replay.good_commit_id,
+            Replay.bad_commit_id,
+            good.position.label("good_position"),
+            bad.position.label("bad_position"),
+            Replay.good_code_sha256.label("good_code"),
+            Replay.bad_code_sha256.label("bad_code"),
+            Replay.good_us,
+            Replay.bad_us,
+            Replay.failure,
+        )
+        .join(good, good.id == Replay.good_commit_id)
+        .join(bad, bad.id == Replay.bad_commit_id)
+        .where(
+            good.repository == scope.repository,
+            bad.position >= since_position,
+            Replay.gpu_model == scope.gpu_model,
+            Replay.axis == "commit",
+            Replay.origin == scope.origin,
+        )
+        .order_by(Replay.id)
+    )
+    found = [dict(row._mapping) for row in session.execute(query)]
+    return [ReplayFact(**{**row, "good_us": tuple(row["good_us"]), "bad_us": tuple(row["bad_us"])}) for row in found]
+
+
+def sides(session: Session, scope: Scope, commit_id: int) -> dict[tuple[str, str], Side]:
+    """What won at a commit, by kernel and problem, in the first run: it stays the same when the commit runs again."""
+    query = (
+        select(
+            Sweep.kernel,
+            Sweep.problem,
+            Run.id.label("run_id"),
+            Sweep.id.label("sweep_id"),
+            Sweep.source_sha256,
+            Config.id.label("config_id"),
+            Config.params,
+            Compilation.content_key,
+            Compilation.symbol,
+            Compilation.code_sha256,
+            Compilation.compiler,
+        )
+        .ext(distinct_on(Sweep.kernel, Sweep.problem))
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .join(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
+        .join(Config, Config.id == Measurement.config_id)
+        .join(Trial, and_(Trial.sweep_id == Sweep.id, Trial.config_id == Config.id))
+        .join(Compilation, Compilation.id == Trial.compilation_id)
+        .where(
+            Sweep.commit_id == commit_id,
+            Sweep.gpu_model == scope.gpu_model,
+            Run.origin == scope.origin,
+            Compilation.status == "ok",
+        )
+        .order_by(Sweep.kernel, Sweep.problem, Run.id)
+    )
+    return {(kernel, problem): Side(*rest) for kernel, problem, *rest in session.execute(query)}
+
+
+def measured_at(session: Session, scope: Scope, kernel: str, problem: str) -> dict[int, int]:
+    """The commits at which a series was measured, by position."""
+    query = (
+        select(Commit.position, func.min(Commit.id))
+        .join(Sweep, Sweep.commit_id == Commit.id)
+        .join(Run, Run.sweep_id == Sweep.id)
+        .where(
+            Commit.repository == scope.repository,
+            Commit.position <= scope.position,
+            Sweep.kernel == kernel,
+            Sweep.problem == problem,
+            Sweep.gpu_model == scope.gpu_model,
+            Run.origin == scope.origin,
+        )
+        .group_by(Commit.position)
+    )
+    return {row[0]: row[1] for row in session.execute(query)}
+
+
+def code_of(session: Session, sweep_id: int, config_id: int) -> str | None:
+    """The machine code's hash of a config of a sweep; None where it has none."""
+    query = (
+        select(Compilation.code_sha256)
+        .join(Trial, Trial.compilation_id == Compilation.id)
+        .where(Trial.sweep_id == sweep_id, Trial.config_id == config_id)
+    )
+    return session.scalar(query)
+
+
+def launches_of_code(session: Session, row: Mapping[str, Any]) -> int:
+    """How many launches are on record of a replay's two pieces of machine code, for whatever commits."""
+    same = ("kernel", "problem", "gpu_model", "axis", "origin", "good_code_sha256", "bad_code_sha256")
+    counted = select(func.coalesce(func.sum(func.cardinality(Replay.good_us)), 0)).where(
+        *(getattr(Replay, name) == row[name] for name in same)
+    )
+    return int(session.scalar(counted) or 0)
+
+
+def waits_for(session: Session, keys: Sequence[str]) -> bool:
+    """Whether one of these replays is still to be held: it has no answer, and a job that has not ended."""
+    answered = set(session.scalars(select(Replay.key).where(Replay.key == func.any(list(keys)))))
+    names = [name for key in keys if key not in answered for name in job_keys(key)]
+    alive = select(Job.id).where(Job.key == func.any(names), Job.state.in_(("waiting", "queued", "running")))
+    return bool(session.scalar(select(exists(alive))))
+
+
+def was_given_up(session: Session, key: str) -> bool:
+    """Whether a replay was asked for and its job ended without an answer."""
+    states = set(session.scalars(select(Job.state).where(Job.key.in_(job_keys(key)))))
+    return bool(states - {"done"}) and not states & {"waiting", "queued", "running"}
+
+
+def job_keys(key: str) -> tuple[str, str]:
+    """The keys of the jobs that may work on a replay: one compiles what is missing, one holds it on a GPU."""
+    return f"prepare:{key}", f"confirm:{key}"
+
+
+def commit_ids(session: Session, repository: str, shas: Sequence[str]) -> dict[str, int]:
+    """Those of these commits that are on record."""
+    query = select(Commit.sha, Commit.id).where(Commit.repository == repository, Commit.sha == func.any(list(shas)))
+    return {row.sha: row.id for row in session.execute(query)}
+
+
+def run_facts(session: Session, run_id: int) -> RunFacts:
+    """Everything on record that may explain a run's time."""
+    query = (
+        select(Run, Sweep, Measurement, Config.params, Compilation)
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .join(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
+        .join(Config, Config.id == Measurement.config_id)
+        .join(Trial, and_(Trial.sweep_id == Sweep.id, Trial.config_id == Config.id))
+        .outerjoin(Compilation, Compilation.id == Trial.compilation_id)
+        .where(Run.id == run_id)
+    )
+    run, sweep, measured, params, compiled = session.execute(query).one()
+    remarks = compiled.remarks if compiled is not None else []
+    names = ("registers", "stack_bytes", "shared_bytes", "code_bytes", "tma_loads", "tensor_core_mmas")
+    return RunFacts(
+        time_us=measured.median_us,
+        baseline_us=None if measured.ratio is None else measured.median_us * measured.ratio,
+        params=params,
+        axes={name: tuple(values) for name, values in sweep.space["axes"]},
+        statics={name: value for name in names if (value := getattr(compiled, name, None)) is not None},
+        instructions=Counter(each["instruction"] for each in remarks if each.get("instruction")),
+        code_sha256=None if compiled is None else compiled.code_sha256,
+        toolchain=run.toolchain,
+        host=run.host,
+        telemetry=tuple(run.telemetry),
+    )

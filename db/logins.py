@@ -1,0 +1,55 @@
+"""Logins with just the rights that a process needs. Knows no table; the roles come with the migrations.
+
+A login that is there gets the password and the role given, and loses the others of ours: that is how a password is
+changed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import psycopg
+from psycopg import sql
+
+from db import session
+
+Role = Literal["tilewatch_write", "tilewatch_read", "tilewatch_triage"]
+
+
+class NoLogin(Exception):
+    """A login cannot be made; the message is a sentence without a password."""
+
+
+@dataclass(frozen=True)
+class Login:
+    name: str
+    role: Role
+    password: str = field(repr=False)
+
+
+def make(owner_url: str, logins: Sequence[Login]) -> None:
+    """All of them or none. The passwords travel and are logged as SCRAM digests only."""
+    where = session.address(owner_url)
+    try:
+        with session.engine(owner_url).connect() as connection:
+            driver = connection.connection.driver_connection
+            assert isinstance(driver, psycopg.Connection)
+            with driver.transaction():
+                for login in logins:
+                    _make(driver, login)
+    except psycopg.Error as error:
+        said = str(error).strip().splitlines()[0]
+        raise NoLogin(
+            f"the logins cannot be made at {where} by this user, who must be able to make roles: {said}"
+        ) from None
+
+
+def _make(driver: "psycopg.Connection[tuple[object, ...]]", login: Login) -> None:
+    name = sql.Identifier(login.name)
+    digest = driver.pgconn.encrypt_password(login.password.encode(), login.name.encode(), b"scram-sha-256")
+    if not driver.execute("select from pg_roles where rolname = %s", [login.name]).rowcount:
+        driver.execute(sql.SQL("create role {} login").format(name))
+    driver.execute(sql.SQL("alter role {} login password {}").format(name, sql.Literal(digest.decode())))
+    for role in get_args(Role):
+        change = "grant {} to {}" if role == login.role else "revoke {} from {}"
+        driver.execute(sql.SQL(change).format(sql.Identifier(role), name))

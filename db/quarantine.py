@@ -1,0 +1,98 @@
+"""Which GPUs are ill: into quarantine with a reason and its evidence, out again after a clean canary.
+
+Knows nothing of what makes a GPU ill. Whoever notices first writes; a GPU has one open quarantine at most.
+"""
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import func, or_, select, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session
+
+from db.models import Quarantine, Run
+
+CANARY_RUNS = 50
+"""How many sessions of a GPU its canary is compared with, the newest."""
+
+
+@dataclass(frozen=True)
+class Ill:
+    """An open quarantine. `waited_s` is since its last canary, or since it began."""
+
+    id: int
+    gpu_uuid: str
+    kind: str
+    reason: str
+    began_at: dt.datetime
+    canaries: int
+    waited_s: float
+
+
+def begin(
+    session: Session, *, gpu_uuid: str, gpu_model: str, host: str, kind: str, reason: str, evidence: Mapping[str, Any]
+) -> bool:
+    """False when the GPU is in quarantine already; the first reason stays."""
+    new = insert(Quarantine).values(
+        gpu_uuid=gpu_uuid, gpu_model=gpu_model, host=host, kind=kind, reason=reason, evidence=dict(evidence)
+    )
+    once = new.on_conflict_do_nothing(index_elements=[Quarantine.gpu_uuid], index_where=Quarantine.ended_at.is_(None))
+    return session.execute(once.returning(Quarantine.id)).one_or_none() is not None
+
+
+def of_gpu(session: Session, gpu_uuid: str) -> Ill | None:
+    waited_s = func.extract("epoch", func.now() - func.coalesce(Quarantine.canary_at, Quarantine.began_at))
+    query = select(
+        Quarantine.id,
+        Quarantine.gpu_uuid,
+        Quarantine.kind,
+        Quarantine.reason,
+        Quarantine.began_at,
+        Quarantine.canaries,
+        waited_s.label("waited_s"),
+    ).where(Quarantine.gpu_uuid == gpu_uuid, Quarantine.ended_at.is_(None))
+    row = session.execute(query).one_or_none()
+    return None if row is None else Ill(**{**row._asdict(), "waited_s": float(row.waited_s)})
+
+
+def times(session: Session, gpu_uuid: str) -> int:
+    """How often a GPU was in quarantine, now included."""
+    return session.execute(select(func.count(Quarantine.id)).where(Quarantine.gpu_uuid == gpu_uuid)).scalar_one()
+
+
+def during(session: Session, gpu_uuid: str, started_at: dt.datetime, finished_at: dt.datetime) -> str | None:
+    """Why the GPU was in quarantine in a part of this time; None when it was not."""
+    query = (
+        select(Quarantine.reason)
+        .where(
+            Quarantine.gpu_uuid == gpu_uuid,
+            Quarantine.began_at <= finished_at,
+            or_(Quarantine.ended_at.is_(None), Quarantine.ended_at >= started_at),
+        )
+        .order_by(Quarantine.id.desc())
+        .limit(1)
+    )
+    return session.scalars(query).one_or_none()
+
+
+def canary_sang(session: Session, quarantine_id: int, said: str, *, clean: bool) -> None:
+    """One more canary; a clean one ends the quarantine."""
+    told: dict[str, Any] = {"canaries": Quarantine.canaries + 1, "canary_at": func.now(), "canary_said": said}
+    if clean:
+        told["ended_at"] = func.now()
+    session.execute(
+        update(Quarantine).where(Quarantine.id == quarantine_id, Quarantine.ended_at.is_(None)).values(**told)
+    )
+
+
+def canaries(session: Session, gpu_uuid: str) -> list[dict[str, Any]]:
+    """The readings of a GPU's newest sessions here, the newest session first; the canaries are among them."""
+    query = (
+        select(Run.telemetry)
+        .where(Run.gpu_uuid == gpu_uuid, Run.origin != "recorded")
+        .order_by(Run.started_at.desc())
+        .limit(CANARY_RUNS)
+    )
+    return [reading for telemetry in session.scalars(query) for reading in telemetry]

@@ -1,0 +1,31 @@
+"""Which GPUs are ill or were: the time of each quarantine, why, and what its canaries said."""
+
+import datetime as dt
+from dataclasses import dataclass
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from db.models import Quarantine
+from db.queries.reading import read
+
+
+@dataclass(frozen=True)
+class QuarantineRow:
+    gpu_uuid: str
+    gpu_model: str
+    host: str
+    kind: str
+    reason: str
+    began_at: dt.datetime
+    canaries: int
+    canary_at: dt.datetime | None
+    canary_said: str | None
+    ended_at: dt.datetime | None
+
+
+def quarantines(session: Session, limit: int = 50) -> list[QuarantineRow]:
+    """The GPUs that are in quarantine, then those that were, the newest first."""
+    columns = [getattr(Quarantine, name) for name in QuarantineRow.__dataclass_fields__]
+    newest = (Quarantine.ended_at.is_not(None), Quarantine.began_at.desc())
+    return read(session, select(*columns).order_by(*newest).limit(limit), QuarantineRow)

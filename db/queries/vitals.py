@@ -1,0 +1,96 @@
+"""The queue's vital signs, for alarms: how much waits and how long, what is ill, and when a night last went well."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import and_, exists, func, or_, select
+from sqlalchemy.orm import Session, aliased
+
+from db.models import Job, Quarantine, Submission
+from db.queries.work import JobCount, job_counts, workers
+
+
+@dataclass(frozen=True)
+class QueueVitals:
+    """Jobs that could be taken now, and since when the oldest of them could."""
+
+    queue: str
+    depth: int
+    oldest_s: float
+
+
+@dataclass(frozen=True)
+class LastGoodNight:
+    """The end of the newest nightly of a GPU model whose jobs are all done, in seconds since 1970."""
+
+    gpu_model: str
+    ended_unix_s: float
+
+
+@dataclass(frozen=True)
+class LiveWorkers:
+    kind: str
+    gpu_model: str
+    workers: int
+
+
+@dataclass(frozen=True)
+class Vitals:
+    jobs: tuple[JobCount, ...]
+    queues: tuple[QueueVitals, ...]
+    nights: tuple[LastGoodNight, ...]
+    workers: tuple[LiveWorkers, ...]
+    quarantined: dict[str, int]  # GPUs by model
+
+
+def vitals(session: Session) -> Vitals:
+    return Vitals(
+        jobs=tuple(job_counts(session)),
+        queues=tuple(_queues(session)),
+        nights=tuple(_nights(session)),
+        workers=tuple(_workers(session)),
+        quarantined=_quarantined(session),
+    )
+
+
+def _queues(session: Session) -> list[QueueVitals]:
+    """A job that was put off or retried counts from when it may be taken again."""
+    since = func.greatest(Job.created_at, func.coalesce(Job.not_before, Job.created_at))
+    query = (
+        select(Job.queue, func.count(), func.extract("epoch", func.now() - func.min(since)))
+        .where(Job.state == "queued", or_(Job.not_before.is_(None), Job.not_before <= func.now()))
+        .group_by(Job.queue)
+        .order_by(Job.queue)
+    )
+    return [QueueVitals(queue, depth, float(age)) for queue, depth, age in session.execute(query)]
+
+
+def _nights(session: Session) -> list[LastGoodNight]:
+    other = aliased(Job)
+    short = exists().where(and_(other.submission_id == Submission.id, other.state != "done"))
+    query = (
+        select(Submission.gpu_model, func.extract("epoch", func.max(Job.finished_at)))
+        .join(Job, Job.submission_id == Submission.id)
+        .where(Submission.reason == "nightly", ~short)
+        .group_by(Submission.gpu_model)
+        .order_by(Submission.gpu_model)
+    )
+    return [LastGoodNight(gpu_model, float(ended)) for gpu_model, ended in session.execute(query)]
+
+
+def _workers(session: Session) -> list[LiveWorkers]:
+    living: dict[tuple[str, str], int] = {}
+    for worker in workers(session):
+        if worker.alive:
+            place = (worker.kind, worker.gpu_model or "")
+            living[place] = living.get(place, 0) + 1
+    return [LiveWorkers(kind, model, count) for (kind, model), count in sorted(living.items())]
+
+
+def _quarantined(session: Session) -> dict[str, int]:
+    query = (
+        select(Quarantine.gpu_model, func.count().label("gpus"))
+        .where(Quarantine.ended_at.is_(None))
+        .group_by(Quarantine.gpu_model)
+        .order_by(Quarantine.gpu_model)
+    )
+    return {row.gpu_model: row.gpus for row in session.execute(query)}

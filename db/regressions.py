@@ -1,0 +1,164 @@
+"""The life of a regression: what people and Tilewatch may do with it, each change a row with who made it and when.
+
+What may follow what is the table `TRANSITIONS`. How a regression comes to be is in db/causes.py. Knows nothing of
+statistics, messages or the queue; whoever opened the session commits.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import func
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session
+
+from db.models import Mark, Regression, RegressionEvent
+
+ITSELF = "tilewatch"
+"""Who an event names when no person made it."""
+
+TRANSITIONS: Mapping[str, Mapping[str, str]] = {
+    "acknowledge": {"new": "acknowledged", "reopened": "acknowledged"},
+    "expect": {"new": "expected", "acknowledged": "expected", "reopened": "expected"},
+    "resolve": {"new": "resolved", "acknowledged": "resolved", "reopened": "resolved"},
+    "reopen": {"resolved": "reopened", "expected": "reopened"},
+}
+"""action -> from state -> to state. What is not here is refused."""
+
+OPEN = ("new", "acknowledged", "reopened")
+"""States in which a regression waits for somebody. "expected" is a new level that people accepted."""
+
+
+class NoSuchRegression(LookupError):
+    """The message is a sentence with the number that was asked for."""
+
+
+class NotPossible(ValueError):
+    """A change that the regression's state does not allow; the message says which are."""
+
+
+def acknowledge(session: Session, regression_id: int, who: str, note: str | None = None) -> None:
+    """Somebody has seen it and looks after it; without an owner, that person becomes it."""
+    regression = locked(session, regression_id)
+    move(session, regression, "acknowledge", who, note)
+    if regression.owner is None:
+        regression.owner = who
+
+
+def expect(session: Session, regression_id: int, who: str, note: str | None = None) -> None:
+    """It is as it should be: the new level is what later nights are judged against."""
+    move(session, locked(session, regression_id), "expect", who, note)
+
+
+def resolve(session: Session, regression_id: int, who: str, note: str | None = None) -> None:
+    move(session, locked(session, regression_id), "resolve", who, note)
+
+
+def reopen(session: Session, regression_id: int, who: str, note: str | None = None) -> None:
+    move(session, locked(session, regression_id), "reopen", who, note)
+
+
+def assign(session: Session, regression_id: int, who: str, owner: str | None) -> None:
+    """Give it to somebody, or to nobody."""
+    regression = locked(session, regression_id)
+    regression.owner = _given(owner)
+    remark(session, regression, who, "assign", regression.owner or "nobody")
+
+
+def note(session: Session, regression_id: int, who: str, text: str) -> None:
+    """The note on the regression itself; older notes stay readable in its events."""
+    regression = locked(session, regression_id)
+    regression.note = _given(text)
+    remark(session, regression, who, "note", regression.note)
+
+
+def link(session: Session, regression_id: int, who: str, url: str | None) -> None:
+    """Where the work on it happens: an issue, a pull request."""
+    regression = locked(session, regression_id)
+    regression.link = _given(url)
+    remark(session, regression, who, "link", regression.link)
+
+
+def mark(
+    session: Session,
+    who: str,
+    *,
+    right: bool,
+    regression_id: int | None = None,
+    run_id: int | None = None,
+    note: str | None = None,
+) -> None:
+    """A person's word on a regression, or on the verdict of a run. Their newest word replaces the one before."""
+    if (regression_id is None) == (run_id is None):
+        raise TypeError("a mark is of a regression_id or of a run_id, and not of both")
+    if regression_id is not None:
+        regression = locked(session, regression_id)
+        remark(session, regression, who, "mark right" if right else "mark wrong", note)
+    new = insert(Mark).values(
+        regression_id=regression_id, run_id=run_id, right=right, who=_person(who), note=_given(note)
+    )
+    of = Mark.regression_id if run_id is None else Mark.run_id
+    session.execute(
+        new.on_conflict_do_update(
+            index_elements=[of, Mark.who],
+            set_={"right": new.excluded.right, "note": new.excluded.note, "at": func.clock_timestamp()},
+        )
+    )
+
+
+def possible(state: str) -> list[str]:
+    """The actions that a regression in this state allows, for buttons and messages."""
+    return [action for action, moves in TRANSITIONS.items() if state in moves]
+
+
+def locked(session: Session, regression_id: int) -> Regression:
+    """The regression, and nobody else changes it until the transaction ends."""
+    found = session.get(Regression, regression_id, with_for_update=True, populate_existing=True)
+    if found is None:
+        raise NoSuchRegression(f"there is no regression {regression_id}")
+    return found
+
+
+def move(session: Session, regression: Regression, action: str, who: str, text: str | None) -> None:
+    """To the state that the action leads to. Raises NotPossible."""
+    to = TRANSITIONS[action].get(regression.state)
+    if to is None:
+        allowed = ", ".join(possible(regression.state))
+        raise NotPossible(
+            f"regression {regression.id} is {regression.state}: it cannot {action}; what is possible: {allowed}"
+        )
+    event(session, regression.id, who, action, regression.state, to, _given(text))
+    regression.state = to
+    regression.changed_at = func.clock_timestamp()
+    session.flush()
+
+
+def remark(session: Session, regression: Regression, who: str, action: str, text: str | None) -> None:
+    """A change that leaves the state as it is."""
+    event(session, regression.id, who, action, regression.state, regression.state, _given(text))
+    regression.changed_at = func.clock_timestamp()
+    session.flush()
+
+
+def event(
+    session: Session, regression_id: int, who: str, action: str, from_state: str | None, to_state: str, text: str | None
+) -> None:
+    row: dict[str, Any] = {
+        "regression_id": regression_id,
+        "who": _person(who),
+        "action": action,
+        "from_state": from_state,
+        "to_state": to_state,
+        "note": text,
+    }
+    session.execute(insert(RegressionEvent).values(at=func.clock_timestamp(), **row))
+
+
+def _person(who: str) -> str:
+    if not who.strip():
+        raise ValueError("a change of a regression needs a name: who made it")
+    return who.strip()
+
+
+def _given(text: str | None) -> str | None:
+    """None for what was left empty."""
+    return (text or "").strip() or None

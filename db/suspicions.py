@@ -1,0 +1,111 @@
+"""Suspicions and the replays that settle them: every write, each of which may happen twice and changes nothing then.
+
+Whoever opened the session commits.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from sqlalchemy import func, select, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session
+
+from db.judging import Scope
+from db.models import Commit, Replay, Run, Suspicion, Sweep
+from db.record import find_or_add
+
+NOT_NEEDED = "not held: what its machine code takes is known"
+"""Why a replay has no times whose sides turned out, once compiled, to be identical or to have been replayed before."""
+
+Outcome = Literal["confirmed", "refuted", "undecided"]
+
+
+def opened(
+    session: Session,
+    *,
+    run_id: int,
+    kernel: str,
+    problem: str,
+    gpu_model: str,
+    good_commit_id: int,
+    bad_commit_id: int,
+    size: float | None,
+    reason: str,
+) -> int:
+    """The suspicion of a run's night; the first range and reason stay."""
+    found, _ = find_or_add(
+        session,
+        Suspicion,
+        {"run_id": run_id},
+        {
+            "kernel": kernel,
+            "problem": problem,
+            "gpu_model": gpu_model,
+            "good_commit_id": good_commit_id,
+            "bad_commit_id": bad_commit_id,
+            "size": size,
+            "reason": reason,
+        },
+    )
+    return found
+
+
+def of_run(session: Session, run_id: int) -> int | None:
+    return session.scalar(select(Suspicion.id).where(Suspicion.run_id == run_id))
+
+
+def closed(session: Session, run_id: int, outcome: Outcome, reason: str) -> None:
+    session.execute(
+        update(Suspicion)
+        .where(Suspicion.run_id == run_id, Suspicion.state == "open")
+        .values(state=outcome, reason=reason, closed_at=func.clock_timestamp())
+    )
+
+
+def close_older(session: Session, scope: Scope, reason: str) -> int:
+    """End what earlier nights of a scope left open: a later night asks again if it still looks like a change."""
+    older = (
+        select(Run.id)
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .join(Commit, Commit.id == Sweep.commit_id)
+        .where(
+            Commit.repository == scope.repository,
+            Commit.position <= scope.position,
+            Sweep.gpu_model == scope.gpu_model,
+            Sweep.submission_id != scope.submission_id,
+            Run.origin == scope.origin,
+        )
+    )
+    ended = session.execute(
+        update(Suspicion)
+        .where(Suspicion.run_id.in_(older), Suspicion.state == "open")
+        .values(state="undecided", reason=reason, closed_at=func.clock_timestamp())
+        .returning(Suspicion.id),
+        execution_options={"synchronize_session": False},
+    )
+    return len(ended.all())
+
+
+def replay(
+    session: Session,
+    key: str,
+    row: Mapping[str, Any],
+    *,
+    good_us: Sequence[float] = (),
+    bad_us: Sequence[float] = (),
+    failure: str | None = None,
+) -> None:
+    """A replay's answer; its launches are counted on its suspicion. The first answer stays."""
+    told = {**row, "key": key, "good_us": list(good_us), "bad_us": list(bad_us), "failure": failure}
+    kept = insert(Replay).values(**told).on_conflict_do_nothing(index_elements=[Replay.key]).returning(Replay.id)
+    if session.scalar(kept) is not None and row.get("suspicion_id") is not None:
+        session.execute(
+            update(Suspicion)
+            .where(Suspicion.id == row["suspicion_id"])
+            .values(launches=Suspicion.launches + len(good_us))
+        )
+
+
+def hold_run(session: Session, run_id: int) -> None:
+    """Lock a run's row until the transaction ends: of two replays that end at once, the later then sees the earlier."""
+    session.execute(select(Run.id).where(Run.id == run_id).with_for_update())

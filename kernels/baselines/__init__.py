@@ -1,0 +1,39 @@
+"""The rivals, timed in the same run on the same bytes. Runs inside the GPU child.
+
+A rival that cannot run here says why, and the run goes on without it. Which rivals a kernel has stands in its library
+file; what each name means stands here.
+"""
+
+from collections.abc import Callable, Mapping
+
+from kernels.baselines import bandwidth, deepgemm, torch_rivals
+from kernels.baselines.rival import BaselineMissing, Call, Rival
+
+__all__ = ["BaselineMissing", "Call", "Rival", "build"]
+
+MAKERS: Mapping[str, Callable[[Call], Rival]] = {
+    "deepgemm": deepgemm.laid_out,
+    "deepgemm_as_called": deepgemm.as_called,
+    "cublaslt": torch_rivals.cublaslt,
+    "cublas": torch_rivals.cublas,
+    "cublas_per_group": torch_rivals.grouped_products,
+    "attention_cudnn": torch_rivals.attention("CUDNN_ATTENTION"),
+    "attention_flash": torch_rivals.attention("FLASH_ATTENTION"),
+    "torch_rms_norm": torch_rivals.rms_norm,
+    "torch_layer_norm": torch_rivals.layer_norm,
+    "torch_softmax": torch_rivals.softmax,
+    "copy": bandwidth.copy,
+}
+
+
+def build(name: str, call: Call) -> Rival:
+    """Prepare a rival for a kernel's call. Raises BaselineMissing with the reason in a sentence."""
+    if name not in MAKERS:
+        raise BaselineMissing(f"there is no baseline '{name}'; known: {', '.join(MAKERS)}")
+    try:
+        return MAKERS[name](call)
+    except BaselineMissing:
+        raise
+    except Exception as error:
+        lines = str(error).strip().splitlines()
+        raise BaselineMissing(f"{type(error).__name__}: {lines[0] if lines else ''}") from error

@@ -1,0 +1,68 @@
+"""DeepGEMM, the rival on the chart: FP8 with its own block scales, bfloat16, and groups of rows.
+
+Its FP8 scales on Hopper ("1d2d"): one float32 per row of A and 128 of K, one per 128x128 block of B. A kernel that
+takes scales shares them with it; a plain FP8 kernel is timed beside scales of one.
+"""
+
+import os
+from typing import Any
+
+from kernels.baselines.rival import BaselineMissing, Call, Rival, tensor, torch_module, version
+
+BLOCK = 128
+
+
+def laid_out(call: Call) -> Rival:
+    """Scales laid out beforehand as its kernel reads them, so that only the product is timed."""
+    deep_gemm = _module()
+    if call.dtypes["a"] == "bfloat16":
+        a, b, d = (tensor(call, name) for name in ("a", "b", "d"))
+        return Rival(lambda: deep_gemm.bf16_gemm_nt(a, b, d), {"version": version("sgl-deep-gemm")})
+    scale_a, scale_b, held = _scales(call)
+    return _fp8(call, deep_gemm.get_mn_major_tma_aligned_tensor(scale_a), scale_b, f"{held}, laid out beforehand")
+
+
+def as_called(call: Call) -> Rival:
+    """Scales row-major, as most callers have them: DeepGEMM lays them out anew in every call, and that is timed too."""
+    scale_a, scale_b, held = _scales(call)
+    return _fp8(call, scale_a.contiguous(), scale_b, f"{held}, row-major")
+
+
+def _fp8(call: Call, scale_a: Any, scale_b: Any, scales: str) -> Rival:
+    deep_gemm = _module()
+    a, b, d = (tensor(call, name) for name in ("a", "b", "d"))
+    detail = {"version": version("sgl-deep-gemm"), "scales": scales}
+    if "group_of_row" in call.inputs:
+        groups = tensor(call, "group_of_row")
+        return Rival(lambda: deep_gemm.m_grouped_fp8_gemm_nt_contiguous((a, scale_a), (b, scale_b), d, groups), detail)
+    if "rows_of_group" in call.inputs:
+        rows, expected = tensor(call, "rows_of_group"), call.sizes["rows"]
+        return Rival(
+            lambda: deep_gemm.fp8_m_grouped_gemm_nt_masked((a, scale_a), (b, scale_b), d, rows, expected), detail
+        )
+    return Rival(lambda: deep_gemm.fp8_gemm_nt((a, scale_a), (b, scale_b), d), detail)
+
+
+def _scales(call: Call) -> tuple[Any, Any, str]:
+    """(.., M, K / 128) for A and (.., N / 128, K / 128) for B, and in words what they hold."""
+    if "scale_a" in call.inputs:
+        # Ours holds A's scales with M innermost, which is how DeepGEMM's kernel reads them too.
+        return tensor(call, "scale_a").transpose(-1, -2), tensor(call, "scale_b"), "the kernel's own"
+    torch = torch_module()
+    (m, k), (n, _) = call.inputs["a"].shape, call.inputs["b"].shape
+    blocks = -(-k // BLOCK)
+    return (
+        torch.ones((m, blocks), device="cuda", dtype=torch.float32),
+        torch.ones((-(-n // BLOCK), blocks), device="cuda", dtype=torch.float32),
+        "ones, 1x128 and 128x128",
+    )
+
+
+def _module() -> Any:
+    torch_module()
+    os.environ.setdefault("DG_PRINT_CONFIGS", "1")  # it prints what it chose, once per shape; the run keeps the line
+    try:
+        import deep_gemm
+    except ImportError as error:
+        raise BaselineMissing(f"DeepGEMM is not installed (pip install tilewatch[deepgemm]): {error}") from error
+    return deep_gemm

@@ -1,0 +1,63 @@
+"""What a baseline is asked and what it answers: plain values, so that each rival library has a file of its own."""
+
+import importlib.metadata
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+class BaselineMissing(Exception):
+    """The rival cannot run on this machine or this problem; the message says why."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """The kernel's own call, which a rival repeats on the same bytes.
+
+    inputs   raw CuPy arrays by name, as our kernel gets them
+    output   the raw CuPy array both write
+    dtypes   cuTile type names by array
+    sizes    the problem's numbers, e.g. {"m": 320, ...}
+    bytes    fewest bytes the problem moves through device memory
+    """
+
+    kernel: str
+    inputs: Mapping[str, Any]
+    output: Any
+    dtypes: Mapping[str, str]
+    sizes: Mapping[str, int]
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A launch, and `detail`: how it was called.
+
+    `settle` copies the answer of a rival that chooses where to write into the call's output; only the check calls it.
+    `solves` is False for a yardstick that computes something else (a copy), so there is nothing to check.
+    """
+
+    launch: Callable[[], None]
+    detail: Mapping[str, Any]
+    settle: Callable[[], None] | None = None
+    solves: bool = True
+
+
+def torch_module() -> Any:
+    """Raises BaselineMissing with the way to install it."""
+    try:
+        import torch
+    except ImportError as error:
+        raise BaselineMissing(f"torch is not installed (pip install tilewatch[deepgemm]): {error}") from error
+    return torch
+
+
+def tensor(call: Call, name: str) -> Any:
+    """One array of the call as a torch tensor on the same memory."""
+    torch = torch_module()
+    found = torch.as_tensor(call.inputs.get(name, call.output), device="cuda")
+    return found.view(getattr(torch, call.dtypes[name]))
+
+
+def version(package: str) -> str:
+    return importlib.metadata.version(package)

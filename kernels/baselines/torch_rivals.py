@@ -1,0 +1,103 @@
+"""What torch offers for the same problem: cuBLAS and cuBLASLt for products, its attentions, its norms."""
+
+from collections.abc import Callable
+from typing import Any
+
+from kernels.baselines.rival import Call, Rival, tensor, torch_module
+
+NORM_EPSILON = 1e-6
+"""As the library's norms have it."""
+
+
+def cublaslt(call: Call) -> Rival:
+    """D = A @ B^T in FP8, one scale per tensor."""
+    torch = torch_module()
+    a, b, d = (tensor(call, name) for name in ("a", "b", "d"))
+    one = torch.ones((), device="cuda")
+
+    def launch() -> None:
+        torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True, out=d)
+
+    return Rival(launch, {"version": torch.__version__, "scales": "one per tensor", "fast_accumulation": True})
+
+
+def cublas(call: Call) -> Rival:
+    """D = op(A) @ op(B) in float16, bfloat16 or float32 (as TF32), each operand as it lies in memory."""
+    torch = torch_module()
+    a, b, d = (tensor(call, name) for name in ("a", "b", "d"))
+    left = a.t() if call.sizes.get("a_transposed") else a
+    right = b.t() if call.sizes.get("b_transposed", 1) else b
+    torch.backends.cuda.matmul.allow_tf32 = call.dtypes["a"] == "float32"
+    return Rival(lambda: torch.matmul(left, right, out=d), {"version": torch.__version__})
+
+
+def grouped_products(call: Call) -> Rival:
+    """One cuBLAS product per group of rows, called one after the other: what there is without a grouped kernel."""
+    torch = torch_module()
+    a, b, d = (tensor(call, name) for name in ("a", "b", "d"))
+    group_of_row = tensor(call, "group_of_row").cpu()
+    parts = []
+    for group in range(b.shape[0]):
+        rows = (group_of_row == group).nonzero().flatten()
+        if len(rows):
+            first, last = int(rows[0]), int(rows[-1]) + 1
+            parts.append((a[first:last], b[group].t(), d[first:last]))
+
+    def launch() -> None:
+        for left, right, out in parts:
+            torch.matmul(left, right, out=out)
+
+    return Rival(launch, {"version": torch.__version__, "products": len(parts)})
+
+
+def attention(backend: str) -> Callable[[Call], Rival]:
+    """torch's scaled_dot_product_attention by one of its backends, e.g. "CUDNN_ATTENTION"."""
+
+    def build(call: Call) -> Rival:
+        torch = torch_module()
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        q, k, v = (tensor(call, name) for name in ("q", "k", "v"))
+        causal, shared = bool(call.sizes["causal"]), q.shape[1] != k.shape[1]
+
+        def compute() -> Any:
+            with sdpa_kernel(getattr(SDPBackend, backend)):
+                return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=shared)
+
+        return _settled(call, compute, "out", {"backend": backend})
+
+    return build
+
+
+def rms_norm(call: Call) -> Rival:
+    torch = torch_module()
+    x, weight = tensor(call, "x"), tensor(call, "weight")
+    return _settled(call, lambda: torch.nn.functional.rms_norm(x, (x.shape[-1],), weight, NORM_EPSILON), "y", {})
+
+
+def layer_norm(call: Call) -> Rival:
+    torch = torch_module()
+    x, weight, bias = (tensor(call, name) for name in ("x", "weight", "bias"))
+    return _settled(
+        call, lambda: torch.nn.functional.layer_norm(x, (x.shape[-1],), weight, bias, NORM_EPSILON), "y", {}
+    )
+
+
+def softmax(call: Call) -> Rival:
+    torch = torch_module()
+    x = tensor(call, "x")
+    return _settled(call, lambda: torch.softmax(x, -1), "y", {})
+
+
+def _settled(call: Call, compute: Callable[[], Any], output: str, detail: dict[str, Any]) -> Rival:
+    """A rival that allocates its answer. torch's allocator keeps the memory, so a launch stays one kernel."""
+    torch = torch_module()
+    answer: list[Any] = []
+
+    def launch() -> None:
+        answer[:] = [compute()]
+
+    def settle() -> None:
+        tensor(call, output).copy_(answer[0])
+
+    return Rival(launch, {"version": torch.__version__, **detail}, settle)

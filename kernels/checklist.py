@@ -1,0 +1,216 @@
+"""The optimisation guide's checklist for one config: each line yes, no or unknown, with the evidence.
+
+Evidence is the source's syntax tree, the compiler's remarks and the cubin; nothing is claimed by hand. Values in, lines
+out: compiles nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from kernels.description import ROW_ALIGNMENT_BYTES, Description
+from kernels.heuristics import table_row
+from kernels.occupancy import occupancy
+from kernels.results import Compiled, StaticFacts
+from kernels.source_facts import SourceFacts, source_facts
+
+Answer = Literal["yes", "no", "unknown", "does not apply"]
+
+BUSY_WARPS = 0.5
+"""The guide asks for more than this share of a multiprocessor's warps."""
+
+K_ALIGNMENT = {1: 32, 2: 16, 4: 8, 8: 4}
+"""Elements of K in one Tensor Core step, by bytes of an operand: 32 bytes of it."""
+
+
+@dataclass(frozen=True)
+class Line:
+    item: str
+    answer: Answer
+    evidence: str
+
+
+def checklist(described: Description, compiled: Compiled, threads_per_block: int | None) -> tuple[Line, ...]:
+    source = source_facts(described.source, described.entry, described.constants)
+    facts = compiled.facts
+    lines = [
+        _powers_of_two(source, described),
+        _accumulation(source, described),
+        _k_alignment(described),
+        _rows_alignment(described),
+        _loads(facts, compiled),
+        _tensor_cores(facts, compiled),
+        _persistence(source, described),
+        _swizzle(source, described),
+        _turned(source, described),
+        _latency(source, described),
+        _hint("occupancy hint", "occupancy", described),
+        _table(described),
+        _spills(facts, compiled),
+        _occupancy(facts, compiled, threads_per_block),
+        _flush(source, described),
+    ]
+    return tuple(lines)
+
+
+def _powers_of_two(source: SourceFacts, described: Description) -> Line:
+    sides = {name: value for name, value in described.config.items() if name.startswith("tile_")}
+    odd = [f"{name}={value}" for name, value in sides.items() if value & (value - 1)]
+    odd += [
+        f"{operation} of {shape} in {described.file}:{line}"
+        for line, operation, shape in source.shapes
+        if any(side is not None and side & (side - 1) for side in shape)
+    ]
+    seen = sorted({shape for _, _, shape in source.shapes if None not in shape}, key=str)
+    shapes = ", ".join("x".join(str(side) for side in shape) or "scalar" for shape in seen)
+    if odd:
+        return Line("powers of two", "no", "; ".join(odd))
+    return Line("powers of two", "yes" if seen else "unknown", f"tiles of {shapes}" if seen else "no shape is constant")
+
+
+def _accumulation(source: SourceFacts, described: Description) -> Line:
+    item = "float32 accumulation"
+    if not source.accumulators:
+        return Line(item, "does not apply", "no matrix product")
+    told = ", ".join(f"{kind or 'unknown'} in {described.file}:{line}" for line, kind in source.accumulators)
+    kinds = {kind for _, kind in source.accumulators}
+    return Line(item, "unknown" if "" in kinds else "yes" if kinds == {"float32"} else "no", told)
+
+
+def _k_alignment(described: Description) -> Line:
+    k, step = described.sizes.get("k"), K_ALIGNMENT[described.element_bytes]
+    if k is None:
+        return Line("K aligned", "does not apply", "the problem has no K")
+    told = f"K={k} ; one Tensor Core step takes {step} elements"
+    return Line("K aligned", "yes" if k % step == 0 else "no", told)
+
+
+def _rows_alignment(described: Description) -> Line:
+    crooked = [array.name for array in described.arrays if not array.aligned_rows]
+    item = f"rows start on {ROW_ALIGNMENT_BYTES} bytes"
+    if crooked:
+        return Line(item, "no", f"those of {', '.join(crooked)} do not, which keeps them from TMA")
+    return Line(item, "yes", ", ".join(f"{array.name} {_by(array.shape)} {array.dtype}" for array in described.arrays))
+
+
+def _loads(facts: StaticFacts | None, compiled: Compiled) -> Line:
+    if facts is None:
+        return _not_compiled("TMA loads", compiled)
+    if not facts.loads:
+        return Line("TMA loads", "unknown", "the compiler remarked on no load")
+    others = _elsewhere(facts, "RemarkMemoryLoadInstructionSelected", "TMA")
+    told = f"{facts.tma_loads} of {facts.loads} loads{others}"
+    return Line("TMA loads", "yes" if facts.tma_loads == facts.loads else "no", told)
+
+
+def _tensor_cores(facts: StaticFacts | None, compiled: Compiled) -> Line:
+    if facts is None:
+        return _not_compiled("Tensor Core code", compiled)
+    if not facts.mmas:
+        return Line("Tensor Core code", "does not apply", "the compiler remarked on no matrix product")
+    shapes = {f"{remark['instruction']} {remark['shape']}" for remark in facts.remarks if "MMA" in remark["name"]}
+    told = f"{facts.tensor_core_mmas} of {facts.mmas} products: {', '.join(sorted(shapes))}"
+    return Line("Tensor Core code", "yes" if facts.tensor_core_mmas == facts.mmas else "no", told)
+
+
+def _persistence(source: SourceFacts, described: Description) -> Line:
+    loops = [f"{described.file}:{line}" for line in source.persistent]
+    if not loops:
+        return Line("persistent grid", "no", f"no loop over tiles by the number of blocks in {described.file}")
+    grid = "follows the multiprocessors" if described.grid_follows_gpu else "has a block for every tile"
+    told = f"the loop at {', '.join(loops)}; the config's grid {grid}"
+    return Line("persistent grid", "yes" if described.grid_follows_gpu else "no", told)
+
+
+def _swizzle(source: SourceFacts, described: Description) -> Line:
+    if not source.accumulators:
+        return Line("2-D swizzle", "does not apply", "no matrix product")
+    groups = {group for _, group in source.swizzles}
+    if not groups:
+        return Line("2-D swizzle", "no", f"no tile number is taken apart by groups of rows in {described.file}")
+    lines = ", ".join(f"{described.file}:{line}" for line in sorted({line for line, _ in source.swizzles}))
+    told = f"groups of {', '.join(map(str, sorted(groups)))} rows of tiles, {lines}"
+    return Line("2-D swizzle", "yes" if max(groups) > 1 else "no", told)
+
+
+def _turned(source: SourceFacts, described: Description) -> Line:
+    if not source.turned_loads:
+        return Line("transposed loads", "does not apply", "no load turns an array")
+    places = ", ".join(f"{described.file}:{line}" for line in source.turned_loads)
+    return Line("transposed loads", "yes", f"turned while they are loaded: {places}")
+
+
+def _latency(source: SourceFacts, described: Description) -> Line:
+    told = ", ".join(f"{latency} in {described.file}:{line}" for line, latency in source.latencies)
+    return Line("load latency hints", "yes" if told else "no", told or "no load has one: the compiler chooses")
+
+
+def _hint(item: str, name: str, described: Description) -> Line:
+    value = described.config.get(name)
+    return Line(item, "no" if value is None else "yes", "not in the config" if value is None else f"{name}={value}")
+
+
+def _table(described: Description) -> Line:
+    item, row = "tile sizes of the table", table_row(described.arch, described.element_bytes)
+    tiles = {name: value for name, value in row.prefers.items() if name.startswith("tile_")} if row else {}
+    if row is None or not tiles.keys() & described.config.keys():
+        return Line(item, "does not apply", f"the table has no tiles for this kernel on {described.arch}")
+    other = [
+        f"{name}={described.config[name]} (table: {value})"
+        for name, value in tiles.items()
+        if described.config.get(name, value) != value
+    ]
+    return Line(item, "no" if other else "yes", ", ".join(other) or f"{_settings(tiles)}, from {row.source}")
+
+
+def _spills(facts: StaticFacts | None, compiled: Compiled) -> Line:
+    if facts is None:
+        return _not_compiled("no spills", compiled)
+    told = f"{facts.stack_bytes} bytes of stack and {facts.registers} registers per thread"
+    return Line("no spills", "no" if facts.stack_bytes else "yes", told)
+
+
+def _occupancy(facts: StaticFacts | None, compiled: Compiled, threads_per_block: int | None) -> Line:
+    item = f"more than {BUSY_WARPS:.0%} of the warps"
+    if facts is None:
+        return _not_compiled(item, compiled)
+    if threads_per_block is None:
+        return Line(item, "unknown", "the cubin does not say how many threads a block has")
+    found = occupancy(compiled.arch, threads_per_block, facts.registers, facts.shared_bytes)
+    if found is None:
+        return Line(item, "unknown", f"the limits of {compiled.arch} are not known here")
+    told = (
+        f"{found.blocks} blocks of {threads_per_block} threads fit a multiprocessor, {found.warps_share:.0%} of its "
+        f"warps; {found.limited_by} ({facts.registers} registers, {facts.shared_bytes} bytes shared) allows no more"
+    )
+    return Line(item, "yes" if found.warps_share > BUSY_WARPS else "no", told)
+
+
+def _flush(source: SourceFacts, described: Description) -> Line:
+    if not source.flushable:
+        return Line("flush to zero", "does not apply", "no operation of the source takes the flag")
+    lines = ", ".join(f"{described.file}:{line}" for line in source.flushing)
+    told = f"{len(source.flushing)} of {len(source.flushable)} operations that take the flag"
+    return Line("flush to zero", "yes" if source.flushing else "no", f"{told}{': ' if lines else ''}{lines}")
+
+
+def _not_compiled(item: str, compiled: Compiled) -> Line:
+    return Line(item, "unknown", f"not compiled: {compiled.failure}")
+
+
+def _elsewhere(facts: StaticFacts, name: str, wanted: str) -> str:
+    """Where the compiler chose something else, and what."""
+    others = [
+        f"line {remark['line']}: {remark['instruction'] or remark['text']}"
+        for remark in facts.remarks
+        if remark["name"] == name and wanted not in remark["instruction"]
+    ]
+    return f"; {', '.join(others)}" if others else ""
+
+
+def _settings(values: dict[str, Any]) -> str:
+    return " ".join(f"{name}={value}" for name, value in values.items())
+
+
+def _by(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape))

@@ -1,0 +1,93 @@
+"""What a library file says of one config of one kernel: its source, its entry, its arrays, its constants.
+
+`describe` runs in the catalog's child, because it loads the file; what it returns is plain and read by anybody.
+"""
+
+import linecache
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from kernels.contract import Config, Problem
+from kernels.loading import PACKAGE, LibraryError, Loaded
+from kernels.signature import dtype_bytes, element_bytes
+from kernels.signature import signature as signature_of
+
+ROW_ALIGNMENT_BYTES = 16
+"""What TMA asks of the start of every row but the first."""
+
+MANY = 1 << 20
+"""More multiprocessors than any GPU has."""
+
+
+@dataclass(frozen=True)
+class DescribedArray:
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    aligned_rows: bool
+    """Whether every row starts on ROW_ALIGNMENT_BYTES."""
+
+
+@dataclass(frozen=True)
+class Description:
+    """One config as its library file states it. `source` is the whole file, `entry` the kernel's function in it."""
+
+    kernel: str
+    problem: str
+    arch: str
+    file: str
+    source: str
+    entry: str
+    config: dict[str, int]
+    sizes: dict[str, int]
+    arrays: tuple[DescribedArray, ...]
+    constants: tuple[int, ...]
+    element_bytes: int
+    grid_follows_gpu: bool
+    """Whether a GPU of more multiprocessors gets more blocks: the grid of a persistent kernel."""
+
+
+def describe(loaded: Loaded, problem: Problem, config: Config, arch: str) -> dict[str, Any]:
+    """The fields of Description as JSON holds them."""
+    kernel = loaded.kernel
+    file, entry, source = _entry(kernel.entry)
+    return {
+        "kernel": kernel.name,
+        "problem": problem.name,
+        "arch": arch,
+        "file": file,
+        "source": source,
+        "entry": entry,
+        "config": dict(config),
+        "sizes": dict(problem.sizes),
+        "arrays": [
+            (array.name, array.shape, array.dtype, _rows_aligned(array.shape, array.dtype))
+            for array in kernel.arrays(problem)
+        ],
+        "constants": signature_of(kernel, problem, config).constants,
+        "element_bytes": element_bytes(kernel, problem),
+        "grid_follows_gpu": kernel.grid(problem, config, 1) != kernel.grid(problem, config, MANY),
+    }
+
+
+def described(answer: dict[str, Any]) -> Description:
+    arrays = tuple(
+        DescribedArray(name, tuple(shape), dtype, aligned) for name, shape, dtype, aligned in answer["arrays"]
+    )
+    return Description(**{**answer, "arrays": arrays, "constants": tuple(answer["constants"])})
+
+
+def _entry(entry: Any) -> tuple[str, str, str]:
+    """Where the kernel is bound to a name: file, name, source."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith(f"{PACKAGE}."):
+            for bound, value in vars(module).items():
+                if value is entry:
+                    file = str(module.__file__)
+                    return file.removeprefix(f"{PACKAGE}/"), bound, "".join(linecache.getlines(file))
+    raise LibraryError("the kernel's entry is not bound to a name in its library file")
+
+
+def _rows_aligned(shape: tuple[int, ...], dtype: str) -> bool:
+    return len(shape) < 2 or shape[-1] * dtype_bytes(dtype) % ROW_ALIGNMENT_BYTES == 0

@@ -1,0 +1,131 @@
+"""The tile table: which config an engineer would write down by hand, by GPU model and element size, without a sweep.
+
+Numbers in, a config out; knows no kernel, no GPU and no database. The table's config is timed beside every sweep's
+winner as the baseline `tile_table`, so its regret is a series. It is also the config a kernel is compiled with when
+nobody asks for another.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kernels.results import Params, Plan
+
+BASELINE = "tile_table"
+"""The name under which the table's config is measured beside a winner."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What to prefer on some GPU models for operands of one size. A kernel's space takes the axes it has.
+
+    `source` is where the tiles are from: a document, or a sweep of ours with its regret."""
+
+    gpus: tuple[str, ...]
+    element_bytes: int
+    prefers: Mapping[str, int]
+    source: str
+
+
+PLAIN: Mapping[str, int] = {
+    "num_ctas": 1,
+    "occupancy": 1,
+    "num_worker_warps": 4,
+    "group_size_m": 8,
+    "latency": 0,
+    "allow_tma": 1,
+    "fast_acc": 1,
+}
+"""What every row prefers unless it says otherwise: no hint, the swizzle of the tutorials, fast FP8 sums."""
+
+HOPPER = ("h200", "h100")
+DATACENTER = ("b200", "gb200", "b300")
+WALK_THROUGH = "the matmul walk-through on an RTX 5080: 128x256x64 for two-byte operands"
+
+TABLE = (
+    Row(
+        HOPPER,
+        1,
+        {"tile_m": 64, "tile_n": 128, "tile_k": 128},
+        "gemm_fp8's three problems, H200, 2026-11: 1.011 of the winners' time in the geometric mean, 1.036 at worst",
+    ),
+    Row(HOPPER, 2, {"tile_m": 128, "tile_n": 256, "tile_k": 64, "num_worker_warps": 8}, WALK_THROUGH),
+    Row(HOPPER, 4, {"tile_m": 128, "tile_n": 128, "tile_k": 32}, "the bytes of the two-byte row's tiles"),
+    Row(DATACENTER, 1, {"tile_m": 256, "tile_n": 256, "tile_k": 128, "num_ctas": 2}, "the bytes of the two-byte row"),
+    Row(
+        DATACENTER,
+        2,
+        {"tile_m": 256, "tile_n": 256, "tile_k": 64, "num_ctas": 2},
+        "NVIDIA's TileGym, its first choices for sm_100",
+    ),
+    Row(
+        DATACENTER,
+        4,
+        {"tile_m": 256, "tile_n": 128, "tile_k": 32, "num_ctas": 2},
+        "NVIDIA's TileGym: float32 doubles a tile's shared memory",
+    ),
+    Row(("rtx5080",), 1, {"tile_m": 128, "tile_n": 128, "tile_k": 128}, "the bytes of the two-byte row's tiles"),
+    Row(("rtx5080",), 2, {"tile_m": 128, "tile_n": 256, "tile_k": 64}, WALK_THROUGH),
+    Row(("rtx5080",), 4, {"tile_m": 32, "tile_n": 32, "tile_k": 32}, "the tiled tutorial's default for tf32"),
+    Row(("rtx5090",), 1, {"tile_m": 128, "tile_n": 64, "tile_k": 128, "occupancy": 2}, "the bytes of the two-byte row"),
+    Row(
+        ("rtx5090",),
+        2,
+        {"tile_m": 128, "tile_n": 64, "tile_k": 64, "occupancy": 2},
+        "NVIDIA's TileGym, among its first choices for sm_120",
+    ),
+    Row(("rtx5090",), 4, {"tile_m": 32, "tile_n": 32, "tile_k": 32}, "the tiled tutorial's default for tf32"),
+)
+
+TYPICAL = {"sm_90": "h200", "sm_100": "b200", "sm_103": "b300", "sm_120": "rtx5090"}
+"""The model whose rows stand for an architecture when nobody names a model."""
+
+
+def table_row(gpu: str, element_bytes: int) -> Row | None:
+    """The row for a GPU model ("h200") or an architecture ("sm_90")."""
+    model = TYPICAL.get(gpu, gpu)
+    return next((row for row in TABLE if model in row.gpus and row.element_bytes == element_bytes), None)
+
+
+def table_config(gpu: str, element_bytes: int, configs: Iterable[Params]) -> Params | None:
+    """The config of a space that lies nearest to the table's, in powers of two; None where the table says nothing.
+
+    A kernel whose space has no axis of the row's tiles (a norm has rows, not M, N and K) is outside the table.
+    """
+    row = table_row(gpu, element_bytes)
+    space = list(configs)
+    if row is None or not space or not row.prefers.keys() & space[0].keys():
+        return None
+    prefers = {**PLAIN, **row.prefers}
+    # Of configs equally near the smaller values win, whatever the order in which they are handed over.
+    return min(space, key=lambda config: (_distance(config, prefers), sorted(config.items())))
+
+
+def default_config(gpu: str, element_bytes: int, configs: Iterable[Params]) -> Params:
+    """The table's config, or for a kernel outside the table the middle of its space with the plainest hints."""
+    space = list(configs)
+    named = table_config(gpu, element_bytes, space)
+    if named is not None:
+        return named
+    middle = {axis: _median({config[axis] for config in space}) for axis in space[0] if axis not in PLAIN}
+    return min(space, key=lambda config: (_distance(config, {**PLAIN, **middle}), sorted(config.items())))
+
+
+def stored_space(plan: Plan, gpu: str) -> dict[str, Any]:
+    """A sweep's space as it is kept with the sweep: its axes, and the table's config so that its regret can be told."""
+    named = table_config(gpu, plan.element_bytes, (trial.config for trial in plan.trials))
+    return {
+        "axes": [[name, list(values)] for name, values in plan.axes],
+        "tile_table": None if named is None else dict(named),
+    }
+
+
+def _distance(config: Params, prefers: Mapping[str, int]) -> float:
+    # Flags and hints may be 0, where a logarithm has no value; one more than each orders them just as well.
+    return sum(abs(math.log2((config[axis] + 1) / (prefers[axis] + 1))) for axis in config if axis in prefers)
+
+
+def _median(values: set[int]) -> int:
+    ordered = sorted(values)
+    return ordered[(len(ordered) - 1) // 2]

@@ -1,0 +1,340 @@
+"""Matrix products in the three steps of the tutorials, D = op(A) @ op(B), in every type and layout.
+
+A tutorial kernel of 16x16 tiles, a tiled kernel whose blocks walk a 2-D swizzle, and a static persistent kernel. Each
+stays under watch, so that what a step is worth can be plotted. Sums are float32; float32 operands go in as TF32.
+
+The persistent kernel has one name per layout, gemm_nn to gemm_tt: the letters are A's and B's, "t" if the operand lies
+transposed in memory, A as (K, M), B as (N, K). A square operand does not tell, so the layout is no part of a problem.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import cuda.tile as ct
+
+from kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
+
+LARGEST_SIDE = 1 << 20
+"""No GPU made so far holds a GEMM operand with a longer side and a useful other one; a typing error otherwise."""
+
+
+@dataclass(frozen=True)
+class Type:
+    """The types of A and B and of D, their bytes, and what rounding may cost as a share of the largest output."""
+
+    operand: str
+    result: str
+    operand_bytes: int
+    result_bytes: int
+    rounding: float
+
+
+TYPES = {
+    "float16": Type("float16", "float16", 2, 2, 2.0**-11),
+    "bfloat16": Type("bfloat16", "bfloat16", 2, 2, 2.0**-8),
+    "tf32": Type("float32", "float32", 4, 4, 2.0**-10),
+    "fp8": Type("float8_e4m3fn", "bfloat16", 1, 2, 2.0**-8),
+}
+"""By the word that names them in a problem. Rounding is half a step of D, up to 2**-10 of a value in float16 and 2**-7
+in bfloat16; TF32 keeps 10 fraction bits of each operand, so that a product is off by 2**-10 at most."""
+
+
+@ct.kernel
+def gemm_tutorial_tiles(a, b, d, a_transposed: ct.Constant[int], b_transposed: ct.Constant[int]):
+    """One block per 16x16 tile of D, as a first cuTile kernel is written. Padding lets M, N and K be anything."""
+    i, j = ct.bid(0), ct.bid(1)
+    acc = ct.full((16, 16), 0.0, dtype=ct.float32)
+    for k in range(ct.num_tiles(a, axis=1, shape=(16, 16), order=(1, 0) if a_transposed == 1 else (0, 1))):
+        x, y = operands(a, b, i, j, k, 16, 16, 16, a_transposed, b_transposed, 0)
+        acc = ct.mma(x, y, acc)
+    ct.store(d, index=(i, j), tile=ct.astype(acc, d.dtype))
+
+
+@ct.kernel
+def gemm_tiled_swizzled(
+    a,
+    b,
+    d,
+    a_transposed: ct.Constant[int],
+    b_transposed: ct.Constant[int],
+    tile_m: ct.Constant[int],
+    tile_n: ct.Constant[int],
+    tile_k: ct.Constant[int],
+    group_size_m: ct.Constant[int],
+):
+    """One block per tile of D, in an order that walks `group_size_m` tiles down M before it steps along N.
+
+    Blocks that run together then share tiles of B in L2. A group of 1 walks N alone: the swizzle is off.
+    """
+    tiles_m = ct.num_tiles(d, axis=0, shape=(tile_m, tile_n))
+    tiles_n = ct.num_tiles(d, axis=1, shape=(tile_m, tile_n))
+    i, j = swizzled(ct.bid(0), tiles_m, tiles_n, group_size_m)
+    acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
+    for k in range(ct.num_tiles(a, axis=1, shape=(tile_m, tile_k), order=(1, 0) if a_transposed == 1 else (0, 1))):
+        x, y = operands(a, b, i, j, k, tile_m, tile_n, tile_k, a_transposed, b_transposed, 0)
+        acc = ct.mma(x, y, acc)
+    ct.store(d, index=(i, j), tile=ct.astype(acc, d.dtype))
+
+
+@ct.kernel
+def gemm_persistent_walk(
+    a,
+    b,
+    d,
+    a_transposed: ct.Constant[int],
+    b_transposed: ct.Constant[int],
+    tile_m: ct.Constant[int],
+    tile_n: ct.Constant[int],
+    tile_k: ct.Constant[int],
+    group_size_m: ct.Constant[int],
+    latency: ct.Constant[int],
+):
+    """Static persistent: as many blocks as run at once, each walking tiles block, block + blocks, ... of the swizzle.
+
+    The loads of one tile's first steps overlap the stores of the tile before it.
+    """
+    tiles_m = ct.num_tiles(d, axis=0, shape=(tile_m, tile_n))
+    tiles_n = ct.num_tiles(d, axis=1, shape=(tile_m, tile_n))
+    tiles_k = ct.num_tiles(a, axis=1, shape=(tile_m, tile_k), order=(1, 0) if a_transposed == 1 else (0, 1))
+    for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
+        i, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
+        acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
+        for k in range(tiles_k):
+            x, y = operands(a, b, i, j, k, tile_m, tile_n, tile_k, a_transposed, b_transposed, latency)
+            # Fast sums exist for FP8 on Hopper alone; elsewhere the flag is refused or means nothing.
+            acc = ct.mma(x, y, acc, use_fast_acc=a.dtype == ct.float8_e4m3fn)
+        ct.store(d, index=(i, j), tile=ct.astype(acc, d.dtype))
+
+
+def swizzled(tile, tiles_m, tiles_n, group_size_m):
+    """The place (i, j) of a tile's number in groups of `group_size_m` rows of tiles."""
+    tiles_per_group = group_size_m * tiles_n
+    first_m = tile // tiles_per_group * group_size_m
+    rows = min(tiles_m - first_m, group_size_m)
+    return first_m + tile % tiles_per_group % rows, tile % tiles_per_group // rows
+
+
+def operands(a, b, i, j, k, tile_m, tile_n, tile_k, a_transposed, b_transposed, latency):
+    """Tiles (tile_m, tile_k) of op(A) and (tile_k, tile_n) of op(B): `order` turns an operand while it is loaded."""
+    hint = None if latency == 0 else latency
+    x = ct.load(
+        a,
+        index=(i, k),
+        shape=(tile_m, tile_k),
+        order=(1, 0) if a_transposed == 1 else (0, 1),
+        padding_mode=ct.PaddingMode.ZERO,
+        latency=hint,
+    )
+    y = ct.load(
+        b,
+        index=(k, j),
+        shape=(tile_k, tile_n),
+        order=(1, 0) if b_transposed == 1 else (0, 1),
+        padding_mode=ct.PaddingMode.ZERO,
+        latency=hint,
+    )
+    if a.dtype == ct.float32:
+        return ct.astype(x, ct.tfloat32), ct.astype(y, ct.tfloat32)
+    return x, y
+
+
+def parse(text: str) -> Problem:
+    """ "4096x4096x4096" in float16, or with its type: "320x32576x7168-bfloat16"."""
+    found = re.fullmatch(rf"(\d+)x(\d+)x(\d+)(?:-({'|'.join(TYPES)}))?", text.strip().lower())
+    if found is None:
+        raise BadProblem(
+            f"'{text}' is not a GEMM problem: write MxNxK or MxNxK-TYPE, for example 320x32576x7168-bfloat16; "
+            f"the types are {', '.join(TYPES)}"
+        )
+    m, n, k = map(int, found.groups()[:3])
+    for side, size in (("M", m), ("N", n), ("K", k)):
+        if not 1 <= size <= LARGEST_SIDE:
+            raise BadProblem(f"problem {text}: {side}={size} must be between 1 and {LARGEST_SIDE}")
+    if max(m * k, n * k, m * n) >= 1 << 34:
+        raise BadProblem(f"problem {text}: its operands would not fit any GPU (over 64 GiB)")
+    return Problem(f"{m}x{n}x{k}-{found.group(4) or 'float16'}", {"m": m, "n": n, "k": k})
+
+
+def _type(problem: Problem) -> Type:
+    return TYPES[problem.name.rpartition("-")[2]]
+
+
+def tutorial_space(_: str) -> Space:
+    return Space((("num_ctas", (1,)),))
+
+
+def tiled_space(arch: str) -> Space:
+    """Tiles around the defaults by element size, and what the swizzle is worth: groups of 4, 8, 16, or none (1)."""
+    return Space(
+        (
+            ("tile_m", (64, 128, 256)),
+            ("tile_n", (64, 128, 256)),
+            ("tile_k", (32, 64, 128)),
+            ("num_ctas", (1,) if arch in ("sm_120", "sm_121") else (1, 2)),
+            ("group_size_m", (8, 4, 16, 1)),
+        )
+    )
+
+
+def persistent_space(arch: str) -> Space:
+    """Tiles and hints. Clusters where the GPU has them; several blocks per multiprocessor where tiles are small."""
+    consumer = arch in ("sm_120", "sm_121")
+    return Space(
+        (
+            ("tile_m", (64, 128, 256)),
+            ("tile_n", (64, 128, 256)),
+            ("tile_k", (32, 64, 128)),
+            ("num_ctas", (1,) if consumer else (1, 2) if arch == "sm_90" else (1, 2, 4)),
+            ("occupancy", (1, 2, 4) if consumer else (1, 2)),
+            ("num_worker_warps", (4, 8)),
+            ("group_size_m", (8,)),
+            ("latency", (0,)),
+        )
+    )
+
+
+def _tiles(problem: Problem, tile_m: int, tile_n: int) -> tuple[int, int]:
+    return -(-problem.sizes["m"] // tile_m), -(-problem.sizes["n"] // tile_n)
+
+
+def tutorial_grid(problem: Problem, _: Config, __: int) -> tuple[int, int, int]:
+    return *_tiles(problem, 16, 16), 1
+
+
+def tiled_grid(problem: Problem, config: Config, _: int) -> tuple[int, int, int]:
+    tiles_m, tiles_n = _tiles(problem, config["tile_m"], config["tile_n"])
+    return tiles_m * tiles_n, 1, 1
+
+
+def persistent_grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
+    """As many blocks as run at once, and never more than there are tiles."""
+    tiles, _, _ = tiled_grid(problem, config, sm_count)
+    return min(tiles, max(1, sm_count // config["num_ctas"]) * config["occupancy"]), 1, 1
+
+
+def tiles_of(config: Config) -> tuple[int, ...]:
+    return config["tile_m"], config["tile_n"], config["tile_k"], config["group_size_m"]
+
+
+def tolerance(problem: Problem) -> float:
+    """What the types round, and how Tensor Cores add.
+
+    They add products of 16-bit types to within 2**-23 of the largest, once per 16 of K; those of FP8 on Hopper in about
+    13 bits, once per 32 ("DeepSeek-V3 technical report", section 3.3.2), all of them in one direction in fast sums.
+    """
+    k, types = problem.sizes["k"], _type(problem)
+    adding = -(-k // 32) * 2.0**-14 if types.operand_bytes == 1 else -(-k // 16) * 2.0**-23
+    return types.rounding + adding
+
+
+def flops(problem: Problem) -> int:
+    return 2 * problem.sizes["m"] * problem.sizes["n"] * problem.sizes["k"]
+
+
+def least_bytes(problem: Problem) -> int:
+    m, n, k = problem.sizes["m"], problem.sizes["n"], problem.sizes["k"]
+    return (m * k + n * k) * _type(problem).operand_bytes + m * n * _type(problem).result_bytes
+
+
+def _kernel(
+    name: str,
+    entry: Any,
+    layout: str,
+    problems: tuple[str, ...],
+    space: Callable[[str], Space],
+    constants: Callable[[Config], tuple[int, ...]],
+    grid: Callable[[Problem, Config, int], tuple[int, int, int]],
+    baselines: tuple[str, ...],
+) -> Kernel:
+    """A kernel for one layout; everything that depends on the layout stands here."""
+    a_transposed, b_transposed = (int(letter == "t") for letter in layout)
+
+    def parsed(text: str) -> Problem:
+        problem = parse(text)
+        turned = {"a_transposed": a_transposed, "b_transposed": b_transposed}  # for rivals that are told the layout
+        return Problem(problem.name, {**problem.sizes, **turned})
+
+    def arrays(problem: Problem) -> tuple[Array, ...]:
+        m, n, k = problem.sizes["m"], problem.sizes["n"], problem.sizes["k"]
+        types = _type(problem)
+        return (
+            Array("a", (k, m) if a_transposed else (m, k), types.operand),
+            Array("b", (n, k) if b_transposed else (k, n), types.operand),
+            Array("d", (m, n), types.result, output=True),
+        )
+
+    def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
+        a, b = inputs["a"], inputs["b"]
+        return {"d": xp.matmul(a.T if a_transposed else a, b.T if b_transposed else b)}
+
+    return Kernel(
+        name=name,
+        entry=entry,
+        problems=tuple(parsed(text) for text in problems),
+        parse=parsed,
+        space=space,
+        arrays=arrays,
+        constants=lambda _, config: (a_transposed, b_transposed, *constants(config)),
+        grid=grid,
+        reference=reference,
+        tolerance=tolerance,
+        flops=flops,
+        bytes=least_bytes,
+        baselines=baselines,
+    )
+
+
+def _persistent(layout: str, problems: tuple[str, ...], baselines: tuple[str, ...]) -> Kernel:
+    return _kernel(
+        f"gemm_{layout}",
+        gemm_persistent_walk,
+        layout,
+        problems,
+        persistent_space,
+        lambda config: (*tiles_of(config), config["latency"]),
+        persistent_grid,
+        baselines,
+    )
+
+
+SQUARES = tuple(f"{side}x{side}x{side}-float16" for side in (1024, 2048, 4096, 8192, 16384))
+
+WATCHED_BFLOAT16 = tuple(
+    f"{m}x{n}x{k}-bfloat16"
+    for m, n, k in (
+        *((320, 32576, 7168), (4096, 7168, 2048), (4096, 4096, 7168)),
+        *((128, 7168, 16384), (64, 24576, 1536), (4096, 2112, 7168)),
+        # The rest of DeepGEMM's own list of dense products, forward.
+        *((4096, 576, 7168), (4096, 24576, 1536), (4096, 32768, 512), (4096, 7168, 16384)),
+    )
+)
+
+KERNELS = (
+    # Larger squares take the tutorial kernel tenths of a second and tell nothing more.
+    _kernel(
+        "gemm_tutorial",
+        gemm_tutorial_tiles,
+        "nn",
+        SQUARES[:3],
+        tutorial_space,
+        lambda _: (),
+        tutorial_grid,
+        ("cublas",),
+    ),
+    _kernel(
+        "gemm_tiled",
+        gemm_tiled_swizzled,
+        "nn",
+        SQUARES,
+        tiled_space,
+        tiles_of,
+        tiled_grid,
+        ("cublas", "tile_table"),
+    ),
+    _persistent("nn", (*SQUARES, "4096x4096x4096-tf32"), ("cublas", "tile_table")),
+    _persistent("nt", WATCHED_BFLOAT16, ("deepgemm", "cublas", "tile_table")),
+    _persistent("tn", ("4096x4096x4096-float16",), ("cublas", "tile_table")),
+    _persistent("tt", ("4096x4096x4096-float16",), ("cublas", "tile_table")),
+)

@@ -1,0 +1,195 @@
+"""Norms under watch: RMSNorm and LayerNorm over the rows of a bfloat16 matrix, float32 inside.
+
+A block holds whole rows, so every element is read once and written once: the yardstick is a copy of as many bytes.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import cuda.tile as ct
+
+from kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
+
+EPSILON = 1e-6
+LONGEST_ROW = 16384
+"""A row lies in the registers of one multiprocessor: this many float32 values are a quarter of them."""
+
+MOST_ROWS = 1 << 22
+
+
+@ct.kernel
+def rms_norm_rows(
+    x,
+    weight,
+    y,
+    columns: ct.Constant[int],
+    tile_rows: ct.Constant[int],
+    tile_columns: ct.Constant[int],
+    allow_tma: ct.Constant[int],
+):
+    """y = x / sqrt(mean(x**2) + EPSILON) * weight. The zeros that pad a tile add nothing to the sum."""
+    tma = None if allow_tma == 1 else False
+    factor = ct.load(weight, index=(0,), shape=(tile_columns,), padding_mode=ct.PaddingMode.ZERO)
+    for tile in range(ct.bid(0), ct.num_tiles(x, axis=0, shape=(tile_rows, tile_columns)), ct.num_blocks(0)):
+        rows = ct.load(
+            x, index=(tile, 0), shape=(tile_rows, tile_columns), padding_mode=ct.PaddingMode.ZERO, allow_tma=tma
+        )
+        values = ct.astype(rows, ct.float32)
+        mean_square = ct.sum(values * values, axis=1, keepdims=True) * (1.0 / columns)
+        scaled = values * ct.rsqrt(mean_square + EPSILON) * ct.astype(factor, ct.float32)[None, :]
+        ct.store(y, index=(tile, 0), tile=ct.astype(scaled, y.dtype), allow_tma=tma)
+
+
+@ct.kernel
+def layer_norm_rows(
+    x,
+    weight,
+    bias,
+    y,
+    columns: ct.Constant[int],
+    tile_rows: ct.Constant[int],
+    tile_columns: ct.Constant[int],
+    allow_tma: ct.Constant[int],
+):
+    """y = (x - mean) / sqrt(variance + EPSILON) * weight + bias.
+
+    The variance is summed from the centred values: the difference of two large sums would lose it. Centring gives the
+    padding of a tile a value, so it is masked where there is any.
+    """
+    tma = None if allow_tma == 1 else False
+    factor = ct.load(weight, index=(0,), shape=(tile_columns,), padding_mode=ct.PaddingMode.ZERO)
+    offset = ct.load(bias, index=(0,), shape=(tile_columns,), padding_mode=ct.PaddingMode.ZERO)
+    for tile in range(ct.bid(0), ct.num_tiles(x, axis=0, shape=(tile_rows, tile_columns)), ct.num_blocks(0)):
+        rows = ct.load(
+            x, index=(tile, 0), shape=(tile_rows, tile_columns), padding_mode=ct.PaddingMode.ZERO, allow_tma=tma
+        )
+        values = ct.astype(rows, ct.float32)
+        centred = values - ct.sum(values, axis=1, keepdims=True) * (1.0 / columns)
+        if columns != tile_columns:
+            centred = ct.where((ct.arange(tile_columns, dtype=ct.int32) < columns)[None, :], centred, 0.0)
+        variance = ct.sum(centred * centred, axis=1, keepdims=True) * (1.0 / columns)
+        scaled = centred * ct.rsqrt(variance + EPSILON) * ct.astype(factor, ct.float32)[None, :]
+        moved = scaled + ct.astype(offset, ct.float32)[None, :]
+        ct.store(y, index=(tile, 0), tile=ct.astype(moved, y.dtype), allow_tma=tma)
+
+
+def parse(text: str) -> Problem:
+    """ "8192x7168" -> 8192 rows of 7168 elements."""
+    found = re.fullmatch(r"(\d+)x(\d+)", text.strip().lower())
+    if found is None:
+        raise BadProblem(f"'{text}' is not a norm problem: write ROWSxCOLUMNS, for example 8192x7168")
+    rows, columns = map(int, found.groups())
+    if not 1 <= rows <= MOST_ROWS:
+        raise BadProblem(f"problem {text}: {rows} rows must be between 1 and {MOST_ROWS}")
+    if not 1 <= columns <= LONGEST_ROW:
+        raise BadProblem(f"problem {text}: {columns} columns must be between 1 and {LONGEST_ROW}")
+    return Problem(f"{rows}x{columns}", {"rows": rows, "columns": columns})
+
+
+def space(_: str) -> Space:
+    """Rows per tile, and the ways to keep memory busy: many blocks per multiprocessor, or few that walk the rows."""
+    return Space(
+        (
+            ("tile_rows", (1, 2, 4)),
+            ("persistent", (0, 1)),
+            ("allow_tma", (1, 0)),
+            ("occupancy", (1, 2, 4, 8)),
+            ("num_worker_warps", (4, 8)),
+        )
+    )
+
+
+def rms_norm_arrays(problem: Problem) -> tuple[Array, ...]:
+    rows, columns = problem.sizes["rows"], problem.sizes["columns"]
+    return (
+        Array("x", (rows, columns), "bfloat16"),
+        Array("weight", (columns,), "bfloat16"),
+        Array("y", (rows, columns), "bfloat16", output=True),
+    )
+
+
+def layer_norm_arrays(problem: Problem) -> tuple[Array, ...]:
+    x, weight, y = rms_norm_arrays(problem)
+    return x, weight, Array("bias", weight.shape, weight.dtype), y
+
+
+def constants(problem: Problem, config: Config) -> tuple[int, ...]:
+    columns = problem.sizes["columns"]
+    return columns, config["tile_rows"], 1 << (columns - 1).bit_length(), config["allow_tma"]
+
+
+def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
+    """One block per tile, or persistent: as many as run at once."""
+    tiles = -(-problem.sizes["rows"] // config["tile_rows"])
+    return min(tiles, sm_count * config["occupancy"]) if config["persistent"] else tiles, 1, 1
+
+
+def rms_norm_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
+    x = inputs["x"]
+    return {"y": x / xp.sqrt(xp.mean(x * x, axis=1, keepdims=True) + EPSILON) * inputs["weight"]}
+
+
+def layer_norm_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
+    centred = inputs["x"] - xp.mean(inputs["x"], axis=1, keepdims=True)
+    deviation = xp.sqrt(xp.mean(centred * centred, axis=1, keepdims=True) + EPSILON)
+    return {"y": centred / deviation * inputs["weight"] + inputs["bias"]}
+
+
+def tolerance(_: Problem) -> float:
+    """Half a bfloat16 step of the largest output, up to 2**-8 of it; the float32 inside is a thousand times finer."""
+    return 2.0**-8 + 2.0**-14
+
+
+def rms_norm_flops(problem: Problem) -> int:
+    """Square, add, two factors per element."""
+    return 4 * problem.sizes["rows"] * problem.sizes["columns"]
+
+
+def layer_norm_flops(problem: Problem) -> int:
+    """Sum, centre, square, add, two factors, offset per element."""
+    return 7 * problem.sizes["rows"] * problem.sizes["columns"]
+
+
+def rms_norm_bytes(problem: Problem) -> int:
+    return 2 * (2 * problem.sizes["rows"] + 1) * problem.sizes["columns"]
+
+
+def layer_norm_bytes(problem: Problem) -> int:
+    return 2 * (2 * problem.sizes["rows"] + 2) * problem.sizes["columns"]
+
+
+PROBLEMS = tuple(parse(text) for text in ("16384x1024", "16384x4096", "8192x7168", "8192x16384"))
+
+KERNELS = (
+    Kernel(
+        name="rms_norm",
+        entry=rms_norm_rows,
+        problems=PROBLEMS,
+        parse=parse,
+        space=space,
+        arrays=rms_norm_arrays,
+        constants=constants,
+        grid=grid,
+        reference=rms_norm_reference,
+        tolerance=tolerance,
+        flops=rms_norm_flops,
+        bytes=rms_norm_bytes,
+        baselines=("copy", "torch_rms_norm"),
+    ),
+    Kernel(
+        name="layer_norm",
+        entry=layer_norm_rows,
+        problems=PROBLEMS,
+        parse=parse,
+        space=space,
+        arrays=layer_norm_arrays,
+        constants=constants,
+        grid=grid,
+        reference=layer_norm_reference,
+        tolerance=tolerance,
+        flops=layer_norm_flops,
+        bytes=layer_norm_bytes,
+        baselines=("copy", "torch_layer_norm"),
+    ),
+)

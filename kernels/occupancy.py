@@ -1,0 +1,56 @@
+"""How many blocks of a cubin fit on a multiprocessor at once, and what stops more. Static facts in, a number out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+WARP_THREADS = 32
+REGISTERS_PER_WARP_STEP = 256
+"""Registers are handed out to warps in this many at a time."""
+
+RESERVED_SHARED_BYTES = 1024
+"""What the system keeps of a block's shared memory (compute capability 8.0 and later)."""
+
+
+@dataclass(frozen=True)
+class Multiprocessor:
+    """Its limits: CUDA programming guide, table of technical specifications per compute capability."""
+
+    registers: int
+    shared_bytes: int
+    threads: int
+    blocks: int
+
+
+MULTIPROCESSORS: Mapping[str, Multiprocessor] = {
+    "sm_80": Multiprocessor(65536, 164 << 10, 2048, 32),
+    "sm_90": Multiprocessor(65536, 228 << 10, 2048, 32),
+    "sm_100": Multiprocessor(65536, 228 << 10, 2048, 32),
+    "sm_103": Multiprocessor(65536, 228 << 10, 2048, 32),
+    "sm_120": Multiprocessor(65536, 100 << 10, 1536, 24),
+}
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """Blocks at once, the share of the multiprocessor's warps they make, and what is used up first."""
+
+    blocks: int
+    warps_share: float
+    limited_by: str
+
+
+def occupancy(arch: str, threads_per_block: int, registers: int, shared_bytes: int) -> Occupancy | None:
+    """None for an architecture whose limits are not known here."""
+    has = MULTIPROCESSORS.get(arch)
+    if has is None:
+        return None
+    warps = -(-threads_per_block // WARP_THREADS)
+    per_warp = -(-registers * WARP_THREADS // REGISTERS_PER_WARP_STEP) * REGISTERS_PER_WARP_STEP
+    fits = {
+        "registers": has.registers // (per_warp * warps) if per_warp else has.blocks,
+        "shared memory": has.shared_bytes // (shared_bytes + RESERVED_SHARED_BYTES),
+        "threads": has.threads // (warps * WARP_THREADS),
+        "blocks": has.blocks,
+    }
+    limit = min(fits, key=lambda name: fits[name])
+    return Occupancy(fits[limit], fits[limit] * warps * WARP_THREADS / has.threads, limit)

@@ -1,0 +1,151 @@
+"""Replay: two stored cubins of one kernel beside each other on one GPU, launch after launch in fresh processes.
+
+A launch is a GPU child of its own: it checks both sides against the reference, then times them in interleaved rounds,
+and counts as one median of each. What differs between processes (addresses, clocks, a mode that a process falls into)
+differs between launches, so that the spread of the launches is the truth about the difference. Either side brings the
+library of its own commit: its grid may have changed with it. What a difference means is not known here.
+"""
+
+import datetime as dt
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from kernels.measure import MeasureFailed, usable_gpu
+from kernels.process import ChildDied, ChildHung
+from kernels.results import Cubin
+from kernels.statistics import median_interval
+from kernels.sweep import Bench, GpuChild, SweepFailed
+
+ROUNDS = 60
+"""Timed rounds of a launch. Launches differ by more than a median of this many rounds is uncertain (H200, 2026-11)."""
+
+WARM_UP_ROUNDS = 20
+"""Rounds that warm clocks and caches and are not kept, as in kernels/measure.py."""
+
+CHECK_SAMPLES = 2
+ROUNDS_DEADLINE_S = 120.0
+
+SPARE_LAUNCHES = 2
+"""So many launches of a replay may die (a GPU process that crashed, a driver that stuttered) and are held again."""
+
+GOOD, BAD = 0, 1
+
+
+class ReplayFailed(Exception):
+    """The sides cannot be compared, now or later; the message is a sentence that names the side."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """A cubin in the store, and the library folder of the commit that it is from."""
+
+    library: Path
+    cubin: Cubin
+
+
+@dataclass(frozen=True)
+class ReplayRequest:
+    kernel: str
+    problem: str
+    arch: str
+    store_url: str
+    good: Side
+    bad: Side
+    launches: int
+    gpu_index: int
+
+
+@dataclass(frozen=True)
+class ReplayResult:
+    """Element i of both is the median of launch i, in microseconds."""
+
+    host: str
+    gpu_uuid: str
+    gpu_name: str
+    timer: Literal["cupti", "events", "simulated"]
+    good_us: tuple[float, ...]
+    bad_us: tuple[float, ...]
+    telemetry: tuple[Mapping[str, Any], ...]
+    gpu_s: float
+    started_at: dt.datetime
+    finished_at: dt.datetime
+
+
+def replay(request: ReplayRequest, *, on_launch: Callable[[int], None]) -> ReplayResult:
+    """Raises GpuMissing, GpuBusy, MeasureFailed (this GPU cannot be worked with) or ReplayFailed."""
+    gpu = usable_gpu(request.gpu_index, request.arch)
+    started_at = dt.datetime.now(dt.UTC)
+    good_us: list[float] = []
+    bad_us: list[float] = []
+    telemetry: list[Mapping[str, Any]] = []
+    gpu_s, spare, introduction = 0.0, SPARE_LAUNCHES, dict[str, Any]()
+    while len(good_us) < request.launches:
+        # The inputs are those of another launch each time: a difference must not hang on one set of them.
+        seed = 1 + len(good_us)
+        bench = Bench(
+            request.bad.library,
+            request.kernel,
+            request.problem,
+            request.store_url,
+            {"CUDA_VISIBLE_DEVICES": gpu.uuid},
+            seed,
+        )
+        try:
+            child = GpuChild(bench)
+        except SweepFailed as error:
+            raise MeasureFailed(str(error)) from None
+        try:
+            introduction = child.introduction
+            times_us, readings = _launch(child, request, seed)
+        except (ChildDied, ChildHung, SweepFailed) as error:
+            spare -= 1
+            if spare < 0:
+                raise ReplayFailed(f"the launches of the replay keep dying: {error}") from None
+            continue
+        finally:
+            child.close()
+            gpu_s += child.gpu_s
+        good_us.append(median_interval(times_us[GOOD]).median)
+        bad_us.append(median_interval(times_us[BAD]).median)
+        telemetry += readings
+        on_launch(len(good_us))
+    return ReplayResult(
+        host=socket.gethostname(),
+        gpu_uuid=gpu.uuid,
+        gpu_name=gpu.name,
+        timer=introduction["timer"],
+        good_us=tuple(good_us),
+        bad_us=tuple(bad_us),
+        telemetry=tuple(telemetry),
+        gpu_s=gpu_s,
+        started_at=started_at,
+        finished_at=dt.datetime.now(dt.UTC),
+    )
+
+
+def _launch(child: GpuChild, request: ReplayRequest, seed: int) -> tuple[list[list[float]], list[Mapping[str, Any]]]:
+    """One launch's samples of both sides, and what the GPU said of its clocks around them."""
+    for identity, name, side in ((GOOD, "good", request.good), (BAD, "bad", request.bad)):
+        answer = child.ask(
+            {
+                "ask": "trial",
+                "id": identity,
+                "library": str(side.library),
+                "config": dict(side.cubin.config),
+                "content_key": side.cubin.content_key,
+                "symbol": side.cubin.symbol,
+                "samples": CHECK_SAMPLES,
+                "best_us": None,
+            }
+        )
+        if answer["status"] == "crashed":
+            raise ChildDied(answer["failure"])
+        if answer["status"] != "timed":
+            raise ReplayFailed(f"the {name} side cannot be replayed ({answer['status']}): {answer['failure']}")
+    asked: dict[str, Any] = {"ask": "rounds", "ids": [GOOD, BAD], "names": [], "seed": seed}
+    child.ask({**asked, "rounds": WARM_UP_ROUNDS}, ROUNDS_DEADLINE_S)
+    answer = child.ask({**asked, "rounds": ROUNDS}, ROUNDS_DEADLINE_S)
+    return answer["samples_us"], answer["telemetry"]

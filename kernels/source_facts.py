@@ -1,0 +1,181 @@
+"""What a kernel's source says of itself, read from its syntax tree: nothing is run, no name is trusted.
+
+Starts at the entry with its compile-time constants and follows calls to functions of the same file, so that shapes
+and flags passed on to them are known there too.
+"""
+
+import ast
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+UNKNOWN = object()
+"""The value of an expression that only a running kernel knows."""
+
+COMPUTE = frozenset(
+    ("add", "sub", "mul", "truediv", "exp2", "sum", "prod", "max", "min", "maximum", "minimum", "sqrt", "rsqrt")
+)
+"""Operations of cuda.tile that take flush_to_zero."""
+
+
+@dataclass
+class SourceFacts:
+    """Line numbers of the file where each thing is found.
+
+    shapes       (line, operation, sides); a side is None where the source alone does not say
+    accumulators (line, type) of each matrix product's third operand; "" where it is not made in the same function
+    flushable, flushing   operations that could flush subnormals to zero, and those that do
+    """
+
+    shapes: list[tuple[int, str, tuple[int | None, ...]]] = field(default_factory=list)
+    accumulators: list[tuple[int, str]] = field(default_factory=list)
+    persistent: list[int] = field(default_factory=list)
+    swizzles: list[tuple[int, int]] = field(default_factory=list)
+    turned_loads: list[int] = field(default_factory=list)
+    loads: list[int] = field(default_factory=list)
+    latencies: list[tuple[int, int]] = field(default_factory=list)
+    flushable: list[int] = field(default_factory=list)
+    flushing: list[int] = field(default_factory=list)
+
+
+def source_facts(source: str, entry: str, constants: Sequence[int]) -> SourceFacts:
+    """`constants` are the values of the entry's last parameters, in order."""
+    functions = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
+    names = [argument.arg for argument in functions[entry].args.args]
+    known = dict(zip(names[len(names) - len(constants) :], constants, strict=True))
+    facts = SourceFacts()
+    _Reader(functions, facts, {entry}).read(functions[entry], known)
+    return facts
+
+
+class _Reader:
+    """Reads one function after another; `open_calls` are those being read, so that a recursion ends."""
+
+    def __init__(self, functions: Mapping[str, ast.FunctionDef], facts: SourceFacts, open_calls: set[str]) -> None:
+        self.functions, self.facts, self.open_calls = functions, facts, open_calls
+
+    def read(self, function: ast.FunctionDef, known: Mapping[str, Any]) -> None:
+        assigned = _assignments(function)
+        local = {name: evaluated(node, known) for name, node in assigned.items() if name not in _reassigned(function)}
+        values = {name: value for name, value in local.items() if value is not UNKNOWN} | dict(known)
+        for node in ast.walk(function):
+            if isinstance(node, ast.Call):
+                self._call(node, values, assigned)
+            elif isinstance(node, ast.For) and _walks_the_grid(node.iter):
+                self.facts.persistent.append(node.lineno)
+            elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Mod):
+                group = _group(node.right, values, assigned)
+                if group is not None:
+                    self.facts.swizzles.append((node.lineno, group))
+
+    def _call(self, call: ast.Call, known: Mapping[str, Any], assigned: Mapping[str, ast.expr]) -> None:
+        name = _operation(call)
+        if name is None:
+            self._follow(call, known)
+            return
+        keywords = {each.arg: evaluated(each.value, known) for each in call.keywords if each.arg}
+        shape = keywords.get("shape")
+        if name in ("full", "zeros", "ones") and call.args:
+            shape = evaluated(call.args[0], known)
+        if isinstance(shape, tuple | int):
+            sides = shape if isinstance(shape, tuple) else (shape,)
+            self.facts.shapes.append(
+                (call.lineno, name, tuple(side if isinstance(side, int) else None for side in sides))
+            )
+        if name in ("load", "gather"):
+            self.facts.loads.append(call.lineno)
+            if isinstance(keywords.get("latency"), int):
+                self.facts.latencies.append((call.lineno, keywords["latency"]))
+            order = keywords.get("order", "C")
+            if order == "F" or (isinstance(order, tuple) and list(order) != sorted(order)):
+                self.facts.turned_loads.append(call.lineno)
+        if name in ("mma", "mma_scaled"):
+            self.facts.accumulators.append((call.lineno, _made_type(call.args[-1], assigned)))
+        if name in COMPUTE:
+            self.facts.flushable.append(call.lineno)
+            if keywords.get("flush_to_zero") is True:
+                self.facts.flushing.append(call.lineno)
+
+    def _follow(self, call: ast.Call, known: Mapping[str, Any]) -> None:
+        if not isinstance(call.func, ast.Name) or call.func.id not in self.functions or call.func.id in self.open_calls:
+            return
+        function = self.functions[call.func.id]
+        names = [argument.arg for argument in function.args.args]
+        given = {
+            **dict(zip(names, call.args, strict=False)),
+            **{each.arg: each.value for each in call.keywords if each.arg},
+        }
+        passed = {name: evaluated(node, known) for name, node in given.items()}
+        reader = _Reader(self.functions, self.facts, self.open_calls | {call.func.id})
+        reader.read(function, {name: value for name, value in passed.items() if value is not UNKNOWN})
+
+
+def evaluated(node: ast.expr, known: Mapping[str, Any]) -> Any:
+    """A constant expression's value: numbers, known names, choices, tuples (of which parts may be UNKNOWN)."""
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.Name(id=name):
+            return known.get(name, UNKNOWN)
+        case ast.Tuple(elts=parts):
+            return tuple(evaluated(part, known) for part in parts)
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            chosen = evaluated(test, known)
+            return UNKNOWN if chosen is UNKNOWN else evaluated(body if chosen else orelse, known)
+        case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
+            sides = evaluated(left, known), evaluated(right, known)
+            return UNKNOWN if UNKNOWN in sides else sides[0] == sides[1]
+    return UNKNOWN
+
+
+def _assignments(function: ast.FunctionDef) -> dict[str, ast.expr]:
+    """The first value given to each local name: a loop's accumulator is made before it is added to."""
+    found: dict[str, ast.expr] = {}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            found.setdefault(node.targets[0].id, node.value)
+    return found
+
+
+def _reassigned(function: ast.FunctionDef) -> set[str]:
+    """Names bound more than once, whose first value says nothing of later ones."""
+    bound = Counter(
+        node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    )
+    return {name for name, count in bound.items() if count > 1}
+
+
+def _operation(call: ast.Call) -> str | None:
+    """The name behind `ct.`; None for other calls."""
+    function = call.func
+    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "ct":
+        return function.attr
+    return None
+
+
+def _walks_the_grid(iterated: ast.expr) -> bool:
+    """range(block, ..., blocks): the loop of a block that takes every so many-th tile."""
+    if not isinstance(iterated, ast.Call) or not isinstance(iterated.func, ast.Name) or len(iterated.args) != 3:
+        return False
+    operations = [{_operation(node) for node in ast.walk(part) if isinstance(node, ast.Call)} for part in iterated.args]
+    return iterated.func.id == "range" and "bid" in operations[0] and "num_blocks" in operations[2]
+
+
+def _group(divisor: ast.expr, known: Mapping[str, Any], assigned: Mapping[str, ast.expr]) -> int | None:
+    """The rows of tiles in a group, where a tile's number is taken apart by so many rows of them: a product of a number
+    from the config and a number of tiles."""
+    node = assigned.get(divisor.id, divisor) if isinstance(divisor, ast.Name) else divisor
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
+        return None
+    factors = [evaluated(side, known) for side in (node.left, node.right)]
+    return next((factor for factor in factors if isinstance(factor, int)), None)
+
+
+def _made_type(accumulator: ast.expr, assigned: Mapping[str, ast.expr]) -> str:
+    node = assigned.get(accumulator.id) if isinstance(accumulator, ast.Name) else accumulator
+    if isinstance(node, ast.Call) and _operation(node) in ("full", "zeros"):
+        for given in (*(each.value for each in node.keywords if each.arg == "dtype"), *node.args[1:]):
+            if isinstance(given, ast.Attribute):
+                return given.attr
+    return ""

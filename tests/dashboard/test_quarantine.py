@@ -1,0 +1,27 @@
+"""A GPU that is ill is seen on the page of the workers."""
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from db import quarantine, session
+from tests.dashboard.test_pages import APP, opened
+from tests.db import flow
+
+
+def test_a_gpu_in_quarantine_is_named_with_its_reason(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with session.session(database_url) as writing:
+        flow.submit(writing)
+        flow.job(writing)
+        for uuid, reason in (("GPU-1", "the driver reported Xid 79"), ("GPU-2", "well again")):
+            quarantine.begin(
+                writing, gpu_uuid=uuid, gpu_model="b200", host="node-a", kind="xid", reason=reason, evidence={}
+            )
+        over = quarantine.of_gpu(writing, "GPU-2")
+        assert over is not None
+        quarantine.canary_sang(writing, over.id, "clean", clean=True)
+    monkeypatch.delenv("TILEWATCH_HOME", raising=False)
+    monkeypatch.setenv("TILEWATCH_DATABASE_URL", database_url)
+    page = opened(AppTest.from_file(str(APP), default_timeout=60), "jobs")
+    (said,) = [error.value for error in page.error]
+    assert said.startswith("GPU `GPU-1` (b200) of node-a takes no sweeps since")
+    assert said.endswith("the driver reported Xid 79.")

@@ -1,0 +1,185 @@
+"""One cause is one regression, whoever finds it; what people may do with it, and that it remembers who did."""
+
+import datetime as dt
+import threading
+
+import pytest
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from db import record, regressions
+from db.causes import Cause, Moved, Opened, open_or_join, recovered
+from db.models import Mark, Regression, RegressionEvent, RegressionSeries
+from db.session import session
+from tests.db import flow
+
+PROBLEMS = tuple(f"{m}x512x512" for m in (16, 32, 64, 128))
+JUDGES = 8
+KERNELS = ("gemm_fp8", "gemm_w8a8", "grouped")
+
+
+def commits(opened: Session, count: int) -> list[int]:
+    return [
+        record.commit(
+            opened,
+            repository="tilewatch",
+            sha=f"{number:040x}",
+            position=number,
+            committed_at=flow.NOON + dt.timedelta(hours=number),
+            subject=f"Change {number}",
+        )
+        for number in range(count)
+    ]
+
+
+def run_of(opened: Session) -> int:
+    return flow.measure(opened, flow.submit(opened))
+
+
+def cause(good: int, bad: int, *, kernel: str = "gemm_fp8", direction: str = "regression") -> Cause:
+    return Cause(direction, "code", "the commit did it", ("registers 96 -> 128",), "tilewatch", kernel, good, bad)  # type: ignore[arg-type]  # a test's short hand
+
+
+def moved(run_id: int, problem: str = PROBLEMS[0], size: float = 0.05) -> Moved:
+    return Moved(problem, "b200", run_id, None, None, size, size - 0.01, size + 0.01)
+
+
+def one(opened: Session, regression_id: int) -> Regression:
+    return opened.get_one(Regression, regression_id, populate_existing=True)
+
+
+def actions(opened: Session, regression_id: int) -> list[tuple[str, str, str | None, str]]:
+    query = select(RegressionEvent).where(RegressionEvent.regression_id == regression_id).order_by(RegressionEvent.id)
+    return [(event.who, event.action, event.from_state, event.to_state) for event in opened.scalars(query)]
+
+
+def test_eight_judges_of_one_night_raise_each_regression_once(database_url: str) -> None:
+    """Each judge has its own connection, and all start at once; the series come in another order to each."""
+    with session(database_url) as opened:
+        ids = commits(opened, 3)
+        run_id = run_of(opened)
+    start, found = threading.Barrier(JUDGES), list[Opened]()
+
+    def judge(number: int) -> None:
+        start.wait()
+        for step in range(len(KERNELS) * len(PROBLEMS)):
+            kernel, problem = divmod((step + 5 * number) % (len(KERNELS) * len(PROBLEMS)), len(PROBLEMS))
+            with session(database_url) as opened:
+                found.append(
+                    open_or_join(
+                        opened, cause(ids[0], ids[1], kernel=KERNELS[kernel]), moved(run_id, PROBLEMS[problem])
+                    )
+                )
+
+    judges = [threading.Thread(target=judge, args=(number,)) for number in range(JUDGES)]
+    for each in judges:
+        each.start()
+    for each in judges:
+        each.join()
+    with session(database_url) as opened:
+        assert sorted(opened.scalars(select(Regression.kernel))) == sorted(KERNELS)
+        assert opened.scalar(select(func.count(RegressionSeries.id))) == len(KERNELS) * len(PROBLEMS)
+        told = list(opened.scalars(select(RegressionEvent.action)))
+    assert len(found) == JUDGES * len(KERNELS) * len(PROBLEMS)
+    assert sum(each.created for each in found) == len(KERNELS) == told.count("open")
+    assert sum(each.joined for each in found) == len(KERNELS) * len(PROBLEMS)
+
+
+def test_series_that_narrow_a_change_differently_are_one_regression_with_the_range_that_both_allow(
+    db_session: Session,
+) -> None:
+    ids, run_id = commits(db_session, 12), run_of(db_session)
+    first = open_or_join(db_session, cause(ids[2], ids[8]), moved(run_id, PROBLEMS[0], 0.03))
+    second = open_or_join(db_session, cause(ids[4], ids[10]), moved(run_id, PROBLEMS[1], 0.07))
+    found = one(db_session, first.id)
+    assert (second.id, second.created, second.joined) == (first.id, False, True)
+    assert (found.good_commit_id, found.bad_commit_id, found.size) == (ids[4], ids[8], 0.07)
+
+
+def test_changes_that_share_no_commit_are_two_regressions(db_session: Session) -> None:
+    ids, run_id = commits(db_session, 12), run_of(db_session)
+    first = open_or_join(db_session, cause(ids[2], ids[4]), moved(run_id))
+    second = open_or_join(db_session, cause(ids[4], ids[5]), moved(run_id))
+    third = open_or_join(db_session, cause(ids[2], ids[4], direction="improvement"), moved(run_id, size=-0.05))
+    assert len({first.id, second.id, third.id}) == 3
+
+
+def test_a_regression_goes_from_hand_to_hand_and_every_step_has_a_name(db_session: Session) -> None:
+    ids, run_id = commits(db_session, 3), run_of(db_session)
+    number = open_or_join(db_session, cause(ids[0], ids[1]), moved(run_id)).id
+    regressions.acknowledge(db_session, number, "ada", "looking")
+    regressions.assign(db_session, number, "ada", "grace")
+    regressions.note(db_session, number, "grace", "the swizzle")
+    regressions.link(db_session, number, "grace", "https://example.org/1")
+    regressions.resolve(db_session, number, "grace")
+    regressions.reopen(db_session, number, "ada", "not yet")
+    regressions.expect(db_session, number, "grace", "bought accuracy")
+    found = one(db_session, number)
+    assert (found.state, found.owner, found.note, found.link) == (
+        "expected",
+        "grace",
+        "the swizzle",
+        "https://example.org/1",
+    )
+    assert actions(db_session, number) == [
+        ("tilewatch", "open", None, "new"),
+        ("ada", "acknowledge", "new", "acknowledged"),
+        ("ada", "assign", "acknowledged", "acknowledged"),
+        ("grace", "note", "acknowledged", "acknowledged"),
+        ("grace", "link", "acknowledged", "acknowledged"),
+        ("grace", "resolve", "acknowledged", "resolved"),
+        ("ada", "reopen", "resolved", "reopened"),
+        ("grace", "expect", "reopened", "expected"),
+    ]
+
+
+def test_what_a_state_does_not_allow_is_refused_with_what_it_does(db_session: Session) -> None:
+    ids, run_id = commits(db_session, 3), run_of(db_session)
+    number = open_or_join(db_session, cause(ids[0], ids[1]), moved(run_id)).id
+    regressions.resolve(db_session, number, "ada")
+    with pytest.raises(regressions.NotPossible, match=r"is resolved: it cannot acknowledge; what is possible: reopen"):
+        regressions.acknowledge(db_session, number, "ada")
+    with pytest.raises(regressions.NoSuchRegression, match="no regression 4711"):
+        regressions.resolve(db_session, 4711, "ada")
+    with pytest.raises(ValueError, match="needs a name"):
+        regressions.reopen(db_session, number, " ")
+
+
+def test_a_regression_whose_series_all_recovered_resolves_by_itself_once(db_session: Session) -> None:
+    ids, run_id = commits(db_session, 4), run_of(db_session)
+    later = flow.measure(db_session, flow.submit(db_session, key="later"), key="run 2")
+    for problem in PROBLEMS[:2]:
+        number = open_or_join(db_session, cause(ids[0], ids[1]), moved(run_id, problem, 0.05)).id
+    half = moved(later, PROBLEMS[0], -0.02)
+    assert recovered(db_session, half, repository="tilewatch", kernel="gemm_fp8") == []
+    back = [moved(later, problem, -0.045) for problem in PROBLEMS[:2]]
+    assert recovered(db_session, back[0], repository="tilewatch", kernel="gemm_fp8") == [number]
+    assert one(db_session, number).state == "new"
+    assert recovered(db_session, back[1], repository="tilewatch", kernel="gemm_fp8") == [number]
+    assert recovered(db_session, back[1], repository="tilewatch", kernel="gemm_fp8") == []
+    assert one(db_session, number).state == "resolved"
+    assert [action for _, action, _, _ in actions(db_session, number)][-2:] == ["recover", "resolve"]
+
+
+def test_a_resolved_regression_that_meets_another_series_is_back(db_session: Session) -> None:
+    ids, run_id = commits(db_session, 3), run_of(db_session)
+    number = open_or_join(db_session, cause(ids[0], ids[1]), moved(run_id)).id
+    regressions.resolve(db_session, number, "ada")
+    assert not open_or_join(db_session, cause(ids[0], ids[1]), moved(run_id)).reopened, "judged again, not worse"
+    assert open_or_join(db_session, cause(ids[0], ids[1]), moved(run_id, PROBLEMS[1])).reopened
+    assert one(db_session, number).state == "reopened"
+
+
+def test_the_newest_word_of_a_person_counts(db_session: Session) -> None:
+    ids, run_id = commits(db_session, 3), run_of(db_session)
+    number = open_or_join(db_session, cause(ids[0], ids[1]), moved(run_id)).id
+    for right in (True, False):
+        regressions.mark(db_session, "ada", right=right, regression_id=number, note="hm")
+    regressions.mark(db_session, "grace", right=True, regression_id=number)
+    regressions.mark(db_session, "ada", right=True, run_id=run_id)
+    marks = db_session.scalars(select(Mark).order_by(Mark.who, Mark.regression_id)).all()
+    assert [(mark.who, mark.right, mark.regression_id) for mark in marks] == [
+        ("ada", False, number),
+        ("ada", True, None),
+        ("grace", True, number),
+    ]

@@ -1,0 +1,110 @@
+"""Which small runs of each library kernel the interpreter (and a GPU after it) goes through, and their inputs.
+
+A kernel's space is cut down to tiles that suit problems of a few hundred elements; every config that is left is run.
+"""
+
+import itertools
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kernels.contract import HINTS, Array, Kernel, Problem
+from tests.kernels.interpreter.rounding import decoded, difference, encoded, rounded
+
+SCALE_SPREAD = 0.25
+"""As kernels/arrays.py makes scales: 2 to the power of a normal value of this deviation."""
+
+
+@dataclass(frozen=True)
+class Small:
+    """Problems of a kernel, and values in place of its space's own for the axes named.
+
+    Of an axis that is not named the first and last value are kept, and of compiler hints the first. `needs` is the
+    oldest architecture that runs the kernel."""
+
+    problems: tuple[str, ...]
+    axes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    needs: str = "sm_90"
+
+
+@dataclass(frozen=True)
+class Case:
+    kernel: str
+    problem: str
+    config: Mapping[str, int]
+
+
+RAGGED_FP8 = ("1x16x16", "17x48x208", "127x16x256", "129x144x80")
+"""N and K of FP8 products are multiples of 16 (TMA's 16 bytes); M may be anything."""
+
+TILES = {"tile_m": (16, 64), "tile_n": (16, 32), "tile_k": (32, 64), "group_size_m": (2, 8)}
+
+RAGGED = ("1x1x1", "17x127x129", "129x17x127", "64x64x64")
+"""M, N and K may be anything where loads need not be TMA."""
+
+RAGGED_ROWS = ("1x1", "17x127", "127x17", "129x256", "3x1031")
+"""Rows and columns may be anything; 256 is one whole tile, the others pad theirs."""
+
+TILED = {"tile_rows": (1, 4), "tile_columns": (16, 128)}
+
+SMALL: Mapping[str, Small] = {
+    "gemm_fp8": Small(RAGGED_FP8, TILES),
+    "gemm_fp8_hinted": Small(RAGGED_FP8, TILES | {"latency": (0, 4), "fast_acc": (1,)}),
+    "gemm_tutorial": Small((*RAGGED, "127x129x17-bfloat16", "17x1x16-tf32")),
+    "gemm_tiled": Small((*RAGGED, "17x31x129-fp8"), TILES | {"group_size_m": (1, 2, 16)}),
+    **{
+        f"gemm_{layout}": Small(
+            (*RAGGED, "17x127x129-bfloat16", "127x17x31-tf32", "31x48x129-fp8"), TILES | {"group_size_m": (2, 8)}
+        )
+        for layout in ("nn", "nt", "tn", "tt")
+    },
+    "rms_norm": Small(RAGGED_ROWS),
+    "layer_norm": Small(RAGGED_ROWS),
+    "silu_and_multiply": Small(RAGGED_ROWS, TILED),
+    "residual_add": Small(RAGGED_ROWS, TILED),
+    "softmax": Small(RAGGED_ROWS),
+}
+
+
+def cases(kernel: Kernel) -> Iterator[Case]:
+    small = SMALL[kernel.name]
+    axes = []
+    for name, values in kernel.space(small.needs).axes:
+        ends = values[:1] if name in HINTS else tuple(dict.fromkeys((values[0], values[-1])))
+        axes.append([(name, value) for value in small.axes.get(name, ends)])
+    for problem, config in itertools.product(small.problems, itertools.product(*axes)):
+        yield Case(kernel.name, problem, dict(config))
+
+
+def inputs(kernel: Kernel, problem: Problem) -> dict[str, np.ndarray]:
+    """Raw bits by name, the same every time for a problem, and no zeros: those hide elements that were never read."""
+    generator = np.random.default_rng(zlib.crc32(f"{kernel.name} {problem.name}".encode()))
+    given = kernel.given(problem) if kernel.given else {}
+    return {
+        spec.name: np.asarray(given[spec.name]) if spec.fill == "given" else _random(spec, generator)
+        for spec in kernel.arrays(problem)
+        if not spec.output
+    }
+
+
+def _random(spec: Array, generator: np.random.Generator) -> np.ndarray:
+    values = generator.standard_normal(spec.shape, dtype=np.float32)
+    if spec.fill == "scale":
+        values = np.exp2(np.rint(values) if spec.dtype == "float8_e8m0fnu" else SCALE_SPREAD * values)
+    near = rounded(values, spec.dtype)
+    return encoded(np.where(near == 0, rounded(np.float32(0.5), spec.dtype), near), spec.dtype)
+
+
+def largest_error(
+    kernel: Kernel, problem: Problem, raw: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]
+) -> float:
+    """As a share of the reference's largest magnitude; infinite where an element is NaN and the reference is not."""
+    specs = {spec.name: spec for spec in kernel.arrays(problem)}
+    values = {name: decoded(bits, specs[name].dtype) for name, bits in raw.items()}
+    expected = kernel.reference(values, np)
+    return max(
+        difference(decoded(bits, specs[name].dtype), np.asarray(expected[name], np.float32))
+        for name, bits in outputs.items()
+    )

@@ -1,0 +1,218 @@
+"""Loads and stores of the interpreter: tiles cut out of arrays, gathers and scatters, atomics."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import cuda.tile as ct
+import numpy as np
+
+from tests.kernels.interpreter.rounding import rounded
+from tests.kernels.interpreter.tile import Array, Tile, Undefined, as_tile, only, sides_of
+
+PADDING = {
+    ct.PaddingMode.ZERO: 0.0,
+    ct.PaddingMode.NEG_ZERO: -0.0,
+    ct.PaddingMode.NAN: np.nan,
+    ct.PaddingMode.POS_INF: np.inf,
+    ct.PaddingMode.NEG_INF: -np.inf,
+}
+TRAP_INTEGER = 0x55
+"""Padding that cuTile leaves undetermined is NaN here, or this in integers: a kernel that uses it gives itself away."""
+
+
+@dataclass(frozen=True)
+class Slice:
+    start: Any
+    length: int
+
+
+class Memory:
+    """The part of the language that touches arrays."""
+
+    def load(
+        self,
+        array: Array,
+        /,
+        index: Any,
+        shape: Any,
+        *,
+        order: Any = "C",
+        padding_mode: ct.PaddingMode = ct.PaddingMode.UNDETERMINED,
+        check_bounds: bool = True,
+        **hints: Any,
+    ) -> Tile:
+        only("load", hints, "latency", "allow_tma", "memory_order", "memory_scope")
+        sides = sides_of(shape)
+        window, axes = _window(array, index, sides or (1,) * array.ndim, order, check_bounds)
+        found = array.values_at(window).transpose(axes)
+        tile = np.full(sides or (1,) * array.ndim, _padding(array, padding_mode), dtype=found.dtype)
+        tile[tuple(slice(0, side) for side in found.shape)] = found
+        return Tile(tile.reshape(sides), array.dtype)
+
+    def store(
+        self, array: Array, /, index: Any, tile: Any, *, order: Any = "C", check_bounds: bool = True, **hints: Any
+    ) -> None:
+        only("store", hints, "latency", "allow_tma", "memory_order", "memory_scope")
+        values = _stored(array, tile)
+        values = values.reshape((1,) * array.ndim) if values.ndim == 0 else values
+        window, axes = _window(array, index, values.shape, order, check_bounds)
+        inside = tuple(slice(0, part.stop - part.start) for part in (window[axis] for axis in axes))
+        array.put(window, values[inside].transpose(np.argsort(axes)))
+
+    def gather(
+        self,
+        array: Array,
+        indices: Any,
+        /,
+        *,
+        mask: Any = None,
+        padding_value: Any = 0,
+        check_bounds: bool = True,
+        latency: int | None = None,  # noqa: ARG002 - a hint
+    ) -> Tile:
+        places, inside = _places(array, indices, mask, check_bounds)
+        found = array.values_at(tuple(np.where(inside, place, 0) for place in places))
+        padding = padding_value.values if isinstance(padding_value, Tile) else padding_value
+        return Tile(np.where(inside, found, padding), array.dtype)
+
+    def scatter(
+        self,
+        array: Array,
+        indices: Any,
+        value: Any,
+        /,
+        *,
+        mask: Any = None,
+        check_bounds: bool = True,
+        latency: int | None = None,  # noqa: ARG002 - a hint
+    ) -> None:
+        places, inside = _places(array, indices, mask, check_bounds)
+        values = np.broadcast_to(_stored(array, value), inside.shape)
+        array.put(tuple(place[inside] for place in places), values[inside])
+
+    def atomic_add(
+        self, array: Array, indices: Any, update: Any, /, *, check_bounds: bool = True, **hints: Any
+    ) -> Tile:
+        return self._atomic(np.add, array, indices, update, check_bounds, hints)
+
+    def atomic_max(
+        self, array: Array, indices: Any, update: Any, /, *, check_bounds: bool = True, **hints: Any
+    ) -> Tile:
+        return self._atomic(np.maximum, array, indices, update, check_bounds, hints)
+
+    def atomic_min(
+        self, array: Array, indices: Any, update: Any, /, *, check_bounds: bool = True, **hints: Any
+    ) -> Tile:
+        return self._atomic(np.minimum, array, indices, update, check_bounds, hints)
+
+    def _atomic(
+        self, combine: Any, array: Array, indices: Any, update: Any, check_bounds: bool, hints: dict[str, Any]
+    ) -> Tile:
+        only("atomics", hints, "memory_order", "memory_scope")
+        places, inside = _places(array, indices, None, check_bounds)
+        updates = np.broadcast_to(_stored(array, update), inside.shape)
+        before = np.zeros(inside.shape, updates.dtype)
+        for at in zip(*np.nonzero(inside), strict=True) if inside.ndim else [()] * int(inside):
+            place = tuple(each[at] for each in places)
+            before[at] = array.values_at(place)
+            array.put(place, rounded(combine(before[at], updates[at]), array.dtype.name))
+        return Tile(before, array.dtype)
+
+    def load_advanced_indexing(
+        self,
+        array: Array,
+        indices: Any,
+        /,
+        *,
+        padding_mode: ct.PaddingMode = ct.PaddingMode.UNDETERMINED,
+        latency: int | None = None,  # noqa: ARG002 - a hint
+        allow_tma: bool | None = None,  # noqa: ARG002 - a hint
+    ) -> Tile:
+        places, inside = _sparse(array, indices)
+        found = array.values_at(tuple(np.where(inside, place, 0) for place in places))
+        return Tile(np.where(inside, found, _padding(array, padding_mode)), array.dtype)
+
+    def store_advanced_indexing(
+        self,
+        array: Array,
+        indices: Any,
+        tile: Tile,
+        /,
+        *,
+        latency: int | None = None,  # noqa: ARG002 - a hint
+        allow_tma: bool | None = None,  # noqa: ARG002 - a hint
+    ) -> None:
+        places, inside = _sparse(array, indices)
+        values = _stored(array, tile)
+        if values.shape != inside.shape:
+            raise Undefined(f"a tile of shape {values.shape} is stored where the indices imply {inside.shape}")
+        array.put(tuple(place[inside] for place in places), values[inside])
+
+
+def order_of(order: Any, ndim: int) -> tuple[int, ...]:
+    if isinstance(order, str):
+        return tuple(range(ndim)) if order == "C" else tuple(reversed(range(ndim)))
+    return tuple(axis % ndim for axis in order)
+
+
+def _window(
+    array: Array, index: Any, sides: tuple[int, ...], order: Any, check_bounds: bool
+) -> tuple[tuple[slice, ...], tuple[int, ...]]:
+    """The part of the array under a tile, and which of its axes each axis of the tile is."""
+    places = [operator.index(each) for each in (index if isinstance(index, tuple | list) else (index,))]
+    axes = order_of(order, array.ndim)
+    if len(places) != array.ndim or len(sides) != array.ndim:
+        raise Undefined(f"{array.name} has {array.ndim} axes, but the tile {sides} at {tuple(places)} does not")
+    window = [slice(0)] * array.ndim
+    for axis, place, side in zip(axes, places, sides, strict=True):
+        length = array.shape[axis]
+        if place < 0 or place * side >= length:
+            raise Undefined(f"tile {tuple(places)} of shape {sides} lies outside {array.name} of shape {array.shape}")
+        if not check_bounds and (place + 1) * side > length:
+            raise Undefined(f"tile {tuple(places)} of shape {sides} leaves {array.name}, unchecked")
+        window[axis] = slice(place * side, min((place + 1) * side, length))
+    return tuple(window), axes
+
+
+def _places(array: Array, indices: Any, mask: Any, check_bounds: bool) -> tuple[list[np.ndarray], np.ndarray]:
+    """For gather and scatter: indices broadcast to their common shape, and which of them are to be touched."""
+    given = indices if isinstance(indices, tuple) else (indices,)
+    if len(given) != array.ndim:
+        raise Undefined(f"{array.name} has {array.ndim} axes, but {len(given)} indices are given")
+    parts = [as_tile(each).values for each in given]
+    places = list(np.broadcast_arrays(*parts))
+    wanted = np.broadcast_to(True if mask is None else as_tile(mask).values, places[0].shape)
+    bounds = [(place >= 0) & (place < length) for place, length in zip(places, array.shape, strict=True)]
+    inside = np.logical_and.reduce(bounds)
+    if not check_bounds and np.any(wanted & ~inside):
+        raise Undefined(f"unchecked indices leave {array.name} of shape {array.shape}")
+    return places, np.asarray(wanted & inside)
+
+
+def _sparse(array: Array, indices: Sequence[Any]) -> tuple[list[np.ndarray], np.ndarray]:
+    parts = [each.start + np.arange(each.length) if isinstance(each, Slice) else each.values for each in indices]
+    if sum(isinstance(each, Tile) for each in indices) != 1 or len(parts) != array.ndim:
+        raise Undefined(f"advanced indexing of {array.name} takes one tile of indices and a Slice for each other axis")
+    places = list(np.meshgrid(*parts, indexing="ij"))
+    bounds = [(place >= 0) & (place < length) for place, length in zip(places, array.shape, strict=True)]
+    return places, np.logical_and.reduce(bounds)
+
+
+def _padding(array: Array, mode: ct.PaddingMode) -> Any:
+    floating = ct._datatype.is_float(array.dtype)
+    if mode is ct.PaddingMode.UNDETERMINED:
+        return np.nan if floating else TRAP_INTEGER
+    return PADDING[mode] if floating else int(PADDING[mode])
+
+
+def _stored(array: Array, tile: Any) -> np.ndarray:
+    """Values as the array holds them; like cuTile, only conversions that lose nothing happen by themselves."""
+    if not isinstance(tile, Tile):
+        return rounded(np.asarray(tile), array.dtype.name)
+    if tile.dtype != array.dtype and ct._datatype.promote_dtypes(tile.dtype, array.dtype) != array.dtype:
+        raise Undefined(f"a {tile.dtype} tile is stored into {array.name} of {array.dtype} without a conversion")
+    return rounded(tile.values, array.dtype.name)

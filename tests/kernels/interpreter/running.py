@@ -1,0 +1,89 @@
+"""Loads library files with the interpreter in the place of `cuda.tile`, and runs a kernel's config on given inputs.
+
+The stand-in is bound inside the loaded file alone: its `import` finds it, nobody else's does.
+"""
+
+import builtins
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cuda.tile as ct
+import numpy as np
+
+from kernels.contract import Array as Spec
+from kernels.contract import Config, Kernel, Problem
+from tests.kernels.interpreter.language import Block, Language
+from tests.kernels.interpreter.rounding import RAW
+from tests.kernels.interpreter.tile import Array, Tile, binary
+
+SM_COUNT = 3
+"""Few enough that persistent kernels walk several tiles per block."""
+
+
+@dataclass(frozen=True)
+class Interpreted:
+    """A kernel of a library file whose entry the interpreter can run."""
+
+    kernel: Kernel
+    language: Language
+
+
+def load(path: Path) -> dict[str, Interpreted]:
+    """The kernels of one library file, by name."""
+    language = Language()
+    module = types.ModuleType(f"interpreted.{path.stem}")
+    module.__dict__["__builtins__"] = _builtins(language)
+    module.__dict__["__file__"] = str(path)
+    exec(compile(path.read_text(), str(path), "exec"), module.__dict__)  # noqa: S102 - the repository's own library
+    return {kernel.name: Interpreted(kernel, language) for kernel in module.KERNELS}
+
+
+def run(
+    found: Interpreted, problem: Problem, config: Config, inputs: Mapping[str, np.ndarray], sm_count: int = SM_COUNT
+) -> dict[str, np.ndarray]:
+    """Raw outputs by name. `inputs` are raw bits in the shape of their specs; outputs start as NaN."""
+    kernel, language = found.kernel, found.language
+    specs = kernel.arrays(problem)
+    raws = {spec.name: poisoned(spec) if spec.output else inputs[spec.name] for spec in specs}
+    arrays = [Array(raws[spec.name], getattr(ct, spec.dtype), name=spec.name) for spec in specs]
+    constants = kernel.constants(problem, config)
+    grid = kernel.grid(problem, config, sm_count)
+    with np.errstate(all="ignore"):  # overflows and NaN are the kernel's affair
+        for z in range(grid[2]):
+            for y in range(grid[1]):
+                for x in range(grid[0]):
+                    language.block = Block((x, y, z), grid)
+                    kernel.entry.function(*arrays, *constants)
+    return {spec.name: raws[spec.name] for spec in specs if spec.output}
+
+
+def poisoned(spec: Spec) -> np.ndarray:
+    """All ones: a NaN in every float type, so that an element left unwritten cannot pass."""
+    out = np.empty(spec.shape, RAW[spec.dtype])
+    out.view(np.uint8).fill(0xFF)
+    return out
+
+
+def _builtins(language: Language) -> dict[str, Any]:
+    stand_in = types.SimpleNamespace(tile=language)
+
+    def importing(name: str, *where: Any, **kwargs: Any) -> Any:
+        return stand_in if name == "cuda.tile" else builtins.__import__(name, *where, **kwargs)
+
+    def smallest(*values: Any) -> Any:
+        return _folded(np.fmin, builtins.min, values)
+
+    def largest(*values: Any) -> Any:
+        return _folded(np.fmax, builtins.max, values)
+
+    return {**vars(builtins), "__import__": importing, "min": smallest, "max": largest}
+
+
+def _folded(compute: Any, plain: Any, values: tuple[Any, ...]) -> Any:
+    """Python's min and max, which cuTile reads as its own when a tile is among the two."""
+    if len(values) == 2 and any(isinstance(value, Tile) for value in values):
+        return binary(compute, *values)
+    return plain(*values)

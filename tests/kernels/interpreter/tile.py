@@ -1,0 +1,211 @@
+"""Tiles and arrays as a kernel sees them, over NumPy. Types, promotion and rounding follow cuda-tile's own rules.
+
+A tile holds values its type can hold; an array is a strided window onto raw bits. What a program may not rely on
+(undefined behaviour) is an error here, so that a kernel which passes does not live on luck.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import cuda.tile as ct
+import numpy as np
+from cuda.tile._datatype import is_float, is_restricted_float, promote_dtypes
+
+from tests.kernels.interpreter.rounding import NotCovered, decoded, encoded, rounded
+
+
+class Undefined(Exception):
+    """The kernel does what cuTile leaves undefined or forbids; the message says what."""
+
+
+class Tile:
+    """An immutable tile. Scalars that a kernel computes itself (block numbers, loop counters) stay Python numbers."""
+
+    def __init__(self, values: Any, dtype: ct.DType) -> None:
+        self.values = rounded(np.asarray(values), dtype.name)
+        self.dtype = dtype
+        if any(side & (side - 1) for side in self.shape):
+            raise Undefined(f"a tile of shape {self.shape}: every side must be a power of two")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.values.shape
+
+    @property
+    def ndim(self) -> int:
+        return self.values.ndim
+
+    def item(self) -> Tile:
+        return Tile(self.values.reshape(()), self.dtype)
+
+    def reshape(self, shape: Sequence[int]) -> Tile:
+        return Tile(self.values.reshape(shape), self.dtype)
+
+    def permute(self, axes: Sequence[int]) -> Tile:
+        return Tile(self.values.transpose(axes), self.dtype)
+
+    def transpose(self, axis0: int | None = None, axis1: int | None = None) -> Tile:
+        if axis0 is None or axis1 is None:
+            if self.ndim != 2:
+                raise Undefined(f"transpose of a tile of shape {self.shape} must name its axes")
+            axis0, axis1 = 0, 1
+        return Tile(self.values.swapaxes(axis0, axis1), self.dtype)
+
+    def astype(self, dtype: ct.DType, *, rounding_mode: Any = None) -> Tile:
+        if rounding_mode not in (None, ct.RoundingMode.RN):
+            raise NotCovered(f"the interpreter does not cover conversions with {rounding_mode}")
+        if is_float(self.dtype) and not is_float(dtype):
+            return Tile(np.trunc(self.values), dtype)
+        return Tile(self.values, dtype)
+
+    def extract(self, index: Sequence[int], shape: Sequence[int]) -> Tile:
+        window = tuple(slice(i * side, (i + 1) * side) for i, side in zip(index, shape, strict=True))
+        return Tile(self.values[window], self.dtype)
+
+    def __getitem__(self, index: Any) -> Tile:
+        parts = index if isinstance(index, tuple) else (index,)
+        if any(part not in (None, slice(None), Ellipsis) for part in parts):
+            raise Undefined("a tile is indexed by ':', '...' and None alone")
+        return Tile(self.values[parts], self.dtype)
+
+    def __index__(self) -> int:
+        return operator.index(self._scalar())
+
+    def __bool__(self) -> bool:
+        return bool(self._scalar())
+
+    def _scalar(self) -> Any:
+        if self.shape != ():
+            raise Undefined(f"a tile of shape {self.shape} is used as a single number")
+        return self.values[()]
+
+    def __neg__(self) -> Tile:
+        return Tile(-self.values, self.dtype)
+
+    def __invert__(self) -> Tile:
+        return Tile(~self.values, self.dtype)
+
+    def __matmul__(self, other: Tile) -> Tile:
+        raise NotCovered("the interpreter does not cover the operator @: use ct.mma with a float32 accumulator")
+
+    __hash__ = None  # type: ignore[assignment]  # comparing tiles gives tiles
+
+
+def as_tile(value: Any) -> Tile:
+    """A Python number as a tile of the type cuTile gives constants."""
+    if isinstance(value, Tile):
+        return value
+    if isinstance(value, bool | np.bool_):
+        return Tile(value, ct.bool_)
+    return Tile(value, ct.int32 if isinstance(value, int | np.integer) else ct.float32)
+
+
+def promoted(x: Any, y: Any, *, force_float: bool = False) -> tuple[np.ndarray, np.ndarray, ct.DType]:
+    """Values of both in their common type. A Python number takes the type of the tile beside it where it can."""
+    if not isinstance(x, Tile) and not isinstance(y, Tile):
+        x, y = as_tile(x), as_tile(y)
+    if isinstance(x, Tile) and isinstance(y, Tile):
+        dtype = promote_dtypes(x.dtype, y.dtype, force_float)
+    else:
+        tile, number = (x, y) if isinstance(x, Tile) else (y, x)
+        dtype = _beside(tile.dtype, number)
+        if force_float and not is_float(dtype):
+            dtype = ct.float32
+    left, right = (rounded(each.values if isinstance(each, Tile) else each, dtype.name) for each in (x, y))
+    return left, right, dtype
+
+
+def _beside(dtype: ct.DType, number: Any) -> ct.DType:
+    if is_restricted_float(dtype):
+        raise Undefined(f"arithmetic on {dtype}: convert it to a wider type first")
+    if isinstance(number, float | np.floating) and not is_float(dtype):
+        return ct.float32
+    return dtype
+
+
+def binary(compute: Callable[..., Any], x: Any, y: Any, *, force_float: bool = False) -> Any:
+    if not isinstance(x, Tile) and not isinstance(y, Tile):
+        return compute(x, y)
+    left, right, dtype = promoted(x, y, force_float=force_float)
+    if is_restricted_float(dtype):
+        raise Undefined(f"arithmetic on {dtype}: convert it to a wider type first")
+    return Tile(compute(left, right), dtype)
+
+
+def compared(compute: Callable[..., Any], x: Any, y: Any) -> Any:
+    if not isinstance(x, Tile) and not isinstance(y, Tile):
+        return compute(x, y)
+    left, right, _ = promoted(x, y)
+    return Tile(compute(left, right), ct.bool_)
+
+
+def _binary_operator(compute: Callable[..., Any], force_float: bool, swapped: bool) -> Callable[[Tile, Any], Any]:
+    def method(self: Tile, other: Any) -> Any:
+        x, y = (other, self) if swapped else (self, other)
+        return binary(compute, x, y, force_float=force_float)
+
+    return method
+
+
+def _comparison(compute: Callable[..., Any]) -> Callable[[Tile, Any], Any]:
+    return lambda self, other: compared(compute, self, other)
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and_", "or_", "xor", "lshift", "rshift"):
+    _compute, _special = getattr(operator, _name), _name.rstrip("_")
+    setattr(Tile, f"__{_special}__", _binary_operator(_compute, _special == "truediv", swapped=False))
+    setattr(Tile, f"__r{_special}__", _binary_operator(_compute, _special == "truediv", swapped=True))
+for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
+    setattr(Tile, f"__{_name}__", _comparison(getattr(operator, _name)))
+
+
+class Array:
+    """A kernel's array parameter: raw bits with shape and strides, and where its elements were written."""
+
+    def __init__(self, raw: np.ndarray, dtype: ct.DType, *, name: str) -> None:
+        self.raw = raw
+        self.dtype = dtype
+        self.name = name
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.raw.shape
+
+    @property
+    def ndim(self) -> int:
+        return self.raw.ndim
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        return tuple(stride // self.raw.itemsize for stride in self.raw.strides)
+
+    def slice(self, axis: int, start: Any, stop: Any) -> Array:
+        first, end, length = operator.index(start), operator.index(stop), self.shape[axis]
+        if not 0 <= first <= end <= length:
+            raise Undefined(f"{self.name}.slice({axis}, {first}, {end}) leaves the array's {length}")
+        window = [slice(None)] * self.ndim
+        window[axis] = slice(first, end)
+        return Array(self.raw[tuple(window)], self.dtype, name=f"{self.name}[{first}:{end}]")
+
+    def values_at(self, index: tuple[Any, ...]) -> np.ndarray:
+        return decoded(self.raw[index], self.dtype.name)
+
+    def put(self, index: tuple[Any, ...], values: np.ndarray) -> None:
+        self.raw[index] = encoded(values, self.dtype.name)
+
+
+def sides_of(shape: Any) -> tuple[int, ...]:
+    sides = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    for side in sides:
+        if side < 1 or side & (side - 1):
+            raise Undefined(f"a tile of shape {sides}: every side must be a power of two")
+    return sides
+
+
+def only(what: str, given: dict[str, Any], *known: str) -> None:
+    for name in given:
+        if name not in known:
+            raise NotCovered(f"the interpreter does not cover '{name}' of {what}")

@@ -1,0 +1,144 @@
+"""The optimisation guide's checklist: each answer follows from source, remarks or cubin, and changes when they do."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kernels import catalog
+from kernels.build import Compiler
+from kernels.checklist import checklist
+from kernels.cubin import threads_per_block
+from kernels.occupancy import occupancy
+from kernels.results import Compiled, StaticFacts
+from kernels.source_facts import source_facts
+from kernels.store import CubinStore, folder
+
+LIBRARY = Path(__file__).resolve().parents[2] / "kernels" / "library"
+CONFIG = {"tile_m": 64, "tile_n": 128, "tile_k": 128, "num_ctas": 1, "occupancy": 1, "group_size_m": 8}
+FACTS = StaticFacts(128, 0, 100_000, 9_000, 100_000, 2, 2, 1, 1, ())
+COMPILED = Compiled("ok", "tileiras", "sm_90", 1.0, 1.0, reused=False, content_key="k", facts=FACTS)
+DESCRIBED = catalog.describe(LIBRARY, arch="sm_90", kernel="gemm_fp8", problem="320x32576x7168", config=CONFIG)
+
+SOURCE = """
+import cuda.tile as ct
+
+@ct.kernel
+def entry(a, d, tile: ct.Constant[int], group: ct.Constant[int], turned: ct.Constant[int]):
+    tiles = ct.num_tiles(a, axis=0, shape=(tile, tile))
+    per_group = group * tiles
+    for each in range(ct.bid(0), tiles * tiles, ct.num_blocks(0)):
+        i, j = each // per_group, each % per_group
+        acc = ct.zeros((tile, tile), dtype=ct.float16)
+        acc = ct.mma(part(a, i, tile, turned), part(a, j, tile, 0), acc)
+        ct.store(d, index=(i, j), tile=ct.maximum(acc, 0.0, flush_to_zero=True))
+
+def part(a, i, side, turned):
+    return ct.load(a, index=(i, 0), shape=(side, side), order=(1, 0) if turned == 1 else (0, 1), latency=side)
+"""
+
+
+def answers(described: catalog.Description = DESCRIBED, compiled: Compiled = COMPILED) -> dict[str, str]:
+    return {line.item: line.answer for line in checklist(described, compiled, 256)}
+
+
+def test_a_source_is_followed_into_the_functions_it_calls() -> None:
+    facts = source_facts(SOURCE, "entry", (32, 4, 1))
+    assert {shape for _, operation, shape in facts.shapes if operation == "load"} == {(32, 32)}
+    assert [kind for _, kind in facts.accumulators] == ["float16"]
+    assert len(facts.persistent) == 1
+    assert {group for _, group in facts.swizzles} == {4}
+    assert len(facts.turned_loads) == 1, "the second operand is loaded as it lies"
+    assert {latency for _, latency in facts.latencies} == {32}
+    assert len(facts.flushing) == len(facts.flushable) == 1
+
+
+def test_the_story_s_kernel_keeps_to_the_guide() -> None:
+    found = answers()
+    assert found["2-D swizzle"] == found["persistent grid"] == found["float32 accumulation"] == "yes"
+    assert found["powers of two"] == found["K aligned"] == found["rows start on 16 bytes"] == "yes"
+    assert found["TMA loads"] == found["Tensor Core code"] == found["no spills"] == "yes"
+    assert found["tile sizes of the table"] == "yes"
+    assert found["transposed loads"] == found["flush to zero"] == "does not apply"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "item"),
+    [
+        ("dtype=ct.float32)\n        for k", "dtype=ct.float16)\n        for k", "float32 accumulation"),
+        ("range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0))", "range(0, tiles_m * tiles_n, 1)", "persistent grid"),
+        ("tiles_per_group = group_size_m * tiles_n", "tiles_per_group = tiles_n", "2-D swizzle"),
+    ],
+)
+def test_a_change_of_the_source_changes_its_answer(old: str, new: str, item: str) -> None:
+    assert old in DESCRIBED.source
+    assert answers(replace(DESCRIBED, source=DESCRIBED.source.replace(old, new)))[item] == "no"
+
+
+def test_what_the_compiler_and_the_cubin_say_changes_its_answer() -> None:
+    bad = replace(FACTS, stack_bytes=8, tma_loads=1, tensor_core_mmas=0)
+    found = answers(compiled=replace(COMPILED, facts=bad))
+    assert found["no spills"] == found["TMA loads"] == found["Tensor Core code"] == "no"
+    failed = Compiled("timeout", "tileiras", "sm_90", 60.0, 60.0, reused=False, failure="not compiled within 60 s")
+    found = answers(compiled=failed)
+    assert found["no spills"] == found["TMA loads"] == "unknown"
+
+
+def test_a_grid_of_one_block_per_tile_is_not_persistent_whatever_the_source() -> None:
+    described = {
+        persistent: catalog.describe(
+            LIBRARY,
+            arch="sm_90",
+            kernel="residual_add",
+            problem="16384x4096",
+            config={"tile_rows": 1, "tile_columns": 1024, "persistent": persistent, "occupancy": 2},
+        )
+        for persistent in (0, 1)
+    }
+    assert [answers(described[each])["persistent grid"] for each in (0, 1)] == ["no", "yes"]
+
+
+@pytest.mark.parametrize(
+    ("arch", "threads", "registers", "shared", "blocks", "share", "limit"),
+    [
+        ("sm_90", 256, 255, 0, 1, 0.125, "registers"),
+        ("sm_90", 128, 32, 0, 16, 1.0, "registers"),
+        ("sm_90", 128, 32, 100 << 10, 2, 0.125, "shared memory"),
+        ("sm_120", 256, 32, 0, 6, 1.0, "threads"),
+        ("sm_90", 32, 16, 0, 32, 0.5, "blocks"),
+    ],
+)
+def test_occupancy_is_what_runs_out_first(
+    arch: str, threads: int, registers: int, shared: int, blocks: int, share: float, limit: str
+) -> None:
+    found = occupancy(arch, threads, registers, shared)
+    assert found is not None
+    assert (found.blocks, found.warps_share, found.limited_by) == (blocks, share, limit)
+
+
+def test_a_cubin_tells_its_threads(tmp_path: Path) -> None:
+    with Compiler(folder(tmp_path)) as compiler:
+        outcome = compiler.compile(LIBRARY, "gemm_fp8", "320x32576x7168", CONFIG, "sm_90")
+    assert outcome.content_key is not None
+    threads = threads_per_block(CubinStore(folder(tmp_path)).cubin(outcome.content_key))
+    assert threads is not None
+    assert threads % 32 == 0
+    assert 128 <= threads <= 1024
+
+
+def test_the_command_prints_every_line_with_its_evidence() -> None:
+    command = [sys.executable, "-m", "kernels", "checklist", "residual_add", "--config", "tile_rows=4", "--json"]
+    said = subprocess.run(command, cwd=LIBRARY.parents[1], capture_output=True, text=True, check=True).stdout
+    report = json.loads(said)
+    assert report["config"]["tile_rows"] == 4
+    assert report["status"] == "ok"
+    assert len(report["lines"]) == 15
+    assert all(line["evidence"] for line in report["lines"])
+    unknown = subprocess.run(
+        [*command[:5], "--config", "tile_z=4"], cwd=LIBRARY.parents[1], capture_output=True, text=True
+    )
+    assert unknown.returncode == 2
+    assert "tile_z" in unknown.stderr

@@ -1,0 +1,78 @@
+"""Every kernel of the library computes what it says: all configs of a small space, interpreted, meet the reference."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kernels.loading import load as load_real
+from tests.kernels.interpreter import running
+from tests.kernels.interpreter.cases import SMALL, cases, inputs, largest_error
+from tests.kernels.interpreter.rounding import NotCovered
+from tests.kernels.interpreter.tile import Undefined
+
+LIBRARY = Path(__file__).resolve().parents[2] / "kernels" / "library"
+GUIDE = LIBRARY.parents[1] / "docs" / "kernels.md"
+INTERPRETED = {
+    name: found
+    for path in sorted(LIBRARY.glob("*.py"))
+    if path.name != "__init__.py"
+    for name, found in running.load(path).items()
+}
+
+
+def test_every_kernel_of_the_library_has_small_cases() -> None:
+    assert set(SMALL) == set(INTERPRETED) == set(load_real(LIBRARY)), (
+        "add the kernel to tests/kernels/interpreter/cases.py"
+    )
+
+
+@pytest.mark.parametrize("name", sorted(INTERPRETED))
+def test_every_config_of_a_small_space_agrees_with_the_reference(name: str) -> None:
+    found = INTERPRETED[name]
+    wrong = []
+    for case in cases(found.kernel):
+        problem = found.kernel.parse(case.problem)
+        raw = inputs(found.kernel, problem)
+        error = largest_error(found.kernel, problem, raw, running.run(found, problem, case.config, raw))
+        if not error <= found.kernel.tolerance(problem):
+            wrong.append(f"{case.problem} {dict(case.config)}: off by {error:.3g}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_guide_s_example_is_a_whole_library_file(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    (tmp_path / "double.py").write_text(example)
+    double = running.load(tmp_path / "double.py")["double"]
+    problem = double.kernel.parse("1031")
+    raw = inputs(double.kernel, problem)
+    outputs = running.run(double, problem, {"width": 256, "occupancy": 1}, raw)
+    assert largest_error(double.kernel, problem, raw, outputs) <= double.kernel.tolerance(problem)
+    assert load_real(tmp_path)["double"].kernel.baselines == ("copy",)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ("ct.full((tile_m, tile_n), 0.0", "ct.full((tile_m, tile_n), 0.5", None),
+        ("tiles_k = ct.num_tiles(a, axis=1, shape=(tile_m, tile_k))", "tiles_k = 1", None),
+        ("padding_mode=ct.PaddingMode.ZERO", "padding_mode=ct.PaddingMode.UNDETERMINED", None),
+        ("rows = min(tiles_m - first_m, group_size_m)", "rows = group_size_m", Undefined),
+        ("tile=ct.astype(acc, d.dtype)", "tile=acc", Undefined),
+        ("ct.mma(x, ct.transpose(y), acc)", "ct.mma(x, ct.cumsum(y), acc)", NotCovered),
+    ],
+)
+def test_a_broken_kernel_is_found_out(tmp_path: Path, old: str, new: str, found: type[Exception] | None) -> None:
+    source = (LIBRARY / "gemm.py").read_text()
+    assert old in source
+    (tmp_path / "gemm.py").write_text(source.replace(old, new))
+    broken = running.load(tmp_path / "gemm.py")["gemm_fp8"]
+    problem = broken.kernel.parse("129x144x80")
+    raw = inputs(broken.kernel, problem)
+    config = {"tile_m": 16, "tile_n": 32, "tile_k": 32, "group_size_m": 2, "num_ctas": 1, "occupancy": 1}
+    if found is None:
+        error = largest_error(broken.kernel, problem, raw, running.run(broken, problem, config, raw))
+        assert error > broken.kernel.tolerance(problem)
+    else:
+        with pytest.raises(found):
+            running.run(broken, problem, config, raw)

@@ -1,0 +1,104 @@
+"""A replay against a scripted GPU child: fresh launches, both sides checked, deaths tolerated and then not."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernels import device, measure, sweep
+from kernels.device import Gpu, gpu_model
+from kernels.process import ChildDied
+from kernels.replay import WARM_UP_ROUNDS, ReplayFailed, ReplayRequest, ReplayResult, Side, replay
+from kernels.results import Cubin
+
+GPU = Gpu(0, "GPU-1", "NVIDIA H200", "580.1", gpu_model("h200"))
+
+
+class ScriptedGpu:
+    """Speaks the GPU child's protocol. `fates` has one entry per launch: a status of the good side, or "die"."""
+
+    def __init__(self, fates: list[str]) -> None:
+        self.fates, self.asked = fates, list[dict[str, Any]]()
+        self.children = 0
+
+    def child(self, role: str, *, environment: Mapping[str, str]) -> "ScriptedChild":
+        assert (role, environment["CUDA_VISIBLE_DEVICES"]) == ("gpu", "GPU-1")
+        self.children += 1
+        return ScriptedChild(self, self.children - 1)
+
+
+class ScriptedChild:
+    def __init__(self, gpu: ScriptedGpu, launch: int) -> None:
+        self._gpu, self._launch, self.alive, self._ids = gpu, launch, True, set[int]()
+
+    def ask(self, request: dict[str, Any], *, deadline_s: float) -> dict[str, Any]:
+        assert self.alive
+        assert deadline_s > 0
+        self._gpu.asked.append(request)
+        fate = self._gpu.fates[self._launch]
+        if request["ask"] == "prepare":
+            return {"timer": "cupti"}
+        if request["ask"] == "trial":
+            if fate == "die":
+                self.alive = False
+                raise ChildDied("SIGSEGV")
+            if fate != "timed" and request["id"] == 0:
+                return {"status": fate, "failure": f"{fate} says the GPU"}
+            self._ids.add(request["id"])
+            return {"status": "timed", "error": 0.0, "samples_us": [100.0, 100.0]}
+        assert request["ask"] == "rounds"
+        assert set(request["ids"]) == self._ids == {0, 1}
+        slow = 50.0 if request["rounds"] == WARM_UP_ROUNDS else 0.0  # what must not be kept
+        times = [[base + slow + self._launch] * request["rounds"] for base in (100.0, 103.0)]
+        return {"samples_us": times, "telemetry": [{"clock_mhz": 1980}]}
+
+    def close(self) -> None:
+        self.alive = False
+
+
+def held(monkeypatch: pytest.MonkeyPatch, fates: list[str], launches: int) -> tuple[ScriptedGpu, ReplayResult]:
+    gpu = ScriptedGpu(fates)
+    monkeypatch.setattr(sweep, "Child", gpu.child)
+    monkeypatch.setattr(device, "gpus", lambda: (GPU,))
+    monkeypatch.setattr(device, "processes_on", lambda _: ())
+    good = Side(Path("/at/old"), Cubin({"tile_m": 64}, "old", "k"))
+    bad = Side(Path("/at/new"), Cubin({"tile_m": 128}, "new", "k"))
+    request = ReplayRequest("k", "1x1", "sm_90", "file:///store", good, bad, launches, 0)
+    heard: list[int] = []
+    result = replay(request, on_launch=heard.append)
+    assert heard == list(range(1, launches + 1))
+    return gpu, result
+
+
+def test_every_launch_is_a_fresh_process_and_one_median_of_each_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu, result = held(monkeypatch, ["timed"] * 3, 3)
+    assert gpu.children == 3
+    assert (result.good_us, result.bad_us) == ((100.0, 101.0, 102.0), (103.0, 104.0, 105.0))
+    assert (result.gpu_uuid, result.timer, len(result.telemetry)) == ("GPU-1", "cupti", 3)
+
+
+def test_each_side_is_launched_as_its_own_commit_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu, _ = held(monkeypatch, ["timed"], 1)
+    trials = [(each["library"], each["content_key"]) for each in gpu.asked if each["ask"] == "trial"]
+    assert trials == [("/at/old", "old"), ("/at/new", "new")]
+
+
+def test_launches_that_die_are_held_again_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu, result = held(monkeypatch, ["die", "timed", "crashed", "timed"], 2)
+    assert (gpu.children, len(result.good_us)) == (4, 2)
+    with pytest.raises(ReplayFailed, match="keep dying: SIGSEGV"):
+        held(monkeypatch, ["die"] * 3, 1)
+
+
+def test_a_side_that_is_wrong_is_never_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ReplayFailed, match=r"the good side cannot be replayed \(wrong\): wrong says the GPU"):
+        held(monkeypatch, ["wrong"], 1)
+
+
+def test_a_replay_takes_no_gpu_that_somebody_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "gpus", lambda: (GPU,))
+    monkeypatch.setattr(device, "processes_on", lambda _: ("17 python",))
+    side = Side(Path("/at"), Cubin({}, "k", "k"))
+    with pytest.raises(measure.GpuBusy, match="in use by 17 python"):
+        replay(ReplayRequest("k", "1x1", "sm_90", "file:///s", side, side, 1, 0), on_launch=lambda _: None)

@@ -1,0 +1,78 @@
+"""What a person asks for from the dashboard is carried out by the tick of the clock, once, and says who asked."""
+
+import pytest
+from sqlalchemy import func, select
+
+from db import actions
+from db.models import Action, Submission
+from db.session import session
+from tests.worker import tiny
+from worker import asked
+from worker.dispatch import BrokerUnreachable
+from worker.place import Place
+from worker.settings import Settings
+
+WHO = "ada@example.org"
+
+
+def every(place: Place) -> list[Action]:
+    with session(place.database_url) as opened:
+        return list(opened.scalars(select(Action).order_by(Action.id)))
+
+
+def submissions(place: Place) -> int:
+    with session(place.database_url) as opened:
+        return opened.execute(select(func.count(Submission.id))).scalar_one()
+
+
+def test_a_nightly_a_sweep_and_a_backfill_are_submitted_for_who_asked(settings: Settings, place: Place) -> None:
+    start = tiny.git(settings.repository, "rev-parse", "HEAD").strip()
+    for number in (3, 4):
+        tiny.commit(settings.repository, f"Change {number}", factor=number)
+    with session(place.database_url) as opened:
+        actions.ask_nightly(opened, WHO, gpus=("h200",))
+        actions.ask_sweep(opened, WHO, tiny.KERNEL, "1024", gpus=("b200",))
+        actions.ask_backfill(opened, WHO, f"{start}..HEAD", gpus=("h200",))
+    assert len(asked.carry_out(settings)) == 3
+    assert asked.carry_out(settings) == []
+    assert submissions(place) == 4
+    rows = every(place)
+    assert {(row.who, row.state) for row in rows} == {(WHO, "done")}
+    assert [row.action for row in rows] == ["nightly", "sweep", "backfill"]
+    assert rows[1].said is not None
+    assert rows[1].said.startswith("submitted a sweep of double on 1024")
+    assert rows[2].said is not None
+    assert rows[2].said.count("submitted a backfill") == 2
+
+
+def test_what_cannot_be_submitted_is_refused_with_the_sentence_and_not_tried_again(
+    settings: Settings, place: Place
+) -> None:
+    with session(place.database_url) as opened:
+        actions.ask_sweep(opened, WHO, "duoble", "1024")
+    (said,) = asked.carry_out(settings)
+    (row,) = every(place)
+    assert row.state == "refused"
+    assert row.said == "there is no kernel 'duoble' in this library; nearest: double"
+    assert said == f"{WHO} asked for action {row.id} (sweep): {row.said}"
+    assert asked.carry_out(settings) == []
+
+
+def test_an_action_that_redis_was_away_for_is_carried_out_later_and_once(settings: Settings, place: Place) -> None:
+    with session(place.database_url) as opened:
+        actions.ask_sweep(opened, WHO, tiny.KERNEL, "1024", gpus=("h200",))
+    away = settings.model_copy(update={"broker_url": "redis://127.0.0.1:9/0"})
+    with pytest.raises(BrokerUnreachable):
+        asked.carry_out(away)
+    assert [row.state for row in every(place)] == ["asked"]
+    # As after a crash between submitting and saying so.
+    list(asked.submissions(settings, "sweep", every(place)[0].wanted, once=f"action {every(place)[0].id}"))
+    asked.carry_out(settings)
+    assert [row.state for row in every(place)] == ["done"]
+    assert submissions(place) == 1
+
+
+def test_a_submission_from_the_command_line_says_who_it_was(settings: Settings, place: Place) -> None:
+    list(asked.submit_for(settings, "grace", "nightly", {"commit": "HEAD", "gpus": ["h200"]}))
+    (row,) = every(place)
+    assert (row.who, row.action, row.state) == ("grace", "nightly", "done")

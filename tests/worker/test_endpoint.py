@@ -1,0 +1,191 @@
+"""/healthz says ok or why not in one sentence, /metrics has the numbers that alarms are made of."""
+
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select, text, update
+
+from db import quarantine, steps
+from db.models import Job, Run, Worker
+from db.session import session
+from kernels.device import GPU_MODELS, SIMULATED, Gpu
+from tests.worker.test_celery import celery_worker, wait_for
+from tests.worker.test_compile import gpu_worker_is_here
+from tests.worker.test_quarantine import again, ready_sweep
+from tests.worker.test_spool import free_port
+from worker import dispatch, simulated, troubles
+from worker.endpoint import Endpoint
+from worker.exposition import exposition, of_queue, of_worker
+from worker.life import health_port
+from worker.place import Place
+from worker.presence import Identity
+from worker.reconcile import reconcile
+from worker.settings import Settings
+from worker.simulated import Simulation
+from worker.submit import submit_nightly
+
+
+def asked(port: int, path: str = "/healthz") -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as refusal:
+        with refusal:
+            return refusal.code, refusal.read().decode()
+
+
+def test_a_well_worker_says_ok_and_another_why_not() -> None:
+    wrong: Sequence[str] = ()
+    endpoint = Endpoint("127.0.0.1", 0, lambda: wrong, lambda: b"tilewatch_healthy 1.0\n")
+    port = endpoint.start()
+    assert port is not None
+    try:
+        assert asked(port) == (200, "ok\n")
+        assert asked(port, "/metrics") == (200, "tilewatch_healthy 1.0\n")
+        assert asked(port, "/") == (404, "expected /healthz or /metrics\n")
+        wrong = ("Postgres is away",)
+        assert asked(port) == (503, "Postgres is away\n")
+        assert Endpoint("127.0.0.1", port, lambda: (), lambda: b"").start() is None
+    finally:
+        endpoint.stop()
+
+
+def test_what_keeps_a_worker_from_working_is_said_without_a_password(settings: Settings, place: Place) -> None:
+    well = troubles.of_worker("judge", None, place, settings.home, lambda: 1.0)
+    assert well() == ()
+    assert troubles.database("postgresql://me:hunter2@127.0.0.1:9/x").startswith(
+        "Postgres cannot be used at 127.0.0.1:9/x"
+    )
+    assert troubles.broker("redis://:hunter2@127.0.0.1:9/0").startswith("Redis cannot be used at 127.0.0.1:9")
+    silent = troubles.of_worker("judge", None, place, settings.home, lambda: 200.0)
+    assert silent() == ("this worker has not said for 200 s that it is here, at most 60 s were expected",)
+
+
+def test_a_store_that_cannot_be_read_is_a_trouble_of_those_who_need_cubins(settings: Settings, place: Place) -> None:
+    settings.home.mkdir(parents=True, exist_ok=True)
+    (settings.home / "cubins").write_text("a file where the folder should be")
+    (said,) = troubles.of_worker("compile", None, place, settings.home, lambda: 0.0)()
+    assert said.startswith("the cubin store file://")
+    assert troubles.of_worker("judge", None, place, settings.home, lambda: 0.0)() == ()
+
+
+def test_a_quarantine_is_a_trouble_of_that_gpus_worker(settings: Settings, place: Place) -> None:
+    gpu_worker_is_here(place)
+    with session(place.database_url) as opened:
+        quarantine.begin(opened, gpu_uuid="GPU-1", gpu_model="h200", host="n", kind="xid", reason="Xid 79", evidence={})
+    (said,) = troubles.of_worker("gpu", "GPU-1", place, settings.home, lambda: 0.0)()
+    assert said.startswith("GPU GPU-1 is in quarantine since ")
+    assert said.endswith(": Xid 79")
+    assert troubles.of_worker("gpu", "GPU-2", place, settings.home, lambda: 0.0)() == ()
+
+
+def test_the_queues_vital_signs(settings: Settings, place: Place) -> None:
+    gpu_worker_is_here(place)
+    submit_nightly(settings, gpus=("h200",))
+    with session(place.database_url) as opened:
+        opened.execute(update(Job).values(created_at=text("now() - interval '2 minutes'")))
+        opened.execute(update(Worker).values(seen_at=text("now()")))
+        quarantine.begin(opened, gpu_uuid="GPU-1", gpu_model="h200", host="n", kind="xid", reason="Xid 79", evidence={})
+    said = exposition(of_queue(place.database_url))().decode()
+    for line in (
+        'tilewatch_jobs{kind="compile",state="queued"} 1.0',
+        'tilewatch_jobs{kind="measure",state="waiting"} 2.0',
+        'tilewatch_queue_depth{queue="compile"} 1.0',
+        'tilewatch_workers{gpu_model="h200",kind="gpu"} 1.0',
+        'tilewatch_gpus_quarantined{gpu_model="h200"} 1.0',
+        "tilewatch_database_up 1.0",
+    ):
+        assert line in said, said
+    (oldest,) = [line for line in said.splitlines() if line.startswith("tilewatch_oldest_queued_seconds{")]
+    assert 120 <= float(oldest.split()[-1]) < 600
+    assert "tilewatch_last_good_nightly_timestamp_seconds{" not in said
+    with session(place.database_url) as opened:
+        opened.execute(update(Job).values(state="done", finished_at=text("'2026-11-21 04:00+00'")))
+    said = exposition(of_queue(place.database_url))().decode()
+    assert 'tilewatch_last_good_nightly_timestamp_seconds{gpu_model="h200"} 1.7952336e+09' in said
+    assert "tilewatch_database_up 0.0" in exposition(of_queue("postgresql://me:x@127.0.0.1:9/x"))().decode()
+
+
+def test_what_lies_in_the_spool_is_counted(tmp_path: Path) -> None:
+    for name in ("job-1.json", "job-2.json", "job-3.refused"):
+        (tmp_path / name).write_text("{}")
+    said = exposition(of_worker("gpu", lambda: (), tmp_path))().decode()
+    assert 'tilewatch_spool_files{state="waiting"} 2.0' in said
+    assert 'tilewatch_spool_files{state="refused"} 1.0' in said
+    assert "tilewatch_healthy 1.0" in said
+    assert "spool" not in exposition(of_worker("judge", lambda: ("away",), tmp_path))().decode()
+
+
+@pytest.mark.parametrize(
+    ("kind", "gpu", "port"),
+    [
+        ("compile", None, 9471),
+        ("judge", None, 9472),
+        ("gpu", Gpu(3, "GPU-3", "NVIDIA H200", "580", GPU_MODELS[1]), 9483),
+        ("gpu", Gpu(-1, "SIM-n", "Simulated GPU", "none", SIMULATED), 9480),
+    ],
+)
+def test_each_worker_of_a_machine_has_a_port_of_its_own(tmp_path: Path, kind: str, gpu: Gpu | None, port: int) -> None:
+    who = Identity("w@n", kind, "n", {}, gpu)
+    assert health_port(Settings(home=tmp_path), who) == port
+    nowhere = Settings(home=tmp_path, compile_health_port=0, judge_health_port=0, gpu_health_port=0)
+    assert health_port(nowhere, who) == 0
+
+
+def test_a_worker_whose_gpu_falls_ill_says_so_leaves_its_queue_and_comes_back(settings: Settings, place: Place) -> None:
+    """The whole road with a real Celery worker of the simulated GPU."""
+    job_id = ready_sweep(settings, place)
+    port = free_port()
+    told = settings.model_copy(
+        update={
+            "sim_seed": seed_that_falls_ill_once(place, job_id),
+            "sim_ill": 0.5,
+            "canary_every_s": 6.0,
+            "gpu_health_port": port,
+        }
+    )
+    log = settings.home / "gpu0@test.log"
+    with celery_worker(told, "gpu.sim", "gpu0@test"):
+        wait_for(lambda: "health endpoint" in log.read_text(), log)
+        assert asked(port) == (200, "ok\n")
+        ring(place)
+        wait_for(lambda: asked(port)[0] == 503, log)
+        assert "is in quarantine since" in asked(port)[1]
+        again(place, job_id)
+        wait_for(lambda: asked(port) == (200, "ok\n"), log)
+        ring(place)
+        wait_for(lambda: runs(place) == 1, log)
+        assert 'tilewatch_sweep_seconds_count{gpu_model="sim"} 2.0' in asked(port, "/metrics")[1]
+    said = log.read_text()
+    for words in ("takes no sweeps", "Canceling queue gpu.sim", "takes sweeps again", "Started consuming from gpu.sim"):
+        assert words in said
+    assert "Traceback" not in said
+
+
+def seed_that_falls_ill_once(place: Place, job_id: int) -> int:
+    """Ill in its first try of the sweep and not in the second, and well at the first canary."""
+    with session(place.database_url) as opened:
+        facts = steps.sweep_facts(opened, opened.get_one(Job, job_id).sweep_id or 0)
+
+    def fits(seed: int) -> bool:
+        simulation = Simulation(seed, 0.0, 0.5)
+        first, second = (simulated.telemetry(facts, simulation, times)[1] for times in (0, 1))
+        (canary,) = simulated.canary_of_ill(simulation, 1, 0)
+        return bool(first["xids"]) and not second["xids"] and not second["ecc_uncorrected"] and not canary["xids"]
+
+    return next(seed for seed in range(10_000) if fits(seed))
+
+
+def ring(place: Place) -> None:
+    with session(place.database_url) as opened:
+        opened.execute(update(Job).where(Job.state == "queued").values(sent_at=None))
+    lost = reconcile(place.database_url, place.broker_url)
+    dispatch.send(dispatch.sender(place.broker_url), place.database_url, lost)
+
+
+def runs(place: Place) -> int:
+    with session(place.database_url) as opened:
+        return len(opened.scalars(select(Run.id)).all())

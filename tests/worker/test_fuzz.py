@@ -1,0 +1,181 @@
+"""Garbage in the broker: no worker falls over it, no row changes, and each piece is logged once.
+
+A real Celery worker on a real Valkey. The garbage is random but seeded: bytes, JSON of any shape, messages of ours with
+something wrong in them, tasks that are not ours, and rings for jobs that are not there or not this worker's.
+"""
+
+import base64
+import json
+import random
+import re
+import string
+import urllib.request
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+from sqlalchemy import select
+
+from db import jobs
+from db.models import Base, Job
+from db.session import engine, session
+from tests.worker.test_celery import celery_worker, wait_for
+from tests.worker.test_spool import free_port
+from worker import message
+from worker.message import Refused, Ring
+from worker.place import Place
+from worker.settings import Settings
+
+MESSAGES = 10_000
+HUGE = 2**70
+
+
+def fuzz(count: int, chance: random.Random, foreign_job: int) -> Iterator[bytes]:
+    makers: tuple[Callable[[random.Random], bytes], ...] = (
+        noise,
+        any_json,
+        mutated,
+        other_task,
+        bad_arguments,
+        steering,
+    )
+    for number in range(count):
+        if number % 10 == 0:
+            yield ring(chance.choice((foreign_job, 4_000_000 + number, message.LARGEST_ID)))
+        else:
+            yield chance.choice(makers)(chance)
+
+
+def ring(job_id: int, **changed: Any) -> bytes:
+    told = message.written(Ring(message.RUN, f"job-{job_id}", job_id, None), "judge")
+    return json.dumps({**told, **changed}).encode()
+
+
+def noise(chance: random.Random) -> bytes:
+    return chance.randbytes(chance.randint(0, 300))
+
+
+def any_json(chance: random.Random, depth: int = 0) -> bytes:
+    return json.dumps(any_value(chance, depth)).encode()
+
+
+def any_value(chance: random.Random, depth: int = 0) -> Any:
+    simple = (None, True, 0, -1, HUGE, 1.5, "", "worker.run", "".join(chance.choices(string.printable, k=8)))
+    if depth > 3 or chance.random() < 0.4:
+        return chance.choice(simple)
+    if chance.random() < 0.5:
+        return [any_value(chance, depth + 1) for _ in range(chance.randint(0, 4))]
+    names = ("headers", "body", "properties", "task", "id", "content-type", "args", "delivery_tag")
+    return {chance.choice(names): any_value(chance, depth + 1) for _ in range(chance.randint(0, 4))}
+
+
+def mutated(chance: random.Random) -> bytes:
+    """A good one with a piece cut out, so that it is no JSON any more or lacks what it must have."""
+    whole = ring(chance.randint(1, 99))
+    return whole[: chance.randint(1, len(whole) - 1)]
+
+
+def other_task(chance: random.Random) -> bytes:
+    told = message.written(Ring(message.RUN, "x", 1, None), "judge")
+    told["headers"]["task"] = chance.choice(
+        ("celery.chord_unlock", "celery.map", "os.system", "worker.Run", "", HUGE, None)
+    )
+    return json.dumps(told).encode()
+
+
+def bad_arguments(chance: random.Random) -> bytes:
+    arguments = chance.choice(([], [0], [-7], [HUGE], ["1"], [1.5], [True], [None], [1, 2], {"job_id": 1}, "1"))
+    body = base64.b64encode(json.dumps([arguments, {}, {}]).encode()).decode()
+    return ring(1, body=chance.choice((body, body + "=", 7, None, "not base64!")))
+
+
+def steering(chance: random.Random) -> bytes:
+    """What Celery would obey: another serializer, other work to run next, an expiry that is none."""
+    return chance.choice(
+        (
+            ring(1, **{"content-type": "application/x-python-serialize"}),
+            ring(1, body=base64.b64encode(b"cos\nsystem\n(S'true'\ntR.").decode()),
+            ring(1, headers={"task": message.RUN, "id": "x", "expires": "soon"}),
+            ring(1, headers={"task": "worker.prune", "id": "x"}),
+            ring(1, headers={"task": message.RUN, "id": ["x"]}),
+        )
+    )
+
+
+def rows(place: Place) -> dict[str, list[Any]]:
+    """Everything but the heartbeats."""
+    with engine(place.database_url).connect() as connection:
+        tables = (table for table in Base.metadata.sorted_tables if table.name != "workers")
+        return {table.name: sorted(connection.execute(select(table)), key=str) for table in tables}
+
+
+def test_ten_thousand_pieces_of_garbage_change_nothing_and_are_logged_once_each(
+    settings: Settings, place: Place
+) -> None:
+    chance = random.Random(7)
+    with session(place.database_url) as opened:
+        elsewhere, _ = jobs.add(opened, key="c", kind="compile", queue="compile", subject="not the judge's", payload={})
+    before = rows(place)
+    garbage = list(fuzz(MESSAGES, chance, elsewhere))
+    port = free_port()
+    told = settings.model_copy(update={"judge_health_port": port})
+    log = settings.home / "judge@test.log"
+    with redis.Redis.from_url(place.broker_url) as client, celery_worker(told, "judge", "judge@test") as process:
+        for start in range(0, MESSAGES, 500):
+            client.lpush("judge", *garbage[start : start + 500])
+        wait_for(lambda: client.llen("judge") == 0, log)
+        wait_for(lambda: said(log, "succeeded") == MESSAGES // 10, log)
+        assert process.poll() is None
+        assert rows(place) == before
+        assert said(log, "received") == MESSAGES // 10
+        assert said(log, "message refused") == MESSAGES - MESSAGES // 10
+        assert said(log, "nothing to be had") == MESSAGES // 10
+        assert "Traceback" not in log.read_text()
+        assert f"tilewatch_messages_refused_total {MESSAGES - MESSAGES // 10:.1f}" in scraped(port)
+        with session(place.database_url) as opened:
+            mine, _ = jobs.add(opened, key="j", kind="judge", queue="judge", subject="of no run", payload={})
+        client.lpush("judge", ring(mine))
+        wait_for(lambda: ended(place, mine), log)
+        assert process.poll() is None
+
+
+def said(log: Any, words: str) -> int:
+    return len(re.findall(rf'"event": "[^"]*{words}', log.read_text()))
+
+
+def scraped(port: int) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+        return str(answer.read().decode())
+
+
+def ended(place: Place, job_id: int) -> bool:
+    with session(place.database_url) as opened:
+        return opened.get_one(Job, job_id).state == "failed"
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        (b"\x00", "it is not JSON"),
+        (b"[]", "it has no message"),
+        (b"[" * 60_000, "it is not JSON"),
+        (b"{}", "it has no headers"),
+        (b'"' + b"x" * message.LONGEST_BYTES + b'"', "bytes, at most"),
+        (ring(1, headers={"task": "os.system", "id": "x"}), "it names no task of ours"),
+        (ring(1, headers={"task": message.RUN}), "it has no id"),
+        (ring(1, headers={"task": "worker.prune", "id": "x"}), "worker.prune takes no arguments"),
+        (ring(1, headers={"task": message.RUN, "id": "x", "expires": "2026-11-21T03:00:00"}), "has no time zone"),
+    ],
+)
+def test_what_is_no_ring_is_refused_with_a_reason_that_repeats_none_of_it(raw: bytes, why: str) -> None:
+    with pytest.raises(Refused, match=why):
+        message.read(raw)
+
+
+def test_a_ring_is_read_as_it_was_written_and_nothing_else_of_it_survives() -> None:
+    wanted = Ring(message.RUN, "job-7", 7, "2026-11-21T03:00:00+00:00")
+    told = message.written(wanted, "judge")
+    told["headers"].update(eta="2030-01-01T00:00:00", timelimit=[1, 1], chain=["x"])
+    assert message.read(json.dumps(told).encode()) == wanted
+    assert message.written(wanted, "judge")["headers"]["eta"] is None

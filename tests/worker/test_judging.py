@@ -1,0 +1,216 @@
+"""Nights of real commits, compiled here and timed by the simulated GPU: suspected, replayed, explained, told apart."""
+
+import contextlib
+import datetime as dt
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import delete, func, select, update
+
+from db import jobs
+from db.jobs import Priority
+from db.models import Commit, Job, Regression, RegressionEvent, RegressionSeries, Replay, Run, Suspicion, Sweep, Verdict
+from db.session import session
+from tests.worker import history, tiny
+from tests.worker.conftest import do_all_jobs, settings_for
+from tests.worker.test_celery import all_done, celery_worker, wait_for
+from worker import judge, rejudge, tasks
+from worker.place import Place
+from worker.settings import Settings
+from worker.submit import submit_nightly
+
+FIRST_NIGHT = dt.date(2026, 11, 1)
+STORY = (history.ADD, history.SPACE, history.CAST, history.WORDS, history.NAME)
+
+
+@pytest.fixture
+def watched(tmp_path: Path, database_url: str, broker_url: str) -> Settings:
+    """Settings for a repository that a test makes with `history.make`."""
+    return settings_for(tmp_path / "home", tmp_path / "watched", database_url, broker_url)
+
+
+def nightly(settings: Settings, sha: str, night: int) -> None:
+    submit_nightly(settings, commit=sha, gpus=("sim",), night=FIRST_NIGHT + dt.timedelta(days=night))
+
+
+def nightlies(settings: Settings, *shas: str) -> Place:
+    """One night per commit, each measured and judged in this process before the next."""
+    place = Place.of(settings)
+    for night, sha in enumerate(shas):
+        nightly(settings, sha, night)
+        do_all_jobs(place)
+    return place
+
+
+def verdicts(place: Place) -> dict[str, list[tuple[str, str]]]:
+    """Verdicts and reasons of a commit's runs, by the commit's subject."""
+    with session(place.database_url) as opened:
+        query = (
+            select(Commit.subject, Verdict.verdict, Verdict.reason)
+            .join(Sweep, Sweep.commit_id == Commit.id)
+            .join(Run, Run.sweep_id == Sweep.id)
+            .join(Verdict, Verdict.run_id == Run.id)
+            .order_by(Run.id)
+        )
+        found: dict[str, list[tuple[str, str]]] = {}
+        for subject, verdict, reason in opened.execute(query):
+            found.setdefault(subject, []).append((verdict, reason))
+    return found
+
+
+def replays(place: Place) -> list[Replay]:
+    with session(place.database_url) as opened:
+        return list(opened.scalars(select(Replay).order_by(Replay.id)))
+
+
+def test_real_changes_are_confirmed_with_their_cause_and_changes_of_words_raise_nothing(
+    watched: Settings, tmp_path: Path
+) -> None:
+    """The whole road with real workers: each of five commits is a night, and each is told for what it is."""
+    shas = history.make(tmp_path / "watched", *STORY)
+    place = Place.of(watched)
+    with contextlib.ExitStack() as workers:
+        for queues, name in (("compile,judge", "cpu@test"), ("gpu.sim", "gpu0@test")):
+            workers.enter_context(celery_worker(watched, queues=queues, name=name))
+        for night, sha in enumerate(shas.values()):
+            nightly(watched, sha, night)
+            wait_for(lambda: all_done(place), watched.home / "cpu@test.log")
+    said = verdicts(place)
+    for subject in STORY[:3]:
+        assert {verdict for verdict, _ in said[subject]} <= {"regression", "improvement"}, said[subject]
+        assert all("replays of old and new code differ by" in reason for _, reason in said[subject])
+    for subject in STORY[3:]:
+        assert [verdict for verdict, _ in said[subject]] == ["unchanged"] * len(tiny.PROBLEMS)
+        assert all(reason.startswith("identical machine code to") for _, reason in said[subject])
+    with session(place.database_url) as opened:
+        raised = opened.execute(
+            select(Commit.subject, Regression, func.count(RegressionSeries.id))
+            .join(Commit, Commit.id == Regression.bad_commit_id)
+            .join(RegressionSeries, RegressionSeries.regression_id == Regression.id)
+            .group_by(Commit.subject, Regression)
+            .order_by(Regression.id)
+        ).all()
+        states = set(opened.scalars(select(Suspicion.state)))
+        gpu_kinds = dict(
+            opened.execute(select(Job.queue, func.count()).where(Job.kind == "confirm").group_by(Job.queue)).all()
+        )
+    assert [(subject, series) for subject, _, series in raised] == [(subject, 2) for subject in STORY[:3]]
+    by_subject = {subject: regression for subject, regression, _ in raised}
+    assert by_subject[history.SPACE].category == "search_space"
+    assert "width lost 128, 256" in " ".join(by_subject[history.SPACE].explanation)
+    assert "10 -> 9 registers a thread" in by_subject[history.CAST].cause
+    assert (states, set(gpu_kinds)) == ({"confirmed"}, {"gpu.sim"})
+
+
+def test_a_range_of_untested_commits_is_narrowed_to_the_one(watched: Settings, tmp_path: Path) -> None:
+    """Nobody tested the comment, the name and the cast; all three are compiled here, two of them are known code."""
+    shas = history.make(tmp_path / "watched", history.ADD, history.WORDS, history.CAST, history.NAME)
+    place = nightlies(watched, shas[history.ADD], shas[history.NAME])
+    with session(place.database_url) as opened:
+        (regression,) = opened.scalars(select(Regression))
+        subjects = {commit.id: commit.subject for commit in opened.scalars(select(Commit))}
+        urgent = set(opened.scalars(select(Job.priority).where(Job.key.startswith("prepare:"))))
+    assert subjects[regression.bad_commit_id] == history.CAST
+    assert subjects[regression.good_commit_id] == history.WORDS
+    assert urgent == {Priority.BISECT}
+    held = [replay for replay in replays(place) if replay.good_us]
+    assert {(subjects[each.good_commit_id], subjects[each.bad_commit_id]) for each in held} == {
+        (history.ADD, history.NAME)
+    }, "what has the code of a tested commit was not timed again"
+
+
+def test_eight_judges_of_one_night_say_and_raise_everything_once(
+    watched: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The night's replays are there and all else is forgotten; then eight judges start on it at once."""
+    shas = history.make(tmp_path / "watched", history.ADD)
+    place = nightlies(watched, *shas.values())
+    monkeypatch.setattr(judge, "_sittings", {})
+    with session(place.database_url) as opened:
+        opened.execute(delete(Regression))
+        opened.execute(delete(Verdict))
+        opened.execute(update(Suspicion).values(state="open", closed_at=None))
+        runs = list(opened.scalars(select(Run.id)))
+        for number in range(8):
+            run_id = runs[-1 - number % len(tiny.PROBLEMS)]
+            jobs.add(opened, key=f"again:{number}", kind="judge", queue="judge", subject="s", payload={}, run_id=run_id)
+        again = [job.id for job in jobs.unsent(opened, 0)]
+    assert len(again) == 8
+    judges = [threading.Thread(target=tasks.run, args=(job_id, f"judge#{job_id}", place)) for job_id in again]
+    for each in judges:
+        each.start()
+    for each in judges:
+        each.join()
+    with session(place.database_url) as opened:
+        assert opened.scalars(select(Job.failure).where(Job.failure.is_not(None))).all() == []
+        assert len(opened.scalars(select(Regression.id)).all()) == 1
+        assert len(opened.scalars(select(RegressionSeries.id)).all()) == len(tiny.PROBLEMS)
+        assert opened.scalars(select(RegressionEvent.action).order_by(RegressionEvent.id)).all() == ["open", "join"]
+        assert len(opened.scalars(select(Verdict.run_id)).all()) == len(tiny.PROBLEMS)
+
+
+def test_a_judge_that_remembers_nothing_says_the_same(
+    watched: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What one worker process keeps in memory is made again from the database by another."""
+    shas = history.make(tmp_path / "watched", *STORY[:3])
+    place = Place.of(watched)
+    for night, sha in enumerate(shas.values()):
+        monkeypatch.setattr(judge, "_sittings", {})
+        nightly(watched, sha, night)
+        while do_all_jobs(place):
+            monkeypatch.setattr(judge, "_sittings", {})
+    said = verdicts(place)
+    assert {verdict for subject in STORY[:3] for verdict, _ in said[subject]} <= {"regression", "improvement"}
+    with session(place.database_url) as opened:
+        asked = opened.scalar(select(func.sum(func.cardinality(Replay.good_us))))
+    assert asked == 3 * len(tiny.PROBLEMS) * place.policy.first_launches
+
+
+def test_a_question_that_cannot_be_answered_is_undecided_with_its_reason(
+    watched: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kernels.replay import ReplayFailed
+
+    def wrong(*_: object, **__: object) -> None:
+        raise ReplayFailed("the good side cannot be replayed (wrong): the output is off by 1")
+
+    monkeypatch.setattr("worker.simulated.replay", wrong)
+    shas = history.make(tmp_path / "watched", history.ADD)
+    place = nightlies(watched, *shas.values())
+    assert [verdict for verdict, _ in verdicts(place)[history.ADD]] == ["undecided"] * len(tiny.PROBLEMS)
+    with session(place.database_url) as opened:
+        assert set(opened.scalars(select(Suspicion.state))) == {"undecided"}
+        assert all(reason.startswith("no replay could be held") for reason in opened.scalars(select(Suspicion.reason)))
+        assert opened.scalars(select(Regression.id)).all() == []
+    assert {replay.failure for replay in replays(place)} == {
+        "the good side cannot be replayed (wrong): the output is off by 1"
+    }
+
+
+def test_a_night_spends_no_more_replay_launches_than_it_may(watched: Settings, tmp_path: Path) -> None:
+    shas = history.make(tmp_path / "watched", history.ADD)
+    place = nightlies(watched.model_copy(update={"replay_launches": 4}), *shas.values())
+    said = sorted(verdict for verdict, _ in verdicts(place)[history.ADD])
+    assert said in (["improvement", "undecided"], ["regression", "undecided"], ["undecided", "undecided"])
+    assert sum(len(replay.good_us) for replay in replays(place)) == 4
+
+
+def test_another_policy_over_the_history_says_what_it_would_have_changed(watched: Settings, tmp_path: Path) -> None:
+    """Judged as before nothing changes; a policy that believes nothing leaves every change undecided."""
+    shas = history.make(tmp_path / "watched", *STORY[:2])
+    place = nightlies(watched, *shas.values())
+    said = verdicts(place)
+    before = {subject: [verdict for verdict, _ in found] for subject, found in said.items()}
+    today = dt.datetime.now(dt.UTC).date()
+    same = rejudge.rejudge(place, place.policy, today - dt.timedelta(days=1))
+    assert (same.runs, same.changed) == (3 * len(tiny.PROBLEMS), ())
+    doubtful = rejudge.rejudge(place, replace(place.policy, believed_deviations=1e6), today - dt.timedelta(days=1))
+    assert {(each.was, each.would_be) for each in doubtful.changed} <= {
+        ("regression", "undecided"),
+        ("improvement", "undecided"),
+    }
+    assert len(doubtful.changed) == 2 * len(tiny.PROBLEMS)
+    assert {subject: [verdict for verdict, _ in found] for subject, found in verdicts(place).items()} == before

@@ -1,0 +1,76 @@
+"""No password in a log line or on a job's row, whatever an error repeats."""
+
+import json
+import logging
+
+import pytest
+import structlog
+
+from db import jobs
+from db.models import Job
+from db.session import session
+from worker import logs, tasks
+from worker.outage import NotNow
+from worker.place import Place
+from worker.scrub import scrubbed
+
+URL = "postgresql://node1:hunter2@db:5432/tilewatch"
+
+
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        (f"cannot reach {URL}!", "cannot reach postgresql://node1:***@db:5432/tilewatch!"),
+        ("redis://:hunter2@h:6379/0 and rediss://u:hunter2@h", "redis://:***@h:6379/0 and rediss://u:***@h"),
+        ("host=db password=hunter2 user=x", "host=db password=*** user=x"),
+        ("{'password': 'hunter2', 'user': 'x'}", "{'password': ***, 'user': 'x'}"),
+        ("Token: hunter2, api_key='hunter2'", "Token: ***, api_key=***"),
+        (
+            "320x32576x7168 on h200: 174.2 us, see http://tiles:8501/x",
+            "320x32576x7168 on h200: 174.2 us, see http://tiles:8501/x",
+        ),
+    ],
+)
+def test_passwords_are_taken_out_and_nothing_else(said: str, left: str) -> None:
+    assert scrubbed(said) == left
+
+
+@pytest.mark.parametrize("error", [RuntimeError(f"odd: {URL}"), NotNow(f"not now: {URL}")])
+def test_an_error_that_repeats_a_url_leaves_no_password_on_the_row(
+    place: Place, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fails(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(tasks, "_step_of", lambda _: fails)
+    with session(place.database_url) as opened:
+        job_id, _ = jobs.add(opened, key="k", kind="judge", queue="judge", subject="s", payload={})
+    if isinstance(error, NotNow):
+        with pytest.raises(NotNow):
+            tasks.run(job_id, "tester#1", place)
+    else:
+        tasks.run(job_id, "tester#1", place)
+    with session(place.database_url) as opened:
+        row = opened.get_one(Job, job_id)
+    told = f"{row.failure} {row.trace} {row.trouble}"
+    assert "node1:***@db" in told
+    assert "hunter2" not in told
+
+
+def test_no_line_of_a_worker_has_a_password_in_it(capsys: pytest.CaptureFixture[str]) -> None:
+    before = structlog.get_config()
+    handlers = list(logging.getLogger().handlers)
+    try:
+        logs.set_up("INFO")
+        structlog.get_logger().warning("ours", reason=f"no road to {URL}")
+        try:
+            raise RuntimeError(URL)
+        except RuntimeError:
+            logging.getLogger("kombu").exception("theirs: %s", URL)
+    finally:
+        structlog.configure(**before)
+        logging.getLogger().handlers = handlers
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [line["event"].partition(":")[0] for line in lines] == ["ours", "theirs"]
+    assert "hunter2" not in json.dumps(lines)
+    assert json.dumps(lines).count("node1:***@db") == 3

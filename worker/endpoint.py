@@ -1,0 +1,84 @@
+"""A worker's small HTTP server: `/healthz` says ok or why not, `/metrics` what Prometheus asks for.
+
+Knows nothing of what is healthy or counted: both answers are given to it as functions. It runs in a thread of the
+worker's parent process, so it answers while a job is under way.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import structlog
+
+log = structlog.get_logger()
+
+Troubles = Callable[[], Sequence[str]]
+"""Why this worker cannot work now, a sentence each; nothing when it can."""
+
+PLAIN = "text/plain; charset=utf-8"
+METRICS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Endpoint:
+    """Open from `start` to `stop`. A port that is taken is a line in the log and not the end of the worker."""
+
+    def __init__(self, address: str, port: int, troubles: Troubles, exposition: Callable[[], bytes]) -> None:
+        self._address, self._port = address, port
+        self._troubles, self._exposition = troubles, exposition
+        self._server: ThreadingHTTPServer | None = None
+
+    def start(self) -> int | None:
+        """The port; None when it cannot be had."""
+        try:
+            self._server = _Server((self._address, self._port), self._handler())
+        except OSError as error:
+            log.warning("no health endpoint", address=self._address, port=self._port, reason=error.strerror)
+            return None
+        threading.Thread(target=self._server.serve_forever, name="health endpoint", daemon=True).start()
+        port: int = self._server.server_address[1]
+        log.info("health endpoint", address=self._address, port=port)
+        return port
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+
+    def forget(self) -> None:
+        """In a forked child: the port is the parent's, and is to be free as soon as that is gone."""
+        if self._server is not None:
+            self._server.socket.close()
+            self._server = None
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        troubles, exposition = self._troubles, self._exposition
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                if self.path == "/healthz":
+                    wrong = troubles()
+                    status = HTTPStatus.SERVICE_UNAVAILABLE if wrong else HTTPStatus.OK
+                    self._answer(status, PLAIN, ("; ".join(wrong) or "ok").encode() + b"\n")
+                elif self.path == "/metrics":
+                    self._answer(HTTPStatus.OK, METRICS, exposition())
+                else:
+                    self._answer(HTTPStatus.NOT_FOUND, PLAIN, b"expected /healthz or /metrics\n")
+
+            def _answer(self, status: HTTPStatus, kind: str, body: bytes) -> None:
+                self.send_response(status)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:
+                """A scrape every few seconds is nothing to log."""
+
+        return Handler
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False

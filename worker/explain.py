@@ -1,0 +1,149 @@
+"""Why did a series change? Facts of the last good run and of the first bad one in, cause and evidence out. Pure.
+
+A replay has said that the change is real; what moved with it is named here. Correlation is all that facts can show, so
+each line says what differs and by how much, and the cause is the kind of thing that a replay can tell apart: the
+commit's code, its search space, the toolchain, the node, the baseline.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from db.causes import Category
+from db.judging import RunFacts
+
+MOVED = 0.003
+"""What counts as a move of a time or a clock: the smallest change that the judge believes."""
+
+WARMER_C = 8
+"""Degrees that a GPU's temperature differs by from night to night without anything being wrong."""
+
+STATICS = {
+    "registers": "registers a thread",
+    "stack_bytes": "spilled bytes a thread",
+    "shared_bytes": "bytes of shared memory",
+    "code_bytes": "bytes of code",
+    "tma_loads": "loads by TMA",
+    "tensor_core_mmas": "products on Tensor Cores",
+}
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """`sentence` names the cause; each of `lines` is one fact that differs, most telling first."""
+
+    category: Category
+    sentence: str
+    lines: tuple[str, ...]
+
+
+def of_replayed(good: RunFacts, bad: RunFacts) -> Explanation:
+    """Why two commits differ whose cubins a replay told apart: it was the commit, and this is how."""
+    lines = tuple(_lines(good, bad))
+    if not _is_in_space(good.params, bad.axes):
+        won = _config_moves(good, bad)
+        return Explanation("search_space", f"the search space lost the config that won before: {won}", lines)
+    if good.params != bad.params:
+        how = f"another config wins: {_config_moves(good, bad)}"
+    else:
+        how = _code_moves(good, bad) or "the machine code differs"
+    return Explanation("code", f"the commit changed the kernel: {how}", lines)
+
+
+def whose(good: RunFacts, bad: RunFacts) -> str:
+    """Which of the two moved from run to run: ours, the baseline, or both."""
+    ours = bad.time_us / good.time_us - 1.0
+    if good.baseline_us is None or bad.baseline_us is None:
+        return f"the kernel's time moved {ours:+.1%}; there is no baseline to compare with"
+    theirs = bad.baseline_us / good.baseline_us - 1.0
+    moved = f"the kernel's time moved {ours:+.1%}, the baseline's {theirs:+.1%}"
+    if abs(theirs) < MOVED:
+        return f"{moved}: ours"
+    if abs(ours) < MOVED:
+        return f"{moved}: the baseline"
+    return f"{moved}: both"
+
+
+def _lines(good: RunFacts, bad: RunFacts) -> Iterator[str]:
+    yield whose(good, bad)
+    if good.params != bad.params:
+        yield f"winner: {_config(good.params, good.axes)} -> {_config(bad.params, bad.axes)}"
+    if good.axes != bad.axes:
+        yield f"search space: {_axes_moves(good.axes, bad.axes)}"
+    if (moves := _code_moves(good, bad)) is not None:
+        yield f"machine code: {moves}"
+    elif good.code_sha256 == bad.code_sha256:
+        yield "machine code: identical"
+    if (moves := _toolchain_moves(good.toolchain, bad.toolchain)) is not None:
+        yield f"toolchain: {moves}; the replay compiled both sides with one"
+    if good.host != bad.host:
+        yield f"node: {good.host} -> {bad.host}"
+    yield from _gpu_moves(good.telemetry, bad.telemetry)
+
+
+def _code_moves(good: RunFacts, bad: RunFacts) -> str | None:
+    """None where nothing that a cubin tells differs."""
+    before, after = good.statics, bad.statics
+    moves = [
+        f"{before[name]} -> {after[name]} {what}"
+        for name, what in STATICS.items()
+        if name in before and name in after and before[name] != after[name]
+    ]
+    for name in sorted({*good.instructions, *bad.instructions}):
+        counts = good.instructions.get(name, 0), bad.instructions.get(name, 0)
+        if counts[0] != counts[1]:
+            moves.append(f"{counts[0]} -> {counts[1]} times {name}")
+    return ", ".join(moves) or None
+
+
+def _toolchain_moves(before: Mapping[str, str], after: Mapping[str, str]) -> str | None:
+    names = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
+    return ", ".join(f"{name} {before.get(name, 'none')} -> {after.get(name, 'none')}" for name in names) or None
+
+
+def _axes_moves(before: Mapping[str, tuple[int, ...]], after: Mapping[str, tuple[int, ...]]) -> str:
+    moves = []
+    for name in dict.fromkeys([*before, *after]):
+        gone = [value for value in before.get(name, ()) if value not in after.get(name, ())]
+        new = [value for value in after.get(name, ()) if value not in before.get(name, ())]
+        if gone:
+            moves.append(f"{name} lost {', '.join(map(str, gone))}")
+        if new:
+            moves.append(f"{name} gained {', '.join(map(str, new))}")
+    return "; ".join(moves) or "the same values in another order"
+
+
+def _gpu_moves(before: tuple[Mapping[str, Any], ...], after: tuple[Mapping[str, Any], ...]) -> Iterator[str]:
+    """Clocks, temperature and throttling: what makes a GPU slow without any change of code."""
+    clocks = _middle(before, "sm_clock_mhz"), _middle(after, "sm_clock_mhz")
+    if clocks[0] and clocks[1] and abs(clocks[1] / clocks[0] - 1.0) > MOVED:
+        yield f"clock: {clocks[0]:.0f} -> {clocks[1]:.0f} MHz"
+    warmth = _middle(before, "temperature_c"), _middle(after, "temperature_c")
+    if warmth[0] and warmth[1] and abs(warmth[1] - warmth[0]) > WARMER_C:
+        yield f"temperature: {warmth[0]:.0f} -> {warmth[1]:.0f} degrees"
+    reasons = [sorted({why for each in told for why in each.get("throttled") or ()}) for told in (before, after)]
+    if reasons[0] != reasons[1]:
+        yield f"throttling: {', '.join(reasons[0]) or 'none'} -> {', '.join(reasons[1]) or 'none'}"
+
+
+def _middle(telemetry: tuple[Mapping[str, Any], ...], name: str) -> float | None:
+    values = sorted(float(each[name]) for each in telemetry if each.get(name) is not None)
+    return values[len(values) // 2] if values else None
+
+
+def _is_in_space(params: Mapping[str, int], axes: Mapping[str, tuple[int, ...]]) -> bool:
+    return set(params) == set(axes) and all(value in axes[name] for name, value in params.items())
+
+
+def _config_moves(good: RunFacts, bad: RunFacts) -> str:
+    """The parameters in which two configs differ, the new values first."""
+    names = [name for name in {**bad.axes, **good.axes} if good.params.get(name) != bad.params.get(name)]
+    sides = ({name: each.params[name] for name in names if name in each.params} for each in (bad, good))
+    new, old = (" ".join(f"{name}={value}" for name, value in side.items()) for side in sides)
+    return f"{new} instead of {old}"
+
+
+def _config(params: Mapping[str, int], axes: Mapping[str, tuple[int, ...]]) -> str:
+    """In the order of the search space, which the database does not keep."""
+    names = [*(name for name in axes if name in params), *(name for name in params if name not in axes)]
+    return " ".join(f"{name}={params[name]}" for name in names)

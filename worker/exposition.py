@@ -1,0 +1,104 @@
+"""What `/metrics` says: what this worker's processes counted, and for one kind of worker the whole queue's vital signs.
+
+The queue's numbers are read from Postgres when Prometheus asks. Only workers of the kind `judge` give them: every
+worker would say the same, at the cost of the same queries.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.multiprocess import MultiProcessCollector
+from sqlalchemy.exc import SQLAlchemyError
+
+from db import queries
+from db.queries import Vitals
+from db.session import session
+from worker import counting, spool
+from worker.endpoint import Troubles
+
+Families = Callable[[], Iterable[Metric]]
+
+
+def exposition(*sources: Families) -> Callable[[], bytes]:
+    registry = CollectorRegistry()
+    if (folder := counting.folder()) is not None:
+        MultiProcessCollector(registry, path=str(folder))  # type: ignore[no-untyped-call]
+    for source in sources:
+        registry.register(_Source(source))
+    return lambda: generate_latest(registry)
+
+
+def of_worker(kind: str, troubles: Troubles, spool_folder: Path) -> Families:
+    """Every worker: whether it is well; one with a GPU also what lies in its spool."""
+
+    def families() -> Iterator[Metric]:
+        yield GaugeMetricFamily("tilewatch_healthy", "1 while /healthz says ok.", value=float(not troubles()))
+        if kind == "gpu":
+            files = GaugeMetricFamily(
+                "tilewatch_spool_files", "Runs on this machine's disk that are not on record.", labels=("state",)
+            )
+            files.add_metric(("waiting",), len(spool.left(spool_folder)))
+            files.add_metric(("refused",), len(spool.refused(spool_folder)))
+            yield files
+
+    return families
+
+
+def of_queue(database_url: str) -> Families:
+    def families() -> Iterator[Metric]:
+        try:
+            with session(database_url) as opened:
+                told = queries.vitals(opened)
+        except SQLAlchemyError:
+            yield GaugeMetricFamily("tilewatch_database_up", "1 while Postgres answers.", value=0.0)
+            return
+        yield GaugeMetricFamily("tilewatch_database_up", "1 while Postgres answers.", value=1.0)
+        yield from _vital_signs(told)
+
+    return families
+
+
+def _vital_signs(told: Vitals) -> Iterator[Metric]:
+    jobs = GaugeMetricFamily("tilewatch_jobs", "Jobs by kind and state.", labels=("kind", "state"))
+    for count in told.jobs:
+        jobs.add_metric((count.kind, count.state), count.jobs)
+    depth = GaugeMetricFamily("tilewatch_queue_depth", "Jobs that a worker could take now.", labels=("queue",))
+    oldest = GaugeMetricFamily(
+        "tilewatch_oldest_queued_seconds", "How long the oldest of them could have been taken.", labels=("queue",)
+    )
+    for queue in told.queues:
+        depth.add_metric((queue.queue,), queue.depth)
+        oldest.add_metric((queue.queue,), queue.oldest_s)
+    nights = GaugeMetricFamily(
+        "tilewatch_last_good_nightly_timestamp_seconds",
+        "When the newest nightly ended whose jobs are all done.",
+        labels=("gpu_model",),
+    )
+    for night in told.nights:
+        nights.add_metric((night.gpu_model,), night.ended_unix_s)
+    workers = GaugeMetricFamily(
+        "tilewatch_workers", "Workers that said within a minute that they are here.", labels=("kind", "gpu_model")
+    )
+    for living in told.workers:
+        workers.add_metric((living.kind, living.gpu_model), living.workers)
+    ill = GaugeMetricFamily("tilewatch_gpus_quarantined", "GPUs that take no sweeps, being ill.", labels=("gpu_model",))
+    for gpu_model in {*told.quarantined, *(living.gpu_model for living in told.workers if living.gpu_model)}:
+        ill.add_metric((gpu_model,), told.quarantined.get(gpu_model, 0))
+    yield from (jobs, depth, oldest, nights, workers, ill)
+
+
+class _Source:
+    """prometheus-client's shape of a collector."""
+
+    def __init__(self, families: Families) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families()
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing, so that registering asks no server."""
+        return ()

@@ -1,0 +1,134 @@
+"""What a message may say: which task, and for `worker.run` which job. Bytes in, a ring or a refusal out; no broker.
+
+Whoever can reach Redis can write anything into a queue, and Celery would follow much of it (other tasks to run next,
+times to wait, limits) or break on it: its event loop ends at the first text that is not JSON. So a message is read
+here first, and what Celery gets is written anew from the little that a ring consists of.
+"""
+
+import base64
+import binascii
+import datetime as dt
+import json
+import re
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+RUN = "worker.run"
+LONGEST_BYTES = 64 << 10
+"""Ours have about 1000."""
+
+LARGEST_ID = 2**63 - 1
+"""What a job's number can be in Postgres."""
+
+_TASK = re.compile(r"worker\.[a-z_]{1,40}")
+_ID = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
+
+
+@dataclass(frozen=True)
+class Ring:
+    """`job_id` is there for RUN and for nothing else. A ring that `expires` says nothing any more after that."""
+
+    task: str
+    id: str
+    job_id: int | None
+    expires: str | None
+
+
+class Refused(ValueError):
+    """A message that is no ring; says why, and repeats none of it."""
+
+
+def read(raw: bytes) -> Ring:
+    if len(raw) > LONGEST_BYTES:
+        raise Refused(f"it has {len(raw)} bytes, at most {LONGEST_BYTES} were expected")
+    try:
+        message = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise Refused("it is not JSON") from None
+    headers = _mapping(_mapping(message, "message").get("headers"), "headers")
+    task = headers.get("task")
+    if not isinstance(task, str) or not _TASK.fullmatch(task):
+        raise Refused("it names no task of ours")
+    identity = headers.get("id")
+    if not isinstance(identity, str) or not _ID.fullmatch(identity):
+        raise Refused("it has no id")
+    return Ring(task, identity, _job_id(task, _arguments(message)), _moment(headers.get("expires")))
+
+
+def written(ring: Ring, queue: str) -> dict[str, Any]:
+    """The message as Celery's protocol 2 has it, as kombu keeps it in Redis."""
+    arguments = [] if ring.job_id is None else [ring.job_id]
+    embedded = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
+    body = json.dumps([arguments, {}, embedded]).encode()
+    return {
+        "body": base64.b64encode(body).decode(),
+        "content-encoding": "utf-8",
+        "content-type": "application/json",
+        "headers": {
+            "lang": "py",
+            "task": ring.task,
+            "id": ring.id,
+            "root_id": ring.id,
+            "parent_id": None,
+            "group": None,
+            "eta": None,
+            "expires": ring.expires,
+            "retries": 0,
+            "timelimit": [None, None],
+            "argsrepr": repr(tuple(arguments)),
+            "kwargsrepr": "{}",
+            "ignore_result": True,
+        },
+        "properties": {
+            "correlation_id": ring.id,
+            "reply_to": "",
+            "delivery_mode": 2,
+            "delivery_info": {"exchange": "", "routing_key": queue},
+            "priority": 0,
+            "body_encoding": "base64",
+            "delivery_tag": str(uuid.uuid4()),
+        },
+    }
+
+
+def _arguments(message: dict[str, Any]) -> list[Any]:
+    body = message.get("body")
+    try:
+        if not isinstance(body, str) or message.get("content-type") != "application/json":
+            raise Refused("its body is not JSON")
+        told = json.loads(base64.b64decode(body, validate=True))
+    except (binascii.Error, ValueError, RecursionError) as error:
+        raise error if isinstance(error, Refused) else Refused("its body is not JSON") from None
+    if not (isinstance(told, list) and len(told) == 3 and isinstance(told[0], list) and told[1] == {}):
+        raise Refused("its body is no list of arguments")
+    return told[0]
+
+
+def _job_id(task: str, arguments: list[Any]) -> int | None:
+    if task != RUN:
+        if arguments:
+            raise Refused(f"{task} takes no arguments")
+        return None
+    job_id = arguments[0] if len(arguments) == 1 else None
+    if not isinstance(job_id, int) or isinstance(job_id, bool) or not 0 < job_id <= LARGEST_ID:
+        raise Refused(f"{task} takes the number of one job")
+    return job_id
+
+
+def _moment(value: Any) -> str | None:
+    if value is None:
+        return None
+    try:
+        moment = dt.datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        raise Refused("its expiry is no moment") from None
+    if moment.tzinfo is None:
+        raise Refused("its expiry has no time zone")
+    return moment.isoformat()
+
+
+def _mapping(value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise Refused(f"it has no {what}")
+    return value

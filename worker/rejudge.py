@@ -1,0 +1,94 @@
+"""Another policy over the history on record: which verdicts it would have changed. Writes nothing.
+
+The nights are judged again as they came, with the replays that were held; what the other policy would ask and nobody
+ever replayed stays unanswered, and then it is undecided: the printed difference is what is known, not a guess.
+"""
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from db import judging
+from db.judging import Judged, Night, Point, Scope
+from db.session import engine
+from worker import conclude, served
+from worker.detect import Policy
+from worker.history import History
+from worker.place import Place
+from worker.sitting import Sitting, series_of
+
+
+@dataclass(frozen=True)
+class Changed:
+    """One run that the other policy judges differently."""
+
+    night: dt.date
+    kernel: str
+    problem: str
+    gpu_model: str
+    sha: str
+    was: str
+    would_be: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Rejudged:
+    runs: int
+    changed: tuple[Changed, ...]
+
+
+def rejudge(place: Place, policy: Policy, since: dt.date) -> Rejudged:
+    """Every scope's nights since a day, with what came before them as history."""
+    runs, changed = 0, list[Changed]()
+    # Never committed: a bisection of the past may put untested commits on record.
+    with Session(engine(place.database_url), expire_on_commit=False) as session:
+        for scope in judging.newest_of_each_scope(session):
+            said = judging.judged_since(session, scope, since)
+            runs += len(said)
+            if said:
+                changed += _scope(session, place, scope, policy, said)
+    return Rejudged(runs, tuple(changed))
+
+
+def _scope(session: Session, place: Place, scope: Scope, policy: Policy, said: Sequence[Judged]) -> Iterator[Changed]:
+    nights = judging.nights(session, scope)
+    history = History(session, place, scope, nights)
+    facts = judging.replays(session, scope, nights[0].position)
+    points = judging.points(session, [night.submission_id for night in nights], scope.origin)
+    sitting = Sitting(served.by_first_night(nights, points), policy, place.replay_launches)
+    was = {each.run_id: each for each in said}
+    for night in nights:
+        tonight = [point for point in points if point.submission_id == night.submission_id]
+        served.hear(sitting, history, night, tonight)
+        sitting.settle_past(lambda series, ask, told: served.on_record(history, facts, series, ask, told))
+        yield from _differences(sitting, history, scope, night, tonight, was)
+
+
+def _differences(
+    sitting: Sitting,
+    history: History,
+    scope: Scope,
+    night: Night,
+    tonight: Sequence[Point],
+    was: dict[int, Judged],
+) -> Iterator[Changed]:
+    for point in tonight:
+        before = was.get(point.run_id)
+        if before is None:
+            continue
+        series = series_of(point)
+        found = conclude.conclusion(sitting, series, history.same_as(series, night.position))
+        if found.verdict != before.verdict:
+            yield Changed(
+                before.day,
+                point.kernel,
+                point.problem,
+                scope.gpu_model,
+                night.sha,
+                before.verdict,
+                found.verdict,
+                found.reason,
+            )

@@ -1,0 +1,87 @@
+"""Why a worker cannot work now, in sentences, for `/healthz` and `tilewatch doctor`. Looks, and changes nothing."""
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from db import quarantine
+from db.session import DatabaseUnreachable, check, session
+from kernels.store import CubinStore, StoreError
+from worker import dispatch
+from worker.dispatch import BrokerUnreachable
+from worker.endpoint import Troubles
+from worker.place import Place
+
+SILENT_S = 60
+"""A heartbeat this old: the thread that says that this worker is here is gone or stuck."""
+
+FULL_BYTES = 256 << 20
+"""Less than this on the disk of the data folder, and the next sweep's results may find no place."""
+
+
+def of_worker(kind: str, gpu_uuid: str | None, place: Place, home: Path, silent_s: Callable[[], float]) -> Troubles:
+    """What to ask of a worker of this kind. A judge needs no cubins, and only a GPU can be in quarantine."""
+    checks: list[Callable[[], str | None]] = [
+        lambda: database(place.database_url),
+        lambda: broker(place.broker_url),
+        lambda: heartbeat(silent_s()),
+        lambda: disk(home),
+    ]
+    if kind in ("compile", "gpu"):
+        checks.append(lambda: store(place.store_url))
+    if gpu_uuid is not None:
+        checks.append(lambda: illness(place.database_url, gpu_uuid))
+    return lambda: found(checks)
+
+
+def found(checks: Sequence[Callable[[], str | None]]) -> tuple[str, ...]:
+    return tuple(sentence for check in checks if (sentence := check()) is not None)
+
+
+def database(url: str) -> str | None:
+    try:
+        check(url)
+    except DatabaseUnreachable as error:
+        return str(error)
+    return None
+
+
+def broker(url: str) -> str | None:
+    try:
+        dispatch.check(url)
+    except BrokerUnreachable as error:
+        return str(error)
+    return None
+
+
+def store(url: str) -> str | None:
+    try:
+        CubinStore(url).outcome("health")  # a key that no cubin has
+    except StoreError as error:
+        return str(error)
+    return None
+
+
+def heartbeat(silent_s: float) -> str | None:
+    if silent_s <= SILENT_S:
+        return None
+    return f"this worker has not said for {silent_s:.0f} s that it is here, at most {SILENT_S} s were expected"
+
+
+def disk(home: Path) -> str | None:
+    there = next(folder for folder in (home, *home.parents) if folder.exists())
+    free_bytes = shutil.disk_usage(there).free
+    if free_bytes >= FULL_BYTES:
+        return None
+    return f"only {free_bytes / 1e6:.0f} MB are free for {home}, at least {FULL_BYTES / 1e6:.0f} MB are wanted"
+
+
+def illness(database_url: str, gpu_uuid: str) -> str | None:
+    try:
+        with session(database_url) as opened:
+            ill = quarantine.of_gpu(opened, gpu_uuid)
+    except SQLAlchemyError:  # said by `database`
+        return None
+    return None if ill is None else f"GPU {gpu_uuid} is in quarantine since {ill.began_at:%Y-%m-%d %H:%M}: {ill.reason}"
