@@ -25,6 +25,9 @@ LEAST_NIGHTLY_LOG_ODDS = 6.0
 WILD_NIGHT_LOG_ODDS = 3.2
 """The same for the build before and after it: one night gone wild is enough to make the wrong one of them likelier."""
 
+USUAL_SIZE = 0.02
+"""How large changes usually are, for a check that has no size in mind."""
+
 
 @dataclass(frozen=True)
 class Ask:
@@ -134,6 +137,8 @@ class Case:
     least_deviations: float | None = None  # of its own replays; the policy's, unless others already speak for it
     enough: float | None = None  # log-odds to believe it; the policy's, unless others already speak for it
     launches: int = 0
+    silent: set[tuple[int, int]] = field(default_factory=set)  # pairs that were asked for and gave nothing
+    stuck: bool = False  # no replay is left that could tell its builds apart
 
     @property
     def builds(self) -> NDArray[np.int64]:
@@ -159,7 +164,10 @@ class Case:
         return self.heard.across(self.builds, self.launch_variance)
 
     def hear(self, replayed: Replayed) -> None:
-        self.launches += self.heard.add(replayed)
+        usable = self.heard.add(replayed)
+        self.launches += usable
+        if not usable:
+            self.silent.add((replayed.good, replayed.bad))
 
 
 def variance(differences: Iterable[Sequence[float]], launch_variance: float) -> float:
@@ -204,7 +212,9 @@ def log_odds(nightly: Nightly, weighed: Floats, precisions: Floats, policy: Poli
     size = np.where(nightly.precisions > 0.0, np.clip(best, low, high), best)
     nights = size * nightly.weighed - size**2 * nightly.precisions / 2
     replays = size * weighed - size**2 * precisions / 2
-    found = np.minimum(nights, policy.nightly_log_odds) + replays
+    # Where nights show no size any would do, and the more launches there are, the better one suits them by chance.
+    any_size = np.where(nightly.precisions > 0.0, 0.0, np.log1p(USUAL_SIZE**2 * precisions) / 2)
+    found = np.minimum(nights, policy.nightly_log_odds) + replays - any_size
     return np.where(np.abs(shown) + (nightly.precisions == 0.0) >= 0.7 * policy.min_change, found, -np.inf)
 
 
@@ -248,7 +258,7 @@ def believable(case: Case, policy: Policy) -> bool:
     if found is None or case.state not in ("believed", "confirmed"):
         return False
     least = case.least_deviations or policy.told_deviations
-    likely = first_bad(case)[1] >= policy.told_located
+    likely = case.stuck or first_bad(case)[1] >= policy.told_located
     sure = odds(case, policy) >= (case.enough or policy.believed_log_odds)
     return likely and sure and abs(found.deviations) >= least and abs(found.size) >= policy.told_change
 
@@ -318,6 +328,12 @@ def _confirm(case: Case, policy: Policy) -> int:
         if sure and agrees and so_far >= enough:
             case.state = "believed"
             return 0
+        if abs(found.size) + 2.0 * found.error < policy.min_change:
+            case.state = "refuted"
+            return 0
+    if (case.good, case.bad) in case.silent:
+        case.state = "undecided"
+        return 0
     launches = next_launches(case, policy)
     if not worth(so_far, launches, policy) and not (case.size is None and found is None):
         case.state = "refuted"
@@ -345,9 +361,14 @@ def _locate(case: Case, policy: Policy) -> Ask | None:
     tried = {bad for good, bad in case.heard.differences if good == case.good and bad != case.bad}
     if likely.max() >= policy.located or len(tried) >= policy.bisections:
         return None
-    below = np.cumsum(likely)[:-1]
-    middle = case.good + 1 + int(np.argmin(np.abs(below - 0.5)))
-    if len(case.heard.differences.get((case.good, middle), ())) >= policy.most_launches:
+    # Replaying build number i of the range beside the good one tells whether the first bad one is among the first i.
+    below = np.abs(np.cumsum(likely)[:-1] - 0.5)
+    asked = [len(case.heard.differences.get((case.good, bad), ())) for bad in case.builds[:-1]]
+    useless = [(case.good, int(bad)) in case.silent for bad in case.builds[:-1]]
+    below[np.asarray(useless, dtype=bool) | (np.asarray(asked) >= policy.most_launches)] = np.inf
+    case.stuck = bool(np.isinf(below).all()) or bool(case.silent)
+    if np.isinf(below).all() or below.min() > 0.5 - (1.0 - policy.located) / 4:
         return None
+    middle = case.good + 1 + int(np.argmin(below))
     launches = int(np.ceil((3.3 * case.pair_deviation / found.size) ** 2))
     return Ask(case.series, case.good, middle, min(max(launches, 3), policy.step_launches))

@@ -56,6 +56,7 @@ class Policy:
     bisections: int = 8
     check_after_nights: int = 5  # after a machine or toolchain change, before its nights are history
     check_launches: int = 3
+    reasoned_log_odds: float = -1.0  # that builds differ which are compared for a reason, as new machine code is
     budget: float = 0.40  # replay launches a night, as a share of the night's own launches
     saved_nights: float = 3.0  # nights of unused budget that may be spent at once
     rounds: int = 23  # replay rounds a night; one below the 24 that a night allows

@@ -115,6 +115,7 @@ class Judge:
         self.cases: dict[int, Case] = {}
         self.groups: list[Group] = []
         self.evidence: Evidence | None = None
+        self._awaited: dict[int, Ask] = {}
         self._families = groups_of(nodes, kernels)
         self._weighed = self._precisions = np.empty((0, len(self.keys)))  # of replays, by night's build and series
         self._points = self._confirmed = 0
@@ -136,13 +137,35 @@ class Judge:
         return self._ask(alerts)
 
     def replayed(self, results: Iterable[Replayed]) -> Told:
+        """What was asked for and is not among the results is not asked for again tonight."""
         self.budget.rounds += 1
+        awaited, self._awaited = self._awaited, {}
         for result in results:
-            self.budget.answered(result.series)
+            ask = awaited.get(result.series)
             case = self.cases.get(result.series)
-            if case is not None:
-                case.hear(result)
+            if case is None or ask is None or (ask.good, ask.bad) != (result.good, result.bad):
+                continue
+            del awaited[result.series]
+            self.budget.answered(result.series)
+            case.hear(result)
+        for ask in awaited.values():
+            if ask.series in self.cases:
+                self.cases[ask.series].hear(Replayed(ask.series, ask.good, ask.bad, (), ()))
         return self._ask([])
+
+    def check(self, series: int, good: int, bad: int) -> Case:
+        """A case for builds that somebody has a reason to compare, though no night shows anything; not among the
+        judge's own."""
+        known = self.series[series]
+        none = Nightly(*np.zeros((2, bad - good)))
+        variance = float(self.nights.launch_variance()[known.column])
+        return Case(series, good, bad, None, none, variance, self.policy.reasoned_log_odds)
+
+    def settled(self, series: int, first_bad: int) -> None:
+        """Such a case was confirmed: the series has a new level since this build."""
+        known = self.series[series]
+        known.known_since, known.heard = first_bad, Heard()
+        self._weighed[:, known.column] = self._precisions[:, known.column] = 0.0
 
     def verdict(self, series: int) -> Verdict:
         """What is known of a series after its newest night and the replays that were given so far."""
@@ -304,6 +327,7 @@ class Judge:
 
     def _spend(self, ask: Ask) -> Ask:
         self.budget.spend(ask.series, ask.launches)
+        self._awaited[ask.series] = ask
         return ask
 
     def _ask_together(self, group: Group) -> list[Ask]:
@@ -387,6 +411,7 @@ class Judge:
     def _close_all(self) -> list[Alert]:
         """At the end of a night: what is believed by now is told, though its size or its build may be less sure."""
         self.groups.clear()
+        self._awaited.clear()
         return [alert for case in tuple(self.cases.values()) for alert in self._close(case)]
 
 
