@@ -321,7 +321,7 @@ def _confirm(case: Case, policy: Policy) -> int:
     found, so_far = case.estimate, odds(case, policy)
     if found is not None:
         few = 1.0 + policy.few_launches / found.launches
-        least = case.least_deviations or policy.least_deviations
+        least = case.least_deviations or policy.believed_deviations
         enough = case.enough or policy.believed_log_odds
         sure = abs(found.deviations) >= least * few and abs(found.size) >= policy.min_change
         agrees = case.size is None or found.size * case.size > 0.0

@@ -32,8 +32,8 @@ class Policy:
     changes_a_point: float = 0.001  # how often a series changes, before this fleet's own changes tell
     prior_points: float = 4000.0  # how many points that guess is worth
     whole_kernels: float = 0.3  # of changes, those that hit a kernel's shapes together
-    worth_launches: float = 35.0  # what finding a change a night earlier may cost in replay launches
-    least_deviations: float = 3.3  # of the replays alone, whatever the nights say
+    worth_launches: float = 42.0  # what finding a change a night earlier may cost in replay launches
+    believed_deviations: float = 3.3  # of the replays alone, whatever the nights say
     few_launches: float = 1.5  # few launches of a series with two modes can agree by chance: they are asked for more
     believed_log_odds: float = 7.0  # nights and replays together, against one change in so many points
     min_change: float = 0.003
