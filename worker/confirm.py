@@ -72,7 +72,7 @@ class Heard:
     def add(self, replayed: Replayed) -> int:
         """How many launches of it are usable."""
         times = zip(replayed.good_us, replayed.bad_us, strict=False)
-        told = [float(np.log(bad / good)) for good, bad in times if 0.0 < good < np.inf and 0.0 < bad < np.inf]
+        told = [math.log(bad) - math.log(good) for good, bad in times if 0.0 < good < np.inf and 0.0 < bad < np.inf]
         if told:
             self.differences.setdefault((replayed.good, replayed.bad), []).extend(told)
             self._estimates.clear()

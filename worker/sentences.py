@@ -31,7 +31,6 @@ def _expected() -> tuple[type[BaseException], ...]:
     from worker.presence import WrongWorker
     from worker.repository import RepositoryError
     from worker.settings import BadSettings, NotRunning
-    from worker.stream import NotTheProtocol
     from worker.submit import NothingToSubmit
     from worker.transfer import NothingToExport
 
@@ -56,7 +55,6 @@ def _expected() -> tuple[type[BaseException], ...]:
         NothingToExport,
         NothingToMeasure,
         NothingToSubmit,
-        NotTheProtocol,
         ReplayFailed,
         RepositoryError,
         StoreError,
