@@ -64,7 +64,7 @@ NOON = dt.time(12, tzinfo=dt.UTC)
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--nights", type=int, default=365)
-    asked.add_argument("--repeats", type=int, default=20)
+    asked.add_argument("--repeats", type=int, default=50)
     asked.add_argument("--home", type=Path, help="keep the filled servers in this folder, and use what is there")
     asked.add_argument("--serve", action="store_true", help="fill, print where the database is, and wait for Ctrl-C")
     asked.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
