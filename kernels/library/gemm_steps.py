@@ -287,10 +287,14 @@ def _kernel(
 
 
 def _persistent(
-    layout: str, problems: tuple[str, ...], baselines: tuple[str, ...], tile_k: tuple[int, ...] = (64, 128)
+    layout: str,
+    problems: tuple[str, ...],
+    baselines: tuple[str, ...],
+    tile_k: tuple[int, ...] = (64, 128),
+    kind: str = "",
 ) -> Kernel:
     return _kernel(
-        f"gemm_{layout}",
+        f"gemm_{layout}{kind}",
         gemm_persistent_walk,
         layout,
         problems,
@@ -313,8 +317,10 @@ WATCHED_BFLOAT16 = tuple(
     )
 )
 
+WATCHED_FP8 = tuple(problem.replace("bfloat16", "fp8") for problem in WATCHED_BFLOAT16[:6])
+
 KERNELS = (
-    # Larger squares take the tutorial kernel tenths of a second and tell nothing more.
+    # Larger squares take these two seconds of GPU a sweep and tell nothing more.
     _kernel(
         "gemm_tutorial",
         gemm_tutorial_tiles,
@@ -329,7 +335,7 @@ KERNELS = (
         "gemm_tiled",
         gemm_tiled_swizzled,
         "nn",
-        SQUARES,
+        SQUARES[:4],
         tiled_space,
         tiles_of,
         tiled_grid,
@@ -338,6 +344,7 @@ KERNELS = (
     # Half as deep a tile for TF32, whose elements take twice the room of the 16-bit types.
     _persistent("nn", (*SQUARES, "4096x4096x4096-tf32"), ("cublas", "tile_table"), tile_k=(64, 128, 32)),
     _persistent("nt", WATCHED_BFLOAT16, ("deepgemm", "cublas", "tile_table")),
+    _persistent("nt", WATCHED_FP8, ("deepgemm", "cublaslt", "tile_table"), kind="_fp8"),
     _persistent("tn", ("4096x4096x4096-float16",), ("cublas", "tile_table")),
     _persistent("tt", ("4096x4096x4096-float16",), ("cublas", "tile_table")),
 )
