@@ -21,7 +21,7 @@ NOISE = 0.004
 
 
 def main() -> None:
-    chance = random.Random(0)
+    chance = random.Random(0)  # noqa: S311 - made-up times, not a secret
     places = {i: Place(i // (KERNELS * SHAPES), i // SHAPES % KERNELS) for i in range(SERIES)}
     judge = Judge(places, LAUNCHES)
     for night in range(NIGHTS):
