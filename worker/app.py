@@ -57,7 +57,11 @@ def _configuration() -> dict[str, Any]:
                 "schedule": TELL_S,
                 "options": {"expires": TELL_S, "queue": dispatch.TELL},
             },
-            "watch": {"task": "worker.watch", "schedule": WATCH_S, "options": {"expires": WATCH_S}},
+            "watch": {
+                "task": "worker.watch",
+                "schedule": WATCH_S,
+                "options": {"expires": WATCH_S, "queue": dispatch.TELL},
+            },
         },
     }
 

@@ -220,6 +220,9 @@ def test_what_a_judge_opened_is_told_as_soon_as_its_job_has_ended(settings: Sett
         dispatch.send(dispatch.sender(place.broker_url), place.database_url, queued)
         wait_for(lambda: board.taken, settings.home / "judge@test.log")
         assert f"tilewatch regressions acknowledge {number}" in board.taken[0].told["body"]
+        dispatch.sender(place.broker_url).send_task("worker.watch", queue="tell")
+        log = settings.home / "judge@test.log"
+        wait_for(lambda: "watched" in log.read_text(), log)
 
 
 def test_a_worker_for_a_gpu_that_is_not_there_says_so_and_ends(settings: Settings) -> None:
