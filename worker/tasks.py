@@ -51,7 +51,7 @@ def _claim(job_id: int, owner: str, place: Place, queues: Collection[str] | None
     for _ in range(LOOKS):
         with session(place.database_url) as opened:
             job = jobs.claim(opened, job_id, owner, LEASE_S, queues)
-            if job is not None or steps.job_state(opened, job_id) != "queued":
+            if job is not None or not steps.is_to_be_had(opened, job_id, queues):
                 return job
         time.sleep(LOOK_AGAIN_S)
     return None
