@@ -4,7 +4,7 @@ The reads for people (pages, status) are in db/queries/; these are for workers: 
 """
 
 import datetime as dt
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import exists, func, select
@@ -241,13 +241,6 @@ def ended_short(session: Session, submission_id: int) -> list[int]:
 def _jobs(session: Session, submission_id: int, states: Sequence[str]) -> list[int]:
     query = select(Job.id).where(Job.submission_id == submission_id, Job.state.in_(states)).order_by(Job.id)
     return list(session.scalars(query))
-
-
-def is_to_be_had(session: Session, job_id: int, queues: Collection[str] | None) -> bool:
-    """Whether a job waits for any worker of these queues to take it now."""
-    query = select(Job.queue).where(Job.id == job_id, Job.state == "queued", Job.not_before.is_(None))
-    queue = session.scalar(query)
-    return queue is not None and (queues is None or queue in queues)
 
 
 def job_state(session: Session, job_id: int) -> str | None:

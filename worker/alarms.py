@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from db.nights import Fell, RunPair, SweepPair
+from db.nights import Fell, SweepPair
 from db.queries import AlarmRow, QuarantineRow, SubmissionRow
+from db.run_pairs import RunPair
 
 FINE = ("measured", "static facts only")
 """States in which a nightly is over and well."""

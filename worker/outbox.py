@@ -141,12 +141,12 @@ def check(outbox: Outbox) -> dict[str, Outcome]:
 
 
 def _channels(outbox: Outbox, story: RegressionStory, kind: str) -> list[str]:
+    """A forge hears of what a commit brought, and of nothing that a toolchain, a node or a rival did to it."""
     regression = story.regression
     topic: telling.Topic = "regression" if regression.direction == "regression" else "improvement"
+    on_commit = topic == "regression" and regression.category in tell.BY_A_COMMIT
     wanted = telling.recipients(outbox.telling, topic, regression.kernel, regression.gpu_models)
-    if topic == "improvement":
-        return [name for name in wanted if kind not in FORGE_ONLY and not _is_forge(outbox, name)]
-    return [name for name in wanted if kind not in FORGE_ONLY or _is_forge(outbox, name)]
+    return [name for name in wanted if (on_commit if _is_forge(outbox, name) else kind not in FORGE_ONLY)]
 
 
 def _with_owner(opened: Session, outbox: Outbox, story: RegressionStory) -> RegressionStory:

@@ -8,10 +8,11 @@ from collections.abc import Callable
 
 from sqlalchemy.orm import Session
 
-from db import messages, queries, regressions
+from db import actions, messages, queries, regressions
 from db.queries import RegressionRow, RegressionStory
-from db.regressions import NoSuchRegression
+from db.regressions import NoSuchRegression, NotPossible
 from db.session import session
+from worker.tell import SHA_DIGITS
 
 
 class NoName(Exception):
@@ -55,6 +56,30 @@ def change(database_url: str, regression_id: int, act: Callable[[Session], None]
         return _story(opened, regression_id)
 
 
+def measure_again(database_url: str, regression_id: int, who: str) -> str:
+    """Ask for its series once more at its bad commit; a worker queues them within a minute."""
+    with session(database_url) as opened:
+        known = _story(opened, regression_id)
+        gpus: dict[tuple[str, str], set[str]] = {}
+        for one in known.series:
+            gpus.setdefault((one.kernel, one.problem), set()).add(one.gpu_model)
+        for (kernel, problem), models in sorted(gpus.items()):
+            actions.ask_sweep(opened, who, kernel, problem, commit=known.regression.bad_sha, gpus=sorted(models))
+    return f"asked for {_sweeps(len(known.series))} of {known.regression.bad_sha[:SHA_DIGITS]}"
+
+
+def bisect(database_url: str, regression_id: int, who: str) -> str:
+    """Ask for every commit of its range; the nights of those narrow it down."""
+    with session(database_url) as opened:
+        row = _story(opened, regression_id).regression
+        if row.commits_in_range <= 1:
+            raise NotPossible(
+                f"regression {regression_id} is of one commit, {row.bad_sha[:SHA_DIGITS]}: nothing is between"
+            )
+        actions.ask_backfill(opened, who, f"{row.good_sha}..{row.bad_sha}", gpus=sorted(row.gpu_models))
+    return f"asked for {row.commits_in_range} commits after {row.good_sha[:SHA_DIGITS]}"
+
+
 def mark_run(database_url: str, run_id: int, who: str, *, right: bool, note: str | None) -> None:
     with session(database_url) as opened:
         if queries.run(opened, run_id) is None:
@@ -65,6 +90,10 @@ def mark_run(database_url: str, run_id: int, who: str, *, right: bool, note: str
 def send_again(database_url: str, message_ids: list[int]) -> list[int]:
     with session(database_url) as opened:
         return messages.again(opened, message_ids)
+
+
+def _sweeps(count: int) -> str:
+    return "1 sweep" if count == 1 else f"{count} sweeps"
 
 
 def _story(opened: Session, regression_id: int) -> RegressionStory:

@@ -189,6 +189,28 @@ def mark(
 
 
 @regressions.command()
+def rerun(number: Number, who: Who = None) -> None:
+    """Measure its series once more at its commit. A worker queues that within a minute.
+
+    Example: tilewatch regressions rerun 7
+    """
+    from worker import triage
+
+    print(triage.measure_again(command.ready_database(), number, triage.whoever(who)))
+
+
+@regressions.command()
+def bisect(number: Number, who: Who = None) -> None:
+    """Test every commit of its range, which narrows it down. A worker queues that within a minute.
+
+    Example: tilewatch regressions bisect 7
+    """
+    from worker import triage
+
+    print(triage.bisect(command.ready_database(), number, triage.whoever(who)))
+
+
+@regressions.command()
 def score(
     since: Annotated[str | None, typer.Option(metavar="YYYY-MM-DD", help="Only what was judged since.")] = None,
     as_json: AsJson = False,

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from db.nights import Fell, RunPair, SweepPair
+from db.nights import Fell, SweepPair
 from db.queries import AlarmRow, QuarantineRow, SubmissionRow
+from db.run_pairs import RunPair
 from worker import alarms
 from worker.alarms import Standing
 

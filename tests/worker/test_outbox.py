@@ -13,6 +13,7 @@ from db.session import session
 from tests.worker import regressed
 from tests.worker.receiver import Answer, Receiver, receiver
 from worker.carriers import Log, Service, Webhook
+from worker.forge import Forge
 from worker.outbox import Outbox, send_due, tell_all
 from worker.telling import Telling
 
@@ -254,6 +255,24 @@ def test_an_improvement_is_told_to_those_who_asked_for_it(database_url: str, boa
     wanted = [{"to": ["board"], "about": ["improvement"]}]
     assert tell_all(outbox_of(database_url, board, routes=wanted), NOW) == 1
     assert "5.0 % faster" in board.subjects()[0]
+
+
+def test_a_forge_hears_of_what_a_commit_brought_and_of_what_a_person_did_about_it(
+    database_url: str, board: Receiver
+) -> None:
+    telling = Telling.model_validate({"channels": {"commits": {"forge": "a/b"}}, "routes": [{"to": ["commits"]}]})
+    outbox = Outbox(database_url, telling, {"log": Log(), "commits": Forge("a/b", board.url, "t")}, "http://here")
+    regress(database_url, kernel="toolchain_did_it", category="toolchain")
+    regress(database_url, kernel="faster", size=-0.05)
+    assert tell_all(outbox, NOW) == 0
+    number = regress(database_url)
+    assert tell_all(outbox, NOW) == 1
+    assert [asked.path.rpartition("/")[2] for asked in board.asked] == [regressed.BAD_SHA, "comments"]
+    with session(database_url) as opened:
+        regressions.expect(opened, number, "ada", "bought accuracy")
+    assert tell_all(outbox, NOW) == 1
+    assert board.asked[-1].told["state"] == "success"
+    assert board.asked[-1].told["target_url"] == f"http://here/regressions?regression={number}"
 
 
 def test_a_digest_comes_once_a_day_also_on_a_calm_one(database_url: str, board: Receiver) -> None:

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select, update
 from typer.testing import CliRunner
 
-from db.models import Message, Run
+from db.models import Action, Message, Run
 from db.session import session
 from tests.worker import regressed
 from tests.worker.receiver import Answer, Receiver, receiver
@@ -110,6 +110,20 @@ def test_lists_are_filtered_and_are_json_too(tilewatch: Tilewatch, number: int) 
 )
 def test_what_is_mistyped_is_said(tilewatch: Tilewatch, arguments: tuple[str, ...], words: str) -> None:
     assert words in " ".join(tilewatch("regressions", *arguments, fails=True).replace("│", "").split())
+
+
+def test_a_regression_is_measured_again_and_its_range_narrowed(
+    tilewatch: Tilewatch, settings: Settings, number: int
+) -> None:
+    assert tilewatch("regressions", "rerun", str(number)) == "asked for 1 sweep of bad0bad0ba\n"
+    assert "nothing is between" in tilewatch("regressions", "bisect", str(number), fails=True)
+    with session(settings.connection().database_url) as opened:
+        wide = regressed.regress(opened, kernel="wide", commits=4, position=200)
+    assert tilewatch("regressions", "bisect", str(wide)).startswith("asked for 4 commits after")
+    with session(settings.connection().database_url) as opened:
+        sweep, backfill = opened.scalars(select(Action).order_by(Action.id))
+    assert (sweep.who, sweep.action, sweep.wanted["commit"]) == ("grace", "sweep", regressed.BAD_SHA)
+    assert (backfill.action, backfill.wanted["gpus"]) == ("backfill", ["b200"])
 
 
 def test_nobody_signs_as_tilewatch_itself() -> None:
