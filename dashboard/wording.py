@@ -42,6 +42,11 @@ def ago(seconds: float) -> str:
     return f"{max(seconds, 0):.0f} s ago"
 
 
+def span_text(seconds: float) -> str:
+    """How long, in the one unit that matters."""
+    return ago(seconds).removesuffix(" ago")
+
+
 def config_text(params: Mapping[str, Any]) -> str:
     return " ".join(f"{name}={value}" for name, value in params.items())
 

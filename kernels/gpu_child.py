@@ -298,15 +298,16 @@ def _load_cubin(session: Session, request: Mapping[str, Any]) -> Loaded:
 
 def _libraries_kernel(session: Session, request: Mapping[str, Any]) -> Kernel | None:
     """The kernel as its own commit has it: a side of a replay comes with its library, for its grid is from there."""
-    library = request.get("library")
-    if library is None:
+    if request.get("library") is None:
         return session.kernel
-    found = load(Path(library)).get(session.kernel.name)
+    found = load(Path(request["library"])).get(session.kernel.name)
     return None if found is None else found.kernel
 
 
 def _misfit(session: Session, request: Mapping[str, Any]) -> str | None:
     """Why a side of a replay is not comparable with the session's own library; None when it is."""
+    if request.get("library") is None:
+        return None
     kernel = _libraries_kernel(session, request)
     if kernel is None:
         return f"the library of that commit has no kernel {session.kernel.name}"

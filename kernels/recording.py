@@ -22,6 +22,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "trial": ("sweep", "config"),
     "run": ("key",),
     "measurement": ("run", "implementation"),
+    "replay": ("key",),
 }
 """What makes a row of each kind unique in a file."""
 

@@ -312,6 +312,28 @@ def up() -> None:
 
 
 @cli.command()
+def report(
+    html: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the page.")],
+    week: Annotated[bool, typer.Option("--week", help="Of the last seven days, which is the only period.")] = False,
+    until: Annotated[str | None, typer.Option(metavar="DATE", help="Through this day instead of until now.")] = None,
+) -> None:
+    """Write the weekly report: the dashboard's charts of one week as a single page to mail."""
+    import subprocess
+
+    from worker.settings import CHECKOUT
+
+    if not week:
+        raise typer.BadParameter("a report is of a week: say --week")
+
+    # A process of its own, as `up` starts the dashboard: what workers run neither imports it nor needs its packages.
+    line = [sys.executable, "-m", "dashboard.report", "--week", "--html", str(html.absolute())]
+    if until is not None:
+        line += ["--until", str(command.day(until))]
+    environment = {**os.environ, "TILEWATCH_DATABASE_URL": command.ready_database()}
+    raise typer.Exit(subprocess.run(line, cwd=CHECKOUT, env=environment, check=False).returncode)
+
+
+@cli.command()
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="A JSON list, for programs.")] = False) -> None:
     """What is here, what is missing and how to get it: driver, compiler, CUPTI, DeepGEMM, Postgres, Redis."""
     from dataclasses import asdict

@@ -50,6 +50,15 @@ def of_replayed(good: RunFacts, bad: RunFacts) -> Explanation:
     return Explanation("code", f"the commit changed the kernel: {how}", lines)
 
 
+def besides(good: RunFacts, bad: RunFacts) -> str:
+    """What else than the commit may have moved a time that no replay pins on the commit."""
+    told = [f"toolchain {moves}"] if (moves := _toolchain_moves(good.toolchain, bad.toolchain)) else []
+    if good.host != bad.host:
+        told.append(f"node {good.host} -> {bad.host}")
+    told += _gpu_moves(good.telemetry, bad.telemetry)
+    return "; ".join([whose(good, bad), *told])
+
+
 def whose(good: RunFacts, bad: RunFacts) -> str:
     """Which of the two moved from run to run: ours, the baseline, or both."""
     ours = bad.time_us / good.time_us - 1.0

@@ -17,7 +17,7 @@ from db.jobs import Claimed, Priority, Unsent
 from db.judging import Night, Point, ReplayFact, Scope
 from db.session import session
 from kernels.store import CubinStore
-from worker import conclude, docket, raising, replay, served
+from worker import conclude, docket, explain, raising, replay, served
 from worker.confirm import Ask, Replayed
 from worker.docket import Pair
 from worker.history import History
@@ -215,9 +215,22 @@ def _settle(hearing: _Hearing, sitting: Sitting, series: Series, point: Point) -
             alert=alert,
             span=span,
         )
+    elif found.outcome is not None:
+        reason += _besides(hearing, series, point)
     _write(hearing, point, found.said, found.verdict, reason, span)
     if found.outcome is not None:
         suspicions.closed(hearing.session, point.run_id, found.outcome, reason)
+
+
+def _besides(hearing: _Hearing, series: Series, point: Point) -> str:
+    """What differs from the night before, for a move that is not the commit's."""
+    before = hearing.history.since(series, hearing.scope.position)
+    commit_id = hearing.history.commit_id(before[0]) if before is not None else None
+    run_id = hearing.history.run_before(series, commit_id) if commit_id is not None else None
+    if run_id is None:
+        return ""
+    facts = (judging.run_facts(hearing.session, each) for each in (run_id, point.run_id))
+    return f"; {explain.besides(*facts)}"
 
 
 def _say_of_the_wrong(hearing: _Hearing, tonight: dict[Series, Point]) -> None:

@@ -6,6 +6,7 @@ ends with a row, also when it cannot be answered, and the last one of a round le
 """
 
 import hashlib
+import socket
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,11 +16,11 @@ from db import jobs, judging, suspicions
 from db.jobs import Claimed, Unsent
 from db.session import session
 from db.suspicions import NOT_NEEDED
-from kernels.device import SIMULATED, gpus
+from kernels.device import SIMULATED, Gpu, gpus
 from kernels.measure import GpuBusy, GpuMissing, MeasureFailed
 from kernels.replay import ReplayFailed, ReplayRequest, ReplayResult, Side, replay
 from kernels.results import Compiled, Cubin
-from worker import compile, repository, simulated
+from worker import compile, quarantine, repository, simulated
 from worker.dispatch import COMPILE, JUDGE, gpu_queue
 from worker.lease import Lease
 from worker.outage import NotNow
@@ -80,7 +81,10 @@ def step(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
     payload = job.payload
     good, bad = payload["good"], payload["bad"]
     try:
-        if payload["gpu_model"] == SIMULATED.slug:
+        gpu = _own_gpu(payload)
+        with session(place.database_url) as opened:
+            quarantine.refuse_if_ill(opened, gpu.uuid)
+        if gpu.model == SIMULATED:
             result = simulated.replay(
                 payload["problem"],
                 good["content_key"],
@@ -90,7 +94,7 @@ def step(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
                 of=payload["key"],
             )
         else:
-            result = _replay_here(payload, place, lease)
+            result = _replay_here(payload, place, gpu, lease)
     except (GpuBusy, GpuMissing, WrongWorker) as error:
         raise NotNow(str(error)) from error
     except (ReplayFailed, MeasureFailed) as error:
@@ -120,8 +124,13 @@ def judge_again(opened: Session, payload: Payload, submission_id: int | None, pr
     return [Unsent(job_id, JUDGE)] if new else []
 
 
-def _replay_here(payload: Payload, place: Place, lease: Lease) -> ReplayResult:
-    gpu = visible_gpu({payload["gpu_model"]})
+def _own_gpu(payload: Payload) -> Gpu:
+    if payload["gpu_model"] == SIMULATED.slug:
+        return simulated.board(socket.gethostname())
+    return visible_gpu({payload["gpu_model"]})
+
+
+def _replay_here(payload: Payload, place: Place, gpu: Gpu, lease: Lease) -> ReplayResult:
     sides = []
     for name in ("good", "bad"):
         side = payload[name]

@@ -22,6 +22,10 @@ class BadSettings(ValueError):
     """A TILEWATCH_ variable with a value that makes no sense; the message is a sentence for a person."""
 
 
+EVERY_KERNEL = "all"
+"""The word for the whole suite in TILEWATCH_KERNELS."""
+
+
 class NotRunning(RuntimeError):
     """No servers are known on this machine; the message says how to get some."""
 
@@ -48,6 +52,8 @@ class Settings(BaseSettings):
     store_url: str = Field(default_factory=lambda known: (known["home"] / "cubins").as_uri())
     # GPU models compiled for although nobody here owns one.
     watch: Annotated[tuple[str, ...], NoDecode] = ("b200", "h200")
+    # What a nightly sweeps, of the library's suite: all of it, or these kernels. Not said: `tilewatch up` decides.
+    kernels: Annotated[tuple[str, ...] | None, NoDecode] = None
     compiler: str | None = None  # what every compile worker must have, as `tilewatch doctor` names it; any when not set
     compile_limit_s: float = Field(default=15.0, gt=0)
     # What a worker of the simulated GPU makes up (worker/simulated.py); no other worker looks at them.
@@ -57,6 +63,9 @@ class Settings(BaseSettings):
     canary_every_s: float = Field(default=600.0, gt=0)  # between two canaries of a GPU in quarantine
     keep_samples_days: int = Field(default=90, ge=1)  # of trials that lost; everything else is kept for ever
     nightly_at: dt.time = dt.time(3, 0)  # UTC
+    # How the judge decides; without a file the numbers that benchmarks/judge.py reports.
+    policy: Path | None = None
+    replay_launches: int = Field(default=240, ge=0)  # a night and GPU model; one takes a GPU some 5 s
     nightly_limit_h: float = Field(default=8.0, gt=0)  # a nightly that is not over by then is late
     regret_limit: float = Field(default=0.1, gt=0)  # how much slower the config that ships may be than the best found
     # Whom to tell (worker/telling.py); without it, tell.toml in the home if there is one, else the log alone.
@@ -68,9 +77,6 @@ class Settings(BaseSettings):
     compile_health_port: int = Field(default=9471, ge=0, le=65535)
     judge_health_port: int = Field(default=9472, ge=0, le=65535)
     gpu_health_port: int = Field(default=9480, ge=0, le=65535)
-    # How the judge decides; without a file the numbers that benchmarks/judge.py reports.
-    policy: Path | None = None
-    replay_launches: int = Field(default=240, ge=0)  # a night and GPU model; one takes a GPU some 5 s
 
     @classmethod
     def load(cls) -> Self:
@@ -84,11 +90,15 @@ class Settings(BaseSettings):
     def _absolute(cls, path: Path | None) -> Path | None:
         return None if path is None else path.expanduser().absolute()
 
-    @field_validator("watch", mode="before")
+    @field_validator("watch", "kernels", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
         """People type `b200,h200` into an environment variable, not JSON."""
         return tuple(slug.strip() for slug in value.split(",") if slug.strip()) if isinstance(value, str) else value
+
+    def sweeps(self, kernel: str) -> bool:
+        """Whether a nightly has this kernel of the suite."""
+        return self.kernels is None or self.kernels == (EVERY_KERNEL,) or kernel in self.kernels
 
     @property
     def tell_file(self) -> Path | None:

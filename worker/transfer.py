@@ -6,6 +6,7 @@ What can be derived from samples is derived again here (derive.py), never taken 
 
 import datetime as dt
 import hashlib
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from db.session import session
 from db.steps import Exported
 from kernels import HARNESS, recording
 from kernels.recording import BadRecording, Header
+from worker import transfer_replays
 from worker.derive import Sampled, measurement_rows, trial_median_us
 
 Row = Mapping[str, Any]
@@ -58,7 +60,8 @@ def export_file(
         ]
         if not found:
             raise NothingToExport("nothing to export: no worker of this database has measured such a sweep")
-        return recording.write(path, _header(found), _rows(found))
+        replays = transfer_replays.rows(opened, kernel=kernel, gpu_model=gpu_model, since=since)
+        return recording.write(path, _header(found), itertools.chain(_rows(found), replays))
 
 
 def import_file(database_url: str, path: Path) -> Imported:
@@ -197,6 +200,7 @@ def _import(opened: Session, file_name: str, sha256: str, contents: recording.Re
     sweep_ids = _import_sweeps(opened, sweeps, recording_id, f"recorded:{sha256}", {run["sweep"] for run in runs})
     _import_trials(opened, [row for row in rows["trial"] if row["sweep"] not in held], sweep_ids, config_ids)
     _import_runs(opened, runs, rows["measurement"], recording_id, sweep_ids, config_ids)
+    transfer_replays.write(opened, rows["replay"], recording_id)
     repeated = f", {len(known)} more were known" if known else ""
     return Imported(
         True,

@@ -26,6 +26,7 @@ class StandingRow:
     problem: str
     gpu_model: str
     gpu_name: str
+    arch: str
     origin: str
     machine: str
     recording_machine: str
@@ -175,6 +176,7 @@ def _of_runs(session: Session, runs: Question | CompoundSelect[Any]) -> list[Sta
                 Sweep.problem,
                 Sweep.gpu_model,
                 GpuModel.name.label("gpu_name"),
+                GpuModel.arch,
                 Run.origin,
                 func.coalesce(Recording.machine, Run.host).label("machine"),
                 func.coalesce(Recording.machine, "").label("recording_machine"),

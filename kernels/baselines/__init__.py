@@ -21,6 +21,8 @@ MAKERS: Mapping[str, Callable[[Call], Rival]] = {
     "attention_flash": torch_rivals.attention("FLASH_ATTENTION"),
     "torch_rms_norm": torch_rivals.rms_norm,
     "torch_layer_norm": torch_rivals.layer_norm,
+    "torch_residual_add": torch_rivals.residual_add,
+    "torch_silu_and_multiply": torch_rivals.silu_and_multiply,
     "torch_softmax": torch_rivals.softmax,
     "copy": bandwidth.copy,
 }

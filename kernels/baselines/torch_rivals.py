@@ -97,6 +97,20 @@ def layer_norm(call: Call) -> Rival:
     )
 
 
+def residual_add(call: Call) -> Rival:
+    torch = torch_module()
+    x, residual, y = (tensor(call, name) for name in ("x", "residual", "y"))
+    return Rival(lambda: torch.add(x, residual, out=y), {"version": torch.__version__})
+
+
+def silu_and_multiply(call: Call) -> Rival:
+    """Two kernels, as torch has none for both."""
+    torch = torch_module()
+    x, y = tensor(call, "x"), tensor(call, "y")
+    gate, up = x.chunk(2, -1)
+    return Rival(lambda: torch.mul(torch.nn.functional.silu(gate), up, out=y), {"version": torch.__version__})
+
+
 def softmax(call: Call) -> Rival:
     torch = torch_module()
     x = tensor(call, "x")

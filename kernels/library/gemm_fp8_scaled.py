@@ -185,8 +185,8 @@ def hopper_arrays(problem: Problem) -> tuple[Array, ...]:
     return (
         Array("a", (m, k), "float8_e4m3fn"),
         Array("b", (n, k), "float8_e4m3fn"),
-        Array("scale_a", (k // BLOCK, m), "float32", fill="scale"),
-        Array("scale_b", (-(-n // BLOCK), k // BLOCK), "float32", fill="scale"),
+        Array("scale_a", (k // BLOCK, m), "float32", fill="scale", aligned=False),
+        Array("scale_b", (-(-n // BLOCK), k // BLOCK), "float32", fill="scale", aligned=False),
         Array("d", (m, n), "bfloat16", output=True),
     )
 
@@ -196,8 +196,8 @@ def blackwell_arrays(problem: Problem) -> tuple[Array, ...]:
     return (
         Array("a", (m, k), "float8_e4m3fn"),
         Array("b", (n, k), "float8_e4m3fn"),
-        Array("scale_a", (m, k // BLOCK), "float8_e8m0fnu", fill="scale"),
-        Array("scale_b", (n, k // BLOCK), "float8_e8m0fnu", fill="scale"),
+        Array("scale_a", (m, k // BLOCK), "float8_e8m0fnu", fill="scale", aligned=False),
+        Array("scale_b", (n, k // BLOCK), "float8_e8m0fnu", fill="scale", aligned=False),
         Array("d", (m, n), "bfloat16", output=True),
     )
 

@@ -344,9 +344,9 @@ def fp8_arrays(problem: Problem) -> tuple[Array, ...]:
     return (
         Array("a", (m, k), "float8_e4m3fn"),
         Array("b", (g, n, k), "float8_e4m3fn"),
-        Array("scale_a", (k // BLOCK, m), "float32", fill="scale"),
-        Array("scale_b", (g, n // BLOCK, k // BLOCK), "float32", fill="scale"),
-        Array("group_of_row", (m,), "int32", fill="given"),
+        Array("scale_a", (k // BLOCK, m), "float32", fill="scale", aligned=False),
+        Array("scale_b", (g, n // BLOCK, k // BLOCK), "float32", fill="scale", aligned=False),
+        Array("group_of_row", (m,), "int32", fill="given", aligned=False),
         Array("d", (m, n), "bfloat16", output=True),
     )
 
@@ -356,9 +356,9 @@ def masked_arrays(problem: Problem) -> tuple[Array, ...]:
     return (
         Array("a", (g, m, k), "float8_e4m3fn"),
         Array("b", (g, n, k), "float8_e4m3fn"),
-        Array("scale_a", (g, k // BLOCK, m), "float32", fill="scale"),
-        Array("scale_b", (g, n // BLOCK, k // BLOCK), "float32", fill="scale"),
-        Array("rows_of_group", (g,), "int32", fill="given"),
+        Array("scale_a", (g, k // BLOCK, m), "float32", fill="scale", aligned=False),
+        Array("scale_b", (g, n // BLOCK, k // BLOCK), "float32", fill="scale", aligned=False),
+        Array("rows_of_group", (g,), "int32", fill="given", aligned=False),
         Array("d", (g, m, n), "bfloat16", output=True),
     )
 
@@ -369,7 +369,7 @@ def bf16_arrays(index: str) -> Callable[[Problem], tuple[Array, ...]]:
         return (
             Array("a", (m, k), "bfloat16"),
             Array("b", (g, n, k), "bfloat16"),
-            Array(index, (m if index == "group_of_row" else g,), "int32", fill="given"),
+            Array(index, (m if index == "group_of_row" else g,), "int32", fill="given", aligned=False),
             Array("d", (m, n), "bfloat16", output=True),
         )
 
@@ -381,7 +381,7 @@ def along_k_arrays(problem: Problem) -> tuple[Array, ...]:
     return (
         Array("a", (k, m), "bfloat16"),
         Array("b", (k, n), "bfloat16"),
-        Array("end_of_group", (g,), "int32", fill="given"),
+        Array("end_of_group", (g,), "int32", fill="given", aligned=False),
         Array("d", (g, m, n), "bfloat16", output=True),
     )
 

@@ -48,7 +48,7 @@ def address(filled_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "streamlit", "run", str(REPOSITORY / "dashboard" / "app.py")]
+    command = [sys.executable, "-m", "streamlit", "run", str(REPOSITORY / "dashboard" / "server.py")]
     command += ["--server.address", "127.0.0.1", "--server.port", str(port)]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "TILEWATCH_DATABASE_URL": filled_url}
     log = elsewhere / "log"
@@ -100,7 +100,7 @@ def cell(within: Any, text: str) -> Any:
 
 
 def test_overview_leads_from_a_regression_to_its_evidence_and_back_to_its_trend(page: Any) -> None:
-    page.goto("/?since=5e6f7a8b")
+    page.goto("/?since=a+commit&from=5e6f7a8b")
     page.get_by_text("1 regression").wait_for()
     page.locator(".js-plotly-plot .heatmaplayer").first.wait_for(state="attached")
     table = page.get_by_test_id("stDataFrame").first
@@ -159,7 +159,8 @@ def test_trends_answer_a_change_of_what_is_shown_and_keep_it_in_the_address(page
     page.goto("/trends")
     page.get_by_text("over 1: faster than DeepGEMM").wait_for()
     page.get_by_text("driver 580.82 → 590.11").wait_for()
-    page.get_by_role("radio", name="TFLOP/s").or_(page.get_by_role("button", name="TFLOP/s")).first.click()
+    page.get_by_role("combobox", name="Show").click()
+    page.get_by_role("option", name="TFLOP/s").click()
     page.get_by_text("TFLOP/s (operations / median time)").wait_for()
     assert "show=TFLOP" in page.url
     page.reload()

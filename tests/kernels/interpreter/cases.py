@@ -90,6 +90,7 @@ SMALL: Mapping[str, Small] = {
         )
         for layout in ("nn", "nt", "tn", "tt")
     },
+    "gemm_nt_fp8": Small(("17x48x208-fp8",), TILES | {"group_size_m": (2, 8)}),
     "rms_norm": Small(RAGGED_ROWS),
     "layer_norm": Small(RAGGED_ROWS),
     "silu_and_multiply": Small(RAGGED_ROWS, TILED),

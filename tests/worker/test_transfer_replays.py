@@ -1,0 +1,78 @@
+"""Replays travel with their runs, and a recorded history is judged as it was where it was measured."""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select, update
+
+from db import jobs
+from db.models import Commit, Regression, Replay, Run, Sweep
+from db.session import session
+from tests.conftest import NewDatabase
+from tests.worker import history
+from tests.worker.conftest import do_all_jobs, settings_for
+from tests.worker.test_judging import nightlies, verdicts
+from worker.place import Place
+from worker.transfer import export_file, import_file
+
+RECORDINGS = Path(__file__).resolve().parent.parent.parent / "recordings"
+
+
+def judge_all(place: Place) -> None:
+    """A judge job for each recorded night, the oldest commit first."""
+    with session(place.database_url) as opened:
+        query = (
+            select(Run.id)
+            .join(Sweep, Sweep.id == Run.sweep_id)
+            .join(Commit, Commit.id == Sweep.commit_id)
+            .order_by(Commit.position, Run.id)
+        )
+        for run_id in opened.scalars(query).all():
+            jobs.add(opened, key=f"judge:{run_id}", kind="judge", queue="judge", subject="s", payload={}, run_id=run_id)
+    do_all_jobs(place)
+
+
+def imported(tmp_path: Path, url: str, broker_url: str, file: Path) -> Place:
+    import_file(url, file)
+    settings = settings_for(tmp_path / "there", tmp_path / "nowhere", url, broker_url)
+    return Place.of(settings)
+
+
+def test_a_recorded_history_is_judged_as_where_it_was_measured(
+    tmp_path: Path, database_url: str, broker_url: str, new_database: NewDatabase
+) -> None:
+    """The simulated GPU stands for a real one: its runs and replays are renamed, since simulations do not travel."""
+    watched = settings_for(tmp_path / "home", tmp_path / "watched", database_url, broker_url)
+    shas = history.make(tmp_path / "watched", history.ADD, history.WORDS)
+    place = nightlies(watched, *shas.values())
+    with session(database_url) as opened:
+        opened.execute(update(Run).values(origin="measured", timer="events"))
+        opened.execute(update(Replay).values(origin="measured"))
+    said = verdicts(place)
+    file = tmp_path / "story.jsonl.gz"
+    export_file(database_url, file)
+    with new_database() as url:
+        there = imported(tmp_path, url, broker_url, file)
+        assert not import_file(url, file).created
+        judge_all(there)
+        assert {subject: [word for word, _ in found] for subject, found in verdicts(there).items()} == {
+            subject: [word for word, _ in found] for subject, found in said.items()
+        }
+        with session(url) as opened:
+            assert {replay.origin for replay in opened.scalars(select(Replay))} == {"recorded"}
+            assert len(opened.scalars(select(Regression)).all()) == 1
+
+
+@pytest.mark.parametrize("file", sorted(RECORDINGS.glob("*-story.jsonl.gz")), ids=lambda file: file.name)
+def test_the_judge_tells_five_real_changes_apart(
+    tmp_path: Path, database_url: str, broker_url: str, file: Path
+) -> None:
+    """What benchmarks/story.py recorded on a real GPU: three changes of speed, a comment and a new name."""
+    place = imported(tmp_path, database_url, broker_url, file)
+    judge_all(place)
+    said = [[verdict for verdict, _ in found] for found in verdicts(place).values()]
+    assert said[0] == ["undecided"]
+    assert all(set(words) <= {"regression", "improvement"} for words in said[1:4])
+    assert said[4:] == [["unchanged"], ["unchanged"]]
+    with session(place.database_url) as opened:
+        assert len(opened.scalars(select(Regression)).all()) == 3
