@@ -3,8 +3,10 @@
     python -m benchmarks.judge [--worlds 3] [--seed 1000] [--only mix] [--processes 2]
 
 Prints one line per kind of world: false alarms per 1,000 points, precision, recall, F1 of the exact first bad build,
-delay, size error, replay launches against nightly launches, and seconds per 1,000 points. A warm-up of 30 nights holds
-no change and is not scored. The detector was tuned on seeds under 1000; figures for docs/measurements.md use others.
+delay, size error, replay launches against nightly launches, and seconds per 1,000 points; with --misses also what the
+changes that were missed, late or put on the wrong build have in common. A warm-up of 30 nights holds no change and is
+not scored. The detector was tuned on seeds under 1000; figures for docs/measurements.md use others. Last, how long a
+night of 10,000 series takes to judge.
 """
 
 import argparse
@@ -13,13 +15,16 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from benchmarks import judge_speed
+from benchmarks.judge_misses import causes
 from benchmarks.judge_worlds import LAUNCHES, WARM_UP_NIGHTS, Change, Kind, World
 
 NIGHTS = 160
@@ -64,6 +69,7 @@ class Played:
     nightly_launches: int
     replay_launches: int
     seconds: float
+    misses: Counter[str]
 
 
 def main() -> None:
@@ -71,6 +77,7 @@ def main() -> None:
     asked.add_argument("--worlds", type=int, default=3, help="worlds of each kind")
     asked.add_argument("--seed", type=int, default=1000, help="the first world's seed")
     asked.add_argument("--only", default="", help="only kinds whose name holds this")
+    asked.add_argument("--misses", action="store_true", help="print what missed changes have in common")
     asked.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     options = asked.parse_args()
     heading = ("false/1000", "precision", "recall", "exact F1", "delay p50", "p90", "<=2", "<=5", "size err", "replays")
@@ -80,6 +87,12 @@ def main() -> None:
             if options.only in kind.name:
                 played = list(pool.map(lambda i, k=kind: play(k, options.seed + i), range(options.worlds)))  # type: ignore[misc]
                 print(f"{kind.name:26}" + _line(played), flush=True)
+                if options.misses:
+                    counted = sum((each.misses for each in played), Counter[str]())
+                    for cause, count in counted.most_common():
+                        print(f"    {count:4} {cause}", flush=True)
+    if not options.only:
+        judge_speed.main()
 
 
 def play(kind: Kind, seed: int) -> Played:
@@ -128,7 +141,10 @@ def play(kind: Kind, seed: int) -> Played:
                 results = [world.replay(night, each) for each in answer["reruns"]]
                 answer = ask({"type": "rerun", "results": results})
         door.stdin.close()
-    return Played(world.changes, tuple(alerts), points, nightly, replays, judging_s)
+    played = Played(world.changes, tuple(alerts), points, nightly, replays, judging_s, Counter())
+    _, found = _match(played)
+    named = {change: (said.night, said.first_bad) for change, said in found}
+    return replace(played, misses=causes(world, named))
 
 
 def _line(worlds: Sequence[Played]) -> str:

@@ -7,7 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard import colours
-from dashboard.wording import change_text, ratio_text, short, time_text
+from dashboard.wording import change_text, commit_text, ratio_text, short, time_text
 
 RATIO_SPAN = 0.5
 """The colours of the board end at this far from 1.0."""
@@ -79,7 +79,7 @@ def _change_cell_text(cell: dict[str, Any]) -> str:
 def _hover(cell: dict[str, Any]) -> str:
     lines = [
         f"<b>{escape(cell['kernel'])} {escape(cell['problem'])}</b>, {escape(cell['gpu_name'])}",
-        f"<b>{short(cell['sha'])}</b> {escape(cell['subject'])}",
+        f"<b>{short(cell['sha'])}</b> {escape(commit_text(cell['subject'], cell['author'], cell['committed_at']))}",
         "without DeepGEMM" if pd.isna(cell["ratio"]) else _interval(cell),
         f"median {time_text(cell['median_us'])} ({time_text(cell['low_us'])} to {time_text(cell['high_us'])})",
     ]

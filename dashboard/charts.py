@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 from dashboard import colours
 from dashboard.marks import Mark
 from dashboard.metrics import Metric
-from dashboard.wording import config_text, moment, plural, short, time_text
+from dashboard.wording import commit_text, config_text, moment, plural, short, time_text
 
 MOST_LABELLED_MARKS = 6
 """Marks beyond this many keep their line and lose their words, which would lie over each other."""
@@ -211,7 +211,8 @@ def _hover(point: Mapping[Any, Any], metric: Metric) -> str:
         "" if pd.isna(point["low"]) else f" (95 %: {metric.write(point['low'])} to {metric.write(point['high'])})"
     )
     lines = [
-        f"<b>{short(point['sha'])}</b> {escape(point['subject'])}",
+        f"<b>{short(point['sha'])}</b> "
+        + escape(commit_text(point["subject"], point["author"], point["committed_at"])),
         f"<b>{escape(point['implementation'])}: {metric.write(point['value'])}</b>{interval}",
     ]
     if metric.key != "time_us":
@@ -222,7 +223,7 @@ def _hover(point: Mapping[Any, Any], metric: Metric) -> str:
     board = escape(point["board"]) + (f", driver {escape(str(driver))}" if driver else "")
     ill = ", while this GPU was quarantined" if point["quarantined"] else ""
     lines.append(f"{point['origin']} on {escape(point['machine'])} ({board}){ill}")
-    lines.append(f"{moment(point['measured_at'])}; commit of {moment(point['committed_at'])}")
+    lines.append(f"measured {moment(point['measured_at'])}")
     if point["role"] == "kernel" and point["verdict"]:
         lines.append(f"{point['verdict']}: {escape(point['reason'])}")
     return "<br>".join(lines)

@@ -60,5 +60,10 @@ def first_line(text: str | None) -> str:
     return text.strip().splitlines()[0] if text and text.strip() else ""
 
 
+def commit_text(subject: str, author: str | None, at: dt.datetime) -> str:
+    """What a commit is, after its hash: its subject, its author where known, its day."""
+    return f"{subject}, {author}, {day(at)}" if author else f"{subject}, {day(at)}"
+
+
 def plural(count: int, word: str) -> str:
     return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"

@@ -83,15 +83,28 @@ def gpu_model(
 
 
 def commit(
-    session: Session, *, repository: str, sha: str, position: int, committed_at: dt.datetime, subject: str
+    session: Session,
+    *,
+    repository: str,
+    sha: str,
+    position: int,
+    committed_at: dt.datetime,
+    subject: str,
+    author: str | None = None,
 ) -> int:
-    """The largest position wins: a shallow clone counts too few first parents, never too many."""
+    """The largest position wins: a shallow clone counts too few first parents, never too many.
+
+    Recordings of before there was an author have none; a known one stays.
+    """
     new = insert(Commit).values(
-        repository=repository, sha=sha, position=position, committed_at=committed_at, subject=subject
+        repository=repository, sha=sha, position=position, committed_at=committed_at, subject=subject, author=author
     )
     corrected = new.on_conflict_do_update(
         index_elements=[Commit.repository, Commit.sha],
-        set_={"position": func.greatest(Commit.position, new.excluded.position)},
+        set_={
+            "position": func.greatest(Commit.position, new.excluded.position),
+            "author": func.coalesce(Commit.author, new.excluded.author),
+        },
     )
     return session.execute(corrected.returning(Commit.id)).scalar_one()
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from db.nights import Fell, SweepPair
 from db.queries import AlarmRow, QuarantineRow, SubmissionRow
-from db.winners import RunPair
+from db.run_pairs import RunPair
 
 FINE = ("measured", "static facts only")
 """States in which a nightly is over and well."""

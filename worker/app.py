@@ -10,6 +10,9 @@ Thin on purpose: a task opens nothing and decides nothing itself. Queues: `compi
 
 import datetime as dt
 import functools
+import os
+import signal
+import threading
 import traceback
 from typing import TYPE_CHECKING, Any
 
@@ -208,6 +211,14 @@ def _leave(**_: Any) -> None:
         _life.end()
 
 
+def _drain(how: str, **_: Any) -> None:
+    """A warm shutdown waits for the job under way, for ever if need be; after a while the cold one hands it back."""
+    if how == "Warm":
+        timer = threading.Timer(Settings.load().drain_s, os.kill, (os.getpid(), signal.SIGQUIT))
+        timer.daemon = True
+        timer.start()
+
+
 def _forked(**_: Any) -> None:
     if _life is not None:
         _life.forked()
@@ -222,6 +233,7 @@ def _close_compiler(**_: Any) -> None:
 signals.setup_logging.connect(_set_up_logging)
 signals.celeryd_after_setup.connect(_learn_who_we_are)
 signals.worker_ready.connect(_arrive)
+signals.worker_shutting_down.connect(_drain)
 signals.worker_shutdown.connect(_leave)
 signals.worker_process_init.connect(_forked)
 signals.worker_process_shutdown.connect(_close_compiler)

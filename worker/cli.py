@@ -5,6 +5,7 @@ Everything heavy is imported by the command that needs it, so that `--help` is q
 
 import datetime as dt
 import getpass
+import io
 import json
 import os
 import sys
@@ -228,7 +229,9 @@ def judge(
         raise typer.BadParameter("only --stream is there to judge by hand; the workers judge what is measured")
     from worker.stream import answers
 
-    for line in answers(sys.stdin):
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")  # a byte that is no text spoils its own line only
+    for line in answers(sys.stdin, complain=lambda text: print(text, file=sys.stderr, flush=True)):
         print(line, flush=True)
 
 

@@ -4,18 +4,29 @@ A replay times two builds of one series interleaved on one GPU in the same minut
 happens to both. Pure: who runs replays, and what they cost in a night, is known elsewhere.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from worker.detect import Floats, Policy
 
 State = Literal["open", "believed", "confirmed", "refuted", "undecided"]
-
 PRIOR_LAUNCHES = 6
 """What the launches of past nights weigh in a replay's noise, in replay launches."""
+
+LEAST_NIGHTLY_LOG_ODDS = 6.0
+"""How much less likely than the likeliest build the nights can make another the first bad one: replays rule out."""
+
+WILD_NIGHT_LOG_ODDS = 3.2
+"""The same for the build before and after it: one night gone wild is enough to make the wrong one of them likelier."""
+
+USUAL_SIZE = 0.02
+"""How large changes usually are, for a check that has no size in mind."""
 
 
 @dataclass(frozen=True)
@@ -51,56 +62,205 @@ class Estimate:
 
 
 @dataclass
+class Heard:
+    """What replays said of one series: logarithms of bad over good, one a launch, for each pair (good, bad)."""
+
+    differences: dict[tuple[int, int], list[float]] = field(default_factory=dict)
+    _estimates: dict[tuple[int, int], Estimate] = field(default_factory=dict)
+    _variance: float = 0.0
+
+    def add(self, replayed: Replayed) -> int:
+        """How many launches of it are usable."""
+        times = zip(replayed.good_us, replayed.bad_us, strict=False)
+        told = [math.log(bad) - math.log(good) for good, bad in times if 0.0 < good < np.inf and 0.0 < bad < np.inf]
+        if told:
+            self.differences.setdefault((replayed.good, replayed.bad), []).extend(told)
+            self._estimates.clear()
+        return len(told)
+
+    def estimates(self, launch_variance: float) -> dict[tuple[int, int], Estimate]:
+        """Of each pair, all with one variance: that of past nights, and of all launches heard so far."""
+        if not self._estimates:
+            self._variance = variance(self.differences.values(), launch_variance)
+            self._estimates = {pair: _estimate(told, self._variance) for pair, told in self.differences.items()}
+        return self._estimates
+
+    def pair_variance(self, launch_variance: float) -> float:
+        """Of one launch of both builds."""
+        self.estimates(launch_variance)
+        return self._variance or _past(launch_variance)
+
+    def across(self, builds: NDArray[np.int64], launch_variance: float) -> tuple[Floats, Floats, Floats]:
+        """For each build k, of the replays with k's change between their two builds: size x precision, precision,
+        launches."""
+        weighed, precisions, launches = np.zeros((3, len(builds)))
+        for (good, bad), found in self.estimates(launch_variance).items():
+            if bad < builds[0]:
+                continue
+            between = slice(*np.searchsorted(builds, [good + 1, bad + 1]))
+            weighed[between] += found.size / found.error**2
+            precisions[between] += found.error**-2
+            launches[between] += found.launches
+        return weighed, precisions, launches
+
+
+@dataclass(frozen=True)
+class Nightly:
+    """What the nights say of a change at each of some builds: a size, as the sum of precisions and of size x precision.
+
+    Where they say nothing (a night on a new machine) both are zero.
+    """
+
+    weighed: Floats
+    precisions: Floats
+
+
+@dataclass
 class Case:
     """A suspicion on its way to an answer: somewhere in (good, bad] a build changed the series by about `size`.
 
-    `log_weights` says how well the nights fit each build of that range as the first bad one. A case without a `size`
-    is a check: nothing was seen, but something may have hidden behind a new machine or toolchain.
+    `prior` are the log-odds before nights and replays were looked at. A case without a `size` is a check: nothing was
+    seen, but something may have hidden behind a new machine or toolchain. `companions` share the case's cause, so that
+    the first bad build of one is that of all.
     """
 
     series: int
     good: int
     bad: int
     size: float | None
-    log_weights: Floats
+    nightly: Nightly
     launch_variance: float
-    group: int | None = None
+    prior: float
+    heard: Heard = field(default_factory=Heard)
     state: State = "open"
-    differences: dict[tuple[int, int], list[float]] = field(default_factory=dict)
+    companions: tuple["Case", ...] = ()
+    least_deviations: float | None = None  # of its own replays; the policy's, unless others already speak for it
+    enough: float | None = None  # log-odds to believe it; the policy's, unless others already speak for it
+    launches: int = 0
+    silent: set[tuple[int, int]] = field(default_factory=set)  # pairs that were asked for and gave nothing
+    stuck: bool = False  # no replay is left that could tell its builds apart
+
+    @property
+    def builds(self) -> NDArray[np.int64]:
+        return np.arange(self.good + 1, self.bad + 1)
+
+    @property
+    def pair_deviation(self) -> float:
+        """Of one launch of both builds."""
+        return math.sqrt(self.heard.pair_variance(self.launch_variance))
 
     @property
     def estimate(self) -> Estimate | None:
-        return self.between(self.good, self.bad)
+        """From every replay across the likeliest first bad build."""
+        weighed, precisions, launches = self.said
+        best = int(np.argmax(posterior(self)))
+        if precisions[best] == 0.0:
+            return None
+        return Estimate(weighed[best] / precisions[best], float(precisions[best] ** -0.5), int(launches[best]))
 
-    def between(self, good: int, bad: int) -> Estimate | None:
-        differences = self.differences.get((good, bad))
-        return estimate(differences, self.launch_variance) if differences else None
+    @property
+    def said(self) -> tuple[Floats, Floats, Floats]:
+        """Of the replays across each build: size x precision, precision, launches."""
+        return self.heard.across(self.builds, self.launch_variance)
 
     def hear(self, replayed: Replayed) -> None:
-        pairs = zip(replayed.good_us, replayed.bad_us, strict=False)
-        told = [float(np.log(bad / good)) for good, bad in pairs if 0.0 < good < np.inf and 0.0 < bad < np.inf]
-        self.differences.setdefault((replayed.good, replayed.bad), []).extend(told)
+        usable = self.heard.add(replayed)
+        self.launches += usable
+        if not usable:
+            self.silent.add((replayed.good, replayed.bad))
+
+
+def variance(differences: Iterable[Sequence[float]], launch_variance: float) -> float:
+    """Of one launch of both builds; it knows past nights, because four launches know their own badly."""
+    spread, free = PRIOR_LAUNCHES * _past(launch_variance), float(PRIOR_LAUNCHES)
+    for told in differences:
+        centre = median(told)
+        spread += sum((each - centre) ** 2 for each in told)
+        free += len(told) - 1
+    return spread / free
 
 
 def estimate(differences: Sequence[float], launch_variance: float) -> Estimate:
-    """A mean that forgives wild launches; its error knows past nights, because four launches know their own badly."""
-    values = np.asarray(differences)
-    count = len(values)
-    prior = 2.0 * launch_variance + 1e-8  # two builds; and 0.01 % for launches that repeat to the last digit
-    centre = float(np.median(values))
-    spread = float(((values - centre) ** 2).sum())
-    variance = (PRIOR_LAUNCHES * prior + spread) / (PRIOR_LAUNCHES + count - 1)
-    reach = 2.0 * np.sqrt(variance)
+    """Of launches of one pair alone."""
+    return _estimate(differences, variance([differences], launch_variance))
+
+
+def _estimate(differences: Sequence[float], pair_variance: float) -> Estimate:
+    """A mean that forgives wild launches."""
+    count = len(differences)
+    centre = median(differences)
+    reach = 2.0 * math.sqrt(pair_variance)
     for _ in range(5):
-        centre += float(np.clip(values - centre, -reach, reach).mean())
-    return Estimate(centre, float(np.sqrt(variance / count)), count)
+        centre += sum(min(max(each - centre, -reach), reach) for each in differences) / count
+    return Estimate(centre, math.sqrt(pair_variance / count), count)
 
 
-def log_odds(found: Estimate, suspected: float) -> float:
-    """For a change of 0.6 of the suspected size up to all of it, against none: suspicions overstate."""
-    low, high = sorted((0.6 * suspected, suspected))
-    size = float(np.clip(found.size, low, high))
-    return size * (2 * found.size - size) / (2 * found.error**2)
+def _past(launch_variance: float) -> float:
+    return 2.0 * launch_variance + 1e-8  # two builds; and 0.01 % for launches that repeat to the last digit
+
+
+def log_odds(nightly: Nightly, weighed: Floats, precisions: Floats, policy: Policy) -> Floats:
+    """For a change against none, at each build: of the nights, as far as nights are believed, and of the replays.
+
+    At the size that suits both best, but never far from what the nights show: else a tenth of a level that moved for
+    another reason would always be left to suspect.
+    """
+    total = nightly.precisions + precisions
+    best = (nightly.weighed + weighed) / np.where(total > 0.0, total, 1.0)
+    shown = nightly.weighed / np.where(nightly.precisions > 0.0, nightly.precisions, 1.0)
+    low, high = np.minimum(0.5 * shown, 1.2 * shown), np.maximum(0.5 * shown, 1.2 * shown)
+    size = np.where(nightly.precisions > 0.0, np.clip(best, low, high), best)
+    nights = size * nightly.weighed - size**2 * nightly.precisions / 2
+    replays = size * weighed - size**2 * precisions / 2
+    # Where nights show no size any would do, and the more launches there are, the better one suits them by chance.
+    any_size = np.where(nightly.precisions > 0.0, 0.0, np.log1p(USUAL_SIZE**2 * precisions) / 2)
+    found = np.minimum(nights, policy.nightly_log_odds) + replays - any_size
+    return np.where(np.abs(shown) + (nightly.precisions == 0.0) >= 0.7 * policy.min_change, found, -np.inf)
+
+
+def odds(case: Case, policy: Policy) -> float:
+    """Log-odds that some build of the range changed the series, all that is known put together."""
+    weighed, precisions, _ = case.said
+    told = log_odds(case.nightly, weighed, precisions, policy)
+    return case.prior + float(np.logaddexp.reduce(told))
+
+
+def odds_together(cases: Sequence[Case], prior: float, policy: Policy) -> float:
+    """Log-odds that one build changed all these series by the same size."""
+    said = [case.said for case in cases]
+    nightly = Nightly(
+        np.sum([case.nightly.weighed for case in cases], axis=0),
+        np.sum([case.nightly.precisions for case in cases], axis=0),
+    )
+    weighed, precisions = np.sum([each[0] for each in said], axis=0), np.sum([each[1] for each in said], axis=0)
+    return prior + float(np.logaddexp.reduce(log_odds(nightly, weighed, precisions, policy)))
+
+
+def worth(log_odds_: float, launches: int, policy: Policy) -> bool:
+    """Whether so many launches more may be spent on a suspicion: the likelier it is, the more."""
+    return policy.worth_launches / (1.0 + float(np.exp(min(-log_odds_, 500.0)))) >= launches
+
+
+def next_launches(case: Case, policy: Policy) -> int:
+    """Few enough to end early, and enough to tell something of a change of the suspected size."""
+    found = case.estimate
+    if case.size is None and found is None:
+        return policy.check_launches
+    suspected = found.size if case.size is None and found is not None else case.size
+    size = abs(suspected or 0.0)
+    wanted = int(np.ceil(1.5 * (case.pair_deviation / max(size, policy.min_change)) ** 2))
+    return min(max(wanted, policy.first_launches), policy.step_launches)
+
+
+def believable(case: Case, policy: Policy) -> bool:
+    """Whether what was located and sized is still a change worth telling: with more launches some shrink to nothing."""
+    found = case.estimate
+    if found is None or case.state not in ("believed", "confirmed"):
+        return False
+    least = case.least_deviations or policy.told_deviations
+    likely = case.stuck or first_bad(case)[1] >= policy.told_located
+    sure = odds(case, policy) >= (case.enough or policy.believed_log_odds)
+    return likely and sure and abs(found.deviations) >= least and abs(found.size) >= policy.told_change
 
 
 def step(case: Case, policy: Policy) -> Ask | None:
@@ -117,98 +277,98 @@ def step(case: Case, policy: Policy) -> Ask | None:
         if launches:
             return Ask(case.series, case.good, case.bad, launches)
         case.state = "confirmed"
+        if odds(case, policy) < (case.enough or policy.believed_log_odds) and case.launches < policy.most_launches:
+            # It was believed for many builds together, and the one that is left has not earned it.
+            case.state = "open"
+            return step(case, policy)
     return None
-
-
-def believe_together(cases: Sequence[Case], policy: Policy) -> None:
-    """A change of a whole kernel is believed on the replays of all its shapes, of which none alone need be enough.
-
-    Not on those of one: without the surest of them the others must still say so.
-    """
-    found = [(case, each) for case in cases if case.state in ("open", "believed") and (each := case.estimate)]
-    if len(found) < 2 or not any(case.state == "open" for case, _ in found):
-        return
-    ordered = sorted(found, key=lambda pair: abs(pair[1].deviations))
-    if abs(_pooled(ordered)) < policy.believed_deviations or abs(_pooled(ordered[:-1])) < 3.0:
-        return
-    size = float(np.average([e.size for _, e in found], weights=[e.error**-2 for _, e in found]))
-    for case, each in found:
-        own = each.size / size > 0.4 and abs(each.deviations) > 1.3
-        if case.state == "open" and own and abs(size) >= policy.min_change:
-            case.state = "believed"
 
 
 def first_bad(case: Case) -> tuple[int, float]:
     """The likeliest first bad build and its probability."""
-    likely = _posterior(case)
+    likely = posterior(case)
     best = int(np.argmax(likely))
     return case.good + 1 + best, float(likely[best])
 
 
+def posterior(case: Case) -> Floats:
+    """How likely each build of the range is the first bad one, by nights and replays of all that share the cause."""
+    logs = np.zeros(case.bad - case.good)
+    for each in (case, *case.companions):
+        if (each.good, each.bad) == (case.good, case.bad):
+            logs += _location(each)
+    likely = np.exp(logs - logs.max())
+    return np.asarray(likely / likely.sum())
+
+
+def _location(case: Case) -> Floats:
+    """Log-likelihood of each build, at the size that suits nights and replays best were it the first bad one."""
+    weighed, precisions, _ = case.said
+    nightly = case.nightly
+    total = nightly.precisions + precisions
+    size = (nightly.weighed + weighed) / np.where(total > 0.0, total, 1.0)
+    nights = size * nightly.weighed - size**2 * nightly.precisions / 2
+    both = nights + size * weighed - size**2 * precisions / 2
+    best = int(np.argmax(both))
+    near = np.abs(np.arange(len(both)) - best) <= 1
+    unlikely = np.where(near, WILD_NIGHT_LOG_ODDS, LEAST_NIGHTLY_LOG_ODDS)
+    without = nights[best] - unlikely + weighed**2 / 2 / np.where(precisions > 0.0, precisions, 1.0)
+    return np.asarray(np.maximum(both, without))
+
+
 def _confirm(case: Case, policy: Policy) -> int:
     """How many more launches are wanted; 0 when the case left the state "open"."""
-    found = case.estimate
-    if found is None:
-        return policy.first_launches
-    suspected = case.size if case.size is not None else found.size
-    agrees = found.size * suspected > 0
-    asked = policy.believed_deviations * (1.0 + policy.few_launches / found.launches)
-    if agrees and abs(found.deviations) >= asked and abs(found.size) >= policy.min_change:
-        case.state = "believed"
-        return 0
-    enough = policy.refuted_log_odds + policy.growing_log_odds * (found.launches - policy.first_launches)
-    hopeless = log_odds(found, suspected) <= enough
-    if case.size is None:
-        hopeless = abs(found.deviations) < 2.0 or abs(found.size) < policy.min_change / 2
-    if hopeless:
-        case.state = "refuted"
-        return 0
-    if found.launches >= policy.most_launches:
+    found, so_far = case.estimate, odds(case, policy)
+    if found is not None:
+        few = 1.0 + policy.few_launches / found.launches
+        least = case.least_deviations or policy.believed_deviations
+        enough = case.enough or policy.believed_log_odds
+        sure = abs(found.deviations) >= least * few and abs(found.size) >= policy.min_change
+        agrees = case.size is None or found.size * case.size > 0.0
+        if sure and agrees and so_far >= enough:
+            case.state = "believed"
+            return 0
+        if abs(found.size) + 2.0 * found.error < policy.min_change:
+            case.state = "refuted"
+            return 0
+    if (case.good, case.bad) in case.silent:
         case.state = "undecided"
         return 0
-    return min(policy.most_launches - found.launches, max(policy.first_launches, found.launches // 2))
+    launches = next_launches(case, policy)
+    if not worth(so_far, launches, policy) and not (case.size is None and found is None):
+        case.state = "refuted"
+        return 0
+    if case.launches >= policy.most_launches:
+        case.state = "undecided"
+        return 0
+    return launches
 
 
 def _to_size(case: Case, policy: Policy) -> int:
     found = case.estimate
     assert found is not None, "a case is believed on replays"
-    if found.error <= policy.size_error or found.launches >= policy.most_launches:
+    if found.error <= policy.size_error or found.launches >= policy.sizing_launches:
         return 0
     wanted = int(np.ceil(found.launches * (found.error / policy.size_error) ** 2))
-    return min(policy.most_launches, wanted) - found.launches
+    return min(policy.sizing_launches, wanted) - found.launches
 
 
 def _locate(case: Case, policy: Policy) -> Ask | None:
     """Replay the build that splits what is left in two equal halves, until one build has nearly all."""
-    likely = _posterior(case)
-    tried = {bad for good, bad in case.differences if good == case.good and bad != case.bad}
+    likely = posterior(case)
+    found = case.estimate
+    assert found is not None, "a case is believed on replays"
+    tried = {bad for good, bad in case.heard.differences if good == case.good and bad != case.bad}
     if likely.max() >= policy.located or len(tried) >= policy.bisections:
         return None
-    below = np.cumsum(likely)[:-1]
-    middle = case.good + 1 + int(np.argmin(np.abs(below - 0.5)))
-    found, whole = case.between(case.good, middle), case.estimate
-    assert whole is not None, "a case is believed on replays"
-    if found is not None and found.launches >= policy.most_launches:
+    # Replaying build number i of the range beside the good one tells whether the first bad one is among the first i.
+    below = np.abs(np.cumsum(likely)[:-1] - 0.5)
+    asked = [len(case.heard.differences.get((case.good, bad), ())) for bad in case.builds[:-1]]
+    useless = [(case.good, int(bad)) in case.silent for bad in case.builds[:-1]]
+    below[np.asarray(useless, dtype=bool) | (np.asarray(asked) >= policy.most_launches)] = np.inf
+    case.stuck = bool(np.isinf(below).all()) or bool(case.silent)
+    if np.isinf(below).all() or below.min() > 0.5 - (1.0 - policy.located) / 4:
         return None
-    deviation = whole.error * np.sqrt(whole.launches)
-    launches = int(np.ceil((3.3 * deviation / whole.size) ** 2))
-    return Ask(case.series, case.good, middle, min(max(launches, 3), policy.most_launches // 2))
-
-
-def _posterior(case: Case) -> Floats:
-    weights = case.log_weights.copy()
-    whole = case.estimate
-    builds = np.arange(case.good + 1, case.bad + 1)
-    for good, bad in case.differences:
-        found = case.between(good, bad)
-        if bad == case.bad or whole is None or found is None:
-            continue
-        variance = found.error**2 + whole.error**2
-        expected = np.where(builds <= bad, whole.size, 0.0)
-        weights -= (found.size - expected) ** 2 / (2 * variance)
-    likely = np.exp(weights - weights.max())
-    return np.asarray(likely / likely.sum())
-
-
-def _pooled(found: Sequence[tuple[Case, Estimate]]) -> float:
-    return float(sum(each.deviations for _, each in found) / np.sqrt(len(found)))
+    middle = case.good + 1 + int(np.argmin(below))
+    launches = int(np.ceil((3.3 * case.pair_deviation / found.size) ** 2))
+    return Ask(case.series, case.good, middle, min(max(launches, 3), policy.step_launches))

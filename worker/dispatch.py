@@ -75,16 +75,20 @@ def sender(broker_url: str) -> Celery:
 
 
 def send(celery: Celery, database_url: str, queued: Sequence[Unsent]) -> None:
-    """One message per job. Call it after the transaction that queued them is committed: a worker may look at once."""
+    """One message per job. Call it after the transaction that queued them is committed: a worker may look at once.
+
+    They are marked first: a claim passes over a row that is being changed, so a worker that came while its job was
+    being marked found nothing, and the job waited for the reconciler. What is marked and was not sent it finds too.
+    """
     if not queued:
         return
+    with session(database_url) as opened:
+        jobs.mark_sent(opened, [job.id for job in queued])
     try:
         for job in queued:
             celery.send_task(RUN, (job.id,), queue=job.queue, task_id=_message_id(job.id))
     except OperationalError as error:
         raise BrokerUnreachable(f"Redis cannot be used at {address(celery.conf.broker_url)}: {error}") from None
-    with session(database_url) as opened:
-        jobs.mark_sent(opened, [job.id for job in queued])
 
 
 def ring_to_tell(celery: Celery, database_url: str) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from db.causes import Category
-from db.judging import RunFacts
+from db.winners import RunFacts
 
 MOVED = 0.003
 """What counts as a move of a time or a clock: the smallest change that the judge believes."""

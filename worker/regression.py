@@ -1,35 +1,41 @@
 """The judge: nights come one at a time, suspicions ask for replays, and only what replays confirm is called a change.
 
 It holds what it knows of each series and nothing else: no database, no clock, no chance, so that the same nights and
-replays give the same answers. What a night says is in detect.py, what a replay says in confirm.py; here the two meet:
-which suspicions are worth a replay, what a night may spend, and what is remembered of an answer.
+replays give the same answers. What nights say is in nights.py, who is suspected in suspect.py, what a replay says in
+confirm.py; here they meet, within a budget.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
-from worker.confirm import Ask, Case, Estimate, Replayed, believe_together, first_bad, log_odds, step
-from worker.detect import History, Policy, Reading, Scan, jump, learn_shares, moves, scan
+from worker.budget import Budget
+from worker.confirm import (
+    Ask,
+    Case,
+    Heard,
+    Nightly,
+    Replayed,
+    believable,
+    first_bad,
+    next_launches,
+    odds,
+    odds_together,
+    step,
+    worth,
+)
+from worker.detect import Policy, Reading
+from worker.nights import Nights
+from worker.suspect import Evidence, Suspicion, evidence, groups_of, replayed_ages, suspicions
 
 Kind = Literal["code", "environment"]
 Answer = Literal["regression", "improvement", "unchanged", "undecided"]
 
-MOST_NIGHTLY_LOG_ODDS = 8.0
-"""However sure the nights look, they are one GPU's days: no night outweighs a replay that says otherwise."""
-
-
-INSISTENT_LOG_ODDS = 6.5
-"""So sure, nights and replays together, a suspicion need not wait for its turn to be asked about again."""
-
-LEVEL_DEVIATIONS = 5.0
-"""A refuted move this far from the nights before is a level that the series has of its own; a smaller one was noise."""
-
-LEAST_NIGHTLY_LOG_ODDS = 6.0
-"""How much less likely than the likeliest build the nights can make another the first bad one."""
+NEVER = -(2**62)
+MOST_SKIPPED_BUILDS = 64
+"""Builds between two nights that may hold the first bad one; a longer pause is one step."""
 
 
 @dataclass(frozen=True)
@@ -76,25 +82,20 @@ class Verdict:
 @dataclass
 class Series:
     place: Place
-    history: History = field(default_factory=History)
-    known_since: int = -1  # first build of the level that was last confirmed
-    replays: list[tuple[int, int, Estimate]] = field(default_factory=list)  # good, bad, what the replay said
-    refuted: list[tuple[int, float]] = field(default_factory=list)  # build and level of moves that were not the code
-    scan: Scan | None = None
+    column: int
+    known_since: int = NEVER  # first build of the level that was last confirmed
+    heard: Heard = field(default_factory=Heard)  # what replays said since
     check_at: int | None = None  # the night count at which the builds around the last new place are compared
     check_from: int | None = None  # the last build before that place
     told: Alert | None = None  # what was confirmed tonight
 
 
-@dataclass(frozen=True)
-class Suspicion:
-    """`score` are log-odds of what the nights and earlier replays say together."""
+@dataclass
+class Group:
+    """Cases of one kernel's shapes, as long as they are asked about together."""
 
-    series: int
-    build: int
-    size: float
-    score: float
-    group: int | None = None
+    cases: list[Case]
+    prior: float
 
 
 class Judge:
@@ -105,70 +106,96 @@ class Judge:
 
     def __init__(self, places: Mapping[int, Place], launches: int, policy: Policy | None = None) -> None:
         self.policy = policy or Policy()
-        self.series = {key: Series(place) for key, place in places.items()}
+        self.keys = sorted(places)
+        self.series = {key: Series(places[key], column) for column, key in enumerate(self.keys)}
+        nodes, kernels = [places[key].node for key in self.keys], [places[key].kernel for key in self.keys]
+        self.nights = Nights(nodes, kernels, self.policy)
         self.launches = launches
-        self.allowance: float | None = None  # replay launches that may be spent; unknown until nights have a size
-        self.unanswered: dict[int, int] = {}
+        self.budget = Budget(self.policy)
         self.cases: dict[int, Case] = {}
-        self.rounds = 0
-        self._groups = 0
-        self._built: list[int] = []
-        self._fresh: set[int] = set()
+        self.groups: list[Group] = []
+        self.evidence: Evidence | None = None
+        self._awaited: dict[int, Ask] = {}
+        self._families = groups_of(nodes, kernels)
+        self._weighed = self._precisions = np.empty((0, len(self.keys)))  # of replays, by night's build and series
+        self._points = self._confirmed = 0
 
     def night(self, build: int, readings: Mapping[int, Reading]) -> Told:
-        self._close_all()
+        """A build older than the newest is not judged again; the newest may have another night."""
+        alerts = self._close_all()
+        built = self.nights.builds
+        if built and build < built[-1]:
+            return Told(tuple(alerts), ())
         for known in self.series.values():
             known.told = None
-        self._built.append(build)
-        self.rounds = 0
-        self._earn(self.launches * len(readings))
-        self._fresh = {key for key, reading in readings.items() if self.series[key].history.add(reading)}
-        self._compare_peers()
-        for key in self._fresh:
-            self._look(key)
-        alerts: list[Alert] = []
-        for suspicion in sorted(self._suspicions(), key=lambda each: (-each.score, each.series)):
-            self._open(suspicion)
-        for key in sorted(self._fresh):
-            self._check(key)
+        if built and build - built[-1] <= MOST_SKIPPED_BUILDS:
+            for skipped in range(built[-1] + 1, build):
+                self._add(skipped, {})
+        self._add(build, readings)
+        self.budget.new_night(self.launches * int(self.nights.measured.sum()), self.policy)
+        self._suspect()
         return self._ask(alerts)
 
     def replayed(self, results: Iterable[Replayed]) -> Told:
-        self.rounds += 1
+        """What was asked for and is not among the results is not asked for again tonight."""
+        self.budget.rounds += 1
+        awaited, self._awaited = self._awaited, {}
         for result in results:
-            self.unanswered.pop(result.series, None)
+            ask = awaited.get(result.series)
             case = self.cases.get(result.series)
-            if case is not None:
-                case.hear(result)
+            if case is None or ask is None or (ask.good, ask.bad) != (result.good, result.bad):
+                continue
+            del awaited[result.series]
+            self.budget.answered(result.series)
+            case.hear(result)
+        for ask in awaited.values():
+            if ask.series in self.cases:
+                self.cases[ask.series].hear(Replayed(ask.series, ask.good, ask.bad, (), ()))
         return self._ask([])
+
+    def check(self, series: int, good: int, bad: int) -> Case:
+        """A case for builds that somebody has a reason to compare, though no night shows anything; not among the
+        judge's own."""
+        known = self.series[series]
+        none = Nightly(*np.zeros((2, bad - good)))
+        variance = float(self.nights.launch_variance()[known.column])
+        return Case(series, good, bad, None, none, variance, self.policy.reasoned_log_odds)
+
+    def settled(self, series: int, first_bad: int) -> None:
+        """Such a case was confirmed: the series has a new level since this build."""
+        known = self.series[series]
+        known.known_since, known.heard = first_bad, Heard()
+        self._weighed[:, known.column] = self._precisions[:, known.column] = 0.0
 
     def verdict(self, series: int) -> Verdict:
         """What is known of a series after its newest night and the replays that were given so far."""
         known, name = self.series[series], self.policy.name
-        count = len(known.history.times) - known.history.place_start() if known.history.times else 0
-        if known.scan is None:
-            needed = f"{max(count - 1, 0)} of the {self.policy.min_history} earlier nights needed on this machine"
+        column, nights = known.column, self.nights
+        here = nights.times[int(nights.starts[column]) :, column] if nights.builds else np.empty(0)
+        seen = max(int(np.isfinite(here).sum()) - 1, 0)
+        found = self.evidence
+        if found is None or not np.isfinite(found.nightly.precisions[:, column]).any():
+            needed = f"{seen} of the {self.policy.min_history} earlier nights needed on this machine"
             reason = f"{needed} and toolchain"
-            return Verdict("undecided", None, None, None, None, None, None, max(count - 1, 0), name, reason)
-        noise = known.scan.noise
-        smallest = max(self.policy.alone_deviations * noise, self.policy.min_change)
-        seen = count - 1
+            return Verdict("undecided", None, None, None, None, None, None, seen, name, reason)
+        noise = float(self._noise[column])
+        smallest = max(3.0 * noise, self.policy.min_change)
         if known.told is not None:
-            return self._confirmed(known.told, noise, smallest, seen)
+            return self._told(known.told, noise, smallest, seen)
         case = self.cases.get(series)
-        build = self._built[-1] if case is None else case.good + 1 + int(np.argmax(case.log_weights))
-        deviations, change = known.scan.at(build)
-        error = abs(change / deviations) if deviations else noise
+        build = nights.builds[-1] if case is None else first_bad(case)[0]
+        age = max(1, len(nights.builds) - int(np.searchsorted(nights.builds, build)))
+        change, error = nights.size(column, age, known.known_since), found.nightly.precisions[age - 1, column] ** -0.5
+        time, baseline = nights.moves(column, age)
         low, high, change = (float(np.expm1(each)) for each in (change - 1.96 * error, change + 1.96 * error, change))
         said = f"{change:+.1%} against {noise:.2%} noise of a night"
-        time, baseline = moves(known.history, build, self.policy)
         both = f"{said} (the time moved {time:+.1%}, the baseline {baseline:+.1%})"
         if case is None:
             return Verdict("unchanged", change, low, high, None, noise, smallest, seen, name, both)
         reason = f"looks like a change, which no replay has confirmed: {both}"
         return Verdict("undecided", change, low, high, build, noise, smallest, seen, name, reason)
 
-    def _confirmed(self, told: Alert, noise: float, smallest: float, seen: int) -> Verdict:
+    def _told(self, told: Alert, noise: float, smallest: float, seen: int) -> Verdict:
         low, high = told.size - 1.96 * told.error, told.size + 1.96 * told.error
         answer: Answer = "regression" if told.size > 0 else "improvement"
         reason = f"replays of old and new code differ by {told.size:+.1%} ({low:+.1%} to {high:+.1%})"
@@ -176,277 +203,192 @@ class Judge:
 
     # What the night says
 
-    def _compare_peers(self) -> None:
-        """Writes down how far the other kernels of each node lay from their levels: a slow node slows them all."""
-        nodes: dict[int, list[tuple[int, float, float]]] = defaultdict(list)
-        members: dict[int, list[int]] = defaultdict(list)
-        for key in self._fresh:
-            place = self.series[key].place
-            members[place.node].append(key)
-            moved = self.series[key].history.deviations(self.policy.window_nights)
-            if moved is not None:
-                nodes[place.node].append((place.kernel, *moved))
-        for node, keys in members.items():
-            table = np.asarray(nodes[node]).reshape(-1, 3)
-            by_kernel: dict[int, tuple[float, float]] = {}
-            for key in keys:
-                kernel = self.series[key].place.kernel
-                if kernel not in by_kernel:
-                    others = table[table[:, 0] != kernel]
-                    few = len(others) < 4
-                    by_kernel[kernel] = (
-                        (0.0, 0.0) if few else (float(np.median(others[:, 1])), float(np.median(others[:, 2])))
-                    )
-                self.series[key].history.peers[-1] = by_kernel[kernel]
+    def _add(self, build: int, readings: Mapping[int, Reading]) -> None:
+        known = {self.series[key].column: reading for key, reading in readings.items() if key in self.series}
+        self.nights.add(build, known)
+        kept = len(self.nights.builds)
+        nothing = np.zeros((1, len(self.keys)))
+        self._weighed = np.vstack([self._weighed, nothing])[-kept:]
+        self._precisions = np.vstack([self._precisions, nothing])[-kept:]
 
-    def _look(self, key: int) -> None:
-        known = self.series[key]
-        history = known.history
-        if len(history.times) % 10 == 0:
-            history.shares = learn_shares(history, self.policy)
-        if len(history.places) > 1 and history.places[-1] != history.places[-2]:
-            known.check_at = len(history.times) + self.policy.check_after_nights
-            known.check_from = history.builds[-2]
-        known.scan = scan(history, known.known_since, self.policy)
+    def _suspect(self) -> None:
+        nights, policy = self.nights, self.policy
+        self._variances = nights.launch_variance()
+        self._points += int(nights.measured.sum())
+        since = np.array([self.series[key].known_since for key in self.keys], dtype=np.int64)
+        scan = nights.scan(since)
+        self._noise = scan.noise
+        self.evidence = evidence(scan, self._weighed, self._precisions, policy) if len(scan.steps) else None
+        if self.evidence is not None:
+            again = np.diff(nights.builds, prepend=NEVER)[: -len(scan.steps) - 1 : -1] == 0
+            self.evidence.log_odds[again] = -np.inf  # a build's second night cannot be its first bad one
+        self._note_new_places()
+        if self.evidence is not None:
+            for suspicion in suspicions(self.evidence, self._families, self._change_rate(), policy):
+                self._open(suspicion)
+        self._check()
 
-    def _suspicions(self) -> list[Suspicion]:
-        alone = [found for key in self._fresh if (found := self._alone(key)) is not None]
-        return alone + self._together({each.series for each in alone}) + self._jumps()
+    def _change_rate(self) -> float:
+        """How often a series changes: a guess, until this fleet's own confirmed changes outweigh it."""
+        policy = self.policy
+        guessed = policy.changes_a_point * policy.prior_points
+        return (guessed + self._confirmed) / (policy.prior_points + self._points)
 
-    def _alone(self, key: int) -> Suspicion | None:
-        """The build of a series whose night and replays speak most for a change, if they say enough."""
-        found = self.series[key].scan
-        if found is None:
-            return None
-        best: Suspicion | None = None
-        for build, deviations, size in zip(found.builds, found.deviations, found.sizes, strict=True):
-            score = self._score(key, int(build), float(deviations), float(size))
-            if score >= self.policy.alone_deviations**2 / 2 and (best is None or score > best.score):
-                best = Suspicion(key, int(build), float(size), score)
-        return best
-
-    def _score(self, key: int, build: int, deviations: float, size: float) -> float:
-        """Log-odds of the nights, capped, and of every replay across this build."""
-        nights = min(deviations**2 / 2, MOST_NIGHTLY_LOG_ODDS)
-        if nights < 1.0 or size * deviations <= 0.0 or abs(size) < self.policy.min_change:
-            return 0.0
-        if self._met_before(key, build, size):
-            return 0.0
-        score = nights + self._said(key, build, size)
-        return 0.0 if score < INSISTENT_LOG_ODDS and self._asked_lately(key, build) else score
-
-    def _said(self, key: int, build: int, size: float) -> float:
-        """Log-odds of what earlier replays across a build say of a change of this size there."""
-        replays = self.series[key].replays
-        return sum(log_odds(told, size) for good, bad, told in replays if good < build <= bad)
-
-    def _asked_lately(self, key: int, build: int) -> bool:
-        """Each replay that did not confirm a change at a build doubles the nights until the next."""
-        ends = [bad for good, bad, _ in self.series[key].replays if good < build <= bad]
-        return bool(ends) and sum(1 for each in self._built[-32:] if each > max(ends)) < 2 ** len(ends)
-
-    def _met_before(self, key: int, build: int, size: float) -> bool:
-        """Whether replays said that a level like this is not the code's, too few nights ago to ask again."""
-        known = self.series[key]
-        if not known.refuted or known.scan is None:
-            return False
-        noise = known.scan.noise
-        nights = sum(1 for each in known.history.builds[-self.policy.after_nights :] if each >= build)
-        alike = [each for _, each in known.refuted if abs(each - size) < max(2.0 * noise, 0.15 * abs(size))]
-        return bool(alike) and nights < min(2 ** (len(alike) + 1), self.policy.after_nights)
-
-    def _together(self, taken: set[int]) -> list[Suspicion]:
-        """Kernels whose shapes all moved a little at one build of one node."""
-        kernels: dict[Place, list[int]] = defaultdict(list)
-        for key in sorted(self._fresh):
-            if self.series[key].scan is not None:
-                kernels[self.series[key].place].append(key)
-        suspicions: list[Suspicion] = []
-        for keys in kernels.values():
-            if len(keys) < 2 or taken.intersection(keys):
-                continue
-            found = self._pooled(keys)
-            if found is None:
-                continue
-            build, size, deviations = found
-            self._groups += 1
-            score = min(deviations**2 / 2, MOST_NIGHTLY_LOG_ODDS)
-            suspicions += [Suspicion(key, build, size, score, self._groups) for key in keys]
-        return suspicions
-
-    def _pooled(self, keys: Sequence[int]) -> tuple[int, float, float] | None:
-        """The build at which these series together moved most, by how much, and how sure."""
-        pooled: dict[int, list[tuple[float, float, int]]] = defaultdict(list)
-        for key in keys:
-            found = self.series[key].scan
-            assert found is not None, "only scanned series are pooled"
-            for build, deviations, size in zip(found.builds, found.deviations, found.sizes, strict=True):
-                pooled[int(build)].append((float(deviations), float(size), key))
-        best: tuple[int, float, float] | None = None
-        for build, rows in pooled.items():
-            deviations = sum(row[0] for row in rows) / float(np.sqrt(len(rows)))
-            if len(rows) < 2 or abs(deviations) < self.policy.together_deviations:
-                continue
-            size = float(np.median([row[1] for row in rows]))
-            replays = sum(self._said(key, build, size) for _, _, key in rows)
-            score = min(deviations**2 / 2, MOST_NIGHTLY_LOG_ODDS) + replays
-            known = any(self._met_before(key, build, size) or self._asked_lately(key, build) for _, _, key in rows)
-            small = size * deviations <= 0.0 or abs(size) < self.policy.min_change
-            if known or small or score < self.policy.together_deviations**2 / 2:
-                continue
-            if best is None or abs(deviations) > abs(best[2]):
-                best = (build, size, deviations)
-        return best
-
-    def _jumps(self) -> list[Suspicion]:
-        """Series that moved much more than their node did in the night of a new machine or toolchain."""
-        moved: dict[int, list[tuple[int, float, float]]] = defaultdict(list)
-        for key in sorted(self._fresh):
-            history = self.series[key].history
-            if len(history.places) > 1 and history.places[-1] != history.places[-2]:
-                found = jump(history, self.policy)
-                if found is not None:
-                    moved[self.series[key].place.node].append((key, *found))
-        suspicions: list[Suspicion] = []
-        for rows in moved.values():
-            usual = float(np.median([size for _, size, _ in rows])) if len(rows) > 2 else 0.0
-            for key, size, noise in rows:
-                own = size - usual
-                if abs(own) > max(5.0 * noise, 0.02):
-                    suspicions.append(Suspicion(key, self._built[-1], own, MOST_NIGHTLY_LOG_ODDS))
-        return suspicions
+    def _note_new_places(self) -> None:
+        for column in np.flatnonzero(self.nights.moved_place() & self.nights.measured):
+            known = self.series[self.keys[column]]
+            known.check_at = int(self.nights.seen[column]) + self.policy.check_after_nights
+            earlier = np.flatnonzero(np.isfinite(self.nights.times[:-1, column]))
+            known.check_from = self.nights.builds[int(earlier[-1])] if len(earlier) else None
 
     # What becomes of it
 
-    def _earn(self, nightly_launches: int) -> None:
-        """A night's share of the budget. What was asked for and never given was not spent."""
-        most = max(self.policy.saved_nights * nightly_launches, float(self.policy.most_launches))
-        if self.allowance is None:
-            self.allowance = most
-        earned = self.policy.budget * nightly_launches + sum(self.unanswered.values())
-        self.allowance = min(self.allowance + earned, most)
-        self.unanswered.clear()
-
-    def _left(self) -> float:
-        return self.allowance or 0.0
-
-    def _spend(self, ask: Ask) -> Ask:
-        assert self.allowance is not None, "only nights ask"
-        self.allowance -= ask.launches
-        self.unanswered[ask.series] = ask.launches
-        return ask
-
     def _open(self, suspicion: Suspicion) -> None:
-        if suspicion.series in self.cases or not self._affordable():
+        columns = [column for column in suspicion.columns if self.nights.measured[column]]
+        keys = [self.keys[column] for column in columns]
+        if any(key in self.cases for key in keys) or not suspicion.ages:
             return
-        known = self.series[suspicion.series]
-        weights = self._weights(suspicion)
-        likely = np.exp(weights - weights.max())
-        kept = np.flatnonzero(np.cumsum(likely) / likely.sum() > 0.02)
-        first = int(kept[0])
-        builds = np.arange(self._built[-1] - len(weights) + 1, self._built[-1] + 1)
-        self.cases[suspicion.series] = Case(
-            suspicion.series,
-            int(builds[first]) - 1,
-            self._built[-1],
-            suspicion.size,
-            weights[first:],
-            known.history.launch_variance(),
-            suspicion.group,
-        )
-
-    def _weights(self, suspicion: Suspicion) -> np.typing.NDArray[np.float64]:
-        """How well the nights fit each build as the first bad one; a missing night's is as likely as the next."""
-        found = self.series[suspicion.series].scan
-        last = self._built[-1]
-        if found is None or suspicion.build > found.builds[-1] or suspicion.build < found.builds[0]:
-            return np.zeros(last - self._before(suspicion.series, suspicion.build))
-        deviations = found.deviations
-        if suspicion.group is not None:
-            deviations = self._group_deviations(suspicion, found)
-        first = self._before(suspicion.series, int(found.builds[0])) + 1
-        builds = np.arange(first, last + 1)
-        nearest = np.minimum(np.searchsorted(found.builds, builds), len(found.builds) - 1)
-        weights = np.where(deviations * np.sign(suspicion.size) > 0.0, deviations**2 / 2, 0.0)[nearest]
-        weights[builds > found.builds[-1]] = 0.0
-        # The nights may have moved for another reason than the code: they never rule a build out, replays do.
-        weights = np.maximum(weights - weights.max(), -LEAST_NIGHTLY_LOG_ODDS)
-        said = [max(-20.0, min(0.0, self._said(suspicion.series, int(each), suspicion.size))) for each in builds]
-        return np.asarray(weights + said)
-
-    def _group_deviations(self, suspicion: Suspicion, own: Scan) -> np.typing.NDArray[np.float64]:
-        place = self.series[suspicion.series].place
-        scans = [each.scan for each in self.series.values() if each.place == place and each.scan is not None]
-        rows = [[each.at(int(build))[0] for build in own.builds] for each in scans]
-        return np.asarray(np.asarray(rows).sum(axis=0) / np.sqrt(len(rows)))
-
-    def _before(self, key: int, build: int) -> int:
-        """The newest build of a series' history that is older than this one."""
-        earlier = [each for each in self.series[key].history.builds if each < build]
-        return earlier[-1] if earlier else build - 1
-
-    def _check(self, key: int) -> None:
-        known = self.series[key]
-        if known.check_at is None or known.check_from is None or len(known.history.times) < known.check_at:
+        cases = [self._case(key, suspicion.ages, suspicion.prior) for key in keys]
+        launches = min(next_launches(case, self.policy) for case in cases)
+        if not worth(suspicion.log_odds, launches, self.policy) or not self.budget.allows(
+            launches * (1 + len(self.cases))
+        ):
             return
-        if key in self.cases or not self._affordable():
-            return
-        known.check_at = None
-        good, last = max(known.check_from, known.known_since), self._built[-1]
-        if good < last:
-            variance = known.history.launch_variance()
-            self.cases[key] = Case(key, good, last, None, np.zeros(last - good), variance)
+        self.cases |= {case.series: case for case in cases}
+        if len(cases) > 1:
+            self.groups.append(Group(cases, suspicion.prior))
 
-    def _affordable(self) -> bool:
-        open_cases = sum(case.state in ("open", "believed") for case in self.cases.values())
-        return self._left() >= self.policy.first_launches * (open_cases + 1)
+    def _case(self, key: int, ages: int, prior: float) -> Case:
+        known, built = self.series[key], self.nights.builds
+        bad = built[-1]
+        while ages > 1 and bad - built[-ages] > MOST_SKIPPED_BUILDS:
+            ages -= 1
+        while ages < len(built) and built[-ages - 1] == built[-ages]:
+            ages += 1
+        good = built[-ages - 1] if ages < len(built) else built[-ages] - 1
+        good = max(good, built[-ages] - MOST_SKIPPED_BUILDS)
+        if self.evidence is None or ages > len(self.evidence.log_odds):
+            nightly, size = Nightly(np.zeros(ages), np.zeros(ages)), None
+        else:
+            nightly = self.evidence.of(known.column, ages)
+            told = self.evidence.log_odds[:ages, known.column]
+            size = self.nights.size(known.column, int(np.argmax(told)) + 1, known.known_since) or None
+        nightly = _by_build(nightly, built[-ages:], good, bad)
+        variance = float(self._variances[known.column])
+        return Case(key, good, bad, size, nightly, variance, prior, known.heard)
+
+    def _check(self) -> None:
+        """Once, some nights after a new machine or toolchain: the build before it beside tonight's."""
+        prior = float(np.log(self._change_rate()))
+        for key in self.keys:
+            known = self.series[key]
+            due = known.check_at is not None and int(self.nights.seen[known.column]) >= known.check_at
+            if not due or known.check_from is None or not self.nights.measured[known.column] or key in self.cases:
+                continue
+            if not self.budget.allows(self.policy.first_launches * (1 + len(self.cases))):
+                continue
+            known.check_at = None
+            last = self.nights.builds[-1]
+            good = max(min(known.check_from, self._shown_since(known)), known.known_since)
+            if 0 < last - good <= MOST_SKIPPED_BUILDS:
+                none = Nightly(*np.zeros((2, last - good)))
+                variance = float(self._variances[known.column])
+                self.cases[key] = Case(key, good, last, None, none, variance, prior, known.heard)
+
+    def _shown_since(self, known: Series) -> int:
+        """The build before the oldest at which earlier replays may have shown a change: it must not be shut out."""
+        ages = 0 if self.evidence is None else replayed_ages(self.evidence, known.column)
+        return self.nights.builds[-min(ages + 1, len(self.nights.builds))]
 
     def _ask(self, alerts: list[Alert]) -> Told:
         """Every case takes its next step; what came to an end is remembered, and told when it is a change."""
-        groups: dict[int, list[Case]] = defaultdict(list)
-        for case in self.cases.values():
-            if case.group is not None:
-                groups[case.group].append(case)
-        for cases in groups.values():
-            believe_together(cases, self.policy)
         asks: list[Ask] = []
+        grouped: set[int] = set()
+        for group in tuple(self.groups):
+            asks += self._ask_together(group)
+            if group in self.groups:
+                grouped |= {case.series for case in group.cases}
         for key in sorted(self.cases):
-            case = self.cases[key]
-            ask = step(case, self.policy)
-            # A believed change is located and sized whatever it costs: naming a wrong build costs people more.
-            affordable = self._left() > 0.0 or case.state == "believed"
-            if ask is not None and self.rounds < self.policy.rounds and affordable:
-                asks.append(self._spend(ask))
-            elif ask is not None or case.state == "confirmed" or not self._group_goes_on(case):
-                alerts += self._close(case)
-        asks += self._siblings(alerts)
+            if key not in grouped:
+                asks += self._step(self.cases[key], alerts)
+        for alert in tuple(alerts):
+            for case in self._siblings(alert):
+                asks += self._step(case, alerts)
         return Told(tuple(alerts), tuple(asks))
 
-    def _group_goes_on(self, case: Case) -> bool:
-        return case.group is not None and any(
-            other.group == case.group and other.state == "open" for other in self.cases.values()
-        )
+    def _step(self, case: Case, alerts: list[Alert]) -> list[Ask]:
+        ask = step(case, self.policy)
+        # A believed change is located and sized whatever it costs: naming a wrong build costs people more.
+        affordable = ask is not None and (self.budget.allows(ask.launches) or case.state == "believed")
+        if ask is not None and self.budget.rounds_left and affordable:
+            return [self._spend(ask)]
+        alerts += self._close(case)
+        return []
 
-    def _siblings(self, alerts: Sequence[Alert]) -> list[Ask]:
-        """A commit that changed a kernel changes its other shapes and GPUs too: their bar is low tonight."""
-        asks: list[Ask] = []
-        for alert in alerts:
-            kernel = self.series[alert.series].place.kernel
-            for key in sorted(self._fresh):
-                known = self.series[key]
-                if known.place.kernel != kernel or known.scan is None or known.known_since >= alert.first_bad:
-                    continue
-                deviations, size = known.scan.at(alert.first_bad)
-                enough = deviations * np.sign(alert.size) >= self.policy.sibling_deviations
-                settled = any(good < alert.first_bad <= bad for good, bad, _ in known.replays)
-                if not enough or settled or key in self.cases or size * alert.size <= 0.0:
-                    continue
-                self._open(Suspicion(key, alert.first_bad, size, 0.0))
-                opened = self.cases.get(key)
-                ask = step(opened, self.policy) if opened is not None else None
-                if ask is not None and self.rounds < self.policy.rounds:
-                    asks.append(self._spend(ask))
-        return asks
+    def _spend(self, ask: Ask) -> Ask:
+        self.budget.spend(ask.series, ask.launches)
+        self._awaited[ask.series] = ask
+        return ask
+
+    def _ask_together(self, group: Group) -> list[Ask]:
+        """Replays of the shapes that tell most, until the kernel is believed to have changed or not to have."""
+        policy = self.policy
+        so_far = odds_together(group.cases, group.prior, policy)
+        heard = [case for case in group.cases if case.estimate is not None]
+        if so_far >= policy.believed_log_odds and len(heard) > 1:
+            self.groups.remove(group)
+            for case in group.cases:
+                case.prior, case.least_deviations = policy.member_log_odds, policy.sibling_deviations
+                case.companions = tuple(other for other in group.cases if other is not case)
+            return []
+        quietest = min(case.pair_deviation for case in group.cases)
+        telling = sorted(
+            (case for case in group.cases if case.pair_deviation < 2.0 * quietest), key=lambda c: c.launches
+        )
+        launches = max(2, -(-min(next_launches(case, policy) for case in telling) // len(telling)))
+        spent = sum(case.launches for case in group.cases)
+        affordable = self.budget.allows(launches * len(telling)) and self.budget.rounds_left
+        if not worth(so_far, launches, policy) or not affordable or spent >= policy.most_launches * len(telling):
+            self.groups.remove(group)
+            for case in group.cases:
+                case.prior = float(np.log(self._change_rate()))
+            return []
+        return [self._spend(Ask(case.series, case.good, case.bad, launches)) for case in telling]
+
+    def _siblings(self, alert: Alert) -> list[Case]:
+        """A commit that changed a kernel changes its other shapes and GPUs too: they are asked about tonight."""
+        if self.evidence is None:
+            return []
+        built, policy = self.nights.builds, self.policy
+        age = len(built) - int(np.searchsorted(built, alert.first_bad))
+        if not 0 < age <= len(self.evidence.log_odds):
+            return []
+        place = self.series[alert.series].place
+        on_node = [known for known in self.series.values() if known.place == place]
+        several = sum(known.known_since == alert.first_bad for known in on_node) > 1
+        opened: list[Case] = []
+        for key in self.keys:
+            known = self.series[key]
+            asked = key in self.cases or known.known_since >= alert.first_bad or not self.nights.measured[known.column]
+            if known.place.kernel != place.kernel or asked:
+                continue
+            said = float(self.evidence.log_odds[age - 1, known.column])
+            agrees = self.evidence.nightly.weighed[age - 1, known.column] * alert.size > 0.0
+            if not np.isfinite(said) or not (agrees or (several and known.place == place)):
+                continue
+            case = _only(self._case(key, age, 0.0), alert.first_bad)
+            case.size = alert.size
+            if known.place != place:
+                case.prior, case.least_deviations = policy.elsewhere_log_odds, policy.sibling_deviations
+            elif several:
+                case.prior, case.least_deviations = policy.several_log_odds, policy.several_deviations
+                case.enough = policy.several_believed_log_odds
+            else:
+                case.prior, case.least_deviations = policy.sibling_log_odds, policy.sibling_deviations
+            if worth(odds(case, policy), next_launches(case, policy), policy):
+                self.cases[key] = case
+                opened.append(case)
+        return opened
 
     def _close(self, case: Case) -> list[Alert]:
         """Remembers what the replays said. A confirmed change starts a new level; anything else is kept as evidence."""
@@ -454,19 +396,33 @@ class Judge:
         known, found = self.series[case.series], case.estimate
         if found is None:
             return []
-        if case.state in ("believed", "confirmed"):
-            build, _ = first_bad(case)
-            known.known_since = build
-            known.replays.clear()
-            known.refuted.clear()
-            known.told = Alert(case.series, build, float(np.expm1(found.size)), found.error, "code")
-            return [known.told]
-        known.replays.append((case.good, case.bad, found))
-        noise = known.scan.noise if known.scan is not None else float("inf")
-        if case.size is not None and case.state == "refuted" and abs(case.size) > LEVEL_DEVIATIONS * noise:
-            known.refuted.append((case.bad, case.size))
-        return []
+        alerts: list[Alert] = []
+        if believable(case, self.policy):
+            known.known_since, _ = first_bad(case)
+            known.heard = Heard()
+            self._confirmed += 1
+            known.told = Alert(case.series, known.known_since, float(np.expm1(found.size)), found.error, "code")
+            alerts = [known.told]
+        built = np.asarray(self.nights.builds, dtype=np.int64)
+        weighed, precisions, _ = known.heard.across(built, case.launch_variance)
+        self._weighed[:, known.column], self._precisions[:, known.column] = weighed, precisions
+        return alerts
 
-    def _close_all(self) -> None:
-        for case in tuple(self.cases.values()):
-            self._close(case)
+    def _close_all(self) -> list[Alert]:
+        """At the end of a night: what is believed by now is told, though its size or its build may be less sure."""
+        self.groups.clear()
+        self._awaited.clear()
+        return [alert for case in tuple(self.cases.values()) for alert in self._close(case)]
+
+
+def _by_build(nightly: Nightly, built: Sequence[int], good: int, bad: int) -> Nightly:
+    """From one value a night to one value a build; a build without a night is as likely as the next that has one."""
+    at = np.searchsorted(np.asarray(built), np.arange(good + 1, bad + 1))
+    return Nightly(nightly.weighed[at], nightly.precisions[at])
+
+
+def _only(case: Case, build: int) -> Case:
+    """The same suspicion, of one build alone."""
+    at = build - case.good - 1
+    nightly = Nightly(case.nightly.weighed[at : at + 1], case.nightly.precisions[at : at + 1])
+    return replace(case, good=build - 1, bad=build, nightly=nightly)

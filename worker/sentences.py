@@ -32,7 +32,6 @@ def _expected() -> tuple[type[BaseException], ...]:
     from worker.presence import WrongWorker
     from worker.repository import RepositoryError
     from worker.settings import BadSettings, NotRunning
-    from worker.stream import NotTheProtocol
     from worker.submit import NothingToSubmit
     from worker.telling import BadTelling
     from worker.transfer import NothingToExport
@@ -63,7 +62,6 @@ def _expected() -> tuple[type[BaseException], ...]:
         NothingToExport,
         NothingToMeasure,
         NothingToSubmit,
-        NotTheProtocol,
         ReplayFailed,
         RepositoryError,
         StoreError,

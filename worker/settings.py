@@ -60,6 +60,8 @@ class Settings(BaseSettings):
     sim_seed: int = 0
     sim_trial_s: float = Field(default=0.005, ge=0)
     sim_ill: float = Field(default=0.0, ge=0, le=1)  # the share of sweeps in which the simulated GPU falls ill
+    # After SIGTERM a worker may finish its job for this long, then it hands it back. Less than what stops it will wait.
+    drain_s: float = Field(default=540.0, ge=0)
     canary_every_s: float = Field(default=600.0, gt=0)  # between two canaries of a GPU in quarantine
     keep_samples_days: int = Field(default=90, ge=1)  # of trials that lost; everything else is kept for ever
     nightly_at: dt.time = dt.time(3, 0)  # UTC

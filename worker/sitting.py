@@ -90,8 +90,7 @@ class Sitting:
             return
         if self._spent + self._policy.first_launches > self._replay_launches:
             return
-        variance = self._judge.series[number].history.launch_variance()
-        self._checks[number] = Case(number, good, bad, None, np.zeros(bad - good), variance)
+        self._checks[number] = self._judge.check(number, good, bad)
         self._asks += tuple(self._next_of_check(number))
 
     def settle(self, serve: Serve) -> tuple[tuple[Series, Ask], ...]:
@@ -158,10 +157,7 @@ class Sitting:
         if case.state in ("believed", "confirmed") and found is not None:
             build, _ = first_bad(case)
             self.alerts[self.names[number]] = Alert(number, build, float(np.expm1(found.size)), found.error, "code")
-            known = self._judge.series[number]
-            known.known_since = build
-            known.replays.clear()
-            known.refuted.clear()
+            self._judge.settled(number, build)
         return []
 
     def _hear(self, told: Told, checks: Sequence[Ask]) -> None:

@@ -1,6 +1,6 @@
 """Looks for what is no regression and still wants to be known, opens an alarm and its message, closes what has passed.
 
-Thin: db/nights.py and db/winners.py say what there is, alarms.py what of it stands, outbox.py writes the messages, in
+Thin: db/nights.py and db/run_pairs.py say what there is, alarms.py what of it stands, outbox.py writes the messages, in
 the transaction that opens the alarm. Runs every few minutes on any judge's worker; two at once take turns.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from db import alarms as life
-from db import nights, queries, steps, winners
+from db import nights, queries, run_pairs, steps
 from db.queries import AlarmRow
 from db.session import session
 from worker import alarms, outbox
@@ -52,7 +52,7 @@ def watch(out: Outbox, limits: Limits, now: dt.datetime) -> Changes:
 
 
 def standing(opened: Session, open_: Sequence[AlarmRow], limits: Limits, now: dt.datetime) -> list[Standing]:
-    runs = winners.newest_runs_of_series(opened, now - alarms.FAILURE_STANDS)
+    runs = run_pairs.newest_runs_of_series(opened, now - alarms.FAILURE_STANDS)
     lately = [run for run in runs if run.made_at >= now - LATELY]
     pairs = nights.newest_pairs(opened, now - LATELY)
     late = dt.timedelta(hours=limits.nightly_limit_h)

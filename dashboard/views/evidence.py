@@ -5,7 +5,17 @@ import streamlit as st
 
 from dashboard import data, evidence, evidence_charts, plots
 from dashboard.data import Evidence
-from dashboard.wording import change_text, config_text, moment, plural, ratio_text, short, source_text, time_text
+from dashboard.wording import (
+    change_text,
+    commit_text,
+    config_text,
+    moment,
+    plural,
+    ratio_text,
+    short,
+    source_text,
+    time_text,
+)
 from db.queries import SampledRow
 
 VERDICT_COLOURS = {"regression": "red", "improvement": "green"}
@@ -72,7 +82,7 @@ def _choose(url: str) -> None:
 def _headline(found: Evidence) -> None:
     run, before = found.run, found.before
     st.markdown(f"#### {run.kernel} {run.problem} on {run.gpu_name}")
-    st.text(f"{short(run.sha)} {run.subject}")
+    st.text(f"{short(run.sha)} {commit_text(run.subject, run.author, run.committed_at)}")
     if run.verdict:
         colour = VERDICT_COLOURS.get(run.verdict, "gray")
         st.markdown(f"**:{colour}[{run.verdict}]** ({run.policy}): {run.reason}")
@@ -183,7 +193,12 @@ def _circumstances(found: Evidence) -> None:
     st.subheader("Commits in range", anchor=False)
     st.caption(f"{plural(len(found.commits), 'commit')} known here after the run before, up to this one.")
     lines = [
-        {"commit": short(line.sha), "subject": line.subject, "date": moment(line.committed_at)}
+        {
+            "commit": short(line.sha),
+            "subject": line.subject,
+            "author": line.author or "",
+            "date": moment(line.committed_at),
+        }
         for line in found.commits
     ]
     st.dataframe(pd.DataFrame(lines), hide_index=True, key="commits")

@@ -5,7 +5,7 @@ import datetime as dt
 import pandas as pd
 import streamlit as st
 
-from dashboard import change_charts, changes, data, filters, plots, states
+from dashboard import change_charts, changes, data, filters, plots, states, tables
 from dashboard.metrics import US_TFLOP
 from dashboard.panels import submissions
 from dashboard.trouble import told
@@ -60,17 +60,17 @@ def _alarms(url: str) -> None:
     found = data.alarms(url)
     if found.empty:
         return
-    with st.expander(f":{states.UNSURE}[{plural(len(found), 'alarm')} open]", key="alarms", bind="query-params"):
-        rows = [
-            {
-                "what": row["kind"].replace("_", " "),
-                "of": row["subject"],
-                "detail": row["detail"],
-                "since": moment(row["opened_at"]),
-            }
-            for row in found.to_dict("records")
-        ]
-        st.dataframe(pd.DataFrame(rows), hide_index=True, key="alarms-rows")
+    rows = [
+        {
+            "what": row["kind"].replace("_", " "),
+            "of": row["subject"],
+            "detail": row["detail"],
+            "since": moment(row["opened_at"]),
+        }
+        for row in found.to_dict("records")
+    ]
+    title = f":{states.UNSURE}[{plural(len(found), 'alarm')} open]"
+    tables.behind(title, "alarms", lambda: pd.DataFrame(rows))
 
 
 def _board(url: str, everything: pd.DataFrame, now: dt.datetime) -> None:

@@ -49,6 +49,7 @@ class PointRow:
     sha: str
     position: int
     subject: str
+    author: str | None
     committed_at: dt.datetime
     origin: str
     machine: str
@@ -124,6 +125,7 @@ def points(session: Session, kernel: str, problem: str, gpu_model: str) -> list[
                 Commit.sha,
                 Commit.position,
                 Commit.subject,
+                Commit.author,
                 Commit.committed_at,
                 Run.origin,
                 func.coalesce(Recording.machine, Run.host).label("machine"),

@@ -33,6 +33,8 @@ class StandingRow:
     measured_at: dt.datetime
     sha: str
     subject: str
+    author: str | None
+    committed_at: dt.datetime
     position: int
     median_us: float
     low_us: float
@@ -183,6 +185,8 @@ def _of_runs(session: Session, runs: Question | CompoundSelect[Any]) -> list[Sta
                 Run.finished_at.label("measured_at"),
                 Commit.sha,
                 Commit.subject,
+                Commit.author,
+                Commit.committed_at,
                 Commit.position,
                 Measurement.median_us,
                 Measurement.low_us,

@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 from db import regressions
 from db.causes import Cause, Moved, open_or_join
 from db.models import (
+    Alarm,
     Commit,
     Compilation,
     Config,
@@ -24,8 +25,10 @@ from db.models import (
     Job,
     Measurement,
     Recording,
+    Replay,
     Run,
     Submission,
+    Suspicion,
     Sweep,
     Trial,
     Verdict,
@@ -54,7 +57,12 @@ def fill(session: Session, tiles: tuple[int, ...] = (64, 128, 256)) -> None:
     )
     commits = [
         Commit(
-            repository=REPOSITORY, sha=sha, position=40 + i, committed_at=FIRST_DAY + dt.timedelta(days=i), subject=s
+            repository=REPOSITORY,
+            sha=sha,
+            position=40 + i,
+            committed_at=FIRST_DAY + dt.timedelta(days=i),
+            subject=s,
+            author="A. Author",
         )
         for i, (sha, s) in enumerate(zip(SHAS, SUBJECTS, strict=True))
     ]
@@ -125,6 +133,42 @@ def _regressions(session: Session, commits: list[Commit]) -> None:
         opened = open_or_join(session, cause, moved)
         if direction == "improvement":
             regressions.expect(session, opened.id, "kim@example.org", "the new compiler")
+    _experiment(session, commits, runs[2])
+    session.add(Alarm(key="late/b200", kind="nightly_late", subject="NVIDIA B200", detail="its nightly still compiles"))
+
+
+def _experiment(session: Session, commits: list[Commit], run: Run) -> None:
+    series = {"kernel": KERNEL, "problem": PROBLEM, "gpu_model": "h200"}
+    between = {"good_commit_id": commits[1].id, "bad_commit_id": commits[2].id}
+    suspicion = Suspicion(
+        run_id=run.id,
+        **series,
+        **between,
+        size=0.093,
+        state="confirmed",
+        reason="slower in 6 of 6 launches",
+        launches=6,
+        closed_at=run.finished_at,
+    )
+    session.add(suspicion)
+    session.flush()
+    session.add(
+        Replay(
+            key="replay/1",
+            suspicion_id=suspicion.id,
+            axis="commit",
+            **series,
+            **between,
+            good_us=[130.0 + 0.1 * i for i in range(6)],
+            bad_us=[142.0 - 0.1 * i for i in range(6)],
+            good_code_sha256="a",
+            bad_code_sha256="b",
+            host="node-1",
+            gpu_uuid="GPU-0",
+            gpu_s=9.0,
+            origin="measured",
+        )
+    )
 
 
 def _configs(session: Session, tiles: tuple[int, ...]) -> list[Config]:
@@ -276,7 +320,10 @@ def _run(
         timer="cupti",
         toolchain=toolchain,
         toolchain_sha256=_sha256(toolchain),
-        telemetry=[{"when": "canary before", "canary_compute_us": 220.0, "canary_memory_us": 135.0}],
+        telemetry=[
+            {"when": "canary before", "canary_compute_us": 220.0, "canary_memory_us": 135.0},
+            *(_reading(started_at, after_s) for after_s in (0.0, 0.5, 1.0, 1.5)),
+        ],
         sweep_gpu_s=21.5,
         tie=[second.id],
         started_at=started_at,
@@ -289,6 +336,17 @@ def _run(
     for name, baseline_us in BASELINES.items():
         _measurement(session, run, name, "baseline", baseline_us, ratio=BASELINES["deepgemm"] / baseline_us)
     return run
+
+
+def _reading(started_at: dt.datetime, after_s: float) -> dict[str, Any]:
+    return {
+        "when": "before rounds" if after_s == int(after_s) else "after rounds",
+        "unix_s": started_at.timestamp() + after_s,
+        "sm_clock_mhz": 1980 - int(60 * after_s),
+        "power_w": 410.0 + 150 * after_s,
+        "temperature_c": 52 + int(4 * after_s),
+        "throttled": [],
+    }
 
 
 def _measurement(

@@ -19,6 +19,7 @@ def point(position: int, **other: Any) -> dict[str, Any]:
         "sha": f"{position:08x}" + "0" * 32,
         "position": position,
         "subject": "Load <B> through TMA",
+        "author": "Kim & Co",
         "committed_at": NOON,
         "origin": "measured",
         "machine": "node-1",
@@ -142,7 +143,14 @@ def test_a_judged_regression_wears_a_mark_and_its_reason() -> None:
 
 def test_the_hover_names_commit_date_machine_and_driver_and_no_markup_of_a_subject() -> None:
     told = named(trend(point(1)), "gemm_fp8").customdata[0][0]
-    for part in ("00000001", "Load &lt;B&gt; through TMA", "2026-11-20 12:00 UTC", "node-1", "driver 580.82", "0.900x"):
+    for part in (
+        "00000001",
+        "Load &lt;B&gt; through TMA, Kim &amp; Co, 2026-11-20",
+        "measured 2026-11-20 12:00 UTC",
+        "node-1",
+        "driver 580.82",
+        "0.900x",
+    ):
         assert part in told
 
 

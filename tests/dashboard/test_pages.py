@@ -107,6 +107,8 @@ def test_the_evidence_of_a_run_is_a_permalink(filled_app: AppTest, filled_url: s
     assert "held against 5e6f7a8b" in words(app)
     assert "9.3 % slower than its history" in words(app)
     assert {trace["name"] for trace in figure(app)["data"]} == {"gemm_fp8", "deepgemm", "cublaslt"}
+    assert "**confirmed**: slower in 6 of 6 launches" in words(app)
+    assert "5e6f7a8b beside 9c0d1e2f: +8.8 % time over 6 launches" in words(app)
     tables = [frame.value for frame in app.dataframe]
     assert tables[0].iloc[0]["time"] == "+9.3 %"
     assert any(
@@ -189,6 +191,19 @@ def test_regressions_that_wait_for_somebody_come_first(filled_app: AppTest) -> N
     assert table["time"].tolist() == ["+9.3 % (+8.9 % to +9.7 %)"]
     app.toggle(key="improvements").set_value(True).run()
     assert "There is no improvement like that" in app.success[0].value
+
+
+def test_the_scoreboard_says_how_little_it_stands_on(filled_app: AppTest) -> None:
+    app = opened(filled_app, "regressions")
+    score = {metric.label: metric.value for metric in app.metric}
+    assert (score["Precision so far"], score["False alarms per 1,000"]) == ("nobody marked any", "0.00")
+    assert "1 suspicion: 1 confirmed, 0 refuted, 0 undecided" in words(app)
+
+
+def test_overview_shows_what_alarms_stand(filled_app: AppTest) -> None:
+    filled_app.query_params["alarms"] = "true"
+    app = opened(filled_app, "overview")
+    assert app.dataframe[0].value["what"].tolist() == ["nightly late"]
 
 
 def test_an_expected_improvement_is_found_by_its_state(filled_app: AppTest) -> None:

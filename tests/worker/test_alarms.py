@@ -7,7 +7,7 @@ import pytest
 
 from db.nights import Fell, SweepPair
 from db.queries import AlarmRow, QuarantineRow, SubmissionRow
-from db.winners import RunPair
+from db.run_pairs import RunPair
 from worker import alarms
 from worker.alarms import Standing
 

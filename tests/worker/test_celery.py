@@ -14,9 +14,11 @@ import redis
 from sqlalchemy import func, select, text, update
 
 from db import jobs
+from db.jobs import Unsent
 from db.models import Job, Run, Trial, Worker
 from db.session import session
 from tests.worker import regressed
+from tests.worker.ready import ready_sweep
 from tests.worker.receiver import receiver
 from worker import dispatch
 from worker.place import Place
@@ -38,6 +40,8 @@ def environment(settings: Settings) -> dict[str, str]:
         "TILEWATCH_REPOSITORY": str(settings.repository),
         "TILEWATCH_LIBRARY": settings.library,
         "TILEWATCH_SIM_SEED": str(settings.sim_seed),
+        "TILEWATCH_SIM_TRIAL_S": str(settings.sim_trial_s),
+        "TILEWATCH_DRAIN_S": str(settings.drain_s),
         "TILEWATCH_SIM_ILL": str(settings.sim_ill),
         "TILEWATCH_CANARY_EVERY_S": str(settings.canary_every_s),
         "TILEWATCH_COMPILE_HEALTH_PORT": str(settings.compile_health_port),
@@ -177,6 +181,25 @@ def test_a_worker_that_is_told_to_stop_gives_its_job_back(settings: Settings, pl
         process.send_signal(signal.SIGQUIT)  # Celery's cold shutdown
         process.wait(PATIENCE_S)
     assert (jobs_in(place, "running"), jobs_in(place, "queued")) == (0, 1)
+
+
+@pytest.mark.parametrize(("drain_s", "left"), [(60.0, ("done", 1)), (0.5, ("queued", 0))])
+def test_a_worker_that_drains_finishes_its_sweep_or_hands_it_back_in_time(
+    settings: Settings, place: Place, drain_s: float, left: tuple[str, int]
+) -> None:
+    job_id = ready_sweep(settings, place)
+    slow = settings.model_copy(update={"sim_trial_s": 2.0 if left[0] == "done" else 60.0, "drain_s": drain_s})
+    log = settings.home / "gpu0@test.log"
+    with celery_worker(slow, queues="gpu.sim", name="gpu0@test") as process:
+        dispatch.send(dispatch.sender(place.broker_url), place.database_url, [Unsent(job_id, "gpu.sim")])
+        wait_for(lambda: jobs_in(place, "running"), log)
+        process.send_signal(signal.SIGTERM)
+        process.wait(PATIENCE_S)
+    with session(place.database_url) as opened:
+        job = opened.get_one(Job, job_id)
+        runs = opened.scalar(select(func.count(Run.id)))
+        assert (job.state, runs) == left, log.read_text()[-2000:]
+        assert job.owner is None
 
 
 def test_the_clock_submits_the_nightly(settings: Settings, place: Place) -> None:

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from db.judging import ReplayFact, Side
+from db.judging import ReplayFact
 from db.suspicions import NOT_NEEDED
+from db.winners import Side
 from worker import docket, policies
 from worker.confirm import Ask
 from worker.detect import Policy

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from db.judging import RunFacts
+from db.winners import RunFacts
 from worker import explain
 
 GOOD = RunFacts(

@@ -145,7 +145,7 @@ def test_too_short_a_history_is_undecided_and_says_how_short() -> None:
     judge, alerts, asks = lived([reading(i, 100.0) for i in range(4)])
     said = judge.verdict(0)
     assert (said.verdict, said.change, alerts, asks) == ("undecided", None, [], [])
-    assert said.reason == "3 of the 6 earlier nights needed on this machine and toolchain"
+    assert said.reason == "3 of the 5 earlier nights needed on this machine and toolchain"
 
 
 def test_a_suspicion_without_replays_is_undecided_with_its_size() -> None:

@@ -1,17 +1,28 @@
 """The JSON-lines door: what goes in, what comes out, and that it says the same twice."""
 
 import json
+import random
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
 from benchmarks.judge import play
 from benchmarks.judge_worlds import Kind, World
-from worker.stream import NotTheProtocol, answers
+from worker.stream import answers
 
 QUIET = Kind("a few steps", "quiet", nuisances=False, changed=0.1, sizes=(0.05, 0.05))
+
+NOTHING = '{"alerts": [], "reruns": []}'
+
+
+def iter_of(lines: list[str]) -> Iterator[str]:
+    """Lines as they are added: what one reads may have been written after the last answer."""
+    while lines:
+        yield lines.pop(0)
 
 
 def world_lines(nights: int) -> list[str]:
@@ -20,13 +31,13 @@ def world_lines(nights: int) -> list[str]:
 
 
 def test_a_world_is_not_answered_and_every_night_is_with_one_line() -> None:
-    told = [json.loads(line) for line in answers(world_lines(12))]
+    told = [json.loads(line) for line in answers(world_lines(12), pytest.fail)]
     assert len(told) == 12
     assert all(set(each) == {"alerts", "reruns"} for each in told)
 
 
 def test_the_same_lines_give_the_same_answers() -> None:
-    assert list(answers(world_lines(15))) == list(answers(world_lines(15)))
+    assert list(answers(world_lines(15), pytest.fail)) == list(answers(world_lines(15), pytest.fail))
 
 
 def test_steps_of_a_made_world_are_found_and_nothing_else() -> None:
@@ -36,16 +47,98 @@ def test_steps_of_a_made_world_are_found_and_nothing_else() -> None:
     assert {(said.series, said.first_bad) for said in played.alerts} == changes
 
 
-@pytest.mark.parametrize("line", ["[1]", "nothing", '{"type":"night","night":0}', '{"type":"dawn"}'])
-def test_a_line_that_is_not_of_the_protocol_is_named(line: str) -> None:
-    header = world_lines(0)[0]
-    with pytest.raises(NotTheProtocol, match="line 2"):
-        list(answers([header, line]))
+def complaints(lines: list[str]) -> tuple[list[str], list[str]]:
+    said: list[str] = []
+    return list(answers(lines, said.append)), said
 
 
-def test_a_night_before_any_world_is_refused() -> None:
-    with pytest.raises(NotTheProtocol, match="before any world"):
-        list(answers(['{"type":"night"}']))
+@pytest.mark.parametrize("line", ["[1]", "nothing", '{"type":"night","night":"x"}', '{"type":"dawn"}', "\x00", "1e999"])
+def test_a_line_that_is_not_of_the_protocol_is_named_and_answered_with_nothing(line: str) -> None:
+    told, said = complaints([world_lines(0)[0], line])
+    assert told == [NOTHING]
+    assert len(said) == 1
+    assert said[0].startswith("line 2: ")
+
+
+def test_a_night_before_any_world_is_answered_with_nothing() -> None:
+    told, said = complaints(['{"type":"night","night":0,"points":[]}'])
+    assert (told, said) == ([NOTHING], ["line 1: this night comes before any world that can be used"])
+
+
+def spoiled(point: dict[str, Any], how: int) -> dict[str, Any]:
+    broken: list[dict[str, Any]] = [
+        {"id": 10**6},
+        {"id": None},
+        {"cand": None},
+        {"cand": [[float("nan"), 0.0, -1.0], [], None]},
+        {"cand": [[10**400, "fast"], [float("inf")]], "base": 3},
+        {"cand": [[1e308, 5e-324]], "base": [[]]},
+        {"cand": point["cand"] * 3},
+        {"cand": point["cand"][:1], "base": point["base"][:1]},
+        {"machine": None, "env": 7},
+    ]
+    return point | broken[how % len(broken)]
+
+
+def test_spoiled_points_missing_nights_and_missing_or_reordered_results_never_stop_the_answers() -> None:
+    world = World(Kind("a few steps", "typical", nuisances=True, changed=0.5), 60, np.random.default_rng(6))
+    chance = random.Random(6)
+    said: list[str] = []
+    lines: list[str] = []
+    told = answers(iter_of(lines), said.append)
+
+    def ask(line: dict[str, Any]) -> dict[str, Any]:
+        lines.append(json.dumps(line))
+        answer: dict[str, Any] = json.loads(next(told))
+        return answer
+
+    lines.append(json.dumps(world.header()))
+    replays = 0
+    for night in range(60):
+        if night % 17 == 16:
+            continue
+        line = world.night(night)
+        line["points"] = [
+            spoiled(point, chance.randrange(99)) if chance.random() < 0.2 else point for point in line["points"]
+        ]
+        answer = ask(line)
+        for _ in range(24):
+            if not answer["reruns"]:
+                break
+            results = [world.replay(night, each) for each in answer["reruns"] if chance.random() < 0.8]
+            for each in results[::3]:
+                each["a_us"] = [*each["a_us"][:1], None, 0]
+            chance.shuffle(results)
+            replays += len(results)
+            answer = ask({"type": "rerun", "results": results})
+        assert not answer["reruns"]
+    assert replays
+    assert said
+
+
+def test_a_world_of_one_series_and_one_launch_a_night_finds_a_step() -> None:
+    """The launches that a world announces need not be those that come."""
+    chance = random.Random(7)
+    lines = [json.dumps({"type": "world", "nights": 50, "launches": 1, "series": [{"id": 5, "node": 0, "kernel": 0}]})]
+    told = answers(iter_of(lines), pytest.fail)
+    alerts: list[tuple[int, int]] = []
+
+    def us(build: int, count: int) -> list[float]:
+        return [100.0 * (1.05 if build >= 40 else 1.0) * (1 + chance.gauss(0, 0.005)) for _ in range(count)]
+
+    for night in range(50):
+        point = {"id": 5, "machine": "m", "env": "e", "cand": [us(night, 20)], "base": [us(0, 20)]}
+        lines.append(json.dumps({"type": "night", "night": night, "build": night, "points": [point]}))
+        answer = json.loads(next(told))
+        while answer["reruns"]:
+            results = [
+                each | {"a_us": us(each["a"], each["launches"]), "b_us": us(each["b"], each["launches"])}
+                for each in answer["reruns"]
+            ]
+            lines.append(json.dumps({"type": "rerun", "results": results}))
+            answer = json.loads(next(told))
+            alerts += [(each["id"], each["night"]) for each in answer["alerts"]]
+    assert alerts == [(5, 40)]
 
 
 def test_the_command_answers_without_a_database() -> None:

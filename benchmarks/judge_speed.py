@@ -1,0 +1,64 @@
+"""How long does a night of 10,000 series take to judge? 500 nodes of 5 kernels with 4 shapes, 40 nights of history.
+
+    python -m benchmarks.judge_speed
+
+Every launch has 20 samples, and one series in a hundred changes on the night that is timed; every replay it asks for
+is given at once, so that the time is the judge's alone.
+"""
+
+import random
+import time
+
+from worker.confirm import Ask, Replayed
+from worker.detect import Reading
+from worker.regression import Judge, Place
+
+NODES, KERNELS, SHAPES = 500, 5, 4
+SERIES = NODES * KERNELS * SHAPES
+NIGHTS, LAUNCHES, SAMPLES = 40, 3, 20
+CHANGED_EVERY, CHANGE = 100, 0.05
+NOISE = 0.004
+
+
+def main() -> None:
+    chance = random.Random(0)  # noqa: S311 - made-up times, not a secret
+    places = {i: Place(i // (KERNELS * SHAPES), i // SHAPES % KERNELS) for i in range(SERIES)}
+    judge = Judge(places, LAUNCHES)
+    for night in range(NIGHTS):
+        judge.night(night, {i: _reading(chance, night, 1.0) for i in range(SERIES)})
+    last = {i: _reading(chance, NIGHTS, 1.0 + CHANGE * (i % CHANGED_EVERY == 0)) for i in range(SERIES)}
+    started = time.perf_counter()
+    told = judge.night(NIGHTS, last)
+    without_replays_s = time.perf_counter() - started
+    alerts, replays = list(told.alerts), 0
+    while told.asks:
+        replays += sum(ask.launches for ask in told.asks)
+        told = judge.replayed([_replayed(chance, ask) for ask in told.asks])
+        alerts += told.alerts
+    all_s = time.perf_counter() - started
+    found = sum(alert.series % CHANGED_EVERY == 0 for alert in alerts)
+    print(f"a night of {SERIES} series: {without_replays_s:.1f} s; with {replays} replay launches heard {all_s:.1f} s;")
+    print(f"{found} of {SERIES // CHANGED_EVERY} changes told, {len(alerts) - found} other alerts")
+
+
+def _reading(chance: random.Random, build: int, level: float) -> Reading:
+    def launch(time_us: float) -> tuple[float, ...]:
+        middle = time_us * (1.0 + chance.gauss(0.0, NOISE))
+        return tuple(middle * (1.0 + 0.01 * chance.random()) for _ in range(SAMPLES))
+
+    kernel_us = tuple(launch(100.0 * level) for _ in range(LAUNCHES))
+    return Reading(build, "m", "e", kernel_us, tuple(launch(90.0) for _ in range(LAUNCHES)))
+
+
+def _replayed(chance: random.Random, ask: Ask) -> Replayed:
+    changed = ask.series % CHANGED_EVERY == 0
+
+    def times(build: int) -> tuple[float, ...]:
+        level = 1.0 + CHANGE * (changed and build >= NIGHTS)
+        return tuple(100.0 * level * (1.0 + chance.gauss(0.0, NOISE)) for _ in range(ask.launches))
+
+    return Replayed(ask.series, ask.good, ask.bad, times(ask.good), times(ask.bad))
+
+
+if __name__ == "__main__":
+    main()
