@@ -207,12 +207,6 @@ def again(session: Session, message_ids: Sequence[int]) -> list[int]:
     return sorted(session.scalars(changed, execution_options={"synchronize_session": False}))
 
 
-def is_due(session: Session) -> bool:
-    """Whether there is anything to send now."""
-    due = or_(Message.not_before.is_(None), Message.not_before <= _now())
-    return bool(session.scalar(select(exists().where(Message.state.in_(("queued", "held")), due))))
-
-
 def _end(session: Session, message_id: int, told: dict[str, Any]) -> None:
     session.execute(
         update(Message).where(Message.id == message_id).values(**told),
