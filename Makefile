@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help up install dev test lint bench bench-dashboard bench-gpu bench-judge chaos test-gpu lock clean
+.PHONY: help up install dev test lint bench bench-dashboard bench-gpu bench-jobs bench-judge bench-tell chaos test-gpu lock clean
 
 help: ## List what make can do here
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -44,8 +44,16 @@ test-gpu: dev ## Run the tests that need an NVIDIA GPU
 chaos: dev ## Kill workers and restart servers under 300 jobs, three times over, and count what is lost (20 minutes)
 	@for seed in 1 2 3; do $(BIN)/python -m benchmarks.jobs chaos --seed $$seed || exit 1; done
 
+bench-jobs: dev ## Measure what the queue and the database cost: a job, a trial, a full database (15 minutes, 6 GB of disk)
+	@$(BIN)/python -m benchmarks.jobs overhead
+	@$(BIN)/python -m benchmarks.storage rate
+	@$(BIN)/python -m benchmarks.storage month
+
 bench-judge: dev ## Score the judge on made worlds: false alarms, recall, delay, replays (an hour; WORLDS=1 for less)
 	@$(BIN)/python -m benchmarks.judge --worlds $(or $(WORLDS),3)
+
+bench-tell: dev ## Measure how long it takes from a confirmed regression to people, and a look for alarms (a minute)
+	@$(BIN)/python -m benchmarks.telling
 
 # uv reads neither pip's settings nor its environment, and no settings of its own here: a list must not depend on the
 # machine it was made on. `make lock UPGRADE=--upgrade` takes newer releases; without it what is pinned stays pinned.

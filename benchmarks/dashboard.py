@@ -1,10 +1,10 @@
-"""What the dashboard costs with a simulated fleet in a real Postgres: each question it asks, and its pages in Chromium.
+"""What the dashboard costs with a simulated fleet in a real Postgres: its questions, its pages, and many people.
 
-    python -m benchmarks.dashboard [--nights 365] [--repeats 20]
+    python -m benchmarks.dashboard [--nights 365] [--home FOLDER] [--only queries pages people]
 
-Prints the median and the 95th percentile of each query, and for each page the time from opening its address to its
-first plot in a new browser session with the server warm, with the bytes it sent. 365 nights are the whole year: 9.5
-million trials, several GB and minutes. Figures go to docs/measurements.md by hand, with machine and date.
+365 nights are the whole year: 9.5 million trials, 2.6 GB, two minutes to fill. With --home they are kept for the next
+time. Queries are timed in Postgres' own client; pages in headless Chromium from the click to the plot; twenty people as
+sessions that speak the browser's protocol. Figures go to docs/measurements.md by hand, with machine and date.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import contextlib
 import datetime as dt
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -23,17 +24,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
+from urllib.parse import parse_qsl
 
 import psycopg
-from playwright.sync_api import Browser, sync_playwright
-from sqlalchemy import func, select
+import streamlit as st
+from sqlalchemy import event, func, select, text
 from sqlalchemy.orm import Session
+from streamlit.testing.v1 import AppTest
 
-from benchmarks import fleet
+from benchmarks import browsing, fleet, visitors
 from db import migrate, queries
 from db.embedded import Embedded
-from db.models import Measurement, Sweep, Trial
-from db.session import session
+from db.models import Commit, Measurement, Sweep, Trial
+from db.session import engine, session
 
 ROOT = Path(__file__).resolve().parent.parent
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -44,10 +47,17 @@ PAGES = {
     "Sweeps": "/sweeps",
     "Compare": "/compare",
     "Architectures": "/architectures",
+    "Regressions": "/regressions?regression=1",
     "Evidence": "/evidence?run=1",
 }
+SCRIPT = "server.py"
 PAGE_REPEATS = 5
+COLD_STARTS = 3
+PEOPLE, VIEWS_EACH = 20, 10
+MANY_VIEWS = 1_000
+PARTS = ("queries", "pages", "people")
 START_LIMIT_S = 60
+WIDE_NIGHTS = 8
 NOON = dt.time(12, tzinfo=dt.UTC)
 
 
@@ -55,33 +65,63 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--nights", type=int, default=365)
     asked.add_argument("--repeats", type=int, default=20)
+    asked.add_argument("--home", type=Path, help="keep the filled servers in this folder, and use what is there")
+    asked.add_argument("--serve", action="store_true", help="fill, print where the database is, and wait for Ctrl-C")
+    asked.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     options = asked.parse_args()
-    with tempfile.TemporaryDirectory(prefix="tilewatch-bench-", dir="/var/tmp") as folder:
-        home = Path(folder)
-        home.chmod(0o755)  # the embedded Postgres runs as nobody when this is run by root
-        with Embedded(home / "home", fsync=False) as servers:
-            migrate.upgrade(servers.database_url)
-            simulated = fleet.Fleet(nights=options.nights)
-            _fill(servers.database_url, simulated)
-            _queries(servers.database_url, simulated, options.repeats)
+    with _home(options.home) as home, Embedded(home / "home", fsync=False) as servers:
+        migrate.upgrade(servers.database_url)
+        _fill(servers.database_url, options.nights)
+        if options.serve:
+            print(servers.database_url, flush=True)
+            signal.pause()
+        if "queries" in options.only:
+            _queries(servers.database_url, options.repeats)
+        if "pages" in options.only:
             _pages(servers.database_url, home)
+        if "people" in options.only:
+            _crowd(servers.database_url, home)
 
 
-def _fill(url: str, simulated: fleet.Fleet) -> None:
+@contextlib.contextmanager
+def _home(kept: Path | None) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="tilewatch-bench-", dir="/var/tmp") as folder:
+        home = kept or Path(folder)
+        home.mkdir(parents=True, exist_ok=True)
+        home.chmod(0o755)  # the embedded Postgres runs as nobody when this is run by root
+        yield home
+
+
+def _fill(url: str, nights: int) -> None:
     started = time.monotonic()
     with session(url) as opened:
-        fleet.fill(opened, simulated)
+        found = opened.scalar(select(func.count()).select_from(Commit))
+        if not found:
+            # Half of the time would go to checking that the rows made here point at each other.
+            opened.execute(text("set local session_replication_role = replica"))
+            fleet.fill(opened, fleet.Fleet(nights=nights, wide_nights=WIDE_NIGHTS, last_night=_yesterday()))
+    if not found:
+        with psycopg.connect(url, autocommit=True) as admin:
+            admin.execute("vacuum analyze")
+    with session(url) as opened:
         trials, measurements = (
             opened.scalar(select(func.count()).select_from(table)) or 0 for table in (Trial, Measurement)
         )
-    with psycopg.connect(url, autocommit=True) as admin:
-        admin.execute("vacuum analyze")
-    print(f"{trials:,} trials and {measurements:,} measurements, filled in {time.monotonic() - started:.0f} s")
+        size = opened.scalar(text("select pg_size_pretty(pg_database_size(current_database()))"))
+    print(
+        f"{trials:,} trials and {measurements:,} measurements, {size}, "
+        + ("found" if found else f"filled in {time.monotonic() - started:.0f} s"),
+        flush=True,
+    )
 
 
-def _queries(url: str, simulated: fleet.Fleet, repeats: int) -> None:
+def _yesterday() -> dt.date:
+    return dt.datetime.now(dt.UTC).date() - dt.timedelta(days=1)
+
+
+def _queries(url: str, repeats: int) -> None:
     print(f"\n{'query':34}{'median ms':>12}{'p95 ms':>10}{'rows':>8}")
-    for name, question in _questions(url, simulated).items():
+    for name, question in _questions(url).items():
         took_ms, rows = [], 0
         for _ in range(repeats):
             with session(url) as opened:
@@ -92,8 +132,8 @@ def _queries(url: str, simulated: fleet.Fleet, repeats: int) -> None:
         print(f"{name:34}{median(took_ms):12.1f}{quantiles(took_ms, n=20)[-1]:10.1f}{rows:8}")
 
 
-def _questions(url: str, simulated: fleet.Fleet) -> dict[str, Callable[[Session], Any]]:
-    noon = dt.datetime.combine(simulated.last_night, NOON)
+def _questions(url: str) -> dict[str, Callable[[Session], Any]]:
+    noon = dt.datetime.combine(_yesterday(), NOON)
     year = noon - dt.timedelta(days=365)
     with session(url) as opened:
         shas = [row.sha for row in queries.commits(opened)]
@@ -112,7 +152,8 @@ def _questions(url: str, simulated: fleet.Fleet) -> dict[str, Callable[[Session]
         "all series at a commit": lambda opened: queries.standing_at(opened, shas[0]),
         "series": queries.series,
         "points of a series": lambda opened: queries.points(opened, *about),
-        "newest sweeps": queries.sweeps,
+        "sweeps of a search space": lambda opened: queries.sweeps(opened, *about),
+        "winners of a search space": lambda opened: queries.winners(opened, *about),
         "trials of a sweep": lambda opened: queries.trials(opened, sweep_id),
         "static facts over commits": lambda opened: queries.statics(opened, *about),
         "cubins that moved": lambda opened: queries.moved(opened, statics[0].sweep_id, statics[-1].sweep_id),
@@ -121,6 +162,12 @@ def _questions(url: str, simulated: fleet.Fleet) -> dict[str, Callable[[Session]
         "the run before": lambda opened: queries.run_before(opened, newest),
         "samples of a run": lambda opened: queries.sampled(opened, newest),
         "newest runs": queries.newest_runs,
+        "regressions": queries.regressions,
+        "series of a regression": lambda opened: queries.regressed(opened, 1),
+        "levels of a series": lambda opened: queries.levels(opened, *about),
+        "raw samples of 20 runs": lambda opened: queries.raw_samples(opened, range(newest - 20, newest)),
+        "canaries": queries.canaries,
+        "jobs and actions": lambda opened: [*queries.job_counts(opened), *queries.actions(opened)],
     }
 
 
@@ -129,35 +176,71 @@ def _pages(url: str, home: Path) -> None:
     if path is None:
         print("\nno Chromium on PATH: the pages were not measured")
         return
-    with _served(url, home) as (address, server), sync_playwright() as playwright:
-        quiet = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        browser = playwright.chromium.launch(executable_path=path, args=quiet)
-        print(f"\n{'page, to its first plot':34}{'first s':>12}{'median s':>10}{'sent kB':>10}")
-        for name, view in PAGES.items():
-            seen = [_opened(browser, address + view) for _ in range(PAGE_REPEATS)]
-            took = [took_s for took_s, _ in seen]
-            print(f"{name:34}{took[0]:12.2f}{median(took):10.2f}{seen[-1][1] / 1000:10.0f}")
-        browser.close()
-        print(f"\nthe dashboard's resident memory afterwards: {_resident_mb(server.pid):.0f} MB")
+    with browsing.chromium(path) as browser:
+        cold = []
+        for _ in range(COLD_STARTS):
+            with _served(url, home) as (address, _):
+                cold.append(browsing.opened(browser, address)[0])
+        with _served(url, home) as (address, _):
+            print(f"\n{'opened, to its first plot':38}{'median s':>10}{'worst s':>10}{'kB':>8}{'queries':>9}")
+            print(f"{'Overview, server just started':38}{median(cold):10.2f}{max(cold):10.2f}")
+            for name, view in PAGES.items():
+                browsing.opened(browser, address + view)
+                seen = [browsing.opened(browser, address + view) for _ in range(PAGE_REPEATS)]
+                took = [took_s for took_s, _ in seen]
+                asked = _asked(url, view)
+                print(f"{name:38}{median(took):10.2f}{max(took):10.2f}{seen[-1][1] / 1000:8.0f}{asked:9}")
+            print(f"\n{'inside a session':38}{'median s':>10}{'worst s':>10}")
+            for name, took in browsing.inside(browser, address, PAGE_REPEATS).items():
+                print(f"{name:38}{median(took):10.2f}{max(took):10.2f}", flush=True)
 
 
-def _opened(browser: Browser, view: str) -> tuple[float, int]:
-    """Seconds until a plot is drawn in a session of its own, and the bytes that came."""
-    context = browser.new_context(viewport={"width": 1440, "height": 1000})
-    page = context.new_page()
-    sent = [0]
+def _crowd(url: str, home: Path) -> None:
+    """Twenty people at once, then a thousand views by one after the other, and what the process keeps of them."""
+    views = [*PAGES.values(), *_series_views(url)]
+    with _served(url, home) as (address, server):
+        visitors.browse(address, views, people=4, views_each=25, think=False)
+        before_mb = _resident_mb(server.pid)
+        seen = visitors.browse(address, views, people=PEOPLE, views_each=VIEWS_EACH, think=True)
+        print(f"\n{PEOPLE} people, {len(seen.took_s)} views: median {median(seen.took_s):.2f} s, ", end="")
+        print(f"p95 {quantiles(seen.took_s, n=20)[-1]:.2f} s, worst {max(seen.took_s):.2f} s; ", end="")
+        print(f"{len(seen.errors)} errors; a view is {median(seen.sent_bytes) / 1000:.0f} kB")
+        for error in seen.errors[:5]:
+            print(f"  {error}")
+        for _ in range(MANY_VIEWS // 100):
+            visitors.browse(address, views, people=4, views_each=25, think=False)
+        after_mb = _resident_mb(server.pid)
+        print(f"memory after 100 views {before_mb:.0f} MB, after {MANY_VIEWS:,} more {after_mb:.0f} MB", flush=True)
 
-    def count(payload: str | bytes) -> None:
-        sent[0] += len(payload)
 
-    page.on("websocket", lambda socket_: socket_.on("framereceived", count))
-    page.on("response", lambda response: count(b"0" * int(response.headers.get("content-length", "0"))))
-    started = time.perf_counter()
-    page.goto(view)
-    page.locator(".js-plotly-plot .main-svg").first.wait_for(state="attached", timeout=60_000)
-    took_s = time.perf_counter() - started
-    context.close()
-    return took_s, sent[0]
+def _series_views(url: str) -> list[str]:
+    """Trends and sweeps of many series, as people look at many."""
+    with session(url) as opened:
+        series = queries.series(opened)[:: len(queries.series(opened)) // 40]
+    about = [f"kernel={row.kernel}&problem={row.problem}&gpu={row.gpu_model}" for row in series]
+    return [f"/trends?{one}" for one in about] + [f"/sweeps?{one}" for one in about]
+
+
+def _asked(url: str, view: str) -> int:
+    """The queries one view asks when nothing is remembered; counted in this process."""
+    page, _, query = view.lstrip("/").partition("?")
+    app = AppTest.from_file(str(ROOT / "dashboard" / "app.py"), default_timeout=120)
+    os.environ["TILEWATCH_DATABASE_URL"] = url
+    app.run()
+    st.cache_data.clear()
+    count = [0]
+
+    def heard(*_: object) -> None:
+        count[0] += 1
+
+    event.listen(engine(url), "before_cursor_execute", heard)
+    for name, value in parse_qsl(query):
+        app.query_params[name] = value
+    if page:
+        app.switch_page(f"views/{page}.py")
+    app.run()
+    event.remove(engine(url), "before_cursor_execute", heard)
+    return count[0]
 
 
 @contextlib.contextmanager
@@ -165,7 +248,7 @@ def _served(url: str, home: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "streamlit", "run", str(ROOT / "dashboard" / "app.py")]
+    command = [sys.executable, "-m", "streamlit", "run", str(ROOT / "dashboard" / SCRIPT)]
     command += ["--server.address", "127.0.0.1", "--server.port", str(port), "--server.headless", "true"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TILEWATCH_DATABASE_URL": url}
     server = subprocess.Popen(command, cwd=home, env=environment, stdout=subprocess.DEVNULL)

@@ -6,8 +6,11 @@ something to find; toolchains change twice. Knows the tables and no page.
 
 import datetime as dt
 import hashlib
+import itertools
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from sqlalchemy import text
 from sqlalchemy.orm import Session
@@ -35,7 +38,12 @@ PROBLEMS = (
     "64x32768x512",
     "64x7168x2048",
 )
-AXES = {"tile_m": (64, 128, 256), "tile_n": (64, 128, 256), "tile_k": (64, 128, 256), "num_ctas": (1, 2)}
+TILES = (32, 64, 128, 192, 256)
+NARROW = {"tile_m": (64, 128, 256), "tile_n": (64, 128, 256), "tile_k": (64, 128, 256), "num_ctas": (1, 2)}
+WIDE = {"tile_m": TILES, "tile_n": TILES, "tile_k": TILES, "num_ctas": (1, 2), "occupancy": (1, 2)}
+WIDE_KERNEL, WIDE_PROBLEM = "gemm_fp8_hinted", "320x32576x7168"
+SWEEPS_AT_ONCE = 6_000
+"""Sweeps whose trials are written by one statement: Postgres keeps what it has to check per statement in memory."""
 
 POINTS = """
 insert into runs (key, sweep_id, origin, host, gpu_uuid, gpu_name, timer, toolchain, toolchain_sha256, telemetry,
@@ -69,10 +77,12 @@ where s.id > :after;
 MEASUREMENTS = """
 insert into measurements (run_id, implementation, role, config_id, samples_us, median_us, low_us, high_us, ratio,
                           ratio_low, ratio_high, detail)
-select t.run_id, m.name, m.role, case when m.role = 'kernel' then :config end,
+select t.run_id, m.name, m.role, case when m.role = 'kernel' then best.config_id end,
        (select array_agg(m.us * (1 + 0.003 * (random() - 0.5)) order by i) from generate_series(1, 30) i),
        m.us, m.us * 0.998, m.us * 1.002, t.rival_us / m.us, t.rival_us / m.us * 0.997, t.rival_us / m.us * 1.003, '{}'
-from sim_times t, lateral (values (t.kernel, 'kernel', t.rival_us * t.slowness), ('deepgemm', 'baseline', t.rival_us),
+from sim_times t,
+     lateral (select config_id from trials w where w.sweep_id = t.sweep_id order by median_us nulls last limit 1) best,
+     lateral (values (t.kernel, 'kernel', t.rival_us * t.slowness), ('deepgemm', 'baseline', t.rival_us),
                                   ('cublaslt', 'baseline', t.rival_us * 1.07)) m(name, role, us)
 order by t.run_id;
 """
@@ -87,11 +97,33 @@ from (
     from sim_times t join sweeps s on s.id = t.sweep_id
 ) steps;
 """
+# What a judge would have confirmed: one regression per kernel and commit, with every series that stepped there.
+REGRESSIONS = """
+insert into regressions (key, direction, repository, kernel, category, cause, good_commit_id, bad_commit_id, size, low,
+                         high, state, opened_at, changed_at)
+select distinct on (v.verdict, s.kernel, c.id)
+       format('sim/%s/%s/%s', v.verdict, s.kernel, c.id), v.verdict, c.repository, s.kernel, 'code',
+       'A made step of the simulated fleet.', p.id, c.id, v.change, v.change - 0.004, v.change + 0.004,
+       case when c.position < :old then 'resolved' else 'new' end, r.finished_at, r.finished_at
+from verdicts v join runs r on r.id = v.run_id join sweeps s on s.id = r.sweep_id join commits c on c.id = s.commit_id
+     join commits p on p.position = c.position - 1
+where v.verdict in ('regression', 'improvement')
+order by v.verdict, s.kernel, c.id, abs(v.change) desc;
+
+insert into regression_series (regression_id, kernel, problem, gpu_model, run_id, size, low, high)
+select g.id, s.kernel, s.problem, s.gpu_model, r.id, v.change, v.change - 0.004, v.change + 0.004
+from verdicts v join runs r on r.id = v.run_id join sweeps s on s.id = r.sweep_id
+     join regressions g on g.direction = v.verdict and g.kernel = s.kernel and g.bad_commit_id = s.commit_id;
+
+insert into regression_events (regression_id, at, who, action, to_state)
+select id, opened_at, 'tilewatch', 'open', state from regressions;
+"""
 SWEEPS = """
 insert into submissions (key, reason, night, commit_id, gpu_model, measure, requested_at)
 select 'sim/' || c.sha || '/' || g.slug, 'nightly', c.committed_at::date, c.id, g.slug, true,
        c.committed_at + interval '2 h'
-from commits c, gpu_models g where c.sha = :sha;
+from commits c, gpu_models g where c.sha = :sha
+on conflict do nothing;
 
 insert into sweeps (submission_id, commit_id, kernel, problem, gpu_model, arch, source_sha256, space, space_size, flops,
                     bytes, created_at)
@@ -112,28 +144,35 @@ select format('sim/%s/%s/%s', k.kernel, a.arch, c.id), 'tileiras 13.4', a.arch, 
        64 + (c.id * 37) % 192, case when c.id % 4 = 0 then 512 else 0 end, 98304, 30000, 90000, 2.5, 2.4, 2, 2, 1, 1,
        'sim'
 from unnest(cast(:kernels as text[])) as k(kernel), (select distinct arch from gpu_models) a, configs c,
-     lateral (select case when c.id % 17 = 0 then 'timeout' else 'ok' end as status) o;
+     lateral (select case when c.id % 17 = 0 then 'timeout' else 'ok' end as status) o
+where c.sha256 like :space_name || '/%';
 """
+# Which config is how much slower than the best is drawn anew every 90 commits, so that winners drift over a year.
 TRIALS = """
 insert into trials (sweep_id, config_id, code_key, compilation_id, status, failure, samples_us, median_us, error)
 select s.id, k.config_id, k.code_key, k.id, case when k.status = 'ok' then 'timed' else 'not_compiled' end, k.failure,
        case when k.status = 'ok' then array[v.us, v.us * 1.001, v.us * 0.999] end,
        case when k.status = 'ok' then v.us end, case when k.status = 'ok' then 0.004 end
-from sweeps s join sim_trials k on k.kernel = s.kernel and k.arch = s.arch,
-     lateral (select 100 * (1 + 0.03 * ((k.config_id * 7919) % 41)) * (1 + 0.004 * random()) + 0 * s.id as us) v
-where s.id > :after
+from sweeps s join commits c on c.id = s.commit_id join sim_trials k on k.kernel = s.kernel and k.arch = s.arch,
+     lateral (select (c.position + 15 * length(s.kernel)) / 90 as era) e,
+     lateral (select 100 * (1 + 0.03 * ((k.config_id * 7919 + 13 * e.era) % 41)) * (1 + 0.004 * random()) as us) v
+where s.id > :after and s.id <= :up_to
 order by s.id, k.config_id;
 """
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """How much is simulated. The whole issue: 365 nights, 60 series per GPU model, 54 configs: 9.5 million trials."""
+    """How much is simulated. The whole issue: 365 nights, 60 series per GPU model, 54 configs: 9.5 million trials.
+
+    In the last `wide_nights` one more kernel is swept over 500 configs on every GPU model.
+    """
 
     nights: int = 365
     gpu_models: int = 8
     kernels: int = 6
     problems: int = 10
+    wide_nights: int = 0
     last_night: dt.date = dt.date(2026, 11, 20)
 
 
@@ -148,13 +187,9 @@ def fill(session: Session, fleet: Fleet) -> None:
         ],
     )
     shas = _commits(session, fleet)
-    about = {
-        "kernels": list(KERNELS[: fleet.kernels]),
-        "problems": list(PROBLEMS[: fleet.problems]),
-        "space": json.dumps({"axes": [[name, list(values)] for name, values in AXES.items()]}),
-        "configs": _configs(session),
-    }
-    session.execute(text(COMPILATIONS), {"kernels": about["kernels"]})
+    kernels, problems = KERNELS[: fleet.kernels], PROBLEMS[: fleet.problems]
+    _space(session, "narrow", NARROW, kernels)
+    _space(session, "wide", WIDE, (WIDE_KERNEL,))
     session.execute(
         text(
             "create temporary table sim_trials on commit drop as "
@@ -162,15 +197,34 @@ def fill(session: Session, fleet: Fleet) -> None:
             "as config_id, k.code_key, k.status, k.failure from compilations k"
         )
     )
-    for sha in shas:
-        for statement in SWEEPS.strip().split("\n\n"):
-            known = {name: value for name, value in {**about, "sha": sha}.items() if f":{name}" in statement}
-            session.execute(text(statement), known)
-    session.execute(text(TRIALS), {"after": 0})
+    for i, sha in enumerate(shas):
+        _sweeps(session, sha, NARROW, kernels, problems)
+        if i >= len(shas) - fleet.wide_nights:
+            _sweeps(session, sha, WIDE, (WIDE_KERNEL,), (WIDE_PROBLEM,))
+    last = session.scalar(text("select max(id) from sweeps")) or 0
+    for after in range(0, last, SWEEPS_AT_ONCE):
+        session.execute(text(TRIALS), {"after": after, "up_to": after + SWEEPS_AT_ONCE})
     session.execute(text(POINTS), {"after": 0, "changed_at": fleet.nights // 2})
     session.execute(text(TIMES), {"after": 0, "nights": fleet.nights})
-    session.execute(text(MEASUREMENTS), {"config": session.scalar(text("select min(id) from configs"))})
+    session.execute(text(MEASUREMENTS))
     session.execute(text(VERDICTS))
+    for statement in REGRESSIONS.strip().split("\n\n"):
+        session.execute(text(statement), {"old": fleet.nights - 30} if ":old" in statement else {})
+
+
+def _sweeps(
+    session: Session, sha: str, axes: dict[str, tuple[int, ...]], kernels: Sequence[str], problems: Sequence[str]
+) -> None:
+    about = {
+        "sha": sha,
+        "kernels": list(kernels),
+        "problems": list(problems),
+        "space": json.dumps({"axes": [[name, list(values)] for name, values in axes.items()]}),
+        "configs": prod(len(values) for values in axes.values()),
+    }
+    for statement in SWEEPS.strip().split("\n\n"):
+        known = {name: value for name, value in about.items() if f":{name}" in statement}
+        session.execute(text(statement), known)
 
 
 def _commits(session: Session, fleet: Fleet) -> list[str]:
@@ -195,14 +249,11 @@ def _commits(session: Session, fleet: Fleet) -> list[str]:
     return [str(row["sha"]) for row in rows]
 
 
-def _configs(session: Session) -> int:
-    """The whole space; returns its size."""
+def _space(session: Session, name: str, axes: dict[str, tuple[int, ...]], kernels: Sequence[str]) -> None:
+    """The configs of a search space, and what came of compiling each for every architecture."""
     rows = [
-        {"sha256": f"sim/{m}/{n}/{k}/{ctas}", "params": json.dumps(dict(zip(AXES, (m, n, k, ctas), strict=True)))}
-        for m in AXES["tile_m"]
-        for n in AXES["tile_n"]
-        for k in AXES["tile_k"]
-        for ctas in AXES["num_ctas"]
+        {"sha256": f"{name}/{'/'.join(map(str, point))}", "params": json.dumps(dict(zip(axes, point, strict=True)))}
+        for point in itertools.product(*axes.values())
     ]
     session.execute(text("insert into configs (sha256, params) values (:sha256, cast(:params as jsonb))"), rows)
-    return len(rows)
+    session.execute(text(COMPILATIONS), {"kernels": list(kernels), "space_name": name})

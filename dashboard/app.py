@@ -1,7 +1,8 @@
-"""The dashboard's frame: `streamlit run dashboard/app.py`. The pages are in views/; this knows only their names."""
+"""The dashboard's frame: a visitor, the navigation, a page. The pages are in views/; this knows only their names."""
 
 import streamlit as st
 
+from dashboard import door, plots
 from dashboard.trouble import told
 
 # No icons: Material ones make the page fetch a font from outside, and emoji are empty boxes where no emoji font is.
@@ -11,6 +12,7 @@ PAGES = (
     st.Page("views/sweeps.py", title="Sweeps"),
     st.Page("views/compare.py", title="Compare"),
     st.Page("views/architectures.py", title="Architectures"),
+    st.Page("views/regressions.py", title="Regressions"),
     st.Page("views/evidence.py", title="Evidence"),
     st.Page("views/jobs.py", title="Jobs & workers"),
 )
@@ -22,4 +24,6 @@ st.set_page_config(page_title="Tilewatch", layout="wide")
 st.html(COMPACT)
 page = st.navigation(PAGES, position="top")
 with told():
-    page.run()
+    if door.opens():
+        page.run()
+        plots.picture_format()

@@ -6,17 +6,14 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboard.charts import VERDICT_COLOURS
-from dashboard.wording import change_text, ratio_text, short, time_text
+from dashboard import colours
+from dashboard.wording import change_text, commit_text, ratio_text, short, time_text
 
-# Teal for faster and orange for slower stay apart for every common kind of colour blindness.
-SLOWER_TO_FASTER = ((0.0, "#c4502d"), (0.25, "#e9a06f"), (0.5, "#f4ecd2"), (0.75, "#7dbfae"), (1.0, "#17756b"))
 RATIO_SPAN = 0.5
 """The colours of the board end at this far from 1.0."""
 CHANGE_SPAN = 0.1
 """The colours of changes end at this far from none."""
 ROW_HEIGHT = 22
-UNCERTAIN_COLOUR = "#9aa5b4"
 AT_EACH_END = 20
 
 
@@ -49,7 +46,7 @@ def _grid(series: pd.DataFrame, column: str, middle: float, span: float, write: 
             customdata=[["" if cell is None else _hover(cell) for cell in line] for line in cells],
             hovertemplate="%{customdata}<extra></extra>",
             hoverongaps=False,
-            colorscale=SLOWER_TO_FASTER,
+            colorscale=colours.SLOWER_TO_FASTER,
             zmin=middle - span,
             zmid=middle,
             zmax=middle + span,
@@ -82,7 +79,7 @@ def _change_cell_text(cell: dict[str, Any]) -> str:
 def _hover(cell: dict[str, Any]) -> str:
     lines = [
         f"<b>{escape(cell['kernel'])} {escape(cell['problem'])}</b>, {escape(cell['gpu_name'])}",
-        f"<b>{short(cell['sha'])}</b> {escape(cell['subject'])}",
+        f"<b>{short(cell['sha'])}</b> {escape(commit_text(cell['subject'], cell['author'], cell['committed_at']))}",
         "without DeepGEMM" if pd.isna(cell["ratio"]) else _interval(cell),
         f"median {time_text(cell['median_us'])} ({time_text(cell['low_us'])} to {time_text(cell['high_us'])})",
     ]
@@ -105,10 +102,13 @@ def differences(pairs: pd.DataFrame, label: str) -> go.Figure:
     ordered = pairs.dropna(subset="change").sort_values("change")
     ends = ordered if len(ordered) <= 2 * AT_EACH_END else pd.concat([ordered[:AT_EACH_END], ordered[-AT_EACH_END:]])
     shown = ends.iloc[::-1]  # the slowest at the top
-    names = [f"{row['kernel']} {row['problem']} {row['where']}" for _, row in shown.iterrows()]
-    colours = [
-        UNCERTAIN_COLOUR if not row["apart"] else VERDICT_COLOURS["improvement" if row["change"] > 0 else "regression"]
-        for _, row in shown.iterrows()
+    rows = shown.to_dict("records")
+    names = [f"{row['kernel']} {row['problem']} {row['where']}" for row in rows]
+    marked = [
+        colours.UNCERTAIN
+        if not row["apart"]
+        else colours.VERDICTS["improvement" if row["change"] > 0 else "regression"]
+        for row in rows
     ]
     figure = go.Figure(
         go.Scatter(
@@ -116,7 +116,7 @@ def differences(pairs: pd.DataFrame, label: str) -> go.Figure:
             y=names,
             mode="markers",
             marker={
-                "color": colours,
+                "color": marked,
                 "size": 9,
                 "symbol": ["circle" if apart else "circle-open" for apart in shown["apart"]],
             },
@@ -125,13 +125,13 @@ def differences(pairs: pd.DataFrame, label: str) -> go.Figure:
                 "arrayminus": 100 * (shown["change"] - shown["change_low"]),
                 "thickness": 1.2,
                 "width": 3,
-                "color": UNCERTAIN_COLOUR,
+                "color": colours.UNCERTAIN,
             },
-            customdata=[_hover(row) for row in shown.to_dict("records")],
+            customdata=[_hover(row) for row in rows],
             hovertemplate="%{customdata}<extra></extra>",
         )
     )
-    figure.add_vline(x=0, line={"width": 1, "color": UNCERTAIN_COLOUR})
+    figure.add_vline(x=0, line={"width": 1, "color": colours.UNCERTAIN})
     figure.update_layout(
         height=110 + 20 * max(len(shown), 4),
         margin={"t": 10, "b": 10, "l": 10, "r": 10},

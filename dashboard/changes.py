@@ -56,6 +56,12 @@ def only_series(rows: pd.DataFrame, of: pd.DataFrame) -> pd.DataFrame:
     return rows[[key in wanted for key in zip(*(rows[name] for name in SERIES), strict=True)]]
 
 
+def only_problems(rows: pd.DataFrame, of: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the kernels and problems that appear in `of`, on every GPU model."""
+    wanted = set(zip(of["kernel"], of["problem"], strict=True)) if len(of) else set()
+    return rows[[key in wanted for key in zip(rows["kernel"], rows["problem"], strict=True)]]
+
+
 def night_state(state: str, requested_at: dt.datetime, now: dt.datetime) -> str:
     """done, running, late or failed: how the newest nightly of a GPU model stands."""
     age = now - requested_at

@@ -16,6 +16,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.errors import StreamlitSecretNotFoundError
 
+from dashboard.frames import frame
 from db import queries
 from db.session import session
 
@@ -40,6 +41,8 @@ class Evidence:
     winner_before: queries.CubinRow | None
     same_config_before: queries.CubinRow | None
     commits: tuple[queries.CommitLine, ...]
+    suspicion: queries.SuspicionRow | None
+    replays: tuple[queries.ReplayRow, ...]
 
 
 class NoDatabase(Exception):
@@ -74,52 +77,78 @@ def _written_by_up() -> str | None:
 
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def submissions(url: str, limit: int) -> pd.DataFrame:
-    return _frame(queries.SubmissionRow, _ask(url, queries.submissions, limit))
+    return frame(queries.SubmissionRow, _ask(url, queries.submissions, limit))
 
 
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def last_nights(url: str) -> pd.DataFrame:
-    return _frame(queries.SubmissionRow, _ask(url, queries.last_nights))
+    return frame(queries.SubmissionRow, _ask(url, queries.last_nights))
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def standing(url: str, at: dt.datetime) -> pd.DataFrame:
-    return _frame(queries.StandingRow, _ask(url, queries.standing, at))
+    return frame(queries.StandingRow, _ask(url, queries.standing, at))
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def standing_at(url: str, sha: str) -> pd.DataFrame:
-    return _frame(queries.StandingRow, _ask(url, queries.standing_at, sha))
+    return frame(queries.StandingRow, _ask(url, queries.standing_at, sha))
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def commits(url: str) -> pd.DataFrame:
-    return _frame(queries.CommitRow, _ask(url, queries.commits))
+    return frame(queries.CommitRow, _ask(url, queries.commits))
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def changes_judged(url: str, since: dt.datetime) -> pd.DataFrame:
-    return _frame(queries.JudgedRow, _ask(url, queries.changes_judged, since))
+    return frame(queries.JudgedRow, _ask(url, queries.changes_judged, since))
+
+
+@st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+def regressions(url: str) -> pd.DataFrame:
+    return frame(queries.RegressionRow, _ask(url, queries.regressions))
+
+
+@st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+def regressed(url: str, regression_id: int) -> pd.DataFrame:
+    return frame(queries.RegressedRow, _ask(url, queries.regressed, regression_id))
+
+
+@st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+def events(url: str, regression_id: int) -> pd.DataFrame:
+    return frame(queries.EventRow, _ask(url, queries.events, regression_id))
+
+
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+def score(url: str, since: dt.datetime | None) -> queries.Score:
+    with session(url) as opened:
+        return queries.score(opened, since)
+
+
+@st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+def alarms(url: str) -> pd.DataFrame:
+    return frame(queries.AlarmRow, _ask(url, queries.alarms))
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def newest_runs(url: str) -> pd.DataFrame:
-    return _frame(queries.RunLine, _ask(url, queries.newest_runs))
+    return frame(queries.RunLine, _ask(url, queries.newest_runs))
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def spaces(url: str) -> pd.DataFrame:
-    return _frame(queries.SpaceRow, _ask(url, queries.spaces))
+    return frame(queries.SpaceRow, _ask(url, queries.spaces))
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def statics(url: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
-    return _frame(queries.StaticRow, _ask(url, queries.statics, kernel, problem, gpu_model))
+    return frame(queries.StaticRow, _ask(url, queries.statics, kernel, problem, gpu_model))
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def moved(url: str, before: int, after: int) -> pd.DataFrame:
-    return _frame(queries.MovedRow, _ask(url, queries.moved, before, after))
+    return frame(queries.MovedRow, _ask(url, queries.moved, before, after))
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
@@ -149,32 +178,49 @@ def evidence(url: str, run_id: int) -> Evidence | None:
             winner_before=cubin(before, winner_before),
             same_config_before=cubin(before, winner),
             commits=tuple(queries.commits_between(opened, run.repository, after, run.position)),
+            suspicion=queries.suspicion(opened, run_id),
+            replays=tuple(queries.replays(opened, run_id)),
         )
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def series(url: str) -> pd.DataFrame:
-    return _frame(queries.SeriesRow, _ask(url, queries.series))
+    return frame(queries.SeriesRow, _ask(url, queries.series))
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def points(url: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
-    return _frame(queries.PointRow, _ask(url, queries.points, kernel, problem, gpu_model))
+    return frame(queries.PointRow, _ask(url, queries.points, kernel, problem, gpu_model))
+
+
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+def raw_samples(url: str, run_ids: tuple[int, ...]) -> dict[tuple[int, str], list[float]]:
+    return {(row.run_id, row.implementation): row.samples_us for row in _ask(url, queries.raw_samples, run_ids)}
+
+
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+def levels(url: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
+    return frame(queries.LevelRow, _ask(url, queries.levels, kernel, problem, gpu_model))
 
 
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
-def sweeps(url: str) -> pd.DataFrame:
-    return _frame(queries.SweepRow, _ask(url, queries.sweeps))
+def sweeps(url: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
+    return frame(queries.SweepRow, _ask(url, queries.sweeps, kernel, problem, gpu_model))
+
+
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+def winners(url: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
+    return frame(queries.WinnerRow, _ask(url, queries.winners, kernel, problem, gpu_model))
 
 
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def trials(url: str, sweep_id: int) -> pd.DataFrame:
     """The trials with one column per parameter, `param.NAME`, and `outcome`, the word people read for how it ended."""
     rows = _ask(url, queries.trials, sweep_id)
-    frame = _frame(queries.TrialRow, rows)
-    frame["outcome"] = [outcome(row.status, row.compile_status) for row in rows]
+    found = frame(queries.TrialRow, rows)
+    found["outcome"] = [outcome(row.status, row.compile_status) for row in rows]
     params = pd.DataFrame([row.params for row in rows]).add_prefix("param.")
-    return pd.concat([frame.drop(columns="params"), params], axis=1)
+    return pd.concat([found.drop(columns="params"), params], axis=1)
 
 
 def outcome(status: str, compile_status: str | None) -> str:
@@ -192,45 +238,44 @@ def remarks(url: str, trial_id: int) -> pd.DataFrame:
 
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def measured(url: str, sweep_id: int) -> pd.DataFrame:
-    return _frame(queries.MeasuredRow, _ask(url, queries.measured, sweep_id))
+    return frame(queries.MeasuredRow, _ask(url, queries.measured, sweep_id))
 
 
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def job_counts(url: str) -> pd.DataFrame:
-    return _frame(queries.JobCount, _ask(url, queries.job_counts))
+    return frame(queries.JobCount, _ask(url, queries.job_counts))
 
 
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def jobs(url: str, *states: str) -> pd.DataFrame:
-    return _frame(queries.JobRow, _ask(url, queries.jobs, states))
+    return frame(queries.JobRow, _ask(url, queries.jobs, states))
 
 
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def queues(url: str) -> pd.DataFrame:
-    return _frame(queries.QueueRow, _ask(url, queries.queues))
+    return frame(queries.QueueRow, _ask(url, queries.queues))
 
 
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def workers(url: str) -> pd.DataFrame:
-    return _frame(queries.WorkerRow, _ask(url, queries.workers))
+    return frame(queries.WorkerRow, _ask(url, queries.workers))
 
 
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def quarantines(url: str) -> pd.DataFrame:
-    return _frame(queries.QuarantineRow, _ask(url, queries.quarantines))
+    return frame(queries.QuarantineRow, _ask(url, queries.quarantines))
+
+
+@st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+def actions(url: str) -> pd.DataFrame:
+    return frame(queries.ActionRow, _ask(url, queries.actions))
+
+
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+def canaries(url: str) -> pd.DataFrame:
+    return frame(queries.CanaryRow, _ask(url, queries.canaries))
 
 
 def _ask(url: str, question: Callable[..., list[Any]], *about: object) -> list[Any]:
     with session(url) as opened:
         return question(opened, *about)
-
-
-def _frame(row: type, rows: list[Any]) -> pd.DataFrame:
-    """A frame that has its columns even when there is no row, and None where a text is missing.
-
-    pandas writes NaN for a missing text, and NaN is true in an `if`.
-    """
-    names = list(row.__dataclass_fields__)  # type: ignore[attr-defined]  # every row is a dataclass
-    frame = pd.DataFrame([vars(found) for found in rows], columns=names)
-    texts = {name: frame[name].astype(object).where(frame[name].notna(), None) for name in frame.select_dtypes("str")}
-    return frame.assign(**texts)

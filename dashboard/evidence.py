@@ -8,12 +8,14 @@ import io
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
+from statistics import median
 from typing import Any
 
 import pandas as pd
 
 from dashboard.data import Evidence
-from db.queries import CubinRow
+from dashboard.wording import change_text, short
+from db.queries import CubinRow, ReplayRow
 
 FACT_LABELS = {
     "compile_status": "compiled",
@@ -46,6 +48,21 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> pd.DataF
     changed = [name for name in dict.fromkeys([*before, *after]) if before.get(name) != after.get(name)]
     rows = [{"": name, "before": _text(before.get(name)), "this run": _text(after.get(name))} for name in changed]
     return pd.DataFrame(rows, columns=["", "before", "this run"])
+
+
+def replay_sentence(row: ReplayRow) -> str:
+    """What was replayed beside what, and by how much they differed."""
+    sides = {
+        "commit": f"{short(row.good_sha)} beside {short(row.bad_sha)}",
+        "toolchain": f"{row.good_toolchain} beside {row.bad_toolchain}, same commit {short(row.bad_sha)}",
+        "node": f"{row.good_toolchain} beside {row.bad_toolchain}, same cubin of {short(row.bad_sha)}",
+    }[row.axis]
+    if row.failure is not None:
+        return f"{sides}: could not be replayed: {row.failure}"
+    if row.good_code_sha256 is not None and row.good_code_sha256 == row.bad_code_sha256:
+        return f"{sides}: identical machine code"
+    change = change_text(median(row.bad_us) / median(row.good_us) - 1)
+    return f"{sides}: {change} time over {len(row.good_us)} {'launch' if len(row.good_us) == 1 else 'launches'}"
 
 
 def static_facts(**cubins: CubinRow | None) -> pd.DataFrame:

@@ -5,11 +5,11 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from dashboard.charts import OTHER_COLOURS, colour_of
-from db.queries import SampledRow
+from dashboard import colours
+from db.queries import ReplayRow, SampledRow
 
 BEFORE_COLOUR = "#9aa5b4"
-CLOCK_COLOUR, POWER_COLOUR = OTHER_COLOURS[3], OTHER_COLOURS[2]
+CLOCK_COLOUR, POWER_COLOUR = colours.OTHERS[3], colours.OTHERS[2]
 BINS = 40
 
 
@@ -22,8 +22,8 @@ def samples(sampled: Sequence[SampledRow]) -> go.Figure:
             y=row.samples_us,
             name=row.implementation,
             mode="markers+lines",
-            marker={"size": 5, "color": colour_of(row.implementation, row.role)},
-            line={"width": 1, "color": colour_of(row.implementation, row.role)},
+            marker={"size": 5, "color": colours.of(row.implementation, row.role)},
+            line={"width": 1, "color": colours.of(row.implementation, row.role)},
             hovertemplate="round %{x}: %{y:,.2f} us",
         )
     figure.update_layout(
@@ -37,7 +37,7 @@ def distribution(now: SampledRow, before: SampledRow | None) -> go.Figure:
     figure = go.Figure()
     for row, name, colour in (
         (before, "before", BEFORE_COLOUR),
-        (now, "this run", colour_of(now.implementation, now.role)),
+        (now, "this run", colours.of(now.implementation, now.role)),
     ):
         if row is not None:
             figure.add_histogram(
@@ -55,6 +55,23 @@ def distribution(now: SampledRow, before: SampledRow | None) -> go.Figure:
         barmode="overlay",
         legend={"orientation": "h", "y": -0.25, "x": 0},
     )
+    return figure
+
+
+def replay(row: ReplayRow) -> go.Figure:
+    """Both cubins launch by launch: each pair ran in one process, so a line between them is one comparison."""
+    figure = go.Figure()
+    for good_us, bad_us in zip(row.good_us, row.bad_us, strict=True):
+        figure.add_scatter(
+            x=["old cubin", "new cubin"],
+            y=[good_us, bad_us],
+            mode="lines+markers",
+            line={"color": colours.WORSE if bad_us > good_us else colours.BETTER, "width": 1.2},
+            marker={"size": 8, "color": [BEFORE_COLOUR, colours.KERNEL]},
+            hovertemplate="%{x}: %{y:,.2f} us, one launch<extra></extra>",
+            showlegend=False,
+        )
+    figure.update_layout(**_layout("", "median of a launch, us"))
     return figure
 
 

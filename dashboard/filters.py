@@ -7,8 +7,9 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.metrics import METRICS, Metric
+from dashboard.wording import short
 
-NEWEST = "newest"
+OLDEST, NEWEST = "oldest", "newest"
 
 
 def pick(label: str, options: Sequence[str], key: str, **more: Any) -> str:
@@ -27,15 +28,33 @@ def newest_or(rows: pd.DataFrame, label: str, column: str, key: str) -> pd.DataF
     return rows[rows[column] == (rows.iloc[0][column] if picked == NEWEST else picked)]
 
 
-def metric() -> Metric:
-    labels = {metric.key: metric.label for metric in METRICS}
-    key = st.segmented_control(
-        "Show",
-        list(labels),
-        format_func=lambda key: labels[key],
-        default=METRICS[0].key,
-        required=True,
-        key="show",
-        bind="query-params",
+def choice(label: str, options: Sequence[str], key: str) -> str:
+    """One of a few, all of them in sight; the first is the default."""
+    return str(st.segmented_control(label, options, default=options[0], required=True, key=key, bind="query-params"))
+
+
+def slide(rows: pd.DataFrame, label: str, key: str) -> pd.DataFrame:
+    """The rows of one commit, picked on a slider in commit order; the rows come newest first."""
+    names = rows["sha"].map(short)
+    stops = [*dict.fromkeys(names.iloc[::-1]), NEWEST]
+    picked = str(st.select_slider(label, stops, value=NEWEST, key=key, bind="query-params"))
+    return rows[names == (names.iloc[0] if picked == NEWEST else picked)]
+
+
+def span(shas: Sequence[str], key: str) -> tuple[int, int]:
+    """The places of the first and the last commit of a part of the history; the whole by default."""
+    names = [short(sha) for sha in shas]
+    stops = [OLDEST, *names, NEWEST]
+    first, last = st.select_slider(
+        "Commits", stops, value=(OLDEST, NEWEST), key=key, bind="query-params", help="Fewer commits show raw samples."
     )
-    return next(metric for metric in METRICS if metric.key == key)
+    return (
+        0 if first == OLDEST else names.index(first) if first in names else len(names) - 1,
+        len(names) - 1 if last == NEWEST else names.index(last) if last in names else 0,
+    )
+
+
+def metric() -> Metric:
+    """What to show of each point. The URL has its label."""
+    label = pick("Show", [metric.label for metric in METRICS], "show")
+    return next(metric for metric in METRICS if metric.label == label)

@@ -1,11 +1,12 @@
-"""What a trend can show of a measurement: the ratio to DeepGEMM, the time, TFLOP/s, the share of the roofline.
+"""What a trend can show: the ratio to DeepGEMM, the time, TFLOP/s, the share of the roofline, or a static fact.
 
 Arithmetic on the columns of `db.queries.PointRow` and nothing else. Intervals are of the median; where less time is
 more of the metric, the ends of the interval change places.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
@@ -17,13 +18,17 @@ US_GB = 1e3
 
 @dataclass(frozen=True)
 class Metric:
-    """`values` gives the columns value, low and high; NaN where the metric has no value for a point."""
+    """`values` gives the columns value, low and high; NaN where the metric has no value for a point.
+
+    `missing` says why a series may have no value at all.
+    """
 
     key: str
     label: str
     axis: str
     write: Callable[[float], str]
     values: Callable[[pd.DataFrame], pd.DataFrame]
+    missing: str = ""
 
 
 def _ratio(points: pd.DataFrame) -> pd.DataFrame:
@@ -53,6 +58,28 @@ def _columns(value: pd.Series, low: pd.Series, high: pd.Series) -> pd.DataFrame:
     return pd.DataFrame({"value": value, "low": low, "high": high}).astype(float)
 
 
+def _fact(column: str) -> Callable[[pd.DataFrame], pd.DataFrame]:
+    """A fact of the measured config's cubin: known exactly, so without an interval, and baselines have none."""
+    return lambda points: _columns(points[column], points[column] * float("nan"), points[column] * float("nan"))
+
+
+def _static(column: str, label: str, axis: str, write: Callable[[float], str]) -> Metric:
+    return Metric(column, label, axis, write, _fact(column), "No cubin of this series is known here")
+
+
+def of_samples(
+    metric: Metric, point: Mapping[Any, Any], samples_us: Sequence[float], rival_us: Sequence[float]
+) -> list[float]:
+    """The metric of each raw sample; the ratio is of paired rounds. Empty where a sample has no such value."""
+    if metric.key == "time_us":
+        return list(samples_us)
+    if metric.key == "ratio":
+        return [rival / own for own, rival in zip(samples_us, rival_us, strict=False)]
+    if metric.key in ("tflops", "roofline"):
+        return [point["value"] * point["median_us"] / own for own in samples_us]
+    return []
+
+
 METRICS = (
     Metric(
         "ratio",
@@ -60,6 +87,7 @@ METRICS = (
         "DeepGEMM's time / this time  (over 1: faster than DeepGEMM)",
         lambda value: f"{value:.3f}x",
         _ratio,
+        "No run measured DeepGEMM in this series",
     ),
     Metric("time_us", "Time", "median time, us", lambda value: f"{value:,.1f} us", _time_us),
     Metric("tflops", "TFLOP/s", "TFLOP/s (operations / median time)", lambda value: f"{value:,.0f} TFLOP/s", _tflops),
@@ -69,5 +97,11 @@ METRICS = (
         "% of the datasheet roofline (FP8 rate, memory bandwidth)",
         lambda value: f"{value:.1f} %",
         _roofline,
+        "This GPU model has no datasheet rates",
     ),
+    _static("registers", "Registers", "registers per thread of the measured config", lambda value: f"{value:.0f}"),
+    _static("stack_bytes", "Spills", "stack of the measured config, bytes per thread", lambda value: f"{value:,.0f} B"),
+    _static("shared_bytes", "Shared memory", "shared memory of the measured config, bytes", lambda v: f"{v:,.0f} B"),
+    _static("code_bytes", "Code size", "machine code of the measured config, bytes", lambda value: f"{value:,.0f} B"),
+    _static("compile_s", "Compile time", "compile time of the measured config, s", lambda value: f"{value:.1f} s"),
 )

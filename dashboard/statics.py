@@ -8,16 +8,16 @@ from html import escape
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboard.charts import OTHER_COLOURS, OUTCOME_COLOURS
+from dashboard import colours
 from dashboard.wording import config_text, first_line, short
 
 COUNTS = (
-    ("compiled", "compiled", OUTCOME_COLOURS["compiled"], "circle"),
-    ("tma", "every load through TMA", OTHER_COLOURS[3], "square"),
-    ("tensor_core", "every MMA on Tensor Cores", OUTCOME_COLOURS["timed"], "diamond"),
-    ("spilling", "with spills", OTHER_COLOURS[0], "triangle-up"),
-    ("timeouts", "timeout", OUTCOME_COLOURS["timeout"], "x"),
-    ("errors", "compile error", OUTCOME_COLOURS["compile error"], "cross"),
+    ("compiled", "compiled", colours.OUTCOMES["compiled"], "circle"),
+    ("tma", "every load through TMA", colours.OTHERS[3], "square"),
+    ("tensor_core", "every MMA on Tensor Cores", colours.OUTCOMES["timed"], "diamond"),
+    ("spilling", "with spills", colours.OTHERS[0], "triangle-up"),
+    ("timeouts", "timeout", colours.OUTCOMES["timeout"], "x"),
+    ("errors", "compile error", colours.OUTCOMES["compile error"], "cross"),
 )
 """Column, name, colour and mark: the marks tell the lines apart without the colours."""
 
@@ -43,7 +43,7 @@ def over_commits(counts: pd.DataFrame) -> go.Figure:
     compilers = counts["compiler"].tolist()
     for place in range(1, len(compilers)):
         if compilers[place] != compilers[place - 1]:
-            figure.add_vline(x=place - 0.5, line={"width": 1.5, "dash": "dash", "color": "#8a94a3"})
+            figure.add_vline(x=place - 0.5, line={"width": 1.5, "dash": "dash", "color": colours.LINE})
     figure.update_layout(
         height=380,
         margin={"t": 10, "b": 10, "l": 10, "r": 10},

@@ -42,6 +42,11 @@ def ago(seconds: float) -> str:
     return f"{max(seconds, 0):.0f} s ago"
 
 
+def span_text(seconds: float) -> str:
+    """How long, in the one unit that matters."""
+    return ago(seconds).removesuffix(" ago")
+
+
 def config_text(params: Mapping[str, Any]) -> str:
     return " ".join(f"{name}={value}" for name, value in params.items())
 
@@ -53,6 +58,11 @@ def source_text(origin: str, machine: str, at: dt.datetime) -> str:
 
 def first_line(text: str | None) -> str:
     return text.strip().splitlines()[0] if text and text.strip() else ""
+
+
+def commit_text(subject: str, author: str | None, at: dt.datetime) -> str:
+    """What a commit is, after its hash: its subject, its author where known, its day."""
+    return f"{subject}, {author}, {day(at)}" if author else f"{subject}, {day(at)}"
 
 
 def plural(count: int, word: str) -> str:

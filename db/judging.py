@@ -5,7 +5,6 @@ comparable. Nothing here writes, but for the lock that makes judges of a scope t
 """
 
 import datetime as dt
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +15,6 @@ from sqlalchemy.orm import Session, aliased
 
 from db.models import (
     Commit,
-    Compilation,
-    Config,
     Job,
     Measurement,
     Replay,
@@ -25,7 +22,6 @@ from db.models import (
     Submission,
     Suspicion,
     Sweep,
-    Trial,
     Verdict,
 )
 
@@ -88,43 +84,22 @@ class ReplayFact:
 
 
 @dataclass(frozen=True)
-class Side:
-    """The winner of a kernel and problem at a commit: its config and the code that ran."""
-
-    run_id: int
-    sweep_id: int
-    source_sha256: str
-    config_id: int
-    params: dict[str, int]
-    content_key: str
-    symbol: str
-    code_sha256: str
-    compiler: str
-
-
-@dataclass(frozen=True)
-class RunFacts:
-    """One run's winner and what stood around it. `instructions` counts what the compiler chose, by its remarks."""
-
-    time_us: float
-    baseline_us: float | None
-    params: dict[str, int]
-    axes: dict[str, tuple[int, ...]]
-    statics: dict[str, int]
-    instructions: dict[str, int]
-    code_sha256: str | None
-    toolchain: dict[str, str]
-    host: str
-    telemetry: tuple[dict[str, Any], ...]
-
-
-@dataclass(frozen=True)
 class Judged:
     """What was said of a run, and the day it was measured."""
 
     run_id: int
     day: dt.date
     verdict: str
+
+
+@dataclass(frozen=True)
+class Before:
+    """The run before one of the same series on the same host."""
+
+    run_id: int
+    commit_id: int
+    sha: str
+    time_us: float
 
 
 def scope_of(session: Session, run_id: int) -> Scope:
@@ -273,6 +248,31 @@ def points(session: Session, submission_ids: Sequence[int], origin: str) -> list
     return [Point(**row._mapping) for row in session.execute(query)]
 
 
+def runs_before(session: Session, submission_ids: Sequence[int], origin: str) -> dict[tuple[str, str, str], Before]:
+    """By kernel, problem and host the newest run of these nights, which come oldest first."""
+    query = (
+        select(
+            Sweep.submission_id,
+            Sweep.kernel,
+            Sweep.problem,
+            Run.host,
+            Run.id.label("run_id"),
+            Commit.id.label("commit_id"),
+            Commit.sha,
+            Measurement.median_us,
+        )
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .join(Commit, Commit.id == Sweep.commit_id)
+        .join(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
+        .where(Sweep.submission_id == func.any(list(submission_ids)), Run.origin == origin)
+    )
+    nights = {submission_id: number for number, submission_id in enumerate(submission_ids)}
+    rows = sorted(session.execute(query), key=lambda row: (nights[row.submission_id], row.run_id))
+    return {
+        (row.kernel, row.problem, row.host): Before(row.run_id, row.commit_id, row.sha, row.median_us) for row in rows
+    }
+
+
 def runs_of(session: Session, scope: Scope) -> list[int]:
     """Every run of the scope's night, those without any right answer too."""
     query = (
@@ -316,66 +316,32 @@ def replays(session: Session, scope: Scope, since_position: int) -> list[ReplayF
     return [ReplayFact(**{**row, "good_us": tuple(row["good_us"]), "bad_us": tuple(row["bad_us"])}) for row in found]
 
 
-def sides(session: Session, scope: Scope, commit_id: int) -> dict[tuple[str, str], Side]:
-    """What won at a commit, by kernel and problem, in the first run: it stays the same when the commit runs again."""
+def replay(session: Session, key: str) -> ReplayFact | None:
+    """One replay by its key; None while it is still to be held."""
+    good, bad = aliased(Commit), aliased(Commit)
     query = (
-        select(
-            Sweep.kernel,
-            Sweep.problem,
-            Run.id.label("run_id"),
-            Sweep.id.label("sweep_id"),
-            Sweep.source_sha256,
-            Config.id.label("config_id"),
-            Config.params,
-            Compilation.content_key,
-            Compilation.symbol,
-            Compilation.code_sha256,
-            Compilation.compiler,
-        )
-        .ext(distinct_on(Sweep.kernel, Sweep.problem))
-        .join(Sweep, Sweep.id == Run.sweep_id)
-        .join(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
-        .join(Config, Config.id == Measurement.config_id)
-        .join(Trial, and_(Trial.sweep_id == Sweep.id, Trial.config_id == Config.id))
-        .join(Compilation, Compilation.id == Trial.compilation_id)
-        .where(
-            Sweep.commit_id == commit_id,
-            Sweep.gpu_model == scope.gpu_model,
-            Run.origin == scope.origin,
-            Compilation.status == "ok",
-        )
-        .order_by(Sweep.kernel, Sweep.problem, Run.id)
+        select(Replay, good.position, bad.position)
+        .join(good, good.id == Replay.good_commit_id)
+        .join(bad, bad.id == Replay.bad_commit_id)
+        .where(Replay.key == key)
     )
-    return {(kernel, problem): Side(*rest) for kernel, problem, *rest in session.execute(query)}
-
-
-def measured_at(session: Session, scope: Scope, kernel: str, problem: str) -> dict[int, int]:
-    """The commits at which a series was measured, by position."""
-    query = (
-        select(Commit.position, func.min(Commit.id))
-        .join(Sweep, Sweep.commit_id == Commit.id)
-        .join(Run, Run.sweep_id == Sweep.id)
-        .where(
-            Commit.repository == scope.repository,
-            Commit.position <= scope.position,
-            Sweep.kernel == kernel,
-            Sweep.problem == problem,
-            Sweep.gpu_model == scope.gpu_model,
-            Run.origin == scope.origin,
-        )
-        .group_by(Commit.position)
+    row = session.execute(query).one_or_none()
+    if row is None:
+        return None
+    held, good_position, bad_position = row
+    return ReplayFact(
+        held.kernel,
+        held.problem,
+        held.good_commit_id,
+        held.bad_commit_id,
+        good_position,
+        bad_position,
+        held.good_code_sha256,
+        held.bad_code_sha256,
+        tuple(held.good_us),
+        tuple(held.bad_us),
+        held.failure,
     )
-    return {row[0]: row[1] for row in session.execute(query)}
-
-
-def code_of(session: Session, sweep_id: int, config_id: int) -> str | None:
-    """The machine code's hash of a config of a sweep; None where it has none."""
-    query = (
-        select(Compilation.code_sha256)
-        .join(Trial, Trial.compilation_id == Compilation.id)
-        .where(Trial.sweep_id == sweep_id, Trial.config_id == config_id)
-    )
-    return session.scalar(query)
 
 
 def launches_of_code(session: Session, row: Mapping[str, Any]) -> int:
@@ -410,31 +376,3 @@ def commit_ids(session: Session, repository: str, shas: Sequence[str]) -> dict[s
     """Those of these commits that are on record."""
     query = select(Commit.sha, Commit.id).where(Commit.repository == repository, Commit.sha == func.any(list(shas)))
     return {row.sha: row.id for row in session.execute(query)}
-
-
-def run_facts(session: Session, run_id: int) -> RunFacts:
-    """Everything on record that may explain a run's time."""
-    query = (
-        select(Run, Sweep, Measurement, Config.params, Compilation)
-        .join(Sweep, Sweep.id == Run.sweep_id)
-        .join(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
-        .join(Config, Config.id == Measurement.config_id)
-        .join(Trial, and_(Trial.sweep_id == Sweep.id, Trial.config_id == Config.id))
-        .outerjoin(Compilation, Compilation.id == Trial.compilation_id)
-        .where(Run.id == run_id)
-    )
-    run, sweep, measured, params, compiled = session.execute(query).one()
-    remarks = compiled.remarks if compiled is not None else []
-    names = ("registers", "stack_bytes", "shared_bytes", "code_bytes", "tma_loads", "tensor_core_mmas")
-    return RunFacts(
-        time_us=measured.median_us,
-        baseline_us=None if measured.ratio is None else measured.median_us * measured.ratio,
-        params=params,
-        axes={name: tuple(values) for name, values in sweep.space["axes"]},
-        statics={name: value for name in names if (value := getattr(compiled, name, None)) is not None},
-        instructions=Counter(each["instruction"] for each in remarks if each.get("instruction")),
-        code_sha256=None if compiled is None else compiled.code_sha256,
-        toolchain=run.toolchain,
-        host=run.host,
-        telemetry=tuple(run.telemetry),
-    )

@@ -75,6 +75,7 @@ class Commit(Base):
     position: Mapped[int]
     committed_at: Mapped[instant]
     subject: Mapped[words]
+    author: Mapped[str | None] = mapped_column(Text)
 
 
 class Recording(Base):

@@ -11,10 +11,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Boolean, Table, bindparam, case, delete, exists, func, or_, select, update
+from sqlalchemy import Table, case, delete, exists, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
+from db import bulk
 from db.models import (
     Base,
     Commit,
@@ -32,6 +33,32 @@ from db.models import (
 )
 
 Row = Mapping[str, Any]
+
+_ADD_TRIALS = text("""
+    insert into trials (sweep_id, config_id, code_key)
+    select :sweep_id, config_id, code_key from planned_trials
+    on conflict (sweep_id, config_id) do nothing
+""")
+_RESULT_COLUMNS = {
+    "config_id": "int8",
+    "status": "text",
+    "samples_us": "float8[]",
+    "median_us": "float8",
+    "error": "float8",
+    "failure": "text",
+}
+_LOCK_TRIALS = text("""
+    select 1 from trials join trial_results using (config_id) where sweep_id = :sweep_id
+    order by config_id for no key update of trials
+""")
+_END_TRIALS = text("""
+    update trials set
+        status = told.status, samples_us = told.samples_us, median_us = told.median_us, error = told.error,
+        failure = told.failure
+    from trial_results told
+    where trials.sweep_id = :sweep_id and trials.config_id = told.config_id
+        and (trials.status = 'waiting' or told.status = any(:measured))
+""")
 
 MEASURED = ("timed", "wrong", "launch_error", "crashed", "hung")
 """Trial states that only a GPU can give."""
@@ -56,15 +83,28 @@ def gpu_model(
 
 
 def commit(
-    session: Session, *, repository: str, sha: str, position: int, committed_at: dt.datetime, subject: str
+    session: Session,
+    *,
+    repository: str,
+    sha: str,
+    position: int,
+    committed_at: dt.datetime,
+    subject: str,
+    author: str | None = None,
 ) -> int:
-    """The largest position wins: a shallow clone counts too few first parents, never too many."""
+    """The largest position wins: a shallow clone counts too few first parents, never too many.
+
+    Recordings of before there was an author have none; a known one stays.
+    """
     new = insert(Commit).values(
-        repository=repository, sha=sha, position=position, committed_at=committed_at, subject=subject
+        repository=repository, sha=sha, position=position, committed_at=committed_at, subject=subject, author=author
     )
     corrected = new.on_conflict_do_update(
         index_elements=[Commit.repository, Commit.sha],
-        set_={"position": func.greatest(Commit.position, new.excluded.position)},
+        set_={
+            "position": func.greatest(Commit.position, new.excluded.position),
+            "author": func.coalesce(Commit.author, new.excluded.author),
+        },
     )
     return session.execute(corrected.returning(Commit.id)).scalar_one()
 
@@ -163,9 +203,9 @@ def config_sha256(params: Mapping[str, int]) -> str:
 
 def trials(session: Session, sweep_id: int, planned: Sequence[tuple[int, str]]) -> None:
     """Waiting trials, one for each (config_id, code_key)."""
-    rows = [{"sweep_id": sweep_id, "config_id": config, "code_key": code} for config, code in sorted(planned)]
-    if rows:
-        session.execute(insert(Trial).on_conflict_do_nothing(index_elements=[Trial.sweep_id, Trial.config_id]), rows)
+    if planned:
+        bulk.copied(session, "planned_trials", {"config_id": "int8", "code_key": "text"}, sorted(planned))
+        session.execute(_ADD_TRIALS, {"sweep_id": sweep_id})
 
 
 def compilations(session: Session, rows: Sequence[Row]) -> None:
@@ -225,31 +265,15 @@ def trial_results(session: Session, sweep_id: int, rows: Sequence[Row]) -> None:
     What a GPU said replaces whatever is there (a sweep that runs again knows better); "not_compiled" and "compiled"
     only fill trials that wait; "waiting" is no result and is passed over.
     """
-    columns = ("config_id", "status", "samples_us", "median_us", "error", "failure")
-    told = [
-        {**{f"new_{name}": row[name] for name in columns}, "is_measured": row["status"] in MEASURED}
-        for row in rows
-        if row["status"] != "waiting"
-    ]
+    # The last one on a config is the one that counts, as it would if they came one by one.
+    told = {row["config_id"]: row for row in rows if row["status"] != "waiting"}
     if not told:
         return
-    table = _table(Trial)
-    session.connection().execute(
-        update(table)
-        .where(
-            table.c.sweep_id == sweep_id,
-            table.c.config_id == bindparam("new_config_id"),
-            or_(table.c.status == "waiting", bindparam("is_measured", type_=Boolean)),
-        )
-        .values(
-            status=bindparam("new_status"),
-            samples_us=bindparam("new_samples_us"),
-            median_us=bindparam("new_median_us"),
-            error=bindparam("new_error"),
-            failure=bindparam("new_failure"),
-        ),
-        sorted(told, key=lambda row: row["new_config_id"]),
-    )
+    columns = [tuple(told[config_id][name] for name in _RESULT_COLUMNS) for config_id in sorted(told)]
+    bulk.copied(session, "trial_results", _RESULT_COLUMNS, columns)
+    # Locked by rising config first: two workers that write one sweep take turns and cannot deadlock.
+    session.execute(_LOCK_TRIALS, {"sweep_id": sweep_id})
+    session.execute(_END_TRIALS, {"sweep_id": sweep_id, "measured": list(MEASURED)})
 
 
 def run(

@@ -14,7 +14,7 @@ from kernels.signature import BadConfig, code_key, element_bytes, signature
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
         loaded = load(Path(request["library"]))
-        wanted = _wanted(loaded, request["kernel"], request["problem"])
+        wanted = _runnable(_wanted(loaded, request["kernel"], request["problem"]), request["kernel"], request["arch"])
         if request.get("config"):
             entry, problem = wanted[0]
             return {"description": describe(entry, problem, request["config"], request["arch"])}
@@ -45,6 +45,14 @@ def _wanted(loaded: dict[str, Loaded], kernel: str | None, problem: str | None) 
     except BadProblem as error:
         known = ", ".join(each.name for each in entry.kernel.problems)
         raise BadProblem(f"{error} (watched problems of {kernel}: {known})") from None
+
+
+def _runnable(wanted: list[tuple[Loaded, Problem]], asked: str | None, arch: str) -> list[tuple[Loaded, Problem]]:
+    """Without the kernels that have no config for the architecture; asking for one of them is an error."""
+    found = [(entry, problem) for entry, problem in wanted if entry.kernel.space(arch).size]
+    if asked is not None and not found:
+        raise LibraryError(f"kernel {asked} has no config for {arch}")
+    return found
 
 
 def _plan(loaded: Loaded, problem: Problem, arch: str) -> dict[str, Any]:

@@ -34,13 +34,18 @@ given: what the kernel's `given` says, because the values are part of the proble
 
 @dataclass(frozen=True)
 class Array:
-    """One array parameter of a kernel, row-major. `dtype` is a cuTile type name such as "float8_e4m3fn"."""
+    """One array parameter of a kernel, row-major. `dtype` is a cuTile type name such as "float8_e4m3fn".
+
+    `aligned` tells the compiler which sizes are multiples of 16, as TMA needs to know. Without it problems share their
+    cubins whatever the sizes of this array: right for small arrays that are not loaded by TMA.
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     output: bool = False
     fill: Fill = "normal"
+    aligned: bool = True
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,7 @@ class Kernel:
     parse: Callable[[str], Problem]
     space: Callable[[str], Space]
     arrays: Callable[[Problem], tuple[Array, ...]]
-    constants: Callable[[Problem, Config], tuple[int, ...]]
+    constants: Callable[[Problem, Config], tuple[int | float, ...]]
     grid: Callable[[Problem, Config, int], tuple[int, int, int]]
     reference: Callable[[Mapping[str, Any], Any], Mapping[str, Any]]
     tolerance: Callable[[Problem], float]

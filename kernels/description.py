@@ -42,7 +42,7 @@ class Description:
     config: dict[str, int]
     sizes: dict[str, int]
     arrays: tuple[DescribedArray, ...]
-    constants: tuple[int, ...]
+    constants: tuple[int | float, ...]
     element_bytes: int
     grid_follows_gpu: bool
     """Whether a GPU of more multiprocessors gets more blocks: the grid of a persistent kernel."""

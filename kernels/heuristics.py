@@ -48,7 +48,7 @@ TABLE = (
         HOPPER,
         1,
         {"tile_m": 64, "tile_n": 128, "tile_k": 128},
-        "gemm_fp8's three problems, H200, 2026-11: 1.011 of the winners' time in the geometric mean, 1.036 at worst",
+        "gemm_fp8 on an H200, 2026-11, benchmarks/tile_table.py: 1.012 of the winners' times, 1.036 at worst",
     ),
     Row(HOPPER, 2, {"tile_m": 128, "tile_n": 256, "tile_k": 64, "num_worker_warps": 8}, WALK_THROUGH),
     Row(HOPPER, 4, {"tile_m": 128, "tile_n": 128, "tile_k": 32}, "the bytes of the two-byte row's tiles"),

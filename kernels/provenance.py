@@ -19,6 +19,7 @@ class Commit:
     position: int
     committed_at: str
     subject: str
+    author: str
 
 
 def commit_of(folder: Path, revision: str = "HEAD") -> Commit:
@@ -33,13 +34,14 @@ def commit_of(folder: Path, revision: str = "HEAD") -> Commit:
         sha = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     except NoHistory:
         raise NoHistory(f"the repository of {folder} has no commit '{revision}'") from None
-    committed_at, subject = _git(folder, "log", "-1", "--format=%cI%x00%s", sha).split("\0", 1)
+    committed_at, author, subject = _git(folder, "log", "-1", "--format=%cI%x00%an%x00%s", sha).split("\0", 2)
     return Commit(
         repository=repository_name(folder),
         sha=sha,
         position=int(_git(folder, "rev-list", "--count", "--first-parent", sha)),
         committed_at=committed_at,
         subject=subject,
+        author=author,
     )
 
 

@@ -30,7 +30,7 @@ class ArraySignature:
 class Signature:
     symbol: str
     arrays: tuple[ArraySignature, ...]
-    constants: tuple[int, ...]
+    constants: tuple[int | float, ...]
     hints: tuple[tuple[str, int], ...]
 
 
@@ -97,9 +97,12 @@ def strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _array_signature(array: Array) -> ArraySignature:
+    def divisor(size: int) -> int:
+        return DIVISOR if array.aligned and size % DIVISOR == 0 else 1
+
     return ArraySignature(
         dtype=array.dtype,
         ndim=len(array.shape),
-        shape_divisible_by=tuple(DIVISOR if size % DIVISOR == 0 else 1 for size in array.shape),
-        stride_divisible_by=(*(DIVISOR if s % DIVISOR == 0 else 1 for s in strides(array.shape)[:-1]), 1),
+        shape_divisible_by=tuple(divisor(size) for size in array.shape),
+        stride_divisible_by=(*(divisor(stride) for stride in strides(array.shape)[:-1]), 1),
     )

@@ -39,7 +39,7 @@ class SourceFacts:
     flushing: list[int] = field(default_factory=list)
 
 
-def source_facts(source: str, entry: str, constants: Sequence[int]) -> SourceFacts:
+def source_facts(source: str, entry: str, constants: Sequence[int | float]) -> SourceFacts:
     """`constants` are the values of the entry's last parameters, in order."""
     functions = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
     names = [argument.arg for argument in functions[entry].args.args]

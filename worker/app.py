@@ -1,15 +1,18 @@
 """The Celery application: queues, the clock's entries, and what a worker process does as it starts and stops.
 
-Thin on purpose: a task opens nothing and decides nothing itself. Queues: `compile`, `judge`, and `gpu.<model>`.
+Thin on purpose: a task opens nothing and decides nothing itself. Queues: `compile`, `judge`, `tell` and `gpu.<model>`.
 
     celery -A worker.app worker -Q compile    -n compile@%h -c 4
-    celery -A worker.app worker -Q judge      -n judge@%h   -c 1
+    celery -A worker.app worker -Q judge,tell -n judge@%h   -c 1
     celery -A worker.app worker -Q gpu.h200   -n gpu0@%h    -c 1     (CUDA_VISIBLE_DEVICES=<uuid>)
     celery -A worker.app beat -s HOME/beat
 """
 
 import datetime as dt
 import functools
+import os
+import signal
+import threading
 import traceback
 from typing import TYPE_CHECKING, Any
 
@@ -28,10 +31,13 @@ from worker.tasks import run
 
 if TYPE_CHECKING:
     from worker.life import Life
+    from worker.outbox import Outbox
 
 log = structlog.get_logger()
 
 RECONCILE_S = 60
+TELL_S = 30
+WATCH_S = 300
 PRUNE_HOUR = 12  # UTC; far from the nightlies of most
 
 
@@ -46,6 +52,16 @@ def _configuration() -> dict[str, Any]:
             "prune": {"task": "worker.prune", "schedule": crontab(hour=PRUNE_HOUR, minute=0)},
             # A tick that waited as long as the next one is due has nothing left to say.
             "reconcile": {"task": "worker.reconcile", "schedule": RECONCILE_S, "options": {"expires": RECONCILE_S}},
+            "tell": {
+                "task": dispatch.TELL_PEOPLE,
+                "schedule": TELL_S,
+                "options": {"expires": TELL_S, "queue": dispatch.TELL},
+            },
+            "watch": {
+                "task": "worker.watch",
+                "schedule": WATCH_S,
+                "options": {"expires": WATCH_S, "queue": dispatch.TELL},
+            },
         },
     }
 
@@ -64,6 +80,8 @@ def run_job(job_id: int) -> None:
     place = Place.of(Settings.load())
     try:
         dispatch.send(celery, place.database_url, run(job_id, who.owner(), place, who.queues))
+        if dispatch.JUDGE in who.queues:
+            dispatch.ring_to_tell(celery, place.database_url)
     except NotNow as reason:
         log.info("not now", reason=str(reason))
         _life.presence.say(str(reason))
@@ -89,6 +107,38 @@ def run_reconcile() -> None:
     for said in asked.carry_out(settings):
         log.info("an action was carried out", said=said)
     _count_tick()
+
+
+@celery.task(name=dispatch.TELL_PEOPLE)  # type: ignore[untyped-decorator]  # Celery has no types
+def run_tell() -> None:
+    from worker import outbox
+
+    out = _outbox()
+    if out is not None:
+        outbox.tell_all(out, dt.datetime.now(dt.UTC))
+
+
+@celery.task(name="worker.watch")  # type: ignore[untyped-decorator]  # Celery has no types
+def run_watch() -> None:
+    from worker.watch import Limits, watch
+
+    settings, out = Settings.load(), _outbox()
+    if out is not None:
+        limits = Limits(settings.nightly_at, settings.nightly_limit_h, settings.regret_limit)
+        found = watch(out, limits, dt.datetime.now(dt.UTC))
+        log.info("watched", opened=[alarm.key for alarm in found.to_open], closed=list(found.to_close))
+
+
+def _outbox() -> "Outbox | None":
+    """None, and a line in the log, for a file of channels that makes no sense: what is to say waits until it does."""
+    from worker.outbox import Outbox
+    from worker.telling import BadTelling
+
+    try:
+        return Outbox.of(Settings.load())
+    except BadTelling as error:
+        log.error("nobody can be told", reason=str(error))
+        return None
 
 
 @celery.task(name="worker.prune")  # type: ignore[untyped-decorator]  # Celery has no types
@@ -161,6 +211,14 @@ def _leave(**_: Any) -> None:
         _life.end()
 
 
+def _drain(how: str, **_: Any) -> None:
+    """A warm shutdown waits for the job under way, for ever if need be; after a while the cold one hands it back."""
+    if how == "Warm":
+        timer = threading.Timer(Settings.load().drain_s, os.kill, (os.getpid(), signal.SIGQUIT))
+        timer.daemon = True
+        timer.start()
+
+
 def _forked(**_: Any) -> None:
     if _life is not None:
         _life.forked()
@@ -175,6 +233,7 @@ def _close_compiler(**_: Any) -> None:
 signals.setup_logging.connect(_set_up_logging)
 signals.celeryd_after_setup.connect(_learn_who_we_are)
 signals.worker_ready.connect(_arrive)
+signals.worker_shutting_down.connect(_drain)
 signals.worker_shutdown.connect(_leave)
 signals.worker_process_init.connect(_forked)
 signals.worker_process_shutdown.connect(_close_compiler)

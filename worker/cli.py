@@ -10,12 +10,13 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-if TYPE_CHECKING:
-    from worker.settings import Settings
+from worker import command
+from worker.tell_cli import tell
+from worker.triage_cli import regressions
 
 EXPECTED_ERROR = 2
 
@@ -30,6 +31,8 @@ submit = typer.Typer(
     help="Queue work: the suite at a commit or a range of commits, or one sweep.", no_args_is_help=True
 )
 cli.add_typer(submit, name="submit")
+cli.add_typer(regressions, name="regressions")
+cli.add_typer(tell, name="tell")
 
 Commit = Annotated[str, typer.Option(metavar="REV", help="Any revision that Git knows: a branch, a tag, a sha.")]
 Gpus = Annotated[
@@ -113,7 +116,7 @@ def status(
     """
     from worker import showing
 
-    database_url = _ready_database()
+    database_url = command.ready_database()
     if as_json:
         print(showing.as_json(database_url))
     elif follow:
@@ -141,7 +144,7 @@ def cancel(job: Job = None, submission: OfSubmission = None, who: Who = None) ->
     from db.actions import Chosen
     from worker import queueing
 
-    print(queueing.cancel(_ready_database(), Chosen.of(job, submission), who or getpass.getuser()))
+    print(queueing.cancel(command.ready_database(), Chosen.of(job, submission), who or getpass.getuser()))
 
 
 @cli.command()
@@ -157,8 +160,8 @@ def retry(job: Job = None, submission: OfSubmission = None, who: Who = None) -> 
     from db.actions import Chosen
     from worker import queueing
 
-    broker_url = _settings().connection().broker_url
-    print(queueing.retry(_ready_database(), broker_url, Chosen.of(job, submission), who or getpass.getuser()))
+    broker_url = command.settings().connection().broker_url
+    print(queueing.retry(command.ready_database(), broker_url, Chosen.of(job, submission), who or getpass.getuser()))
 
 
 @cli.command()
@@ -173,8 +176,8 @@ def prune(
     """
     from worker import retention
 
-    keep_days = days or _settings().keep_samples_days
-    rolled_up = retention.prune(_ready_database(), keep_days, dt.datetime.now(dt.UTC))
+    keep_days = days or command.settings().keep_samples_days
+    rolled_up = retention.prune(command.ready_database(), keep_days, dt.datetime.now(dt.UTC))
     print(f"{rolled_up} trials older than {keep_days} days keep their median and no longer their samples")
 
 
@@ -191,7 +194,13 @@ def export_(
     """
     from worker.transfer import export_file
 
-    rows = export_file(_ready_database(), file, kernel=kernel, gpu_model=gpu, since=_day(since))
+    rows = export_file(
+        command.ready_database(),
+        file,
+        kernel=kernel,
+        gpu_model=gpu,
+        since=command.day(since),
+    )
     print(f"{rows} rows written to {file} ({file.stat().st_size / 1e6:.1f} MB)")
 
 
@@ -203,7 +212,7 @@ def import_(files: Annotated[list[Path], typer.Argument(help="Recordings: files 
     """
     from worker.transfer import import_file
 
-    database_url = _ready_database()
+    database_url = command.ready_database()
     for file in files:
         print(import_file(database_url, file).sentence)
 
@@ -244,11 +253,11 @@ def rejudge(
     from worker.place import Place
     from worker.rejudge import rejudge as judge_again
 
-    day = _day(since)
+    day = command.day(since)
     assert day is not None
     other = policies.load(policy)
-    _ready_database()
-    found = judge_again(Place.of(_settings()), other, day)
+    command.ready_database()
+    found = judge_again(Place.of(command.settings()), other, day)
     if as_json:
         print(json.dumps([asdict(each) for each in found.changed], default=str))
         return
@@ -264,7 +273,7 @@ def migrate() -> None:
     from db import migrate as migrations
     from db.session import check
 
-    database_url = _settings().connection().database_url
+    database_url = command.settings().connection().database_url
     check(database_url)
     migrations.upgrade(database_url)
     print(f"the database is at {migrations.current(database_url)}")
@@ -285,7 +294,7 @@ def logins(
 
     board: Role = "tilewatch_triage" if board_may_act else "tilewatch_read"
     make(
-        _ready_database(),
+        command.ready_database(),
         (
             Login("tilewatch_worker", "tilewatch_write", _password("TILEWATCH_WORKER_PASSWORD")),
             Login("tilewatch_board", board, _password("TILEWATCH_BOARD_PASSWORD")),
@@ -302,7 +311,29 @@ def up() -> None:
     """
     from worker.up import up as run_up
 
-    raise typer.Exit(run_up(_settings()))
+    raise typer.Exit(run_up(command.settings()))
+
+
+@cli.command()
+def report(
+    html: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the page.")],
+    week: Annotated[bool, typer.Option("--week", help="Of the last seven days, which is the only period.")] = False,
+    until: Annotated[str | None, typer.Option(metavar="DATE", help="Through this day instead of until now.")] = None,
+) -> None:
+    """Write the weekly report: the dashboard's charts of one week as a single page to mail."""
+    import subprocess
+
+    from worker.settings import CHECKOUT
+
+    if not week:
+        raise typer.BadParameter("a report is of a week: say --week")
+
+    # A process of its own, as `up` starts the dashboard: what workers run neither imports it nor needs its packages.
+    line = [sys.executable, "-m", "dashboard.report", "--week", "--html", str(html.absolute())]
+    if until is not None:
+        line += ["--until", str(command.day(until))]
+    environment = {**os.environ, "TILEWATCH_DATABASE_URL": command.ready_database()}
+    raise typer.Exit(subprocess.run(line, cwd=CHECKOUT, env=environment, check=False).returncode)
 
 
 @cli.command()
@@ -315,7 +346,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="A JSON list, fo
 
     from worker.doctor import report
 
-    findings = report(_settings())
+    findings = report(command.settings())
     if as_json:
         print(json.dumps([asdict(finding) for finding in findings]))
         return
@@ -335,39 +366,15 @@ def _password(variable: str) -> str:
     return given
 
 
-def _settings() -> "Settings":
-    from worker.settings import Settings
-
-    return Settings.load()
-
-
-def _ready_database() -> str:
-    """The URL of a database that answers and has this version's tables."""
-    from db.migrate import require_head
-    from db.session import check
-
-    database_url = _settings().connection().database_url
-    check(database_url)
-    require_head(database_url)
-    return database_url
-
-
 def _submit(action: str, wanted: dict[str, Any], who: str | None) -> None:
     from worker.asked import submit_for
 
     created = False
-    for submitted in submit_for(_settings(), who or getpass.getuser(), action, wanted):
+    for submitted in submit_for(command.settings(), who or getpass.getuser(), action, wanted):
         print(submitted.sentence, flush=True)
         created = created or submitted.created
     if created:
         print("follow it with `tilewatch status --follow`")
-
-
-def _day(text: str | None) -> dt.date | None:
-    try:
-        return None if text is None else dt.date.fromisoformat(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text} is not a day; expected YYYY-MM-DD, such as 2026-11-01") from None
 
 
 if __name__ == "__main__":

@@ -13,14 +13,18 @@ import redis
 from celery import Celery
 from kombu.exceptions import OperationalError
 
-from db import jobs
+from db import jobs, messages
 from db.jobs import Unsent
 from db.session import session
 from worker import message
 from worker.message import RUN
 
+TELL_PEOPLE = "worker.tell"
 COMPILE = "compile"
 JUDGE = "judge"
+TELL = "tell"
+"""Beside the judge's queue, for the same workers: Celery takes from both in turn, so a message to people never waits
+behind a night of runs to judge."""
 CONNECT_LIMIT_S = 5
 RESEND_AFTER_S = 60
 """A message this old whose job is still queued is either behind others or lost; Redis itself is asked which."""
@@ -71,16 +75,31 @@ def sender(broker_url: str) -> Celery:
 
 
 def send(celery: Celery, database_url: str, queued: Sequence[Unsent]) -> None:
-    """One message per job. Call it after the transaction that queued them is committed: a worker may look at once."""
+    """One message per job. Call it after the transaction that queued them is committed: a worker may look at once.
+
+    They are marked first: a claim passes over a row that is being changed, so a worker that came while its job was
+    being marked found nothing, and the job waited for the reconciler. What is marked and was not sent it finds too.
+    """
     if not queued:
         return
+    with session(database_url) as opened:
+        jobs.mark_sent(opened, [job.id for job in queued])
     try:
         for job in queued:
             celery.send_task(RUN, (job.id,), queue=job.queue, task_id=_message_id(job.id))
     except OperationalError as error:
         raise BrokerUnreachable(f"Redis cannot be used at {address(celery.conf.broker_url)}: {error}") from None
+
+
+def ring_to_tell(celery: Celery, database_url: str) -> None:
+    """A doorbell for the outbox, when there is something new to tell. Beat rings too: one that is lost is only late."""
     with session(database_url) as opened:
-        jobs.mark_sent(opened, [job.id for job in queued])
+        if not messages.untold(opened):
+            return
+    try:
+        celery.send_task(TELL_PEOPLE, queue=TELL)
+    except OperationalError as error:
+        raise BrokerUnreachable(f"Redis cannot be used at {address(celery.conf.broker_url)}: {error}") from None
 
 
 def lost(broker_url: str, queued: Iterable[Unsent]) -> list[Unsent]:

@@ -9,12 +9,16 @@ from dataclasses import asdict, dataclass
 from math import log
 from typing import Any
 
-from db.judging import ReplayFact, Side
+from db.judging import ReplayFact
 from db.suspicions import NOT_NEEDED
+from db.winners import Side
 from worker.confirm import Ask, Replayed
 
 SAME = 1.0
 """Identical machine code takes identical time by definition: such a launch is said to take this on both sides."""
+
+CODE = ("content_key", "symbol", "code_sha256", "compiler")
+"""What names the machine code of a side; all None where it is still to be compiled."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,7 @@ def sides(pair: Pair) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _side(end: End, either: Side, ready: bool) -> dict[str, Any]:
     won = asdict(end.won or end.next_won or either)
-    code = {name: won[name] if ready else None for name in ("content_key", "symbol", "code_sha256", "compiler")}
+    code = {name: won[name] if ready else None for name in CODE}
     return {
         "commit_id": end.commit_id,
         "sha": end.sha,

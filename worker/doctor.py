@@ -18,7 +18,7 @@ from pathlib import Path
 
 from db.embedded import Servers
 from kernels.device import OLDEST_DRIVER, Gpu, gpus
-from worker import port, sentences
+from worker import port, sentences, telling
 from worker.settings import NotRunning, Settings
 
 PYTHONS = ((3, 11), (3, 13))
@@ -50,6 +50,7 @@ def report(settings: Settings) -> tuple[Finding, ...]:
         partial(_folder, settings.home),
         partial(_disk, settings.home),
         partial(_dashboard, settings.port),
+        partial(_channels, settings),
     )
     findings = [_guarded(check) for check in checks]
     findings += _servers(settings)
@@ -93,6 +94,20 @@ def _repository(repository: Path) -> Finding:
     except RepositoryError as error:
         return Finding("repository", False, str(error), "set TILEWATCH_REPOSITORY to a Git clone with history")
     return Finding("repository", True, f"{repository} at {head.sha[:8]} ({head.subject})")
+
+
+def _channels(settings: Settings) -> Finding:
+    """Where people are told; whether a service takes a message is for `tilewatch tell check`."""
+    example = "docs/tell.example.toml is an example"
+    try:
+        known = telling.load(settings.tell_file).channels
+    except telling.BadTelling as error:
+        return Finding("channels", False, str(error), example)
+    if not known:
+        return Finding("channels", None, "regressions are told to the log alone", example)
+    if settings.forge_token is None and any(channel.forge for channel in known.values()):
+        return Finding("channels", False, "a forge is named and no token for it", "set TILEWATCH_FORGE_TOKEN")
+    return Finding("channels", True, ", ".join(known))
 
 
 def _package(name: str, distributions: Iterable[str], fix: str, *, needed: bool = True) -> Finding:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from db.causes import Category
-from db.judging import RunFacts
+from db.winners import RunFacts
 
 MOVED = 0.003
 """What counts as a move of a time or a clock: the smallest change that the judge believes."""
@@ -48,6 +48,15 @@ def of_replayed(good: RunFacts, bad: RunFacts) -> Explanation:
     else:
         how = _code_moves(good, bad) or "the machine code differs"
     return Explanation("code", f"the commit changed the kernel: {how}", lines)
+
+
+def besides(good: RunFacts, bad: RunFacts) -> str:
+    """What else than the commit may have moved a time that no replay pins on the commit."""
+    told = [f"toolchain {moves}"] if (moves := _toolchain_moves(good.toolchain, bad.toolchain)) else []
+    if good.host != bad.host:
+        told.append(f"node {good.host} -> {bad.host}")
+    told += _gpu_moves(good.telemetry, bad.telemetry)
+    return "; ".join([whose(good, bad), *told])
 
 
 def whose(good: RunFacts, bad: RunFacts) -> str:

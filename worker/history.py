@@ -12,8 +12,9 @@ from functools import cached_property
 
 from sqlalchemy.orm import Session
 
-from db import judging, record
-from db.judging import Night, ReplayFact, Scope, Side
+from db import record, winners
+from db.judging import Night, ReplayFact, Scope
+from db.winners import Side
 from kernels.provenance import NoHistory, repository_name
 from worker import docket, repository
 from worker.confirm import Ask
@@ -64,7 +65,7 @@ class History:
     def span(self, series: Series, first_bad: int, facts: Sequence[ReplayFact]) -> tuple[int, int]:
         """The last commit before a change and the first with it, of those that were measured or replayed."""
         kernel, problem, _ = series
-        known = judging.measured_at(self._session, self._scope, kernel, problem)
+        known = winners.measured_at(self._session, self._scope, kernel, problem)
         for fact in facts:
             if (fact.kernel, fact.problem) == (kernel, problem):
                 known |= {fact.good_position: fact.good_commit_id, fact.bad_position: fact.bad_commit_id}
@@ -139,14 +140,14 @@ class History:
 
     def _won_at(self, commit_id: int) -> dict[tuple[str, str], Side]:
         if commit_id not in self._sides:
-            self._sides[commit_id] = judging.sides(self._session, self._scope, commit_id)
+            self._sides[commit_id] = winners.sides(self._session, self._scope, commit_id)
         return self._sides[commit_id]
 
     def _code_at(self, won: Side, config_id: int) -> str | None:
         """The code of a config in the sweep that this winner is from."""
         if won.config_id == config_id:
             return won.code_sha256
-        return judging.code_of(self._session, won.sweep_id, config_id)
+        return winners.code_of(self._session, won.sweep_id, config_id)
 
 
 def _met_identical(facts: Sequence[ReplayFact], good: End, bad: End) -> bool:

@@ -7,17 +7,18 @@ same nights and replays give the same answers, so that it does no harm to judge 
 for this one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy.orm import Session
 
-from db import judging, record, suspicions
+from db import judging, record, suspicions, winners
 from db.jobs import Claimed, Priority, Unsent
 from db.judging import Night, Point, ReplayFact, Scope
 from db.session import session
 from kernels.store import CubinStore
-from worker import conclude, docket, raising, replay, served
+from worker import conclude, docket, explain, raising, replay, served, toolchains
 from worker.confirm import Ask, Replayed
 from worker.docket import Pair
 from worker.history import History
@@ -25,6 +26,7 @@ from worker.lease import Lease
 from worker.place import Place
 from worker.regression import Verdict
 from worker.sitting import Series, Sitting, first_night, series_of
+from worker.toolchains import Doubt, Told
 
 RECORDED = "recorded"
 """Runs of other databases: their cubins are not here, so nothing can be replayed that was not replayed there."""
@@ -68,12 +70,17 @@ def _judge(opened: Session, job: Claimed, place: Place, scope: Scope, lease: Lea
     sitting = _sitting(hearing, nights, lease)
     missing = sitting.settle(lambda series, ask, told: _served(hearing, series, ask, told))
     tonight = {series_of(point): point for point in judging.points(opened, [scope.submission_id], scope.origin)}
+    doubts = toolchains.doubts(opened, place, scope, nights, tonight) if scope.origin != RECORDED else []
+    told = {series_of(doubt.point): (doubt, toolchains.heard(opened, doubt.payload["key"])) for doubt in doubts}
     queued: list[Unsent] = []
-    if missing:
-        queued = _ask(hearing, sitting, missing, tonight)
+    if missing or any(heard is None for _, heard in told.values()):
+        payloads = _questions(hearing, sitting, missing, tonight)
+        payloads |= _doubted(hearing, [doubt for doubt, heard in told.values() if heard is None])
+        for wanted in payloads.values():
+            queued += _ask(hearing, wanted, sorted(payloads))
     else:
         for series, point in tonight.items():
-            _settle(hearing, sitting, series, point)
+            _settle(hearing, sitting, series, point, told.get(series))
     _say_of_the_wrong(hearing, tonight)
     _sittings[_name(hearing)] = sitting
     return queued
@@ -130,80 +137,117 @@ def _key(scope: Scope, pair: Pair, start: int, launches: int) -> str:
     return f"{scope.repository}:{scope.gpu_model}:{scope.origin}:{pair.kernel}:{pair.problem}:{ends}"
 
 
-def _ask(
-    hearing: _Hearing, sitting: Sitting, missing: Sequence[tuple[Series, Ask]], tonight: dict[Series, Point]
-) -> list[Unsent]:
-    """Suspicions for the series that were asked about, and one job per question; equal questions share theirs."""
-    opened, scope, job = hearing.session, hearing.scope, hearing.job
+@dataclass(frozen=True)
+class _Wanted:
+    """A question as a job's payload; `ready` says that both cubins are there."""
+
+    payload: dict[str, Any]
+    ready: bool
+    priority: Priority
+
+
+def _ask(hearing: _Hearing, wanted: _Wanted, together: Sequence[str]) -> list[Unsent]:
+    """One job per question. Each knows those that it is asked with: the last to end lets the judge go on."""
+    scope = hearing.scope
+    payload = {
+        **wanted.payload,
+        "gpu_model": scope.gpu_model,
+        "arch": scope.arch,
+        "origin": scope.origin,
+        "library": hearing.place.library,
+        "run_id": hearing.job.run_id,
+        "submission_id": scope.submission_id,
+        "round": list(together),
+    }
+    return replay.ask(
+        hearing.session,
+        payload,
+        ready=wanted.ready,
+        submission_id=scope.submission_id,
+        priority=wanted.priority,
+    )
+
+
+def _questions(
+    hearing: _Hearing, sitting: Sitting, missing: Sequence[tuple[Series, Ask]], tonight: Mapping[Series, Point]
+) -> dict[str, _Wanted]:
+    """By key: series that ask the same share the answer."""
     store = CubinStore(hearing.place.store_url)
-    payloads: dict[str, tuple[dict[str, object], Pair]] = {}
+    found: dict[str, _Wanted] = {}
     for series, ask in missing:
         pair = hearing.history.pair(series, ask, hearing.facts)
         assert pair is not None, "a question without commits was answered with nothing"
-        told = sitting.told(series, ask)
-        start, launches = _wanted(docket.heard(hearing.facts, pair), ask, told)
+        start, launches = _wanted(docket.heard(hearing.facts, pair), ask, sitting.told(series, ask))
         good, bad = docket.sides(pair)
-        key = _key(scope, pair, start, launches)
-        payloads[key] = (
-            {
-                "key": key,
-                "kernel": pair.kernel,
-                "problem": pair.problem,
-                "gpu_model": scope.gpu_model,
-                "arch": scope.arch,
-                "origin": scope.origin,
-                "axis": "commit",
-                "library": hearing.place.library,
-                "run_id": job.run_id,
-                "submission_id": scope.submission_id,
-                "suspicion_id": _suspect(hearing, sitting, series, tonight[series]),
-                "start": start,
-                "launches": launches,
-                "good": good,
-                "bad": bad,
-            },
-            pair,
-        )
-    queued: list[Unsent] = []
-    for payload, pair in payloads.values():
+        key = _key(hearing.scope, pair, start, launches)
+        point = tonight.get(series)
+        payload = {
+            "key": key,
+            "kernel": pair.kernel,
+            "problem": pair.problem,
+            "axis": "commit",
+            "suspicion_id": _suspect(hearing, sitting, series, point, pair) if point is not None else None,
+            "start": start,
+            "launches": launches,
+            "good": good,
+            "bad": bad,
+        }
         keys = [side.content_key for side in (pair.good.won, pair.bad.won) if side is not None]
-        ready = docket.is_ready(pair) and all(store.outcome(key) is not None for key in keys)
+        ready = docket.is_ready(pair) and all(store.outcome(each) is not None for each in keys)
         both_measured = pair.good.won is not None and pair.bad.won is not None
-        queued += replay.ask(
-            opened,
-            {**payload, "round": sorted(payloads)},
-            ready=ready,
-            submission_id=scope.submission_id,
-            priority=Priority.CONFIRM if both_measured else Priority.BISECT,
-        )
-    return queued
+        found[key] = _Wanted(payload, ready, Priority.CONFIRM if both_measured else Priority.BISECT)
+    return found
 
 
-def _suspect(hearing: _Hearing, sitting: Sitting, series: Series, point: Point) -> int:
+def _suspect(hearing: _Hearing, sitting: Sitting, series: Series, point: Point, pair: Pair) -> int:
     """The suspicion of a series' night, and a verdict that says what is waited for."""
-    asked, said = sitting.asked[series], sitting.verdict(series)
-    good, bad = (hearing.history.commit_id(build) for build in (asked.good, asked.bad))
-    assert good is not None
-    assert bad is not None
-    suspicion_id = suspicions.opened(
+    said = sitting.verdict(series)
+    _write(hearing, point, said, "undecided", f"{said.reason}; a replay is asked for", None)
+    ends = pair.good.commit_id, pair.bad.commit_id
+    return _suspicion(hearing, point, ends, said.change, said.reason)
+
+
+def _suspicion(hearing: _Hearing, point: Point, ends: tuple[int, int], size: float | None, reason: str) -> int:
+    return suspicions.opened(
         hearing.session,
         run_id=point.run_id,
         kernel=point.kernel,
         problem=point.problem,
         gpu_model=hearing.scope.gpu_model,
-        good_commit_id=good,
-        bad_commit_id=bad,
-        size=said.change,
-        reason=said.reason,
+        good_commit_id=ends[0],
+        bad_commit_id=ends[1],
+        size=size,
+        reason=reason,
     )
-    _write(hearing, point, said, "undecided", f"{said.reason}; a replay is asked for", None)
-    return suspicion_id
 
 
-def _settle(hearing: _Hearing, sitting: Sitting, series: Series, point: Point) -> None:
+def _doubted(hearing: _Hearing, doubts: Sequence[Doubt]) -> dict[str, _Wanted]:
+    found: dict[str, _Wanted] = {}
+    for doubt in doubts:
+        reason = f"the time moved {doubt.moved:+.1%} and so did the compiler: {doubt.what}"
+        ends = doubt.good_commit_id, hearing.scope.commit_id
+        suspicion_id = _suspicion(hearing, doubt.point, ends, doubt.moved, reason)
+        payload = {**doubt.payload, "suspicion_id": suspicion_id}
+        found[payload["key"]] = _Wanted(payload, False, Priority.CONFIRM)
+    return found
+
+
+def _settle(
+    hearing: _Hearing, sitting: Sitting, series: Series, point: Point, toolchain: tuple[Doubt, Told | None] | None
+) -> None:
     """Nothing is left to be asked: what is known of the series tonight is its verdict."""
     found = conclude.conclusion(sitting, series, hearing.history.same_as(series, hearing.scope.position))
-    span, alert, reason = None, sitting.alerts.get(series), found.reason
+    said, verdict, reason, outcome = found.said, found.verdict, found.reason, found.outcome
+    suspicion_id = suspicions.of_run(hearing.session, point.run_id)
+    span, alert, compiled = None, sitting.alerts.get(series), None
+    if toolchain is not None and toolchain[1] is not None:
+        doubt, told = toolchain[0], toolchain[1]
+        compiled = toolchains.sentence(doubt, told)
+        if told.found is not None and told.is_change(hearing.place.policy):
+            raising.of_toolchain(hearing.session, hearing.scope, doubt, told.found, compiled, suspicion_id)
+            if alert is None:
+                verdict, outcome = ("regression" if told.found.size > 0 else "improvement"), "confirmed"
+        outcome = outcome or "refuted"
     if alert is not None:
         span = hearing.history.span(series, alert.first_bad, hearing.facts)
         reason, _ = raising.confirmed(
@@ -211,13 +255,29 @@ def _settle(hearing: _Hearing, sitting: Sitting, series: Series, point: Point) -
             hearing.scope,
             point=point,
             good_run_id=hearing.history.run_before(series, span[0]),
-            suspicion_id=suspicions.of_run(hearing.session, point.run_id),
+            suspicion_id=suspicion_id,
             alert=alert,
             span=span,
+            besides=[compiled] if compiled is not None else [],
         )
-    _write(hearing, point, found.said, found.verdict, reason, span)
-    if found.outcome is not None:
-        suspicions.closed(hearing.session, point.run_id, found.outcome, reason)
+    elif compiled is not None:
+        reason = f"{compiled}; {reason}"
+    elif outcome is not None:
+        reason += _besides(hearing, series, point)
+    _write(hearing, point, said, verdict, reason, span)
+    if outcome is not None:
+        suspicions.closed(hearing.session, point.run_id, outcome, reason)
+
+
+def _besides(hearing: _Hearing, series: Series, point: Point) -> str:
+    """What differs from the night before, for a move that is not the commit's."""
+    before = hearing.history.since(series, hearing.scope.position)
+    commit_id = hearing.history.commit_id(before[0]) if before is not None else None
+    run_id = hearing.history.run_before(series, commit_id) if commit_id is not None else None
+    if run_id is None:
+        return ""
+    facts = (winners.run_facts(hearing.session, each) for each in (run_id, point.run_id))
+    return f"; {explain.besides(*facts)}"
 
 
 def _say_of_the_wrong(hearing: _Hearing, tonight: dict[Series, Point]) -> None:

@@ -3,14 +3,19 @@
 Thin: what explains it is decided in explain.py, what belongs together in db/causes.py.
 """
 
+from collections.abc import Sequence
+from math import expm1
+
 from sqlalchemy.orm import Session
 
-from db import causes, judging
+from db import causes, winners
 from db.causes import Cause, Moved, Opened
 from db.judging import Point, Scope
 from worker import explain
+from worker.confirm import Estimate
 from worker.explain import Explanation
 from worker.regression import Alert
+from worker.toolchains import Doubt
 
 UNEXPLAINED = Explanation("unknown", "replays of old and new code differ, and no earlier run is left to compare", ())
 
@@ -24,19 +29,14 @@ def confirmed(
     suspicion_id: int | None,
     alert: Alert,
     span: tuple[int, int],
+    besides: Sequence[str] = (),
 ) -> tuple[str, Opened | None]:
-    """What the verdict says of it, and the regression it is part of; None where it took an older one back."""
-    low, high = alert.size - 1.96 * alert.error, alert.size + 1.96 * alert.error
-    moved = Moved(
-        problem=point.problem,
-        gpu_model=scope.gpu_model,
-        run_id=point.run_id,
-        good_run_id=good_run_id,
-        suspicion_id=suspicion_id,
-        size=alert.size,
-        low=low,
-        high=high,
-    )
+    """What the verdict says of it, and the regression it is part of; None where it took an older one back.
+
+    `besides` are facts that the runs do not show, such as what the compiler did.
+    """
+    moved = _moved(scope, point, good_run_id, suspicion_id, alert.size, alert.error)
+    low, high = moved.low, moved.high
     told = f"replays of old and new code differ by {alert.size:+.1%} ({low:+.1%} to {high:+.1%})"
     back = causes.recovered(session, moved, repository=scope.repository, kernel=point.kernel)
     if back:
@@ -46,7 +46,7 @@ def confirmed(
         direction="regression" if alert.size > 0 else "improvement",
         category=why.category,
         sentence=why.sentence,
-        explanation=why.lines,
+        explanation=(*why.lines, *besides),
         repository=scope.repository,
         kernel=point.kernel,
         good_commit_id=span[0],
@@ -55,7 +55,42 @@ def confirmed(
     return f"{told}; {why.sentence}", causes.open_or_join(session, cause, moved)
 
 
+def of_toolchain(
+    session: Session, scope: Scope, doubt: Doubt, found: Estimate, said: str, suspicion_id: int | None
+) -> Opened:
+    """What a replay of one commit under two compilers confirmed: the compiler's doing, whatever commit it met."""
+    size = expm1(found.size)
+    cause = Cause(
+        direction="regression" if size > 0 else "improvement",
+        category="toolchain",
+        sentence=f"another compiler: {doubt.what}",
+        explanation=(said,),
+        repository=scope.repository,
+        kernel=doubt.point.kernel,
+        good_commit_id=doubt.good_commit_id,
+        bad_commit_id=scope.commit_id,
+        what=doubt.what,
+    )
+    moved = _moved(scope, doubt.point, doubt.good_run_id, suspicion_id, size, found.error)
+    return causes.open_or_join(session, cause, moved)
+
+
+def _moved(
+    scope: Scope, point: Point, good_run_id: int | None, suspicion_id: int | None, size: float, error: float
+) -> Moved:
+    return Moved(
+        problem=point.problem,
+        gpu_model=scope.gpu_model,
+        run_id=point.run_id,
+        good_run_id=good_run_id,
+        suspicion_id=suspicion_id,
+        size=size,
+        low=size - 1.96 * error,
+        high=size + 1.96 * error,
+    )
+
+
 def _explained(session: Session, good_run_id: int | None, bad_run_id: int) -> Explanation:
     if good_run_id is None:
         return UNEXPLAINED
-    return explain.of_replayed(judging.run_facts(session, good_run_id), judging.run_facts(session, bad_run_id))
+    return explain.of_replayed(winners.run_facts(session, good_run_id), winners.run_facts(session, bad_run_id))

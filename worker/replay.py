@@ -22,6 +22,7 @@ from kernels.replay import ReplayFailed, ReplayRequest, ReplayResult, Side, repl
 from kernels.results import Compiled, Cubin
 from worker import compile, quarantine, repository, simulated
 from worker.dispatch import COMPILE, JUDGE, gpu_queue
+from worker.docket import CODE
 from worker.lease import Lease
 from worker.outage import NotNow
 from worker.place import Place
@@ -50,13 +51,16 @@ def ask(opened: Session, payload: Payload, *, ready: bool, submission_id: int, p
 
 
 def prepare(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
-    """Compile both sides with this machine's compiler, so that only the commits differ; then ask a GPU."""
+    """Compile what has no cubin with this machine's compiler, so that only what is asked about differs; ask a GPU."""
     assert job.submission_id is not None
     payload = job.payload
     made: dict[str, dict[str, Any]] = {}
     for done, name in enumerate(("good", "bad")):
         lease.progress(done)
         side = payload[name]
+        if side["content_key"] is not None:  # as another compiler made it, which is what is asked about
+            made[name] = dict(side)
+            continue
         outcome = _compiled(place, payload, side, side["params"])
         if outcome.status != "ok":
             said = f"the {name} side, {side['sha'][:10]}, does not compile: {outcome.failure}"
@@ -156,7 +160,7 @@ def _compiled(place: Place, payload: Payload, side: Payload, params: Mapping[str
 
 
 def _code(outcome: Compiled) -> dict[str, Any]:
-    return {name: getattr(outcome, name) for name in ("content_key", "symbol", "code_sha256", "compiler")}
+    return {name: getattr(outcome, name) for name in CODE}
 
 
 def _unanswered(place: Place, payload: Payload, why: str, priority: int) -> list[Unsent]:

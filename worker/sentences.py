@@ -15,6 +15,7 @@ def _expected() -> tuple[type[BaseException], ...]:
     from db.embedded import EmbeddedError
     from db.logins import NoLogin
     from db.migrate import DatabaseNewer, DatabaseOlder
+    from db.regressions import NoSuchRegression, NotPossible
     from db.session import DatabaseUnreachable
     from kernels.build import BuildError
     from kernels.catalog import UnknownKernel
@@ -32,13 +33,16 @@ def _expected() -> tuple[type[BaseException], ...]:
     from worker.repository import RepositoryError
     from worker.settings import BadSettings, NotRunning
     from worker.submit import NothingToSubmit
+    from worker.telling import BadTelling
     from worker.transfer import NothingToExport
+    from worker.triage import NoName
 
     return (
         BadPolicy,
         BadProblem,
         BadRecording,
         BadSettings,
+        BadTelling,
         BrokerUnreachable,
         BuildError,
         DatabaseNewer,
@@ -49,8 +53,11 @@ def _expected() -> tuple[type[BaseException], ...]:
         GpuMissing,
         LibraryError,
         MeasureFailed,
+        NoName,
+        NoSuchRegression,
         NoLogin,
         NoSuchWork,
+        NotPossible,
         NotRunning,
         NothingToExport,
         NothingToMeasure,

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from db.embedded import Servers
@@ -20,6 +20,10 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 
 class BadSettings(ValueError):
     """A TILEWATCH_ variable with a value that makes no sense; the message is a sentence for a person."""
+
+
+EVERY_KERNEL = "all"
+"""The word for the whole suite in TILEWATCH_KERNELS."""
 
 
 class NotRunning(RuntimeError):
@@ -48,18 +52,28 @@ class Settings(BaseSettings):
     store_url: str = Field(default_factory=lambda known: (known["home"] / "cubins").as_uri())
     # GPU models compiled for although nobody here owns one.
     watch: Annotated[tuple[str, ...], NoDecode] = ("b200", "h200")
+    # What a nightly sweeps, of the library's suite: all of it, or these kernels. Not said: `tilewatch up` decides.
+    kernels: Annotated[tuple[str, ...] | None, NoDecode] = None
     compiler: str | None = None  # what every compile worker must have, as `tilewatch doctor` names it; any when not set
     compile_limit_s: float = Field(default=15.0, gt=0)
     # What a worker of the simulated GPU makes up (worker/simulated.py); no other worker looks at them.
     sim_seed: int = 0
     sim_trial_s: float = Field(default=0.005, ge=0)
     sim_ill: float = Field(default=0.0, ge=0, le=1)  # the share of sweeps in which the simulated GPU falls ill
+    # After SIGTERM a worker may finish its job for this long, then it hands it back. Less than what stops it will wait.
+    drain_s: float = Field(default=540.0, ge=0)
     canary_every_s: float = Field(default=600.0, gt=0)  # between two canaries of a GPU in quarantine
     keep_samples_days: int = Field(default=90, ge=1)  # of trials that lost; everything else is kept for ever
     nightly_at: dt.time = dt.time(3, 0)  # UTC
     # How the judge decides; without a file the numbers that benchmarks/judge.py reports.
     policy: Path | None = None
     replay_launches: int = Field(default=240, ge=0)  # a night and GPU model; one takes a GPU some 5 s
+    nightly_limit_h: float = Field(default=8.0, gt=0)  # a nightly that is not over by then is late
+    regret_limit: float = Field(default=0.1, gt=0)  # how much slower the config that ships may be than the best found
+    # Whom to tell (worker/telling.py); without it, tell.toml in the home if there is one, else the log alone.
+    tell: Path | None = None
+    forge_token: SecretStr | None = None
+    dashboard_url: str = Field(default_factory=lambda known: f"http://localhost:{known['port']}", pattern=r"^https?://")
     # Where a worker of each kind answers /healthz and /metrics; 0 for nowhere. A GPU's index is added to the last one.
     health_address: str = "127.0.0.1"
     compile_health_port: int = Field(default=9471, ge=0, le=65535)
@@ -73,16 +87,26 @@ class Settings(BaseSettings):
         except ValidationError as error:
             raise BadSettings("; ".join(_sentences(error))) from None
 
-    @field_validator("home", "repository")
+    @field_validator("home", "repository", "tell")
     @classmethod
-    def _absolute(cls, path: Path) -> Path:
-        return path.expanduser().absolute()
+    def _absolute(cls, path: Path | None) -> Path | None:
+        return None if path is None else path.expanduser().absolute()
 
-    @field_validator("watch", mode="before")
+    @field_validator("watch", "kernels", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
         """People type `b200,h200` into an environment variable, not JSON."""
         return tuple(slug.strip() for slug in value.split(",") if slug.strip()) if isinstance(value, str) else value
+
+    def sweeps(self, kernel: str) -> bool:
+        """Whether a nightly has this kernel of the suite."""
+        return self.kernels is None or self.kernels == (EVERY_KERNEL,) or kernel in self.kernels
+
+    @property
+    def tell_file(self) -> Path | None:
+        """Named and missing is an error of whoever reads it; not named and missing is none."""
+        usual = self.home / "tell.toml"
+        return self.tell or (usual if usual.exists() else None)
 
     @property
     def connection_file(self) -> Path:
@@ -108,12 +132,12 @@ class Settings(BaseSettings):
 
 
 def _sentences(error: ValidationError) -> list[str]:
-    """One clause per wrong variable. A URL's value is never repeated: it may hold a password."""
+    """One clause per wrong variable. The value of a URL or a token is never repeated: it is, or holds, a secret."""
     clauses = []
     for problem in error.errors():
         if problem["type"] == "default_factory_not_called":  # a consequence of another field's error
             continue
         name = str(problem["loc"][0])
-        value = "" if name.endswith("_url") else f"={problem['input']}"
+        value = "" if name.endswith(("_url", "_token")) else f"={problem['input']}"
         clauses.append(f"TILEWATCH_{name.upper()}{value}: {problem['msg'][:1].lower()}{problem['msg'][1:]}")
     return clauses

@@ -137,9 +137,17 @@ def _submit(settings: Settings, revision: str, gpus: Sequence[str], request: _Re
     if not models:
         raise NothingToSubmit("no GPU model is watched and no GPU worker is known: name one with --gpu")
     plans = {
-        arch: catalog.read(library, arch=arch, kernel=request.kernel, problem=request.problem)
+        arch: tuple(
+            plan
+            for plan in catalog.read(library, arch=arch, kernel=request.kernel, problem=request.problem)
+            if request.kernel or settings.sweeps(plan.kernel)
+        )
         for arch in sorted({model.arch for model in models})
     }
+    if not any(plans.values()):
+        raise NothingToSubmit(
+            f"the library's suite has none of the kernels {', '.join(settings.kernels or ())} (TILEWATCH_KERNELS)"
+        )
     targets = [_Target(model, model.slug in measured, plans[model.arch]) for model in models]
     with session(servers.database_url) as opened:
         commit_id = record.commit(

@@ -5,7 +5,6 @@ a person must mend fails it with one sentence; a bug fails it with its traceback
 its job back. docs/jobs.md has the whole life of a job.
 """
 
-import time
 import traceback
 from collections.abc import Callable, Collection
 
@@ -23,8 +22,6 @@ from worker.scrub import scrubbed
 
 log = structlog.get_logger()
 
-LOOKS, LOOK_AGAIN_S = 4, 0.05
-
 Step = Callable[[Claimed, Place, Lease], list[Unsent]]
 """Does a job's work and commits it; returns the jobs that it queued. A step may run twice and repeats no fact."""
 
@@ -32,7 +29,8 @@ Step = Callable[[Claimed, Place, Lease], list[Unsent]]
 def run(job_id: int, owner: str, place: Place, queues: Collection[str] | None = None) -> list[Unsent]:
     """Do the most urgent job of this job's queue, if one is to be had and the queue is one of the worker's. Returns
     the jobs to send now."""
-    job = _claim(job_id, owner, place, queues)
+    with session(place.database_url) as opened:
+        job = jobs.claim(opened, job_id, owner, LEASE_S, queues)
     if job is None:
         log.info("nothing to be had", job=job_id, owner=owner)
         return []
@@ -43,18 +41,6 @@ def run(job_id: int, owner: str, place: Place, queues: Collection[str] | None = 
         except LeaseLost:
             log.warning("lost to another worker or cancelled")
             return []
-
-
-def _claim(job_id: int, owner: str, place: Place, queues: Collection[str] | None) -> Claimed | None:
-    """The sender may still be writing down that it rang, which locks the row, and a locked row is passed over: without
-    another look the job would wait for the reconciler."""
-    for _ in range(LOOKS):
-        with session(place.database_url) as opened:
-            job = jobs.claim(opened, job_id, owner, LEASE_S, queues)
-            if job is not None or steps.job_state(opened, job_id) != "queued":
-                return job
-        time.sleep(LOOK_AGAIN_S)
-    return None
 
 
 def _hold_and_do(job: Claimed, owner: str, place: Place) -> list[Unsent]:

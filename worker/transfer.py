@@ -124,6 +124,7 @@ def _sweep_row(number: int, each: Exported) -> dict[str, Any]:
             "position": commit.position,
             "committed_at": commit.committed_at.isoformat(),
             "subject": commit.subject,
+            "author": commit.author,
         },
         "gpu_model": {
             "slug": model.slug,

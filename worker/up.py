@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from db import migrate, queries
@@ -30,6 +30,9 @@ SPEAK_EVERY_S = 15.0  # where the output is no terminal
 MOST_COMPILERS = 16  # each holds a database connection or two, and the embedded Postgres takes 50
 MEMORY_PER_COMPILER_BYTES = 1 << 30  # tileiras needs a few hundred MB, more while it unrolls a large tile
 RECORDINGS = CHECKOUT / "recordings"
+WITHOUT_GPU = ("gemm_fp8",)
+"""What a nightly compiles where nothing is measured: 500 configs for each architecture take two cores some five
+minutes, the whole suite's 9,000 an hour and a half."""
 
 
 class Screen:
@@ -107,6 +110,8 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
     (settings.home / "log").mkdir(parents=True, exist_ok=True)
     children = Children(CHECKOUT, settings.home / "log")
     stack.callback(children.stop)
+    boards = tuple(usable(gpus(), screen.say))
+    settings = narrowed(settings, boards)
     environment = environment_of(settings, servers)
 
     def watch() -> None:
@@ -121,12 +126,13 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
     _wait(answers, watch, DASHBOARD_LIMIT_S, f"the dashboard does not answer at {address}")
     screen.say(f"Tilewatch is at {address}")
 
-    boards = tuple(usable(gpus(), screen.say))
     compilers = compile_processes(len(os.sched_getaffinity(0)), _memory_bytes())
     for child in workers(settings, environment, boards, compilers):
         children.start(child)
     named = ", ".join(f"GPU {board.index} ({board.name})" for board in boards) or "no NVIDIA GPU to measure on"
     screen.say(f"workers: {compilers} compiling, 1 judging, {named}")
+    if settings.kernels == WITHOUT_GPU:
+        screen.say(f"nightlies here compile {', '.join(WITHOUT_GPU)} alone; TILEWATCH_KERNELS=all compiles the suite")
     _import(servers, screen)
     if boards:  # a nightly asks for measurements on the GPU models that have a worker
         reported = functools.partial(_all_reported, servers, len(boards))
@@ -156,6 +162,7 @@ def environment_of(settings: Settings, servers: Servers) -> dict[str, str]:
     return {
         **os.environ,
         "TILEWATCH_HOME": str(settings.home),
+        **({"TILEWATCH_KERNELS": ",".join(settings.kernels)} if settings.kernels is not None else {}),
         "TILEWATCH_DATABASE_URL": servers.database_url,
         "TILEWATCH_BROKER_URL": servers.broker_url,
         # So that `python -m` and the programs beside it are those of the environment that `up` runs in.
@@ -168,20 +175,21 @@ def dashboard(settings: Settings, environment: Mapping[str, str]) -> Child:
     # Installed anywhere but in site-packages, Streamlit takes itself for a checkout of its own and refuses a port.
     installed = ("--global.developmentMode", "false")
     options = ("--server.port", str(settings.port), "--server.address", "localhost", "--server.headless", "true")
-    reads_only = {name: value for name, value in environment.items() if name != "TILEWATCH_BROKER_URL"}
-    app = str(CHECKOUT / "dashboard" / "app.py")
+    not_its_own = ("TILEWATCH_BROKER_URL", "TILEWATCH_FORGE_TOKEN")
+    reads_only = {name: value for name, value in environment.items() if name not in not_its_own}
+    app = str(CHECKOUT / "dashboard" / "server.py")
     return Child("dashboard", (sys.executable, "-m", "streamlit", "run", app, *installed, *options), reads_only)
 
 
 def workers(
     settings: Settings, environment: Mapping[str, str], boards: Iterable[Gpu], compilers: int
 ) -> Iterator[Child]:
-    """One worker for compiling, one for judging, one per GPU, and the clock of the nightlies."""
+    """One worker for compiling, one for judging and telling, one per GPU, and the clock of the nightlies."""
     celery = (sys.executable, "-m", "celery", "-A", "worker.app")
     # Mingle and gossip are for workers that coordinate; ours meet in Postgres, and start a second sooner without.
     worker = (*celery, "worker", "--loglevel", "INFO", "--without-mingle", "--without-gossip")
     yield Child("compile", (*worker, "-Q", "compile", "-n", "compile@%h", "-c", str(compilers)), environment)
-    yield Child("judge", (*worker, "-Q", "judge", "-n", "judge@%h", "-c", "1"), environment)
+    yield Child("judge", (*worker, "-Q", "judge,tell", "-n", "judge@%h", "-c", "1"), environment)
     for board in boards:
         assert board.model is not None
         place = ("-Q", f"gpu.{board.model.slug}", "-n", f"gpu{board.index}@%h", "-c", "1")
@@ -194,6 +202,11 @@ def workers(
 def cuda_home() -> dict[str, str]:
     """DeepGEMM finds a machine's CUDA toolkit by itself, but not the nvcc that came with the tile compiler."""
     return {"CUDA_HOME": str(PACKAGED_CUDA)} if nvcc() == PACKAGED_CUDA / "bin" / "nvcc" else {}
+
+
+def narrowed(settings: Settings, boards: Sequence[Gpu]) -> Settings:
+    """Where nothing will be measured and nobody said what to sweep, not the whole suite."""
+    return settings if boards or settings.kernels is not None else settings.model_copy(update={"kernels": WITHOUT_GPU})
 
 
 def usable(found: Iterable[Gpu], say: Callable[[str], None]) -> Iterator[Gpu]:

@@ -3,7 +3,7 @@
 import pandas as pd
 import streamlit as st
 
-from dashboard import data, filters, statics
+from dashboard import data, filters, plots, statics, tables
 from dashboard.wording import plural, short
 
 THE_ONE_BEFORE = "the one before"
@@ -29,14 +29,10 @@ def page(url: str) -> None:
     if counts.empty:
         st.info("None of its configs is compiled yet. A compile worker takes them in batches.")
         return
-    st.plotly_chart(
-        statics.over_commits(counts),
-        key="statics",
-        config={"displaylogo": False},
-        alt=f"Configs by what their cubins say, over {plural(len(counts), 'commit')}",
-    )
+    told = f"Configs by what their cubins say, over {plural(len(counts), 'commit')}"
+    plots.show(statics.over_commits(counts), "statics", told)
     _moved(url, counts)
-    _table(counts)
+    tables.behind(f"The {plural(len(counts), 'commit')} behind the chart", "counts", lambda: _table(counts))
 
 
 def _moved(url: str, counts: pd.DataFrame) -> None:
@@ -67,19 +63,11 @@ def _moved(url: str, counts: pd.DataFrame) -> None:
         st.dataframe(statics.table(configs), hide_index=True, key=f"moved-{kind}")
 
 
-def _table(counts: pd.DataFrame) -> None:
-    with st.expander(f"The {plural(len(counts), 'commit')} behind the chart"):
-        shown = counts.assign(commit=[f"{short(row['sha'])} {row['subject']}" for _, row in counts.iterrows()])
-        columns = [
-            "commit",
-            "settled",
-            *(name for name, *_ in statics.COUNTS),
-            "median_registers",
-            "compile_s",
-            "compiler",
-        ]
-        labels = {"median_registers": "median registers", "compile_s": "compile s", "tensor_core": "Tensor Core"}
-        st.dataframe(shown[columns].rename(columns=labels).iloc[::-1], hide_index=True, key="counts")
+def _table(counts: pd.DataFrame) -> pd.DataFrame:
+    shown = counts.assign(commit=[f"{short(row['sha'])} {row['subject']}" for row in counts.to_dict("records")])
+    columns = ["commit", "settled", *(name for name, *_ in statics.COUNTS), "median_registers", "compile_s", "compiler"]
+    labels = {"median_registers": "median registers", "compile_s": "compile s", "tensor_core": "Tensor Core"}
+    return shown[columns].rename(columns=labels).iloc[::-1]
 
 
 page(data.database_url())

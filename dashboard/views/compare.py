@@ -5,7 +5,7 @@ import datetime as dt
 import pandas as pd
 import streamlit as st
 
-from dashboard import change_charts, changes, data, filters
+from dashboard import change_charts, changes, data, filters, plots, shapes, tables
 from dashboard.wording import change_text, plural, ratio_text, short, time_text
 
 NEWEST, THE_ONE_BEFORE = "newest", "the one before"
@@ -34,21 +34,43 @@ def page(url: str) -> None:
         f"of {len(known):,} series on both sides"
     )
     if kind == COMMITS and known["gpu_model"].nunique() > 1:
-        st.subheader("Everywhere, or on one GPU model?", anchor=False)
-        figure = change_charts.change_map(changes.one_record(known))
-        st.plotly_chart(figure, key="map", config={"displaylogo": False}, alt="Change by series and GPU model")
+        _where(changes.one_record(known))
     st.subheader("Sorted differences", anchor=False)
-    st.plotly_chart(
-        change_charts.differences(known, "change of speed"),
-        key="differences",
-        config={"displaylogo": False},
-        alt="The largest changes of speed with their intervals",
-    )
+    figure = change_charts.differences(known, "change of speed")
+    plots.show(figure, "differences", "The largest changes of speed with their intervals")
     st.caption(
         f"Up to {change_charts.AT_EACH_END} at each end, the slowest first. The interval is of the two medians' 95 % "
         "intervals at their worst; an open circle means that it holds zero."
     )
-    _table(known)
+    _shapes(known)
+    tables.behind(
+        f"{plural(len(known), 'difference')} as a table, slowest first",
+        "all",
+        lambda: _table(known),
+        {"change": st.column_config.NumberColumn(format="percent")},
+    )
+
+
+def _where(known: pd.DataFrame) -> None:
+    """Per kernel and problem over the GPU models: a change everywhere and a change on one have different causes."""
+    st.subheader("Everywhere, or on one architecture?", anchor=False)
+    moved = shapes.where(known)
+    if moved.empty:
+        st.caption("No series is apart on any GPU model.")
+        return
+    st.dataframe(moved, hide_index=True, key="where")
+    shown = changes.only_problems(known, moved)
+    plots.show(change_charts.change_map(shown), "map", "Change by series and GPU model")
+    st.caption("The problems that moved on some GPU model; ≈ where the intervals overlap.")
+
+
+def _shapes(known: pd.DataFrame) -> None:
+    if not shapes.has_shapes(known):
+        return
+    st.subheader("Over the shapes of the problems", anchor=False)
+    kernel = filters.pick("Kernel", sorted(set(known["kernel"])), "kernel")
+    plots.show(shapes.shape_map(known[known["kernel"] == kernel]), "shapes", f"Change of {kernel} over M, N and K")
+    st.caption("A mark's size is K; its colour and its number are the median change over what was compared.")
 
 
 def _commits(url: str, commits: pd.DataFrame) -> pd.DataFrame:
@@ -88,10 +110,9 @@ def _gpu_models(url: str) -> pd.DataFrame:
     return pairs.assign(where="")
 
 
-def _table(known: pd.DataFrame) -> None:
-    order = known["change"].sort_values().index
-    with st.expander(f"{plural(len(known), 'difference')} as a table, slowest first"):
-        rows = [
+def _table(known: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame(
+        [
             {
                 "kernel": row["kernel"],
                 "problem": row["problem"],
@@ -103,10 +124,9 @@ def _table(known: pd.DataFrame) -> None:
                 "B": _side(row["ratio"], row["median_us"]),
                 "verdict of B": row["verdict"] or "",
             }
-            for _, row in known.loc[order].iterrows()
+            for row in known.sort_values("change").to_dict("records")
         ]
-        number = st.column_config.NumberColumn(format="percent")
-        st.dataframe(pd.DataFrame(rows), hide_index=True, key="all", column_config={"change": number})
+    )
 
 
 def _side(ratio: float | None, median_us: float) -> str:

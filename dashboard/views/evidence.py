@@ -3,9 +3,19 @@
 import pandas as pd
 import streamlit as st
 
-from dashboard import data, evidence, evidence_charts
+from dashboard import data, evidence, evidence_charts, plots
 from dashboard.data import Evidence
-from dashboard.wording import change_text, config_text, moment, plural, ratio_text, short, source_text, time_text
+from dashboard.wording import (
+    change_text,
+    commit_text,
+    config_text,
+    moment,
+    plural,
+    ratio_text,
+    short,
+    source_text,
+    time_text,
+)
 from db.queries import SampledRow
 
 VERDICT_COLOURS = {"regression": "red", "improvement": "green"}
@@ -27,17 +37,17 @@ def page(url: str) -> None:
     kernel = next((row for row in found.sampled if row.role == "kernel"), None)
     with left:
         st.subheader("Paired samples", anchor=False)
-        st.plotly_chart(evidence_charts.samples(found.sampled), key="samples", config={"displaylogo": False})
+        plots.show(evidence_charts.samples(found.sampled), "samples", "Every sample by paired round")
     with right:
         st.subheader("Distribution of the kernel's samples", anchor=False)
         if kernel is None:
             st.info("No config gave a right answer in this run, so the kernel has no time.")
         else:
             before = next((row for row in found.sampled_before if row.role == "kernel"), None)
-            st.plotly_chart(
-                evidence_charts.distribution(kernel, before), key="distribution", config={"displaylogo": False}
-            )
+            figure = evidence_charts.distribution(kernel, before)
+            plots.show(figure, "distribution", "Distribution of the samples of this run and the one before")
     _measurements(found)
+    _replays(found)
     left, right = st.columns(2, gap="medium")
     with left:
         _winner(found)
@@ -72,7 +82,7 @@ def _choose(url: str) -> None:
 def _headline(found: Evidence) -> None:
     run, before = found.run, found.before
     st.markdown(f"#### {run.kernel} {run.problem} on {run.gpu_name}")
-    st.text(f"{short(run.sha)} {run.subject}")
+    st.text(f"{short(run.sha)} {commit_text(run.subject, run.author, run.committed_at)}")
     if run.verdict:
         colour = VERDICT_COLOURS.get(run.verdict, "gray")
         st.markdown(f"**:{colour}[{run.verdict}]** ({run.policy}): {run.reason}")
@@ -107,6 +117,23 @@ def _measurements(found: Evidence) -> None:
             }
         )
     st.dataframe(pd.DataFrame(rows), hide_index=True, key="implementations")
+
+
+def _replays(found: Evidence) -> None:
+    """What the controlled experiment said: the old cubin beside the new one, on one GPU in the same minutes."""
+    if found.suspicion is None and not found.replays:
+        return
+    st.subheader("Old cubin beside new cubin", anchor=False)
+    if found.suspicion is not None:
+        st.markdown(f"**{found.suspicion.state}**: {found.suspicion.reason}")
+    for i, row in enumerate(found.replays):
+        told, shown = st.columns([2, 3], gap="medium", vertical_alignment="center")
+        with told:
+            st.text(evidence.replay_sentence(row))
+            st.caption(f"{row.origin} on {row.host or 'an unknown machine'}, {moment(row.at)}")
+        with shown:
+            if row.failure is None:
+                plots.show(evidence_charts.replay(row), f"replay-{i}", "Times of the old and the new cubin by launch")
 
 
 def _interval(row: SampledRow) -> str:
@@ -148,7 +175,7 @@ def _circumstances(found: Evidence) -> None:
     throttled = sorted({reason for reading in found.run.telemetry for reason in reading.get("throttled") or ()})
     if any(reading.get("sm_clock_mhz") is not None for reading in found.run.telemetry):
         figure = evidence_charts.telemetry(found.run.telemetry)
-        st.plotly_chart(figure, key="telemetry", config={"displaylogo": False})
+        plots.show(figure, "telemetry", "SM clock and power while it was measured")
         st.caption(
             f"Throttled: {', '.join(throttled)}." if throttled else "No reading says that the GPU was throttled."
         )
@@ -166,7 +193,12 @@ def _circumstances(found: Evidence) -> None:
     st.subheader("Commits in range", anchor=False)
     st.caption(f"{plural(len(found.commits), 'commit')} known here after the run before, up to this one.")
     lines = [
-        {"commit": short(line.sha), "subject": line.subject, "date": moment(line.committed_at)}
+        {
+            "commit": short(line.sha),
+            "subject": line.subject,
+            "author": line.author or "",
+            "date": moment(line.committed_at),
+        }
         for line in found.commits
     ]
     st.dataframe(pd.DataFrame(lines), hide_index=True, key="commits")

@@ -1,56 +1,53 @@
-"""One sweep: how its trials ended, which configs are fast, and what the cubins tell without running.
-
-The whole body is one fragment that asks again while the sweep is unfinished; its widgets have keys, so that new numbers
-leave the choices as they are.
-"""
+"""The whole search space of one kernel, problem, GPU model and commit; a slider walks over the commits."""
 
 import pandas as pd
 import streamlit as st
 
-from dashboard import charts, data, filters
-from dashboard.metrics import US_TFLOP
+from dashboard import data, filters
+from dashboard.panels import moved, one_sweep
 from dashboard.trouble import told
-from dashboard.wording import change_text, config_text, first_line, moment, plural, short, source_text
+from dashboard.wording import moment, plural, short
 
-BEST_CONFIGS = 10
-FAILURES = ("timeout", "compile error", "wrong", "launch error", "crashed", "hung")
-FACT_LABELS = {fact.key: fact.label for fact in charts.FACTS}
+THIS_SWEEP, WHAT_MOVED = "This sweep", "What moved"
 
 
 def page(url: str) -> None:
     st.title("Sweeps", anchor=False)
-    sweeps = data.sweeps(url)
-    if sweeps.empty:
+    spaces = data.spaces(url)
+    if spaces.empty:
         st.info("No sweep was submitted yet. Submit a nightly, or one sweep of one kernel on one problem.")
         st.code("tilewatch submit nightly\ntilewatch submit sweep gemm_fp8 320x32576x7168")
         return
-    sweep = _picked(sweeps)
+    for column, (label, name, key) in zip(
+        st.columns(3),
+        (("Kernel", "kernel", "kernel"), ("Problem", "problem", "problem"), ("GPU", "gpu_model", "gpu")),
+        strict=True,
+    ):
+        with column:
+            spaces = filters.narrow(spaces, label, name, key)
+    space = spaces.iloc[0]
+    sweeps = data.sweeps(url, space["kernel"], space["problem"], space["gpu_model"])
+    left, right = st.columns([2, 1], vertical_alignment="bottom", gap="medium")
+    with left:
+        at_commit = filters.slide(sweeps, "Commit", "commit")
+    with right:
+        view = filters.choice("View", [THIS_SWEEP, WHAT_MOVED], "view")
+    if len(at_commit) > 1:
+        named = at_commit.assign(submission=[_submission(sweep) for _, sweep in at_commit.iterrows()])
+        at_commit = filters.newest_or(named, "Submission", "submission", "submission")
+    sweep = at_commit.iloc[0]
     st.text(f"{short(sweep['sha'])} {sweep['subject']}")
     st.caption(
         f"{sweep['gpu_name']} ({sweep['arch']}), search space of {plural(sweep['space_size'], 'config')}, "
         f"{_submission(sweep)}"
     )
+    if view == WHAT_MOVED:
+        with told():
+            moved.body(url, sweeps, sweep)
+        return
     goes_on = ["waiting", "compiled"] if sweep["measure"] else ["waiting"]
     unfinished = data.trials(url, sweep["id"])["status"].isin(goes_on).any()
-    st.fragment(body, run_every=data.LIVE_EVERY_S if unfinished else None)(url, sweep)
-
-
-def _picked(sweeps: pd.DataFrame) -> pd.Series:
-    """The sweep that the pickers name; sweeps come newest first."""
-    columns = st.columns(4)
-    for column, (label, name, key) in zip(
-        columns,
-        (("Kernel", "kernel", "kernel"), ("Problem", "problem", "problem"), ("GPU", "gpu_model", "gpu")),
-        strict=False,
-    ):
-        with column:
-            sweeps = filters.narrow(sweeps, label, name, key)
-    with columns[3]:
-        sweeps = filters.newest_or(sweeps.assign(commit=sweeps["sha"].map(short)), "Commit", "commit", "commit")
-    if len(sweeps) > 1:
-        named = sweeps.assign(submission=[_submission(sweep) for _, sweep in sweeps.iterrows()])
-        sweeps = filters.newest_or(named, "Submission", "submission", "submission")
-    return sweeps.iloc[0]
+    st.fragment(one_sweep.body, run_every=data.LIVE_EVERY_S if unfinished else None)(url, sweep)
 
 
 def _submission(sweep: pd.Series) -> str:
@@ -59,197 +56,6 @@ def _submission(sweep: pd.Series) -> str:
     if sweep["reason"] == "nightly" and sweep["night"]:
         return f"nightly of {sweep['night']}"
     return f"submitted {moment(sweep['requested_at'])}"
-
-
-def body(url: str, sweep: pd.Series) -> None:
-    with told():
-        trials = data.trials(url, sweep["id"])
-        if trials.empty:
-            st.info("This sweep has no configs yet.")
-            return
-        st.plotly_chart(charts.outcomes(trials), key="outcomes", config={"displayModeBar": False})
-        settled = trials[trials["outcome"] != "waiting"]
-        if settled.empty:
-            st.info(
-                f"None of the {plural(len(trials), 'config')} is compiled yet. A compile worker takes them in batches."
-            )
-            return
-        _failures(trials)
-        _on_record(data.measured(url, sweep["id"]), sweep)
-        left, right = st.columns([3, 2], gap="medium")
-        with left:
-            _cells(trials, sweep)
-        with right:
-            _best(trials, data.measured(url, sweep["id"]), sweep)
-        _configs(url, trials, sweep)
-
-
-def _failures(trials: pd.DataFrame) -> None:
-    failed = trials[trials["outcome"].isin(FAILURES)]
-    if failed.empty:
-        return
-    kinds = ", ".join(f"{outcome} {count}" for outcome, count in failed["outcome"].value_counts().items())
-    with st.expander(f"{plural(len(failed), 'config')} failed: {kinds}", key="failed"):
-        lines = failed.assign(reason=failed["failure"].map(first_line))
-        table = lines.groupby(["outcome", "reason"]).size().rename("configs").reset_index()
-        st.dataframe(table.sort_values("configs", ascending=False), hide_index=True, key="failures")
-
-
-def _on_record(measured: pd.DataFrame, sweep: pd.Series) -> None:
-    """The careful timing of the winner beside its baselines, of the newest run."""
-    if measured.empty:
-        return
-    run = measured[measured["run_id"] == measured.iloc[0]["run_id"]]
-    st.subheader("On record", anchor=False)
-    for column, (_, row) in zip(st.columns(max(len(run), 3)), run.iterrows(), strict=False):
-        with column, st.container(border=True, height="stretch"):
-            if not row["samples"]:
-                st.metric(row["implementation"], "not measured")
-                st.caption(first_line(str(row["detail"].get("missing", ""))))
-                continue
-            st.metric(row["implementation"], f"{row['median_us']:,.1f} us")
-            ratio = "" if pd.isna(row["ratio"]) else f"{row['ratio']:.2f}x of DeepGEMM's speed, "
-            st.caption(
-                f"{ratio}95 %: {row['low_us']:,.1f} to {row['high_us']:,.1f} us, {plural(row['samples'], 'sample')}"
-            )
-            if row["params"]:
-                st.caption(config_text({name: row["params"][name] for name, _ in sweep["axes"]}))
-    first = run.iloc[0]
-    st.caption(
-        f"{source_text(first['origin'], first['machine'], first['measured_at'])} ({first['board']}, timed with "
-        f"{first['timer']}); the sweep took {first['sweep_gpu_s']:.1f} s of GPU time."
-    )
-
-
-def _cells(trials: pd.DataFrame, sweep: pd.Series) -> None:
-    axes = [name for name, values in sweep["axes"] if len(values) > 1]
-    st.subheader("Over two parameters", anchor=False)
-    known = charts.with_shares(trials)
-    facts = [fact for fact in charts.FACTS if known[fact.key].notna().any()]
-    if len(axes) < 2 or not facts:
-        st.caption("Nothing to lay out yet: no config compiled.")
-        return
-    across, down, value = st.columns(3)
-    with across:
-        x = filters.pick("Across", axes, "x")
-    with down:
-        y = filters.pick("Down", [axis for axis in axes if axis != x], "y")
-    with value:
-        label = filters.pick("Colour", [fact.label for fact in facts], "fact")
-    fact = next(fact for fact in facts if fact.label == label)
-    st.plotly_chart(charts.cells(trials, x, y, fact), key="cells", config={"displaylogo": False})
-    st.caption(f"Each cell: {fact.cell} over the configs that differ in the other parameters.")
-
-
-def _best(trials: pd.DataFrame, measured: pd.DataFrame, sweep: pd.Series) -> None:
-    timed = trials.dropna(subset="median_us").sort_values("median_us").head(BEST_CONFIGS)
-    if timed.empty:
-        _ranges(trials)
-        return
-    st.subheader(f"The {len(timed)} fastest configs", anchor=False)
-    tie = set(measured.iloc[0]["tie"]) if len(measured) else set()
-    fastest_us = timed["median_us"].min()
-    slower = [change_text(us / fastest_us - 1) if us > fastest_us else "" for us in timed["median_us"]]
-    table = _params(timed, sweep)
-    table.insert(0, "us", timed["median_us"])
-    table.insert(1, "slower", slower)
-    table.insert(2, "tie", ["≈" if config in tie else "" for config in timed["config_id"]])
-    table["TFLOP/s"] = sweep["flops"] / timed["median_us"] / US_TFLOP
-    number = st.column_config.NumberColumn
-    st.dataframe(
-        table,
-        hide_index=True,
-        key="best",
-        column_config={"us": number(format="%.1f"), "TFLOP/s": number(format="%.0f")},
-    )
-    st.caption("Times of the sweep's few samples; ≈ cannot be told from the winner.")
-
-
-def _ranges(trials: pd.DataFrame) -> None:
-    """What the compiled configs are like, for a sweep that nobody measured."""
-    st.subheader("Static facts", anchor=False)
-    compiled = charts.with_shares(trials).dropna(subset="registers")
-    if compiled.empty:
-        st.caption("No config compiled.")
-        return
-    lines = {
-        "compiled": f"{len(compiled):,} of {len(trials):,}",
-        "without spills": f"{(compiled['stack_bytes'] == 0).sum():,}",
-        "every MMA on Tensor Cores": f"{(compiled['tensor_core_share'] == 100).sum():,}",
-        "every load through TMA": f"{(compiled['tma_share'] == 100).sum():,}",
-        "registers per thread": f"{compiled['registers'].min():.0f} to {compiled['registers'].max():.0f}",
-        "compile time, median": f"{compiled['compile_s'].median():.1f} s",
-        "compile time, all": f"{trials['compile_s'].sum() / 60:,.1f} min",
-    }
-    st.table(pd.DataFrame({"": lines.values()}, index=list(lines)), border="horizontal")
-
-
-def _configs(url: str, trials: pd.DataFrame, sweep: pd.Series) -> None:
-    """Every config in the space's order, which no new result changes: a selected row stays the selected config."""
-    st.subheader("All configs", anchor=False)
-    trials = trials.sort_values("id")
-    table = _params(trials, sweep)
-    table.insert(0, "outcome", trials["outcome"])
-    for column, name in (
-        ("median_us", "us"),
-        ("error", "error"),
-        ("registers", "registers"),
-        ("stack_bytes", "stack"),
-        ("shared_bytes", "shared"),
-        ("code_bytes", "code"),
-        ("compile_s", "compile s"),
-    ):
-        if trials[column].notna().any():
-            table[name] = trials[column]
-    table["TMA"] = _of(trials, "tma_loads", "loads")
-    table["Tensor Core"] = _of(trials, "tensor_core_mmas", "mmas")
-    table["failure"] = trials["failure"].map(first_line)
-    number = st.column_config.NumberColumn
-    picked = st.dataframe(
-        table,
-        hide_index=True,
-        on_select="rerun",
-        selection_mode="single-row",
-        key=f"configs-{sweep['id']}",
-        height=360,
-        column_config={
-            "us": number(format="%.1f"),
-            "error": number(format="%.2g"),
-            "compile s": number(format="%.1f"),
-            "stack": number(help="bytes of stack per thread: spilled registers"),
-            "shared": number(help="bytes of shared memory per block"),
-            "code": number(help="bytes of machine code"),
-            "TMA": st.column_config.TextColumn(help="loads that became TMA, of all loads"),
-            "Tensor Core": st.column_config.TextColumn(help="MMAs that became Tensor Core code, of all MMAs"),
-        },
-    )
-    if picked.selection.rows and picked.selection.rows[0] < len(trials):
-        row = picked.selection.rows[0]
-        _one(url, trials.iloc[row], config_text(_params(trials, sweep).iloc[row]))
-    else:
-        st.caption("Select a row for what the compiler said of that config.")
-
-
-def _params(trials: pd.DataFrame, sweep: pd.Series) -> pd.DataFrame:
-    """The parameters of each config in the order of the search space."""
-    return pd.DataFrame({name: trials[f"param.{name}"] for name, _ in sweep["axes"]})
-
-
-def _of(trials: pd.DataFrame, part: str, whole: str) -> list[str]:
-    pairs = zip(trials[part], trials[whole], strict=True)
-    return ["" if pd.isna(part) or pd.isna(whole) else f"{part:.0f} of {whole:.0f}" for part, whole in pairs]
-
-
-def _one(url: str, trial: pd.Series, config: str) -> None:
-    with st.container(border=True):
-        st.markdown(f"`{config}`")
-        if trial["failure"]:
-            st.code(trial["failure"], language=None, wrap_lines=True)
-        remarks = data.remarks(url, trial["id"])
-        if remarks.empty:
-            st.caption("The compiler left no remarks.")
-            return
-        st.dataframe(remarks, hide_index=True, key="remarks")
 
 
 page(data.database_url())

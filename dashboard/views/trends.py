@@ -1,24 +1,33 @@
-"""One series over commits, beside its baselines."""
+"""One series over commits beside its baselines, or a few series over each other."""
 
 import pandas as pd
 import streamlit as st
 
-from dashboard import charts, data, filters
-from dashboard.metrics import Metric
+from dashboard import charts, colours, data, filters, marks, plots, tables
+from dashboard.metrics import Metric, of_samples
 from dashboard.wording import config_text, moment, plural, short, source_text
+
+FEW_COMMITS = 20
+"""With this many in view, the raw samples behind each median have room."""
+MOST_BESIDE = 5
+COMMITS, DATES = "Commit order", "Date"
+
+Key = tuple[str, str, str]
+"""Kernel, problem and GPU model: what names a series."""
 
 
 def page(url: str) -> None:
     st.title("Trends", anchor=False)
-    series = data.series(url)
-    if series.empty:
+    everything = data.series(url)
+    if everything.empty:
         st.info(
             "No series is measured yet. A worker on a machine with an NVIDIA GPU measures what is submitted; without "
             "one, import a recording (`tilewatch import FILE`) or look at the static facts on the Sweeps page."
         )
         st.page_link("views/sweeps.py", label="To the sweeps")
         return
-    columns = st.columns(3)
+    series = everything
+    columns = st.columns(4)
     with columns[0]:
         series = filters.narrow(series, "Kernel", "kernel", "kernel")
     with columns[1]:
@@ -26,76 +35,143 @@ def page(url: str) -> None:
     with columns[2]:
         names = dict(zip(series["gpu_model"], series["gpu_name"], strict=True))
         gpu_model = filters.pick("GPU", list(names), "gpu", help=", ".join(names.values()))
-    metric = filters.metric()
-    series_of = series.iloc[0]
-    points = data.points(url, series_of["kernel"], series_of["problem"], gpu_model)
-    _chart(points, metric)
-    _about(points)
+    with columns[3]:
+        metric = filters.metric()
+    own = series[series["gpu_model"] == gpu_model].iloc[0]
+    points = data.points(url, own["kernel"], own["problem"], gpu_model)
+    left, middle, right = st.columns([2, 2, 1], vertical_alignment="bottom", gap="medium")
+    with left:
+        beside = _beside(everything, own)
+    with right:
+        along: charts.Along = "dates" if filters.pick("Along", [COMMITS, DATES], "along") == DATES else "commits"
+    if beside:
+        _few(url, {_name(*_key(own)): _key(own), **beside}, metric, along)
+        return
+    with middle:
+        points = _in_view(points)
+    _chart(url, own, points, metric, along)
+    _behind(f"The {plural(len(points), 'measurement')} behind the chart", points)
 
 
-def _chart(points: pd.DataFrame, metric: Metric) -> None:
+def _name(kernel: str, problem: str, gpu_model: str) -> str:
+    return f"{kernel} {problem} on {gpu_model}"
+
+
+def _key(series: pd.Series) -> Key:
+    return series["kernel"], series["problem"], series["gpu_model"]
+
+
+def _beside(everything: pd.DataFrame, own: pd.Series) -> dict[str, Key]:
+    """Other series to draw over this one, by name."""
+    keys = zip(everything["kernel"], everything["problem"], everything["gpu_model"], strict=True)
+    names = {_name(*key): key for key in keys if key != _key(own)}
+    picked = st.multiselect(
+        "Beside it", list(names), max_selections=MOST_BESIDE, key="beside", bind="query-params", placeholder="no other"
+    )
+    return {name: names[name] for name in picked}
+
+
+def _in_view(points: pd.DataFrame) -> pd.DataFrame:
+    """The points of the commits between the two ends of the slider."""
+    shas = list(dict.fromkeys(points["sha"]))
+    first, last = filters.span(shas, "commits")
+    return points[points["sha"].isin(shas[first : last + 1])].reset_index(drop=True)
+
+
+def _few(url: str, chosen: dict[str, Key], metric: Metric, along: charts.Along) -> None:
+    found = {name: data.points(url, *key) for name, key in chosen.items()}
+    clicked = plots.picked(
+        charts.trends(found, metric, along=along), "trend", f"{metric.label} of {plural(len(found), 'series')}"
+    )
+    st.caption("Medians of the kernels with their 95 % interval; a click on a point opens the evidence behind it.")
+    _open(clicked)
+    kernels = pd.concat([points[points["role"] == "kernel"].assign(implementation=n) for n, points in found.items()])
+    _behind(f"The {plural(len(kernels), 'measurement')} behind the chart", kernels)
+
+
+def _chart(url: str, own: pd.Series, points: pd.DataFrame, metric: Metric, along: charts.Along) -> None:
     shown = metric.values(points)["value"].notna()
     if not shown.any():
-        missing = "No run measured DeepGEMM" if metric.key == "ratio" else "This GPU model has no datasheet rates"
-        st.info(f"{missing} in this series, so there is no {metric.label.lower()} to show. Pick another value above.")
+        st.info(f"{metric.missing}, so there is no {metric.label.lower()} to show. Pick another value above.")
         return
-    clicked = st.plotly_chart(
-        charts.trend(points, metric),
-        key="trend",
-        on_select="rerun",
-        selection_mode="points",
-        config={"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d"]},
-        alt=f"{metric.label} over {plural(points['sha'].nunique(), 'commit')}",
-    )
-    runs = [point["customdata"][1] for point in clicked.selection.points if point.get("customdata")]
+    found = [
+        *marks.level_changes(data.levels(url, own["kernel"], own["problem"], own["gpu_model"])),
+        *marks.toolchain_changes(points),
+        *marks.node_changes(points),
+    ]
+    raw = _raw(url, points, metric) if points["sha"].nunique() <= FEW_COMMITS else None
+    figure = charts.trend(points, metric, along=along, marks=found, raw=raw)
+    clicked = plots.picked(figure, "trend", f"{metric.label} over {plural(points['sha'].nunique(), 'commit')}")
+    _open(clicked)
+    st.caption(", ".join(_told(points, found, raw)) + ".")
+
+
+def _raw(url: str, points: pd.DataFrame, metric: Metric) -> pd.DataFrame:
+    """Every sample behind these points as a row of its own."""
+    samples = data.raw_samples(url, tuple(sorted({int(run) for run in points["run_id"]})))
+    rows = []
+    for point in points.join(metric.values(points)).dropna(subset="value").to_dict("records"):
+        own = samples.get((point["run_id"], point["implementation"]), [])
+        values = of_samples(metric, point, own, samples.get((point["run_id"], "deepgemm"), []))
+        about = {name: point[name] for name in ("sha", "committed_at", "implementation", "role")}
+        rows += [{**about, "value": value} for value in values]
+    return pd.DataFrame(rows)
+
+
+def _open(clicked: list[dict[str, object]]) -> None:
+    runs = [point["customdata"][1] for point in clicked if point.get("customdata")]  # type: ignore[index]
     if runs:
         st.switch_page("views/evidence.py", query_params={"run": str(runs[0])})
 
 
-def _about(points: pd.DataFrame) -> None:
-    """What the marks mean, and the points as a table."""
+def _told(points: pd.DataFrame, found: list[marks.Mark], raw: pd.DataFrame | None) -> list[str]:
+    """What the marks mean, of those that are there."""
     told = ["Points are medians with their 95 % interval, and a click opens the evidence behind one"]
+    if raw is not None and len(raw):
+        told.append("small dashes are the raw samples")
     if (points["origin"] == "recorded").any():
         told.append("open diamonds come from recordings")
-    if points["verdict"].isin(list(charts.VERDICT_COLOURS)).any():
-        told.append("rings are verdicts")
-    places = {sha: i for i, sha in enumerate(dict.fromkeys(points["sha"]))}
-    if any(True for _ in charts.toolchain_changes(points, places)):
-        told.append("dashed lines are changes of the toolchain on a machine")
-    st.caption(", ".join(told) + ".")
-    with st.expander(f"The {plural(len(points), 'measurement')} behind the chart"):
-        st.dataframe(
-            pd.DataFrame(
-                {
-                    "commit": [
-                        f"{short(sha)} {subject}" for sha, subject in zip(points["sha"], points["subject"], strict=True)
-                    ],
-                    "implementation": points["implementation"],
-                    "median us": points["median_us"],
-                    "low us": points["low_us"],
-                    "high us": points["high_us"],
-                    "samples": points["samples"],
-                    "ratio to DeepGEMM": points["ratio"],
-                    "verdict": points["verdict"].fillna("").where(points["role"] == "kernel", ""),
-                    "config": [config_text(params) if params else "" for params in points["params"]],
-                    "source": [
-                        source_text(origin, machine, at)
-                        for origin, machine, at in zip(
-                            points["origin"], points["machine"], points["measured_at"], strict=True
-                        )
-                    ],
-                    "toolchain": [", ".join(f"{k} {v}" for k, v in chain.items()) for chain in points["toolchain"]],
-                    "measured": [moment(at) for at in points["measured_at"]],
-                }
-            ),
-            hide_index=True,
-            column_config={
-                "median us": st.column_config.NumberColumn(format="%.1f"),
-                "low us": st.column_config.NumberColumn(format="%.1f"),
-                "high us": st.column_config.NumberColumn(format="%.1f"),
-                "ratio to DeepGEMM": st.column_config.NumberColumn(format="%.3fx"),
-            },
-        )
+    if (points["origin"] == "simulated").any():
+        told.append("open squares are simulated")
+    if points["quarantined"].any():
+        told.append("crosses are of a GPU in quarantine")
+    if points["verdict"].isin(list(colours.VERDICTS)).any():
+        told.append("triangles are verdicts")
+    dashes = {mark.dash for mark in found}
+    for dash, words in (
+        ("solid", "solid lines begin a level that was confirmed, with its regression's number"),
+        ("dash", "dashed lines are changes of the toolchain on a machine"),
+        ("dot", "dotted lines are moves to another machine"),
+    ):
+        if dash in dashes:
+            told.append(words)
+    return told
+
+
+def _behind(title: str, points: pd.DataFrame) -> None:
+    columns = {name: st.column_config.NumberColumn(format="%.1f") for name in ("median us", "low us", "high us")}
+    columns["ratio to DeepGEMM"] = st.column_config.NumberColumn(format="%.3fx")
+    tables.behind(title, "points", lambda: _table(points), columns)
+
+
+def _table(points: pd.DataFrame) -> pd.DataFrame:
+    rows = points.to_dict("records")
+    return pd.DataFrame(
+        {
+            "commit": [f"{short(row['sha'])} {row['subject']}" for row in rows],
+            "implementation": points["implementation"],
+            "median us": points["median_us"],
+            "low us": points["low_us"],
+            "high us": points["high_us"],
+            "samples": points["samples"],
+            "ratio to DeepGEMM": points["ratio"],
+            "verdict": points["verdict"].fillna("").where(points["role"] == "kernel", ""),
+            "config": [config_text(row["params"]) if row["params"] else "" for row in rows],
+            "source": [source_text(row["origin"], row["machine"], row["measured_at"]) for row in rows],
+            "toolchain": [", ".join(f"{name} {version}" for name, version in row["toolchain"].items()) for row in rows],
+            "measured": [moment(row["measured_at"]) for row in rows],
+        }
+    )
 
 
 page(data.database_url())

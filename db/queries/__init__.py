@@ -3,6 +3,9 @@
 The questions lie by subject; people who ask say `queries.series(session)` and need not know which file answers.
 """
 
+from db.queries.acted import ActionRow, actions
+from db.queries.alarming import AlarmRow, alarms
+from db.queries.canaries import CanaryRow, canaries
 from db.queries.evidence import (
     CommitLine,
     CubinRow,
@@ -17,10 +20,24 @@ from db.queries.evidence import (
     sampled,
 )
 from db.queries.quarantine import QuarantineRow, quarantines
-from db.queries.series import PointRow, SeriesRow, points, series
+from db.queries.regressions import (
+    EventRow,
+    LevelRow,
+    RegressedRow,
+    RegressionRow,
+    events,
+    levels,
+    regressed,
+    regression,
+    regressions,
+)
+from db.queries.replays import ReplayRow, SuspicionRow, replays, suspicion
+from db.queries.score import Delay, Score, score
+from db.queries.series import PointRow, RawRow, SeriesRow, points, raw_samples, series
 from db.queries.standing import CommitRow, JudgedRow, StandingRow, changes_judged, commits, standing, standing_at
 from db.queries.statics import MovedRow, SpaceRow, StaticRow, moved, spaces, statics
-from db.queries.sweeps import MeasuredRow, SweepRow, TrialRow, measured, remarks, sweeps, trials
+from db.queries.sweeps import MeasuredRow, SweepRow, TrialRow, WinnerRow, measured, remarks, sweeps, trials, winners
+from db.queries.told import MarkRow, MessageRow, RegressionStory, messages, story
 from db.queries.vitals import LastGoodNight, LiveWorkers, QueueVitals, Vitals, vitals
 from db.queries.work import (
     IN_PROGRESS,
@@ -42,60 +59,91 @@ from db.queries.work import (
 
 __all__ = [
     "IN_PROGRESS",
+    "ActionRow",
+    "AlarmRow",
+    "CanaryRow",
     "CommitLine",
     "CommitRow",
     "CubinRow",
+    "Delay",
+    "EventRow",
     "JobCount",
     "JobRow",
     "JudgedRow",
     "LastGoodNight",
+    "LevelRow",
     "LiveWorkers",
+    "MarkRow",
     "MeasuredRow",
+    "MessageRow",
     "MovedRow",
     "PointRow",
     "QuarantineRow",
     "QueueRow",
     "QueueVitals",
+    "RawRow",
+    "RegressedRow",
+    "RegressionRow",
+    "RegressionStory",
+    "ReplayRow",
     "RunLine",
     "RunRow",
     "SampledRow",
+    "Score",
     "SeriesRow",
     "SpaceRow",
     "StandingRow",
     "StaticRow",
     "Status",
     "SubmissionRow",
+    "SuspicionRow",
     "SweepRow",
     "TrialRow",
     "Vitals",
+    "WinnerRow",
     "WorkerRow",
+    "actions",
+    "alarms",
+    "canaries",
     "changes_judged",
     "commits",
     "commits_between",
     "cubin",
+    "events",
     "job_counts",
     "jobs",
     "last_nights",
+    "levels",
     "measured",
+    "messages",
     "moved",
     "newest_runs",
     "points",
     "quarantines",
     "queues",
+    "raw_samples",
+    "regressed",
+    "regression",
+    "regressions",
     "remarks",
+    "replays",
     "run",
     "run_before",
     "sampled",
+    "score",
     "series",
     "spaces",
     "standing",
     "standing_at",
     "statics",
     "status",
+    "story",
     "submission_state",
     "submissions",
+    "suspicion",
     "sweeps",
     "trials",
     "vitals",
+    "winners",
     "workers",
 ]

@@ -27,6 +27,7 @@ class RunRow:
     repository: str
     sha: str
     subject: str
+    author: str | None
     position: int
     committed_at: dt.datetime
     origin: str
@@ -89,6 +90,7 @@ class CubinRow:
 class CommitLine:
     sha: str
     subject: str
+    author: str | None
     committed_at: dt.datetime
 
 
@@ -120,6 +122,7 @@ def run(session: Session, run_id: int) -> RunRow | None:
             Commit.repository,
             Commit.sha,
             Commit.subject,
+            Commit.author,
             Commit.position,
             Commit.committed_at,
             Run.origin,
@@ -229,7 +232,7 @@ def cubin(session: Session, sweep_id: int, config_id: int) -> CubinRow | None:
 def commits_between(session: Session, repository: str, after: int, up_to: int) -> list[CommitLine]:
     """The commits this database knows in (after, up_to] by position, the newest first."""
     query = (
-        select(Commit.sha, Commit.subject, Commit.committed_at)
+        select(Commit.sha, Commit.subject, Commit.author, Commit.committed_at)
         .where(Commit.repository == repository, Commit.position > after, Commit.position <= up_to)
         .order_by(Commit.position.desc(), Commit.committed_at.desc())
     )

@@ -1,14 +1,36 @@
 """Series over commits: which there are, and all points of one."""
 
 import datetime as dt
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import func, select, true
 from sqlalchemy.orm import Session
 
-from db.models import Commit, Config, GpuModel, Measurement, Recording, Run, Sweep, Verdict
+from db.models import (
+    Commit,
+    Compilation,
+    Config,
+    GpuModel,
+    Measurement,
+    Quarantine,
+    Recording,
+    Run,
+    Sweep,
+    Trial,
+    Verdict,
+)
 from db.queries.reading import measured_points, read, series_keys
+
+
+@dataclass(frozen=True)
+class RawRow:
+    """The raw samples of one implementation in one run."""
+
+    run_id: int
+    implementation: str
+    samples_us: list[float]
 
 
 @dataclass(frozen=True)
@@ -27,6 +49,7 @@ class PointRow:
     sha: str
     position: int
     subject: str
+    author: str | None
     committed_at: dt.datetime
     origin: str
     machine: str
@@ -53,6 +76,12 @@ class PointRow:
     verdict: str | None
     change: float | None
     reason: str | None
+    quarantined: bool
+    registers: int | None
+    stack_bytes: int | None
+    shared_bytes: int | None
+    code_bytes: int | None
+    compile_s: float | None
 
 
 def series(session: Session) -> list[SeriesRow]:
@@ -76,7 +105,19 @@ def series(session: Session) -> list[SeriesRow]:
 
 
 def points(session: Session, kernel: str, problem: str, gpu_model: str) -> list[PointRow]:
-    """Every measurement of one series and of the baselines beside it, in commit order."""
+    """Every measurement of one series and of the baselines beside it, in commit order.
+
+    The static facts are those of the measured config's cubin; a baseline has none.
+    """
+    ill = (
+        select(Quarantine.id)
+        .where(
+            Quarantine.gpu_uuid == Run.gpu_uuid,
+            Quarantine.began_at <= Run.finished_at,
+            func.coalesce(Quarantine.ended_at, Run.finished_at) >= Run.started_at,
+        )
+        .exists()
+    )
     query = (
         measured_points(
             select(
@@ -84,6 +125,7 @@ def points(session: Session, kernel: str, problem: str, gpu_model: str) -> list[
                 Commit.sha,
                 Commit.position,
                 Commit.subject,
+                Commit.author,
                 Commit.committed_at,
                 Run.origin,
                 func.coalesce(Recording.machine, Run.host).label("machine"),
@@ -110,11 +152,29 @@ def points(session: Session, kernel: str, problem: str, gpu_model: str) -> list[
                 Verdict.verdict,
                 Verdict.change,
                 Verdict.reason,
+                ill.label("quarantined"),
+                Compilation.registers,
+                Compilation.stack_bytes,
+                Compilation.shared_bytes,
+                Compilation.code_bytes,
+                Compilation.compile_s,
             )
         )
         .join(GpuModel, GpuModel.slug == Sweep.gpu_model)
         .outerjoin(Config, Config.id == Measurement.config_id)
+        .outerjoin(Trial, (Trial.sweep_id == Sweep.id) & (Trial.config_id == Measurement.config_id))
+        .outerjoin(Compilation, Compilation.id == Trial.compilation_id)
         .where(Sweep.kernel == kernel, Sweep.problem == problem, Sweep.gpu_model == gpu_model)
         .order_by(Commit.position, Commit.committed_at, Run.finished_at, Run.id, Measurement.id)
     )
     return read(session, query, PointRow)
+
+
+def raw_samples(session: Session, run_ids: Sequence[int]) -> list[RawRow]:
+    """Every sample of a few runs."""
+    query = (
+        select(Measurement.run_id, Measurement.implementation, Measurement.samples_us)
+        .where(Measurement.run_id.in_(run_ids), func.cardinality(Measurement.samples_us) > 0)
+        .order_by(Measurement.run_id, Measurement.id)
+    )
+    return read(session, query, RawRow)

@@ -26,12 +26,15 @@ class StandingRow:
     problem: str
     gpu_model: str
     gpu_name: str
+    arch: str
     origin: str
     machine: str
     recording_machine: str
     measured_at: dt.datetime
     sha: str
     subject: str
+    author: str | None
+    committed_at: dt.datetime
     position: int
     median_us: float
     low_us: float
@@ -175,12 +178,15 @@ def _of_runs(session: Session, runs: Question | CompoundSelect[Any]) -> list[Sta
                 Sweep.problem,
                 Sweep.gpu_model,
                 GpuModel.name.label("gpu_name"),
+                GpuModel.arch,
                 Run.origin,
                 func.coalesce(Recording.machine, Run.host).label("machine"),
                 func.coalesce(Recording.machine, "").label("recording_machine"),
                 Run.finished_at.label("measured_at"),
                 Commit.sha,
                 Commit.subject,
+                Commit.author,
+                Commit.committed_at,
                 Commit.position,
                 Measurement.median_us,
                 Measurement.low_us,

@@ -27,7 +27,9 @@ class SweepRow:
     measure: bool
     requested_at: dt.datetime
     machine: str | None
+    committed_at: dt.datetime
     axes: list[list[Any]]
+    tile_table: dict[str, Any] | None
     space_size: int
     flops: int
     bytes: int
@@ -57,6 +59,20 @@ class TrialRow:
 
 
 @dataclass(frozen=True)
+class WinnerRow:
+    """The config that won one sweep, with its time on record."""
+
+    sweep_id: int
+    origin: str
+    sha: str
+    position: int
+    committed_at: dt.datetime
+    config_id: int
+    params: dict[str, Any]
+    median_us: float
+
+
+@dataclass(frozen=True)
 class MeasuredRow:
     """What one run of a sweep put on record for one implementation."""
 
@@ -82,8 +98,8 @@ class MeasuredRow:
     detail: dict[str, Any]
 
 
-def sweeps(session: Session, limit: int = 500) -> list[SweepRow]:
-    """The newest sweeps, whatever their state."""
+def sweeps(session: Session, kernel: str, problem: str, gpu_model: str, limit: int = 1_000) -> list[SweepRow]:
+    """The sweeps of one search space, whatever their state: the newest commit first, and its newest sweep."""
     query = (
         select(
             Sweep.id,
@@ -100,7 +116,9 @@ def sweeps(session: Session, limit: int = 500) -> list[SweepRow]:
             Submission.measure,
             Submission.requested_at,
             Recording.machine,
+            Commit.committed_at,
             Sweep.space["axes"].label("axes"),
+            Sweep.space["tile_table"].label("tile_table"),
             Sweep.space_size,
             Sweep.flops,
             Sweep.bytes,
@@ -109,10 +127,40 @@ def sweeps(session: Session, limit: int = 500) -> list[SweepRow]:
         .join(Commit, Commit.id == Sweep.commit_id)
         .join(GpuModel, GpuModel.slug == Sweep.gpu_model)
         .outerjoin(Recording, Recording.id == Submission.recording_id)
-        .order_by(Submission.requested_at.desc(), Sweep.id.desc())
+        .where(Sweep.kernel == kernel, Sweep.problem == problem, Sweep.gpu_model == gpu_model)
+        .order_by(Commit.position.desc(), Commit.committed_at.desc(), Submission.requested_at.desc(), Sweep.id.desc())
         .limit(limit)
     )
     return read(session, query, SweepRow)
+
+
+def winners(session: Session, kernel: str, problem: str, gpu_model: str) -> list[WinnerRow]:
+    """What won each measured sweep of one search space, the newest commit first."""
+    query = (
+        select(
+            Run.sweep_id,
+            Run.origin,
+            Commit.sha,
+            Commit.position,
+            Commit.committed_at,
+            Measurement.config_id,
+            Config.params,
+            Measurement.median_us,
+        )
+        .select_from(Sweep)
+        .join(Commit, Commit.id == Sweep.commit_id)
+        .join(Run, Run.sweep_id == Sweep.id)
+        .join(Measurement, Measurement.run_id == Run.id)
+        .join(Config, Config.id == Measurement.config_id)
+        .where(
+            Sweep.kernel == kernel,
+            Sweep.problem == problem,
+            Sweep.gpu_model == gpu_model,
+            Measurement.role == "kernel",
+        )
+        .order_by(Commit.position.desc(), Commit.committed_at.desc(), Run.finished_at.desc(), Run.id.desc())
+    )
+    return read(session, query, WinnerRow)
 
 
 def trials(session: Session, sweep_id: int) -> list[TrialRow]:

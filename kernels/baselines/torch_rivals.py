@@ -5,6 +5,9 @@ from typing import Any
 
 from kernels.baselines.rival import Call, Rival, tensor, torch_module
 
+GROUP_ROWS = 128
+"""Each group starts on a multiple of this."""
+
 NORM_EPSILON = 1e-6
 """As the library's norms have it."""
 
@@ -31,17 +34,26 @@ def cublas(call: Call) -> Rival:
     return Rival(lambda: torch.matmul(left, right, out=d), {"version": torch.__version__})
 
 
-def grouped_products(call: Call) -> Rival:
-    """One cuBLAS product per group of rows, called one after the other: what there is without a grouped kernel."""
+def cublas_per_group(call: Call) -> Rival:
+    """One cuBLAS product per group, called one after the other: what there is without a grouped kernel."""
     torch = torch_module()
     a, b, d = (tensor(call, name) for name in ("a", "b", "d"))
-    group_of_row = tensor(call, "group_of_row").cpu()
     parts = []
-    for group in range(b.shape[0]):
-        rows = (group_of_row == group).nonzero().flatten()
-        if len(rows):
-            first, last = int(rows[0]), int(rows[-1]) + 1
-            parts.append((a[first:last], b[group].t(), d[first:last]))
+    if "group_of_row" in call.inputs:
+        group_of_row = tensor(call, "group_of_row").cpu()
+        for group in range(b.shape[0]):
+            rows = (group_of_row == group).nonzero().flatten()
+            if len(rows):
+                first, last = int(rows[0]), int(rows[-1]) + 1
+                parts.append((a[first:last], b[group].t(), d[first:last]))
+    else:
+        ends = [int(end) for end in tensor(call, "end_of_group").cpu()]
+        for group, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
+            if d.dim() == 3:  # groups along K
+                parts.append((a[start:end].t(), b[start:end], d[group]))
+            else:
+                start = -(-start // GROUP_ROWS) * GROUP_ROWS
+                parts.append((a[start:end], b[group].t(), d[start:end]))
 
     def launch() -> None:
         for left, right, out in parts:
@@ -58,6 +70,8 @@ def attention(backend: str) -> Callable[[Call], Rival]:
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
         q, k, v = (tensor(call, name) for name in ("q", "k", "v"))
+        if call.sizes.get("new_tokens") == 1:  # ours has the query heads that share one of K and V as rows
+            q = q.reshape(q.shape[0], -1, 1, q.shape[3])
         causal, shared = bool(call.sizes["causal"]), q.shape[1] != k.shape[1]
 
         def compute() -> Any:
@@ -83,6 +97,20 @@ def layer_norm(call: Call) -> Rival:
     )
 
 
+def residual_add(call: Call) -> Rival:
+    torch = torch_module()
+    x, residual, y = (tensor(call, name) for name in ("x", "residual", "y"))
+    return Rival(lambda: torch.add(x, residual, out=y), {"version": torch.__version__})
+
+
+def silu_and_multiply(call: Call) -> Rival:
+    """Two kernels, as torch has none for both."""
+    torch = torch_module()
+    x, y = tensor(call, "x"), tensor(call, "y")
+    gate, up = x.chunk(2, -1)
+    return Rival(lambda: torch.mul(torch.nn.functional.silu(gate), up, out=y), {"version": torch.__version__})
+
+
 def softmax(call: Call) -> Rival:
     torch = torch_module()
     x = tensor(call, "x")
@@ -98,6 +126,7 @@ def _settled(call: Call, compute: Callable[[], Any], output: str, detail: dict[s
         answer[:] = [compute()]
 
     def settle() -> None:
-        tensor(call, output).copy_(answer[0])
+        found = tensor(call, output)
+        found.copy_(answer[0].reshape(found.shape))
 
     return Rival(launch, {"version": torch.__version__, **detail}, settle)

@@ -238,7 +238,7 @@ KERNELS = (
         tolerance=tolerance,
         flops=silu_flops,
         bytes=three_arrays_bytes,
-        baselines=("copy",),
+        baselines=("copy", "torch_silu_and_multiply"),
     ),
     Kernel(
         name="residual_add",
@@ -253,7 +253,7 @@ KERNELS = (
         tolerance=tolerance,
         flops=add_flops,
         bytes=three_arrays_bytes,
-        baselines=("copy",),
+        baselines=("copy", "torch_residual_add"),
     ),
     Kernel(
         name="softmax",

@@ -171,21 +171,21 @@ def tiled_space(arch: str) -> Space:
         (
             ("tile_m", (64, 128, 256)),
             ("tile_n", (64, 128, 256)),
-            ("tile_k", (32, 64, 128)),
+            ("tile_k", (64, 128)),
             ("num_ctas", (1,) if arch in ("sm_120", "sm_121") else (1, 2)),
             ("group_size_m", (8, 4, 16, 1)),
         )
     )
 
 
-def persistent_space(arch: str) -> Space:
+def persistent_space(arch: str, tile_k: tuple[int, ...]) -> Space:
     """Tiles and hints. Clusters where the GPU has them; several blocks per multiprocessor where tiles are small."""
     consumer = arch in ("sm_120", "sm_121")
     return Space(
         (
             ("tile_m", (64, 128, 256)),
             ("tile_n", (64, 128, 256)),
-            ("tile_k", (32, 64, 128)),
+            ("tile_k", tile_k),
             ("num_ctas", (1,) if consumer else (1, 2) if arch == "sm_90" else (1, 2, 4)),
             ("occupancy", (1, 2, 4) if consumer else (1, 2)),
             ("num_worker_warps", (4, 8)),
@@ -286,13 +286,19 @@ def _kernel(
     )
 
 
-def _persistent(layout: str, problems: tuple[str, ...], baselines: tuple[str, ...]) -> Kernel:
+def _persistent(
+    layout: str,
+    problems: tuple[str, ...],
+    baselines: tuple[str, ...],
+    tile_k: tuple[int, ...] = (64, 128),
+    kind: str = "",
+) -> Kernel:
     return _kernel(
-        f"gemm_{layout}",
+        f"gemm_{layout}{kind}",
         gemm_persistent_walk,
         layout,
         problems,
-        persistent_space,
+        lambda arch: persistent_space(arch, tile_k),
         lambda config: (*tiles_of(config), config["latency"]),
         persistent_grid,
         baselines,
@@ -311,8 +317,10 @@ WATCHED_BFLOAT16 = tuple(
     )
 )
 
+WATCHED_FP8 = tuple(problem.replace("bfloat16", "fp8") for problem in WATCHED_BFLOAT16[:6])
+
 KERNELS = (
-    # Larger squares take the tutorial kernel tenths of a second and tell nothing more.
+    # Larger squares take these two seconds of GPU a sweep and tell nothing more.
     _kernel(
         "gemm_tutorial",
         gemm_tutorial_tiles,
@@ -327,14 +335,16 @@ KERNELS = (
         "gemm_tiled",
         gemm_tiled_swizzled,
         "nn",
-        SQUARES,
+        SQUARES[:4],
         tiled_space,
         tiles_of,
         tiled_grid,
         ("cublas", "tile_table"),
     ),
-    _persistent("nn", (*SQUARES, "4096x4096x4096-tf32"), ("cublas", "tile_table")),
+    # Half as deep a tile for TF32, whose elements take twice the room of the 16-bit types.
+    _persistent("nn", (*SQUARES, "4096x4096x4096-tf32"), ("cublas", "tile_table"), tile_k=(64, 128, 32)),
     _persistent("nt", WATCHED_BFLOAT16, ("deepgemm", "cublas", "tile_table")),
+    _persistent("nt", WATCHED_FP8, ("deepgemm", "cublaslt", "tile_table"), kind="_fp8"),
     _persistent("tn", ("4096x4096x4096-float16",), ("cublas", "tile_table")),
     _persistent("tt", ("4096x4096x4096-float16",), ("cublas", "tile_table")),
 )

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from db import session
-from db.models import Sweep, Trial
+from db.models import Mark, Regression, RegressionEvent, Sweep, Trial
 from tests.dashboard.filled import PROBLEM
 
 REPOSITORY = Path(__file__).parents[2]
@@ -48,9 +48,10 @@ def address(filled_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "streamlit", "run", str(REPOSITORY / "dashboard" / "app.py")]
+    command = [sys.executable, "-m", "streamlit", "run", str(REPOSITORY / "dashboard" / "server.py")]
     command += ["--server.address", "127.0.0.1", "--server.port", str(port)]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "TILEWATCH_DATABASE_URL": filled_url}
+    environment["TILEWATCH_ANONYMOUS"] = "act"  # so that a journey can triage
     log = elsewhere / "log"
     with log.open("w") as out:
         server = subprocess.Popen(command, cwd=elsewhere, env=environment, stdout=out, stderr=subprocess.STDOUT)
@@ -100,7 +101,7 @@ def cell(within: Any, text: str) -> Any:
 
 
 def test_overview_leads_from_a_regression_to_its_evidence_and_back_to_its_trend(page: Any) -> None:
-    page.goto("/?since=5e6f7a8b")
+    page.goto("/?since=a+commit&from=5e6f7a8b")
     page.get_by_text("1 regression").wait_for()
     page.locator(".js-plotly-plot .heatmaplayer").first.wait_for(state="attached")
     table = page.get_by_test_id("stDataFrame").first
@@ -159,7 +160,8 @@ def test_trends_answer_a_change_of_what_is_shown_and_keep_it_in_the_address(page
     page.goto("/trends")
     page.get_by_text("over 1: faster than DeepGEMM").wait_for()
     page.get_by_text("driver 580.82 → 590.11").wait_for()
-    page.get_by_role("radio", name="TFLOP/s").or_(page.get_by_role("button", name="TFLOP/s")).first.click()
+    page.get_by_role("combobox", name="Show").click()
+    page.get_by_role("option", name="TFLOP/s").click()
     page.get_by_text("TFLOP/s (operations / median time)").wait_for()
     assert "show=TFLOP" in page.url
     page.reload()
@@ -228,3 +230,71 @@ def test_jobs_open_the_trace_of_a_failed_one(page: Any) -> None:
     page.get_by_text("1 job waits in queue").first.wait_for()
     page.get_by_text("No space left on device").first.click()  # closed again: a kept trace is the one that may be shown
     trace.wait_for(state="hidden")
+
+
+def test_a_regression_is_opened_and_acknowledged_and_its_link_shows_that(page: Any, filled_url: str) -> None:
+    page.goto("/regressions")
+    page.get_by_text("1 regression, worst first").wait_for()
+    table = page.get_by_test_id("stDataFrame").first
+    cell(table, "gemm_fp8").wait_for(state="attached")
+    box = table.bounding_box()
+    page.mouse.click(box["x"] + 18, box["y"] + 35 + 17)
+    page.wait_for_url("**/regressions?regression=1")
+    try:
+        name = page.get_by_role("textbox", name="Your name")
+        name.fill("kim")
+        name.press("Enter")
+        page.get_by_role("button", name="Acknowledge").click()
+        page.get_by_text("Acknowledge: done.").wait_for()
+        page.reload()
+        page.get_by_text("owner kim (not signed in)").wait_for()
+        cell(page, "acknowledge").wait_for(state="attached")
+    finally:
+        with session.session(filled_url) as opened:
+            opened.query(Mark).delete()
+            opened.query(RegressionEvent).filter(RegressionEvent.who.like("kim (%")).delete()
+            again = opened.get_one(Regression, 1)
+            again.state, again.owner = "new", None
+
+
+def test_what_moved_between_two_commits_is_in_the_address(page: Any) -> None:
+    page.goto("/sweeps?gpu=h200")
+    page.get_by_text("On record").wait_for()
+    page.get_by_role("radio", name="What moved").or_(page.get_by_role("button", name="What moved")).first.click()
+    page.get_by_text("Newly failing: 2 configs").wait_for()
+    page.reload()
+    page.get_by_text("Newly failing: 2 configs").wait_for()
+
+
+def test_a_plot_is_saved_as_the_kind_of_picture_that_was_picked(page: Any) -> None:
+    page.goto("/trends")
+    page.get_by_text("over 1: faster than DeepGEMM").wait_for()
+    page.get_by_role("radio", name="SVG").or_(page.get_by_role("button", name="SVG")).first.click()
+    page.wait_for_timeout(500)
+    page.locator(".js-plotly-plot").first.hover()
+    with page.expect_download() as saved:
+        page.locator('.modebar-btn[data-title^="Download plot"]').first.click(force=True)
+    assert saved.value.suggested_filename == "tilewatch-trend.svg"
+
+
+def test_a_table_is_saved_as_csv(page: Any) -> None:
+    page.add_init_script("delete window.showSaveFilePicker")  # its dialogue is the browser's and has no download
+    page.goto("/trends?points=true")
+    table = page.get_by_test_id("stDataFrame").first
+    table.wait_for()
+    table.hover()
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Download as CSV").first.click()
+    assert "5e6f7a8b" in Path(saved.value.path()).read_text()
+
+
+def test_pages_are_reached_by_keyboard_alone(page: Any) -> None:
+    page.goto("/")
+    page.get_by_text("Last night").wait_for()
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.textContent") == "Trends":
+            break
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/trends")
+    page.get_by_text("over 1: faster than DeepGEMM").wait_for()

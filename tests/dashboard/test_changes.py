@@ -25,6 +25,8 @@ def stood(run_id: int, ratio: float | None, **other: Any) -> dict[str, Any]:
         "measured_at": NOW,
         "sha": f"{run_id:040x}",
         "subject": "Load <B> through TMA",
+        "author": None,
+        "committed_at": NOW,
         "median_us": median_us,
         "low_us": median_us * 0.99,
         "high_us": median_us * 1.01,

@@ -6,10 +6,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from dashboard import charts
-from dashboard.metrics import METRICS
+from dashboard import charts, colours, marks
+from dashboard.metrics import METRICS, of_samples
 
-RATIO, TIME, TFLOPS, ROOFLINE = METRICS
+RATIO, TIME, TFLOPS, ROOFLINE = METRICS[:4]
 NOON = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
 
 
@@ -19,6 +19,7 @@ def point(position: int, **other: Any) -> dict[str, Any]:
         "sha": f"{position:08x}" + "0" * 32,
         "position": position,
         "subject": "Load <B> through TMA",
+        "author": "Kim & Co",
         "committed_at": NOON,
         "origin": "measured",
         "machine": "node-1",
@@ -42,6 +43,8 @@ def point(position: int, **other: Any) -> dict[str, Any]:
         "bandwidth_gbps": 4000.0,
         "verdict": None,
         "reason": None,
+        "quarantined": False,
+        "registers": 168,
         **other,
     }
 
@@ -50,9 +53,14 @@ def baseline(position: int, name: str = "deepgemm", **other: Any) -> dict[str, A
     return point(position, implementation=name, role="baseline", params=None, **{"ratio": 1.0, **other})
 
 
-def trend(*points: dict[str, Any], metric: Any = RATIO) -> Any:
+def frame(*points: dict[str, Any]) -> pd.DataFrame:
     texts = {name: pd.Series([each[name] for each in points], dtype=object) for name in ("verdict", "reason")}
-    return charts.trend(pd.DataFrame(points).assign(**texts), metric)
+    return pd.DataFrame(points).assign(**texts)
+
+
+def trend(*points: dict[str, Any], metric: Any = RATIO, **more: Any) -> Any:
+    found = frame(*points)
+    return charts.trend(found, metric, marks=[*marks.toolchain_changes(found), *marks.node_changes(found)], **more)
 
 
 def named(figure: Any, name: str) -> Any:
@@ -112,7 +120,7 @@ def test_a_change_of_the_toolchain_is_a_line_between_its_two_commits() -> None:
 
 def test_another_machine_with_another_driver_is_not_a_change_of_the_toolchain() -> None:
     elsewhere = {"machine": "node-2", "toolchain": {"driver": "590.11"}, "toolchain_sha256": "b"}
-    assert not trend(point(1), point(2, **elsewhere), metric=TIME).layout.shapes
+    assert not list(marks.toolchain_changes(frame(point(1), point(2, **elsewhere))))
 
 
 def test_a_single_point_stands_in_a_range_of_its_own_size() -> None:
@@ -127,7 +135,7 @@ def test_the_axis_says_which_way_is_faster() -> None:
     assert trend(point(1)).layout.yaxis.title.text == "DeepGEMM's time / this time  (over 1: faster than DeepGEMM)"
 
 
-def test_a_judged_regression_wears_a_ring_and_its_reason() -> None:
+def test_a_judged_regression_wears_a_mark_and_its_reason() -> None:
     figure = trend(point(1), point(2, verdict="regression", reason="9 % slower"))
     assert list(named(figure, "regression").x) == ["00000002"]
     assert named(figure, "gemm_fp8").customdata[1][0].endswith("regression: 9 % slower")
@@ -135,7 +143,14 @@ def test_a_judged_regression_wears_a_ring_and_its_reason() -> None:
 
 def test_the_hover_names_commit_date_machine_and_driver_and_no_markup_of_a_subject() -> None:
     told = named(trend(point(1)), "gemm_fp8").customdata[0][0]
-    for part in ("00000001", "Load &lt;B&gt; through TMA", "2026-11-20 12:00 UTC", "node-1", "driver 580.82", "0.900x"):
+    for part in (
+        "00000001",
+        "Load &lt;B&gt; through TMA, Kim &amp; Co, 2026-11-20",
+        "measured 2026-11-20 12:00 UTC",
+        "node-1",
+        "driver 580.82",
+        "0.900x",
+    ):
         assert part in told
 
 
@@ -144,50 +159,60 @@ def test_points_without_a_ratio_are_left_out_of_the_ratio() -> None:
     assert list(named(figure, "gemm_fp8").x) == ["00000002"]
 
 
-def trial(tile_m: int, tile_n: int, tile_k: int, outcome: str = "timed", **other: Any) -> dict[str, Any]:
-    compiled = outcome not in ("timeout", "compile error", "waiting")
-    return {
-        "param.tile_m": tile_m,
-        "param.tile_n": tile_n,
-        "param.tile_k": tile_k,
-        "outcome": outcome,
-        "median_us": None,
-        "registers": 128 if compiled else None,
-        "stack_bytes": 0 if compiled else None,
-        "shared_bytes": 0 if compiled else None,
-        "compile_s": 1.0 if compiled else None,
-        "tma_loads": 1 if compiled else None,
-        "loads": 2 if compiled else None,
-        "tensor_core_mmas": 1 if compiled else None,
-        "mmas": 1 if compiled else None,
-        **other,
-    }
+def test_a_series_that_moved_to_another_machine_has_a_dotted_line() -> None:
+    figure = trend(point(1), point(2), point(3, machine="node-2"), metric=TIME)
+    assert [(line.x0, line.line.dash) for line in figure.layout.shapes] == [(1.5, "dot")]
+    assert [note.text for note in figure.layout.annotations] == ["node-1 → node-2"]
 
 
-def fact(key: str) -> charts.Fact:
-    return next(fact for fact in charts.FACTS if fact.key == key)
+def test_runs_that_go_back_and_forth_between_machines_have_no_line() -> None:
+    points = [point(i, machine=f"node-{i % 2}") for i in range(2 * marks.MOST_NODE_CHANGES)]
+    assert not marks.node_changes(frame(*points))
 
 
-def test_a_cell_shows_the_fastest_of_the_configs_that_share_it() -> None:
-    trials = pd.DataFrame([trial(64, 128, 32, median_us=150.0), trial(64, 128, 64, median_us=140.0)])
-    heat = charts.cells(trials, "tile_m", "tile_n", fact("median_us")).data[0]
-    assert (heat.z[0][0], heat.text[0][0]) == (140.0, "140.0")
-    assert "2 configs" in heat.customdata[0][0]
+def test_a_confirmed_change_begins_a_level_in_the_colour_of_its_direction() -> None:
+    level = {"regression_id": 7, "direction": "regression", "state": "new", "size": 0.085}
+    level |= {"good_sha": point(1)["sha"], "bad_sha": point(2)["sha"]}
+    figure = charts.trend(frame(point(1), point(2)), TIME, marks=marks.level_changes(pd.DataFrame([level])))
+    assert figure.layout.shapes[0].line.color == colours.WORSE
+    assert figure.layout.annotations[0].text == "▼ +8.5 % time #7"
 
 
-def test_a_cell_without_a_value_says_why() -> None:
-    trials = pd.DataFrame([trial(64, 128, 32, median_us=150.0), trial(128, 128, 32, "timeout")])
-    heat = charts.cells(trials, "tile_m", "tile_n", fact("median_us")).data[0]
-    assert heat.z[0][1] is None
-    assert list(heat.text[0]) == ["150.0", "timeout"]
+def test_a_mark_outside_of_the_commits_in_view_is_left_out() -> None:
+    outside = marks.Mark("f" * 40, point(1)["sha"], "driver 1 → 2")
+    assert not charts.trend(frame(point(1), point(2)), TIME, marks=[outside]).layout.shapes
 
 
-def test_shares_of_tma_loads_are_percentages_on_a_whole_scale() -> None:
-    heat = charts.cells(pd.DataFrame([trial(64, 128, 32)]), "tile_m", "tile_n", fact("tma_share")).data[0]
-    assert (heat.z[0][0], heat.zmin, heat.zmax) == (50.0, 0, 100)
+def test_along_dates_the_points_stand_at_their_commits_dates() -> None:
+    figure = trend(point(1), point(2, committed_at=NOON + dt.timedelta(days=3)), along="dates")
+    assert figure.layout.xaxis.type == "date"
+    assert (figure.data[0].x[1] - figure.data[0].x[0]).days == 3
 
 
-def test_the_bar_of_outcomes_counts_every_trial_once() -> None:
-    trials = pd.DataFrame([trial(64, 64, 32), trial(64, 128, 32), trial(64, 256, 32, "waiting")])
-    bar = charts.outcomes(trials)
-    assert [(part.name, list(part.x)) for part in bar.data] == [("timed 2", [2]), ("waiting 1", [1])]
+def test_simulated_and_quarantined_points_look_different() -> None:
+    figure = trend(point(1), point(2, quarantined=True), point(2, origin="simulated"))
+    assert list(named(figure, "gemm_fp8").marker.symbol) == ["circle", "x-open"]
+    assert named(figure, "gemm_fp8, simulated on node-1").marker.symbol == "square-open"
+    assert "quarantined" in named(figure, "gemm_fp8").customdata[1][0]
+
+
+def test_a_static_fact_is_a_trend_without_intervals_and_without_baselines() -> None:
+    registers = next(metric for metric in METRICS if metric.key == "registers")
+    figure = trend(point(1), baseline(1, registers=None), metric=registers)
+    assert [trace.name for trace in figure.data] == ["gemm_fp8"]
+    assert list(figure.data[0].y) == [168]
+    assert "95 %" not in figure.data[0].customdata[0][0]
+
+
+def test_raw_samples_of_the_ratio_are_of_paired_rounds() -> None:
+    shown = {"value": 0.9, "median_us": 100.0}
+    assert of_samples(RATIO, shown, [100.0, 50.0], [90.0, 60.0]) == [0.9, 1.2]
+    assert of_samples(TIME, shown, [100.0, 50.0], []) == [100.0, 50.0]
+    assert of_samples(TFLOPS, {"value": 1000.0, "median_us": 100.0}, [50.0], []) == [2000.0]
+
+
+def test_a_few_series_share_their_commits_and_show_kernels_alone() -> None:
+    a, b = frame(point(1), baseline(1)), frame(point(2, ratio=1.1), point(1, ratio=1.2))
+    figure = charts.trends({"gemm on h200": a, "gemm on b200": b}, RATIO)
+    assert {trace.name for trace in figure.data} == {"gemm on h200", "gemm on b200"}
+    assert list(figure.layout.xaxis.categoryarray) == ["00000001", "00000002"]

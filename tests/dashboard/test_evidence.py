@@ -1,12 +1,14 @@
 """What leaves the evidence page, and what differs between two runs, from made values."""
 
 import csv
+import datetime as dt
 import json
 
 from sqlalchemy.orm import Session
 
-from dashboard import data, evidence, evidence_charts
+from dashboard import colours, data, evidence, evidence_charts
 from db import queries
+from db.queries import ReplayRow
 from tests.dashboard.filled import SHAS
 
 
@@ -63,3 +65,43 @@ def test_the_clock_and_the_power_have_an_axis_each_and_unreadable_readings_are_l
     assert [list(trace.x) for trace in figure.data] == [[0.0, 2.0]] * 2
     assert [trace.yaxis for trace in figure.data] == ["y", "y2"]
     assert "sw power cap" in figure.data[0].customdata[1]
+
+
+def replay(**other: object) -> ReplayRow:
+    about = {
+        "axis": "commit",
+        "good_sha": "1" * 40,
+        "bad_sha": "2" * 40,
+        "good_code_sha256": "a",
+        "bad_code_sha256": "b",
+        "good_toolchain": "tileiras 13.4",
+        "bad_toolchain": "tileiras 13.5",
+        "good_us": [100.0, 101.0, 99.0],
+        "bad_us": [110.0, 109.0, 111.0],
+        "failure": None,
+        "host": "node-1",
+        "gpu_uuid": "GPU-0",
+        "origin": "measured",
+        "at": dt.datetime(2026, 11, 20, tzinfo=dt.UTC),
+    }
+    return ReplayRow(**{**about, **other})  # type: ignore[arg-type]
+
+
+def test_a_replay_is_told_by_its_medians_over_launches() -> None:
+    assert evidence.replay_sentence(replay()) == "11111111 beside 22222222: +10.0 % time over 3 launches"
+
+
+def test_identical_code_has_no_difference_to_tell() -> None:
+    assert evidence.replay_sentence(replay(bad_code_sha256="a")).endswith("identical machine code")
+
+
+def test_a_replay_of_toolchains_names_them_and_one_that_failed_says_why() -> None:
+    told = evidence.replay_sentence(replay(axis="toolchain", failure="the cubin is gone", good_us=[], bad_us=[]))
+    assert told == (
+        "tileiras 13.4 beside tileiras 13.5, same commit 22222222: could not be replayed: the cubin is gone"
+    )
+
+
+def test_each_launch_is_a_line_in_the_colour_of_what_it_says() -> None:
+    figure = evidence_charts.replay(replay(bad_us=[110.0, 109.0, 98.0]))
+    assert [line.line.color for line in figure.data] == [colours.WORSE, colours.WORSE, colours.BETTER]

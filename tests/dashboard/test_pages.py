@@ -7,16 +7,17 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from db import queries, session
-from tests.dashboard.filled import MACHINE, OTHER_PROBLEM
+from db import actions, queries, session
+from tests.conftest import NewDatabase
+from tests.dashboard.filled import MACHINE, OTHER_PROBLEM, fill
 
 APP = Path(__file__).parents[2] / "dashboard" / "app.py"
-PAGES = ("overview", "trends", "sweeps", "compare", "architectures", "evidence", "jobs")
+PAGES = ("overview", "trends", "sweeps", "compare", "architectures", "regressions", "evidence", "jobs")
 
 
 @pytest.fixture(autouse=True)
 def _only_what_a_test_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("TILEWATCH_DATABASE_URL", "TILEWATCH_HOME"):
+    for name in ("TILEWATCH_DATABASE_URL", "TILEWATCH_HOME", "TILEWATCH_ANONYMOUS", "TILEWATCH_TRIAGERS"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -50,8 +51,12 @@ def words(app: AppTest) -> str:
     )
 
 
+def subheaders(app: AppTest) -> list[str]:
+    return [str(each.value) for each in app.subheader]
+
+
 def test_overview_answers_what_changed_since_a_commit(filled_app: AppTest) -> None:
-    filled_app.query_params["since"] = "5e6f7a8b"
+    filled_app.query_params["since"], filled_app.query_params["from"] = "a commit", "5e6f7a8b"
     app = opened(filled_app, "overview")
     assert "1 regression] and 0 improvements since 5e6f7a8b, in 2 series" in words(app)
     judged, movers = app.dataframe[0].value, app.dataframe[1].value
@@ -63,14 +68,14 @@ def test_overview_answers_what_changed_since_a_commit(filled_app: AppTest) -> No
 
 
 def test_overview_draws_the_board_with_one_cell_per_series(filled_app: AppTest) -> None:
-    filled_app.query_params["since"] = "5e6f7a8b"
+    filled_app.query_params["since"], filled_app.query_params["from"] = "a commit", "5e6f7a8b"
     board = figure(opened(filled_app, "overview"))["data"][0]
     assert board["y"] == ["gemm_fp8 320x32576x7168", "gemm_fp8 4096x4096x4096"]
     assert board["text"] == [["0.83 ▼8.5%"], ["0.63"]]
 
 
 def test_only_regressions_leaves_the_other_series_out(filled_app: AppTest) -> None:
-    filled_app.query_params["since"] = "5e6f7a8b"
+    filled_app.query_params["since"], filled_app.query_params["from"] = "a commit", "5e6f7a8b"
     app = opened(filled_app, "overview")
     app.toggle(key="regressions").set_value(True).run()
     assert figure(app)["data"][0]["y"] == ["gemm_fp8 320x32576x7168"]
@@ -102,6 +107,8 @@ def test_the_evidence_of_a_run_is_a_permalink(filled_app: AppTest, filled_url: s
     assert "held against 5e6f7a8b" in words(app)
     assert "9.3 % slower than its history" in words(app)
     assert {trace["name"] for trace in figure(app)["data"]} == {"gemm_fp8", "deepgemm", "cublaslt"}
+    assert "**confirmed**: slower in 6 of 6 launches" in words(app)
+    assert "5e6f7a8b beside 9c0d1e2f: +8.8 % time over 6 launches" in words(app)
     tables = [frame.value for frame in app.dataframe]
     assert tables[0].iloc[0]["time"] == "+9.3 %"
     assert any(
@@ -123,18 +130,19 @@ def test_a_link_to_a_run_that_is_not_there_says_so(filled_app: AppTest, run: str
 
 
 def test_compare_holds_the_newest_commit_against_the_one_before(filled_app: AppTest) -> None:
+    filled_app.query_params["all"] = "true"
     app = opened(filled_app, "compare")
     assert "0 faster, 1 slower, 0 not apart, of 1 series on both sides" in words(app)
-    row = app.dataframe[0].value.iloc[0]
+    row = app.dataframe[-1].value.iloc[0]
     assert (row["A"], row["B"], row["apart"]) == ("0.91x, 130.0 us", "0.83x, 142.0 us", "yes")
 
 
 def test_compare_of_two_older_commits_has_their_recordings_too(filled_app: AppTest) -> None:
     app = opened(filled_app, "overview")
-    app.query_params["a"], app.query_params["b"] = "1a2b3c4d", "5e6f7a8b"
+    app.query_params["a"], app.query_params["b"], app.query_params["all"] = "1a2b3c4d", "5e6f7a8b", "true"
     app.switch_page("views/compare.py").run()
     assert not app.exception
-    assert set(app.dataframe[0].value["GPU"]) == {"H200", "H200 (recorded)"}
+    assert set(app.dataframe[-1].value["GPU"]) == {"H200", "H200 (recorded)"}
 
 
 def test_compare_of_the_oldest_commit_asks_for_a_later_one(filled_app: AppTest) -> None:
@@ -169,6 +177,102 @@ def test_architectures_where_nothing_moved_say_so(filled_app: AppTest) -> None:
     assert "Nothing moved" in app.success[0].value
 
 
+def test_compare_lays_the_changes_over_the_shapes_of_problems(filled_app: AppTest) -> None:
+    app = opened(filled_app, "compare")
+    assert "Over the shapes of the problems" in subheaders(app)
+    marks = figure(app, 1)["data"][0]
+    assert (marks["text"], "320x32576x7168" in marks["customdata"][0]) == (["-8.5 %"], True)
+
+
+def test_regressions_that_wait_for_somebody_come_first(filled_app: AppTest) -> None:
+    app = opened(filled_app, "regressions")
+    table = app.dataframe[0].value
+    assert table["state"].tolist() == ["new"]
+    assert table["time"].tolist() == ["+9.3 % (+8.9 % to +9.7 %)"]
+    app.toggle(key="improvements").set_value(True).run()
+    assert "There is no improvement like that" in app.success[0].value
+
+
+def test_the_scoreboard_says_how_little_it_stands_on(filled_app: AppTest) -> None:
+    app = opened(filled_app, "regressions")
+    score = {metric.label: metric.value for metric in app.metric}
+    assert (score["Precision so far"], score["False alarms per 1,000"]) == ("nobody marked any", "0.00")
+    assert "1 suspicion: 1 confirmed, 0 refuted, 0 undecided" in words(app)
+
+
+def test_overview_shows_what_alarms_stand(filled_app: AppTest) -> None:
+    filled_app.query_params["alarms"] = "true"
+    app = opened(filled_app, "overview")
+    assert app.dataframe[0].value["what"].tolist() == ["nightly late"]
+
+
+def test_an_expected_improvement_is_found_by_its_state(filled_app: AppTest) -> None:
+    filled_app.query_params["state"], filled_app.query_params["improvements"] = "expected", "true"
+    table = opened(filled_app, "regressions").dataframe[0].value
+    assert table["category"].tolist() == ["toolchain"]
+
+
+def test_a_regression_is_a_permalink_with_its_series_and_its_life(filled_app: AppTest) -> None:
+    filled_app.query_params["regression"] = "1"
+    app = opened(filled_app, "regressions")
+    assert "#1 gemm_fp8: +9.3 % time" in words(app)
+    assert "its loads lost TMA" in words(app)
+    assert app.dataframe[0].value["GPU"].tolist() == ["NVIDIA H200"]
+    assert app.dataframe[1].value["who"].tolist() == ["tilewatch"]
+
+
+def test_nobody_acts_where_nobody_is_allowed_to(filled_app: AppTest) -> None:
+    filled_app.query_params["regression"] = "1"
+    app = opened(filled_app, "regressions")
+    assert not app.button
+    assert "lets nobody act" in words(app)
+
+
+def test_a_regression_that_is_not_there_says_so(filled_app: AppTest) -> None:
+    filled_app.query_params["regression"] = "9' or 1=1"
+    assert "There is no regression" in opened(filled_app, "regressions").warning[0].value
+
+
+def test_triage_is_written_down_with_who_did_it(new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    with new_database() as url:
+        with session.session(url) as opened_session:
+            fill(opened_session)
+        monkeypatch.setenv("TILEWATCH_DATABASE_URL", url)
+        monkeypatch.setenv("TILEWATCH_ANONYMOUS", "act")
+        app = AppTest.from_file(str(APP), default_timeout=60)
+        app.query_params["regression"] = "1"
+        opened(app, "regressions")
+        assert not app.button, "no name yet"
+        app.text_input(key="who").set_value("kim").run()
+        app.text_input(key="why").set_value("it is mine").run()
+        app.button(key="acknowledge").click().run()
+        assert not app.exception
+        assert app.success[0].value == "Acknowledge: done."
+        app.button(key="It was right").click().run()
+        app.button(key="bisect").click().run()
+        assert not app.exception
+        with session.session(url) as opened_session:
+            row = queries.regression(opened_session, 1)
+            assert row is not None
+            assert (row.state, row.owner, row.right) == ("acknowledged", "kim (not signed in)", 1)
+            life = [(event.who, event.action, event.note) for event in queries.events(opened_session, 1)]
+            assert life[:2] == [
+                ("kim (not signed in)", "mark right", None),
+                ("kim (not signed in)", "acknowledge", "it is mine"),
+            ]
+            asked = actions.next_asked(opened_session)
+            assert asked is not None
+            assert (asked.who, asked.action) == ("kim (not signed in)", "backfill")
+            assert asked.wanted["revisions"] == f"{'1a2b3c4d' + '0' * 32}..{'9c0d1e2f' + '0' * 32}"
+
+
+def test_a_right_that_is_misspelt_closes_the_door(filled_app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWATCH_ANONYMOUS", "everything")
+    app = opened(filled_app, "overview")
+    assert "expected one of nothing, browse, act" in app.error[0].value
+    assert not app.dataframe
+
+
 def test_evidence_without_a_run_offers_the_newest_and_changes_first(filled_app: AppTest) -> None:
     assert opened(filled_app, "evidence").dataframe[0].value.iloc[0]["verdict"] == "regression"
 
@@ -176,13 +280,29 @@ def test_evidence_without_a_run_offers_the_newest_and_changes_first(filled_app: 
 def test_trends_draw_the_kernel_its_baselines_and_its_recordings(filled_app: AppTest) -> None:
     names = {trace["name"] for trace in figure(opened(filled_app, "trends"))["data"]}
     here = {"gemm_fp8", "deepgemm", "cublaslt"}
-    assert names == here | {f"{name}, recorded on {MACHINE}" for name in here} | {"regression"}
+    recorded = {f"{name}, recorded on {MACHINE}" for name in here}
+    assert names == here | recorded | {f"{name}, samples" for name in here} | {"regression"}
+
+
+def test_a_part_of_the_history_and_a_series_beside_it_are_in_the_link(filled_app: AppTest) -> None:
+    filled_app.query_params["commits"] = ["5e6f7a8b", "newest"]
+    app = opened(filled_app, "trends")
+    assert figure(app)["layout"]["xaxis"]["categoryarray"] == ["5e6f7a8b", "9c0d1e2f"]
+    app.multiselect(key="beside").select(f"gemm_fp8 {OTHER_PROBLEM} on h200").run()
+    assert not app.exception
+    names = {trace["name"] for trace in figure(app)["data"]}
+    assert {f"gemm_fp8 {OTHER_PROBLEM} on h200", "gemm_fp8 320x32576x7168 on h200"} <= names
+
+
+def test_trends_run_along_dates_on_request(filled_app: AppTest) -> None:
+    filled_app.query_params["along"] = "Date"
+    assert figure(opened(filled_app, "trends"))["layout"]["xaxis"]["type"] == "date"
 
 
 def test_trends_of_another_problem_and_metric_follow_the_pickers(filled_app: AppTest) -> None:
     app = opened(filled_app, "trends")
     app.selectbox(key="problem").select(OTHER_PROBLEM).run()
-    app.get("button_group")[0].set_value("roofline").run()
+    app.selectbox(key="show").select("% of roofline").run()
     assert not app.exception
     shown = figure(app)
     assert shown["layout"]["yaxis"]["title"]["text"].startswith("% of the datasheet roofline")
@@ -227,7 +347,10 @@ def test_a_measured_sweep_shows_the_record_and_the_fastest_configs(filled_app: A
         "deepgemm": "118.0 us",
         "cublaslt": "126.0 us",
     }
-    best = app.dataframe[1].value.iloc[0]
+    regrets = app.dataframe[1].value
+    assert regrets["the config of"].tolist() == ["the tile table", "the winner of the commit before, 5e6f7a8b"]
+    assert regrets["slower than the fastest"].tolist()[1] == "+0.0 %"
+    best = app.dataframe[2].value.iloc[0]
     assert (best["tile_m"], best["tile_n"], best["tile_k"], best["num_ctas"]) == (64, 256, 128, 2)
     assert app.selectbox(key="fact").options[0] == "Time"
 
@@ -237,7 +360,29 @@ def test_an_older_commit_is_picked_by_its_hash(filled_app: AppTest) -> None:
     filled_app.query_params["commit"] = "1a2b3c4d"
     app = opened(filled_app, "sweeps")
     assert "Walk tiles along M first" in words(app)
-    assert [box.label for box in app.selectbox][:5] == ["Kernel", "Problem", "GPU", "Commit", "Submission"]
+    assert [box.label for box in app.selectbox][:4] == ["Kernel", "Problem", "GPU", "Submission"]
+    assert app.select_slider(key="commit").options == ["1a2b3c4d", "5e6f7a8b", "9c0d1e2f", "newest"]
+
+
+def test_two_commits_of_a_search_space_tell_which_configs_moved(filled_app: AppTest) -> None:
+    filled_app.query_params["gpu"], filled_app.query_params["view"] = "h200", "What moved"
+    app = opened(filled_app, "sweeps")
+    assert "5e6f7a8b Load B through TMA → 9c0d1e2f" in words(app)
+    assert "**Newly failing: 2 configs**" in words(app)
+    assert "2 are more than 2 % slower and 0 as much faster" in words(app)
+    assert app.success[0].value == "The same config won both."
+    newly = app.dataframe[1].value
+    assert set(newly["before"]) == {"timed"}
+    assert set(newly["after"]) == {"hung"}
+    app.selectbox(key="before").select("1a2b3c4d").run()
+    assert not app.exception
+    assert "1a2b3c4d Walk tiles along M first → 9c0d1e2f" in words(app)
+
+
+def test_the_oldest_sweep_has_nothing_to_be_compared_with(filled_app: AppTest) -> None:
+    filled_app.query_params["gpu"], filled_app.query_params["view"] = "h200", "What moved"
+    filled_app.query_params["commit"] = "1a2b3c4d"
+    assert "oldest commit of this search space" in opened(filled_app, "sweeps").info[0].value
 
 
 def test_a_sweep_that_nothing_came_of_yet_says_so(filled_app: AppTest) -> None:
@@ -252,7 +397,7 @@ def test_jobs_say_what_runs_what_failed_and_what_waits_for_nobody(filled_app: Ap
     app = opened(filled_app, "jobs")
     assert {metric.label: metric.value for metric in app.metric}["failed"] == "1"
     assert [expander.label for expander in app.expander] == [
-        "gemm_fp8 320x32576x7168 for sm_100, configs 1-18: OSError: [Errno 28] No space left on device"
+        "gemm_fp8 320x32576x7168 for sm_100, configs 1-18: OSError: [Errno 28] No space left on device",
     ]
     assert "Traceback" in app.expander[0].code[0].value
     warned = [warning.value for warning in app.warning]
@@ -260,6 +405,47 @@ def test_jobs_say_what_runs_what_failed_and_what_waits_for_nobody(filled_app: Ap
     assert all("no worker" not in one and "none has been seen" in one for one in warned)
     assert "**b200**" in warned[0]
     assert "**h200**" in warned[1]
+
+
+def test_running_jobs_tell_how_long_they_will_take(filled_app: AppTest) -> None:
+    running = opened(filled_app, "jobs").dataframe[0].value
+    assert running["progress"].tolist() == [pytest.approx(100 * 7 / 18)]
+    assert running["left"].iloc[0].endswith(("s", "min", "h", "d"))
+
+
+def test_jobs_show_how_the_canaries_of_each_gpu_sing(filled_app: AppTest) -> None:
+    app = opened(filled_app, "jobs")
+    assert "Health of the GPUs" in subheaders(app)
+    assert {trace["name"] for trace in figure(app)["data"]} == {"node-1 GPU-0, arithmetic", "node-1 GPU-0, memory"}
+
+
+def test_work_is_submitted_and_cancelled_from_the_page_under_a_name(
+    new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with new_database() as url:
+        with session.session(url) as opened_session:
+            fill(opened_session)
+        monkeypatch.setenv("TILEWATCH_DATABASE_URL", url)
+        monkeypatch.setenv("TILEWATCH_ANONYMOUS", "act")
+        app = opened(AppTest.from_file(str(APP), default_timeout=60), "jobs")
+        assert "Submit" not in {button.label for button in app.button}, "no name yet"
+        app.text_input(key="who").set_value("kim").run()
+        app.text_input(key="submit-commit").set_value("v1.2").run()
+        app.button(key="submit-now").click().run()
+        assert not app.exception
+        assert app.success[0].value == "Asked: a worker submits it within a minute."
+        retry = next(button for button in app.button if button.label == "Retry")
+        retry.click().run()
+        assert not app.exception
+        assert app.success[0].value.startswith("Queued job ")
+        with session.session(url) as opened_session:
+            found = queries.actions(opened_session)
+            assert [(row.who, row.action, row.state) for row in found] == [
+                ("kim (not signed in)", "retry", "done"),
+                ("kim (not signed in)", "nightly", "asked"),
+            ]
+            assert found[1].wanted == {"commit": "v1.2", "gpus": []}
+            assert not queries.jobs(opened_session, ("failed",))
 
 
 @pytest.mark.parametrize(
@@ -270,6 +456,7 @@ def test_jobs_say_what_runs_what_failed_and_what_waits_for_nobody(filled_app: Ap
         ("sweeps", "sweep"),
         ("compare", "measured"),
         ("architectures", "sweep"),
+        ("regressions", "confirmed"),
         ("evidence", "measured"),
         ("jobs", "job"),
     ],

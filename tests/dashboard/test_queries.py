@@ -158,7 +158,7 @@ def test_a_baseline_without_samples_is_no_point(filled: Session) -> None:
 
 
 def test_trials_of_a_sweep_come_fastest_first_with_their_static_facts(filled: Session) -> None:
-    sweep = next(row for row in queries.sweeps(filled) if row.gpu_model == "h200" and row.problem == PROBLEM)
+    sweep = queries.sweeps(filled, KERNEL, PROBLEM, "h200")[0]
     trials = queries.trials(filled, sweep.id)
     assert len(trials) == sweep.space_size == 54
     timed = [trial.median_us for trial in trials if trial.median_us is not None]

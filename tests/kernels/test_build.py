@@ -158,6 +158,18 @@ def test_a_broken_library_is_a_sentence(tmp_path: Path, source: str, sentence: s
         catalog.read(tmp_path, arch="sm_90")
 
 
+def test_a_kernel_without_configs_for_an_architecture_is_left_out(tmp_path: Path) -> None:
+    """Block-scaled products need Blackwell: an axis without values says that there is nothing to try elsewhere."""
+    source = (LIBRARY / "gemm.py").read_text()
+    assert '("num_ctas", (1, 2, 4, 8)),' in source
+    limited = source.replace('("num_ctas", (1, 2, 4, 8)),', '("num_ctas", () if arch == "sm_90" else (1,)),')
+    (tmp_path / "gemm.py").write_text(limited)
+    assert catalog.read(tmp_path, arch="sm_90") == ()
+    assert len(catalog.read(tmp_path, arch="sm_100")) == 3
+    with pytest.raises(LibraryError, match="gemm_fp8 has no config for sm_90"):
+        catalog.read(tmp_path, arch="sm_90", kernel="gemm_fp8")
+
+
 def test_an_empty_library_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(LibraryError, match="holds no library files"):
         catalog.read(tmp_path, arch="sm_90")

@@ -163,7 +163,7 @@ def test_tilewatch_commands_parse(services: dict[str, Any]) -> None:
 
 
 def test_celery_commands_parse_and_take_from_queues_that_are_filled(services: dict[str, Any]) -> None:
-    filled = {"compile", "judge", *(f"gpu.{model.slug}" for model in GPU_MODELS)}
+    filled = {"compile", "judge", "tell", *(f"gpu.{model.slug}" for model in GPU_MODELS)}
     taken = set()
     for _, (option, application, role, *arguments) in _commands(services, "celery"):
         assert (option, application) == ("-A", "worker.app")
@@ -172,7 +172,7 @@ def test_celery_commands_parse_and_take_from_queues_that_are_filled(services: di
             assert not context.args
             taken |= set(context.params.get("queues") or ())
     assert taken <= filled
-    assert {"compile", "judge"} < taken
+    assert {"compile", "judge", "tell"} < taken
 
 
 def test_the_dashboard_command_parses(services: dict[str, Any]) -> None:

@@ -34,6 +34,21 @@ def test_whatever_is_wrong_comes_with_a_way_out(tmp_path: Path, monkeypatch: pyt
     assert [finding.name for finding in wrong if not finding.fix] == []
 
 
+def test_where_people_are_told_is_named_or_what_is_wrong_with_it(tmp_path: Path) -> None:
+    def channels(written: str | None, **given: object) -> Finding:
+        if written is not None:
+            (tmp_path / "tell.toml").write_text(written)
+        return _found(_settings(tmp_path, **given))["channels"]
+
+    assert channels(None).ok is None
+    assert channels("[channels.board]\nwebhook = 'https://board.example/hunter2'").found == "board"
+    assert channels("[channels.commits]\nforge = 'owner/name'").fix == "set TILEWATCH_FORGE_TOKEN"
+    assert channels("[channels.commits]\nforge = 'owner/name'", forge_token="t").ok  # noqa: S106 - a test's
+    wrong = channels("[channels.board]\nwebhock = 'https://board.example/hunter2'")
+    assert wrong.ok is False
+    assert "hunter2" not in wrong.found
+
+
 def test_servers_that_run_are_named_by_their_address_alone(tmp_path: Path, database_url: str, broker_url: str) -> None:
     findings = _found(_settings(tmp_path, database_url=database_url, broker_url=broker_url))
     assert findings["Postgres"].ok, findings["Postgres"]

@@ -13,8 +13,13 @@ import pytest
 import redis
 from sqlalchemy import func, select, text, update
 
-from db.models import Job, Trial, Worker
+from db import jobs
+from db.jobs import Unsent
+from db.models import Job, Run, Trial, Worker
 from db.session import session
+from tests.worker import regressed
+from tests.worker.ready import ready_sweep
+from tests.worker.receiver import receiver
 from worker import dispatch
 from worker.place import Place
 from worker.reconcile import reconcile
@@ -35,6 +40,8 @@ def environment(settings: Settings) -> dict[str, str]:
         "TILEWATCH_REPOSITORY": str(settings.repository),
         "TILEWATCH_LIBRARY": settings.library,
         "TILEWATCH_SIM_SEED": str(settings.sim_seed),
+        "TILEWATCH_SIM_TRIAL_S": str(settings.sim_trial_s),
+        "TILEWATCH_DRAIN_S": str(settings.drain_s),
         "TILEWATCH_SIM_ILL": str(settings.sim_ill),
         "TILEWATCH_CANARY_EVERY_S": str(settings.canary_every_s),
         "TILEWATCH_COMPILE_HEALTH_PORT": str(settings.compile_health_port),
@@ -176,10 +183,46 @@ def test_a_worker_that_is_told_to_stop_gives_its_job_back(settings: Settings, pl
     assert (jobs_in(place, "running"), jobs_in(place, "queued")) == (0, 1)
 
 
+@pytest.mark.parametrize(("drain_s", "left"), [(60.0, ("done", 1)), (0.5, ("queued", 0))])
+def test_a_worker_that_drains_finishes_its_sweep_or_hands_it_back_in_time(
+    settings: Settings, place: Place, drain_s: float, left: tuple[str, int]
+) -> None:
+    job_id = ready_sweep(settings, place)
+    slow = settings.model_copy(update={"sim_trial_s": 2.0 if left[0] == "done" else 60.0, "drain_s": drain_s})
+    log = settings.home / "gpu0@test.log"
+    with celery_worker(slow, queues="gpu.sim", name="gpu0@test") as process:
+        dispatch.send(dispatch.sender(place.broker_url), place.database_url, [Unsent(job_id, "gpu.sim")])
+        wait_for(lambda: jobs_in(place, "running"), log)
+        process.send_signal(signal.SIGTERM)
+        process.wait(PATIENCE_S)
+    with session(place.database_url) as opened:
+        job = opened.get_one(Job, job_id)
+        runs = opened.scalar(select(func.count(Run.id)))
+        assert (job.state, runs) == left, log.read_text()[-2000:]
+        assert job.owner is None
+
+
 def test_the_clock_submits_the_nightly(settings: Settings, place: Place) -> None:
     with celery_worker(settings, queues="judge", name="judge@test"):
         dispatch.sender(place.broker_url).send_task("worker.nightly", queue="judge")
         wait_for(lambda: jobs_in(place, "queued"), settings.home / "judge@test.log")
+
+
+def test_what_a_judge_opened_is_told_as_soon_as_its_job_has_ended(settings: Settings, place: Place) -> None:
+    with receiver() as board, celery_worker(settings, queues="judge,tell", name="judge@test"):
+        written = f"[channels.board]\nwebhook = '{board.url}'\n[[routes]]\nto = ['board']\n"
+        (settings.home / "tell.toml").write_text(written)
+        with session(place.database_url) as opened:
+            number = regressed.regress(opened)
+            run_id = opened.scalars(select(Run.id)).one()
+            jobs.add(opened, key="judge 1", kind="judge", queue="judge", subject="1", payload={}, run_id=run_id)
+            queued = jobs.unsent(opened, 0)
+        dispatch.send(dispatch.sender(place.broker_url), place.database_url, queued)
+        wait_for(lambda: board.taken, settings.home / "judge@test.log")
+        assert f"tilewatch regressions acknowledge {number}" in board.taken[0].told["body"]
+        dispatch.sender(place.broker_url).send_task("worker.watch", queue="tell")
+        log = settings.home / "judge@test.log"
+        wait_for(lambda: "watched" in log.read_text(), log)
 
 
 def test_a_worker_for_a_gpu_that_is_not_there_says_so_and_ends(settings: Settings) -> None:

@@ -12,9 +12,10 @@ from db import quarantine, steps
 from db.models import Job, Run, Worker
 from db.session import session
 from kernels.device import GPU_MODELS, SIMULATED, Gpu
+from tests.worker.ready import ready_sweep
 from tests.worker.test_celery import celery_worker, wait_for
 from tests.worker.test_compile import gpu_worker_is_here
-from tests.worker.test_quarantine import again, ready_sweep
+from tests.worker.test_quarantine import again
 from tests.worker.test_spool import free_port
 from worker import dispatch, simulated, troubles
 from worker.endpoint import Endpoint

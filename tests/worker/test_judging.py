@@ -5,6 +5,7 @@ import datetime as dt
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import delete, func, select, update
@@ -13,10 +14,12 @@ from db import jobs
 from db.jobs import Priority
 from db.models import Commit, Job, Regression, RegressionEvent, RegressionSeries, Replay, Run, Suspicion, Sweep, Verdict
 from db.session import session
+from kernels.build import Compiler
+from kernels.results import Compiled
 from tests.worker import history, tiny
 from tests.worker.conftest import do_all_jobs, settings_for
 from tests.worker.test_celery import all_done, celery_worker, wait_for
-from worker import judge, rejudge, tasks
+from worker import compile, judge, rejudge, tasks
 from worker.place import Place
 from worker.settings import Settings
 from worker.submit import submit_nightly
@@ -214,3 +217,35 @@ def test_another_policy_over_the_history_says_what_it_would_have_changed(watched
     }
     assert len(doubtful.changed) == 2 * len(tiny.PROBLEMS)
     assert {subject: [verdict for verdict, _ in found] for subject, found in verdicts(place).items()} == before
+
+
+def test_another_compiler_is_told_from_a_commit(
+    watched: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One commit, measured before and after the compiler changed: its old cubins are timed beside its new ones."""
+    compiled_by = Compiler.compile
+
+    def as_another_would(self: Compiler, *asked: Any) -> Compiled:
+        outcome = compiled_by(self, *asked)
+        code = outcome.code_sha256
+        return replace(outcome, code_sha256=f"{code} by another") if code and self.limit_s == 16.0 else outcome
+
+    monkeypatch.setattr(Compiler, "compile", as_another_would)
+    (sha,) = history.make(tmp_path / "watched").values()
+    nightlies(watched, sha)
+    compile.close()
+    changed = watched.model_copy(update={"compile_limit_s": 16.0})  # the limit is part of a compiler's name
+    nightly(changed, sha, 1)
+    place = Place.of(changed)
+    do_all_jobs(place)
+    (first, *rest) = (each for each in replays(place) if each.axis == "toolchain")
+    assert "limit 15s" in (first.good_toolchain or "")
+    assert "limit 16s" in (first.bad_toolchain or "")
+    assert all(each.good_commit_id == each.bad_commit_id for each in (first, *rest))
+    with session(place.database_url) as opened:
+        raised = opened.scalars(select(Regression)).all()
+        said = opened.scalars(select(Verdict).join(RegressionSeries, RegressionSeries.run_id == Verdict.run_id)).all()
+    assert {regression.category for regression in raised} == {"toolchain"}
+    assert all(regression.cause.startswith("another compiler: ") for regression in raised)
+    assert {verdict.verdict for verdict in said} <= {"regression", "improvement"}
+    assert all(verdict.reason.startswith("the commit before, compiled by both") for verdict in said)

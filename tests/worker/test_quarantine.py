@@ -15,39 +15,19 @@ from kernels.device import SIMULATED, Gpu
 from kernels.health import NoAnswer
 from tests.worker import tiny
 from tests.worker.conftest import Drain
+from tests.worker.ready import ready_sweep
 from worker import simulated, tasks
 from worker.outage import NotNow
 from worker.place import Place
 from worker.quarantine import GpuWatch, Senses
 from worker.settings import Settings
 from worker.simulated import Simulation
-from worker.submit import submit_sweep
 
 BOARD = Gpu(0, "GPU-7", "Simulated GPU", "none", SIMULATED)
 
 
 def a_place_where_it_falls_ill(place: Place, seed: int, share: float = 1.0) -> Place:
     return dataclasses.replace(place, simulation=Simulation(seed, 0.0, share))
-
-
-def ready_sweep(settings: Settings, place: Place) -> int:
-    """The measure job of a sweep for the simulated GPU, everything compiled."""
-    submit_sweep(settings, tiny.KERNEL, "1024", gpus=("sim",))
-    drain_compiling(place)
-    with session(place.database_url) as opened:
-        newest = select(Job.id).where(Job.kind == "measure").order_by(Job.id.desc()).limit(1)
-        return opened.scalars(newest).one()
-
-
-def drain_compiling(place: Place) -> None:
-    while True:
-        with session(place.database_url) as opened:
-            job_id = opened.scalars(
-                select(Job.id).where(Job.kind == "compile", Job.state == "queued").limit(1)
-            ).one_or_none()
-        if job_id is None:
-            return
-        tasks.run(job_id, "compiler#1", place)
 
 
 def again(place: Place, job_id: int) -> None:
@@ -81,17 +61,18 @@ class Watched:
         return self.sings
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("kind", ["xid", "ecc"])
 def test_a_run_on_a_board_that_falls_ill_is_no_measurement_and_the_sweep_is_measured_when_it_is_well(
-    settings: Settings, place: Place, drain: Drain, seed: int
+    settings: Settings, place: Place, drain: Drain, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
+    monkeypatch.setattr(simulated, "ILLNESSES", (kind,))
     job_id = ready_sweep(settings, place)
-    ill = a_place_where_it_falls_ill(place, seed)
+    ill = a_place_where_it_falls_ill(place, 1)
     with pytest.raises(NotNow, match="fell ill in this sweep"):
         tasks.run(job_id, "gpu0@n#1", ill)
     (row,) = quarantines(place)
     assert row.ended_at is None
-    assert row.kind in ("xid", "ecc")  # a canary needs a history to drift from
+    assert row.kind == kind
     assert row.evidence["samples_us"].keys() == {tiny.KERNEL, "deepgemm"}
     with session(place.database_url) as opened:
         assert opened.scalars(select(Run)).all() == []

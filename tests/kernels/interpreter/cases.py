@@ -49,7 +49,37 @@ RAGGED_ROWS = ("1x1", "17x127", "127x17", "129x256", "3x1031")
 
 TILED = {"tile_rows": (1, 4), "tile_columns": (16, 128)}
 
+SCALED = {"tile_m": (16, 64), "tile_n": (32, 128, 256), "steps": (1, 2), "latency": (0,)}
+
+GROUPED = ("3x1x128x128", "5x2x128x256", "2x150x128x128")
+"""Groups without a row, groups that are all padding (both of few rows), and groups of more than one block."""
+
+GROUPED_TILES = {
+    "tile_m": (32, 128),
+    "tile_n": (64, 128),
+    "tile_k": (64,),
+    "steps": (1, 2),
+    "latency": (0,),
+    "group_size_m": (2,),
+}
+
+HEADS = ("1x2x1x1x64", "1x4x2x17x64", "2x2x2x127x64", "1x2x1x129x128")
+
 SMALL: Mapping[str, Small] = {
+    "gemm_fp8_scaled": Small(("1x16x128", "17x48x256", "129x144x384", "127x272x512"), SCALED),
+    "gemm_fp8_block_scaled": Small(
+        ("1x16x128", "17x48x256", "129x144x384"),
+        {"tile_m": (16, 64), "tile_n": (32, 128), "tile_k": (128, 256)},
+        needs="sm_100",
+    ),
+    "grouped_fp8": Small(GROUPED, GROUPED_TILES),
+    "grouped_fp8_masked": Small(("3x1x128x128", "2x150x128x256"), GROUPED_TILES),
+    "grouped_bf16": Small(GROUPED, GROUPED_TILES),
+    "grouped_bf16_by_ends": Small(GROUPED, GROUPED_TILES),
+    "grouped_bf16_along_k": Small(("3x128x256x100", "2x256x128x300"), GROUPED_TILES),
+    "attention_prefill": Small(HEADS, {"tile_m": (16, 64), "tile_n": (16, 128)}),
+    "attention_prefill_causal": Small(HEADS, {"tile_m": (16, 64), "tile_n": (16, 128)}),
+    "attention_decode": Small(HEADS, {"tile_n": (16, 64)}),
     "gemm_fp8": Small(RAGGED_FP8, TILES),
     "gemm_fp8_hinted": Small(RAGGED_FP8, TILES | {"latency": (0, 4), "fast_acc": (1,)}),
     "gemm_tutorial": Small((*RAGGED, "127x129x17-bfloat16", "17x1x16-tf32")),
@@ -60,6 +90,7 @@ SMALL: Mapping[str, Small] = {
         )
         for layout in ("nn", "nt", "tn", "tt")
     },
+    "gemm_nt_fp8": Small(("17x48x208-fp8",), TILES | {"group_size_m": (2, 8)}),
     "rms_norm": Small(RAGGED_ROWS),
     "layer_norm": Small(RAGGED_ROWS),
     "silu_and_multiply": Small(RAGGED_ROWS, TILED),

@@ -123,6 +123,8 @@ def _beside(dtype: ct.DType, number: Any) -> ct.DType:
         raise Undefined(f"arithmetic on {dtype}: convert it to a wider type first")
     if isinstance(number, float | np.floating) and not is_float(dtype):
         return ct.float32
+    if dtype == ct.bool_ and not isinstance(number, bool):
+        return ct.int32
     return dtype
 
 
@@ -163,7 +165,7 @@ for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
 
 
 class Array:
-    """A kernel's array parameter: raw bits with shape and strides, and where its elements were written."""
+    """A kernel's array parameter: a strided window onto raw bits."""
 
     def __init__(self, raw: np.ndarray, dtype: ct.DType, *, name: str) -> None:
         self.raw = raw

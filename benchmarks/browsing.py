@@ -1,0 +1,126 @@
+"""What a person waits for in a real browser, one at a time: opening a page, and answers inside a session."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+PLOT = ".js-plotly-plot .main-svg"
+PLOT_OR_TABLE = f'{PLOT}, [data-testid="stDataFrame"] canvas'
+PATIENCE_MS = 60_000
+QUIET = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
+
+
+@contextmanager
+def chromium(path: str) -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=list(QUIET))
+        yield browser
+        browser.close()
+
+
+def opened(browser: Browser, view: str) -> tuple[float, int]:
+    """Seconds until the first plot or table is drawn in a session of its own, and the bytes that came until then."""
+    context = browser.new_context(viewport={"width": 1440, "height": 1000})
+    page = context.new_page()
+    sent = [0]
+
+    def count(payload: str | bytes) -> None:
+        sent[0] += len(payload)
+
+    page.on("websocket", lambda socket: socket.on("framereceived", count))
+    page.on("response", lambda response: count(b"0" * int(response.headers.get("content-length", "0"))))
+    started = time.perf_counter()
+    page.goto(view)
+    page.locator(PLOT_OR_TABLE).first.wait_for(state="attached", timeout=PATIENCE_MS)
+    took_s = time.perf_counter() - started
+    context.close()
+    return took_s, sent[0]
+
+
+def inside(browser: Browser, address: str, repeats: int) -> dict[str, list[float]]:
+    """Seconds from a click to the new plot, in a session that has been open for a while."""
+    context = browser.new_context(base_url=address, viewport={"width": 1440, "height": 1000})
+    context.set_default_timeout(PATIENCE_MS)
+    page = context.new_page()
+    took = {
+        "Trends: another problem to its plot": _problems(page, repeats),
+        "page switch: Trends to Compare": _switches(page, repeats),
+        "Sweeps: to a space of 500 configs": _wide_sweep(page, repeats),
+        "Compare: another commit, 488 series": _commits(page, repeats),
+    }
+    context.close()
+    return took
+
+
+def _problems(page: Page, repeats: int) -> list[float]:
+    page.goto("/trends")
+    _drawn(page)
+    took = []
+    for place in range(1, repeats + 1):
+        page.get_by_role("combobox", name="Problem").click()
+        option = page.get_by_role("option").nth(place % 9 + 1)
+        option.wait_for()
+        took.append(_until_other_plot(page, option.click))
+    return took
+
+
+def _switches(page: Page, repeats: int) -> list[float]:
+    took = []
+    for _ in range(repeats):
+        page.goto("/trends")
+        _drawn(page)
+        started = time.perf_counter()
+        page.get_by_role("link", name="Compare").first.click()
+        page.get_by_text("Sorted differences").wait_for()
+        _drawn(page)
+        took.append(time.perf_counter() - started)
+    return took
+
+
+def _wide_sweep(page: Page, repeats: int) -> list[float]:
+    took = []
+    for _ in range(repeats):
+        page.goto("/sweeps?gpu=h200&problem=320x32576x7168")
+        page.get_by_text("search space of 54 configs").wait_for()
+        _drawn(page)
+        page.get_by_role("combobox", name="Kernel").click()
+        option = page.get_by_role("option", name="gemm_fp8_hinted")
+        option.wait_for()
+        started = time.perf_counter()
+        option.click()
+        page.get_by_text("search space of 500 configs").wait_for()
+        page.locator(".heatmaplayer").first.wait_for(state="attached")
+        took.append(time.perf_counter() - started)
+    return took
+
+
+def _commits(page: Page, repeats: int) -> list[float]:
+    page.goto("/compare")
+    _drawn(page)
+    took = []
+    for place in range(1, repeats + 1):
+        page.get_by_role("combobox", name="B", exact=True).click()
+        option = page.get_by_role("option").nth(place + 1)
+        option.wait_for()
+        took.append(_until_other_plot(page, option.click))
+    return took
+
+
+def _drawn(page: Page) -> None:
+    page.locator(PLOT).first.wait_for(state="attached")
+    page.wait_for_timeout(1_500)  # what is below it, so that a click meets a page at rest
+
+
+def _until_other_plot(page: Page, act: Callable[[], Any]) -> float:
+    """Seconds until the data of the first plot are others."""
+    shown = "(() => { const plot = document.querySelector('.js-plotly-plot');"
+    shown += " return plot && plot.data ? JSON.stringify(Array.from(plot.data[0].y || plot.data[0].z).slice(0, 20)"
+    shown += " .concat(Array.from(plot.data[0].x).slice(0, 20))) : ''; })()"
+    before = page.evaluate(shown)
+    started = time.perf_counter()
+    act()
+    page.wait_for_function(f"before => {{ const now = {shown}; return now && now !== before; }}", arg=before)
+    return time.perf_counter() - started

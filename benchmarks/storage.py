@@ -1,0 +1,327 @@
+"""What putting results on record costs: trials per second, and whether a full database is slower than an empty one.
+
+    python -m benchmarks.storage rate  [--sweeps 200]
+    python -m benchmarks.storage month [--gpus 8] [--nights 30] [--sweeps 60]
+
+A real Postgres with fsync, in a folder of its own, and the functions that the workers call, with rows as they are: 500
+trials a sweep, three samples each, one transaction per sweep. `month` writes a night into an empty database, loads the
+month before it (7.2 million trials for 8 GPUs), writes the same night again, and times the reconciler's queries.
+Figures go to docs/measurements.md by hand, with machine and date.
+"""
+
+import argparse
+import contextlib
+import datetime as dt
+import random
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from db import jobs, migrate, record, steps
+from db.embedded import Embedded
+from db.session import engine, session
+
+TRIALS = 500
+SAMPLES = 3
+ROUNDS = 40
+CONFIGS = [
+    {"tile_m": m, "tile_n": n, "num_ctas": c} for m in range(10) for n in range(10) for c in range(TRIALS // 100)
+]
+DAY = dt.datetime(2026, 11, 1, 3, tzinfo=dt.UTC)
+ASKED = 20
+"""How often the reconciler's queries are asked."""
+
+OWNER = "gpu0@bench#1"
+
+LOAD_TRIALS = text("""
+    insert into trials (sweep_id, config_id, code_key, compilation_id, status, samples_us, median_us, error)
+    select sweeps.id, configs.id, sweeps.source_sha256 || '-' || configs.id, compilations.id, 'timed',
+           array[100 + 200 * random(), 100 + 200 * random(), 100 + 200 * random()], 200 * random(), 0.001 * random()
+    from sweeps cross join configs
+    join compilations on compilations.code_key = sweeps.source_sha256 || '-' || configs.id
+    where sweeps.submission_id = any(:submissions)
+""")
+LOAD_COMPILATIONS = text("""
+    insert into compilations (code_key, compiler, arch, status, content_key, code_sha256, symbol, registers, compile_s,
+                              cpu_s, host)
+    select distinct sweeps.source_sha256 || '-' || configs.id, 'cuda-tile 1.7.0', 'sm_90', 'ok',
+           md5(sweeps.source_sha256 || configs.id), md5(configs.id || sweeps.source_sha256), 'gemm', 168, 1.2, 1.1, 'n1'
+    from sweeps cross join configs
+    where sweeps.submission_id = any(:submissions)
+    on conflict do nothing
+""")
+
+
+@dataclass(frozen=True)
+class Night:
+    """One night's work of some GPUs, each a model of its own, as the road writes it."""
+
+    number: int
+    gpus: int
+    sweeps: int
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("what", choices=("rate", "month"))
+    asked.add_argument("--gpus", type=int, default=8)
+    asked.add_argument("--nights", type=int, default=30)
+    asked.add_argument("--sweeps", type=int)
+    options = asked.parse_args()
+    with database() as url:
+        if options.what == "rate":
+            rate(url, options.sweeps or 200)
+        else:
+            month(url, options.gpus, options.nights, options.sweeps or 60)
+
+
+def rate(url: str, sweeps: int) -> None:
+    with session(url) as opened:
+        configs = prepare(opened, 1)
+        (sweep_ids,) = plan_sweeps(opened, Night(0, 1, sweeps)).values()
+    trials = sweeps * TRIALS
+    planned_s = timed(lambda sweep_id: plan_trials(url, sweep_id, configs), sweep_ids)
+    ended_s = timed(lambda sweep_id: end_trials(url, sweep_id, configs, random.Random(sweep_id)), sweep_ids)  # noqa: S311
+    print(f"{trials} trials in transactions of {TRIALS}")
+    print(f"planned: {trials / planned_s:,.0f} a second")
+    print(f"results: {trials / ended_s:,.0f} a second")
+
+
+def month(url: str, gpus: int, nights: int, sweeps: int) -> None:
+    with session(url) as opened:
+        configs = prepare(opened, gpus)
+    write_night(url, Night(0, 1, 4), configs)  # warms connections and caches; not counted
+    empty_s = write_night(url, Night(1, gpus, sweeps), configs)
+    reconciled(url, Night(1000, gpus, sweeps), "an almost empty database")
+    began = time.monotonic()
+    for number in range(2, nights + 2):
+        load_night(url, Night(number, gpus, sweeps))
+    with engine(url).connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("vacuum (analyze)"))
+        trials = connection.execute(text("select count(*) from trials")).scalar_one()
+        size = connection.execute(text("select pg_database_size(current_database())")).scalar_one()
+    print(f"loaded {trials:,} trials in {time.monotonic() - began:.0f} s; the database has {size / 1e9:.1f} GB")
+    full_s = write_night(url, Night(nights + 2, gpus, sweeps), configs)
+    print(
+        f"a night of {gpus * sweeps} sweeps, {gpus * sweeps * TRIALS:,} trials: {empty_s:.1f} s into an empty database,"
+    )
+    print(f"{full_s:.1f} s into the full one: {full_s / empty_s:.2f} times")
+    reconciled(url, Night(1001, gpus, sweeps), "the full database")
+
+
+def write_night(url: str, night: Night, configs: Sequence[int]) -> float:
+    """Seconds for everything that workers write, sweep after sweep."""
+    chance = random.Random(night.number)  # noqa: S311 - made-up times
+    began = time.monotonic()
+    with session(url) as opened:
+        planned = plan_sweeps(opened, night)
+    for submission_id, sweep_ids in planned.items():
+        for sweep_id in sweep_ids:
+            plan_trials(url, sweep_id, configs)
+            with session(url) as opened:
+                job_id, _ = jobs.add(
+                    opened,
+                    key=f"measure {sweep_id}",
+                    kind="measure",
+                    queue="gpu.bench",
+                    subject="gemm",
+                    payload={"library": "library", "baselines": ["deepgemm"]},
+                    submission_id=submission_id,
+                    sweep_id=sweep_id,
+                )
+            with session(url) as opened:
+                jobs.claim(opened, job_id, OWNER, 60)
+            end_trials(url, sweep_id, configs, chance)
+            with session(url) as opened:
+                put_run_on_record(opened, sweep_id, configs[0], chance)
+                jobs.finish(opened, job_id, OWNER)
+    return time.monotonic() - began
+
+
+def load_night(url: str, night: Night) -> None:
+    """A night as it lies there afterwards, made by the server itself."""
+    with session(url) as opened:
+        planned = plan_sweeps(opened, night)
+        of_night = {"submissions": list(planned)}
+        opened.execute(LOAD_COMPILATIONS, of_night)
+        opened.execute(LOAD_TRIALS, of_night)
+        chance = random.Random(night.number)  # noqa: S311 - made-up times
+        config_id = opened.execute(text("select min(id) from configs")).scalar_one()
+        for submission_id, sweep_ids in planned.items():
+            for sweep_id in sweep_ids:
+                put_run_on_record(opened, sweep_id, config_id, chance)
+                for kind in ("measure", "judge"):
+                    jobs.add(
+                        opened,
+                        key=f"{kind} {sweep_id}",
+                        kind=kind,
+                        queue="loaded",
+                        subject="gemm",
+                        payload={},
+                        submission_id=submission_id,
+                        sweep_id=sweep_id,
+                    )
+        opened.execute(text("update jobs set state = 'done', finished_at = now() where queue = 'loaded'"))
+
+
+def reconciled(url: str, night: Night, what: str) -> None:
+    """What a tick of the clock asks, while the work of a night waits for its cubins."""
+    with session(url) as opened:
+        for submission_id, sweep_ids in plan_sweeps(opened, night).items():
+            shared = {"subject": "gemm", "submission_id": submission_id}
+            told = {"kind": "compile", "queue": "compile", "payload": {"kernel": "gemm_fp8"}}
+            jobs.add(opened, key=f"compile {submission_id}", **told, **shared)
+            for sweep_id in sweep_ids:
+                waits = {"kind": "measure", "queue": "gpu.bench", "payload": {}, "state": "waiting"}
+                jobs.add(opened, key=f"waiting {sweep_id}", sweep_id=sweep_id, **waits, **shared)
+    taken_s = []
+    for _ in range(ASKED):
+        with session(url) as opened:
+            began = time.perf_counter()
+            jobs.requeue_expired(opened)
+            jobs.release(opened, steps.ready_to_measure(opened))
+            jobs.unsent(opened, 60)
+            taken_s.append(time.perf_counter() - began)
+    print(f"the reconciler's queries on {what}: median {1e3 * statistics.median(taken_s):.1f} ms, ", end="")
+    print(f"slowest {1e3 * max(taken_s):.1f} ms")
+
+
+def prepare(opened: Session, gpus: int) -> list[int]:
+    """What all nights share; the ids of the configs."""
+    for gpu in range(gpus):
+        record.gpu_model(
+            opened, slug=f"bench{gpu}", name=f"Bench {gpu}", arch="sm_90", fp8_tflops=None, bandwidth_gbps=None
+        )
+    return list(record.configs(opened, CONFIGS).values())
+
+
+def plan_sweeps(opened: Session, night: Night) -> dict[int, list[int]]:
+    """The sweeps of each of a night's submissions."""
+    at = DAY + dt.timedelta(days=night.number)
+    commit_id = record.commit(
+        opened,
+        repository="bench",
+        sha=f"{night.number:040x}",
+        position=night.number,
+        committed_at=at,
+        subject="Tile it",
+    )
+    planned = {}
+    for gpu in range(night.gpus):
+        submission_id, _ = record.submission(
+            opened,
+            key=f"nightly:{at.date()}:bench{gpu}",
+            reason="nightly",
+            night=at.date(),
+            commit_id=commit_id,
+            gpu_model=f"bench{gpu}",
+            measure=True,
+        )
+        planned[submission_id] = [
+            record.sweep(
+                opened,
+                submission_id=submission_id,
+                commit_id=commit_id,
+                kernel="gemm_fp8",
+                problem=f"{number}x32576x7168",
+                gpu_model=f"bench{gpu}",
+                arch="sm_90",
+                source_sha256=f"{night.number % 10:032x}{number:032x}",
+                space={"axes": [["tile_m", list(range(10))]]},
+                space_size=TRIALS,
+                flops=10**12,
+                bytes=10**9,
+            )
+            for number in range(night.sweeps)
+        ]
+    return planned
+
+
+def plan_trials(url: str, sweep_id: int, configs: Sequence[int]) -> None:
+    with session(url) as opened:
+        record.trials(opened, sweep_id, [(config_id, f"{sweep_id:064x}-{config_id}") for config_id in configs])
+
+
+def end_trials(url: str, sweep_id: int, configs: Sequence[int], chance: random.Random) -> None:
+    rows = []
+    for config_id in configs:
+        samples_us = [chance.uniform(100.0, 300.0) for _ in range(SAMPLES)]
+        told = {"status": "timed", "samples_us": samples_us, "median_us": sorted(samples_us)[1], "error": 1e-3}
+        rows.append({"config_id": config_id, "failure": None, **told})
+    with session(url) as opened:
+        record.trial_results(opened, sweep_id, rows)
+
+
+def put_run_on_record(opened: Session, sweep_id: int, winner: int, chance: random.Random) -> None:
+    run_id = record.run(
+        opened,
+        key=f"run {sweep_id}",
+        sweep_id=sweep_id,
+        origin="simulated",
+        host="n1",
+        gpu_uuid="SIM-n1",
+        gpu_name="Simulated GPU",
+        timer="simulated",
+        toolchain={"harness": "1"},
+        telemetry=[{"when": "canary before", "canary_compute_us": 222.0}] * 8,
+        sweep_gpu_s=8.0,
+        tie=[winner],
+        started_at=DAY,
+        finished_at=DAY + dt.timedelta(seconds=20),
+    )
+    samples_us = [chance.uniform(99.0, 101.0) for _ in range(ROUNDS)]
+    derived = {
+        "median_us": 100.0,
+        "low_us": 99.9,
+        "high_us": 100.1,
+        "ratio": 1.0,
+        "ratio_low": 0.99,
+        "ratio_high": 1.01,
+    }
+    shared = {"samples_us": samples_us, **derived, "detail": {"rounds": ROUNDS}}
+    kernel = {"implementation": "gemm_fp8", "role": "kernel", "config_id": winner, **shared}
+    rivals = [
+        {"implementation": name, "role": "baseline", "config_id": None, **shared} for name in ("deepgemm", "cublaslt")
+    ]
+    record.measurements(opened, run_id, [kernel, *rivals])
+    record.verdict(
+        opened,
+        run_id=run_id,
+        verdict="unchanged",
+        change=0.0,
+        noise=0.002,
+        history_points=30,
+        policy="bench",
+        reason="made up",
+    )
+
+
+def timed(act: Callable[[int], None], each: Sequence[int]) -> float:
+    began = time.monotonic()
+    for one in each:
+        act(one)
+    return time.monotonic() - began
+
+
+@contextlib.contextmanager
+def database() -> Iterator[str]:
+    folder = Path(tempfile.mkdtemp(prefix="tilewatch-storage-"))
+    folder.chmod(0o755)  # started by root, the servers run as nobody
+    try:
+        with Embedded(folder) as servers:
+            migrate.upgrade(servers.database_url)
+            yield servers.database_url
+            engine(servers.database_url).dispose()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,217 @@
+"""How long it takes from a confirmed regression to people, and what looking for alarms costs.
+
+    python -m benchmarks.telling [--nights 60] [--regressions 20]
+
+Real servers with fsync, a real Celery worker as `tilewatch up` starts it, and a web server of this process as the
+message service. Prints the time from the commit that opens a regression to the arrival of its message, with an empty
+judge's queue and with one that is full; how eight judges at once raise the regressions of a night; and the time of one
+look for alarms over a simulated fleet. Figures go to docs/measurements.md by hand, with machine and date.
+"""
+
+import argparse
+import contextlib
+import datetime as dt
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from statistics import median
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from benchmarks import fleet
+from db import migrate
+from db.causes import Cause, Moved, open_or_join
+from db.embedded import Embedded, Servers
+from db.models import Commit, Regression, RegressionSeries, Run, Sweep
+from db.session import session
+from worker import dispatch
+from worker.carriers import Log
+from worker.outbox import Outbox
+from worker.telling import Telling
+from worker.watch import Limits, watch
+
+ROOT = Path(__file__).resolve().parent.parent
+JUDGES = 8
+STALE_RINGS = 2_000
+"""Messages for jobs that are not there, in front of what comes after them in the judge's queue."""
+
+START_LIMIT_S = 60.0
+ARRIVAL_LIMIT_S = 60.0
+AFTER_THE_LAST_NIGHT = dt.datetime(2026, 11, 20, 6, tzinfo=dt.UTC)
+
+
+class Board:
+    """A message service: which kernels it was told of, and when."""
+
+    def __init__(self) -> None:
+        self.arrived: dict[str, list[float]] = {}
+        board = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                told = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                board.arrived.setdefault(told["subject"].split()[0], []).append(time.monotonic())
+                self.send_response(204)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                """Not between the figures."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def wait_for(self, kernel: str) -> float:
+        deadline = time.monotonic() + ARRIVAL_LIMIT_S
+        while kernel not in self.arrived:
+            if time.monotonic() > deadline:
+                raise SystemExit(f"the message about {kernel} did not come in {ARRIVAL_LIMIT_S:.0f} s")
+            time.sleep(0.001)
+        return self.arrived[kernel][0]
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("--nights", type=int, default=60)
+    asked.add_argument("--regressions", type=int, default=20)
+    options = asked.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="tilewatch-bench-", dir="/var/tmp"))
+    folder.chmod(0o755)  # the embedded Postgres runs as nobody when this is run by root
+    try:
+        with Embedded(folder / "servers") as servers:
+            migrate.upgrade(servers.database_url)
+            with session(servers.database_url) as opened:
+                fleet.fill(opened, fleet.Fleet(nights=options.nights))
+            _alarms(servers, options.nights)
+            board = Board()
+            with _worker(servers, folder, board):
+                _told(servers, board, "an empty queue", options.regressions, rings=0)
+                _told(servers, board, f"{STALE_RINGS} messages to judge", options.regressions, rings=STALE_RINGS)
+            _judges(servers)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _told(servers: Servers, board: Board, when: str, regressions: int, *, rings: int) -> None:
+    """From the commit of the transaction that opens a regression to the arrival of its message, one after another."""
+    celery, took_s = dispatch.sender(servers.broker_url), []
+    for _ in range(rings):
+        celery.send_task(dispatch.RUN, (2**62,), queue=dispatch.JUDGE)
+    for number in range(regressions):
+        kernel = f"kernel_{rings}_{number}"
+        with session(servers.database_url) as opened:
+            open_or_join(opened, _cause(opened, kernel), _moved(opened, "1x1x1"))
+        confirmed = time.monotonic()
+        dispatch.ring_to_tell(celery, servers.database_url)
+        took_s.append(board.wait_for(kernel) - confirmed)
+    doubled = sum(len(arrivals) - 1 for arrivals in board.arrived.values())
+    print(
+        f"confirmed to message, {when}: {median(took_s):.3f} s in the median, {max(took_s):.3f} s at most of "
+        f"{regressions}; {doubled} told twice"
+    )
+
+
+def _judges(servers: Servers) -> None:
+    """Eight judges find the same regressions of one night at the same moment."""
+    start, problems, kernels = threading.Barrier(JUDGES + 1), 10, 6
+
+    def judge(number: int) -> None:
+        with session(servers.database_url) as opened:
+            moved = [_moved(opened, f"{problem}x1x1") for problem in range(problems)]
+            causes = [_cause(opened, f"of all judges {kernel}") for kernel in range(kernels)]
+        start.wait()
+        for step in range(kernels * problems):
+            kernel, problem = divmod((step + 7 * number) % (kernels * problems), problems)
+            with session(servers.database_url) as opened:
+                open_or_join(opened, causes[kernel], moved[problem])
+
+    threads = [threading.Thread(target=judge, args=(number,)) for number in range(JUDGES)]
+    for thread in threads:
+        thread.start()
+    start.wait()
+    began = time.monotonic()
+    for thread in threads:
+        thread.join()
+    took_s = time.monotonic() - began
+    with session(servers.database_url) as opened:
+        of_all = Regression.kernel.startswith("of all judges")
+        raised = opened.scalar(select(func.count(Regression.id)).where(of_all))
+        series = opened.scalar(select(func.count(RegressionSeries.id)).join(Regression).where(of_all))
+    print(
+        f"{JUDGES} judges at once, {kernels} regressions of {problems} series each: {raised} raised with {series} "
+        f"series, {took_s:.2f} s"
+    )
+
+
+def _alarms(servers: Servers, nights: int) -> None:
+    out = Outbox(servers.database_url, Telling(), {"log": Log()}, "http://localhost")
+    limits, took_s = Limits(dt.time(3, 0), nightly_limit_h=8, regret=0.1), []
+    for _ in range(5):
+        began = time.monotonic()
+        found = watch(out, limits, AFTER_THE_LAST_NIGHT)
+        took_s.append(time.monotonic() - began)
+    with session(servers.database_url) as opened:
+        keys = select(Sweep.kernel, Sweep.problem, Sweep.gpu_model).distinct().subquery()
+        series = opened.scalar(select(func.count()).select_from(keys))
+    print(
+        f"a look for alarms over {series} series of {nights} nights: {median(took_s):.2f} s in the median, "
+        f"{max(took_s):.2f} s at most of {len(took_s)} ({len(found.to_open)} left to open)"
+    )
+
+
+def _cause(opened: Session, kernel: str) -> Cause:
+    good, bad = opened.scalars(select(Commit.id).order_by(Commit.position.desc()).limit(2)).all()[::-1]
+    return Cause("regression", "code", "a made change", (), "made", kernel, good, bad)
+
+
+def _moved(opened: Session, problem: str) -> Moved:
+    run_id = opened.scalars(select(Run.id).limit(1)).one()
+    return Moved(problem, "h200", run_id, None, None, 0.05, 0.04, 0.06)
+
+
+@contextlib.contextmanager
+def _worker(servers: Servers, folder: Path, board: Board) -> Iterator[None]:
+    home = folder / "home"
+    home.mkdir()
+    address = f"http://127.0.0.1:{board.server.server_port}"
+    (home / "tell.toml").write_text(f"[channels.board]\nwebhook = '{address}'\n[[routes]]\nto = ['board']\n")
+    told = {
+        "TILEWATCH_HOME": str(home),
+        "TILEWATCH_DATABASE_URL": servers.database_url,
+        "TILEWATCH_BROKER_URL": servers.broker_url,
+    }
+    command = (sys.executable, "-m", "celery", "-A", "worker.app", "worker", "--loglevel", "INFO")
+    with (folder / "judge.log").open("wb") as log:
+        process = subprocess.Popen(
+            [*command, "--without-mingle", "--without-gossip", "-Q", "judge,tell", "-n", "judge@bench", "-c", "1"],
+            cwd=ROOT,
+            env={**os.environ, **told},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        deadline = time.monotonic() + START_LIMIT_S
+        while b"ready" not in (folder / "judge.log").read_bytes():
+            if time.monotonic() > deadline or process.poll() is not None:
+                raise SystemExit(f"the judge's worker did not start: {(folder / 'judge.log').read_text()[-2000:]}")
+            time.sleep(0.1)
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""Which config to write into the tile table, from recorded sweeps, and what the table's own config costs in them.
+
+    python -m benchmarks.tile_table [RECORDING]
+
+For each kernel and GPU model: the configs whose times over all its problems lie nearest to the winners' (geometric mean
+and worst of time / winner's time, newest sweep of each problem), and the same for the config that the table named then.
+"""
+
+import argparse
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from kernels import recording
+from kernels.journal import config_key
+from kernels.results import Params
+
+ROOT = Path(__file__).resolve().parent.parent
+SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Swept:
+    """One sweep: median microseconds by config (as its key), the configs behind the keys, and the table's."""
+
+    problem: str
+    times_us: Mapping[str, float]
+    configs: Mapping[str, Params]
+    table: Params | None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One config for all problems of a kernel: how much slower than each problem's own winner it is."""
+
+    config: Params
+    mean: float
+    worst: float
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("recording", nargs="?", type=Path, default=ROOT / "recordings" / "h200.jsonl.gz")
+    out = Console(soft_wrap=True, highlight=False)
+    for (kernel, gpu), sweeps in swept(recording.read(asked.parse_args().recording).rows).items():
+        table = Table("", "mean", "worst", "config", title=f"{kernel} on {gpu}, {len(sweeps)} problems")
+        for choice in ranked(sweeps)[:SHOWN]:
+            table.add_row("best", f"{choice.mean:.3f}", f"{choice.worst:.3f}", _settings(choice.config))
+        named = [sweep.table for sweep in sweeps if sweep.table is not None]
+        for choice in ranked(sweeps, {config_key(config) for config in named}):
+            table.add_row("table", f"{choice.mean:.3f}", f"{choice.worst:.3f}", _settings(choice.config))
+        out.print(table)
+
+
+def swept(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[Swept]]:
+    """The newest sweep of each problem that timed anything, by kernel and GPU model."""
+    trials: dict[Any, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        if row["row"] == "trial" and row["status"] == "timed":
+            trials.setdefault(row["sweep"], []).append(row)
+    newest: dict[tuple[str, str, str], Swept] = {}
+    sweeps = [row for row in rows if row["row"] == "sweep" and row["id"] in trials]
+    for row in sorted(sweeps, key=lambda row: str(row["commit"]["committed_at"])):
+        of_it = {config_key(trial["config"]): trial for trial in trials[row["id"]]}
+        newest[row["kernel"], row["gpu_model"]["slug"], row["problem"]] = Swept(
+            row["problem"],
+            {key: statistics.median(trial["samples_us"]) for key, trial in of_it.items()},
+            {key: trial["config"] for key, trial in of_it.items()},
+            row["space"].get("tile_table"),
+        )
+    found: dict[tuple[str, str], list[Swept]] = {}
+    for (kernel, gpu, _), sweep in newest.items():
+        found.setdefault((kernel, gpu), []).append(sweep)
+    return found
+
+
+def ranked(sweeps: Sequence[Swept], only: set[str] | None = None) -> list[Choice]:
+    """Configs that were timed on all problems, the one with the least regret first."""
+    everywhere = set.intersection(*(set(sweep.times_us) for sweep in sweeps))
+    choices = [_choice(key, sweeps) for key in (everywhere if only is None else everywhere & only)]
+    return sorted(choices, key=lambda choice: (choice.mean, choice.worst))
+
+
+def _choice(key: str, sweeps: Sequence[Swept]) -> Choice:
+    regrets = [sweep.times_us[key] / min(sweep.times_us.values()) for sweep in sweeps]
+    return Choice(sweeps[0].configs[key], statistics.geometric_mean(regrets), max(regrets))
+
+
+def _settings(config: Params) -> str:
+    return " ".join(f"{name}={value}" for name, value in sorted(config.items()))
+
+
+if __name__ == "__main__":
+    main()

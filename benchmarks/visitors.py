@@ -1,0 +1,80 @@
+"""People as their browsers look to the server: sessions that speak Streamlit's own protocol, without a browser each.
+
+Twenty Chromium windows on two cores would measure Chromium. A view is timed from asking for a page until its script has
+ended and all of it has arrived; what a browser adds to that is measured one page at a time in browsing.py.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from websockets.asyncio.client import ClientConnection, connect
+
+THINK_S = (3.0, 12.0)
+"""How long somebody looks at a page before the next one."""
+VIEW_LIMIT_S = 60.0
+
+
+@dataclass
+class Seen:
+    """What a visitor met: seconds and bytes of each view, and every error on a page."""
+
+    took_s: list[float] = field(default_factory=list)
+    sent_bytes: list[int] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+
+def browse(address: str, views: Sequence[str], *, people: int, views_each: int, think: bool) -> Seen:
+    """So many people at once, each with a session of their own, walking over the views in an order of their own."""
+    seen = Seen()
+
+    async def everybody() -> None:
+        await asyncio.gather(*(_visit(address, views, views_each, seen, i, think=think) for i in range(people)))
+
+    asyncio.run(everybody())
+    return seen
+
+
+async def _visit(address: str, views: Sequence[str], count: int, seen: Seen, number: int, *, think: bool) -> None:
+    own = random.Random(number)  # noqa: S311 - who looks at what when, no secret
+    url = address.replace("http", "ws") + "/_stcore/stream"
+    # Past the few hundred kB of a page, the default limit would end the session.
+    async with connect(url, subprotocols=["streamlit"], max_size=None, open_timeout=VIEW_LIMIT_S) as session:  # type: ignore[list-item]
+        for _ in range(count):
+            if think:
+                await asyncio.sleep(own.uniform(*THINK_S))
+            view = own.choice(views)
+            started = time.perf_counter()
+            sent = await asyncio.wait_for(_open(session, view, seen), VIEW_LIMIT_S)
+            seen.took_s.append(time.perf_counter() - started)
+            seen.sent_bytes.append(sent)
+
+
+async def _open(session: ClientConnection, view: str, seen: Seen) -> int:
+    """Ask for a page and take all of it; the bytes that came."""
+    page, _, query = view.lstrip("/").partition("?")
+    asked = BackMsg()
+    asked.rerun_script.query_string = query
+    asked.rerun_script.page_name = page
+    await session.send(asked.SerializeToString())
+    sent, running = 0, False
+    while True:
+        payload = await session.recv()
+        sent += len(payload)
+        message = ForwardMsg()
+        message.ParseFromString(payload if isinstance(payload, bytes) else payload.encode())
+        kind = message.WhichOneof("type")
+        if kind == "new_session":
+            running = True  # what came before belongs to the page before
+        elif kind == "delta" and message.delta.HasField("new_element"):
+            element = message.delta.new_element
+            if element.WhichOneof("type") == "exception":
+                seen.errors.append(f"{view}: {element.exception.type} {element.exception.message}")
+            if element.WhichOneof("type") == "alert" and element.alert.format == element.alert.ERROR:
+                seen.errors.append(f"{view}: {element.alert.body}")
+        elif kind == "script_finished" and running:
+            return sent

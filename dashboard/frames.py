@@ -1,0 +1,17 @@
+"""Rows of the database as data frames. Knows no query, no cache and no widget."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+
+def frame(row: type, rows: Sequence[Any]) -> pd.DataFrame:
+    """A frame that has its columns even when there is no row, and None where a text is missing.
+
+    pandas writes NaN for a missing text, and NaN is true in an `if`.
+    """
+    names = list(row.__dataclass_fields__)  # type: ignore[attr-defined]  # every row is a dataclass
+    found = pd.DataFrame([vars(each) for each in rows], columns=names)
+    texts = {name: found[name].astype(object).where(found[name].notna(), None) for name in found.select_dtypes("str")}
+    return found.assign(**texts)

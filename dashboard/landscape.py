@@ -1,0 +1,151 @@
+"""How a search space moved between two sweeps, and what it costs to keep a config that won once. Pure.
+
+Times are of the sweep's few samples: they choose a winner and show a landscape; the number on record is another. The
+frames are of `data.trials`.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from dashboard import colours
+from dashboard.sweep_charts import config_of, parameters
+from dashboard.wording import change_text, config_text, first_line, plural
+
+FAILURES = ("timeout", "compile error", "wrong", "launch error", "crashed", "hung")
+MOVED = 0.02
+"""A config whose few samples differ by less has not visibly moved."""
+
+
+@dataclass(frozen=True)
+class Regret:
+    """What a config of some standing costs in this sweep: `slower` is relative to the fastest; None says `why`."""
+
+    name: str
+    config: str
+    median_us: float | None
+    slower: float | None
+    why: str
+
+
+def regret(name: str, params: Mapping[str, Any], trials: pd.DataFrame, tie: Collection[int]) -> Regret:
+    """How much slower this config is here than the fastest one."""
+    text = config_text({name: params[name] for name in parameters(trials) if name in params} or params)
+    same = pd.Series(True, index=trials.index)
+    for parameter in parameters(trials):
+        same &= trials[f"param.{parameter}"] == params.get(parameter)
+    found = trials[same]
+    if found.empty:
+        return Regret(name, text, None, None, "not in this search space")
+    trial = found.iloc[0]
+    if pd.isna(trial["median_us"]):
+        return Regret(name, text, None, None, trial["outcome"])
+    slower = float(trial["median_us"] / trials["median_us"].min() - 1)
+    tied = trial["config_id"] in set(tie)
+    return Regret(name, text, float(trial["median_us"]), slower, "cannot be told from the winner" if tied else "")
+
+
+def pair(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
+    """One row per config of either sweep; `change` is of the time, +0.05 is 5 % slower."""
+    keep = ["config_id", "outcome", "median_us", "failure"]
+    named = [f"param.{name}" for name in parameters(after)]
+    both = after[[*keep, *named]].merge(
+        before[keep], on="config_id", how="outer", suffixes=("_after", "_before"), indicator="side"
+    )
+    both["change"] = both["median_us_after"].astype(float) / both["median_us_before"].astype(float) - 1
+    return both
+
+
+def summary(both: pd.DataFrame) -> str:
+    """The landscape's shift in a sentence."""
+    known = both["change"].dropna()
+    if known.empty:
+        return "No config was timed at both commits."
+    slower, faster = int((known > MOVED).sum()), int((known < -MOVED).sum())
+    return (
+        f"The median config moved by {change_text(float(known.median()))} in time; of {plural(len(known), 'config')} "
+        f"timed at both, {slower:,} are more than {100 * MOVED:.0f} % slower and {faster:,} as much faster."
+    )
+
+
+def shift(both: pd.DataFrame, winners: Sequence[tuple[str, int]]) -> go.Figure:
+    """Each config's change over its earlier time; a flat line is a landscape that moved as a whole."""
+    known = both.dropna(subset="change")
+    figure = go.Figure(
+        go.Scatter(
+            x=known["median_us_before"],
+            y=100 * known["change"],
+            mode="markers",
+            name="config",
+            marker={"size": 6, "color": colours.KERNEL, "opacity": 0.6},
+            customdata=[
+                f"<b>{config_of(row)}</b><br>{row['median_us_before']:,.1f} → {row['median_us_after']:,.1f} us, "
+                f"{change_text(row['change'])}"
+                for row in known.to_dict("records")
+            ],
+            hovertemplate="%{customdata}<extra></extra>",
+        )
+    )
+    for (name, config_id), symbol in zip(winners, ("star-open", "star"), strict=False):
+        own = known[known["config_id"] == config_id]
+        figure.add_scatter(
+            x=own["median_us_before"],
+            y=100 * own["change"],
+            name=name,
+            mode="markers",
+            marker={"size": 15, "symbol": symbol, "color": colours.BETTER, "line": {"width": 2}},
+            hoverinfo="skip",
+        )
+    figure.add_hline(y=0, line={"width": 1, "color": colours.LINE})
+    figure.update_layout(
+        height=360,
+        margin={"t": 10, "b": 10, "l": 10, "r": 10},
+        hoverlabel={"align": "left"},
+        xaxis={"title": "time before, us (log)", "type": "log", "zeroline": False},
+        yaxis={"title": "change of time, % (plus is slower)", "zeroline": False},
+        legend={"orientation": "h", "y": -0.24, "x": 0},
+    )
+    return figure
+
+
+def newly(both: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The configs that ended differently, by how: bad news first."""
+    told = both[both["side"] == "both"].dropna(subset=["outcome_before", "outcome_after"])
+    waits = told["outcome_before"].isin(["waiting"]) | told["outcome_after"].isin(["waiting"])
+    told = told[~waits]
+    failed_before, failed_after = told["outcome_before"].isin(FAILURES), told["outcome_after"].isin(FAILURES)
+    kinds = {
+        "Newly failing": ~failed_before & failed_after,
+        "Fail in another way": failed_before & failed_after & (told["outcome_before"] != told["outcome_after"]),
+        "Work again": failed_before & ~failed_after,
+    }
+    return {kind: _endings(told[rows]) for kind, rows in kinds.items() if rows.any()}
+
+
+def _endings(rows: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "config": [config_of(row) for row in rows.to_dict("records")],
+            "before": rows["outcome_before"].to_numpy(),
+            "after": rows["outcome_after"].to_numpy(),
+            "failure": [first_line(text) if isinstance(text, str) else "" for text in rows["failure_after"]],
+        }
+    )
+
+
+def space_changes(both: pd.DataFrame) -> str:
+    """A sentence about configs that only one of the two search spaces has; empty when they are the same."""
+    only_before, only_after = int((both["side"] == "right_only").sum()), int((both["side"] == "left_only").sum())
+    if not only_before and not only_after:
+        return ""
+    came, went = plural(only_after, "config"), plural(only_before, "config")
+    return f"The search space changed: {came} came in and {went} went out."
+
+
+def rank(trials: pd.DataFrame, config_id: int) -> tuple[int, int] | None:
+    """The place of a config among those timed, and how many were timed; None when it was not timed."""
+    timed = trials.dropna(subset="median_us").sort_values(["median_us", "config_id"])["config_id"].tolist()
+    return (timed.index(config_id) + 1, len(timed)) if config_id in timed else None

@@ -1,0 +1,78 @@
+"""What is marked on a trend besides its points: changes of toolchain and node, levels that a regression began. Pure.
+
+A mark has a place between two commits; the figure knows where that is on its axis.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import pandas as pd
+
+from dashboard import colours
+from dashboard.wording import change_text
+
+MOST_NODE_CHANGES = 6
+"""A series whose runs go back and forth between nodes has no change of node to show."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A line after the commit `before` and up to the commit `after`."""
+
+    before: str
+    after: str
+    words: str
+    colour: str = colours.LINE
+    dash: str = "dash"
+
+
+def toolchain_changes(points: pd.DataFrame) -> Iterator[Mark]:
+    """Where the toolchain of the kernel's runs changed.
+
+    Machines are looked at one by one: that another machine has another driver is not a change.
+    """
+    for _, line in _kernel(points).groupby(["origin", "machine"], sort=False):
+        for before, after in pairwise(line.to_dict("records")):
+            if before["toolchain_sha256"] != after["toolchain_sha256"]:
+                yield Mark(before["sha"], after["sha"], difference(before["toolchain"], after["toolchain"]))
+
+
+def node_changes(points: pd.DataFrame) -> list[Mark]:
+    """Where the series moved to another machine; recordings come from elsewhere and are no move."""
+    here = _kernel(points)
+    here = here[here["origin"] != "recorded"]
+    moves = [
+        Mark(before["sha"], after["sha"], f"{before['machine']} → {after['machine']}", dash="dot")
+        for before, after in pairwise(here.to_dict("records"))
+        if before["machine"] != after["machine"]
+    ]
+    return moves if len(moves) <= MOST_NODE_CHANGES else []
+
+
+def level_changes(levels: pd.DataFrame) -> list[Mark]:
+    """Where a confirmed change began a new level; sizes are of the time, so plus is slower."""
+    return [
+        Mark(
+            level["good_sha"],
+            level["bad_sha"],
+            f"{'▼' if level['direction'] == 'regression' else '▲'} {change_text(level['size'])} time "
+            f"#{level['regression_id']}",
+            colours.VERDICTS[level["direction"]],
+            "solid",
+        )
+        for level in levels.to_dict("records")
+    ]
+
+
+def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """What is not the same in two toolchains, the first two in words."""
+    changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+    told = [f"{name} {before.get(name, 'none')} → {after.get(name, 'none')}" for name in changed[:2]]
+    more = [f"{len(changed) - 2} more"] if len(changed) > 2 else []
+    return ", ".join(told + more)
+
+
+def _kernel(points: pd.DataFrame) -> pd.DataFrame:
+    return points[points["role"] == "kernel"]

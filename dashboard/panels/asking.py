@@ -1,0 +1,74 @@
+"""Submitting work from a page: asked here, carried out by a worker, which has the watched repository."""
+
+from functools import partial
+
+import pandas as pd
+import streamlit as st
+from sqlalchemy.orm import Session
+
+from dashboard import data
+from dashboard.panels import acting
+from dashboard.wording import moment
+from db import actions
+
+NIGHTLY, SWEEP, BACKFILL = "The whole suite", "One sweep", "A range of commits"
+
+
+def form(url: str, who: str) -> None:
+    with st.expander("Submit work", key="submit"):
+        spaces = data.spaces(url)
+        kind = st.segmented_control(
+            "What", [NIGHTLY, SWEEP, BACKFILL], default=NIGHTLY, required=True, key="submit-what"
+        )
+        gpus = st.multiselect(
+            "GPU models", sorted(set(spaces["gpu_model"])), placeholder="the usual ones", key="submit-gpus"
+        )
+        if kind == BACKFILL:
+            revisions = st.text_input("Commits, as A..B", key="submit-range", placeholder="v1.2..HEAD")
+            ready, made = bool(revisions.strip()), partial(_backfill, revisions=revisions.strip(), gpus=gpus)
+        else:
+            commit = st.text_input("Commit", "HEAD", key="submit-commit")
+            ready, made = bool(commit.strip()), partial(_nightly, commit=commit.strip(), gpus=gpus)
+            if kind == SWEEP:
+                kernel = st.selectbox("Kernel", sorted(set(spaces["kernel"])), key="submit-kernel")
+                problem = st.text_input("Problem", key="submit-problem", placeholder="320x32576x7168")
+                ready = ready and kernel is not None and bool(problem.strip())
+                made = partial(_sweep, kernel=kernel, problem=problem.strip(), commit=commit.strip(), gpus=gpus)
+        if st.button("Submit", key="submit-now", disabled=not ready, type="primary"):
+            acting.do(url, partial(made, who=who), "Asked: a worker submits it within a minute")
+
+
+def asked(url: str) -> None:
+    """Who did or asked for what, and what came of it."""
+    found = data.actions(url)
+    if found.empty:
+        return
+    st.subheader("What people did", anchor=False)
+    rows = [
+        {
+            "when": moment(row["asked_at"]),
+            "who": row["who"],
+            "did": row["action"],
+            "of": ", ".join(f"{name} {_text(value)}" for name, value in row["wanted"].items() if value),
+            "state": row["state"],
+            "what came of it": row["said"] or "",
+        }
+        for row in found.to_dict("records")
+    ]
+    st.dataframe(pd.DataFrame(rows), hide_index=True, key="actions")
+
+
+def _text(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _nightly(opened: Session, *, who: str, commit: str, gpus: list[str]) -> None:
+    actions.ask_nightly(opened, who, commit=commit, gpus=gpus)
+
+
+def _sweep(opened: Session, *, who: str, kernel: str, problem: str, commit: str, gpus: list[str]) -> None:
+    actions.ask_sweep(opened, who, kernel, problem, commit=commit, gpus=gpus)
+
+
+def _backfill(opened: Session, *, who: str, revisions: str, gpus: list[str]) -> None:
+    actions.ask_backfill(opened, who, revisions, gpus=gpus)

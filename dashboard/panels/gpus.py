@@ -1,0 +1,91 @@
+"""The health of the GPUs: which are in quarantine and were, and how their canaries sing."""
+
+import pandas as pd
+import plotly.graph_objects as go
+import streamlit as st
+
+from dashboard import colours, data, plots
+from dashboard.wording import moment
+
+BEST_OF = 0.05
+"""The share of a GPU's canaries that counts as how well it can sing: its own best, not another board's."""
+
+
+def ill(quarantines: pd.DataFrame) -> None:
+    """A sentence for each GPU that takes no sweeps now."""
+    for row in quarantines[quarantines["ended_at"].isna()].to_dict("records"):
+        last = f" Its last canary, {moment(row['canary_at'])}: {row['canary_said']}." if row["canary_said"] else ""
+        st.error(
+            f"GPU `{row['gpu_uuid']}` ({row['gpu_model']}) of {row['host']} takes no sweeps since "
+            f"{moment(row['began_at'])}: {row['reason']}.{last}"
+        )
+
+
+def health(url: str) -> None:
+    canaries, quarantines = data.canaries(url), data.quarantines(url)
+    if canaries.empty and quarantines.empty:
+        return
+    st.subheader("Health of the GPUs", anchor=False)
+    if len(canaries):
+        plots.show(trend(canaries, quarantines), "canaries", "Time of the canaries of each GPU over its best")
+        st.caption(
+            "Two fixed kernels beside every job, over the best that this GPU did: no commit moves them, so when they "
+            "move, the GPU did. Shaded: in quarantine."
+        )
+    if len(quarantines):
+        st.dataframe(_table(quarantines), hide_index=True, key="quarantines")
+
+
+def trend(canaries: pd.DataFrame, quarantines: pd.DataFrame) -> go.Figure:
+    """Each GPU's canaries in percent over its own best. Pure."""
+    figure = go.Figure()
+    for place, ((uuid, name, host), sung) in enumerate(canaries.groupby(["gpu_uuid", "gpu_name", "host"])):
+        for column, words, symbol in (("compute_us", "arithmetic", "circle"), ("memory_us", "memory", "diamond")):
+            best_us = sung[column].quantile(BEST_OF)
+            figure.add_scatter(
+                x=sung["measured_at"],
+                y=100 * (sung[column] / best_us - 1),
+                name=f"{host} {str(uuid)[-6:]}, {words}",
+                mode="lines+markers",
+                marker={"size": 5, "symbol": symbol},
+                line={"width": 1, "color": (colours.KERNEL, *colours.OTHERS)[place % (1 + len(colours.OTHERS))]},
+                hovertemplate=f"{name} {uuid}<br>{words}: %{{y:+.2f}} % over its best<extra></extra>",
+            )
+    for row in quarantines.to_dict("records"):
+        ended = row["ended_at"] if not pd.isna(row["ended_at"]) else canaries["measured_at"].max()
+        figure.add_shape(
+            type="rect",
+            x0=row["began_at"],
+            x1=ended,
+            y0=0,
+            y1=1,
+            yref="paper",
+            opacity=0.15,
+            line={"width": 0},
+            fillcolor=colours.WORSE,
+        )
+    figure.update_layout(
+        height=320,
+        margin={"t": 10, "b": 10, "l": 10, "r": 10},
+        xaxis={"title": "time"},
+        yaxis={"title": "% over its best", "zeroline": False},
+        legend={"orientation": "h", "y": -0.25, "x": 0},
+    )
+    return figure
+
+
+def _table(quarantines: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame(
+        [
+            {
+                "GPU": f"{row['gpu_model']} {row['gpu_uuid']}",
+                "host": row["host"],
+                "why": row["reason"],
+                "from": moment(row["began_at"]),
+                "until": "now" if pd.isna(row["ended_at"]) else moment(row["ended_at"]),
+                "canaries": row["canaries"],
+                "the last said": row["canary_said"] or "",
+            }
+            for row in quarantines.to_dict("records")
+        ]
+    )

@@ -1,0 +1,274 @@
+"""One sweep: how its trials ended, which configs are fast, what earlier choices cost, what the cubins tell.
+
+The whole body is one fragment that asks again while the sweep is unfinished; its widgets have keys, so that new numbers
+leave the choices as they are.
+"""
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import data, filters, landscape, plots, sweep_charts
+from dashboard.metrics import US_TFLOP
+from dashboard.trouble import told
+from dashboard.wording import change_text, config_text, first_line, plural, short, source_text
+
+BEST_CONFIGS = 10
+A_MONTH = dt.timedelta(days=30)
+
+
+def body(url: str, sweep: pd.Series) -> None:
+    """Everything about one sweep; runs again by itself while the sweep is unfinished."""
+    with told():
+        trials = sweep_charts.in_order(data.trials(url, sweep["id"]), sweep["axes"])
+        if trials.empty:
+            st.info("This sweep has no configs yet.")
+            return
+        plots.show(sweep_charts.outcomes(trials), "outcomes", "How the configs of this sweep ended", bar=False)
+        settled = trials[trials["outcome"] != "waiting"]
+        if settled.empty:
+            st.info(
+                f"None of the {plural(len(trials), 'config')} is compiled yet. A compile worker takes them in batches."
+            )
+            return
+        _failures(trials)
+        measured = data.measured(url, sweep["id"])
+        _on_record(measured, sweep)
+        tie = set(measured.iloc[0]["tie"]) if len(measured) else set()
+        regrets(url, trials, sweep, tie)
+        left, right = st.columns([3, 2], gap="medium")
+        with left:
+            _cells(trials, sweep)
+        with right:
+            _best(trials, tie, sweep)
+        _all_parameters(trials)
+        _beside_speed(trials, tie)
+        _configs(url, trials, sweep)
+
+
+def _failures(trials: pd.DataFrame) -> None:
+    failed = trials[trials["outcome"].isin(landscape.FAILURES)]
+    if failed.empty:
+        return
+    kinds = ", ".join(f"{outcome} {count}" for outcome, count in failed["outcome"].value_counts().items())
+    with st.expander(f"{plural(len(failed), 'config')} failed: {kinds}", key="failed"):
+        lines = failed.assign(reason=failed["failure"].map(first_line))
+        table = lines.groupby(["outcome", "reason"]).size().rename("configs").reset_index()
+        st.dataframe(table.sort_values("configs", ascending=False), hide_index=True, key="failures")
+
+
+def _on_record(measured: pd.DataFrame, sweep: pd.Series) -> None:
+    """The careful timing of the winner beside its baselines, of the newest run."""
+    if measured.empty:
+        return
+    run = measured[measured["run_id"] == measured.iloc[0]["run_id"]]
+    st.subheader("On record", anchor=False)
+    for column, (_, row) in zip(st.columns(max(len(run), 3)), run.iterrows(), strict=False):
+        with column, st.container(border=True, height="stretch"):
+            if not row["samples"]:
+                st.metric(row["implementation"], "not measured")
+                st.caption(first_line(str(row["detail"].get("missing", ""))))
+                continue
+            st.metric(row["implementation"], f"{row['median_us']:,.1f} us")
+            ratio = "" if pd.isna(row["ratio"]) else f"{row['ratio']:.2f}x of DeepGEMM's speed, "
+            st.caption(
+                f"{ratio}95 %: {row['low_us']:,.1f} to {row['high_us']:,.1f} us, {plural(row['samples'], 'sample')}"
+            )
+            if row["params"]:
+                st.caption(config_text({name: row["params"][name] for name, _ in sweep["axes"]}))
+    first = run.iloc[0]
+    st.caption(
+        f"{source_text(first['origin'], first['machine'], first['measured_at'])} ({first['board']}, timed with "
+        f"{first['timer']}); the sweep took {first['sweep_gpu_s']:.1f} s of GPU time."
+    )
+
+
+def regrets(url: str, trials: pd.DataFrame, sweep: pd.Series, tie: set[int]) -> None:
+    """What it would cost to go on with a config that was chosen before: by a table, or by an earlier sweep."""
+    if trials["median_us"].isna().all():
+        return
+    rows = [landscape.regret(name, params, trials, tie) for name, params in _chosen_before(url, sweep)]
+    if not rows:
+        return
+    st.subheader("Regret of an earlier choice", anchor=False)
+    table = pd.DataFrame(
+        {
+            "the config of": [row.name for row in rows],
+            "config": [row.config for row in rows],
+            "us": [row.median_us for row in rows],
+            "slower than the fastest": ["" if row.slower is None else change_text(row.slower) for row in rows],
+            "": [row.why for row in rows],
+        }
+    )
+    st.dataframe(
+        table, hide_index=True, key="regrets", column_config={"us": st.column_config.NumberColumn(format="%.1f")}
+    )
+
+
+def _chosen_before(url: str, sweep: pd.Series) -> list[tuple[str, Mapping[str, Any]]]:
+    found: list[tuple[str, Mapping[str, Any]]] = []
+    if sweep["tile_table"]:
+        found.append(("the tile table", sweep["tile_table"]))
+    winners = data.winners(url, sweep["kernel"], sweep["problem"], sweep["gpu_model"])
+    older = winners[winners["committed_at"] < sweep["committed_at"]]
+    month = older[older["committed_at"] <= sweep["committed_at"] - A_MONTH]
+    for name, rows in (("the winner of the commit before", older), ("last month's winner", month)):
+        if len(rows):
+            newest = rows.iloc[0]
+            found.append((f"{name}, {short(newest['sha'])}", newest["params"]))
+    return found
+
+
+def _all_parameters(trials: pd.DataFrame) -> None:
+    if sweep_charts.with_shares(trials)[["median_us", "registers"]].dropna(how="all").empty:
+        return
+    st.subheader("Over all parameters", anchor=False)
+    plots.show(sweep_charts.parallel(trials), "parallel", "Each config through its parameters, time and static facts")
+    st.caption("Drag along an axis to keep the configs that pass there; drag an axis to move it. Teal is better.")
+
+
+def _beside_speed(trials: pd.DataFrame, tie: set[int]) -> None:
+    known = sweep_charts.with_shares(trials).dropna(subset="median_us")
+    facts = [fact for fact in sweep_charts.FACTS if fact.key != "median_us" and known[fact.key].notna().any()]
+    if known.empty or not facts:
+        return
+    st.subheader("What the cubins say beside the speed", anchor=False)
+    label = filters.pick("Static fact", [fact.label for fact in facts], "beside")
+    fact = next(fact for fact in facts if fact.label == label)
+    plots.show(
+        sweep_charts.beside_speed(trials, fact, tie), "beside-speed", f"{fact.label} beside the time of each config"
+    )
+
+
+def _cells(trials: pd.DataFrame, sweep: pd.Series) -> None:
+    axes = [name for name, values in sweep["axes"] if len(values) > 1]
+    st.subheader("Over two parameters", anchor=False)
+    known = sweep_charts.with_shares(trials)
+    facts = [fact for fact in sweep_charts.FACTS if known[fact.key].notna().any()]
+    if len(axes) < 2 or not facts:
+        st.caption("Nothing to lay out yet: no config compiled.")
+        return
+    across, down, value = st.columns(3)
+    with across:
+        x = filters.pick("Across", axes, "x")
+    with down:
+        y = filters.pick("Down", [axis for axis in axes if axis != x], "y")
+    with value:
+        label = filters.pick("Colour", [fact.label for fact in facts], "fact")
+    fact = next(fact for fact in facts if fact.label == label)
+    figure = sweep_charts.cells(trials, x, y, fact)
+    plots.show(figure, "cells", f"{fact.label} over {x} and {y}")
+    st.caption(f"Each cell: {fact.cell} over the configs that differ in the other parameters.")
+
+
+def _best(trials: pd.DataFrame, tie: set[int], sweep: pd.Series) -> None:
+    timed = trials.dropna(subset="median_us").sort_values("median_us").head(BEST_CONFIGS)
+    if timed.empty:
+        _ranges(trials)
+        return
+    st.subheader(f"The {len(timed)} fastest configs", anchor=False)
+    fastest_us = timed["median_us"].min()
+    slower = [change_text(us / fastest_us - 1) if us > fastest_us else "" for us in timed["median_us"]]
+    table = _params(timed, sweep)
+    table.insert(0, "us", timed["median_us"])
+    table.insert(1, "slower", slower)
+    table.insert(2, "tie", ["≈" if config in tie else "" for config in timed["config_id"]])
+    table["TFLOP/s"] = sweep["flops"] / timed["median_us"] / US_TFLOP
+    number = st.column_config.NumberColumn
+    st.dataframe(
+        table,
+        hide_index=True,
+        key="best",
+        column_config={"us": number(format="%.1f"), "TFLOP/s": number(format="%.0f")},
+    )
+    st.caption("Times of the sweep's few samples; ≈ cannot be told from the winner.")
+
+
+def _ranges(trials: pd.DataFrame) -> None:
+    """What the compiled configs are like, for a sweep that nobody measured."""
+    st.subheader("Static facts", anchor=False)
+    compiled = sweep_charts.with_shares(trials).dropna(subset="registers")
+    if compiled.empty:
+        st.caption("No config compiled.")
+        return
+    lines = {
+        "compiled": f"{len(compiled):,} of {len(trials):,}",
+        "without spills": f"{(compiled['stack_bytes'] == 0).sum():,}",
+        "every MMA on Tensor Cores": f"{(compiled['tensor_core_share'] == 100).sum():,}",
+        "every load through TMA": f"{(compiled['tma_share'] == 100).sum():,}",
+        "registers per thread": f"{compiled['registers'].min():.0f} to {compiled['registers'].max():.0f}",
+        "compile time, median": f"{compiled['compile_s'].median():.1f} s",
+        "compile time, all": f"{trials['compile_s'].sum() / 60:,.1f} min",
+    }
+    st.table(pd.DataFrame({"": lines.values()}, index=list(lines)), border="horizontal")
+
+
+def _configs(url: str, trials: pd.DataFrame, sweep: pd.Series) -> None:
+    """Every config in the space's order, which no new result changes: a selected row stays the selected config."""
+    st.subheader("All configs", anchor=False)
+    trials = trials.sort_values("id")
+    table = _params(trials, sweep)
+    table.insert(0, "outcome", trials["outcome"])
+    for column, name in (
+        ("median_us", "us"),
+        ("error", "error"),
+        ("registers", "registers"),
+        ("stack_bytes", "stack"),
+        ("shared_bytes", "shared"),
+        ("code_bytes", "code"),
+        ("compile_s", "compile s"),
+    ):
+        if trials[column].notna().any():
+            table[name] = trials[column]
+    table["TMA"] = _of(trials, "tma_loads", "loads")
+    table["Tensor Core"] = _of(trials, "tensor_core_mmas", "mmas")
+    table["failure"] = trials["failure"].map(first_line)
+    number = st.column_config.NumberColumn
+    picked = st.dataframe(
+        table,
+        hide_index=True,
+        on_select="rerun",
+        selection_mode="single-row",
+        key=f"configs-{sweep['id']}",
+        height=360,
+        column_config={
+            "us": number(format="%.1f"),
+            "error": number(format="%.2g"),
+            "compile s": number(format="%.1f"),
+            "stack": number(help="bytes of stack per thread: spilled registers"),
+            "shared": number(help="bytes of shared memory per block"),
+            "code": number(help="bytes of machine code"),
+            "TMA": st.column_config.TextColumn(help="loads that became TMA, of all loads"),
+            "Tensor Core": st.column_config.TextColumn(help="MMAs that became Tensor Core code, of all MMAs"),
+        },
+    )
+    if picked.selection.rows and picked.selection.rows[0] < len(trials):
+        row = picked.selection.rows[0]
+        _one(url, trials.iloc[row], config_text(_params(trials, sweep).iloc[row]))
+    else:
+        st.caption("Select a row for what the compiler said of that config.")
+
+
+def _params(trials: pd.DataFrame, sweep: pd.Series) -> pd.DataFrame:
+    """The parameters of each config in the order of the search space."""
+    return pd.DataFrame({name: trials[f"param.{name}"] for name, _ in sweep["axes"]})
+
+
+def _of(trials: pd.DataFrame, part: str, whole: str) -> list[str]:
+    pairs = zip(trials[part], trials[whole], strict=True)
+    return ["" if pd.isna(part) or pd.isna(whole) else f"{part:.0f} of {whole:.0f}" for part, whole in pairs]
+
+
+def _one(url: str, trial: pd.Series, config: str) -> None:
+    with st.container(border=True):
+        st.markdown(f"`{config}`")
+        if trial["failure"]:
+            st.code(trial["failure"], language=None, wrap_lines=True)
+        remarks = data.remarks(url, trial["id"])
+        if remarks.empty:
+            st.caption("The compiler left no remarks.")
+            return
+        st.dataframe(remarks, hide_index=True, key="remarks")

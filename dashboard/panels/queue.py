@@ -1,0 +1,178 @@
+"""The queue as it is now: what runs and for how long yet, what failed and why, what is next; and buttons to step in."""
+
+import datetime as dt
+from functools import partial
+
+import pandas as pd
+import streamlit as st
+from sqlalchemy.orm import Session
+
+from dashboard import data, states
+from dashboard.panels import acting
+from dashboard.wording import ago, moment, short, span_text
+from db import actions
+from db.queries import IN_PROGRESS
+
+STATES = ("running", "queued", "waiting", "failed", "poison", "done", "cancelled")
+
+
+def counts(url: str) -> None:
+    by_state = data.job_counts(url).groupby("state")["jobs"].sum()
+    for column, state in zip(st.columns(len(STATES)), STATES, strict=True):
+        column.metric(state, f"{int(by_state.get(state, 0)):,}")
+
+
+def unserved(queues: pd.DataFrame) -> None:
+    """A warning for each queue with work that no live worker takes."""
+    for _, queue in queues[queues["workers"] == 0].iterrows():
+        jobs = queue["waiting"] + queue["queued"]
+        if not jobs:
+            continue
+        many = "1 job waits" if jobs == 1 else f"{jobs:,} jobs wait"
+        gpu_model = queue["queue"].removeprefix("gpu.")
+        what = f"a worker with a GPU of model **{gpu_model}**" if gpu_model != queue["queue"] else "a worker"
+        st.warning(f"{many} in queue `{queue['queue']}` for {what}, and none has been seen for a minute.")
+
+
+def unfinished(url: str, jobs: pd.DataFrame, title: str, who: str | None) -> None:
+    if jobs.empty:
+        return
+    st.subheader(title, anchor=False)
+    rows = jobs.to_dict("records")
+    now = dt.datetime.now(dt.UTC)
+    table = pd.DataFrame(
+        {
+            "job": jobs["id"],
+            "kind": jobs["kind"],
+            "state": jobs["state"],
+            "subject": jobs["subject"],
+            "progress": [_percent(row["done_steps"], row["total_steps"]) for row in rows],
+            "left": [left_text(row["done_steps"], row["total_steps"], row["started_at"], now) for row in rows],
+            "owner": jobs["owner"].fillna(""),
+            "attempt": jobs["attempt"],
+            "since": [_at(row["started_at"] if _known(row["started_at"]) else row["created_at"]) for row in rows],
+            "trouble": jobs["trouble"].fillna(""),
+        }
+    )
+    if title != "Running":
+        table = table.drop(columns=["progress", "left", "owner"])
+    if not jobs["trouble"].notna().any():
+        table = table.drop(columns="trouble")
+    picked = st.dataframe(
+        table,
+        hide_index=True,
+        on_select="rerun",
+        selection_mode="single-row",
+        key=f"{title}-jobs",
+        column_config={"progress": st.column_config.ProgressColumn(format="%.0f %%", min_value=0, max_value=100)},
+    )
+    if picked.selection.rows and picked.selection.rows[0] < len(jobs):
+        job_id = int(jobs.iloc[picked.selection.rows[0]]["id"])
+        if st.button(f"Cancel job {job_id}", key=f"cancel-{job_id}", disabled=who is None) and who:
+            acting.do(url, partial(_cancel, job_id=job_id, submission_id=None, who=who), "Cancelled")
+
+
+def left_text(done: int, total: int, started_at: dt.datetime | None, now: dt.datetime) -> str:
+    """How long the rest takes if it goes on as it went; empty before there is anything to go by."""
+    if not done or not total or not _known(started_at) or started_at is None:
+        return ""
+    return span_text((now - started_at).total_seconds() * (total - done) / done)
+
+
+def failed(url: str, jobs: pd.DataFrame, who: str | None) -> None:
+    if jobs.empty:
+        return
+    st.subheader("Failed", anchor=False)
+    for job in jobs.to_dict("records"):
+        with st.expander(f"{job['subject']}: {job['failure']}", key=f"failed-{job['id']}"):
+            st.caption(f"{job['kind']} job {job['id']}, attempt {job['attempt']}, {_at(job['finished_at'])}")
+            st.code(job["trace"] or "No trace was kept.", language=None)
+            if st.button("Retry", key=f"retry-{job['id']}", disabled=who is None) and who:
+                acting.do(url, partial(_retry, job_id=int(job["id"]), submission_id=None, who=who), "Queued again")
+
+
+def submissions(url: str, found: pd.DataFrame, who: str | None) -> None:
+    """The newest submissions; a selected one can be cancelled or retried as a whole."""
+    found = found[found["reason"] != "recorded"]
+    if found.empty:
+        return
+    st.subheader("Submissions", anchor=False)
+    table = pd.DataFrame(
+        [
+            {
+                "submission": row["id"],
+                "GPU": row["gpu_name"],
+                "state": row["state"],
+                "why": row["reason"],
+                "commit": f"{short(row['sha'])} {row['subject']}",
+                "compiled": f"{row['settled_trials']:,} of {row['trials']:,}",
+                "measured": f"{row['runs']:,} of {row['sweeps']:,}" if row["measure"] else "",
+                "failed jobs": f"{row['failed_jobs']:,}" if row["failed_jobs"] else "",
+                "submitted": moment(row["requested_at"]),
+            }
+            for row in found.to_dict("records")
+        ]
+    )
+    picked = st.dataframe(
+        table.style.map(states.word_colour, subset="state"),
+        hide_index=True,
+        on_select="rerun",
+        selection_mode="single-row",
+        key="submissions",
+    )
+    if not picked.selection.rows or picked.selection.rows[0] >= len(found):
+        return
+    chosen = found.iloc[picked.selection.rows[0]]
+    own = int(chosen["id"])
+    with st.container(horizontal=True):
+        goes_on = chosen["state"] in IN_PROGRESS
+        if st.button("Cancel what is left of it", disabled=who is None or not goes_on, key="cancel-all") and who:
+            acting.do(url, partial(_cancel, job_id=None, submission_id=own, who=who), "Cancelled")
+        if st.button("Retry what ended short", disabled=who is None, key="retry-all") and who:
+            acting.do(url, partial(_retry, job_id=None, submission_id=own, who=who), "Queued again")
+
+
+def queues(found: pd.DataFrame) -> None:
+    st.subheader("Queues", anchor=False)
+    if found.empty:
+        st.caption("Every queue is empty.")
+        return
+    st.dataframe(found, hide_index=True, key="queues")
+
+
+def workers(workers: pd.DataFrame) -> None:
+    st.subheader("Workers", anchor=False)
+    if workers.empty:
+        st.caption("No worker has said that it is here.")
+        return
+    table = pd.DataFrame(
+        {
+            "worker": workers["name"],
+            "seen": [
+                ("● " if up else "gone, ") + ago(s) for up, s in zip(workers["alive"], workers["silent_s"], strict=True)
+            ],
+            "doing": workers["doing"].fillna(""),
+            "GPU": workers["gpu_model"].fillna(""),
+        }
+    )
+    st.dataframe(table, hide_index=True, key="workers")
+
+
+def _cancel(opened: Session, *, job_id: int | None, submission_id: int | None, who: str) -> str:
+    return actions.cancel(opened, actions.Chosen.of(job_id, submission_id), who)
+
+
+def _retry(opened: Session, *, job_id: int | None, submission_id: int | None, who: str) -> str:
+    return actions.retry(opened, actions.Chosen.of(job_id, submission_id), who)
+
+
+def _percent(done: int, total: int) -> float:
+    return 100 * done / total if total else 0.0
+
+
+def _known(at: dt.datetime | None) -> bool:
+    return at is not None and not pd.isna(at)
+
+
+def _at(at: dt.datetime | None) -> str:
+    return moment(at) if at is not None and _known(at) else ""

@@ -1,0 +1,56 @@
+"""How well the alerts do: precision so far, time to tell, false alarms against the budget that was promised."""
+
+import datetime as dt
+
+import streamlit as st
+
+from dashboard import data
+from dashboard.wording import plural
+from db.queries import Score
+
+MONTH = dt.timedelta(days=30)
+
+
+def board(url: str) -> None:
+    """The last month's score. Marks of people are what it counts, so it says how many they were."""
+    now = dt.datetime.now(dt.UTC).replace(minute=0, second=0, microsecond=0)  # by the hour: readers share the answer
+    score = data.score(url, now - MONTH)
+    with st.expander("Scoreboard of the last 30 days", key="scoreboard", expanded=True):
+        for column, (label, value, told) in zip(st.columns(4), cards(score), strict=True):
+            with column:
+                st.metric(label, value)
+                st.caption(told)
+
+
+def cards(score: Score) -> list[tuple[str, str, str]]:
+    """Label, value and what stands behind it. Pure."""
+    interval = score.precision_interval
+    marked = score.right + score.wrong
+    precision = "nobody marked any" if score.precision is None else f"{100 * score.precision:.0f} %"
+    reach = f"{100 * interval[0]:.0f} to {100 * interval[1]:.0f} %, of {plural(marked, 'mark')}" if interval else ""
+    alarms = score.false_alarms_per_1000
+    return [
+        ("Precision so far", precision, reach or "Mark regressions right or wrong; the score is made of that."),
+        (
+            "Time to tell, median",
+            _hours(score.from_run.median_h),
+            f"from the run that showed it; {_hours(score.from_commit.median_h)} from its commit",
+        ),
+        (
+            "False alarms per 1,000",
+            "none judged" if alarms is None else f"{alarms:.2f}",
+            f"budget {score.budget_per_1000:.2f}, of {plural(score.points, 'judged point')}",
+        ),
+        (
+            "Replays per run",
+            "none" if score.launches_a_run is None else f"{score.launches_a_run:.2f}",
+            f"{plural(score.suspicions, 'suspicion')}: {score.confirmed} confirmed, {score.refuted} refuted, "
+            f"{score.undecided} undecided",
+        ),
+    ]
+
+
+def _hours(hours: float | None) -> str:
+    if hours is None:
+        return "none told"
+    return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.1f} d"

@@ -1,0 +1,60 @@
+"""The newest submissions and how far each is."""
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import data, states
+from dashboard.trouble import told
+from dashboard.wording import day, moment, plural, short
+from db.queries import IN_PROGRESS
+
+RECENT = 10
+MOST_CARDS = 4
+
+
+@st.fragment(run_every=data.LIVE_EVERY_S)
+def submissions(url: str) -> None:
+    """What is going on in front of what was; runs again by itself."""
+    with told():
+        found = data.submissions(url, RECENT)
+        st.subheader("Submissions", anchor=False)
+        going_on = found[found["state"].isin(IN_PROGRESS)].drop_duplicates("gpu_model").head(MOST_CARDS)
+        if len(going_on):
+            for column, (_, newest) in zip(st.columns(max(len(going_on), 3)), going_on.iterrows(), strict=False):
+                with column:
+                    _newest(newest)
+        table = pd.DataFrame([_row(row) for _, row in found.iterrows()])
+        st.dataframe(table.style.map(states.word_colour, subset="state"), hide_index=True, key="submissions")
+
+
+def _newest(row: pd.Series) -> None:
+    """The newest submission for a GPU model."""
+    with st.container(border=True, height="stretch"):
+        st.markdown(f"**{row['gpu_name']}** :{states.COLOURS[row['state']]}[{row['state']}]")
+        if row["state"] == "compiling":
+            share = row["settled_trials"] / max(row["trials"], 1)
+            st.progress(share, f"{row['settled_trials']:,} of {row['trials']:,} configs compiled")
+        st.text(f"{short(row['sha'])} {row['subject']}")
+        st.caption(f"{_why(row)}, {plural(row['sweeps'], 'sweep')}, {plural(row['trials'], 'config')}")
+
+
+def _row(row: pd.Series) -> dict[str, str]:
+    compiled = f"{row['settled_trials']:,} of {row['trials']:,}" if row["reason"] != "recorded" else ""
+    return {
+        "GPU": row["gpu_name"],
+        "state": row["state"],
+        "why": _why(row),
+        "commit": f"{short(row['sha'])} {row['subject']}",
+        "compiled": compiled,
+        "not compiled": f"{row['not_compiled']:,}" if row["not_compiled"] else "",
+        "failed jobs": f"{row['failed_jobs']:,}" if row["failed_jobs"] else "",
+        "submitted": moment(row["requested_at"]),
+    }
+
+
+def _why(row: pd.Series) -> str:
+    if row["reason"] == "nightly" and row["night"]:
+        return f"nightly of {row['night']}"
+    if row["reason"] == "recorded":
+        return f"recorded on {row['machine']}, {day(row['recorded_at'])}"
+    return str(row["reason"])

@@ -1,0 +1,107 @@
+"""Who is looking, and what they may do: everybody browses who may, named triagers act, nobody acts without a name.
+
+Sign-in is OpenID Connect through Streamlit when its secrets have an [auth] section (docs/dashboard.md). Two settings,
+from the environment or from the secrets:
+
+    TILEWATCH_TRIAGERS   the addresses of those who may act, with commas between them; "*@example.org" names a domain
+    TILEWATCH_ANONYMOUS  what people may do who did not sign in: "nothing", "browse" or "act". Without it they may
+                         browse where no sign-in is configured, and do nothing where one is.
+
+The decision is pure (`rights`); `visitor` asks Streamlit.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Literal
+
+import streamlit as st
+from streamlit.errors import StreamlitSecretNotFoundError
+
+Anonymous = Literal["nothing", "browse", "act"]
+ANONYMOUS = ("nothing", "browse", "act")
+
+
+@dataclass(frozen=True)
+class Rights:
+    """`who` is the name that an action is recorded with; `why_not` says what is missing to act."""
+
+    browse: bool
+    act: bool
+    who: str | None = None
+    why_not: str = ""
+
+
+@dataclass(frozen=True)
+class Rules:
+    sign_in: bool
+    anonymous: Anonymous
+    triagers: tuple[str, ...]
+
+
+class BadRules(Exception):
+    """A setting that names nothing; the message is a sentence."""
+
+
+def rules(sign_in: bool, anonymous: str, triagers: str) -> Rules:
+    """The settings, read strictly: a misspelt right must not become a wider one."""
+    anonymous = anonymous.strip() or ("nothing" if sign_in else "browse")
+    if anonymous not in ANONYMOUS:
+        raise BadRules(f"TILEWATCH_ANONYMOUS is {anonymous!r}, expected one of {', '.join(ANONYMOUS)}.")
+    named = tuple(name.strip().lower() for name in triagers.split(",") if name.strip())
+    return Rules(sign_in, anonymous, named)  # type: ignore[arg-type]  # looked up in ANONYMOUS above
+
+
+def rights(of: Rules, email: str | None, claimed: str) -> Rights:
+    """What one visitor may do. `email` is of who signed in, `claimed` the name that somebody typed who did not."""
+    if email is not None:
+        may = is_triager(email, of.triagers)
+        return Rights(True, may, email, "" if may else f"{email} is not among the triagers of this Tilewatch.")
+    if of.anonymous == "nothing":
+        return Rights(False, False, None, "Sign in to see this Tilewatch.")
+    if of.anonymous == "browse":
+        missing = "Sign in to act." if of.sign_in else "This Tilewatch lets nobody act (see TILEWATCH_ANONYMOUS)."
+        return Rights(True, False, None, missing)
+    if not claimed.strip():
+        return Rights(True, False, None, "Say who you are to act.")
+    return Rights(True, True, f"{claimed.strip()} (not signed in)")
+
+
+def is_triager(email: str, triagers: Sequence[str]) -> bool:
+    return any(fnmatchcase(email.lower(), pattern) for pattern in triagers)
+
+
+def visitor(claimed: str = "") -> Rights:
+    """What the visitor of this page may do."""
+    return rights(configured(), _signed_in(), claimed)
+
+
+def configured() -> Rules:
+    return rules(_has_sign_in(), _setting("TILEWATCH_ANONYMOUS"), _setting("TILEWATCH_TRIAGERS"))
+
+
+def _signed_in() -> str | None:
+    """The address that the provider vouches for; one that it says is not verified is nobody's."""
+    if not st.user.get("is_logged_in"):
+        return None
+    if st.user.get("email_verified") is False:
+        return None
+    email = st.user.get("email")
+    return str(email) if email else None
+
+
+def _has_sign_in() -> bool:
+    try:
+        return "auth" in st.secrets
+    except StreamlitSecretNotFoundError:
+        return False
+
+
+def _setting(name: str) -> str:
+    if name in os.environ:
+        return os.environ[name]
+    try:
+        return str(st.secrets.get(name, ""))
+    except StreamlitSecretNotFoundError:
+        return ""

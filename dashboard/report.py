@@ -1,0 +1,184 @@
+"""The weekly report: the dashboard's charts of one week in a single page that can be mailed and opened anywhere.
+
+    python -m dashboard.report --week --html FILE [--until DATE]     (people type `tilewatch report`)
+
+A command of its own, started by `tilewatch report` like `tilewatch up` starts the dashboard: workers neither import the
+dashboard nor need pandas and Plotly. The page asks nobody for anything: Plotly's script is in it, once.
+"""
+
+import argparse
+import datetime as dt
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.offline import get_plotlyjs
+from sqlalchemy.exc import DBAPIError
+
+from dashboard import change_charts, changes, charts, marks, weekly
+from dashboard.metrics import METRICS, Metric
+from dashboard.weekly import Trend, Week
+from dashboard.wording import change_text, day, moment, plural, short
+from db.session import DatabaseUnreachable, address, session
+
+EXPECTED_ERROR = 2
+SHOWN_COMMITS = 60
+"""Of a trend, so that the week is more than its last millimetre."""
+# Words and grid readable on the light and on the dark background, which the reader's machine chooses.
+INK, GRID = "#6b7686", "rgba(128, 138, 152, 0.25)"
+STYLE = """
+:root { color-scheme: light dark; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 1200px; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.7rem; } h2 { font-size: 1.2rem; margin-top: 2rem; } p.small { color: #6b7686; }
+table { border-collapse: collapse; width: 100%; font-size: 0.9rem; }
+th, td { text-align: left; padding: 0.3rem 0.6rem; border-bottom: 1px solid rgba(128, 138, 152, 0.35); }
+div.wide { overflow-x: auto; }
+"""
+
+
+def page(week: Week) -> str:
+    """The whole page. Pure."""
+    parts = [
+        f"<h1>Tilewatch, {day(week.since)} to {day(week.until)}</h1>",
+        f"<p>{escape(headline(week))}</p>",
+        *_regressions("Confirmed this week", week.opened),
+        *_regressions("Open at its end", week.waiting),
+        *_board(week),
+        *_movers(week),
+        *(part for trend in week.trends for part in _trend(trend)),
+        *_nights(week),
+        f'<p class="small">Written {moment(week.until)}. Times are medians; intervals are of 95 %.</p>',
+    ]
+    head = f"<title>Tilewatch, week to {day(week.until)}</title><style>{STYLE}</style>"
+    script = f"<script>{get_plotlyjs()}</script>"
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8">{head}{script}</head>'
+        f"<body>{''.join(parts)}</body></html>"
+    )
+
+
+def headline(week: Week) -> str:
+    directions = week.opened["direction"].value_counts()
+    regressions, improvements = int(directions.get("regression", 0)), int(directions.get("improvement", 0))
+    series = len(week.pairs[list(changes.SERIES)].drop_duplicates())
+    judged = len(week.judged)
+    return (
+        f"{plural(regressions, 'regression')} and {plural(improvements, 'improvement')} were confirmed, "
+        f"{plural(len(week.waiting), 'regression')} {'is' if len(week.waiting) == 1 else 'are'} open, in {series:,} "
+        f"series; {plural(judged, 'verdict')} said that something changed."
+    )
+
+
+def _regressions(title: str, found: pd.DataFrame) -> Iterable[str]:
+    yield f"<h2>{title}</h2>"
+    if found.empty:
+        yield "<p>None.</p>"
+        return
+    rows = [
+        {
+            "#": row["id"],
+            "state": row["state"],
+            "kernel": row["kernel"],
+            "time": f"{change_text(row['size'])} ({change_text(row['low'])} to {change_text(row['high'])})",
+            "cause": row["cause"],
+            "series": row["series"],
+            "GPUs": ", ".join(row["gpu_models"]),
+            "first bad commit": f"{short(row['bad_sha'])} {row['bad_subject']}",
+            "owner": row["owner"] or "nobody",
+        }
+        for row in found.to_dict("records")
+    ]
+    yield _table(rows)
+
+
+def _board(week: Week) -> Iterable[str]:
+    shown = changes.one_record(week.pairs)
+    if len(shown) and shown["ratio"].notna().any():
+        yield "<h2>Ratio to DeepGEMM</h2>"
+        yield _figure(change_charts.board(shown))
+        yield '<p class="small">Over 1.00 is faster than DeepGEMM; ▲ ▼ faster or slower than a week before.</p>'
+
+
+def _movers(week: Week) -> Iterable[str]:
+    known = week.pairs.dropna(subset="change")
+    if len(known):
+        yield "<h2>Biggest movers of the week</h2>"
+        where = known["gpu_name"].str.removeprefix("NVIDIA ")
+        yield _figure(change_charts.differences(known.assign(where=where), "change of speed"))
+
+
+def _trend(trend: Trend) -> Iterable[str]:
+    shas = list(dict.fromkeys(trend.points["sha"]))[-SHOWN_COMMITS:]
+    points = trend.points[trend.points["sha"].isin(shas)].reset_index(drop=True)
+    metric = _metric(points)
+    found = [*marks.level_changes(trend.levels), *marks.toolchain_changes(points), *marks.node_changes(points)]
+    yield f"<h2>{escape(trend.name)}</h2>"
+    yield _figure(charts.trend(points, metric, marks=found))
+
+
+def _metric(points: pd.DataFrame) -> Metric:
+    """The ratio to DeepGEMM where there is one, else the time."""
+    return next(metric for metric in METRICS if metric.values(points)["value"].notna().any())
+
+
+def _nights(week: Week) -> Iterable[str]:
+    yield "<h2>Nights</h2>"
+    if week.nights.empty:
+        yield "<p>No nightly was submitted this week.</p>"
+        return
+    yield _table(week.nights.rename(columns={"gpu_name": "GPU"}).to_dict("records"))
+
+
+def _figure(figure: go.Figure) -> str:
+    """One chart without the script, which is at the top of the page."""
+    axes = {"gridcolor": GRID, "linecolor": GRID, "zerolinecolor": GRID}
+    figure.update_layout(paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", font={"color": INK})
+    figure.update_xaxes(**axes)
+    figure.update_yaxes(**axes)
+    drawn: str = figure.to_html(full_html=False, include_plotlyjs=False, config={"displaylogo": False})
+    return f'<div class="wide">{drawn}</div>'
+
+
+def _table(rows: Sequence[dict[str, object]]) -> str:
+    head = "".join(f"<th>{escape(str(name))}</th>" for name in rows[0])
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(str(value))}</td>" for value in row.values()) + "</tr>" for row in rows
+    )
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    asked = argparse.ArgumentParser(prog="tilewatch report", description="Write what a week brought as one page.")
+    asked.add_argument("--week", action="store_true", required=True, help="the seven days up to --until")
+    asked.add_argument("--html", type=Path, required=True, metavar="FILE", help="where to write the page")
+    asked.add_argument("--until", type=dt.date.fromisoformat, metavar="DATE", help="through this day; else until now")
+    options = asked.parse_args(arguments)
+    url = os.environ.get("TILEWATCH_DATABASE_URL", "")
+    now = dt.datetime.now(dt.UTC)
+    until = now if options.until is None else dt.datetime.combine(options.until, dt.time.max, dt.UTC)
+    try:
+        with session(url) as opened:
+            written = page(weekly.read(opened, until))
+    except DatabaseUnreachable as error:
+        return _refused(str(error))
+    except DBAPIError:
+        return _refused(f"the database at {address(url)} does not answer; is Tilewatch running?")
+    try:
+        options.html.write_text(written, encoding="utf-8")
+    except OSError as error:
+        return _refused(f"{options.html} cannot be written: {error.strerror}")
+    print(f"wrote {options.html}, {len(written.encode()) / 1e6:.1f} MB")
+    return 0
+
+
+def _refused(sentence: str) -> int:
+    print(f"tilewatch: {sentence}", file=sys.stderr)
+    return EXPECTED_ERROR
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,16 @@
+"""The dashboard as a server: `streamlit run dashboard/server.py`. Serves app.py; knows no page.
+
+`streamlit run dashboard/app.py` shows the same. But that imports what the pages need when the first visitor comes, who
+waits for it; here it is there before the port opens.
+"""
+
+import importlib
+
+import streamlit as st
+
+NEEDED = ("pandas", "plotly.graph_objects", "plotly.io", "sqlalchemy.orm", "psycopg", "db.queries")
+
+for name in NEEDED:
+    importlib.import_module(name)
+
+app = st.App("app.py")

@@ -1,0 +1,35 @@
+"""The colours of words that say how something stands, in tables and badges. Knows no query."""
+
+GOING_ON, WELL, UNSURE, BADLY, OVER = "blue", "green", "orange", "red", "gray"
+COLOURS = {
+    "compiling": GOING_ON,
+    "waiting for a GPU": UNSURE,
+    "measuring": GOING_ON,
+    "judging": GOING_ON,
+    "measured": WELL,
+    "static facts only": WELL,
+    "nothing measured": UNSURE,
+    "incomplete": UNSURE,
+    "failed": BADLY,
+    "cancelled": OVER,
+    "recorded": OVER,
+}
+VERDICTS = {"regression": BADLY, "improvement": WELL, "unchanged": OVER, "undecided": OVER}
+NIGHTS = {"done": WELL, "running": GOING_ON, "late": UNSURE, "failed": BADLY}
+REGRESSIONS = {"new": BADLY, "reopened": BADLY, "acknowledged": UNSURE, "expected": OVER, "resolved": WELL}
+
+# Readable on the light and on the dark background.
+_TEXT = {GOING_ON: "#3d7fe0", WELL: "#17857a", UNSURE: "#d98214", BADLY: "#cf4a2a", OVER: "#8a94a3"}
+
+
+def word_colour(word: str) -> str:
+    """The style of a cell that holds a state or a verdict."""
+    colour = COLOURS.get(word) or VERDICTS.get(word) or REGRESSIONS.get(word)
+    return f"color: {_TEXT[colour]}" if colour else ""
+
+
+def change_colour(change: str) -> str:
+    """The style of a cell that holds a change of speed; coloured only where the intervals are apart."""
+    if not change or change.startswith("≈"):
+        return ""
+    return f"color: {_TEXT[BADLY if change.startswith('-') else WELL]}"

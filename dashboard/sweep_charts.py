@@ -1,0 +1,254 @@
+"""Figures of one sweep from its trials: how they ended, which parameters are fast, what cubins say beside the speed.
+
+Pure. The frames are of `data.trials`: one row per config, one column `param.NAME` per parameter.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from dashboard import colours
+from dashboard.wording import config_text, plural
+
+
+def outcomes(trials: pd.DataFrame) -> go.Figure:
+    """How the trials of a sweep stand, as one bar."""
+    counts = trials["outcome"].value_counts()
+    figure = go.Figure()
+    for outcome, colour in colours.OUTCOMES.items():
+        if outcome in counts.index:
+            figure.add_bar(
+                x=[counts[outcome]],
+                y=[""],
+                orientation="h",
+                name=f"{outcome} {counts[outcome]}",
+                marker={"color": colour},
+                hovertemplate=f"{outcome}: {plural(int(counts[outcome]), 'config')}<extra></extra>",
+            )
+    figure.update_layout(
+        barmode="stack",
+        height=84,
+        margin={"t": 0, "b": 0, "l": 0, "r": 0},
+        legend={"orientation": "h", "traceorder": "normal", "y": 0.45, "yanchor": "top", "x": 0},
+        xaxis={"visible": False, "range": [0, max(len(trials), 1)]},
+        yaxis={"visible": False, "domain": [0.55, 1]},
+        showlegend=True,
+    )
+    return figure
+
+
+@dataclass(frozen=True)
+class Fact:
+    """Something known of each config, and how the configs that share two parameters become one cell."""
+
+    key: str
+    label: str
+    cell: str
+    summarize: str
+    write: str
+    more_is_better: bool = False
+
+
+FACTS = (
+    Fact("median_us", "Time", "fastest time, us", "min", ",.1f"),
+    Fact("registers", "Registers", "median registers per thread", "median", ".0f"),
+    Fact("stack_bytes", "Spills", "median stack, bytes", "median", ",.0f"),
+    Fact("shared_bytes", "Shared memory", "median shared memory, bytes", "median", ",.0f"),
+    Fact("compile_s", "Compile time", "median compile time, s", "median", ".1f"),
+    Fact("tensor_core_share", "Tensor Core", "MMAs on Tensor Cores, %", "mean", ".0f", more_is_better=True),
+    Fact("tma_share", "TMA", "loads through TMA, %", "mean", ".0f", more_is_better=True),
+)
+
+
+def with_shares(trials: pd.DataFrame) -> pd.DataFrame:
+    """The counts of Tensor Core MMAs and TMA loads as percentages of all of them."""
+    shares = {"tensor_core_share": ("tensor_core_mmas", "mmas"), "tma_share": ("tma_loads", "loads")}
+    return trials.assign(
+        **{
+            name: 100 * trials[part].astype(float) / trials[whole].astype(float).where(lambda all_: all_ > 0)
+            for name, (part, whole) in shares.items()
+        }
+    )
+
+
+def cells(trials: pd.DataFrame, x: str, y: str, fact: Fact) -> go.Figure:
+    """A fact over two parameters; each cell sums up the configs that differ in the others. Cells without it say why."""
+    trials = with_shares(trials)
+    across, down = f"param.{x}", f"param.{y}"
+    columns, rows = sorted(trials[across].unique()), sorted(trials[down].unique())
+    values: list[list[float | None]] = []
+    texts: list[list[str]] = []
+    hovers: list[list[str]] = []
+    for row in rows:
+        values.append([])
+        texts.append([])
+        hovers.append([])
+        for column in columns:
+            cell = trials[(trials[across] == column) & (trials[down] == row)]
+            known = cell[fact.key].dropna().astype(float)
+            value = float(known.agg(fact.summarize)) if len(known) else None
+            values[-1].append(value)
+            texts[-1].append(format(value, fact.write) if value is not None else _why_empty(cell))
+            told = "".join(f"<br>{outcome}: {count}" for outcome, count in cell["outcome"].value_counts().items())
+            hovers[-1].append(f"{x}={column} {y}={row}<br>{plural(len(cell), 'config')}{told}")
+    figure = go.Figure(
+        go.Heatmap(
+            x=[str(column) for column in columns],
+            y=[str(row) for row in rows],
+            z=values,
+            text=texts,
+            texttemplate="%{text}",
+            customdata=hovers,
+            hovertemplate="%{customdata}<br>" + fact.cell + ": %{text}<extra></extra>",
+            colorscale=[(1 - at, colour) for at, colour in reversed(colours.GOOD_TO_BAD)]
+            if fact.more_is_better
+            else colours.GOOD_TO_BAD,
+            colorbar={"title": {"text": fact.cell, "side": "right"}, "thickness": 12, "outlinewidth": 0},
+            xgap=2,
+            ygap=2,
+        )
+    )
+    found = [value for row in values for value in row if value is not None]
+    if fact.more_is_better:
+        figure.data[0].update(zmin=0, zmax=100)
+    elif found and min(found) == max(found):  # one colour, and it is the good end
+        figure.data[0].update(zmin=found[0], zmax=found[0] + 1)
+    figure.update_layout(
+        height=130 + 52 * len(rows),
+        margin={"t": 10, "b": 10, "l": 10, "r": 10},
+        xaxis={"title": x, "type": "category", "showgrid": False},
+        yaxis={"title": y, "type": "category", "showgrid": False},
+    )
+    return figure
+
+
+def _why_empty(cell: pd.DataFrame) -> str:
+    """The commonest outcome of a cell's configs, e.g. "timeout"."""
+    return str(cell["outcome"].value_counts().index[0]) if len(cell) else ""
+
+
+def parameters(trials: pd.DataFrame) -> list[str]:
+    return [column.removeprefix("param.") for column in trials.columns if column.startswith("param.")]
+
+
+def in_order(trials: pd.DataFrame, axes: Sequence[Sequence[Any]]) -> pd.DataFrame:
+    """The parameters' columns as the search space lists them: JSON keeps no order."""
+    params = [f"param.{name}" for name, _ in axes if f"param.{name}" in trials.columns]
+    return trials[[*(column for column in trials.columns if column not in params), *params]]
+
+
+def config_of(trial: Mapping[str, Any]) -> str:
+    """A row's config as people write it."""
+    names = [str(column) for column in trial if str(column).startswith("param.")]
+    return config_text({name.removeprefix("param."): trial[name] for name in names})
+
+
+def parallel(trials: pd.DataFrame) -> go.Figure:
+    """Every config that compiled as one line through its parameters, its time and its static facts.
+
+    Brushing an axis keeps the lines that pass there. Coloured by time where the sweep was measured, else by registers.
+    """
+    known = with_shares(trials)
+    timed = known["median_us"].notna().any()
+    known = known.dropna(subset="median_us" if timed else "registers")
+    axes = [name for name in parameters(trials) if trials[f"param.{name}"].nunique() > 1]
+    dimensions = [_steps(known, name) for name in axes]
+    facts = [fact for fact in FACTS if fact.key != "compile_s" and known[fact.key].nunique() > 1]
+    dimensions += [{"label": _axis(fact), "values": known[fact.key].astype(float).fillna(0)} for fact in facts]
+    colour = known["median_us" if timed else "registers"].astype(float)
+    figure = go.Figure(
+        go.Parcoords(
+            dimensions=dimensions,
+            # Half of a space may be many times slower than the rest; the colours are for the half people look at.
+            line={
+                "color": colour,
+                "colorscale": colours.GOOD_TO_BAD,
+                "cmin": float(colour.min()),
+                "cmax": float(colour.median()) if colour.median() > colour.min() else float(colour.min()) + 1,
+                "showscale": False,
+            },
+            labelfont={"size": 12},
+            tickfont={"size": 11},
+            rangefont={"size": 10},
+        )
+    )
+    figure.update_layout(height=340, margin={"t": 50, "b": 20, "l": 60, "r": 60})
+    return figure
+
+
+def _steps(trials: pd.DataFrame, name: str) -> dict[str, object]:
+    """A parameter's values evenly spaced: 64, 128, 256 would crowd at one end."""
+    values = sorted(trials[f"param.{name}"].dropna().unique())
+    return {
+        "label": name,
+        "values": trials[f"param.{name}"].map({value: place for place, value in enumerate(values)}),
+        "tickvals": list(range(len(values))),
+        "ticktext": [str(value) for value in values],
+    }
+
+
+def _axis(fact: Fact) -> str:
+    units = {"median_us": "us", "stack_bytes": "bytes", "shared_bytes": "bytes"}
+    unit = units.get(fact.key, "%" if fact.more_is_better else "")
+    return f"{fact.label}, {unit}" if unit else fact.label
+
+
+def beside_speed(trials: pd.DataFrame, fact: Fact, tie: Collection[int]) -> go.Figure:
+    """A static fact beside the time of each config: a mark's colour is its spills, its shape its TMA loads."""
+    known = with_shares(trials).dropna(subset=["median_us", fact.key])
+    spills = known["stack_bytes"].fillna(0) > 0
+    figure = go.Figure()
+    for spilled, colour in ((False, colours.KERNEL), (True, colours.WORSE)):
+        for tma, symbol, words in _tma_kinds(known):
+            part = known[(spills == spilled) & tma]
+            if part.empty:
+                continue
+            figure.add_scatter(
+                x=part[fact.key],
+                y=part["median_us"],
+                name=f"{'spills' if spilled else 'no spills'}, {words}",
+                mode="markers",
+                marker={"color": colour, "symbol": symbol, "size": 7, "opacity": 0.8},
+                customdata=[_told(trial) for trial in part.to_dict("records")],
+                hovertemplate="%{customdata}<extra></extra>",
+            )
+    tied = known[known["config_id"].isin(list(tie))]
+    if len(tied):
+        figure.add_scatter(
+            x=tied[fact.key],
+            y=tied["median_us"],
+            name="cannot be told from the winner",
+            mode="markers",
+            marker={"symbol": "circle-open", "size": 15, "color": colours.BETTER, "line": {"width": 2}},
+            hoverinfo="skip",
+        )
+    figure.update_layout(
+        height=380,
+        margin={"t": 10, "b": 10, "l": 10, "r": 10},
+        hoverlabel={"align": "left"},
+        xaxis={"title": _axis(fact), "zeroline": False},
+        yaxis={"title": "time in the sweep, us (log)", "type": "log", "zeroline": False},
+        legend={"orientation": "h", "y": -0.22, "x": 0},
+    )
+    return figure
+
+
+def _tma_kinds(trials: pd.DataFrame) -> Sequence[tuple[pd.Series, str, str]]:
+    share = trials["tma_share"].fillna(0)
+    return (
+        (share >= 100, "circle", "all loads through TMA"),
+        ((share > 0) & (share < 100), "diamond", "some loads through TMA"),
+        (share <= 0, "x", "no TMA"),
+    )
+
+
+def _told(trial: Mapping[str, Any]) -> str:
+    lines = [f"<b>{escape(config_of(trial))}</b>", f"{trial['median_us']:,.1f} us"]
+    for fact in FACTS[1:]:
+        if not pd.isna(trial[fact.key]):
+            lines.append(f"{fact.label}: {format(float(trial[fact.key]), fact.write)}")
+    return "<br>".join(lines)

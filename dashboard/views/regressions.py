@@ -1,0 +1,95 @@
+"""Confirmed changes and what becomes of them: `?regression=ID` is the permalink of one."""
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import data, filters, states
+from dashboard.panels import scoreboard, triage
+from dashboard.wording import change_text, day, plural, short
+from db.regressions import OPEN
+
+WAITING, ALL = "open", "all"
+STATES = (WAITING, "new", "acknowledged", "expected", "resolved", "reopened", ALL)
+GROUPS = {"cause": "category", "kernel": "kernel", "owner": "owner", "state": "state"}
+
+
+def page(url: str) -> None:
+    st.title("Regressions", anchor=False)
+    asked = st.query_params.get("regression", "")
+    if asked:
+        _one(url, asked)
+        return
+    found = data.regressions(url)
+    if found.empty:
+        st.info(
+            "No change was confirmed yet. A regression is raised when an old cubin, replayed beside a new one, is as "
+            "much faster as the trend says."
+        )
+        st.page_link("views/trends.py", label="To the trends")
+        return
+    first, second, third = st.columns([3, 2, 1], vertical_alignment="bottom")
+    with first:
+        state = filters.choice("State", STATES, "state")
+    with second:
+        group = filters.choice("Group by", list(GROUPS), "group")
+    with third:
+        improvements = st.toggle("Improvements", key="improvements", bind="query-params")
+    shown = found[found["direction"] == ("improvement" if improvements else "regression")]
+    if state == WAITING:
+        shown = shown[shown["state"].isin(OPEN)]
+    elif state != ALL:
+        shown = shown[shown["state"] == state]
+    _list(shown, GROUPS[group], "improvement" if improvements else "regression")
+    scoreboard.board(url)
+
+
+def _list(shown: pd.DataFrame, group: str, word: str) -> None:
+    st.markdown(f"#### {plural(len(shown), word)}, worst first within each {group}")
+    if shown.empty:
+        st.success(f"There is no {word} like that.")
+        return
+    shown = shown.assign(worst=shown["size"].abs(), owner=shown["owner"].fillna("nobody"))
+    shown = shown.sort_values([group, "worst"], ascending=[True, False])
+    table = pd.DataFrame([_row(row, group) for row in shown.to_dict("records")])
+    picked = st.dataframe(
+        table.style.map(states.word_colour, subset="state"),
+        hide_index=True,
+        on_select="rerun",
+        selection_mode="single-row",
+        key="regressions",
+    )
+    st.caption("Select a row to open it. The size is of the time of its worst series, with its 95 % interval.")
+    if picked.selection.rows and picked.selection.rows[0] < len(shown):
+        chosen = shown.iloc[picked.selection.rows[0]]
+        st.switch_page("views/regressions.py", query_params={"regression": str(chosen["id"])})
+
+
+def _row(row: dict[object, object], group: str) -> dict[str, object]:
+    found = {
+        "#": row["id"],
+        "state": row["state"],
+        "kernel": row["kernel"],
+        "time": f"{change_text(row['size'])} ({change_text(row['low'])} to {change_text(row['high'])})",  # type: ignore[arg-type]
+        "cause": row["cause"],
+        "category": row["category"],
+        "series": row["series"],
+        "GPUs": ", ".join(row["gpu_models"]),  # type: ignore[arg-type]
+        "first bad commit": f"{short(str(row['bad_sha']))} {row['bad_subject']}",
+        "owner": row["owner"],
+        "opened": day(row["opened_at"]),  # type: ignore[arg-type]
+    }
+    return {group: found.pop(group), **found}
+
+
+def _one(url: str, asked: str) -> None:
+    found = data.regressions(url)
+    chosen = found[found["id"].astype(str) == asked]
+    if chosen.empty:
+        st.warning(f"There is no regression '{asked}' in this database. The link may be of another Tilewatch.")
+        st.page_link("views/regressions.py", label="To all regressions")
+        return
+    st.page_link("views/regressions.py", label="All regressions")
+    triage.body(url, chosen.iloc[0])
+
+
+page(data.database_url())

@@ -1,0 +1,88 @@
+"""What a week brought, read in one transaction: what the written report is made of. Draws nothing."""
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+from sqlalchemy.orm import Session
+
+from dashboard import changes
+from dashboard.frames import frame
+from db import queries
+from db.regressions import OPEN
+
+WEEK = dt.timedelta(days=7)
+MOST_SUBMISSIONS = 500
+MOST_TRENDS = 6
+"""A mail with more pictures is not read."""
+
+
+@dataclass(frozen=True)
+class Trend:
+    name: str
+    points: pd.DataFrame
+    levels: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class Week:
+    """`opened` are the changes confirmed within the week, `waiting` every regression that is open at its end."""
+
+    since: dt.datetime
+    until: dt.datetime
+    opened: pd.DataFrame
+    waiting: pd.DataFrame
+    judged: pd.DataFrame
+    pairs: pd.DataFrame
+    nights: pd.DataFrame
+    trends: tuple[Trend, ...]
+
+
+def read(session: Session, until: dt.datetime) -> Week:
+    since = until - WEEK
+    regressions = frame(queries.RegressionRow, queries.regressions(session))
+    opened = regressions[(regressions["opened_at"] > since) & (regressions["opened_at"] <= until)]
+    waiting = regressions[(regressions["direction"] == "regression") & regressions["state"].isin(OPEN)]
+    judged = frame(queries.JudgedRow, queries.changes_judged(session, since))
+    before = frame(queries.StandingRow, queries.standing(session, since))
+    after = frame(queries.StandingRow, queries.standing(session, until))
+    return Week(
+        since=since,
+        until=until,
+        opened=opened,
+        waiting=waiting,
+        judged=judged,
+        pairs=changes.pair(before, after),
+        nights=_nights(session, since, until),
+        trends=tuple(_trend(session, *series) for series in _worst(session, opened, judged)),
+    )
+
+
+def _nights(session: Session, since: dt.datetime, until: dt.datetime) -> pd.DataFrame:
+    """How many nightlies of each GPU model ended in which state."""
+    found = frame(queries.SubmissionRow, queries.submissions(session, MOST_SUBMISSIONS))
+    nightly = found[(found["reason"] == "nightly") & (found["requested_at"] > since) & (found["requested_at"] <= until)]
+    return nightly.groupby(["gpu_name", "state"]).size().rename("nights").reset_index()
+
+
+def _worst(session: Session, opened: pd.DataFrame, judged: pd.DataFrame) -> Sequence[tuple[str, str, str]]:
+    """The series to show: the worst of each confirmed change, else of what was judged one."""
+    worst = opened.assign(much=opened["size"].abs()).sort_values("much", ascending=False)
+    series = [
+        (row.kernel, row.problem, row.gpu_model)
+        for regression_id in worst["id"]
+        for row in queries.regressed(session, int(regression_id))[:1]
+    ]
+    if not series:
+        largest = judged.assign(much=judged["change"].abs()).sort_values("much", ascending=False)
+        series = list(zip(largest["kernel"], largest["problem"], largest["gpu_model"], strict=True))
+    return list(dict.fromkeys(series))[:MOST_TRENDS]
+
+
+def _trend(session: Session, kernel: str, problem: str, gpu_model: str) -> Trend:
+    return Trend(
+        f"{kernel} {problem} on {gpu_model}",
+        frame(queries.PointRow, queries.points(session, kernel, problem, gpu_model)),
+        frame(queries.LevelRow, queries.levels(session, kernel, problem, gpu_model)),
+    )

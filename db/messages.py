@@ -1,0 +1,224 @@
+"""The life of a message to people: written, claimed, sent, put off, given up. Every change of its state is here.
+
+Knows no channel's address and sends nothing. Who claims a message is alone with it; the claim writes down what is true
+if the claimer never comes back. Times are on the database's clock, as leases are.
+"""
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, String, case, cast, exists, func, literal, or_, select, update
+from sqlalchemy.orm import Session, aliased
+
+from db.models import Commit, Message, Regression, RegressionEvent
+from db.record import find_or_add
+from db.regressions import ITSELF
+
+FIRST_WAIT_S = 15.0
+LONGEST_WAIT_S = 600.0
+"""A message that was not taken waits this long, then twice as long each time, up to the longest."""
+
+MOST_ATTEMPTS = 500
+"""Some three days of attempts. Then a person has to look: the digest and `tilewatch messages` name the message."""
+
+TELL_WITHIN_S = 7 * 86_400.0
+"""A change that no channel wanted to hear of for so long is not told to one that is set up later."""
+
+WRITERS = 7_114_553_031
+"""Any number that no other advisory lock of ours has."""
+
+UNCLEAR = "its sender ended while sending: it may have arrived, and is not risked twice"
+
+_now = func.clock_timestamp
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """A message that this sender alone sends now. `sha` is of the commit that its regression names."""
+
+    id: int
+    key: str
+    kind: str
+    channel: str
+    subject: str
+    body: str
+    attempts: int
+    regression_id: int | None
+    alarm_id: int | None
+    sha: str | None
+
+
+@dataclass(frozen=True)
+class Untold:
+    """A change of a regression: opened, reopened, recovered (by itself), resolved (by a person) or expected."""
+
+    event_id: int
+    regression_id: int
+    kind: str
+
+
+def write(
+    session: Session,
+    *,
+    key: str,
+    kind: str,
+    channel: str,
+    subject: str,
+    body: str,
+    regression_id: int | None = None,
+    alarm_id: int | None = None,
+    not_before: dt.datetime | None = None,
+) -> bool:
+    """Whether it is new: a message is known by its key, and what was written once is not written again."""
+    _, new = find_or_add(
+        session,
+        Message,
+        {"key": key},
+        {
+            "kind": kind,
+            "channel": channel,
+            "subject": subject,
+            "body": body,
+            "regression_id": regression_id,
+            "alarm_id": alarm_id,
+            "state": "queued" if not_before is None else "held",
+            "not_before": not_before,
+        },
+    )
+    return new
+
+
+def untold(session: Session) -> list[Untold]:
+    """Changes of regressions that people wait to hear of and that no message tells yet, the oldest first.
+
+    The event was written in the transaction that changed the regression, so nothing that happened is forgotten, and the
+    key of its messages holds its number, so nothing is told twice.
+    """
+    event = RegressionEvent
+    kind = case(
+        (event.action == "open", "opened"),
+        (event.action == "reopen", "reopened"),
+        ((event.action == "resolve") & (event.who == ITSELF), "recovered"),
+        (event.action == "resolve", "resolved"),
+        (event.action == "expect", "expected"),
+    )
+    told = exists().where(
+        Message.regression_id == event.regression_id,
+        func.starts_with(Message.key, literal("event ").concat(cast(event.id, String)).concat(" ")),
+    )
+    query = (
+        select(event.id.label("event_id"), event.regression_id, kind.label("kind"))
+        .where(kind.is_not(None), ~told, event.at > _in(-TELL_WITHIN_S))
+        .order_by(event.id)
+    )
+    return [Untold(**row._mapping) for row in session.execute(query)]
+
+
+def key_of_event(event_id: int, channel: str) -> str:
+    return f"event {event_id} to {channel}"
+
+
+def take_turns(session: Session) -> None:
+    """Until the transaction ends nobody else writes messages: two writers would assign one owner twice."""
+    session.execute(select(func.pg_advisory_xact_lock(WRITERS)))
+
+
+def unwritten(session: Session, keys: Sequence[str]) -> list[str]:
+    """Those of these keys that no message has."""
+    there = set(session.scalars(select(Message.key).where(Message.key == func.any(list(keys)))))
+    return [key for key in keys if key not in there]
+
+
+def claim(session: Session, repeatable: Sequence[str], lease_s: float, without: Sequence[str] = ()) -> Claimed | None:
+    """The oldest message that is due on a channel that is not left out; None when there is none.
+
+    `repeatable` names the channels whose other side knows a message's key: after a sender that died, such a message is
+    due again when the lease is over. On any other channel it might arrive twice, so it is given up as unclear at the
+    claim, and `sent` or `put_off` take that back. A message never overtakes an earlier one of its regression.
+    """
+    earlier = aliased(Message)
+    overtakes = exists().where(
+        earlier.regression_id == Message.regression_id,
+        earlier.channel == Message.channel,
+        earlier.id < Message.id,
+        earlier.state.in_(("queued", "held")),
+    )
+    due = or_(Message.not_before.is_(None), Message.not_before <= _now())
+    chosen = (
+        select(Message.id)
+        .where(Message.state.in_(("queued", "held")), due, Message.channel.not_in(list(without)), ~overtakes)
+        .order_by(Message.id)
+        .limit(1)
+        .with_for_update(skip_locked=True)
+        .cte("chosen")
+        .prefix_with("materialized")
+    )
+    known = Message.channel == func.any(list(repeatable))
+    row = session.execute(
+        update(Message)
+        .where(Message.id == chosen.c.id)
+        .values(
+            state=case((known, "queued"), else_="failed"),
+            trouble=case((known, Message.trouble), else_=literal(UNCLEAR)),
+            not_before=_in(lease_s),
+            claimed_at=_now(),
+            attempts=Message.attempts + 1,
+        )
+        .returning(*(getattr(Message, name) for name in Claimed.__dataclass_fields__ if name != "sha")),
+        execution_options={"synchronize_session": False},
+    ).one_or_none()
+    if row is None:
+        return None
+    bad = select(Commit.sha).join(Regression, Regression.bad_commit_id == Commit.id)
+    return Claimed(**row._mapping, sha=session.scalar(bad.where(Regression.id == row.regression_id)))
+
+
+def sent(session: Session, message_id: int) -> None:
+    _end(session, message_id, {"state": "sent", "sent_at": _now(), "not_before": None, "trouble": None})
+
+
+def put_off(session: Session, message_id: int, trouble: str, wait_s: float | None = None) -> None:
+    """Not taken for now: due again after what the service asked for, or after a wait that doubles. Given up at last."""
+    doubled = func.least(FIRST_WAIT_S * func.power(2.0, func.least(Message.attempts - 1, 30)), LONGEST_WAIT_S)
+    over = Message.attempts >= MOST_ATTEMPTS
+    _end(
+        session,
+        message_id,
+        {
+            "state": case((over, "failed"), else_="queued"),
+            "not_before": _in(doubled if wait_s is None else wait_s),
+            "trouble": trouble,
+        },
+    )
+
+
+def fail(session: Session, message_id: int, trouble: str) -> None:
+    """The channel will never take it."""
+    _end(session, message_id, {"state": "failed", "not_before": None, "trouble": trouble})
+
+
+def again(session: Session, message_ids: Sequence[int]) -> list[int]:
+    """A person wants messages that failed to be sent once more; those that had failed."""
+    anew = {"state": "queued", "attempts": 0, "not_before": None, "trouble": None}
+    which = Message.id == func.any(list(message_ids))
+    changed = update(Message).where(which, Message.state == "failed").values(**anew).returning(Message.id)
+    return sorted(session.scalars(changed, execution_options={"synchronize_session": False}))
+
+
+def is_due(session: Session) -> bool:
+    """Whether there is anything to send now."""
+    due = or_(Message.not_before.is_(None), Message.not_before <= _now())
+    return bool(session.scalar(select(exists().where(Message.state.in_(("queued", "held")), due))))
+
+
+def _end(session: Session, message_id: int, told: dict[str, Any]) -> None:
+    session.execute(
+        update(Message).where(Message.id == message_id).values(**told),
+        execution_options={"synchronize_session": False},
+    )
+
+
+def _in(seconds: float | ColumnElement[Any]) -> ColumnElement[Any]:
+    return _now() + func.make_interval(0, 0, 0, 0, 0, 0, seconds)

@@ -1,0 +1,178 @@
+"""Configs that fell in the last nights: what stopped compiling, and what became wrong.
+
+Facts for worker/alarms.py, which decides what of it is an alarm. Nothing here writes. A sweep is held against the one
+before it in its series: the nearest earlier commit, or the same commit on an earlier night, so that a compiler that
+changed is seen as well.
+"""
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, exists, func, or_, select, true, tuple_
+from sqlalchemy.dialects.postgresql import aggregate_order_by
+from sqlalchemy.orm import Session, aliased
+
+from db.models import Commit, Compilation, Config, Run, Submission, Sweep, Trial
+from db.queries.reading import Question, series_keys
+
+LOOKED_AT = 3
+"""Sweeps of a series: the newest may still be compiling, and to ask that of all of them would read every trial."""
+
+
+@dataclass(frozen=True)
+class SweepPair:
+    """A sweep and the one before it in its series."""
+
+    kernel: str
+    problem: str
+    gpu_model: str
+    submission_id: int
+    sha: str
+    made_at: dt.datetime
+    before_id: int
+    after_id: int
+
+
+@dataclass(frozen=True)
+class Fell:
+    """A config that did what it should in the earlier sweep of a pair and does not in the later one."""
+
+    after_id: int
+    kind: str
+    params: Mapping[str, Any]
+    failure: str
+
+
+def newest_pairs(session: Session, since: dt.datetime) -> list[SweepPair]:
+    """Of each series whose newest sweep was made since and has nothing left to compile."""
+    keys = series_keys()
+    newest = (
+        _sweeps()
+        .where(Sweep.kernel == keys.c.kernel, Sweep.problem == keys.c.problem, Sweep.gpu_model == keys.c.gpu_model)
+        .order_by(Commit.position.desc(), Sweep.id.desc())
+        .limit(LOOKED_AT)
+        .lateral()
+    )
+    newest_first = _newest_first(newest.c.position, newest.c.id)
+    query = (
+        select(
+            keys.c.kernel,
+            keys.c.problem,
+            keys.c.gpu_model,
+            newest_first(newest.c.id).label("ids"),
+            newest_first(newest.c.submission_id).label("submission_ids"),
+            newest_first(newest.c.sha).label("shas"),
+            newest_first(newest.c.created_at).label("made"),
+        )
+        .select_from(keys)
+        .join(newest, true())
+        .where(~exists().where(Trial.sweep_id == newest.c.id, Trial.status == "waiting"))
+        .group_by(keys.c.kernel, keys.c.problem, keys.c.gpu_model)
+        .having(func.count() >= 2)
+    )
+    return [
+        SweepPair(
+            row.kernel,
+            row.problem,
+            row.gpu_model,
+            row.submission_ids[0],
+            row.shas[0],
+            row.made[0],
+            before_id=row.ids[1],
+            after_id=row.ids[0],
+        )
+        for row in session.execute(query)
+        if row.made[0] >= since
+    ]
+
+
+def pairs_since(
+    session: Session, kernel: str, gpu_model: str, submission_id: int, *, measured: bool
+) -> list[SweepPair]:
+    """Each series of a kernel as it is now, held against how it was before a submission; for alarms that stand.
+
+    `measured`: how it is now is for the newest sweep to say that a GPU was done with.
+    """
+    first, first_commit = aliased(Sweep), aliased(Commit)
+    then = (
+        select(first.problem, first.id, first_commit.position, first_commit.repository)
+        .join(first_commit, first_commit.id == first.commit_id)
+        .where(first.submission_id == submission_id, first.kernel == kernel, first.gpu_model == gpu_model)
+        .subquery()
+    )
+    theirs = (Sweep.kernel == kernel, Sweep.gpu_model == gpu_model, Sweep.problem == then.c.problem)
+    same = (*theirs, Commit.repository == then.c.repository, ~_compiling())
+    newest_first = (Commit.position.desc(), Sweep.id.desc())
+    before = (
+        _sweeps()
+        .where(*same, tuple_(Commit.position, Sweep.id) < tuple_(then.c.position, then.c.id))
+        .order_by(*newest_first)
+        .limit(1)
+        .lateral()
+    )
+    done = [exists().where(Run.sweep_id == Sweep.id)] if measured else []
+    after = _sweeps().where(*same, *done).order_by(*newest_first).limit(1).lateral()
+    query = (
+        select(then.c.problem, before.c.id, after.c.id, after.c.sha, after.c.created_at)
+        .select_from(then)
+        .join(before, true())
+        .join(after, true())
+    )
+    return [
+        SweepPair(kernel, problem, gpu_model, submission_id, sha, made_at, before_id, after_id)
+        for problem, before_id, after_id, sha, made_at in session.execute(query)
+        if before_id != after_id
+    ]
+
+
+def fell(session: Session, pairs: Sequence[SweepPair]) -> list[Fell]:
+    """Configs that stopped compiling or whose results became wrong.
+
+    A timeout is left out: it may only tell of a busy machine, and an alarm that is wrong is soon no alarm.
+    """
+    if not pairs:
+        return []
+    of = func.unnest([pair.before_id for pair in pairs], [pair.after_id for pair in pairs])
+    pair = of.table_valued("before_id", "after_id").render_derived()
+    before, after = aliased(Trial), aliased(Trial)
+    stopped = and_(before.status.not_in(("waiting", "not_compiled")), Compilation.status == "error")
+    wrong = and_(before.status == "timed", after.status == "wrong")
+    query = (
+        select(
+            pair.c.after_id,
+            func.coalesce(after.failure, "").label("failure"),
+            Config.params,
+            (after.status == "wrong").label("is_wrong"),
+        )
+        .select_from(pair)
+        .join(before, before.sweep_id == pair.c.before_id)
+        .join(after, and_(after.sweep_id == pair.c.after_id, after.config_id == before.config_id))
+        .join(Config, Config.id == after.config_id)
+        .outerjoin(Compilation, Compilation.id == after.compilation_id)
+        .where(or_(stopped, wrong))
+        .order_by(pair.c.after_id, after.config_id)
+    )
+    return [
+        Fell(row.after_id, "became_wrong" if row.is_wrong else "stopped_compiling", row.params, row.failure)
+        for row in session.execute(query)
+    ]
+
+
+def _sweeps() -> Question:
+    """What was imported is news of another Tilewatch, and was told there."""
+    return (
+        select(Sweep.id, Sweep.submission_id, Sweep.created_at, Commit.sha, Commit.position)
+        .join(Commit, Commit.id == Sweep.commit_id)
+        .join(Submission, Submission.id == Sweep.submission_id)
+        .where(Submission.reason != "recorded")
+    )
+
+
+def _compiling() -> ColumnElement[bool]:
+    return exists().where(Trial.sweep_id == Sweep.id, Trial.status == "waiting")
+
+
+def _newest_first(*by: ColumnElement[Any]) -> Any:
+    return lambda column: func.array_agg(aggregate_order_by(column, *(each.desc() for each in by)))

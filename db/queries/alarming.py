@@ -1,0 +1,28 @@
+"""Alarms as people read them: what is open, and what was."""
+
+import datetime as dt
+from dataclasses import dataclass
+
+from sqlalchemy import or_, select
+from sqlalchemy.orm import Session
+
+from db.models import Alarm
+from db.queries.reading import read
+
+
+@dataclass(frozen=True)
+class AlarmRow:
+    id: int
+    key: str
+    kind: str
+    subject: str
+    detail: str
+    opened_at: dt.datetime
+    closed_at: dt.datetime | None
+
+
+def alarms(session: Session, since: dt.datetime | None = None) -> list[AlarmRow]:
+    """Open alarms, and with `since` those that closed later than that; the newest first."""
+    columns = [getattr(Alarm, name) for name in AlarmRow.__dataclass_fields__]
+    shown = Alarm.closed_at.is_(None) if since is None else or_(Alarm.closed_at.is_(None), Alarm.closed_at >= since)
+    return read(session, select(*columns).where(shown).order_by(Alarm.opened_at.desc(), Alarm.id.desc()), AlarmRow)

@@ -1,0 +1,191 @@
+"""Regressions as people meet them: the list to triage, one with its series and its life, and those of one series."""
+
+import datetime as dt
+from dataclasses import dataclass
+
+from sqlalchemy import func, select, text
+from sqlalchemy.orm import Session, aliased
+
+from db.models import Commit, GpuModel, Mark, Regression, RegressionEvent, RegressionSeries
+from db.queries.reading import Question, read
+
+
+@dataclass(frozen=True)
+class RegressionRow:
+    """A confirmed change; `size` is of the time of its worst series, +0.05 is 5 % slower."""
+
+    id: int
+    direction: str
+    repository: str
+    kernel: str
+    category: str
+    cause: str
+    explanation: list[str]
+    good_sha: str
+    good_subject: str
+    bad_sha: str
+    bad_subject: str
+    commits_in_range: int
+    size: float
+    low: float
+    high: float
+    state: str
+    owner: str | None
+    note: str | None
+    link: str | None
+    opened_at: dt.datetime
+    changed_at: dt.datetime
+    series: int
+    gpu_models: list[str]
+    right: int
+    wrong: int
+
+
+@dataclass(frozen=True)
+class RegressedRow:
+    """One series that a regression changed."""
+
+    kernel: str
+    problem: str
+    gpu_model: str
+    gpu_name: str
+    run_id: int
+    good_run_id: int | None
+    size: float
+    low: float
+    high: float
+    recovered_at: dt.datetime | None
+
+
+@dataclass(frozen=True)
+class EventRow:
+    at: dt.datetime
+    who: str
+    action: str
+    from_state: str | None
+    to_state: str
+    note: str | None
+
+
+@dataclass(frozen=True)
+class LevelRow:
+    """Where one series changed its level: between two commits, by a regression's or an improvement's size."""
+
+    regression_id: int
+    direction: str
+    state: str
+    good_sha: str
+    bad_sha: str
+    size: float
+
+
+def regressions(session: Session, since: dt.datetime | None = None, limit: int = 500) -> list[RegressionRow]:
+    """The newest first; with `since` only those opened after it."""
+    query = _regressions().order_by(Regression.opened_at.desc(), Regression.id.desc()).limit(limit)
+    if since is not None:
+        query = query.where(Regression.opened_at > since)
+    return read(session, query, RegressionRow)
+
+
+def regression(session: Session, regression_id: int) -> RegressionRow | None:
+    return next(iter(read(session, _regressions().where(Regression.id == regression_id), RegressionRow)), None)
+
+
+def regressed(session: Session, regression_id: int) -> list[RegressedRow]:
+    """The series that one regression changed, the worst first."""
+    query = (
+        select(
+            RegressionSeries.kernel,
+            RegressionSeries.problem,
+            RegressionSeries.gpu_model,
+            GpuModel.name.label("gpu_name"),
+            RegressionSeries.run_id,
+            RegressionSeries.good_run_id,
+            RegressionSeries.size,
+            RegressionSeries.low,
+            RegressionSeries.high,
+            RegressionSeries.recovered_at,
+        )
+        .join(GpuModel, GpuModel.slug == RegressionSeries.gpu_model)
+        .where(RegressionSeries.regression_id == regression_id)
+        .order_by(func.abs(RegressionSeries.size).desc(), RegressionSeries.id)
+    )
+    return read(session, query, RegressedRow)
+
+
+def events(session: Session, regression_id: int) -> list[EventRow]:
+    """What happened to one regression, the newest first."""
+    columns = [getattr(RegressionEvent, name) for name in EventRow.__dataclass_fields__]
+    query = (
+        select(*columns)
+        .where(RegressionEvent.regression_id == regression_id)
+        .order_by(RegressionEvent.at.desc(), RegressionEvent.id.desc())
+    )
+    return read(session, query, EventRow)
+
+
+def levels(session: Session, kernel: str, problem: str, gpu_model: str) -> list[LevelRow]:
+    """The confirmed changes of one series, the oldest first."""
+    good, bad = aliased(Commit), aliased(Commit)
+    query = (
+        select(
+            RegressionSeries.regression_id,
+            Regression.direction,
+            Regression.state,
+            good.sha.label("good_sha"),
+            bad.sha.label("bad_sha"),
+            RegressionSeries.size,
+        )
+        .join(Regression, Regression.id == RegressionSeries.regression_id)
+        .join(good, good.id == Regression.good_commit_id)
+        .join(bad, bad.id == Regression.bad_commit_id)
+        .where(
+            RegressionSeries.kernel == kernel,
+            RegressionSeries.problem == problem,
+            RegressionSeries.gpu_model == gpu_model,
+        )
+        .order_by(bad.position, RegressionSeries.id)
+    )
+    return read(session, query, LevelRow)
+
+
+def _regressions() -> Question:
+    good, bad = aliased(Commit), aliased(Commit)
+    own = RegressionSeries.regression_id == Regression.id
+    models = select(func.array_agg(RegressionSeries.gpu_model.distinct())).where(own).scalar_subquery()
+    series = select(func.count()).select_from(RegressionSeries).where(own).scalar_subquery()
+
+    def marks(right: bool) -> Question:
+        return select(func.count()).where(Mark.regression_id == Regression.id, Mark.right.is_(right))
+
+    return (
+        select(
+            Regression.id,
+            Regression.direction,
+            Regression.repository,
+            Regression.kernel,
+            Regression.category,
+            Regression.cause,
+            Regression.explanation,
+            good.sha.label("good_sha"),
+            good.subject.label("good_subject"),
+            bad.sha.label("bad_sha"),
+            bad.subject.label("bad_subject"),
+            (bad.position - good.position).label("commits_in_range"),
+            Regression.size,
+            Regression.low,
+            Regression.high,
+            Regression.state,
+            Regression.owner,
+            Regression.note,
+            Regression.link,
+            Regression.opened_at,
+            Regression.changed_at,
+            series.label("series"),
+            func.coalesce(models, text("'{}'")).label("gpu_models"),
+            marks(True).scalar_subquery().label("right"),
+            marks(False).scalar_subquery().label("wrong"),
+        )
+        .join(good, good.id == Regression.good_commit_id)
+        .join(bad, bad.id == Regression.bad_commit_id)
+    )

@@ -1,0 +1,82 @@
+"""Replays as evidence: an old cubin beside a new one on the same GPU in the same minutes."""
+
+import datetime as dt
+from dataclasses import dataclass
+
+from sqlalchemy import or_, select
+from sqlalchemy.orm import Session, aliased
+
+from db.models import Commit, Replay, Run, Suspicion, Sweep
+from db.queries.reading import read
+
+
+@dataclass(frozen=True)
+class ReplayRow:
+    """One controlled comparison; element i of both lists is the median of launch i, in a process of its own."""
+
+    axis: str
+    good_sha: str
+    bad_sha: str
+    good_code_sha256: str | None
+    bad_code_sha256: str | None
+    good_toolchain: str | None
+    bad_toolchain: str | None
+    good_us: list[float]
+    bad_us: list[float]
+    failure: str | None
+    host: str | None
+    gpu_uuid: str | None
+    origin: str
+    at: dt.datetime
+
+
+@dataclass(frozen=True)
+class SuspicionRow:
+    """What a run was suspected of, and what became of that."""
+
+    state: str
+    reason: str
+    size: float | None
+    launches: int
+    opened_at: dt.datetime
+    closed_at: dt.datetime | None
+
+
+def suspicion(session: Session, run_id: int) -> SuspicionRow | None:
+    columns = [getattr(Suspicion, name) for name in SuspicionRow.__dataclass_fields__]
+    return next(iter(read(session, select(*columns).where(Suspicion.run_id == run_id), SuspicionRow)), None)
+
+
+def replays(session: Session, run_id: int) -> list[ReplayRow]:
+    """The replays that a run's suspicion asked for, and those of its series that end at its commit."""
+    good, bad = aliased(Commit), aliased(Commit)
+    query = (
+        select(
+            Replay.axis,
+            good.sha.label("good_sha"),
+            bad.sha.label("bad_sha"),
+            Replay.good_code_sha256,
+            Replay.bad_code_sha256,
+            Replay.good_toolchain,
+            Replay.bad_toolchain,
+            Replay.good_us,
+            Replay.bad_us,
+            Replay.failure,
+            Replay.host,
+            Replay.gpu_uuid,
+            Replay.origin,
+            Replay.at,
+        )
+        .select_from(Run)
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .join(
+            Replay,
+            (Replay.kernel == Sweep.kernel) & (Replay.problem == Sweep.problem) & (Replay.gpu_model == Sweep.gpu_model),
+        )
+        .outerjoin(Suspicion, Suspicion.id == Replay.suspicion_id)
+        .join(good, good.id == Replay.good_commit_id)
+        .join(bad, bad.id == Replay.bad_commit_id)
+        .where(Run.id == run_id, or_(Suspicion.run_id == run_id, Replay.bad_commit_id == Sweep.commit_id))
+        .order_by(Replay.at, Replay.id)
+    )
+    return read(session, query, ReplayRow)

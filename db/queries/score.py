@@ -1,0 +1,192 @@
+"""How well the judge does: what people marked right and wrong, how soon they were told, and what that cost.
+
+Precision is only of what people marked, so it comes with how many that were. A regression, or a run's verdict, that
+several people marked counts once, by the newest mark.
+"""
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, case, exists, func, select
+from sqlalchemy.dialects.postgresql import distinct_on
+from sqlalchemy.orm import Session, aliased
+
+from db.models import Commit, Mark, Message, Regression, RegressionSeries, Replay, Run, Suspicion, Verdict
+
+FALSE_ALARM_BUDGET = 0.05
+"""False alarms that we allow ourselves per 1,000 judged points: what the judge must reach on made worlds with nuisances
+(docs/measurements.md)."""
+
+Z_95 = 1.96
+
+
+@dataclass(frozen=True)
+class Delay:
+    """How long it took over several regressions, in hours."""
+
+    count: int
+    median_h: float | None
+    p90_h: float | None
+
+
+@dataclass(frozen=True)
+class Score:
+    """`missed` are runs whose verdict saw no change and that somebody marked wrong.
+
+    `from_commit` counts from the commit that brought a regression to the first message about it, `from_run` from the
+    end of the run that showed it. `launches` are those of replays, `runs` what was measured anyway.
+    """
+
+    since: dt.datetime | None
+    points: int
+    regressions: int
+    improvements: int
+    right: int
+    wrong: int
+    missed: int
+    from_commit: Delay
+    from_run: Delay
+    suspicions: int
+    confirmed: int
+    refuted: int
+    undecided: int
+    launches: int
+    runs: int
+
+    @property
+    def precision(self) -> float | None:
+        marked = self.right + self.wrong
+        return self.right / marked if marked else None
+
+    @property
+    def precision_interval(self) -> tuple[float, float] | None:
+        """95 % (Wilson): three marks of three are no 100 %."""
+        marked = self.right + self.wrong
+        if not marked:
+            return None
+        share, z2 = self.right / marked, Z_95 * Z_95
+        middle = share + z2 / (2 * marked)
+        reach = Z_95 * (share * (1 - share) / marked + z2 / (4 * marked * marked)) ** 0.5
+        scale = 1 + z2 / marked
+        return max(0.0, (middle - reach) / scale), min(1.0, (middle + reach) / scale)
+
+    @property
+    def false_alarms_per_1000(self) -> float | None:
+        """At least so many: what nobody marked may be wrong too."""
+        return 1000 * self.wrong / self.points if self.points else None
+
+    @property
+    def budget_per_1000(self) -> float:
+        return FALSE_ALARM_BUDGET
+
+    @property
+    def launches_a_run(self) -> float | None:
+        return self.launches / self.runs if self.runs else None
+
+
+def score(session: Session, since: dt.datetime | None = None) -> Score:
+    """Of everything, or of what was judged, opened and replayed since."""
+    opened = _after(Regression.opened_at, since)
+    by_direction = select(Regression.direction, func.count()).where(*opened).group_by(Regression.direction)
+    directions = {row[0]: row[1] for row in session.execute(by_direction)}
+    right, wrong = _marked_regressions(session, since)
+    run_right, run_wrong, missed = _marked_runs(session, since)
+    by_state = (
+        select(Suspicion.state, func.count()).where(*_after(Suspicion.opened_at, since)).group_by(Suspicion.state)
+    )
+    closed = {row[0]: row[1] for row in session.execute(by_state)}
+    launches = select(func.coalesce(func.sum(func.cardinality(Replay.good_us)), 0)).where(
+        Replay.origin != "recorded", *_after(Replay.at, since)
+    )
+    runs = select(func.count(Run.id)).where(Run.origin != "recorded", *_after(Run.finished_at, since))
+    return Score(
+        since=since,
+        points=session.scalar(select(func.count(Verdict.run_id)).where(*_after(Verdict.judged_at, since))) or 0,
+        regressions=directions.get("regression", 0),
+        improvements=directions.get("improvement", 0),
+        right=right + run_right,
+        wrong=wrong + run_wrong,
+        missed=missed,
+        from_commit=_delay(session, Commit.committed_at, since),
+        from_run=_delay(session, Run.finished_at, since),
+        suspicions=sum(closed.values()),
+        confirmed=closed.get("confirmed", 0),
+        refuted=closed.get("refuted", 0),
+        undecided=closed.get("undecided", 0),
+        launches=session.scalar(launches) or 0,
+        runs=session.scalar(runs) or 0,
+    )
+
+
+def _marked_regressions(session: Session, since: dt.datetime | None) -> tuple[int, int]:
+    newest = (
+        select(Mark.right)
+        .join(Regression, Regression.id == Mark.regression_id)
+        .where(*_after(Regression.opened_at, since))
+        .ext(distinct_on(Mark.regression_id))
+        .order_by(Mark.regression_id, Mark.at.desc(), Mark.id.desc())
+        .subquery()
+    )
+    query = select(_count(newest.c.right), _count(~newest.c.right)).select_from(newest)
+    right, wrong = session.execute(query).one()
+    return right, wrong
+
+
+def _marked_runs(session: Session, since: dt.datetime | None) -> tuple[int, int, int]:
+    """Of verdicts that saw a change: right and wrong; of those that saw none: wrong. A run of a regression that was
+    marked itself is not counted a second time."""
+    theirs = aliased(Mark)
+    of_marked = exists().where(
+        RegressionSeries.run_id == Mark.run_id, theirs.regression_id == RegressionSeries.regression_id
+    )
+    newest = (
+        select(Mark.right, Verdict.verdict.in_(("regression", "improvement")).label("saw"))
+        .join(Verdict, Verdict.run_id == Mark.run_id)
+        .where(*_after(Verdict.judged_at, since), ~of_marked)
+        .ext(distinct_on(Mark.run_id))
+        .order_by(Mark.run_id, Mark.at.desc(), Mark.id.desc())
+        .subquery()
+    )
+    saw, right = newest.c.saw, newest.c.right
+    query = select(_count(saw & right), _count(saw & ~right), _count(~saw & ~right)).select_from(newest)
+    found = session.execute(query).one()
+    return found[0], found[1], found[2]
+
+
+def _delay(session: Session, start: ColumnElement[dt.datetime] | Any, since: dt.datetime | None) -> Delay:
+    """Only of regressions that somebody was told of; the first message of each counts."""
+    told = (
+        select(
+            Regression.id,
+            (func.extract("epoch", func.min(Message.sent_at) - func.min(start)) / 3600).label("hours"),
+        )
+        .join(Message, Message.regression_id == Regression.id)
+        .join(Commit, Commit.id == Regression.bad_commit_id)
+        .join(RegressionSeries, RegressionSeries.regression_id == Regression.id)
+        .join(Run, Run.id == RegressionSeries.run_id)
+        .where(
+            Regression.direction == "regression",
+            Message.kind == "opened",
+            Message.sent_at.is_not(None),
+            *_after(Regression.opened_at, since),
+        )
+        .group_by(Regression.id)
+        .subquery()
+    )
+    row = session.execute(
+        select(
+            func.count(),
+            func.percentile_cont(0.5).within_group(told.c.hours),
+            func.percentile_cont(0.9).within_group(told.c.hours),
+        ).select_from(told)
+    ).one()
+    return Delay(row[0], *(None if hours is None else float(hours) for hours in row[1:]))
+
+
+def _after(column: Any, since: dt.datetime | None) -> list[ColumnElement[bool]]:
+    return [] if since is None else [column >= since]
+
+
+def _count(condition: ColumnElement[bool]) -> ColumnElement[int]:
+    return func.count(case((condition, 1)))

@@ -1,0 +1,78 @@
+"""What people were told and what they said back: messages and marks, and a regression's whole story with both."""
+
+import dataclasses
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, func, select
+from sqlalchemy.orm import Session
+
+from db.models import Base, Mark, Message
+from db.queries.reading import read
+from db.queries.regressions import EventRow, RegressedRow, RegressionRow, events, regressed, regression
+
+
+@dataclass(frozen=True)
+class MarkRow:
+    right: bool
+    who: str
+    note: str | None
+    at: dt.datetime
+
+
+@dataclass(frozen=True)
+class MessageRow:
+    id: int
+    kind: str
+    channel: str
+    subject: str
+    state: str
+    attempts: int
+    not_before: dt.datetime | None
+    sent_at: dt.datetime | None
+    trouble: str | None
+    created_at: dt.datetime
+
+
+@dataclass(frozen=True)
+class RegressionStory:
+    """One regression with everything that is known of it; the worst series and the oldest event come first."""
+
+    regression: RegressionRow
+    series: tuple[RegressedRow, ...]
+    events: tuple[EventRow, ...]
+    marks: tuple[MarkRow, ...]
+    messages: tuple[MessageRow, ...]
+
+
+def story(session: Session, regression_id: int) -> RegressionStory | None:
+    found = regression(session, regression_id)
+    if found is None:
+        return None
+    marks = select(*_columns(Mark, MarkRow)).where(Mark.regression_id == regression_id).order_by(Mark.id)
+    told = select(*_columns(Message, MessageRow)).where(Message.regression_id == regression_id).order_by(Message.id)
+    return RegressionStory(
+        found,
+        tuple(regressed(session, regression_id)),
+        tuple(reversed(events(session, regression_id))),
+        tuple(read(session, marks, MarkRow)),
+        tuple(read(session, told, MessageRow)),
+    )
+
+
+def messages(
+    session: Session, *, states: Sequence[str] | None = None, since: dt.datetime | None = None, limit: int = 100
+) -> list[MessageRow]:
+    """What is, was or could not be told, the newest first. `since` is of when it was tried last."""
+    query = select(*_columns(Message, MessageRow))
+    if since is not None:
+        query = query.where(func.coalesce(Message.claimed_at, Message.created_at) >= since)
+    if states is not None:
+        query = query.where(Message.state.in_(states))
+    return read(session, query.order_by(Message.id.desc()).limit(limit), MessageRow)
+
+
+def _columns(model: type[Base], row: type) -> list[ColumnElement[Any]]:
+    return [getattr(model, field.name) for field in dataclasses.fields(row)]

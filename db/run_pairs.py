@@ -1,0 +1,117 @@
+"""What the newest run of each series says of its config beside its time: a winner that lost, a shipped config behind, a
+rival of another version.
+
+Facts for worker/alarms.py, which decides what of it is an alarm. Nothing here writes.
+"""
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import and_, func, or_, select, true, tuple_
+from sqlalchemy.orm import Session, aliased
+
+from db.models import Commit, Config, Measurement, Run, Sweep, Trial
+from db.queries.reading import Question, read, series_keys
+
+HISTORY = dt.timedelta(days=60)
+"""A run older than that, before those that were asked for, is no longer what went before."""
+
+SHIPPED = "tile_table"
+"""The implementation that is a kernel with the config it ships with, timed beside the winner."""
+
+
+@dataclass(frozen=True)
+class RunPair:
+    """The newest run of a series and the one before it on the same host; `regret` is of the config that ships.
+
+    `old_winner_loss` is how much slower than the winner the last winner is now, in the sweep's own few samples; None
+    when it still wins, or is tied, or has no time.
+    """
+
+    kernel: str
+    problem: str
+    gpu_model: str
+    host: str
+    submission_id: int
+    sha: str
+    made_at: dt.datetime
+    regret: float | None
+    winner: Mapping[str, Any]
+    old_winner: Mapping[str, Any] | None
+    old_winner_loss: float | None
+    toolchain: Mapping[str, str]
+    old_toolchain: Mapping[str, str] | None
+
+
+def newest_runs_of_series(session: Session, since: dt.datetime) -> list[RunPair]:
+    """Of each series that was measured since."""
+    keys = series_keys()
+    same = (Sweep.kernel == keys.c.kernel, Sweep.problem == keys.c.problem, Sweep.gpu_model == keys.c.gpu_model)
+    newest_first = (Commit.position.desc(), Run.id.desc())
+    now = _runs().where(*same, Run.finished_at >= since).order_by(*newest_first).limit(1).lateral()
+    then = (
+        _runs()
+        .where(
+            *same,
+            Run.finished_at >= since - HISTORY,
+            Run.host == now.c.host,
+            tuple_(Commit.position, Run.id) < tuple_(now.c.position, now.c.run_id),
+        )
+        .order_by(*newest_first)
+        .limit(1)
+        .lateral()
+    )
+    loser, winner_trial, shipped = aliased(Trial), aliased(Trial), aliased(Measurement)
+    won, had_won = aliased(Config), aliased(Config)
+    still = or_(then.c.config_id == now.c.config_id, then.c.config_id == func.any(now.c.tie))
+    query = (
+        select(
+            keys.c.kernel,
+            keys.c.problem,
+            keys.c.gpu_model,
+            now.c.host,
+            now.c.submission_id,
+            now.c.sha,
+            now.c.finished_at.label("made_at"),
+            (shipped.median_us / now.c.median_us - 1).label("regret"),
+            won.params.label("winner"),
+            had_won.params.label("old_winner"),
+            (loser.median_us / func.nullif(winner_trial.median_us, 0.0) - 1).label("old_winner_loss"),
+            now.c.toolchain,
+            then.c.toolchain.label("old_toolchain"),
+        )
+        .select_from(keys)
+        .join(now, true())
+        .outerjoin(then, true())
+        .join(won, won.id == now.c.config_id)
+        .outerjoin(had_won, had_won.id == then.c.config_id)
+        .outerjoin(shipped, and_(shipped.run_id == now.c.run_id, shipped.implementation == SHIPPED))
+        .outerjoin(winner_trial, and_(winner_trial.sweep_id == now.c.sweep_id, winner_trial.config_id == won.id))
+        .outerjoin(loser, and_(loser.sweep_id == now.c.sweep_id, loser.config_id == had_won.id, ~still))
+        .order_by(keys.c.kernel, keys.c.problem, keys.c.gpu_model)
+    )
+    return read(session, query, RunPair)
+
+
+def _runs() -> Question:
+    return (
+        select(
+            Run.id.label("run_id"),
+            Run.host,
+            Run.tie,
+            Run.toolchain,
+            Run.finished_at,
+            Sweep.id.label("sweep_id"),
+            Sweep.submission_id,
+            Commit.sha,
+            Commit.position,
+            Measurement.config_id,
+            Measurement.median_us,
+        )
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .join(Commit, Commit.id == Sweep.commit_id)
+        .join(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
+        .where(Run.origin != "recorded")
+    )

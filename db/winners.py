@@ -1,0 +1,161 @@
+"""What won where: the config and the code of a kernel and problem at a commit, and what stood around a run.
+
+Reads for the judge, of one scope (db/judging.py). Nothing here writes.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import and_, func, select
+from sqlalchemy.dialects.postgresql import distinct_on
+from sqlalchemy.orm import Session
+
+from db.judging import Scope
+from db.models import Commit, Compilation, Config, Measurement, Run, Sweep, Trial
+
+
+@dataclass(frozen=True)
+class Side:
+    """The winner of a kernel and problem at a commit: its config and the code that ran."""
+
+    run_id: int
+    sweep_id: int
+    source_sha256: str
+    config_id: int
+    params: dict[str, int]
+    content_key: str
+    symbol: str
+    code_sha256: str
+    compiler: str
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """One run's winner and what stood around it. `instructions` counts what the compiler chose, by its remarks."""
+
+    time_us: float
+    baseline_us: float | None
+    params: dict[str, int]
+    axes: dict[str, tuple[int, ...]]
+    statics: dict[str, int]
+    instructions: dict[str, int]
+    code_sha256: str | None
+    toolchain: dict[str, str]
+    host: str
+    telemetry: tuple[dict[str, Any], ...]
+
+
+def sides(session: Session, scope: Scope, commit_id: int) -> dict[tuple[str, str], Side]:
+    """What won at a commit, by kernel and problem, in the first run: it stays the same when the commit runs again."""
+    query = (
+        select(
+            Sweep.kernel,
+            Sweep.problem,
+            Run.id.label("run_id"),
+            Sweep.id.label("sweep_id"),
+            Sweep.source_sha256,
+            Config.id.label("config_id"),
+            Config.params,
+            Compilation.content_key,
+            Compilation.symbol,
+            Compilation.code_sha256,
+            Compilation.compiler,
+        )
+        .ext(distinct_on(Sweep.kernel, Sweep.problem))
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .join(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
+        .join(Config, Config.id == Measurement.config_id)
+        .join(Trial, and_(Trial.sweep_id == Sweep.id, Trial.config_id == Config.id))
+        .join(Compilation, Compilation.id == Trial.compilation_id)
+        .where(
+            Sweep.commit_id == commit_id,
+            Sweep.gpu_model == scope.gpu_model,
+            Run.origin == scope.origin,
+            Compilation.status == "ok",
+        )
+        .order_by(Sweep.kernel, Sweep.problem, Run.id)
+    )
+    return {(kernel, problem): Side(*rest) for kernel, problem, *rest in session.execute(query)}
+
+
+def of_runs(session: Session, run_ids: Sequence[int]) -> dict[int, Side]:
+    """What won in each of these runs."""
+    query = (
+        select(
+            Run.id.label("run_id"),
+            Sweep.id.label("sweep_id"),
+            Sweep.source_sha256,
+            Config.id.label("config_id"),
+            Config.params,
+            Compilation.content_key,
+            Compilation.symbol,
+            Compilation.code_sha256,
+            Compilation.compiler,
+        )
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .join(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
+        .join(Config, Config.id == Measurement.config_id)
+        .join(Trial, and_(Trial.sweep_id == Sweep.id, Trial.config_id == Config.id))
+        .join(Compilation, Compilation.id == Trial.compilation_id)
+        .where(Run.id == func.any(list(run_ids)), Compilation.status == "ok")
+    )
+    return {row.run_id: Side(**row._mapping) for row in session.execute(query)}
+
+
+def measured_at(session: Session, scope: Scope, kernel: str, problem: str) -> dict[int, int]:
+    """The commits at which a series was measured, by position."""
+    query = (
+        select(Commit.position, func.min(Commit.id))
+        .join(Sweep, Sweep.commit_id == Commit.id)
+        .join(Run, Run.sweep_id == Sweep.id)
+        .where(
+            Commit.repository == scope.repository,
+            Commit.position <= scope.position,
+            Sweep.kernel == kernel,
+            Sweep.problem == problem,
+            Sweep.gpu_model == scope.gpu_model,
+            Run.origin == scope.origin,
+        )
+        .group_by(Commit.position)
+    )
+    return {row[0]: row[1] for row in session.execute(query)}
+
+
+def code_of(session: Session, sweep_id: int, config_id: int) -> str | None:
+    """The machine code's hash of a config of a sweep; None where it has none."""
+    query = (
+        select(Compilation.code_sha256)
+        .join(Trial, Trial.compilation_id == Compilation.id)
+        .where(Trial.sweep_id == sweep_id, Trial.config_id == config_id)
+    )
+    return session.scalar(query)
+
+
+def run_facts(session: Session, run_id: int) -> RunFacts:
+    """Everything on record that may explain a run's time."""
+    query = (
+        select(Run, Sweep, Measurement, Config.params, Compilation)
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .join(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
+        .join(Config, Config.id == Measurement.config_id)
+        .join(Trial, and_(Trial.sweep_id == Sweep.id, Trial.config_id == Config.id))
+        .outerjoin(Compilation, Compilation.id == Trial.compilation_id)
+        .where(Run.id == run_id)
+    )
+    run, sweep, measured, params, compiled = session.execute(query).one()
+    remarks = compiled.remarks if compiled is not None else []
+    names = ("registers", "stack_bytes", "shared_bytes", "code_bytes", "tma_loads", "tensor_core_mmas")
+    return RunFacts(
+        time_us=measured.median_us,
+        baseline_us=None if measured.ratio is None else measured.median_us * measured.ratio,
+        params=params,
+        axes={name: tuple(values) for name, values in sweep.space["axes"]},
+        statics={name: value for name in names if (value := getattr(compiled, name, None)) is not None},
+        instructions=Counter(each["instruction"] for each in remarks if each.get("instruction")),
+        code_sha256=None if compiled is None else compiled.code_sha256,
+        toolchain=run.toolchain,
+        host=run.host,
+        telemetry=tuple(run.telemetry),
+    )

@@ -1,0 +1,349 @@
+"""Attention under watch: out = softmax(Q @ K^T / sqrt(head size)) @ V in bfloat16, flash style, for whole sequences
+(prefill, causal or not) and for one new token per sequence (decode). Several query heads may share a head of K and V.
+
+Q is (batch, heads, sequence, head size), K and V (batch, KV heads, sequence, head size), all row-major.
+"""
+
+import itertools
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import cuda.tile as ct
+
+from kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
+
+LOG2_E = 1.4426950408889634
+"""exp(x) = exp2(x * LOG2_E): the GPU has an instruction for exp2."""
+
+LEAST = -1e30
+"""A score that no softmax notices; minus infinity would make NaN of a difference of two."""
+
+LEAST_ROWS = 16
+"""Rows of a Tensor Core tile. A decode step has one per query head that shares a head of K and V, padded to these."""
+
+HEADS = (64, 128)
+REFERENCE_ROWS = 2048
+
+ZERO = ct.PaddingMode.ZERO
+
+
+@ct.kernel
+def attention_prefill(
+    q,
+    k,
+    v,
+    out,
+    tile_m: ct.Constant[int],
+    tile_n: ct.Constant[int],
+    head: ct.Constant[int],
+    shared: ct.Constant[int],
+    causal: ct.Constant[int],
+    scale: ct.Constant[float],
+    latency: ct.Constant[int],
+):
+    """One block per tile of query rows; keys below the diagonal first, which need no mask.
+
+    Causal rows at the end of a sequence have the most keys, so their blocks start first.
+    """
+    i = ct.num_tiles(q, axis=2, shape=(1, 1, tile_m, head)) - 1 - ct.bid(0)
+    query_head, batch = ct.bid(1), ct.bid(2)
+    length = k.shape[2]
+    x = ct.reshape(
+        ct.load(q, index=(batch, query_head, i, 0), shape=(1, 1, tile_m, head), padding_mode=ZERO), (tile_m, head)
+    )
+    most = ct.full((tile_m, 1), LEAST, dtype=ct.float32)
+    total = ct.full((tile_m, 1), 0.0, dtype=ct.float32)
+    acc = ct.full((tile_m, head), 0.0, dtype=ct.float32)
+    end = length
+    unmasked = length // tile_n
+    if causal == 1:
+        end = min(length, (i + 1) * tile_m)
+        unmasked = min(unmasked, (i * tile_m) // tile_n)
+    for j in range(unmasked):
+        y = keys(k, batch, query_head // shared, j, tile_n, head, latency)
+        scores = ct.mma(x, ct.transpose(y), ct.full((tile_m, tile_n), 0.0, dtype=ct.float32))
+        z = keys(v, batch, query_head // shared, j, tile_n, head, latency)
+        most, total, acc = attend(scores, z, most, total, acc, scale)
+    row = i * tile_m + ct.reshape(ct.arange(tile_m, dtype=ct.int32), (tile_m, 1))
+    column = ct.reshape(ct.arange(tile_n, dtype=ct.int32), (1, tile_n))
+    for j in range(unmasked, ct.cdiv(end, tile_n)):
+        y = keys(k, batch, query_head // shared, j, tile_n, head, latency)
+        scores = ct.mma(x, ct.transpose(y), ct.full((tile_m, tile_n), 0.0, dtype=ct.float32))
+        seen = column + j * tile_n < length
+        if causal == 1:
+            seen = seen & (column + j * tile_n <= row)
+        z = keys(v, batch, query_head // shared, j, tile_n, head, latency)
+        most, total, acc = attend(ct.where(seen, scores, LEAST), z, most, total, acc, scale)
+    ct.store(
+        out, index=(batch, query_head, i, 0), tile=ct.reshape(ct.astype(acc / total, out.dtype), (1, 1, tile_m, head))
+    )
+
+
+@ct.kernel
+def attention_decode(
+    q,
+    k,
+    v,
+    out,
+    tile_m: ct.Constant[int],
+    tile_n: ct.Constant[int],
+    head: ct.Constant[int],
+    scale: ct.Constant[float],
+    latency: ct.Constant[int],
+):
+    """One block per sequence and head of K and V: the query heads that share it are the rows of one tile.
+
+    q and out are (batch, KV heads, query heads that share one, head size): a view of (batch, heads, 1, head size).
+    """
+    kv_head, batch = ct.bid(0), ct.bid(1)
+    length = k.shape[2]
+    x = ct.reshape(
+        ct.load(q, index=(batch, kv_head, 0, 0), shape=(1, 1, tile_m, head), padding_mode=ZERO), (tile_m, head)
+    )
+    most = ct.full((tile_m, 1), LEAST, dtype=ct.float32)
+    total = ct.full((tile_m, 1), 0.0, dtype=ct.float32)
+    acc = ct.full((tile_m, head), 0.0, dtype=ct.float32)
+    for j in range(length // tile_n):
+        y = keys(k, batch, kv_head, j, tile_n, head, latency)
+        scores = ct.mma(x, ct.transpose(y), ct.full((tile_m, tile_n), 0.0, dtype=ct.float32))
+        z = keys(v, batch, kv_head, j, tile_n, head, latency)
+        most, total, acc = attend(scores, z, most, total, acc, scale)
+    column = ct.reshape(ct.arange(tile_n, dtype=ct.int32), (1, tile_n))
+    for j in range(length // tile_n, ct.cdiv(length, tile_n)):
+        y = keys(k, batch, kv_head, j, tile_n, head, latency)
+        scores = ct.mma(x, ct.transpose(y), ct.full((tile_m, tile_n), 0.0, dtype=ct.float32))
+        z = keys(v, batch, kv_head, j, tile_n, head, latency)
+        most, total, acc = attend(ct.where(column + j * tile_n < length, scores, LEAST), z, most, total, acc, scale)
+    ct.store(
+        out, index=(batch, kv_head, 0, 0), tile=ct.reshape(ct.astype(acc / total, out.dtype), (1, 1, tile_m, head))
+    )
+
+
+def keys(array, batch, kv_head, j, tile_n, head, latency):
+    """(tile_n, head) of K or V. Part of the kernels."""
+    at = (batch, kv_head, j, 0)
+    return ct.reshape(
+        ct.load(array, index=at, shape=(1, 1, tile_n, head), padding_mode=ZERO, latency=latency), (tile_n, head)
+    )
+
+
+def attend(scores, values, most, total, acc, scale):
+    """One step of the running softmax: its largest score, its sum and its weighted values so far (Milakov and
+    Gimelshein, "Online normalizer calculation for softmax", 2018)."""
+    higher = ct.maximum(most, ct.max(scores, axis=1, keepdims=True) * scale)
+    weights = ct.exp2(scores * scale - higher, flush_to_zero=True)
+    kept = ct.exp2(most - higher, flush_to_zero=True)
+    total = total * kept + ct.sum(weights, axis=1, keepdims=True)
+    return higher, total, ct.mma(ct.astype(weights, values.dtype), values, acc * kept)
+
+
+def parse_prefill(text: str) -> Problem:
+    """ "4x32x8x4096x128" -> batch 4, 32 query heads, 8 heads of K and V, sequence 4096, head size 128."""
+    return Problem(text.strip().lower(), {**_checked(text), "causal": 0})
+
+
+def parse_causal(text: str) -> Problem:
+    return Problem(text.strip().lower(), {**_checked(text), "causal": 1})
+
+
+def parse_decode(text: str) -> Problem:
+    """ "32x32x8x8192x128" -> batch 32, 32 query heads, 8 heads of K and V, 8192 keys, head size 128, one new token."""
+    sizes = _checked(text)
+    if sizes["heads"] // sizes["kv_heads"] > LEAST_ROWS:
+        raise BadProblem(f"problem {text}: at most {LEAST_ROWS} query heads may share a head of K and V")
+    return Problem(text.strip().lower(), {**sizes, "causal": 0, "new_tokens": 1})
+
+
+def _checked(text: str) -> dict[str, int]:
+    found = re.fullmatch(r"(\d+)x(\d+)x(\d+)x(\d+)x(\d+)", text.strip().lower())
+    if found is None:
+        raise BadProblem(
+            f"'{text}' is not an attention problem: write batch x heads x KV heads x sequence x head size, "
+            "for example 4x32x8x4096x128"
+        )
+    numbers = [int(each) for each in found.groups()]
+    sizes = dict(zip(("batch", "heads", "kv_heads", "sequence", "head"), numbers, strict=True))
+    if min(numbers) < 1 or max(numbers) > 1 << 20:
+        raise BadProblem(f"problem {text}: every size must be between 1 and {1 << 20}")
+    if sizes["heads"] % sizes["kv_heads"]:
+        raise BadProblem(f"problem {text}: {sizes['heads']} heads cannot share {sizes['kv_heads']} heads of K and V")
+    if sizes["head"] not in HEADS:
+        raise BadProblem(f"problem {text}: the head size must be one of {', '.join(map(str, HEADS))}")
+    return sizes
+
+
+def prefill_space(arch: str) -> Space:
+    blackwell = not arch.startswith("sm_9")
+    return Space(
+        (
+            ("tile_m", (64, 128, 256)),
+            ("tile_n", (64, 128)),
+            ("num_ctas", (1, 2) if blackwell else (1,)),
+            ("occupancy", (1, 2)),
+            ("num_worker_warps", (4, 8)),
+            ("latency", (2, 4)),
+        )
+    )
+
+
+def decode_space(_: str) -> Space:
+    return Space(
+        (
+            ("tile_n", (32, 64, 128, 256)),
+            ("occupancy", (1, 2, 4)),
+            ("num_worker_warps", (4, 8)),
+            ("latency", (2, 4, 10)),
+        )
+    )
+
+
+def prefill_arrays(problem: Problem) -> tuple[Array, ...]:
+    batch, heads, kv_heads, sequence, head = _sizes(problem)
+    return (
+        Array("q", (batch, heads, sequence, head), "bfloat16"),
+        Array("k", (batch, kv_heads, sequence, head), "bfloat16"),
+        Array("v", (batch, kv_heads, sequence, head), "bfloat16"),
+        Array("out", (batch, heads, sequence, head), "bfloat16", output=True),
+    )
+
+
+def decode_arrays(problem: Problem) -> tuple[Array, ...]:
+    batch, heads, kv_heads, sequence, head = _sizes(problem)
+    rows = (batch, kv_heads, heads // kv_heads, head)
+    return (
+        Array("q", rows, "bfloat16"),
+        Array("k", (batch, kv_heads, sequence, head), "bfloat16"),
+        Array("v", (batch, kv_heads, sequence, head), "bfloat16"),
+        Array("out", rows, "bfloat16", output=True),
+    )
+
+
+def _sizes(problem: Problem) -> tuple[int, int, int, int, int]:
+    sizes = problem.sizes
+    return sizes["batch"], sizes["heads"], sizes["kv_heads"], sizes["sequence"], sizes["head"]
+
+
+def prefill_constants(problem: Problem, config: Config) -> tuple[int | float, ...]:
+    head, shared = problem.sizes["head"], problem.sizes["heads"] // problem.sizes["kv_heads"]
+    tiles = (config["tile_m"], config["tile_n"])
+    return (*tiles, head, shared, problem.sizes["causal"], LOG2_E / head**0.5, config["latency"])
+
+
+def decode_constants(problem: Problem, config: Config) -> tuple[int | float, ...]:
+    head = problem.sizes["head"]
+    return LEAST_ROWS, config["tile_n"], head, LOG2_E / head**0.5, config["latency"]
+
+
+def prefill_grid(problem: Problem, config: Config, _: int) -> tuple[int, int, int]:
+    return -(-problem.sizes["sequence"] // config["tile_m"]), problem.sizes["heads"], problem.sizes["batch"]
+
+
+def decode_grid(problem: Problem, _: Config, __: int) -> tuple[int, int, int]:
+    return problem.sizes["kv_heads"], problem.sizes["batch"], 1
+
+
+def prefill_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
+    return {"out": _attention(inputs["q"], inputs["k"], inputs["v"], xp, causal=False)}
+
+
+def causal_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
+    return {"out": _attention(inputs["q"], inputs["k"], inputs["v"], xp, causal=True)}
+
+
+def decode_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
+    return {"out": _attention(inputs["q"], inputs["k"], inputs["v"], xp, causal=False)}
+
+
+def _attention(q: Any, k: Any, v: Any, xp: Any, *, causal: bool) -> Any:
+    """Some rows of one head at a time: all scores of a long sequence would not fit."""
+    shared = q.shape[1] // k.shape[1]
+    out = xp.empty(q.shape, dtype=xp.float32)
+    for batch, head in itertools.product(range(q.shape[0]), range(q.shape[1])):
+        keys_t, values = k[batch, head // shared].T, v[batch, head // shared]
+        for first in range(0, q.shape[2], REFERENCE_ROWS):
+            rows = q[batch, head, first : first + REFERENCE_ROWS]
+            scores = rows @ keys_t / q.shape[3] ** 0.5
+            if causal:
+                row = xp.arange(first, first + len(rows))[:, None]
+                scores = xp.where(xp.arange(len(values))[None, :] <= row, scores, -xp.inf)
+            weights = xp.exp(scores - scores.max(axis=1, keepdims=True))
+            out[batch, head, first : first + REFERENCE_ROWS] = (weights @ values) / weights.sum(axis=1, keepdims=True)
+    return out
+
+
+def tolerance(_: Problem) -> float:
+    """Weights and results are rounded to bfloat16 (half a step is 2**-9 of a value) and a row's values are averages of
+    V with weights that sum to one, so that errors stay below a step of the largest value of all."""
+    return 2.0**-7
+
+
+def prefill_flops(problem: Problem) -> int:
+    """Two products of every query with every key it sees; a causal query sees half of them on average."""
+    batch, heads, _, sequence, head = _sizes(problem)
+    whole = 4 * batch * heads * sequence * sequence * head
+    return whole // 2 if problem.sizes["causal"] else whole
+
+
+def decode_flops(problem: Problem) -> int:
+    batch, heads, _, sequence, head = _sizes(problem)
+    return 4 * batch * heads * sequence * head
+
+
+def prefill_bytes(problem: Problem) -> int:
+    batch, heads, kv_heads, sequence, head = _sizes(problem)
+    return 4 * batch * (heads + kv_heads) * sequence * head
+
+
+def decode_bytes(problem: Problem) -> int:
+    batch, heads, kv_heads, sequence, head = _sizes(problem)
+    return 4 * batch * (heads + kv_heads * sequence) * head
+
+
+def prefill(name: str, problems: tuple[str, ...], parse: Any, reference: Any) -> Kernel:
+    return Kernel(
+        name=name,
+        entry=attention_prefill,
+        problems=tuple(parse(text) for text in problems),
+        parse=parse,
+        space=prefill_space,
+        arrays=prefill_arrays,
+        constants=prefill_constants,
+        grid=prefill_grid,
+        reference=reference,
+        tolerance=tolerance,
+        flops=prefill_flops,
+        bytes=prefill_bytes,
+        baselines=("attention_cudnn", "attention_flash"),
+    )
+
+
+KERNELS = (
+    prefill(
+        "attention_prefill",
+        ("4x16x16x4096x128", "1x16x16x16384x128", "4x32x32x4096x64"),
+        parse_prefill,
+        prefill_reference,
+    ),
+    prefill(
+        "attention_prefill_causal",
+        ("4x16x16x4096x128", "1x16x16x16384x128", "4x32x8x4096x128", "4x32x32x4096x64"),
+        parse_causal,
+        causal_reference,
+    ),
+    Kernel(
+        name="attention_decode",
+        entry=attention_decode,
+        problems=(parse_decode("32x32x8x8192x128"), parse_decode("128x32x8x2048x128")),
+        parse=parse_decode,
+        space=decode_space,
+        arrays=decode_arrays,
+        constants=decode_constants,
+        grid=decode_grid,
+        reference=decode_reference,
+        tolerance=tolerance,
+        flops=decode_flops,
+        bytes=decode_bytes,
+        baselines=("attention_cudnn", "attention_flash"),
+    ),
+)

@@ -1,0 +1,300 @@
+"""Block-scaled FP8 products under watch, like for like with DeepGEMM's.
+
+D = A @ B^T, where A is (M, K), B is (N, K) and both carry scales per 128 of K. Hopper ("1d2d"): one float32 per row of
+A, one per 128x128 block of B; the Tensor Core's short sums are promoted to float32 every 128 of K, as DeepGEMM does.
+Blackwell ("1d1d"): powers of two per row of both, which its Tensor Cores apply themselves.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import cuda.tile as ct
+
+from kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
+
+BLOCK = 128
+"""Elements of K that share a scale, and rows of B that do."""
+
+LARGEST_SIDE = 1 << 20
+
+ZERO = ct.PaddingMode.ZERO
+
+
+@ct.kernel
+def gemm_fp8_scaled_persistent(
+    a,
+    b,
+    scale_a,
+    scale_b,
+    d,
+    tile_m: ct.Constant[int],
+    tile_n: ct.Constant[int],
+    group_size_m: ct.Constant[int],
+    latency: ct.Constant[int],
+    steps: ct.Constant[int],
+):
+    """Each block walks output tiles; `steps` blocks of K are asked for together, so that one is promoted while another
+    is multiplied. scale_a is (K / 128, M) and scale_b (N / 128, K / 128).
+
+    The scales are loaded past TMA: through shared memory each step would wait for a barrier of all warps.
+    A tile wider than BLOCK is two products side by side, each with its own scale of B.
+    """
+    tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, 128))
+    tiles_n = ct.cdiv(b.shape[0], tile_n)
+    tiles_k = ct.num_tiles(a, axis=1, shape=(tile_m, 128))
+    load_latency = None if latency == 0 else latency
+    width = min(tile_n, 128)
+    tiles_per_group = group_size_m * tiles_n
+    for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
+        group = tile // tiles_per_group
+        first_m = group * group_size_m
+        rows = min(tiles_m - first_m, group_size_m)
+        i = first_m + (tile % tiles_per_group) % rows
+        j = (tile % tiles_per_group) // rows
+        zero = ct.full((tile_m, width), 0.0, dtype=ct.float32)
+        if tile_n <= 128:
+            block = (j * tile_n) // 128
+            acc = zero
+            for several in range(tiles_k // steps):
+                for step in ct.static_iter(range(steps)):
+                    k = several * steps + step
+                    scale = _scale(scale_a, scale_b, i, block, k, tile_m)
+                    x = ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=load_latency)
+                    y = ct.load(b, index=(j, k), shape=(width, 128), padding_mode=ZERO, latency=load_latency)
+                    acc = acc + ct.mma(x, ct.transpose(y), zero, use_fast_acc=True) * scale
+            ct.store(d, index=(i, j), tile=ct.astype(acc, d.dtype))
+        else:
+            left = zero
+            right = zero
+            # Where N ends within the left half, the right one is that again: outside an array lies no tile of it.
+            other = min(2 * j + 1, ct.num_tiles(b, axis=0, shape=(width, 128)) - 1)
+            for several in range(tiles_k // steps):
+                for step in ct.static_iter(range(steps)):
+                    k = several * steps + step
+                    scale_left = _scale(scale_a, scale_b, i, 2 * j, k, tile_m)
+                    scale_right = _scale(scale_a, scale_b, i, other, k, tile_m)
+                    x = ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=load_latency)
+                    y = ct.load(b, index=(2 * j, k), shape=(width, 128), padding_mode=ZERO, latency=load_latency)
+                    z = ct.load(b, index=(other, k), shape=(width, 128), padding_mode=ZERO, latency=load_latency)
+                    left = left + ct.mma(x, ct.transpose(y), zero, use_fast_acc=True) * scale_left
+                    right = right + ct.mma(x, ct.transpose(z), zero, use_fast_acc=True) * scale_right
+            ct.store(d, index=(i, 2 * j), tile=ct.astype(left, d.dtype))
+            ct.store(d, index=(i, other), tile=ct.astype(right, d.dtype))
+
+
+def _scale(scale_a, scale_b, i, block, k, tile_m):
+    """(tile_m, 1): what one step's products are worth. Part of the kernel: cuTile compiles it in place."""
+    of_rows = ct.load(scale_a, index=(k, i), shape=(1, tile_m), padding_mode=ZERO, latency=1, allow_tma=False)
+    of_block = ct.load(scale_b, index=(block, k), shape=(1, 1), padding_mode=ZERO, latency=1, allow_tma=False)
+    return ct.reshape(of_rows * of_block, (tile_m, 1))
+
+
+@ct.kernel
+def gemm_fp8_block_scaled(
+    a,
+    b,
+    scale_a,
+    scale_b,
+    d,
+    tile_m: ct.Constant[int],
+    tile_n: ct.Constant[int],
+    tile_k: ct.Constant[int],
+    group_size_m: ct.Constant[int],
+):
+    """Blackwell: the Tensor Core takes a power of two per row and 32 of K; scale_a (M, K / 128) and scale_b
+    (N, K / 128) hold one per 128, so each is given four times over."""
+    tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, tile_k))
+    tiles_n = ct.num_tiles(b, axis=0, shape=(tile_n, tile_k))
+    tiles_k = ct.num_tiles(a, axis=1, shape=(tile_m, tile_k))
+    tiles_per_group = group_size_m * tiles_n
+    for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
+        group = tile // tiles_per_group
+        first_m = group * group_size_m
+        rows = min(tiles_m - first_m, group_size_m)
+        i = first_m + (tile % tiles_per_group) % rows
+        j = (tile % tiles_per_group) // rows
+        acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
+        for k in range(tiles_k):
+            x = ct.load(a, index=(i, k), shape=(tile_m, tile_k), padding_mode=ZERO)
+            y = ct.load(b, index=(j, k), shape=(tile_n, tile_k), padding_mode=ZERO)
+            of_x = _per_32(ct.load(scale_a, index=(i, k), shape=(tile_m, tile_k // 128), padding_mode=ZERO))
+            of_y = _per_32(ct.load(scale_b, index=(j, k), shape=(tile_n, tile_k // 128), padding_mode=ZERO))
+            acc = ct.mma_scaled(x, of_x, ct.transpose(y), ct.transpose(of_y), acc)
+        ct.store(d, index=(i, j), tile=ct.astype(acc, d.dtype))
+
+
+def _per_32(scale):
+    """(rows, blocks of 128) -> (rows, blocks of 32). Part of the kernel."""
+    rows, blocks = scale.shape
+    repeated = ct.broadcast_to(ct.reshape(scale, (rows, blocks, 1)), (rows, blocks, 4))
+    return ct.reshape(repeated, (rows, 4 * blocks))
+
+
+def parse(text: str) -> Problem:
+    """ "320x32576x7168" -> M=320, N=32576, K=7168."""
+    found = re.fullmatch(r"(-?\d+)x(-?\d+)x(-?\d+)", text.strip().lower())
+    if found is None:
+        raise BadProblem(f"'{text}' is not a GEMM problem: write MxNxK, for example 320x32576x7168")
+    sizes = dict(zip(("m", "n", "k"), map(int, found.groups()), strict=True))
+    for side, size in sizes.items():
+        if not 1 <= size <= LARGEST_SIDE:
+            raise BadProblem(f"problem {text}: {side.upper()}={size} must be between 1 and {LARGEST_SIDE}")
+    if sizes["n"] % 16:
+        raise BadProblem(f"problem {text}: N={sizes['n']} must be a multiple of 16 (a row of D starts on 16 bytes)")
+    if sizes["k"] % BLOCK:
+        raise BadProblem(f"problem {text}: K={sizes['k']} must be a multiple of {BLOCK}, the elements of one scale")
+    return Problem("x".join(str(size) for size in sizes.values()), sizes)
+
+
+def hopper_space(arch: str) -> Space:
+    """Tiles, hints, and how many blocks of K are under way together. docs/kernels.md tells what each was worth."""
+    if not arch.startswith("sm_9"):
+        return Space((("tile_m", ()),))  # later Tensor Cores apply scales themselves: gemm_fp8_block_scaled
+    return Space(
+        (
+            ("tile_m", (64, 128, 256)),
+            ("tile_n", (64, 128, 256)),
+            ("num_ctas", (1, 2)),
+            ("occupancy", (1, 2)),
+            ("num_worker_warps", (4, 8)),
+            ("group_size_m", (8,)),
+            ("latency", (0, 2, 3, 10)),
+            ("steps", (1, 2, 4)),
+        )
+    )
+
+
+def blackwell_space(arch: str) -> Space:
+    if arch.startswith("sm_9") or arch.startswith("sm_8"):
+        return Space((("tile_m", ()),))  # no block-scaled Tensor Core instructions
+    return Space(
+        (
+            ("tile_m", (64, 128, 256)),
+            ("tile_n", (64, 128, 256)),
+            ("tile_k", (128, 256)),
+            ("num_ctas", (1, 2)),
+            ("occupancy", (1, 2)),
+            ("group_size_m", (8,)),
+        )
+    )
+
+
+def hopper_arrays(problem: Problem) -> tuple[Array, ...]:
+    m, n, k = problem.sizes["m"], problem.sizes["n"], problem.sizes["k"]
+    return (
+        Array("a", (m, k), "float8_e4m3fn"),
+        Array("b", (n, k), "float8_e4m3fn"),
+        Array("scale_a", (k // BLOCK, m), "float32", fill="scale", aligned=False),
+        Array("scale_b", (-(-n // BLOCK), k // BLOCK), "float32", fill="scale", aligned=False),
+        Array("d", (m, n), "bfloat16", output=True),
+    )
+
+
+def blackwell_arrays(problem: Problem) -> tuple[Array, ...]:
+    m, n, k = problem.sizes["m"], problem.sizes["n"], problem.sizes["k"]
+    return (
+        Array("a", (m, k), "float8_e4m3fn"),
+        Array("b", (n, k), "float8_e4m3fn"),
+        Array("scale_a", (m, k // BLOCK), "float8_e8m0fnu", fill="scale", aligned=False),
+        Array("scale_b", (n, k // BLOCK), "float8_e8m0fnu", fill="scale", aligned=False),
+        Array("d", (m, n), "bfloat16", output=True),
+    )
+
+
+def hopper_constants(problem: Problem, config: Config) -> tuple[int, ...]:
+    """One block of K after the other where `steps` does not divide their number: a loop has no rest to see to."""
+    steps = config["steps"] if problem.sizes["k"] // BLOCK % config["steps"] == 0 else 1
+    return config["tile_m"], config["tile_n"], config["group_size_m"], config["latency"], steps
+
+
+def blackwell_constants(_: Problem, config: Config) -> tuple[int, ...]:
+    return config["tile_m"], config["tile_n"], config["tile_k"], config["group_size_m"]
+
+
+def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
+    """Static persistent: as many blocks as run at once, and never more than there are tiles."""
+    tiles = -(-problem.sizes["m"] // config["tile_m"]) * -(-problem.sizes["n"] // config["tile_n"])
+    at_once = max(1, sm_count // config["num_ctas"]) * config["occupancy"]
+    return min(tiles, at_once), 1, 1
+
+
+def hopper_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
+    n = inputs["b"].shape[0]
+    rows_of_b = xp.repeat(inputs["scale_b"], BLOCK, axis=0)[:n]
+    return {"d": _scaled(inputs["a"], inputs["scale_a"].T, xp) @ _scaled(inputs["b"], rows_of_b, xp).T}
+
+
+def blackwell_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
+    return {"d": _scaled(inputs["a"], inputs["scale_a"], xp) @ _scaled(inputs["b"], inputs["scale_b"], xp).T}
+
+
+def _scaled(values: Any, scales: Any, xp: Any) -> Any:
+    """(rows, K) times (rows, K / 128), each scale for its 128 of K."""
+    return values * xp.repeat(scales, BLOCK, axis=1)
+
+
+def tolerance(problem: Problem) -> float:
+    """Half a bfloat16 step of the largest output, and the walk of one truncation per K-32 instruction.
+
+    Hopper adds FP8 products with about 13 fraction bits ("DeepSeek-V3 technical report", section 3.3.2). Promotion
+    every 128 of K keeps a truncation relative to its own block's sum; the errors of the blocks grow with the square
+    root of their number, and 4 of those standard deviations are allowed.
+    """
+    return float(2.0**-8 + 4 * (problem.sizes["k"] / 32) ** 0.5 * 2.0**-13)
+
+
+def flops(problem: Problem) -> int:
+    return 2 * problem.sizes["m"] * problem.sizes["n"] * problem.sizes["k"]
+
+
+def least_bytes(problem: Problem) -> int:
+    m, n, k = problem.sizes["m"], problem.sizes["n"], problem.sizes["k"]
+    return m * k + n * k + 2 * m * n + 4 * (k // BLOCK) * (m + -(-n // BLOCK))
+
+
+PROBLEMS = tuple(
+    parse(text)
+    for text in (
+        "320x32576x7168",
+        "4096x7168x2048",
+        "4096x4096x7168",
+        "128x7168x16384",
+        "64x24576x1536",
+        "4096x2112x7168",
+    )
+)
+"""The FP8 story's problem and DeepGEMM's own dense shapes."""
+
+KERNELS = (
+    Kernel(
+        name="gemm_fp8_scaled",
+        entry=gemm_fp8_scaled_persistent,
+        problems=PROBLEMS,
+        parse=parse,
+        space=hopper_space,
+        arrays=hopper_arrays,
+        constants=hopper_constants,
+        grid=grid,
+        reference=hopper_reference,
+        tolerance=tolerance,
+        flops=flops,
+        bytes=least_bytes,
+        baselines=("deepgemm", "deepgemm_as_called"),
+    ),
+    Kernel(
+        name="gemm_fp8_block_scaled",
+        entry=gemm_fp8_block_scaled,
+        problems=PROBLEMS,
+        parse=parse,
+        space=blackwell_space,
+        arrays=blackwell_arrays,
+        constants=blackwell_constants,
+        grid=grid,
+        reference=blackwell_reference,
+        tolerance=tolerance,
+        flops=flops,
+        bytes=least_bytes,
+        baselines=("deepgemm",),
+    ),
+)

@@ -1,0 +1,612 @@
+"""Grouped products under watch: many small products of one shape in one launch, as mixture-of-experts layers need them.
+
+Rows of A belong to groups, each with its own B: contiguous (all groups' rows below each other, each group starting on a
+multiple of 128, a group index per row, or where each group ends), masked (a fixed room per group of which some rows are
+used), and along K for the backward pass. FP8 carries the scales of gemm_fp8_scaled; a dense product is one group.
+
+Padding rows of D hold anything.
+"""
+
+import itertools
+import re
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import cuda.tile as ct
+import numpy as np
+
+from kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
+
+BLOCK = 128
+"""Elements of K that share a scale, rows of B that do, and what each group's rows (or share of K) are padded to."""
+
+ROOM = 4096
+"""Rows per group of the masked layout: DeepGEMM's own test list."""
+
+LARGEST_SIDE = 1 << 20
+MOST_GROUPS = 64
+
+ZERO = ct.PaddingMode.ZERO
+
+
+@ct.kernel
+def grouped_fp8_contiguous(
+    a,
+    b,
+    scale_a,
+    scale_b,
+    group_of_row,
+    d,
+    tile_m: ct.Constant[int],
+    tile_n: ct.Constant[int],
+    group_size_m: ct.Constant[int],
+    latency: ct.Constant[int],
+    steps: ct.Constant[int],
+):
+    """a (M, K), b (G, N, K), scale_a (K / 128, M), scale_b (G, N / 128, K / 128), group_of_row (M,), -1 for padding."""
+    tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, 128))
+    tiles_n = ct.num_tiles(b, axis=1, shape=(1, tile_n, 128))
+    for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
+        i, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
+        g = ct.load(group_of_row, index=(i * tile_m,), shape=(1,)).item()
+        if g >= 0:
+            acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
+            zero = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
+            for several in range(ct.num_tiles(a, axis=1, shape=(tile_m, 128)) // steps):
+                for step in ct.static_iter(range(steps)):
+                    k = several * steps + step
+                    of_rows = ct.load(
+                        scale_a, index=(k, i), shape=(1, tile_m), padding_mode=ZERO, latency=1, allow_tma=False
+                    )
+                    of_block = of_weights(scale_b, g, j, k, tile_n)
+                    x = ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=hint(latency))
+                    y = weights(b, g, j, k, tile_n, 128, latency)
+                    product = ct.mma(x, y, zero, use_fast_acc=True)
+                    acc = acc + product * ct.reshape(of_rows * of_block, (tile_m, 1))
+            ct.store(d, index=(i, j), tile=ct.astype(acc, d.dtype))
+
+
+@ct.kernel
+def grouped_fp8_masked(
+    a,
+    b,
+    scale_a,
+    scale_b,
+    rows_of_group,
+    d,
+    tile_m: ct.Constant[int],
+    tile_n: ct.Constant[int],
+    latency: ct.Constant[int],
+    steps: ct.Constant[int],
+):
+    """a (G, room, K), b (G, N, K), scale_a (G, K / 128, room), scale_b (G, N / 128, K / 128), d (G, room, N).
+
+    All groups' tiles are numbered through, used rows alone, and each block takes every so many-th of them.
+    """
+    tiles_n = ct.num_tiles(b, axis=1, shape=(1, tile_n, 128))
+    before = 0
+    for g in range(b.shape[0]):
+        tiles_m = ct.cdiv(ct.load(rows_of_group, index=(g,), shape=(1,)).item(), tile_m)
+        for tile in range(first_of_mine(before), tiles_m * tiles_n, ct.num_blocks(0)):
+            i = tile % tiles_m
+            j = tile // tiles_m
+            acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
+            zero = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
+            for several in range(ct.num_tiles(a, axis=2, shape=(1, tile_m, 128)) // steps):
+                for step in ct.static_iter(range(steps)):
+                    k = several * steps + step
+                    of_rows = ct.load(
+                        scale_a, index=(g, k, i), shape=(1, 1, tile_m), padding_mode=ZERO, latency=1, allow_tma=False
+                    )
+                    of_block = of_weights(scale_b, g, j, k, tile_n)
+                    x = ct.load(a, index=(g, i, k), shape=(1, tile_m, 128), padding_mode=ZERO, latency=hint(latency))
+                    y = weights(b, g, j, k, tile_n, 128, latency)
+                    product = ct.mma(ct.reshape(x, (tile_m, 128)), y, zero, use_fast_acc=True)
+                    acc = acc + product * ct.reshape(ct.reshape(of_rows, (1, tile_m)) * of_block, (tile_m, 1))
+            ct.store(d, index=(g, i, j), tile=ct.reshape(ct.astype(acc, d.dtype), (1, tile_m, tile_n)))
+        before = before + tiles_m * tiles_n
+
+
+@ct.kernel
+def grouped_bf16_contiguous(
+    a,
+    b,
+    group_of_row,
+    d,
+    tile_m: ct.Constant[int],
+    tile_n: ct.Constant[int],
+    tile_k: ct.Constant[int],
+    group_size_m: ct.Constant[int],
+):
+    """a (M, K), b (G, N, K), group_of_row (M,), -1 for padding."""
+    tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, tile_k))
+    tiles_n = ct.num_tiles(b, axis=1, shape=(1, tile_n, tile_k))
+    for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
+        i, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
+        g = ct.load(group_of_row, index=(i * tile_m,), shape=(1,)).item()
+        if g >= 0:
+            one_product(a, b, d, g, i, j, tile_m, tile_n, tile_k)
+
+
+@ct.kernel
+def grouped_bf16_by_ends(
+    a,
+    b,
+    end_of_group,
+    d,
+    tile_m: ct.Constant[int],
+    tile_n: ct.Constant[int],
+    tile_k: ct.Constant[int],
+    group_size_m: ct.Constant[int],
+):
+    """As contiguous, but end_of_group (G,) says before which row each group ends; the next starts on a multiple of 128.
+
+    All groups' tiles are numbered through, and each block takes every so many-th of them.
+    """
+    tiles_n = ct.num_tiles(b, axis=1, shape=(1, tile_n, tile_k))
+    before = 0
+    start = 0
+    for g in range(b.shape[0]):
+        end = ct.load(end_of_group, index=(g,), shape=(1,)).item()
+        tiles_m = ct.cdiv(end - start, tile_m)
+        for tile in range(first_of_mine(before), tiles_m * tiles_n, ct.num_blocks(0)):
+            i, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
+            one_product(a, b, d, g, start // tile_m + i, j, tile_m, tile_n, tile_k)
+        before = before + tiles_m * tiles_n
+        start = ct.cdiv(end, 128) * 128
+
+
+@ct.kernel
+def grouped_bf16_along_k(
+    a,
+    b,
+    end_of_group,
+    d,
+    tile_m: ct.Constant[int],
+    tile_n: ct.Constant[int],
+    tile_k: ct.Constant[int],
+    group_size_m: ct.Constant[int],
+):
+    """d[g] = a[rows of g]^T @ b[rows of g]: a (K, M), b (K, N), d (G, M, N), the groups one after the other along K.
+
+    A group's share of K is a multiple of 128 and may be none: its d is zero.
+    """
+    tiles_m = ct.num_tiles(d, axis=1, shape=(1, tile_m, tile_n))
+    tiles_n = ct.num_tiles(d, axis=2, shape=(1, tile_m, tile_n))
+    for tile in range(ct.bid(0), d.shape[0] * tiles_m * tiles_n, ct.num_blocks(0)):
+        g = tile // (tiles_m * tiles_n)
+        i, j = swizzled(tile % (tiles_m * tiles_n), tiles_m, tiles_n, group_size_m)
+        first = min(g, 1) * ct.load(end_of_group, index=(max(g - 1, 0),), shape=(1,)).item()
+        last = ct.load(end_of_group, index=(g,), shape=(1,)).item()
+        acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
+        for k in range(first // tile_k, last // tile_k):
+            x = ct.load(a, index=(k, i), shape=(tile_k, tile_m), padding_mode=ZERO)
+            y = ct.load(b, index=(k, j), shape=(tile_k, tile_n), padding_mode=ZERO)
+            acc = ct.mma(ct.transpose(x), y, acc)
+        ct.store(d, index=(g, i, j), tile=ct.reshape(ct.astype(acc, d.dtype), (1, tile_m, tile_n)))
+
+
+def first_of_mine(before):
+    """The first tile of a group that is this block's, when `before` tiles of other groups came before it."""
+    blocks = ct.num_blocks(0)
+    return (ct.bid(0) + blocks - before % blocks) % blocks
+
+
+def swizzled(tile, tiles_m, tiles_n, group_size_m):
+    """Which tile of D comes when: `group_size_m` down M before a step along N. Part of the kernels."""
+    group = tile // (group_size_m * tiles_n)
+    first = group * group_size_m
+    rows = min(tiles_m - first, group_size_m)
+    within = tile % (group_size_m * tiles_n)
+    return first + within % rows, within // rows
+
+
+def hint(latency):
+    return None if latency == 0 else latency
+
+
+def weights(b, g, j, k, tile_n, tile_k, latency):
+    """(tile_k, tile_n) of group g's B."""
+    y = ct.load(b, index=(g, j, k), shape=(1, tile_n, tile_k), padding_mode=ZERO, latency=hint(latency))
+    return ct.transpose(ct.reshape(y, (tile_n, tile_k)))
+
+
+def of_weights(scale_b, g, j, k, tile_n):
+    """(1, 1): the scale of one 128x128 block of group g's B. Past TMA, as in gemm_fp8_scaled."""
+    at = (g, (j * tile_n) // 128, k)
+    scale = ct.load(scale_b, index=at, shape=(1, 1, 1), padding_mode=ZERO, latency=1, allow_tma=False)
+    return ct.reshape(scale, (1, 1))
+
+
+def one_product(a, b, d, g, i, j, tile_m, tile_n, tile_k):
+    acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
+    for k in range(ct.num_tiles(a, axis=1, shape=(tile_m, tile_k))):
+        x = ct.load(a, index=(i, k), shape=(tile_m, tile_k), padding_mode=ZERO)
+        acc = ct.mma(x, weights(b, g, j, k, tile_n, tile_k, 0), acc)
+    ct.store(d, index=(i, j), tile=ct.astype(acc, d.dtype))
+
+
+@dataclass(frozen=True)
+class Share:
+    """How many rows (or how much of K) each group has: about as many as asked, unlike each other, the same every time.
+
+    `padded` is what they take, in multiples of BLOCK. With `empty_blocks` every other empty group still takes a block
+    of padding, so that both kinds of nothing are met.
+    """
+
+    real: tuple[int, ...]
+    empty_blocks: bool = False
+
+    @property
+    def padded(self) -> tuple[int, ...]:
+        least = [number % 2 if self.empty_blocks else 0 for number in range(len(self.real))]
+        return tuple(-(-max(size, low) // BLOCK) * BLOCK for size, low in zip(self.real, least, strict=True))
+
+    @property
+    def ends(self) -> np.ndarray:
+        starts = np.cumsum([0, *self.padded[:-1]])
+        return np.asarray(starts + np.asarray(self.real), dtype=np.int32)
+
+
+def share(problem: str, groups: int, expected: int, multiple: int = 1, *, empty_blocks: bool = False) -> Share:
+    """Between 0.7 and 1.3 of what is expected, as DeepGEMM's tests draw it."""
+    draw = np.random.default_rng(zlib.crc32(problem.encode()))
+    sizes = (expected * draw.uniform(0.7, 1.3, groups)).astype(int)
+    return Share(tuple(int(size) // multiple * multiple for size in sizes), empty_blocks)
+
+
+def parse_rows(text: str) -> Problem:
+    """ "4x8192x6144x7168" -> 4 groups of about 8192 rows, N=6144, K=7168, a group index per row."""
+    return _rows(text, empty_blocks=True)
+
+
+def parse_ends(text: str) -> Problem:
+    """The same, but what is known of a group is where it ends."""
+    return _rows(text, empty_blocks=False)
+
+
+def _rows(text: str, *, empty_blocks: bool) -> Problem:
+    groups, rows, n, k = _numbers(text, "groups x rows x N x K, for example 4x8192x6144x7168")
+    _multiples(text, n=n, k=k)
+    shared = share(text, groups, rows, empty_blocks=empty_blocks)
+    m = max(BLOCK, sum(shared.padded))
+    sizes = {"groups": groups, "rows": rows, "m": m, "n": n, "k": k, "real_rows": sum(shared.real)}
+    return Problem(text, sizes)
+
+
+def parse_room(text: str) -> Problem:
+    """ "32x192x6144x7168" -> 32 groups with room for ROOM rows of which about 192 are used, N=6144, K=7168."""
+    found = parse_ends(text)
+    if found.sizes["rows"] * 1.3 > ROOM:
+        raise BadProblem(f"problem {text}: {found.sizes['rows']} rows expected, but a group has room for {ROOM}")
+    return Problem(text, {**found.sizes, "m": ROOM})
+
+
+def parse_along_k(text: str) -> Problem:
+    """ "4x4096x7168x8192" -> 4 groups of M=4096, N=7168 and about 8192 of K each."""
+    groups, m, n, k = _numbers(text, "groups x M x N x K, for example 4x4096x7168x8192")
+    _multiples(text, m=m, n=n)
+    whole = sum(share(text, groups, k, BLOCK).real)
+    return Problem(text, {"groups": groups, "m": m, "n": n, "rows": k, "k": max(BLOCK, whole), "real_k": whole})
+
+
+def _numbers(text: str, form: str) -> tuple[int, int, int, int]:
+    found = re.fullmatch(r"(\d+)x(\d+)x(\d+)x(\d+)", text.strip().lower())
+    if found is None:
+        raise BadProblem(f"'{text}' is not a problem of a grouped GEMM: write {form}")
+    groups, second, third, fourth = (int(each) for each in found.groups())
+    if not 1 <= groups <= MOST_GROUPS or not all(1 <= size <= LARGEST_SIDE for size in (second, third, fourth)):
+        raise BadProblem(f"problem {text}: 1 to {MOST_GROUPS} groups, and sizes between 1 and {LARGEST_SIDE}")
+    return groups, second, third, fourth
+
+
+def _multiples(text: str, **sizes: int) -> None:
+    for side, size in sizes.items():
+        if size % BLOCK:
+            raise BadProblem(f"problem {text}: {side.upper()}={size} must be a multiple of {BLOCK}")
+
+
+def fp8_space(arch: str) -> Space:
+    """A tile of D never holds rows of two groups: each starts on a multiple of 128."""
+    hopper = arch.startswith("sm_9")
+    return Space(
+        (
+            ("tile_m", (64, 128)),
+            ("tile_n", (64, 128)),
+            ("num_ctas", (1, 2)),
+            ("occupancy", (1, 2)),
+            ("num_worker_warps", (4, 8)),
+            ("group_size_m", (8,)),
+            ("latency", (0, 2, 3, 10) if hopper else (0,)),
+            ("steps", (1, 2, 4) if hopper else (1,)),
+        )
+    )
+
+
+def bf16_space(arch: str) -> Space:
+    return Space(
+        (
+            ("tile_m", (64, 128)),
+            ("tile_n", (128, 256)),
+            ("tile_k", (64, 128)),
+            ("num_ctas", (1, 2) if arch.startswith("sm_9") else (1, 2, 4)),
+            ("occupancy", (1, 2)),
+            ("num_worker_warps", (4, 8)),
+            ("group_size_m", (8,)),
+        )
+    )
+
+
+def fp8_arrays(problem: Problem) -> tuple[Array, ...]:
+    g, m, n, k = (problem.sizes[name] for name in ("groups", "m", "n", "k"))
+    return (
+        Array("a", (m, k), "float8_e4m3fn"),
+        Array("b", (g, n, k), "float8_e4m3fn"),
+        Array("scale_a", (k // BLOCK, m), "float32", fill="scale", aligned=False),
+        Array("scale_b", (g, n // BLOCK, k // BLOCK), "float32", fill="scale", aligned=False),
+        Array("group_of_row", (m,), "int32", fill="given", aligned=False),
+        Array("d", (m, n), "bfloat16", output=True),
+    )
+
+
+def masked_arrays(problem: Problem) -> tuple[Array, ...]:
+    g, m, n, k = (problem.sizes[name] for name in ("groups", "m", "n", "k"))
+    return (
+        Array("a", (g, m, k), "float8_e4m3fn"),
+        Array("b", (g, n, k), "float8_e4m3fn"),
+        Array("scale_a", (g, k // BLOCK, m), "float32", fill="scale", aligned=False),
+        Array("scale_b", (g, n // BLOCK, k // BLOCK), "float32", fill="scale", aligned=False),
+        Array("rows_of_group", (g,), "int32", fill="given", aligned=False),
+        Array("d", (g, m, n), "bfloat16", output=True),
+    )
+
+
+def bf16_arrays(index: str) -> Callable[[Problem], tuple[Array, ...]]:
+    def arrays(problem: Problem) -> tuple[Array, ...]:
+        g, m, n, k = (problem.sizes[name] for name in ("groups", "m", "n", "k"))
+        return (
+            Array("a", (m, k), "bfloat16"),
+            Array("b", (g, n, k), "bfloat16"),
+            Array(index, (m if index == "group_of_row" else g,), "int32", fill="given", aligned=False),
+            Array("d", (m, n), "bfloat16", output=True),
+        )
+
+    return arrays
+
+
+def along_k_arrays(problem: Problem) -> tuple[Array, ...]:
+    g, m, n, k = (problem.sizes[name] for name in ("groups", "m", "n", "k"))
+    return (
+        Array("a", (k, m), "bfloat16"),
+        Array("b", (k, n), "bfloat16"),
+        Array("end_of_group", (g,), "int32", fill="given", aligned=False),
+        Array("d", (g, m, n), "bfloat16", output=True),
+    )
+
+
+def given_rows(problem: Problem) -> Mapping[str, np.ndarray]:
+    shared = share(problem.name, problem.sizes["groups"], problem.sizes["rows"], empty_blocks=True)
+    found = np.full(problem.sizes["m"], -1, dtype=np.int32)
+    for group, (end, size) in enumerate(zip(shared.ends, shared.real, strict=True)):
+        found[end - size : end] = group
+    return {"group_of_row": found}
+
+
+def given_room(problem: Problem) -> Mapping[str, np.ndarray]:
+    shared = share(problem.name, problem.sizes["groups"], problem.sizes["rows"])
+    return {"rows_of_group": np.asarray(shared.real, dtype=np.int32)}
+
+
+def given_ends(problem: Problem) -> Mapping[str, np.ndarray]:
+    return {"end_of_group": share(problem.name, problem.sizes["groups"], problem.sizes["rows"]).ends}
+
+
+def given_ends_along_k(problem: Problem) -> Mapping[str, np.ndarray]:
+    shared = share(problem.name, problem.sizes["groups"], problem.sizes["rows"], BLOCK)
+    return {"end_of_group": np.cumsum(shared.real).astype(np.int32)}
+
+
+def fp8_constants(problem: Problem, config: Config) -> tuple[int, ...]:
+    return config["tile_m"], config["tile_n"], config["group_size_m"], config["latency"], _steps(problem, config)
+
+
+def masked_constants(problem: Problem, config: Config) -> tuple[int, ...]:
+    return config["tile_m"], config["tile_n"], config["latency"], _steps(problem, config)
+
+
+def bf16_constants(_: Problem, config: Config) -> tuple[int, ...]:
+    return config["tile_m"], config["tile_n"], config["tile_k"], config["group_size_m"]
+
+
+def _steps(problem: Problem, config: Config) -> int:
+    """One block of K after the other where `steps` does not divide their number: a loop has no rest to see to."""
+    return config["steps"] if problem.sizes["k"] // BLOCK % config["steps"] == 0 else 1
+
+
+def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
+    """Static persistent: as many blocks as run at once, and never more than there are tiles."""
+    tiles = -(-problem.sizes["m"] // config["tile_m"]) * -(-problem.sizes["n"] // config["tile_n"])
+    return min(tiles, _at_once(config, sm_count)), 1, 1
+
+
+def grid_of_groups(_: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
+    """How many tiles there are is known on the GPU alone (masked), or is a multiple of the groups."""
+    return _at_once(config, sm_count), 1, 1
+
+
+def _at_once(config: Config, sm_count: int) -> int:
+    return max(1, sm_count // config["num_ctas"]) * config["occupancy"]
+
+
+def fp8_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
+    a, b, index = inputs["a"], inputs["b"], inputs["group_of_row"]
+    d = xp.full((a.shape[0], b.shape[1]), xp.nan, dtype=xp.float32)
+    for group in range(b.shape[0]):
+        rows = xp.nonzero(index == group)[0]
+        if len(rows):
+            right = _scaled(b[group], xp.repeat(inputs["scale_b"][group], BLOCK, axis=0), xp)
+            d[rows] = _scaled(a[rows], inputs["scale_a"].T[rows], xp) @ right.T
+    return {"d": d}
+
+
+def masked_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
+    a, b = inputs["a"], inputs["b"]
+    d = xp.full((*a.shape[:2], b.shape[1]), xp.nan, dtype=xp.float32)
+    for group, rows in enumerate(int(each) for each in inputs["rows_of_group"]):
+        right = _scaled(b[group], xp.repeat(inputs["scale_b"][group], BLOCK, axis=0), xp)
+        d[group, :rows] = _scaled(a[group, :rows], inputs["scale_a"][group].T[:rows], xp) @ right.T
+    return {"d": d}
+
+
+def bf16_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
+    a, b = inputs["a"], inputs["b"]
+    d = xp.full((a.shape[0], b.shape[1]), xp.nan, dtype=xp.float32)
+    start = 0
+    for group in range(b.shape[0]):
+        if "group_of_row" in inputs:
+            rows = xp.nonzero(inputs["group_of_row"] == group)[0]
+            d[rows] = a[rows] @ b[group].T
+        else:
+            end = int(inputs["end_of_group"][group])
+            d[start:end] = a[start:end] @ b[group].T
+            start = -(-end // BLOCK) * BLOCK
+    return {"d": d}
+
+
+def along_k_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
+    starts = [0, *(int(each) for each in inputs["end_of_group"])]
+    parts = [inputs["a"][start:end].T @ inputs["b"][start:end] for start, end in itertools.pairwise(starts)]
+    return {"d": xp.stack(parts)}
+
+
+def _scaled(values: Any, scales: Any, xp: Any) -> Any:
+    """(rows, K) times (rows, K / 128), each scale for its 128 of K."""
+    return values * xp.repeat(scales, BLOCK, axis=1)
+
+
+def fp8_tolerance(problem: Problem) -> float:
+    """As in gemm_fp8_scaled: half a bfloat16 step, and 4 deviations of the walk of Hopper's short FP8 sums."""
+    return float(2.0**-8 + 4 * (problem.sizes["k"] / 32) ** 0.5 * 2.0**-13)
+
+
+def bf16_tolerance(_: Problem) -> float:
+    """Half a bfloat16 step of the largest output; products of bfloat16 and their float32 sums lose next to nothing."""
+    return 2.0**-8
+
+
+def flops(problem: Problem) -> int:
+    return 2 * problem.sizes["real_rows"] * problem.sizes["n"] * problem.sizes["k"]
+
+
+def flops_along_k(problem: Problem) -> int:
+    return 2 * problem.sizes["m"] * problem.sizes["n"] * problem.sizes["real_k"]
+
+
+def fp8_bytes(problem: Problem) -> int:
+    g, rows, n, k = (problem.sizes[name] for name in ("groups", "real_rows", "n", "k"))
+    return rows * k + g * n * k + 2 * rows * n + 4 * (k // BLOCK) * (rows + g * n // BLOCK)
+
+
+def bf16_bytes(problem: Problem) -> int:
+    g, rows, n, k = (problem.sizes[name] for name in ("groups", "real_rows", "n", "k"))
+    return 2 * (rows * k + g * n * k + rows * n)
+
+
+def bytes_along_k(problem: Problem) -> int:
+    g, m, n, k = (problem.sizes[name] for name in ("groups", "m", "n", "real_k"))
+    return 2 * (k * m + k * n + g * m * n)
+
+
+CONTIGUOUS = tuple(
+    parse_rows(f"{groups}x{sizes}")
+    for groups in ("4x8192", "8x4096")
+    for sizes in ("6144x7168", "7168x3072", "4096x4096", "4096x2048")
+)
+"""DeepGEMM's own list; the other layouts are watched on fewer sizes, which their kernels' spaces share."""
+
+MASKED = tuple(parse_room(f"{groups}x6144x7168") for groups in ("32x192", "6x1024", "32x20", "6x20"))
+
+KERNELS = (
+    Kernel(
+        name="grouped_fp8",
+        entry=grouped_fp8_contiguous,
+        problems=CONTIGUOUS,
+        parse=parse_rows,
+        space=fp8_space,
+        arrays=fp8_arrays,
+        constants=fp8_constants,
+        grid=grid,
+        reference=fp8_reference,
+        tolerance=fp8_tolerance,
+        flops=flops,
+        bytes=fp8_bytes,
+        baselines=("deepgemm",),
+        given=given_rows,
+    ),
+    Kernel(
+        name="grouped_fp8_masked",
+        entry=grouped_fp8_masked,
+        problems=MASKED,
+        parse=parse_room,
+        space=fp8_space,
+        arrays=masked_arrays,
+        constants=masked_constants,
+        grid=grid_of_groups,
+        reference=masked_reference,
+        tolerance=fp8_tolerance,
+        flops=flops,
+        bytes=fp8_bytes,
+        baselines=("deepgemm",),
+        given=given_room,
+    ),
+    Kernel(
+        name="grouped_bf16",
+        entry=grouped_bf16_contiguous,
+        problems=(CONTIGUOUS[0], CONTIGUOUS[7]),
+        parse=parse_rows,
+        space=bf16_space,
+        arrays=bf16_arrays("group_of_row"),
+        constants=bf16_constants,
+        grid=grid,
+        reference=bf16_reference,
+        tolerance=bf16_tolerance,
+        flops=flops,
+        bytes=bf16_bytes,
+        baselines=("cublas_per_group",),
+        given=given_rows,
+    ),
+    Kernel(
+        name="grouped_bf16_by_ends",
+        entry=grouped_bf16_by_ends,
+        problems=(parse_ends(CONTIGUOUS[7].name),),
+        parse=parse_ends,
+        space=bf16_space,
+        arrays=bf16_arrays("end_of_group"),
+        constants=bf16_constants,
+        grid=grid,
+        reference=bf16_reference,
+        tolerance=bf16_tolerance,
+        flops=flops,
+        bytes=bf16_bytes,
+        baselines=("cublas_per_group",),
+        given=given_ends,
+    ),
+    Kernel(
+        name="grouped_bf16_along_k",
+        entry=grouped_bf16_along_k,
+        problems=(parse_along_k("4x4096x7168x8192"),),
+        parse=parse_along_k,
+        space=bf16_space,
+        arrays=along_k_arrays,
+        constants=bf16_constants,
+        grid=grid_of_groups,
+        reference=along_k_reference,
+        tolerance=bf16_tolerance,
+        flops=flops_along_k,
+        bytes=bytes_along_k,
+        baselines=("cublas_per_group",),
+        given=given_ends_along_k,
+    ),
+)

@@ -1,0 +1,71 @@
+"""The weekly report: written by the command that people type, and read back as the one page that it is."""
+
+import datetime as dt
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sqlalchemy.orm import Session
+
+from dashboard import report, weekly
+from tests.dashboard.filled import FIRST_DAY
+
+UNTIL = FIRST_DAY + dt.timedelta(days=6)
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def week(filled: Session) -> weekly.Week:
+    return weekly.read(filled, dt.datetime.now(dt.UTC))
+
+
+def test_the_headline_counts_what_was_confirmed_and_what_is_open(week: weekly.Week) -> None:
+    assert report.headline(week) == (
+        "1 regression and 1 improvement were confirmed, 1 regression is open, in 2 series; "
+        "1 verdict said that something changed."
+    )
+
+
+def test_the_page_needs_nothing_from_outside_and_has_the_script_once(week: weekly.Week) -> None:
+    page = report.page(week)
+    assert page.count("<script>/**") == 1
+    assert not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=", page)
+    charts = page.count('class="plotly-graph-div"')
+    assert charts == 3, "the board, the movers, and the trend of the worst series"
+
+
+def test_what_commits_say_of_themselves_stays_text(week: weekly.Week) -> None:
+    page = report.page(week)
+    assert "Let <b>two</b> blocks" not in page
+    assert "Let &lt;b&gt;two&lt;/b&gt; blocks share an SM" in page
+
+
+def test_a_week_in_which_nothing_was_measured_is_a_page_too(db_session: Session) -> None:
+    page = report.page(weekly.read(db_session, UNTIL))
+    assert "0 regressions and 0 improvements were confirmed" in page
+    assert "No nightly was submitted this week." in page
+
+
+def test_the_command_writes_the_file_and_says_so(filled_url: str, tmp_path: Path) -> None:
+    target = tmp_path / "week.html"
+    command = [sys.executable, "-m", "worker.cli", "report", "--week", "--html", str(target)]
+    environment = {
+        "TILEWATCH_DATABASE_URL": filled_url,
+        "TILEWATCH_BROKER_URL": "redis://127.0.0.1:1/0",  # a report needs none, the settings want both or neither
+        "TILEWATCH_HOME": str(tmp_path),
+        "PATH": "/usr/bin:/bin",
+    }
+    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith(f"wrote {target}")
+    assert "9c0d1e2f" in target.read_text()
+
+
+def test_a_file_that_cannot_be_written_is_one_sentence(
+    filled_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TILEWATCH_DATABASE_URL", filled_url)
+    assert report.main(["--week", "--html", "/nowhere/week.html"]) == report.EXPECTED_ERROR
+    assert capsys.readouterr().err == "tilewatch: /nowhere/week.html cannot be written: No such file or directory\n"

@@ -1,0 +1,64 @@
+"""Where did it move: over GPU models and over shapes, from made pairs."""
+
+from typing import Any
+
+import pandas as pd
+
+from dashboard import shapes
+
+ARCHS = {"h100": "sm_90", "h200": "sm_90", "b200": "sm_100"}
+
+
+def pair(gpu_model: str, change: float, problem: str = "128x256x512", **other: Any) -> dict[str, Any]:
+    return {
+        "kernel": "gemm_fp8",
+        "problem": problem,
+        "gpu_model": gpu_model,
+        "gpu_name": f"NVIDIA {gpu_model.upper()}",
+        "arch": ARCHS[gpu_model],
+        "change": change,
+        "apart": abs(change) > 0.01,
+        **other,
+    }
+
+
+def reading(*pairs: dict[str, Any]) -> str:
+    return str(shapes.where(pd.DataFrame(pairs)).iloc[0]["where"])
+
+
+def test_a_change_on_every_gpu_model_is_the_algorithm() -> None:
+    assert reading(pair("h100", -0.1), pair("h200", -0.1), pair("b200", -0.1)) == "everywhere: the algorithm"
+
+
+def test_a_change_on_all_of_one_architecture_is_its_code_generation() -> None:
+    assert reading(pair("h100", -0.1), pair("h200", -0.1), pair("b200", 0.0)) == "sm_90 alone: its code generation"
+
+
+def test_a_change_on_one_gpu_model_of_an_architecture_is_not_its_code() -> None:
+    told = reading(pair("h100", -0.1), pair("h200", 0.0), pair("b200", 0.0))
+    assert told == "h100 alone, not all of sm_90: its node, its GPU or noise"
+
+
+def test_one_gpu_model_can_tell_nothing_of_architectures() -> None:
+    assert reading(pair("h100", -0.1)) == "measured on one GPU model only"
+
+
+def test_slower_comes_before_faster_and_the_worst_first() -> None:
+    table = shapes.where(
+        pd.DataFrame([pair("h100", 0.3), pair("h100", -0.05, "1x1x1"), pair("h100", -0.2, "2x2x2"), pair("b200", 0.0)])
+    )
+    assert table["problem"].tolist() == ["2x2x2", "1x1x1", "128x256x512"]
+    assert table.iloc[2]["b200"] == "≈ +0.0 %"
+
+
+def test_a_problem_stands_at_its_n_and_m_as_large_as_its_k() -> None:
+    pairs = [pair("h100", -0.1), pair("h200", 0.1), pair("h200", 0.3), pair("h100", 0.0, "64x64x65536")]
+    marks = shapes.shape_map(pd.DataFrame(pairs)).data[0]
+    assert (list(marks.x), list(marks.y)) == ([256, 64], [128, 64])
+    assert marks.marker.size[1] > marks.marker.size[0]
+    assert marks.text[0] == "+10.0 %"
+    assert "NVIDIA H100: -10.0 %" in marks.customdata[0]
+
+
+def test_problems_without_a_shape_are_left_out() -> None:
+    assert not shapes.has_shapes(pd.DataFrame([pair("h100", 0.1, "long")]))

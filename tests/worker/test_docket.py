@@ -1,0 +1,111 @@
+"""Launches answer for code, not for commits; a policy file changes only what it names."""
+
+from pathlib import Path
+
+import pytest
+
+from db.judging import ReplayFact
+from db.suspicions import NOT_NEEDED
+from db.winners import Side
+from worker import docket, policies
+from worker.confirm import Ask
+from worker.detect import Policy
+from worker.docket import End, Pair
+from worker.policies import BadPolicy
+from worker.sitting import NIGHTS_HEARD, NIGHTS_STEP, first_night
+
+ASK = Ask(0, 10, 20, 4)
+
+
+def won(code: str, compiler: str = "c1") -> Side:
+    return Side(1, 1, f"source of {code}", 1, {"width": 64}, f"key of {code}", "k", code, compiler)
+
+
+def end(commit_id: int, side: Side | None, code: str | None = None) -> End:
+    return End(commit_id, f"sha{commit_id}", side, None, side.code_sha256 if side else code)
+
+
+def fact(good: int, bad: int, codes: tuple[str, str], launches: int, failure: str | None = None) -> ReplayFact:
+    times = (100.0,) * launches
+    return ReplayFact("k", "p", good, bad, good, bad, *codes, times, times, failure)
+
+
+def pair(good: End, bad: End, *, identical: bool = False) -> Pair:
+    return Pair("k", "p", good, bad, identical)
+
+
+def test_a_question_is_answered_when_all_its_launches_are_there() -> None:
+    asked = pair(end(1, won("a")), end(2, won("b")))
+    three = docket.heard([fact(1, 2, ("a", "b"), 3)], asked)
+    assert docket.answer(ASK, asked, three, 0) is None
+    seven = docket.heard([fact(1, 2, ("a", "b"), 3), fact(1, 2, ("a", "b"), 4)], asked)
+    answer = docket.answer(ASK, asked, seven, 3)
+    assert answer is not None
+    assert len(answer.good_us) == 4
+
+
+def test_launches_of_the_same_code_answer_for_other_commits() -> None:
+    asked = pair(end(1, won("a")), end(3, None, "b"))
+    found = docket.heard([fact(1, 2, ("a", "b"), 4), fact(1, 4, ("a", "c"), 8)], asked)
+    assert len(found.good_us) == 4
+
+
+def test_a_replay_that_was_not_needed_is_no_failure_and_a_failed_one_ends_the_waiting() -> None:
+    asked = pair(end(1, won("a")), end(2, won("b")))
+    assert docket.answer(ASK, asked, docket.heard([fact(1, 2, ("a", "b"), 0, NOT_NEEDED)], asked), 0) is None
+    failed = docket.answer(ASK, asked, docket.heard([fact(1, 2, ("a", "b"), 0, "it is wrong")], asked), 0)
+    assert failed is not None
+    assert failed.good_us == ()
+
+
+def test_identical_code_takes_identical_time_without_a_gpu() -> None:
+    asked = pair(end(1, won("a")), end(2, won("a")), identical=True)
+    answer = docket.answer(ASK, asked, docket.heard([], asked), 0)
+    assert answer is not None
+    assert answer.good_us == answer.bad_us
+    assert len(answer.good_us) == ASK.launches
+
+
+def test_sides_of_two_compilers_are_compiled_again_by_one() -> None:
+    mixed = pair(end(1, won("a", "c1")), end(2, won("b", "c2")))
+    assert not docket.is_ready(mixed)
+    assert [side["content_key"] for side in docket.sides(mixed)] == [None, None]
+    alike = pair(end(1, won("a")), end(2, won("b")))
+    assert docket.is_ready(alike)
+    assert [side["content_key"] for side in docket.sides(alike)] == ["key of a", "key of b"]
+
+
+def test_a_run_is_judged_from_the_same_first_night_whenever_it_is_judged() -> None:
+    assert first_night(1) == first_night(NIGHTS_HEARD) == 0
+    starts = [first_night(nights) for nights in range(1, 1000)]
+    assert all(nights - start <= NIGHTS_HEARD + NIGHTS_STEP for nights, start in enumerate(starts, start=1))
+    assert set(starts) == set(range(0, max(starts) + 1, NIGHTS_STEP))
+
+
+def test_a_policy_file_changes_only_what_it_names(tmp_path: Path) -> None:
+    file = tmp_path / "bolder.json"
+    file.write_text('{"alone_deviations": 2, "min_history": 4}')
+    found = policies.load(file)
+    assert (found.name, found.alone_deviations, found.min_history) == ("bolder", 2.0, 4)
+    assert found.believed_deviations == Policy().believed_deviations
+    assert policies.load(None) == Policy()
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("{", "is not JSON"),
+        ("[1]", "is not a JSON object"),
+        ('{"alone": 2}', "has 'alone', which is no number of a policy"),
+        ('{"budget": "much"}', "has budget='much'; expected a number"),
+        ('{"min_history": 2.5}', "has min_history=2.5; expected a whole number"),
+        ('{"name": "mine"}', "has 'name'"),
+    ],
+)
+def test_a_policy_that_makes_no_sense_is_a_sentence(tmp_path: Path, text: str, sentence: str) -> None:
+    file = tmp_path / "p.json"
+    file.write_text(text)
+    with pytest.raises(BadPolicy, match=sentence):
+        policies.load(file)
+    with pytest.raises(BadPolicy, match="cannot be read"):
+        policies.load(tmp_path / "none.json")

@@ -1,0 +1,86 @@
+"""Facts of two runs in, the kind of cause and its evidence out."""
+
+from dataclasses import replace
+
+from db.winners import RunFacts
+from worker import explain
+
+GOOD = RunFacts(
+    time_us=100.0,
+    baseline_us=90.0,
+    params={"tile_m": 128, "tile_n": 256},
+    axes={"tile_m": (64, 128), "tile_n": (128, 256)},
+    statics={"registers": 168, "stack_bytes": 0, "tma_loads": 2},
+    instructions={"TMA Load instruction": 2},
+    code_sha256="a",
+    toolchain={"driver": "580.1", "cuda-tile": "1.7.0"},
+    host="n1",
+    telemetry=({"when": "before", "sm_clock_mhz": 1980, "temperature_c": 40, "throttled": []},),
+)
+
+
+def test_what_the_commit_did_to_the_machine_code_is_its_cause() -> None:
+    bad = replace(
+        GOOD,
+        time_us=110.0,
+        code_sha256="b",
+        statics={"registers": 255, "stack_bytes": 64, "tma_loads": 0},
+        instructions={"Load instruction": 2},
+    )
+    said = explain.of_replayed(GOOD, bad)
+    assert said.category == "code"
+    assert said.sentence == (
+        "the commit changed the kernel: 168 -> 255 registers a thread, 0 -> 64 spilled bytes a thread, "
+        "2 -> 0 loads by TMA, 0 -> 2 times Load instruction, 2 -> 0 times TMA Load instruction"
+    )
+    assert said.lines[0] == "the kernel's time moved +10.0%, the baseline's +0.0%: ours"
+
+
+def test_a_config_that_the_space_no_longer_has_is_the_space_s_doing() -> None:
+    bad = replace(GOOD, params={"tile_m": 64, "tile_n": 128}, axes={"tile_m": (64,), "tile_n": (128,)}, code_sha256="b")
+    said = explain.of_replayed(GOOD, bad)
+    assert said.category == "search_space"
+    assert said.sentence.endswith("tile_m=64 tile_n=128 instead of tile_m=128 tile_n=256")
+    assert "search space: tile_m lost 128; tile_n lost 256" in said.lines
+    assert "winner: tile_m=128 tile_n=256 -> tile_m=64 tile_n=128" in said.lines
+
+
+def test_another_winner_in_the_same_space_is_the_code_s_doing() -> None:
+    said = explain.of_replayed(GOOD, replace(GOOD, params={"tile_m": 64, "tile_n": 256}, code_sha256="b"))
+    assert (said.category, said.sentence) == (
+        "code",
+        "the commit changed the kernel: another config wins: tile_m=64 instead of tile_m=128",
+    )
+
+
+def test_what_stood_around_the_runs_is_told_when_it_differs() -> None:
+    warm = {"when": "before", "sm_clock_mhz": 1755, "temperature_c": 71, "throttled": ["sw power cap"]}
+    bad = replace(
+        GOOD,
+        time_us=112.0,
+        baseline_us=99.0,
+        host="n2",
+        toolchain={"driver": "590.4", "cuda-tile": "1.7.0"},
+        telemetry=(warm,),
+    )
+    assert explain.of_replayed(GOOD, bad).lines == (
+        "the kernel's time moved +12.0%, the baseline's +10.0%: both",
+        "machine code: identical",
+        "toolchain: driver 580.1 -> 590.4; the replay compiled both sides with one",
+        "node: n1 -> n2",
+        "clock: 1980 -> 1755 MHz",
+        "temperature: 40 -> 71 degrees",
+        "throttling: none -> sw power cap",
+    )
+
+
+def test_what_moved_besides_a_commit_that_did_nothing() -> None:
+    bad = replace(GOOD, time_us=103.0, host="n2", toolchain={"driver": "580.1", "cuda-tile": "1.8.0"})
+    assert explain.besides(GOOD, bad) == (
+        "the kernel's time moved +3.0%, the baseline's +0.0%: ours; toolchain cuda-tile 1.7.0 -> 1.8.0; node n1 -> n2"
+    )
+
+
+def test_whose_move_it_was() -> None:
+    assert explain.whose(GOOD, replace(GOOD, baseline_us=80.0)).endswith("the baseline's -11.1%: the baseline")
+    assert "no baseline" in explain.whose(GOOD, replace(GOOD, baseline_us=None))

@@ -1,0 +1,133 @@
+"""A commit's page says once that it slowed a kernel, through an API that limits and fails as GitHub's does."""
+
+import datetime as dt
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import pytest
+import requests
+
+from tests.worker.receiver import Answer, Asked, Receiver, receiver
+from worker.carriers import Note, Outcome, asked_wait_s, outcome_of
+from worker.forge import COMMENTS_A_PAGE, Forge
+
+KNOWN = "ghp_hunter2"
+SHA = "bad0" * 10
+NOTE = Note(
+    "event 7 to commits", "opened", "gemm is 4.2 % slower", "+4.2 %\n@all ```", sha=SHA, link="http://here/e?run=7"
+)
+NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
+
+
+@dataclass
+class Hub:
+    """The part of GitHub's API that is used here, with its status codes."""
+
+    receiver: Receiver
+    statuses: list[dict[str, str]] = field(default_factory=list)
+    comments: list[dict[str, str]] = field(default_factory=list)
+    fail_after_comment: bool = False
+
+    def answer(self, asked: Asked) -> Answer:
+        if asked.headers.get("Authorization") != f"Bearer {KNOWN}":
+            return Answer(401, {"message": "Bad credentials"})
+        path, _, query = asked.path.partition("?")
+        if path == f"/repos/owner/name/statuses/{SHA}":
+            if len(asked.told["description"]) > 140:
+                return Answer(422, {"message": "Validation Failed"})
+            self.statuses.append(asked.told)
+            return Answer(201, asked.told)
+        if path != f"/repos/owner/name/commits/{SHA}/comments":
+            return Answer(404, {"message": "Not Found"})
+        if asked.method == "GET":
+            page = int(re.findall(r"\bpage=(\d+)", query)[-1]) - 1
+            return Answer(200, self.comments[page * COMMENTS_A_PAGE : (page + 1) * COMMENTS_A_PAGE])
+        self.comments.append(asked.told)
+        return Answer(502) if self.fail_after_comment else Answer(201, asked.told)
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with receiver() as running:
+        made = Hub(running)
+        running.answer = made.answer
+        yield made
+
+
+def forge(hub: Hub, token: str = KNOWN, repository: str = "owner/name") -> Forge:
+    return Forge(repository, hub.receiver.url, token)
+
+
+def test_a_regression_is_a_status_and_a_comment_of_its_commit(hub: Hub) -> None:
+    assert forge(hub).carry(NOTE).trouble is None
+    (status,) = hub.statuses
+    assert (status["state"], status["context"]) == ("failure", "tilewatch")
+    assert (status["description"], status["target_url"]) == (NOTE.subject, NOTE.link)
+    (comment,) = hub.comments
+    assert "+4.2 %\n@all ```\n````" in comment["body"]  # a fence that is longer than the one in the text
+    assert f"[Evidence]({NOTE.link})" in comment["body"]
+
+
+def test_recovery_is_a_status_alone(hub: Hub) -> None:
+    assert forge(hub).carry(replace(NOTE, kind="recovered")).trouble is None
+    assert [status["state"] for status in hub.statuses] == ["success"]
+    assert hub.comments == []
+
+
+def test_a_comment_whose_answer_was_lost_is_not_written_twice(hub: Hub) -> None:
+    hub.comments += [{"body": "something else"}] * COMMENTS_A_PAGE
+    hub.fail_after_comment = True
+    assert forge(hub).carry(NOTE) == Outcome.later("the forge (owner/name) answers 502 Bad Gateway")
+    hub.fail_after_comment = False
+    assert forge(hub).carry(replace(NOTE, attempt=2)).trouble is None
+    assert len(hub.comments) == COMMENTS_A_PAGE + 1
+    assert forge(hub).carry(replace(NOTE, key="event 8 to commits", attempt=2)).trouble is None
+    assert len(hub.comments) == COMMENTS_A_PAGE + 2
+
+
+def test_a_description_is_as_long_as_the_api_takes(hub: Hub) -> None:
+    assert forge(hub).carry(replace(NOTE, subject="x" * 200)).trouble is None
+
+
+def test_a_wrong_token_or_repository_is_waited_for_and_never_shown(hub: Hub) -> None:
+    wrong = forge(hub, "ghp_wrong").carry(NOTE)
+    assert wrong == Outcome.later("the forge (owner/name) answers 401 Unauthorized")
+    assert forge(hub, repository="owner/other").carry(NOTE).again
+    assert "ghp_" not in repr(forge(hub))
+
+
+def test_a_limit_is_respected_for_as_long_as_it_says(hub: Hub) -> None:
+    hub.receiver.answer = lambda _: Answer(403, headers={"Retry-After": "61"})
+    assert forge(hub).carry(NOTE).wait_s == 61
+
+
+@pytest.mark.parametrize(
+    ("headers", "wait_s"),
+    [
+        ({}, None),
+        ({"Retry-After": "30"}, 30),
+        ({"Retry-After": "Sat, 21 Nov 2026 12:01:00 GMT"}, 60),
+        ({"Retry-After": "soon"}, None),
+        ({"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": str(int(NOW.timestamp()) + 90)}, 90),
+        ({"X-RateLimit-Remaining": "5", "X-RateLimit-Reset": str(int(NOW.timestamp()) + 90)}, None),
+    ],
+)
+def test_how_long_to_wait_is_read_from_the_answer(headers: dict[str, str], wait_s: float | None) -> None:
+    answer = requests.Response()
+    answer.status_code = 403
+    answer.headers.update(headers)
+    assert asked_wait_s(answer, NOW) == wait_s
+    assert outcome_of(answer, "the forge", NOW).again
+
+
+def test_a_forge_that_cannot_be_reached_is_waited_out() -> None:
+    with receiver() as gone:
+        pass
+    outcome = Forge("owner/name", gone.url, KNOWN).carry(NOTE)
+    assert outcome == Outcome.later("the forge cannot be reached (ConnectionError)")
+
+
+def test_a_digest_has_no_place_on_a_commit(hub: Hub) -> None:
+    assert not forge(hub).carry(replace(NOTE, kind="digest", sha=None)).again
+    assert hub.receiver.asked == []

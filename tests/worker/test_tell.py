@@ -1,0 +1,106 @@
+"""What people read, by what is known: one commit or a range, the code or the toolchain, slower or faster."""
+
+import datetime as dt
+from dataclasses import replace
+
+import pytest
+
+from db.queries import AlarmRow, EventRow, MessageRow, RegressedRow, RegressionRow, RegressionStory
+from worker import tell
+from worker.tell import Day
+
+NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
+ROW = RegressionRow(
+    id=7,
+    direction="regression",
+    repository="kernels",
+    kernel="gemm",
+    category="code",
+    cause="the commit changed the machine code",
+    explanation=["registers 96 -> 128"],
+    good_sha="a" * 40,
+    good_subject="Fine",
+    bad_sha="b" * 40,
+    bad_subject="Turn it\noff",
+    commits_in_range=1,
+    size=0.042,
+    low=0.039,
+    high=0.045,
+    state="new",
+    owner="ada",
+    note=None,
+    link=None,
+    opened_at=NOW,
+    changed_at=NOW,
+    series=3,
+    gpu_models=["b200", "h200"],
+    right=0,
+    wrong=0,
+)
+SERIES = RegressedRow("gemm", "1x2x3", "h200", "H200", 11, 10, 0.042, 0.039, 0.045, None)
+CALM = Day(opened=[], ended=[], still_open=[], improvements=[], alarms=[], nights=[], untold=[])
+
+
+def told(kind: str = "opened", **changed: object) -> tell.Text:
+    events = (
+        EventRow(NOW, "tilewatch", "open", None, "new", "why"),
+        EventRow(NOW, "eve", "resolve", "new", "resolved", "reverted"),
+        EventRow(NOW, "eve", "note", "resolved", "resolved", "a note"),
+    )
+    row = replace(ROW, **changed)  # type: ignore[arg-type]  # a test's short hand
+    return tell.of_regression(RegressionStory(row, (SERIES,), events, (), ()), kind, "http://here")
+
+
+def test_a_headline_says_what_by_how_much_where_and_since_when() -> None:
+    assert told().subject == "gemm is 4.2 % slower on b200, h200 since bbbbbbbbbb (3 series)"
+    assert told("reopened").subject.startswith("back again: gemm is 4.2 % slower")
+
+
+@pytest.mark.parametrize(
+    ("changed", "line"),
+    [
+        ({}, "First bad commit: bbbbbbbbbb Turn it off"),
+        ({"commits_in_range": 4}, "First bad commit: one of 4 after aaaaaaaaaa, at the latest bbbbbbbbbb Turn it off"),
+        ({"category": "toolchain"}, "First seen at: bbbbbbbbbb Turn it off"),
+        ({"size": -0.042}, "First commit with it: bbbbbbbbbb Turn it off"),
+        ({"series": 1}, "+4.2 % (95 %: +3.9 % to +4.5 %) at 1x2x3 on H200."),
+        ({"category": "search_space"}, "Cause (search space): the commit changed the machine code"),
+    ],
+)
+def test_what_is_known_is_said_and_no_more(changed: dict[str, object], line: str) -> None:
+    assert line in told(**changed).body.splitlines()
+
+
+def test_an_end_says_who_ended_it_and_a_recovery_that_it_ended_by_itself() -> None:
+    assert told("resolved").body.splitlines()[0] == "By eve: reverted"
+    assert told("recovered").body.splitlines()[0] == "Every series of it is back where it was."
+    assert "eve" not in told("recovered").body
+
+
+def test_a_digest_has_only_the_sections_that_have_something_and_says_how_much_it_leaves_out() -> None:
+    calm = tell.of_day(CALM, "http://here")
+    assert (calm.subject, calm.body) == (
+        "Tilewatch: 0 new regressions, 0 open, 0 alarms",
+        "Dashboard: http://here",
+    )
+    alarm = AlarmRow(1, "k", "nightly_late", "the nightly of 2026-11-21 for H200: measuring", "", NOW, None)
+    untold = MessageRow(1, "opened", "mail", "gemm is slower", "failed", 1, None, None, "no such address", NOW)
+    busy = replace(CALM, still_open=[ROW] * 20, alarms=[alarm], untold=[untold])
+    body = tell.of_day(busy, "http://here").body
+    assert body.count("#7 gemm is 4.2 % slower") == tell.LISTED
+    assert "  and 8 more" in body
+    assert "Alarms:\n  the nightly is late: the nightly of 2026-11-21 for H200: measuring" in body
+    assert "Could not be told:\n  gemm is slower to mail: no such address" in body
+    assert "Faster:" not in body
+
+
+def test_every_kind_of_alarm_has_its_words() -> None:
+    from sqlalchemy import CheckConstraint, Table
+
+    from db.models import Alarm
+
+    table = Alarm.__table__
+    assert isinstance(table, Table)
+    (check,) = [each for each in table.constraints if isinstance(each, CheckConstraint)]
+    assert all(f"'{kind}'" in str(check.sqltext) for kind in tell.ALARMS)
+    assert str(check.sqltext).count("'") == 2 * len(tell.ALARMS)

@@ -1,0 +1,148 @@
+"""The file of channels: who hears of what, when it is quiet, and what is wrong with it, without its addresses."""
+
+import datetime as dt
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from worker import telling
+from worker.telling import BadTelling, Telling
+
+ROOT = Path(__file__).parents[2]
+BERLIN = ZoneInfo("Europe/Berlin")
+HIDDEN = "xoxb-hunter2"
+
+WRITTEN = f"""
+zone = "Europe/Berlin"
+
+[channels.kernels]
+apprise = "slack://{HIDDEN}/one/two"
+[channels.board]
+webhook_from = "BOARD"
+quiet = false
+[channels.commits]
+forge = "owner/name"
+
+[[routes]]
+kernel = "gemm*"
+to = ["kernels", "commits"]
+owner = "ada"
+[[routes]]
+gpu = "h200"
+about = ["alarm", "improvement"]
+to = ["board"]
+[[routes]]
+gpu = "h200"
+to = ["kernels"]
+
+[quiet]
+from = 20:00:00
+to = "08:00"
+
+[digest]
+at = "08:30"
+to = ["kernels"]
+"""
+
+
+def read(text: str, tmp_path: Path, **environment: str) -> Telling:
+    file = tmp_path / "tell.toml"
+    file.write_text(text)
+    return telling.load(file, environment)
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Telling:
+    return read(WRITTEN, tmp_path, BOARD=f"https://board.example/{HIDDEN}")
+
+
+def test_without_a_file_the_log_hears_of_regressions_and_alarms_and_nobody_of_improvements() -> None:
+    nobody = telling.load(None)
+    assert telling.recipients(nobody, "regression", "gemm", ["h200"]) == ("log",)
+    assert telling.recipients(nobody, "alarm", None, []) == ("log",)
+    assert telling.recipients(nobody, "improvement", "gemm", ["h200"]) == ()
+
+
+def test_every_route_that_fits_is_taken_and_each_channel_once(written: Telling) -> None:
+    assert telling.recipients(written, "regression", "gemm_fp8", ["b200", "h200"]) == ("kernels", "commits")
+    assert telling.recipients(written, "regression", "attention", ["h200"]) == ("kernels",)
+    assert telling.recipients(written, "regression", "attention", ["b200"]) == ()
+    assert telling.recipients(written, "improvement", "attention", ["h200"]) == ("board",)
+    assert telling.recipients(written, "alarm", "gemm_fp8", ["h200"]) == ("kernels", "commits", "board")
+    assert telling.recipients(written, "alarm", None, ["h200"]) == ("board", "kernels")
+    assert telling.recipients(written, "alarm", None, []) == ()
+
+
+def test_the_owner_is_that_of_the_first_route_that_names_one(written: Telling) -> None:
+    assert telling.owner(written, "gemm_fp8", ["h200"]) == "ada"
+    assert telling.owner(written, "attention", ["h200"]) is None
+
+
+@pytest.mark.parametrize(
+    ("now", "until"),
+    [
+        ("2026-11-20T19:59", None),
+        ("2026-11-20T20:00", "2026-11-21T08:00"),
+        ("2026-11-21T03:00", "2026-11-21T08:00"),
+        ("2026-11-21T08:00", None),
+        ("2026-10-25T02:30", "2026-10-25T08:00"),  # the night that is an hour longer
+    ],
+)
+def test_quiet_hours_go_over_midnight_on_the_zone_s_clock(now: str, until: str | None, written: Telling) -> None:
+    at = dt.datetime.fromisoformat(now).replace(tzinfo=BERLIN)
+    end = None if until is None else dt.datetime.fromisoformat(until).replace(tzinfo=BERLIN)
+    assert telling.quiet_until(written, "kernels", at.astimezone(dt.UTC)) == end
+
+
+def test_a_forge_and_a_channel_that_says_so_are_never_quiet(written: Telling) -> None:
+    night = dt.datetime(2026, 11, 21, 3, tzinfo=BERLIN)
+    assert telling.quiet_until(written, "commits", night) is None
+    assert telling.quiet_until(written, "board", night) is None
+
+
+@pytest.mark.parametrize(
+    ("now", "day"),
+    [("08:29", None), ("08:30", dt.date(2026, 11, 21)), ("14:29", dt.date(2026, 11, 21)), ("14:30", None)],
+)
+def test_a_digest_is_due_from_its_hour_on_and_not_for_ever(now: str, day: dt.date | None, written: Telling) -> None:
+    at = dt.datetime.fromisoformat(f"2026-11-21T{now}").replace(tzinfo=BERLIN)
+    assert telling.digest_due(written, at.astimezone(dt.UTC)) == day
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("zone = 'Mars/Base'", "'Mars/Base' is no time zone"),
+        (f"[channels.a]\napprise = '{HIDDEN}'\nwebhook = '{HIDDEN}'", "channels.a: name exactly one of"),
+        (f"[channels.a]\nslak = '{HIDDEN}'", "channels.a.slak: extra inputs are not permitted"),
+        (f"[channels.a]\nforge = '{HIDDEN}'", "channels.a.forge: string should match pattern"),
+        ("[channels.a]\nwebhook_from = 'NOWHERE'", "channels.a wants its address from NOWHERE, which is not set"),
+        ("[[routes]]\nto = ['nobody']", "there is no channel 'nobody'; known: log"),
+        ("[[routes]]\nto = []", "routes.0.to: tuple should have at least 1 item"),
+        ("[quiet]\nfrom = '25:00'\nto = '08:00'", "quiet.from: "),
+        ("channels = 3", "channels: input should be a valid dictionary"),
+        ("[channels", "is not TOML"),
+    ],
+)
+def test_what_is_wrong_is_said_without_an_address(text: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(BadTelling) as raised:
+        read(text, tmp_path)
+    assert words in str(raised.value)
+    assert HIDDEN not in str(raised.value)
+
+
+def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(BadTelling, match="cannot be read: No such file"):
+        telling.load(tmp_path / "nowhere.toml")
+
+
+def test_an_address_is_in_no_repr(written: Telling) -> None:
+    assert HIDDEN not in repr(written)
+
+
+def test_the_example_is_a_file_that_works() -> None:
+    example = telling.load(ROOT / "docs" / "tell.example.toml", {"TEAM_SLACK": "slack://a/b/c"})
+    assert telling.recipients(example, "regression", "gemm_fp8", ["h200"])
+    assert example.quiet
+    assert example.digest

@@ -1,0 +1,40 @@
+"""From a commit to people: a real change is swept, judged, replayed and told, in words that one can act on."""
+
+import datetime as dt
+from pathlib import Path
+
+from sqlalchemy import select
+
+from db.models import Message, Regression
+from db.session import session
+from tests.worker import history, tiny
+from tests.worker.conftest import settings_for
+from tests.worker.receiver import receiver
+from tests.worker.test_judging import nightlies
+from worker.outbox import Outbox, tell_all
+
+
+def test_a_change_that_replays_confirmed_is_one_message_with_its_cause_and_the_way_to_repeat_it(
+    tmp_path: Path, database_url: str, broker_url: str
+) -> None:
+    settings = settings_for(tmp_path / "home", tmp_path / "watched", database_url, broker_url)
+    shas = history.make(tmp_path / "watched", history.ADD)
+    nightlies(settings, *shas.values())
+    with receiver() as board:
+        about = '["regression", "improvement"]'
+        file = settings.home / "tell.toml"
+        file.write_text(f"[channels.board]\nwebhook = '{board.url}'\n[[routes]]\nto = ['board']\nabout = {about}\n")
+        outbox = Outbox.of(settings)
+        assert tell_all(outbox, dt.datetime.now(dt.UTC)) == 1
+        assert tell_all(outbox, dt.datetime.now(dt.UTC)) == 0
+        (asked,) = board.taken
+    with session(database_url) as opened:
+        regression = opened.scalars(select(Regression)).one()
+        assert opened.scalars(select(Message.state)).all() == ["sent"]
+    told = asked.told["body"]
+    assert asked.told["subject"].endswith(f"on sim since {shas[history.ADD][:10]} (2 series)")
+    assert f"Cause ({regression.category.replace('_', ' ')}): {regression.cause}" in told
+    assert all(sentence in told for sentence in regression.explanation)
+    assert f"First bad commit: {shas[history.ADD][:10]} {history.ADD}" in told
+    assert f"git checkout {shas[history.ADD]}\n  python -m kernels sweep {tiny.KERNEL}" in told
+    assert f"Triage: {settings.dashboard_url}/regressions?regression={regression.id}" in told

@@ -1,0 +1,164 @@
+"""`tilewatch regressions` and `tilewatch tell` as people type them."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+from typer.testing import CliRunner
+
+from db.models import Action, Message, Run
+from db.session import session
+from tests.worker import regressed
+from tests.worker.receiver import Answer, Receiver, receiver
+from worker import sentences, triage
+from worker.cli import cli
+from worker.settings import Settings
+from worker.triage import NoName
+
+Tilewatch = Callable[..., str]
+
+
+@pytest.fixture
+def board() -> Iterator[Receiver]:
+    with receiver() as running:
+        yield running
+
+
+@pytest.fixture
+def number(settings: Settings) -> int:
+    with session(settings.connection().database_url) as opened:
+        return regressed.regress(opened)
+
+
+@pytest.fixture
+def tilewatch(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Tilewatch:
+    """What the command prints; with `fails`, the sentence that it fails with. In this process: a dozen are a second."""
+    told = {
+        "TILEWATCH_HOME": str(settings.home),
+        "TILEWATCH_DATABASE_URL": settings.connection().database_url,
+        "TILEWATCH_BROKER_URL": settings.connection().broker_url,
+        "LOGNAME": "grace",
+        "COLUMNS": "200",
+    }
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+
+    def run(*arguments: str, fails: bool = False) -> str:
+        done = CliRunner().invoke(cli, arguments)
+        assert (done.exit_code != 0) == fails, done.output
+        raised = done.exception if fails else None
+        return (sentences.of(raised) if raised else None) or done.output
+
+    return run
+
+
+def test_a_regression_goes_its_way_and_each_step_has_a_name(tilewatch: Tilewatch, number: int) -> None:
+    listed = tilewatch("regressions", "list")
+    assert "gemm_fp8" in listed
+    assert "+4.2 %" in listed
+    seven = str(number)
+    assert tilewatch("regressions", "acknowledge", seven) == f"regression {number} is acknowledged, owned by grace\n"
+    tilewatch("regressions", "assign", seven, "ada", "--who", "eve")
+    tilewatch("regressions", "note", seven, "the swizzle [is] off")
+    tilewatch("regressions", "link", seven, "https://forge.example.org/1")
+    tilewatch("regressions", "mark", seven, "right")
+    tilewatch("regressions", "expect", seven, "--note", "bought accuracy")
+    assert "cannot" in tilewatch("regressions", "resolve", seven, fails=True)
+    tilewatch("regressions", "reopen", seven)
+    tilewatch("regressions", "resolve", seven)
+    assert tilewatch("regressions", "list") == "no regression is open\n"
+    story = json.loads(tilewatch("regressions", "show", seven, "--json"))
+    assert story["regression"]["state"] == "resolved"
+    assert [(event["who"], event["action"]) for event in story["events"]] == [
+        ("tilewatch", "open"),
+        ("grace", "acknowledge"),
+        ("eve", "assign"),
+        ("grace", "note"),
+        ("grace", "link"),
+        ("grace", "mark right"),
+        ("grace", "expect"),
+        ("grace", "reopen"),
+        ("grace", "resolve"),
+    ]
+    shown = tilewatch("regressions", "show", seven)
+    assert "note: the swizzle [is] off" in shown
+    assert "bought accuracy" in shown
+
+
+def test_lists_are_filtered_and_are_json_too(tilewatch: Tilewatch, number: int) -> None:
+    def ids(*options: str) -> list[int]:
+        found: list[dict[str, Any]] = json.loads(tilewatch("regressions", "list", "--json", *options))
+        return [row["id"] for row in found]
+
+    assert ids() == ids("--all") == ids("--state", "new", "--kernel", regressed.KERNEL) == [number]
+    assert ids("--state", "resolved", "--state", "expected") == ids("--improvements") == ids("--kernel", "other") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("show", "4711"), "there is no regression 4711"),
+        (("acknowledge", "4711"), "there is no regression 4711"),
+        (("mark", "4711", "wrong", "--run"), "there is no run 4711"),
+        (("acknowledge", "1", "--who", " "), "say who you are with --who NAME"),
+        (("list", "--state", "gone"), "'gone' is not one of"),
+        (("mark", "1", "perhaps"), "'perhaps' is not one of"),
+        (("score", "--since", "yesterday"), "yesterday is not a day"),
+    ],
+)
+def test_what_is_mistyped_is_said(tilewatch: Tilewatch, arguments: tuple[str, ...], words: str) -> None:
+    assert words in " ".join(tilewatch("regressions", *arguments, fails=True).replace("│", "").split())
+
+
+def test_a_regression_is_measured_again_and_its_range_narrowed(
+    tilewatch: Tilewatch, settings: Settings, number: int
+) -> None:
+    assert tilewatch("regressions", "rerun", str(number)) == "asked for 1 sweep of bad0bad0ba\n"
+    assert "nothing is between" in tilewatch("regressions", "bisect", str(number), fails=True)
+    with session(settings.connection().database_url) as opened:
+        wide = regressed.regress(opened, kernel="wide", commits=4, position=200)
+    assert tilewatch("regressions", "bisect", str(wide)).startswith("asked for 4 commits after")
+    with session(settings.connection().database_url) as opened:
+        sweep, backfill = opened.scalars(select(Action).order_by(Action.id))
+    assert (sweep.who, sweep.action, sweep.wanted["commit"]) == ("grace", "sweep", regressed.BAD_SHA)
+    assert (backfill.action, backfill.wanted["gpus"]) == ("backfill", ["b200"])
+
+
+def test_nobody_signs_as_tilewatch_itself() -> None:
+    with pytest.raises(NoName):
+        triage.whoever("tilewatch")
+
+
+def test_marks_are_scored(tilewatch: Tilewatch, settings: Settings, number: int) -> None:
+    tilewatch("regressions", "mark", str(number), "wrong", "--note", "the node was swapped")
+    with session(settings.connection().database_url) as opened:
+        run_id = opened.scalars(select(Run.id)).one()
+    assert "the verdict of run" in tilewatch("regressions", "mark", str(run_id), "wrong", "--run")
+    assert "0% (95 %: 0% to 79%) of 1 marked" in tilewatch("regressions", "score")
+    assert json.loads(tilewatch("regressions", "score", "--json", "--since", "2026-01-01"))["wrong"] == 1
+
+
+def test_channels_are_tried_and_what_is_wrong_with_one_is_said(
+    tilewatch: Tilewatch, settings: Settings, board: Receiver
+) -> None:
+    settings.home.mkdir(parents=True, exist_ok=True)
+    file = settings.home / "tell.toml"
+    file.write_text(f"[channels.board]\nwebhook = '{board.url}'\n")
+    assert "board: taken" in tilewatch("tell", "check")
+    board.answer = lambda _: Answer(401)
+    assert "board: the webhook answers 401 Unauthorized" in tilewatch("tell", "check", fails=True)
+    file.write_text("[channels.commits]\nforge = 'owner/name'\n")
+    assert "channels.commits is a forge and TILEWATCH_FORGE_TOKEN is not set" in tilewatch("tell", "check", fails=True)
+
+
+def test_messages_that_were_given_up_are_listed_and_sent_again(tilewatch: Tilewatch, settings: Settings) -> None:
+    assert tilewatch("tell", "messages") == "there are no messages\n"
+    with session(settings.connection().database_url) as opened:
+        opened.add(Message(key="k", kind="digest", channel="mail", subject="the day", body=""))
+        opened.flush()
+        opened.execute(update(Message).values(state="failed", trouble="no such address"))
+    assert "no such address" in tilewatch("tell", "messages", "--failed")
+    assert "1 of 2 messages are sent again" in tilewatch("tell", "again", "1", "2")
+    assert json.loads(tilewatch("tell", "messages", "--failed", "--json")) == []

@@ -1,0 +1,154 @@
+"""Alarms over real nights in Postgres: opened and told once, closed by themselves."""
+
+import datetime as dt
+
+import pytest
+from sqlalchemy import select, update
+
+from db import queries, record
+from db.models import Alarm, Measurement, Message, Run, Submission, Trial
+from db.session import session
+from tests.db import flow
+from worker.carriers import Log
+from worker.outbox import Outbox
+from worker.telling import Telling
+from worker.watch import Limits, watch
+
+LIMITS = Limits(dt.time(3, 0), nightly_limit_h=8, regret=0.1)
+
+
+@pytest.fixture
+def out(database_url: str) -> Outbox:
+    return Outbox(database_url, Telling(), {"log": Log()}, "http://here")
+
+
+def night(out: Outbox, number: int, *, broken: tuple[int, ...] = (), wrong: tuple[int, ...] = ()) -> int:
+    """A night of the same commit, with configs that do not compile or are wrong; its run. A compiler changed."""
+    with session(out.database_url) as opened:
+        planned = flow.submit(opened, f"night {number}")
+        compiler = f"compiler {number}"
+        rows = [
+            flow.compiled(code_key, status="error" if each in broken else "ok", compiler=compiler)
+            for each, code_key in enumerate(planned.code_keys)
+        ]
+        record.compilations(opened, rows)
+        record.attach_compilations(opened, compiler=compiler, sweep_id=planned.sweep_id)
+        run_id = flow.measure(opened, planned, f"run {number}")
+        for each, config_id in enumerate(planned.config_ids):
+            status = "wrong" if each in wrong else "not_compiled" if each in broken else "timed"
+            opened.execute(
+                update(Trial)
+                .where(Trial.sweep_id == planned.sweep_id, Trial.config_id == config_id)
+                .values(
+                    status=status,
+                    failure=None if status == "timed" else f"{status}: a reason",
+                    median_us=10.0 + each if status == "timed" else None,
+                )
+            )
+        opened.execute(update(Run).where(Run.id == run_id).values(finished_at=dt.datetime.now(dt.UTC)))
+    return run_id
+
+
+def look(out: Outbox, *, days: float = 0) -> None:
+    watch(out, LIMITS, dt.datetime.now(dt.UTC) + dt.timedelta(days=days))
+
+
+def open_(out: Outbox) -> list[tuple[str, str]]:
+    """Kind and first line of the alarms about the nights' contents; flow's night itself is long past."""
+    with session(out.database_url) as opened:
+        return sorted(
+            (alarm.kind, alarm.detail.splitlines()[0])
+            for alarm in queries.alarms(opened)
+            if not alarm.kind.startswith("nightly")
+        )
+
+
+def told(out: Outbox) -> list[str]:
+    with session(out.database_url) as opened:
+        kinds = opened.scalars(select(Message.kind).where(Message.alarm_id.is_not(None)).order_by(Message.id))
+        return [kind for kind in kinds if not kind.startswith("nightly")]
+
+
+def test_configs_that_broke_are_told_once_and_the_alarm_closes_when_they_are_back(out: Outbox) -> None:
+    night(out, 1)
+    look(out)
+    assert open_(out) == []
+    night(out, 2, broken=(0, 1), wrong=(3,))
+    look(out)
+    broke = [
+        ("became_wrong", "1 config gives wrong results now:"),
+        ("stopped_compiling", "2 configs do not compile any more:"),
+    ]
+    assert open_(out) == broke
+    night(out, 3, broken=(1,), wrong=(3,))
+    look(out)
+    assert [kind for kind, _ in open_(out)] == ["became_wrong", "stopped_compiling"]
+    night(out, 4)
+    look(out)
+    assert open_(out) == []
+    night(out, 5, broken=(0,))
+    look(out)
+    assert [kind for kind, _ in open_(out)] == ["stopped_compiling"]
+    assert told(out) == ["became_wrong", "stopped_compiling", "stopped_compiling"]
+
+
+def test_what_nobody_mends_is_how_it_is_after_a_month(out: Outbox) -> None:
+    night(out, 1)
+    night(out, 2, broken=(0,))
+    look(out)
+    look(out, days=29)
+    assert len(open_(out)) == 1
+    look(out, days=31)
+    look(out)
+    assert open_(out) == []
+    assert told(out) == ["stopped_compiling"]
+
+
+def test_a_winner_that_is_beaten_a_rival_that_changed_and_a_shipped_config_behind_are_told(out: Outbox) -> None:
+    night(out, 1)
+    run_id = night(out, 2)
+    with session(out.database_url) as opened:
+        winner = opened.scalars(
+            select(Measurement).where(Measurement.run_id == run_id, Measurement.role == "kernel")
+        ).one()
+        sweep_id = opened.get_one(Run, run_id).sweep_id
+        others = select(Trial.config_id).where(Trial.sweep_id == sweep_id, Trial.config_id != winner.config_id)
+        winner.config_id = opened.scalars(others.order_by(Trial.config_id.desc())).first()
+        opened.execute(update(Run).where(Run.id == run_id).values(tie=[], toolchain={"torch": "2.12"}))
+        opened.execute(update(Run).where(Run.id != run_id).values(toolchain={"torch": "2.11"}))
+        opened.execute(
+            update(Trial).where(Trial.sweep_id == sweep_id, Trial.config_id == winner.config_id).values(median_us=9.0)
+        )
+        shipped = {"samples_us": [11.0], "median_us": 11.0, "low_us": 11.0, "high_us": 11.0, "detail": {}}
+        no_ratio = {"ratio": None, "ratio_low": None, "ratio_high": None}
+        row = {"implementation": "tile_table", "role": "baseline", "config_id": None, **shipped, **no_ratio}
+        record.measurements(opened, run_id, [row])
+    look(out)
+    look(out)
+    assert [kind for kind, _ in open_(out)] == ["baseline_changed", "regret", "tie_lost"]
+    assert told(out) == ["baseline_changed", "regret", "tie_lost"]
+    with session(out.database_url) as opened:
+        opened.execute(update(Measurement).where(Measurement.implementation == "tile_table").values(median_us=9.1))
+    look(out, days=8)
+    assert open_(out) == []
+
+
+def test_an_imported_night_is_no_alarm(out: Outbox) -> None:
+    night(out, 1)
+    night(out, 2, broken=(0,))
+    with session(out.database_url) as opened:
+        opened.execute(update(Submission).values(reason="recorded"))
+    look(out)
+    assert open_(out) == []
+
+
+def test_a_missing_nightly_is_told_until_there_is_one(out: Outbox) -> None:
+    night(out, 1)
+    look(out)
+    with session(out.database_url) as opened:
+        assert [alarm.kind for alarm in opened.scalars(select(Alarm))] == ["nightly_missing"]
+        today = dt.datetime.now(dt.UTC)
+        opened.execute(update(Submission).values(night=(today + dt.timedelta(days=1)).date(), requested_at=today))
+    look(out)
+    with session(out.database_url) as opened:
+        assert queries.alarms(opened) == []

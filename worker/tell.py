@@ -1,0 +1,176 @@
+"""What people are told, word for word: facts in, a subject and a body out. Pure; knows no channel and no database.
+
+One message per regression must be enough to decide on: how much and how sure, where, why, since which commit, whose,
+the evidence, and the commands that repeat it. Plain text: it has to read well in mail, chat and a log.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from db.queries import AlarmRow, MessageRow, RegressionRow, RegressionStory, SubmissionRow
+
+SHA_DIGITS = 10
+LISTED = 12
+"""Lines of one kind in a digest; the dashboard has them all."""
+
+BY_A_COMMIT = ("code", "search_space", "unknown")
+"""Causes that lie in the repository under watch."""
+
+HEADINGS = {
+    "opened": "",
+    "reopened": "back again: ",
+    "recovered": "recovered: ",
+    "resolved": "resolved: ",
+    "expected": "expected: ",
+}
+
+
+@dataclass(frozen=True)
+class Text:
+    subject: str
+    body: str
+
+
+@dataclass(frozen=True)
+class Day:
+    """What a digest tells of: what changed in a day, and what is open at its end."""
+
+    opened: Sequence[RegressionRow]
+    ended: Sequence[RegressionRow]
+    still_open: Sequence[RegressionRow]
+    improvements: Sequence[RegressionRow]
+    alarms: Sequence[AlarmRow]
+    nights: Sequence[SubmissionRow]
+    untold: Sequence[MessageRow]
+
+
+def of_regression(story: RegressionStory, kind: str, dashboard_url: str) -> Text:
+    regression = story.regression
+    headline = f"{HEADINGS[kind]}{headline_of(regression)}"
+    if kind in ("recovered", "resolved", "expected"):
+        return Text(headline, "\n".join(_ending(story, kind, dashboard_url)))
+    worst = story.series[0]
+    where = f"at {worst.problem} on {worst.gpu_name}"
+    lines = [
+        f"{percent(regression.size)} (95 %: {percent(regression.low)} to {percent(regression.high)}) {where}"
+        f"{_among(regression)}.",
+        f"Cause ({regression.category.replace('_', ' ')}): {one_line(regression.cause)}",
+        *(f"  {one_line(sentence)}" for sentence in regression.explanation),
+        _since(regression),
+        f"Owner: {regression.owner or 'nobody yet'}",
+        f"Evidence: {evidence_link(dashboard_url, worst.run_id)}",
+        f"Triage: {regression_link(dashboard_url, regression.id)}",
+        "Repeat it on such a GPU:",
+        f"  git checkout {regression.bad_sha}",
+        f"  python -m kernels sweep {regression.kernel} {worst.problem}",
+        "Take it, or say that it is wrong:",
+        f"  tilewatch regressions acknowledge {regression.id}",
+        f"  tilewatch regressions mark {regression.id} wrong",
+    ]
+    return Text(headline, "\n".join(lines))
+
+
+def headline_of(regression: RegressionRow) -> str:
+    word = "slower" if regression.size > 0 else "faster"
+    on = ", ".join(regression.gpu_models)
+    return (
+        f"{regression.kernel} is {100 * abs(regression.size):.1f} % {word} on {on} "
+        f"since {regression.bad_sha[:SHA_DIGITS]} ({counted(regression.series, 'series', 'series')})"
+    )
+
+
+def of_alarm(kind: str, subject: str, detail: str, dashboard_url: str) -> Text:
+    return Text(f"{ALARMS[kind]}: {one_line(subject)}", f"{detail}\nDashboard: {dashboard_url}")
+
+
+ALARMS = {
+    "nightly_late": "the nightly is late",
+    "nightly_missing": "the nightly is missing",
+    "gpu_quarantined": "a GPU is quarantined",
+    "stopped_compiling": "configs stopped compiling",
+    "became_wrong": "results became wrong",
+    "tie_lost": "the best config changed",
+    "regret": "the shipped config falls behind",
+    "baseline_changed": "the baseline changed",
+}
+"""What each kind of alarm is called before its subject."""
+
+
+def of_day(day: Day, dashboard_url: str) -> Text:
+    """The digest. A calm day is one line, so that a digest that does not come is noticed."""
+    counts = [
+        counted(len(day.opened), "new regression"),
+        f"{len(day.still_open)} open",
+        counted(len(day.alarms), "alarm"),
+    ]
+    sections = [
+        ("New", [_line(row) for row in day.opened]),
+        ("Recovered, resolved or expected", [f"{_line(row)} [{row.state}]" for row in day.ended]),
+        ("Still open", [f"{_line(row)} [{row.state}, {row.owner or 'nobody'}]" for row in day.still_open]),
+        ("Faster", [_line(row) for row in day.improvements]),
+        ("Alarms", [f"{ALARMS[row.kind]}: {one_line(row.subject)}" for row in day.alarms]),
+        ("Nightlies", [_night(row) for row in day.nights]),
+        ("Could not be told", [f"{row.subject} to {row.channel}: {row.trouble}" for row in day.untold]),
+    ]
+    body = [f"Dashboard: {dashboard_url}"]
+    for heading, lines in sections:
+        if lines:
+            body += ["", f"{heading}:", *(f"  {line}" for line in lines[:LISTED])]
+            body += [f"  and {len(lines) - LISTED} more"] if len(lines) > LISTED else []
+    return Text(f"Tilewatch: {', '.join(counts)}", "\n".join(body))
+
+
+def evidence_link(dashboard_url: str, run_id: int) -> str:
+    return f"{dashboard_url}/evidence?run={run_id}"
+
+
+def regression_link(dashboard_url: str, regression_id: int) -> str:
+    return f"{dashboard_url}/regressions?regression={regression_id}"
+
+
+def percent(change: float) -> str:
+    return f"{100 * change:+.1f} %"
+
+
+def counted(count: int, word: str, several: str | None = None) -> str:
+    return f"{count} {word if count == 1 else several or word + 's'}"
+
+
+def one_line(text: str) -> str:
+    """What others wrote (a commit's subject, a compiler) without the line ends that could fake a line of ours, and
+    without what calls everybody in a chat."""
+    return " ".join(text.split()).replace("<!", "< !").replace("<@", "< @")
+
+
+def _ending(story: RegressionStory, kind: str, dashboard_url: str) -> list[str]:
+    said = {"recovered": "Every series of it is back where it was.", "expected": "The new level is the one to hold."}
+    last = next((event for event in reversed(story.events) if event.to_state != event.from_state), None)
+    by = f"By {last.who}{': ' + one_line(last.note) if last.note else ''}" if last and kind != "recovered" else ""
+    lines = [said.get(kind, ""), by, f"Triage: {regression_link(dashboard_url, story.regression.id)}"]
+    return [line for line in lines if line]
+
+
+def _among(regression: RegressionRow) -> str:
+    which = "worst" if regression.size > 0 else "most improved"
+    return f", the {which} of {regression.series} series so far" if regression.series > 1 else ""
+
+
+def _since(regression: RegressionRow) -> str:
+    """Only a change of the code was brought by a commit; another was first seen at one."""
+    last = f"{regression.bad_sha[:SHA_DIGITS]} {one_line(regression.bad_subject)}"
+    first = "First bad commit" if regression.size > 0 else "First commit with it"
+    if regression.category not in BY_A_COMMIT:
+        first = "First seen at"
+    if regression.commits_in_range <= 1:
+        return f"{first}: {last}"
+    return (
+        f"{first}: one of {regression.commits_in_range} after {regression.good_sha[:SHA_DIGITS]}, at the latest {last}"
+    )
+
+
+def _line(row: RegressionRow) -> str:
+    return f"#{row.id} {headline_of(row)}"
+
+
+def _night(row: SubmissionRow) -> str:
+    return f"{row.night} {row.gpu_name} at {row.sha[:SHA_DIGITS]}: {row.state}, {counted(row.runs, 'run')}"

@@ -1,0 +1,60 @@
+"""`tilewatch tell`: the channels, and what was told on them. Parses, calls, prints."""
+
+from typing import Annotated
+
+import typer
+
+from worker import command
+
+tell = typer.Typer(help="Messages to people: the channels, what was sent, what could not be.", no_args_is_help=True)
+
+
+@tell.command()
+def check() -> None:
+    """Send one message through every channel of TILEWATCH_TELL, and say what each service answers.
+
+    Example: tilewatch tell check
+    """
+    from worker import outbox
+
+    outcomes = outbox.check(outbox.Outbox.of(command.settings()))
+    for channel, outcome in outcomes.items():
+        print(f"{channel}: {outcome.trouble or 'taken'}")
+    if any(outcome.trouble for outcome in outcomes.values()):
+        raise typer.Exit(1)
+
+
+@tell.command()
+def messages(
+    failed: Annotated[bool, typer.Option("--failed", help="Only those that were given up.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON, for programs.")] = False,
+) -> None:
+    """The newest messages: sent, waiting, held for quiet hours, given up and why.
+
+    Example: tilewatch tell messages --failed
+    """
+    from db import queries
+    from db.session import session
+    from worker import triage_shown
+
+    with session(command.ready_database()) as opened:
+        rows = queries.messages(opened, states=("failed",) if failed else None)
+    if as_json:
+        print(triage_shown.as_json(rows))
+    else:
+        triage_shown.show(triage_shown.messages(rows))
+
+
+@tell.command()
+def again(ids: Annotated[list[int], typer.Argument(metavar="ID...", help="Messages that were given up.")]) -> None:
+    """Send messages once more that were given up.
+
+    Example: tilewatch tell again 12 13
+    """
+    from worker import triage
+
+    sent = triage.send_again(command.ready_database(), ids)
+    left = sorted(set(ids) - set(sent))
+    print(f"{len(sent)} of {len(set(ids))} messages are sent again")
+    if left:
+        print(f"not given up, so left alone: {', '.join(map(str, left))}")

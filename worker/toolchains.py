@@ -1,0 +1,120 @@
+"""The other half of the experiment: one commit under two compilers, when both changed from one night to the next.
+
+Replays of two commits are compiled by one compiler and tell what the commit did; this replay, of the commit before as
+both compilers made it, tells what the compiler did. A driver cannot be put back, so it is only named (explain.py).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from db import judging, winners
+from db.judging import Night, Point, Scope
+from kernels.store import CubinStore
+from worker import docket
+from worker.confirm import Estimate, estimate
+from worker.detect import Policy
+from worker.place import Place
+from worker.sitting import Series
+
+LAUNCHES = 8
+"""One question and no more: two GPU launches of FP8 products differ by some 0.1 %, so eight see a change of 0.3 %."""
+
+RECENT_NIGHTS = 5
+"""A series that was not measured in this many nights has other doubts than the compiler."""
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """A series of which the compiler changed. `payload` lacks what the judge adds to every question."""
+
+    point: Point
+    good_run_id: int
+    good_commit_id: int
+    moved: float
+    what: str
+    payload: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the replay says of the compiler: `found` where it could be held; `identical` machine code needs none."""
+
+    found: Estimate | None
+    identical: bool
+
+    def is_change(self, policy: Policy) -> bool:
+        found = self.found
+        return (
+            found is not None
+            and abs(found.deviations) >= policy.believed_deviations
+            and abs(found.size) >= policy.min_change
+        )
+
+
+def doubts(
+    session: Session, place: Place, scope: Scope, nights: Sequence[Night], points: Mapping[Series, Point]
+) -> list[Doubt]:
+    """The series that moved tonight and of which another compiler made what won the night before."""
+    recent = [night.submission_id for night in nights[-1 - RECENT_NIGHTS : -1]]
+    before = judging.runs_before(session, recent, scope.origin)
+    moved = [
+        (point, earlier)
+        for series, point in points.items()
+        if (earlier := before.get(series)) is not None
+        and abs(point.time_us / earlier.time_us - 1.0) >= place.policy.min_change
+    ]
+    won = winners.of_runs(session, [each.run_id for pair in moved for each in pair])
+    store = CubinStore(place.store_url)
+    found = []
+    for point, earlier in moved:
+        old, new = won.get(earlier.run_id), won.get(point.run_id)
+        if old is None or new is None or old.compiler == new.compiler or store.outcome(old.content_key) is None:
+            continue
+        found.append(_doubt(scope, point, earlier, old, new))
+    return found
+
+
+def heard(session: Session, key: str) -> Told | None:
+    """None while the replay is still to be held."""
+    fact = judging.replay(session, key)
+    if fact is None:
+        return Told(None, False) if judging.was_given_up(session, key) else None
+    if fact.good_code is not None and fact.good_code == fact.bad_code:
+        return Told(None, True)
+    pairs = list(zip(fact.good_us, fact.bad_us, strict=True))
+    return Told(estimate(docket.differences(pairs), 0.0) if pairs else None, False)
+
+
+def sentence(doubt: Doubt, told: Told) -> str:
+    if told.identical:
+        return f"the compiler changed ({doubt.what}) and makes the same machine code"
+    if told.found is None:
+        return f"the compiler changed ({doubt.what}), and the commit before could not be replayed under both"
+    low, high = told.found.size - 1.96 * told.found.error, told.found.size + 1.96 * told.found.error
+    return f"the commit before, compiled by both ({doubt.what}), differs by {low:+.2%} to {high:+.2%}"
+
+
+def _doubt(scope: Scope, point: Point, before: judging.Before, old: winners.Side, new: winners.Side) -> Doubt:
+    side = {"commit_id": before.commit_id, "sha": before.sha, "measured": True}
+    good = {name: value for name, value in asdict(old).items() if name in (*docket.CODE, "config_id", "params")}
+    ends = f"{before.sha}:toolchain:{before.run_id}-{point.run_id}:0+{LAUNCHES}"
+    return Doubt(
+        point=point,
+        good_run_id=before.run_id,
+        good_commit_id=before.commit_id,
+        moved=point.time_us / before.time_us - 1.0,
+        what=f"{old.compiler} -> {new.compiler}",
+        payload={
+            "key": f"{scope.repository}:{scope.gpu_model}:{scope.origin}:{point.kernel}:{point.problem}:{ends}",
+            "kernel": point.kernel,
+            "problem": point.problem,
+            "axis": "toolchain",
+            "start": 0,
+            "launches": LAUNCHES,
+            "good": {**side, **good},
+            "bad": {**side, **good, **dict.fromkeys(docket.CODE)},
+        },
+    )

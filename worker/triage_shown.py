@@ -1,0 +1,109 @@
+"""Regressions, messages and the score on a terminal. Rows in, tables out; asks and decides nothing."""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+
+from db.queries import MessageRow, RegressionRow, RegressionStory, Score
+from worker.tell import SHA_DIGITS, one_line, percent
+
+
+def as_json(shown: Any) -> str:
+    """One dataclass, or a list of them."""
+    plain = [dataclasses.asdict(row) for row in shown] if isinstance(shown, list) else dataclasses.asdict(shown)
+    return json.dumps(plain, default=str)
+
+
+def show(drawn: RenderableType) -> None:
+    Console().print(drawn, markup=False)  # what others wrote may look like markup
+
+
+def listed(rows: Sequence[RegressionRow]) -> RenderableType:
+    if not rows:
+        return "no regression is open"
+    table = _table("", "state", "kernel", "GPUs", "series", "size", "cause", "since", "owner")
+    for row in rows:
+        table.add_row(
+            str(row.id),
+            row.state,
+            row.kernel,
+            ", ".join(row.gpu_models),
+            str(row.series),
+            percent(row.size),
+            row.category.replace("_", " "),
+            f"{row.bad_sha[:SHA_DIGITS]} {one_line(row.bad_subject)}",
+            row.owner or "nobody",
+        )
+    return table
+
+
+def told(story: RegressionStory) -> RenderableType:
+    row = story.regression
+    facts = [
+        f"{row.direction} {row.id} of {row.kernel}: {row.state}, owned by {row.owner or 'nobody'}",
+        f"cause ({row.category.replace('_', ' ')}): {one_line(row.cause)}",
+        *(f"  {one_line(sentence)}" for sentence in row.explanation),
+        f"after {row.good_sha[:SHA_DIGITS]}, at the latest {row.bad_sha[:SHA_DIGITS]} {one_line(row.bad_subject)}",
+        *([f"note: {row.note}"] if row.note else []),
+        *([f"link: {row.link}"] if row.link else []),
+    ]
+    series = _table("problem", "GPU", "size", "95 %", "run", "recovered")
+    for one in story.series:
+        interval = f"{percent(one.low)} to {percent(one.high)}"
+        recovered = f"{one.recovered_at:%Y-%m-%d}" if one.recovered_at else ""
+        series.add_row(one.problem, one.gpu_name, percent(one.size), interval, str(one.run_id), recovered)
+    events = _table("when (UTC)", "who", "did", "now", "note")
+    for event in story.events:
+        events.add_row(f"{event.at:%Y-%m-%d %H:%M}", event.who, event.action, event.to_state, event.note or "")
+    parts: list[RenderableType] = ["\n".join(facts), "", series, "", events]
+    return Group(*parts, *(["", messages(story.messages)] if story.messages else []))
+
+
+def messages(rows: Sequence[MessageRow]) -> RenderableType:
+    if not rows:
+        return "there are no messages"
+    table = _table("message", "state", "channel", "what", "sent (UTC)", "trouble")
+    for row in rows:
+        sent = f"{row.sent_at:%Y-%m-%d %H:%M}" if row.sent_at else ""
+        table.add_row(str(row.id), row.state, row.channel, row.subject, sent, row.trouble or "")
+    return table
+
+
+def scored(score: Score) -> RenderableType:
+    table = _table("", "")
+    interval = score.precision_interval
+    precise = "nothing is marked yet"
+    if score.precision is not None and interval is not None:
+        precise = (
+            f"{score.precision:.0%} (95 %: {interval[0]:.0%} to {interval[1]:.0%})"
+            f" of {score.right + score.wrong} marked; {score.missed} missed"
+        )
+    false_alarms = "none judged" if score.false_alarms_per_1000 is None else f"{score.false_alarms_per_1000:.2f}"
+    launches = "" if score.launches_a_run is None else f", {score.launches_a_run:.2f} for each run"
+    table.add_row("points judged", str(score.points))
+    table.add_row("regressions, improvements", f"{score.regressions}, {score.improvements}")
+    table.add_row("precision", precise)
+    table.add_row("false alarms in 1,000 points", f"{false_alarms} (allowed: {score.budget_per_1000:.2f})")
+    table.add_row("bad commit to message", _hours(score.from_commit.median_h, score.from_commit.p90_h))
+    table.add_row("bad run to message", _hours(score.from_run.median_h, score.from_run.p90_h))
+    closed = f"{score.confirmed} confirmed, {score.refuted} refuted, {score.undecided} undecided"
+    table.add_row("suspicions", f"{score.suspicions}: {closed}")
+    table.add_row("replay launches", f"{score.launches}{launches}")
+    return table
+
+
+def _hours(median_h: float | None, p90_h: float | None) -> str:
+    if median_h is None or p90_h is None:
+        return "nobody was told of one yet"
+    return f"{median_h:.1f} h in the median, {p90_h:.1f} h for nine of ten"
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", show_header=any(headings))
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    return table
