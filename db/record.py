@@ -345,28 +345,43 @@ def verdict(
     good_commit_id: int | None = None,
     bad_commit_id: int | None = None,
 ) -> None:
-    """The first decided verdict on a run stays: people may have acted on it. "undecided" may be decided later."""
-    told = {
-        "verdict": verdict,
-        "change": change,
-        "noise": noise,
-        "history_points": history_points,
-        "policy": policy,
-        "reason": reason,
-        "low": low,
-        "high": high,
-        "smallest": smallest,
-        "good_commit_id": good_commit_id,
-        "bad_commit_id": bad_commit_id,
-    }
-    said = insert(Verdict).values(run_id=run_id, **told)
-    session.execute(
-        said.on_conflict_do_update(
-            index_elements=[Verdict.run_id],
-            set_={**told, "judged_at": func.now()},
-            where=(Verdict.verdict == "undecided") & ((Verdict.reason != reason) | (Verdict.verdict != verdict)),
-        )
+    verdicts(
+        session,
+        [
+            {
+                "run_id": run_id,
+                "verdict": verdict,
+                "change": change,
+                "noise": noise,
+                "history_points": history_points,
+                "policy": policy,
+                "reason": reason,
+                "low": low,
+                "high": high,
+                "smallest": smallest,
+                "good_commit_id": good_commit_id,
+                "bad_commit_id": bad_commit_id,
+            }
+        ],
     )
+
+
+def verdicts(session: Session, rows: Sequence[Row]) -> None:
+    """The first decided verdict on a run stays: people may have acted on it. "undecided" may be decided later.
+
+    A row has every column but judged_at.
+    """
+    if not rows:
+        return
+    new = insert(Verdict)
+    told = {name: new.excluded[name] for name in rows[0] if name != "run_id"}
+    differs = (Verdict.reason != new.excluded.reason) | (Verdict.verdict != new.excluded.verdict)
+    said = new.on_conflict_do_update(
+        index_elements=[Verdict.run_id],
+        set_={**told, "judged_at": func.now()},
+        where=(Verdict.verdict == "undecided") & differs,
+    )
+    session.execute(said, sorted((dict(row) for row in rows), key=lambda row: row["run_id"]))
 
 
 def roll_up_trials(session: Session, before: dt.datetime, most: int) -> int:

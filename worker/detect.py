@@ -30,6 +30,7 @@ class Policy:
     noise_floor: float = 0.0005  # for a history that repeats itself to the last digit
     nightly_log_odds: float = 6.0  # however sure the nights look: they are one GPU's days, and other things move them
     changes_a_point: float = 0.001  # how often a series changes, before this fleet's own changes tell
+    least_changes_a_point: float = 0.00025  # a long calm, or a large fleet, makes nobody deaf
     prior_points: float = 4000.0  # how many points that guess is worth
     whole_kernels: float = 0.3  # of changes, those that hit a kernel's shapes together
     worth_launches: float = 42.0  # what finding a change a night earlier may cost in replay launches

@@ -8,7 +8,7 @@ for this one.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -48,6 +48,12 @@ class _Hearing:
     history: History
     facts: Sequence[ReplayFact]
     job: Claimed
+    verdicts: list[dict[str, Any]] = field(default_factory=list)  # written together: a night may have thousands
+
+
+def forget() -> None:
+    """What another process would know: nothing but what is on record."""
+    _sittings.clear()
 
 
 def step(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
@@ -81,6 +87,7 @@ def _judge(opened: Session, job: Claimed, place: Place, scope: Scope, lease: Lea
     else:
         for series, point in tonight.items():
             _settle(hearing, sitting, series, point, told.get(series))
+    record.verdicts(opened, hearing.verdicts)
     _say_of_the_wrong(hearing, tonight)
     _sittings[_name(hearing)] = sitting
     return queued
@@ -238,8 +245,10 @@ def _settle(
     """Nothing is left to be asked: what is known of the series tonight is its verdict."""
     found = conclude.conclusion(sitting, series, hearing.history.same_as(series, hearing.scope.position))
     said, verdict, reason, outcome = found.said, found.verdict, found.reason, found.outcome
-    suspicion_id = suspicions.of_run(hearing.session, point.run_id)
     span, alert, compiled = None, sitting.alerts.get(series), None
+    suspicion_id = None
+    if outcome is not None or toolchain is not None:
+        suspicion_id = suspicions.of_run(hearing.session, point.run_id)
     if toolchain is not None and toolchain[1] is not None:
         doubt, told = toolchain[0], toolchain[1]
         compiled = toolchains.sentence(doubt, told)
@@ -300,20 +309,21 @@ def _say_of_the_wrong(hearing: _Hearing, tonight: dict[Series, Point]) -> None:
 def _write(
     hearing: _Hearing, point: Point, said: Verdict, verdict: str, reason: str, span: tuple[int, int] | None
 ) -> None:
-    record.verdict(
-        hearing.session,
-        run_id=point.run_id,
-        verdict=verdict,
-        change=said.change,
-        noise=said.noise,
-        history_points=said.history_points,
-        policy=said.policy,
-        reason=reason,
-        low=said.low,
-        high=said.high,
-        smallest=said.smallest,
-        good_commit_id=span[0] if span else None,
-        bad_commit_id=span[1] if span else None,
+    hearing.verdicts.append(
+        {
+            "run_id": point.run_id,
+            "verdict": verdict,
+            "change": said.change,
+            "noise": said.noise,
+            "history_points": said.history_points,
+            "policy": said.policy,
+            "reason": reason,
+            "low": said.low,
+            "high": said.high,
+            "smallest": said.smallest,
+            "good_commit_id": span[0] if span else None,
+            "bad_commit_id": span[1] if span else None,
+        }
     )
 
 

@@ -232,7 +232,8 @@ class Judge:
         """How often a series changes: a guess, until this fleet's own confirmed changes outweigh it."""
         policy = self.policy
         guessed = policy.changes_a_point * policy.prior_points
-        return (guessed + self._confirmed) / (policy.prior_points + self._points)
+        found = (guessed + self._confirmed) / (policy.prior_points + self._points)
+        return max(found, policy.least_changes_a_point)
 
     def _note_new_places(self) -> None:
         for column in np.flatnonzero(self.nights.moved_place() & self.nights.measured):

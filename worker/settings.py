@@ -67,7 +67,9 @@ class Settings(BaseSettings):
     nightly_at: dt.time = dt.time(3, 0)  # UTC
     # How the judge decides; without a file the numbers that benchmarks/judge.py reports.
     policy: Path | None = None
-    replay_launches: int = Field(default=240, ge=0)  # a night and GPU model; one takes a GPU some 5 s
+    replay_launches: int = Field(
+        default=240, ge=0
+    )  # a night and GPU model; an H200 takes 1 s for one of an FP8 product
     nightly_limit_h: float = Field(default=8.0, gt=0)  # a nightly that is not over by then is late
     regret_limit: float = Field(default=0.1, gt=0)  # how much slower the config that ships may be than the best found
     # Whom to tell (worker/telling.py); without it, tell.toml in the home if there is one, else the log alone.

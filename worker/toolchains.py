@@ -20,7 +20,8 @@ from worker.place import Place
 from worker.sitting import Series
 
 LAUNCHES = 8
-"""One question and no more: two GPU launches of FP8 products differ by some 0.1 %, so eight see a change of 0.3 %."""
+"""One question and no more. Launches of an FP8 product scatter by 0.14 % between the sides (H200, 2026-11), so eight
+see a change of 0.3 % at five deviations."""
 
 RECENT_NIGHTS = 5
 """A series that was not measured in this many nights has other doubts than the compiler."""

@@ -228,26 +228,38 @@ def test_a_sweep_that_runs_again_knows_better(db_session: Session) -> None:
     assert second.status == "timed"
 
 
-def test_the_first_measurements_and_verdict_of_a_run_stay(db_session: Session) -> None:
+def test_the_first_measurements_of_a_run_stay(db_session: Session) -> None:
     planned = flow.submit(db_session)
     run_id = flow.measure(db_session, planned)
     kernel = db_session.scalars(select(Measurement).where(Measurement.role == "kernel")).one()
     columns = [column.name for column in Measurement.__table__.columns if column.name not in ("id", "run_id")]
     slower = {**{name: getattr(kernel, name) for name in columns}, "median_us": 99.0}
     record.measurements(db_session, run_id, [slower])
-    record.verdict(
-        db_session,
-        run_id=run_id,
-        verdict="regression",
-        change=0.1,
-        noise=0.01,
-        history_points=9,
-        policy="1",
-        reason="10 % slower",
-    )
     db_session.expire_all()
     assert kernel.median_us == 9.05
-    assert db_session.scalars(select(Verdict.verdict)).one() == "undecided"
+
+
+def test_a_verdict_is_decided_once(db_session: Session) -> None:
+    """ "undecided" waits for replays; what is decided stays, since people may have acted on it."""
+    run_id = flow.measure(db_session, flow.submit(db_session))
+
+    def said(verdict: str) -> str:
+        record.verdict(
+            db_session,
+            run_id=run_id,
+            verdict=verdict,
+            change=0.1,
+            noise=0.01,
+            history_points=9,
+            policy="1",
+            reason="10 % slower",
+            low=0.09,
+            high=0.11,
+        )
+        db_session.expire_all()
+        return db_session.scalars(select(Verdict.verdict)).one()
+
+    assert [said("regression"), said("unchanged"), said("undecided")] == ["regression"] * 3
 
 
 def test_equal_toolchains_have_equal_fingerprints(db_session: Session) -> None:

@@ -126,3 +126,14 @@ def test_help_has_examples_and_needs_no_server(tilewatch: Tilewatch) -> None:
     done = tilewatch("submit", "nightly", "--help", database_url="", broker_url="")
     assert done.returncode == 0
     assert "tilewatch submit nightly --commit v1.2" in done.stdout
+
+
+def test_another_policy_is_tried_on_what_is_there(tilewatch: Tilewatch, tmp_path: Path) -> None:
+    policy = tmp_path / "bolder.json"
+    policy.write_text('{"alone_deviation": 2}')
+    assert "has 'alone_deviation', which is no number of a policy" in said(
+        tilewatch("rejudge", "--policy", str(policy), "--since", "2026-01-01")
+    )
+    policy.write_text('{"believed_deviations": 3}')
+    done = tilewatch("rejudge", "--policy", str(policy), "--since", "2026-01-01")
+    assert done.stdout == "0 of 0 verdicts since 2026-01-01 would be different under bolder\n", done

@@ -47,6 +47,15 @@ def nightlies(settings: Settings, *shas: str) -> Place:
     return place
 
 
+def do_one_job(place: Place) -> bool:
+    """The next queued job; False when there was none."""
+    with session(place.database_url) as opened:
+        queued = jobs.unsent(opened, 0)
+    if queued:
+        tasks.run(queued[0].id, "tester#1", place)
+    return bool(queued)
+
+
 def verdicts(place: Place) -> dict[str, list[tuple[str, str]]]:
     """Verdicts and reasons of a commit's runs, by the commit's subject."""
     with session(place.database_url) as opened:
@@ -124,13 +133,11 @@ def test_a_range_of_untested_commits_is_narrowed_to_the_one(watched: Settings, t
     }, "what has the code of a tested commit was not timed again"
 
 
-def test_eight_judges_of_one_night_say_and_raise_everything_once(
-    watched: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_eight_judges_of_one_night_say_and_raise_everything_once(watched: Settings, tmp_path: Path) -> None:
     """The night's replays are there and all else is forgotten; then eight judges start on it at once."""
     shas = history.make(tmp_path / "watched", history.ADD)
     place = nightlies(watched, *shas.values())
-    monkeypatch.setattr(judge, "_sittings", {})
+    judge.forget()
     with session(place.database_url) as opened:
         opened.execute(delete(Regression))
         opened.execute(delete(Verdict))
@@ -154,17 +161,15 @@ def test_eight_judges_of_one_night_say_and_raise_everything_once(
         assert len(opened.scalars(select(Verdict.run_id)).all()) == len(tiny.PROBLEMS)
 
 
-def test_a_judge_that_remembers_nothing_says_the_same(
-    watched: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_judge_that_remembers_nothing_says_the_same(watched: Settings, tmp_path: Path) -> None:
     """What one worker process keeps in memory is made again from the database by another."""
     shas = history.make(tmp_path / "watched", *STORY[:3])
     place = Place.of(watched)
     for night, sha in enumerate(shas.values()):
-        monkeypatch.setattr(judge, "_sittings", {})
+        judge.forget()
         nightly(watched, sha, night)
-        while do_all_jobs(place):
-            monkeypatch.setattr(judge, "_sittings", {})
+        while do_one_job(place):
+            judge.forget()
     said = verdicts(place)
     assert {verdict for subject in STORY[:3] for verdict, _ in said[subject]} <= {"regression", "improvement"}
     with session(place.database_url) as opened:

@@ -2,10 +2,11 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from worker.confirm import Ask, Replayed
+from worker.confirm import Ask, Replayed, step
 from worker.detect import Policy, Reading
 from worker.regression import Alert, Judge, Place, Told
 
@@ -185,3 +186,79 @@ def test_a_small_change_of_all_shapes_of_a_kernel_is_believed_on_the_replays_of_
         alerts += answered(judge, judge.night(build, night), replay)[0]
     assert sorted(alert.series for alert in alerts) == [0, 1, 2, 3]
     assert {alert.first_bad for alert in alerts} == {40}
+
+
+def test_a_change_in_the_night_of_a_new_machine_is_found_when_it_moved_unlike_the_others_of_its_node() -> None:
+    judge = Judge({i: Place(0, i) for i in range(8)}, launches=3)
+    chance = random.Random(8)
+    alerts: list[Alert] = []
+
+    def replay(ask: Ask) -> tuple[float, float]:
+        return 100.0, 100.0 * (1 + 0.05 * (ask.series == 3 and ask.bad >= 30 > ask.good))
+
+    for build in range(33):
+        machine, slower = ("m1", 1.04) if build >= 30 else ("m0", 1.0)
+        night = {
+            i: reading(build, 100 * slower * (1.05 if i == 3 and build >= 30 else 1.0) * (1 + chance.gauss(0, 0.003)))
+            for i in range(8)
+        }
+        night = {i: replace(each, machine=machine) for i, each in night.items()}
+        alerts += answered(judge, judge.night(build, night), replay)[0]
+    assert [(alert.series, alert.first_bad) for alert in alerts] == [(3, 30)]
+
+
+def test_a_second_night_of_a_build_is_heard_and_can_not_be_its_first_bad_one() -> None:
+    judge = Judge({0: Place(0, 0)}, launches=3)
+    alerts: list[Alert] = []
+    for each in stepped(0.05, nights=30):
+        answered(judge, judge.night(each.build, {0: each}), no_change)
+    for time in (100.2, 105.1, 104.9):
+        told = judge.night(30 if time > 101 else 29, {0: reading(30 if time > 101 else 29, time)})
+        alerts += answered(judge, told, changed_at(30, 0.05))[0]
+    assert [alert.first_bad for alert in alerts] == [30]
+
+
+def test_a_build_older_than_the_newest_is_not_judged_again() -> None:
+    judge, _, _ = lived(stepped(0.0, nights=12))
+    assert judge.night(3, {0: reading(3, 200.0)}) == Told((), ())
+
+
+def test_replays_that_are_not_given_are_not_asked_for_again_that_night() -> None:
+    judge = Judge({0: Place(0, 0)}, launches=3)
+    asked: list[Ask] = []
+    for each in stepped(0.05, nights=32):
+        told = judge.night(each.build, {0: each})
+        asked += told.asks
+        assert judge.replayed([]) == Told((), ()) or not told.asks
+    assert asked
+
+
+def test_builds_that_cannot_be_replayed_leave_the_likeliest_one_to_be_told() -> None:
+    judge = Judge({0: Place(0, 0)}, launches=3)
+    readings = [each for each in stepped(0.05, nights=36) if each.build not in (28, 29, 30)]
+    alerts: list[Alert] = []
+    for each in readings:
+        told = judge.night(each.build, {0: each})
+        while told.asks:
+            results = [
+                Replayed(ask.series, ask.good, ask.bad, *(((100.0,) * 4, (105.0,) * 4) if ask.bad >= 31 else ((), ())))
+                for ask in told.asks
+            ]
+            told = judge.replayed(results)
+            alerts += told.alerts
+    assert [alert.size for alert in alerts] == [pytest.approx(0.05, abs=0.002)]
+    assert alerts[0].first_bad in (28, 29, 30, 31)
+
+
+def test_a_case_for_a_reason_confirms_what_no_night_shows() -> None:
+    judge, _, _ = lived(stepped(0.0, nights=20))
+    case = judge.check(0, 10, 11)
+    while (ask := step(case, judge.policy)) is not None:
+        case.hear(Replayed(0, ask.good, ask.bad, (100.0, 100.1) * ask.launches, (100.8, 100.9) * ask.launches))
+    assert case.state == "confirmed"
+    judge.settled(0, 11)
+    assert judge.series[0].known_since == 11
+    same = judge.check(0, 18, 19)
+    while (ask := step(same, judge.policy)) is not None:
+        same.hear(Replayed(0, ask.good, ask.bad, (100.0, 100.1) * ask.launches, (100.1, 100.0) * ask.launches))
+    assert same.state == "refuted"

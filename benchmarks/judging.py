@@ -1,0 +1,120 @@
+"""What it takes to judge a night of many series where they lie: in Postgres, with their history, by the judge step.
+
+    python -m benchmarks.judging [--series 10000] [--nights 12]
+
+Prints the seconds that the last night takes a judge that heard the nights before it, and one that remembers nothing.
+`make bench-judge` scores what the judge says; this is what asking it costs.
+"""
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+from sqlalchemy import func, select, text
+
+from db import jobs, migrate
+from db.embedded import Embedded
+from db.models import Job, Run, Sweep
+from db.session import session
+from worker import judge, tasks
+from worker.place import Place
+from worker.settings import Settings
+
+A_KERNEL = 20
+"""Series of one kernel: its problems."""
+
+HISTORY = """
+insert into gpu_models (slug, name, arch) values ('h200', 'NVIDIA H200', 'sm_90');
+insert into commits (repository, sha, position, committed_at, subject)
+    select 'fleet', lpad(to_hex(night), 40, '0'), night, now(), 'Change ' || night
+    from generate_series(1, :nights) night;
+insert into submissions (key, reason, night, commit_id, gpu_model, measure)
+    select 'night ' || position, 'nightly', date '2026-01-01' + position, id, 'h200', true
+    from commits order by position;
+insert into sweeps (submission_id, commit_id, kernel, problem, gpu_model, arch, source_sha256, space, space_size, flops,
+                    bytes)
+    select submissions.id, commit_id, 'kernel ' || series / :a_kernel, 'problem ' || series, 'h200', 'sm_90', 'same',
+           '{"axes": [["tile", [1]]]}', 1, 1, 1
+    from submissions, generate_series(0, :series - 1) series;
+insert into configs (sha256, params) values ('c', '{"tile": 1}');
+insert into compilations (code_key, compiler, arch, status, content_key, code_sha256, symbol, compile_s, cpu_s, host)
+    values ('k', 'c', 'sm_90', 'ok', 'k', 'k', 'k', 1, 1, 'n');
+insert into trials (sweep_id, config_id, code_key, compilation_id, status, median_us)
+    select sweeps.id, 1, 'k', 1, 'timed', 100 from sweeps;
+insert into runs (key, sweep_id, origin, host, gpu_uuid, gpu_name, timer, toolchain, toolchain_sha256, sweep_gpu_s,
+                  started_at, finished_at)
+    select 'run ' || id, id, 'measured', 'node', 'GPU-1', 'NVIDIA H200', 'cupti', '{}', 't', 1, now(), now()
+    from sweeps;
+with timed as (select id, 100 * (1 + 0.004 * random()) as us from runs)
+insert into measurements (run_id, implementation, role, config_id, samples_us, median_us, low_us, high_us, ratio,
+                          detail)
+    select id, 'kernel', 'kernel', 1, array[us], us, us * 0.999, us * 1.001, 0.9, '{}' from timed;
+analyze;
+"""
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("--series", type=int, default=10_000)
+    asked.add_argument("--nights", type=int, default=12)
+    options = asked.parse_args()
+    with tempfile.TemporaryDirectory(prefix="tilewatch-judging-", dir="/var/tmp") as folder:
+        home = Path(folder)
+        home.chmod(0o755)  # the embedded Postgres runs as nobody when this is run by root
+        with Embedded(home / "home") as servers:
+            migrate.upgrade(servers.database_url)
+            settings = Settings(
+                home=home / "home",
+                repository=home,
+                database_url=servers.database_url,
+                broker_url=servers.broker_url,
+            )
+            place = Place.of(settings)
+            _load(place, options.series, options.nights)
+            _judge(place, options.nights - 1)
+            warm_s = _judge(place, options.nights)
+            _forget(place)
+            cold_s = _judge(place, options.nights)
+    print(f"a night of {options.series} series, after {options.nights - 1} nights of history:")
+    print(f"  judged in {warm_s:.1f} s by a judge that heard the nights before (must: under 60 s)")
+    print(f"  judged in {cold_s:.1f} s by one that remembers nothing")
+
+
+def _load(place: Place, series: int, nights: int) -> None:
+    numbers = {"series": series, "nights": nights, "a_kernel": A_KERNEL}
+    with session(place.database_url) as opened:
+        for statement in HISTORY.split(";\n"):
+            wanted = {name: value for name, value in numbers.items() if f":{name}" in statement}
+            if statement.strip():
+                opened.execute(text(statement), wanted)
+
+
+def _judge(place: Place, night: int) -> float:
+    """The seconds of the judge job of a night."""
+    with session(place.database_url) as opened:
+        run_id = opened.scalar(
+            select(func.min(Run.id)).join(Sweep, Sweep.id == Run.sweep_id).where(Sweep.submission_id == night)
+        )
+        job_id, _ = jobs.add(
+            opened, key=f"judge:{time.time_ns()}", kind="judge", queue="judge", subject="s", payload={}, run_id=run_id
+        )
+    started = time.monotonic()
+    tasks.run(job_id, "benchmark#1", place)
+    took_s = time.monotonic() - started
+    with session(place.database_url) as opened:
+        failure = opened.get_one(Job, job_id).failure
+    if failure is not None:
+        raise SystemExit(f"the judge failed: {failure}")
+    return took_s
+
+
+def _forget(place: Place) -> None:
+    """As another process would begin: no memory, and the last night without verdicts."""
+    judge.forget()
+    with session(place.database_url) as opened:
+        opened.execute(text("truncate verdicts"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""What a node does to all its series is found and taken off; what a commit does to one kernel is not."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from worker import node_noise
+
+NIGHTS, KERNELS, SHAPES = 80, 5, 4
+SERIES = KERNELS * SHAPES
+OF = np.arange(SERIES)
+KERNEL_OF = np.concatenate([OF // SHAPES, np.full(SERIES, -1)])
+OWN = 0.003
+
+
+def made(seed: int = 1) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Levels of kernels and baselines on a node with two ways to be slow, and what the node did to the kernels."""
+    chance = np.random.default_rng(seed)
+    ways = 0.01 * chance.standard_normal((NIGHTS, 2))
+    follows = np.eye(2)[np.concatenate([OF % 2, OF // 2 % 2])] * chance.uniform(0.5, 2.0, (2 * SERIES, 1))
+    node = ways @ follows.T
+    return node + OWN * chance.standard_normal(node.shape), node[:, :SERIES]
+
+
+def left_of(levels: NDArray[np.float64]) -> NDArray[np.float64]:
+    learned = node_noise.learn(np.diff(levels, axis=0))
+    return levels[:, :SERIES] - node_noise.shared(levels - np.median(levels, axis=0), learned, KERNEL_OF, OF)
+
+
+def test_little_more_than_its_own_noise_is_left_of_a_series_though_its_baseline_follows_another_way() -> None:
+    levels, _ = made()
+    assert left_of(levels).std(axis=0).max() < 1.4 * OWN
+    ratio = levels[:, :SERIES] - levels[:, SERIES:]
+    assert np.median(ratio.std(axis=0)) > 3.0 * OWN
+
+
+def test_a_change_of_all_shapes_of_a_kernel_is_not_taken_for_the_nodes() -> None:
+    levels, _ = made()
+    levels[60:, :SHAPES] += 0.02
+    left = left_of(levels)
+    moved = left[60:].mean(axis=0) - left[:60].mean(axis=0)
+    assert moved[:SHAPES] == pytest.approx(0.02, abs=0.003)
+    assert moved[SHAPES:] == pytest.approx(0.0, abs=0.003)
+
+
+def test_a_night_on_which_all_of_the_node_is_slow_leaves_nothing() -> None:
+    levels, _ = made()
+    levels[50] += 0.2
+    left = left_of(levels)
+    assert left[50] == pytest.approx(np.median(left, axis=0), abs=4.5 * OWN)
+
+
+def test_missing_columns_and_nights_are_lived_with() -> None:
+    levels, _ = made()
+    levels[:, 3] = np.nan
+    levels[20:30] = np.nan
+    levels[40, 5:25] = np.nan
+    learned = node_noise.learn(np.diff(levels, axis=0))
+    assert np.isfinite(node_noise.shared(levels, learned, KERNEL_OF, OF)).all()
+
+
+def test_how_far_a_series_follows_is_one_until_nights_say_otherwise() -> None:
+    chance = np.random.default_rng(2)
+    node = 0.02 * chance.standard_normal((60, 3))
+    moves = node * np.array([1.1, 0.0, 0.0]) + 0.001 * chance.standard_normal(node.shape)
+    moves[4:, 2] = np.nan
+    follows = node_noise.follows(moves, node)
+    assert follows[0] == follows[2] == 1.0
+    assert follows[1] < 0.2
