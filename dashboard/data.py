@@ -25,7 +25,7 @@ HISTORY_TTL_S = 20
 LIVE_EVERY_S = 5
 """How often a live part of a page asks again."""
 
-KEPT_ANSWERS = 64
+KEPT_ANSWERS = 32
 """Answers kept per question; the trials of a 500-config sweep take about 1 MB."""
 
 

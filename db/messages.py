@@ -36,7 +36,7 @@ _now = func.clock_timestamp
 
 @dataclass(frozen=True)
 class Claimed:
-    """A message that this sender alone sends now. `sha` is of the commit that its regression names."""
+    """A message that this sender alone sends now. `sha` and `kernel` are its regression's."""
 
     id: int
     key: str
@@ -48,6 +48,7 @@ class Claimed:
     regression_id: int | None
     alarm_id: int | None
     sha: str | None
+    kernel: str | None
 
 
 @dataclass(frozen=True)
@@ -166,13 +167,14 @@ def claim(session: Session, repeatable: Sequence[str], lease_s: float, without: 
             claimed_at=_now(),
             attempts=Message.attempts + 1,
         )
-        .returning(*(getattr(Message, name) for name in Claimed.__dataclass_fields__ if name != "sha")),
+        .returning(*(getattr(Message, name) for name in Claimed.__dataclass_fields__ if hasattr(Message, name))),
         execution_options={"synchronize_session": False},
     ).one_or_none()
     if row is None:
         return None
-    bad = select(Commit.sha).join(Regression, Regression.bad_commit_id == Commit.id)
-    return Claimed(**row._mapping, sha=session.scalar(bad.where(Regression.id == row.regression_id)))
+    about = select(Commit.sha, Regression.kernel).join(Regression, Regression.bad_commit_id == Commit.id)
+    sha, kernel = session.execute(about.where(Regression.id == row.regression_id)).one_or_none() or (None, None)
+    return Claimed(**row._mapping, sha=sha, kernel=kernel)
 
 
 def sent(session: Session, message_id: int) -> None:
@@ -205,12 +207,6 @@ def again(session: Session, message_ids: Sequence[int]) -> list[int]:
     which = Message.id == func.any(list(message_ids))
     changed = update(Message).where(which, Message.state == "failed").values(**anew).returning(Message.id)
     return sorted(session.scalars(changed, execution_options={"synchronize_session": False}))
-
-
-def is_due(session: Session) -> bool:
-    """Whether there is anything to send now."""
-    due = or_(Message.not_before.is_(None), Message.not_before <= _now())
-    return bool(session.scalar(select(exists().where(Message.state.in_(("queued", "held")), due))))
 
 
 def _end(session: Session, message_id: int, told: dict[str, Any]) -> None:

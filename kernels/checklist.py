@@ -72,7 +72,9 @@ def _accumulation(source: SourceFacts, described: Description) -> Line:
     item = "float32 accumulation"
     if not source.accumulators:
         return Line(item, "does not apply", "no matrix product")
-    told = ", ".join(f"{kind or 'unknown'} in {described.file}:{line}" for line, kind in source.accumulators)
+    told = ", ".join(
+        f"{kind or 'unknown'} in {described.file}:{line}" for line, kind in sorted(set(source.accumulators))
+    )
     kinds = {kind for _, kind in source.accumulators}
     return Line(item, "unknown" if "" in kinds else "yes" if kinds == {"float32"} else "no", told)
 
@@ -81,7 +83,7 @@ def _k_alignment(described: Description) -> Line:
     k, step = described.sizes.get("k"), K_ALIGNMENT[described.element_bytes]
     if k is None:
         return Line("K aligned", "does not apply", "the problem has no K")
-    told = f"K={k} ; one Tensor Core step takes {step} elements"
+    told = f"K={k}; one Tensor Core step takes {step} elements"
     return Line("K aligned", "yes" if k % step == 0 else "no", told)
 
 
@@ -136,12 +138,12 @@ def _swizzle(source: SourceFacts, described: Description) -> Line:
 def _turned(source: SourceFacts, described: Description) -> Line:
     if not source.turned_loads:
         return Line("transposed loads", "does not apply", "no load turns an array")
-    places = ", ".join(f"{described.file}:{line}" for line in source.turned_loads)
+    places = ", ".join(f"{described.file}:{line}" for line in sorted(set(source.turned_loads)))
     return Line("transposed loads", "yes", f"turned while they are loaded: {places}")
 
 
 def _latency(source: SourceFacts, described: Description) -> Line:
-    told = ", ".join(f"{latency} in {described.file}:{line}" for line, latency in source.latencies)
+    told = ", ".join(f"{latency} in {described.file}:{line}" for line, latency in sorted(set(source.latencies)))
     return Line("load latency hints", "yes" if told else "no", told or "no load has one: the compiler chooses")
 
 
@@ -153,7 +155,7 @@ def _hint(item: str, name: str, described: Description) -> Line:
 def _table(described: Description) -> Line:
     item, row = "tile sizes of the table", table_row(described.arch, described.element_bytes)
     tiles = {name: value for name, value in row.prefers.items() if name.startswith("tile_")} if row else {}
-    if row is None or not tiles.keys() & described.config.keys():
+    if row is None or not tiles.keys() <= described.config.keys():
         return Line(item, "does not apply", f"the table has no tiles for this kernel on {described.arch}")
     other = [
         f"{name}={described.config[name]} (table: {value})"
@@ -189,13 +191,13 @@ def _occupancy(facts: StaticFacts | None, compiled: Compiled, threads_per_block:
 def _flush(source: SourceFacts, described: Description) -> Line:
     if not source.flushable:
         return Line("flush to zero", "does not apply", "no operation of the source takes the flag")
-    lines = ", ".join(f"{described.file}:{line}" for line in source.flushing)
+    lines = ", ".join(f"{described.file}:{line}" for line in sorted(set(source.flushing)))
     told = f"{len(source.flushing)} of {len(source.flushable)} operations that take the flag"
     return Line("flush to zero", "yes" if source.flushing else "no", f"{told}{': ' if lines else ''}{lines}")
 
 
 def _not_compiled(item: str, compiled: Compiled) -> Line:
-    return Line(item, "unknown", f"not compiled: {compiled.failure}")
+    return Line(item, "unknown", f"no cubin: {compiled.failure}")
 
 
 def _elsewhere(facts: StaticFacts, name: str, wanted: str) -> str:

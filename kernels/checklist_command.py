@@ -19,6 +19,9 @@ from kernels.heuristics import default_config
 from kernels.results import Compiled, Params
 from kernels.store import CubinStore, folder
 
+PATIENT_S = 60.0
+"""One config and a person waiting for it: longer than a sweep has for each of hundreds."""
+
 LIBRARY = Path(__file__).resolve().parent / "library"
 
 
@@ -40,7 +43,10 @@ def command(
     configs = [trial.config for trial in plan.trials]
     chosen = _changed(default_config(arch, plan.element_bytes, configs), config)
     described = catalog.describe(library.absolute(), arch=arch, kernel=kernel, problem=plan.problem, config=chosen)
-    with tempfile.TemporaryDirectory(prefix="tilewatch-checklist-") as place, Compiler(folder(Path(place))) as compiler:
+    with (
+        tempfile.TemporaryDirectory(prefix="tilewatch-checklist-") as place,
+        Compiler(folder(Path(place)), limit_s=PATIENT_S) as compiler,
+    ):
         compiled = compiler.compile(library.absolute(), kernel, plan.problem, chosen, arch)
         threads = None
         if compiled.content_key is not None and compiled.status == "ok":

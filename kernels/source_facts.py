@@ -24,7 +24,7 @@ class SourceFacts:
     """Line numbers of the file where each thing is found.
 
     shapes       (line, operation, sides); a side is None where the source alone does not say
-    accumulators (line, type) of each matrix product's third operand; "" where it is not made in the same function
+    accumulators (line, type) of each matrix product's third operand; "" where the source does not tell its type
     flushable, flushing   operations that could flush subnormals to zero, and those that do
     """
 
@@ -45,7 +45,7 @@ def source_facts(source: str, entry: str, constants: Sequence[int | float]) -> S
     names = [argument.arg for argument in functions[entry].args.args]
     known = dict(zip(names[len(names) - len(constants) :], constants, strict=True))
     facts = SourceFacts()
-    _Reader(functions, facts, {entry}).read(functions[entry], known)
+    _Reader(functions, facts, {entry}).read(functions[entry], known, {})
     return facts
 
 
@@ -55,13 +55,14 @@ class _Reader:
     def __init__(self, functions: Mapping[str, ast.FunctionDef], facts: SourceFacts, open_calls: set[str]) -> None:
         self.functions, self.facts, self.open_calls = functions, facts, open_calls
 
-    def read(self, function: ast.FunctionDef, known: Mapping[str, Any]) -> None:
+    def read(self, function: ast.FunctionDef, known: Mapping[str, Any], types: Mapping[str, str]) -> None:
+        """`known` are values and `types` element types of the parameters, as far as the caller's source tells."""
         assigned = _assignments(function)
         local = {name: evaluated(node, known) for name, node in assigned.items() if name not in _reassigned(function)}
         values = {name: value for name, value in local.items() if value is not UNKNOWN} | dict(known)
         for node in ast.walk(function):
             if isinstance(node, ast.Call):
-                self._call(node, values, assigned)
+                self._call(node, values, assigned, types)
             elif isinstance(node, ast.For) and _walks_the_grid(node.iter):
                 self.facts.persistent.append(node.lineno)
             elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Mod):
@@ -69,10 +70,12 @@ class _Reader:
                 if group is not None:
                     self.facts.swizzles.append((node.lineno, group))
 
-    def _call(self, call: ast.Call, known: Mapping[str, Any], assigned: Mapping[str, ast.expr]) -> None:
+    def _call(
+        self, call: ast.Call, known: Mapping[str, Any], assigned: Mapping[str, ast.expr], types: Mapping[str, str]
+    ) -> None:
         name = _operation(call)
         if name is None:
-            self._follow(call, known)
+            self._follow(call, known, assigned, types)
             return
         keywords = {each.arg: evaluated(each.value, known) for each in call.keywords if each.arg}
         shape = keywords.get("shape")
@@ -91,13 +94,15 @@ class _Reader:
             if order == "F" or (isinstance(order, tuple) and list(order) != sorted(order)):
                 self.facts.turned_loads.append(call.lineno)
         if name in ("mma", "mma_scaled"):
-            self.facts.accumulators.append((call.lineno, _made_type(call.args[-1], assigned)))
+            self.facts.accumulators.append((call.lineno, _type(call.args[-1], assigned, types)))
         if name in COMPUTE:
             self.facts.flushable.append(call.lineno)
             if keywords.get("flush_to_zero") is True:
                 self.facts.flushing.append(call.lineno)
 
-    def _follow(self, call: ast.Call, known: Mapping[str, Any]) -> None:
+    def _follow(
+        self, call: ast.Call, known: Mapping[str, Any], assigned: Mapping[str, ast.expr], types: Mapping[str, str]
+    ) -> None:
         if not isinstance(call.func, ast.Name) or call.func.id not in self.functions or call.func.id in self.open_calls:
             return
         function = self.functions[call.func.id]
@@ -108,7 +113,11 @@ class _Reader:
         }
         passed = {name: evaluated(node, known) for name, node in given.items()}
         reader = _Reader(self.functions, self.facts, self.open_calls | {call.func.id})
-        reader.read(function, {name: value for name, value in passed.items() if value is not UNKNOWN})
+        reader.read(
+            function,
+            {name: value for name, value in passed.items() if value is not UNKNOWN},
+            {name: _type(node, assigned, types) for name, node in given.items()},
+        )
 
 
 def evaluated(node: ast.expr, known: Mapping[str, Any]) -> Any:
@@ -155,11 +164,11 @@ def _operation(call: ast.Call) -> str | None:
 
 
 def _walks_the_grid(iterated: ast.expr) -> bool:
-    """range(block, ..., blocks): the loop of a block that takes every so many-th tile."""
+    """range(..., ..., blocks): the loop of a block that takes every so many-th tile."""
     if not isinstance(iterated, ast.Call) or not isinstance(iterated.func, ast.Name) or len(iterated.args) != 3:
         return False
-    operations = [{_operation(node) for node in ast.walk(part) if isinstance(node, ast.Call)} for part in iterated.args]
-    return iterated.func.id == "range" and "bid" in operations[0] and "num_blocks" in operations[2]
+    stepping = {_operation(node) for node in ast.walk(iterated.args[2]) if isinstance(node, ast.Call)}
+    return iterated.func.id == "range" and "num_blocks" in stepping
 
 
 def _group(divisor: ast.expr, known: Mapping[str, Any], assigned: Mapping[str, ast.expr]) -> int | None:
@@ -172,10 +181,23 @@ def _group(divisor: ast.expr, known: Mapping[str, Any], assigned: Mapping[str, a
     return next((factor for factor in factors if isinstance(factor, int)), None)
 
 
-def _made_type(accumulator: ast.expr, assigned: Mapping[str, ast.expr]) -> str:
-    node = assigned.get(accumulator.id) if isinstance(accumulator, ast.Name) else accumulator
-    if isinstance(node, ast.Call) and _operation(node) in ("full", "zeros"):
-        for given in (*(each.value for each in node.keywords if each.arg == "dtype"), *node.args[1:]):
-            if isinstance(given, ast.Attribute):
-                return given.attr
+def _type(node: ast.expr, assigned: Mapping[str, ast.expr], types: Mapping[str, str]) -> str:
+    """The element type that an expression was made with; "" where the source does not tell.
+
+    A name stands for what it is first given: an accumulator keeps its type through its loop. Of the two sides of an
+    operation the wider float decides."""
+    match node:
+        case ast.Name(id=name) if name in assigned:
+            # Without that name, so that one that is made from itself ends.
+            return _type(assigned[name], {each: made for each, made in assigned.items() if each != name}, types)
+        case ast.Name(id=name):
+            return types.get(name, "")
+        case ast.BinOp(left=left, right=right):
+            sides = {_type(left, assigned, types), _type(right, assigned, types)}
+            return "float32" if "float32" in sides else "" if "" in sides else max(sides)
+        case ast.Call() if _operation(node) in ("mma", "mma_scaled"):
+            return _type(node.args[-1], assigned, types)
+        case ast.Call() if _operation(node) in ("full", "zeros", "ones", "astype"):
+            given = (*(each.value for each in node.keywords if each.arg == "dtype"), *node.args[1:])
+            return next((each.attr for each in given if isinstance(each, ast.Attribute)), "")
     return ""

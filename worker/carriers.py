@@ -31,7 +31,7 @@ SECRET_LENGTH = 6
 
 @dataclass(frozen=True)
 class Note:
-    """One message to one channel. `key` is the same however often it is sent; `sha` is for a forge."""
+    """One message to one channel. `key` is the same however often it is sent; `sha` and `kernel` are for a forge."""
 
     key: str
     kind: str
@@ -39,6 +39,7 @@ class Note:
     body: str
     attempt: int = 1
     sha: str | None = None
+    kernel: str | None = None
     link: str | None = None
 
 

@@ -54,7 +54,8 @@ class Forge:
     def _set_status(self, note: Note, sha: str) -> Outcome:
         told = {
             "state": STATES[note.kind],
-            "context": "tilewatch",
+            # One per kernel: a commit may slow two, and one that recovers says nothing of the other.
+            "context": f"tilewatch/{note.kernel}",
             "description": shortened(note.subject, LONGEST_DESCRIPTION),
             **({"target_url": note.link} if note.link else {}),
         }

@@ -170,7 +170,16 @@ def _carried(outbox: Outbox, message: Claimed) -> Outcome:
     number, link = message.regression_id, outbox.dashboard_url
     if number is not None:
         link = tell.regression_link(outbox.dashboard_url, number)
-    note = Note(message.key, message.kind, message.subject, message.body, message.attempts, message.sha, link)
+    note = Note(
+        message.key,
+        message.kind,
+        message.subject,
+        message.body,
+        attempt=message.attempts,
+        sha=message.sha,
+        kernel=message.kernel,
+        link=link,
+    )
     try:
         return carrier.carry(note)
     except Exception as error:  # the edge of a message: one that breaks its carrier holds up no other

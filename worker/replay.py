@@ -104,6 +104,7 @@ def step(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
     except (ReplayFailed, MeasureFailed) as error:
         return _unanswered(place, payload, str(error), job.priority)
     with session(place.database_url) as opened:
+        quarantine.refuse_if_ill(opened, gpu.uuid)  # it may have fallen ill meanwhile, and then this says nothing
         suspicions.replay(opened, payload["key"], _row(payload, result), good_us=result.good_us, bad_us=result.bad_us)
         return judge_again(opened, payload, job.submission_id, job.priority)
 

@@ -6,7 +6,10 @@ import typer
 
 from worker import command
 
-tell = typer.Typer(help="Messages to people: the channels, what was sent, what could not be.", no_args_is_help=True)
+tell = typer.Typer(
+    help="What people are told: the channels, what was sent, what could not be, the alarms that stand.",
+    no_args_is_help=True,
+)
 
 
 @tell.command()
@@ -43,6 +46,26 @@ def messages(
         print(triage_shown.as_json(rows))
     else:
         triage_shown.show(triage_shown.messages(rows))
+
+
+@tell.command()
+def alarms(
+    as_json: Annotated[bool, typer.Option("--json", help="JSON, for programs.")] = False,
+) -> None:
+    """What stands now and is no regression of a time: late nightlies, ill GPUs, configs that stopped compiling, ...
+
+    Example: tilewatch tell alarms
+    """
+    from db import queries
+    from db.session import session
+    from worker import triage_shown
+
+    with session(command.ready_database()) as opened:
+        rows = queries.alarms(opened)
+    if as_json:
+        print(triage_shown.as_json(rows))
+    else:
+        triage_shown.show(triage_shown.alarms(rows))
 
 
 @tell.command()

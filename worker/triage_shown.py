@@ -1,4 +1,4 @@
-"""Regressions, messages and the score on a terminal. Rows in, tables out; asks and decides nothing."""
+"""Regressions, messages, alarms and the score on a terminal. Rows in, tables out; asks and decides nothing."""
 
 import dataclasses
 import json
@@ -8,8 +8,8 @@ from typing import Any
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 
-from db.queries import MessageRow, RegressionRow, RegressionStory, Score
-from worker.tell import SHA_DIGITS, one_line, percent
+from db.queries import AlarmRow, MessageRow, RegressionRow, RegressionStory, Score
+from worker.tell import ALARMS, SHA_DIGITS, one_line, percent
 
 
 def as_json(shown: Any) -> str:
@@ -70,6 +70,15 @@ def messages(rows: Sequence[MessageRow]) -> RenderableType:
     for row in rows:
         sent = f"{row.sent_at:%Y-%m-%d %H:%M}" if row.sent_at else ""
         table.add_row(str(row.id), row.state, row.channel, row.subject, sent, row.trouble or "")
+    return table
+
+
+def alarms(rows: Sequence[AlarmRow]) -> RenderableType:
+    if not rows:
+        return "no alarm stands"
+    table = _table("since (UTC)", "alarm", "detail")
+    for row in rows:
+        table.add_row(f"{row.opened_at:%Y-%m-%d %H:%M}", f"{ALARMS[row.kind]}: {one_line(row.subject)}", row.detail)
     return table
 
 

@@ -26,6 +26,15 @@ def test_a_small_fleet_has_all_its_nights_series_and_trials(db_session: Session)
     assert len(queries.commits(db_session)) == 6
 
 
+def test_the_last_nights_have_a_wide_space_and_steps_are_regressions(db_session: Session) -> None:
+    fleet.fill(db_session, fleet.Fleet(nights=12, gpu_models=2, kernels=3, problems=4, wide_nights=1))
+    wide = queries.sweeps(db_session, fleet.WIDE_KERNEL, fleet.WIDE_PROBLEM, "h200")
+    assert [sweep.space_size for sweep in wide] == [500]
+    assert len(queries.trials(db_session, wide[0].id)) == 500
+    judged = {row.verdict for row in queries.changes_judged(db_session, NOON - dt.timedelta(days=400))}
+    assert {row.direction for row in queries.regressions(db_session)} == judged != set()
+
+
 def test_a_series_that_missed_nights_stands_at_the_last_it_has(db_session: Session) -> None:
     fleet.fill(db_session, SMALL)
     missed = queries.series(db_session)[0]

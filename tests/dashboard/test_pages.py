@@ -266,6 +266,15 @@ def test_triage_is_written_down_with_who_did_it(new_database: NewDatabase, monke
             assert asked.wanted["revisions"] == f"{'1a2b3c4d' + '0' * 32}..{'9c0d1e2f' + '0' * 32}"
 
 
+def test_where_people_sign_in_a_stranger_sees_the_button_and_no_data(filled_app: AppTest) -> None:
+    filled_app.secrets["auth"] = {"redirect_uri": "https://tilewatch.example.org/oauth2callback"}
+    app = opened(filled_app, "overview")
+    assert [button.label for button in app.button] == ["Sign in"]
+    assert app.info[0].value == "Sign in to see this Tilewatch."
+    assert not app.dataframe
+    assert not app.get("plotly_chart")
+
+
 def test_a_right_that_is_misspelt_closes_the_door(filled_app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILEWATCH_ANONYMOUS", "everything")
     app = opened(filled_app, "overview")

@@ -56,6 +56,23 @@ def test_a_source_is_followed_into_the_functions_it_calls() -> None:
     assert len(facts.flushing) == len(facts.flushable) == 1
 
 
+def test_an_accumulator_s_type_is_followed_through_calls_and_arithmetic() -> None:
+    source = """
+import cuda.tile as ct
+
+@ct.kernel
+def entry(a, b, d, tile: ct.Constant[int]):
+    total = ct.full((tile, tile), 0.0, dtype=ct.float32)
+    for k in range(4):
+        total = step(a, b, total, 0.5)
+    d = ct.mma(a, b, mystery(a))
+
+def step(a, b, total, kept):
+    return ct.mma(ct.astype(a, ct.bfloat16), b, total * kept)
+"""
+    assert sorted(kind for _, kind in source_facts(source, "entry", (16,)).accumulators) == ["", "float32"]
+
+
 def test_the_story_s_kernel_keeps_to_the_guide() -> None:
     found = answers()
     assert found["2-D swizzle"] == found["persistent grid"] == found["float32 accumulation"] == "yes"

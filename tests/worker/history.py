@@ -1,9 +1,8 @@
-"""A watched repository with three real changes, a change of words only and a new name; and a policy for short stories.
+"""A watched repository with three real changes, a change of words only and a new name.
 
 Pure but for Git: each change is a pair of texts, put into the tiny library of tiny.py in turn.
 """
 
-import json
 from pathlib import Path
 
 from tests.worker import tiny
@@ -23,9 +22,6 @@ CHANGES: dict[str, tuple[tuple[str, str], ...]] = {
     NAME: (("i = ct.bid(0)", "block = ct.bid(0)"), ("index=(i,)", "index=(block,)")),
 }
 
-QUICK = {"min_history": 2, "window_nights": 30}
-"""A level is known after two nights, so that a story of five commits is not sixty nights long."""
-
 
 def make(folder: Path, *subjects: str) -> dict[str, str]:
     """The repository with these changes committed one on the other; their shas by subject, with that of BASE."""
@@ -41,10 +37,3 @@ def make(folder: Path, *subjects: str) -> dict[str, str]:
         tiny.git(folder, "commit", "--quiet", "--message", subject)
         shas[subject] = tiny.git(folder, "rev-parse", "HEAD").strip()
     return shas
-
-
-def policy(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "quick.json"
-    file.write_text(json.dumps(QUICK))
-    return file

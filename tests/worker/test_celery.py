@@ -188,7 +188,7 @@ def test_a_worker_that_drains_finishes_its_sweep_or_hands_it_back_in_time(
     settings: Settings, place: Place, drain_s: float, left: tuple[str, int]
 ) -> None:
     job_id = ready_sweep(settings, place)
-    slow = settings.model_copy(update={"sim_trial_s": 2.0 if left[0] == "done" else 60.0, "drain_s": drain_s})
+    slow = settings.model_copy(update={"sim_trial_s": 1.0 if left[0] == "done" else 60.0, "drain_s": drain_s})
     log = settings.home / "gpu0@test.log"
     with celery_worker(slow, queues="gpu.sim", name="gpu0@test") as process:
         dispatch.send(dispatch.sender(place.broker_url), place.database_url, [Unsent(job_id, "gpu.sim")])

@@ -84,10 +84,10 @@ def test_a_run_is_judged_from_the_same_first_night_whenever_it_is_judged() -> No
 
 def test_a_policy_file_changes_only_what_it_names(tmp_path: Path) -> None:
     file = tmp_path / "bolder.json"
-    file.write_text('{"alone_deviations": 2, "min_history": 4}')
+    file.write_text('{"believed_deviations": 2, "min_history": 4}')
     found = policies.load(file)
-    assert (found.name, found.alone_deviations, found.min_history) == ("bolder", 2.0, 4)
-    assert found.believed_deviations == Policy().believed_deviations
+    assert (found.name, found.believed_deviations, found.min_history) == ("bolder", 2.0, 4)
+    assert found.min_change == Policy().min_change
     assert policies.load(None) == Policy()
 
 

@@ -15,7 +15,13 @@ from worker.forge import COMMENTS_A_PAGE, Forge
 KNOWN = "ghp_hunter2"
 SHA = "bad0" * 10
 NOTE = Note(
-    "event 7 to commits", "opened", "gemm is 4.2 % slower", "+4.2 %\n@all ```", sha=SHA, link="http://here/e?run=7"
+    "event 7 to commits",
+    "opened",
+    "gemm is 4.2 % slower",
+    "+4.2 %\n@all ```",
+    sha=SHA,
+    kernel="gemm",
+    link="http://here/e?run=7",
 )
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 
@@ -62,7 +68,7 @@ def forge(hub: Hub, token: str = KNOWN, repository: str = "owner/name") -> Forge
 def test_a_regression_is_a_status_and_a_comment_of_its_commit(hub: Hub) -> None:
     assert forge(hub).carry(NOTE).trouble is None
     (status,) = hub.statuses
-    assert (status["state"], status["context"]) == ("failure", "tilewatch")
+    assert (status["state"], status["context"]) == ("failure", "tilewatch/gemm")
     assert (status["description"], status["target_url"]) == (NOTE.subject, NOTE.link)
     (comment,) = hub.comments
     assert "+4.2 %\n@all ```\n````" in comment["body"]  # a fence that is longer than the one in the text

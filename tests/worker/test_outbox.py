@@ -272,6 +272,7 @@ def test_a_forge_hears_of_what_a_commit_brought_and_of_what_a_person_did_about_i
         regressions.expect(opened, number, "ada", "bought accuracy")
     assert tell_all(outbox, NOW) == 1
     assert board.asked[-1].told["state"] == "success"
+    assert board.asked[-1].told["context"] == f"tilewatch/{regressed.KERNEL}"
     assert board.asked[-1].told["target_url"] == f"http://here/regressions?regression={number}"
 
 

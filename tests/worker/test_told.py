@@ -35,6 +35,7 @@ def test_a_change_that_replays_confirmed_is_one_message_with_its_cause_and_the_w
     assert asked.told["subject"].endswith(f"on sim since {shas[history.ADD][:10]} (2 series)")
     assert f"Cause ({regression.category.replace('_', ' ')}): {regression.cause}" in told
     assert all(sentence in told for sentence in regression.explanation)
-    assert f"First bad commit: {shas[history.ADD][:10]} {history.ADD}" in told
+    first = "First bad commit" if regression.size > 0 else "First commit with it"
+    assert f"{first}: {shas[history.ADD][:10]} {history.ADD}" in told
     assert f"git checkout {shas[history.ADD]}\n  python -m kernels sweep {tiny.KERNEL}" in told
     assert f"Triage: {settings.dashboard_url}/regressions?regression={regression.id}" in told

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import select, update
 from typer.testing import CliRunner
 
+from db import alarms
 from db.models import Action, Message, Run
 from db.session import session
 from tests.worker import regressed
@@ -162,3 +163,13 @@ def test_messages_that_were_given_up_are_listed_and_sent_again(tilewatch: Tilewa
     assert "no such address" in tilewatch("tell", "messages", "--failed")
     assert "1 of 2 messages are sent again" in tilewatch("tell", "again", "1", "2")
     assert json.loads(tilewatch("tell", "messages", "--failed", "--json")) == []
+
+
+def test_alarms_that_stand_are_listed(tilewatch: Tilewatch, settings: Settings) -> None:
+    assert tilewatch("tell", "alarms") == "no alarm stands\n"
+    with session(settings.connection().database_url) as opened:
+        alarms.open_once(opened, key="k", kind="nightly_late", subject="that of today", detail="2 of 5 [configs]")
+    shown = tilewatch("tell", "alarms")
+    assert "the nightly is late: that of today" in shown
+    assert "2 of 5 [configs]" in shown
+    assert [row["kind"] for row in json.loads(tilewatch("tell", "alarms", "--json"))] == ["nightly_late"]

@@ -1,0 +1,74 @@
+"""The pure parts of panels: the canaries' figure and the cards of the scoreboard."""
+
+import datetime as dt
+
+import pandas as pd
+
+from dashboard.panels import gpus, queue, scoreboard
+from db.queries import Delay, Score
+
+NOON = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
+
+
+def sung(compute_us: float, hours: int, uuid: str = "GPU-0") -> dict[str, object]:
+    at = NOON + dt.timedelta(hours=hours)
+    about = {"gpu_uuid": uuid, "gpu_name": "NVIDIA H200", "host": "node-1", "measured_at": at}
+    return {**about, "compute_us": compute_us, "memory_us": 100.0}
+
+
+def test_a_canary_is_held_against_the_best_of_its_own_gpu() -> None:
+    canaries = pd.DataFrame([sung(200.0, 0), sung(200.0, 1), sung(220.0, 2), sung(400.0, 0, "GPU-1")])
+    figure = gpus.trend(canaries, pd.DataFrame())
+    slow, *_ = [trace for trace in figure.data if trace.name == "node-1 GPU-0, arithmetic"]
+    other, *_ = [trace for trace in figure.data if trace.name == "node-1 GPU-1, arithmetic"]
+    assert [round(value) for value in slow.y] == [0, 0, 10]
+    assert list(other.y) == [0], "another board's best is no measure"
+
+
+def test_a_quarantine_that_goes_on_is_shaded_up_to_the_last_canary() -> None:
+    quarantines = pd.DataFrame([{"began_at": NOON, "ended_at": pd.NaT}])
+    shade, *_ = gpus.trend(pd.DataFrame([sung(200.0, 0), sung(230.0, 5)]), quarantines).layout.shapes
+    assert (shade.x0, shade.x1) == (NOON, NOON + dt.timedelta(hours=5))
+
+
+def test_the_time_left_follows_how_it_went_and_is_not_guessed_at_the_start() -> None:
+    started = NOON - dt.timedelta(minutes=10)
+    assert queue.left_text(25, 100, started, NOON) == "30 min"
+    assert queue.left_text(0, 100, started, NOON) == ""
+    assert queue.left_text(5, 10, None, NOON) == ""
+
+
+def score(**other: object) -> Score:
+    about: dict[str, object] = {
+        "since": None,
+        "points": 2_000,
+        "regressions": 4,
+        "improvements": 1,
+        "right": 3,
+        "wrong": 1,
+        "missed": 0,
+        "from_commit": Delay(4, 50.0, 90.0),
+        "from_run": Delay(4, 1.5, 3.0),
+        "suspicions": 9,
+        "confirmed": 4,
+        "refuted": 3,
+        "undecided": 2,
+        "launches": 100,
+        "runs": 400,
+    }
+    return Score(**{**about, **other})  # type: ignore[arg-type]
+
+
+def test_the_score_comes_with_what_it_stands_on() -> None:
+    precision, time_to_tell, false_alarms, replays = scoreboard.cards(score())
+    assert precision[1] == "75 %"
+    assert precision[2].endswith("of 4 marks")
+    assert time_to_tell[1:] == ("1.5 h", "from the run that showed it; 2.1 d from its commit")
+    assert false_alarms[1] == "0.50"
+    assert "budget 0.05" in false_alarms[2]
+    assert replays[1] == "0.25"
+
+
+def test_a_score_of_nothing_claims_nothing() -> None:
+    cards = scoreboard.cards(score(points=0, right=0, wrong=0, runs=0, from_run=Delay(0, None, None)))
+    assert [value for _, value, _ in cards] == ["nobody marked any", "none told", "none judged", "none"]
