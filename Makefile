@@ -49,7 +49,7 @@ bench-jobs: dev ## Measure what the queue and the database cost: a job, a trial,
 	@$(BIN)/python -m benchmarks.storage rate
 	@$(BIN)/python -m benchmarks.storage month
 
-bench-judge: dev ## Score the judge on made worlds: false alarms, recall, delay, replays (an hour; WORLDS=1 for less)
+bench-judge: dev ## Score the judge on made worlds: false alarms, recall, delay, replays (some ten minutes; WORLDS=1 for less)
 	@$(BIN)/python -m benchmarks.judge --worlds $(or $(WORLDS),3)
 
 bench-tell: dev ## Measure how long it takes from a confirmed regression to people, and a look for alarms (a minute)
