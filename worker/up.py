@@ -205,8 +205,10 @@ def cuda_home() -> dict[str, str]:
 
 
 def narrowed(settings: Settings, boards: Sequence[Gpu]) -> Settings:
-    """Where nothing will be measured and nobody said what to sweep, not the whole suite."""
-    return settings if boards or settings.kernels is not None else settings.model_copy(update={"kernels": WITHOUT_GPU})
+    """Where nothing will be measured and nobody said what to sweep, not the whole of our own library's suite."""
+    if boards or settings.kernels is not None or settings.repository != CHECKOUT:
+        return settings
+    return settings.model_copy(update={"kernels": WITHOUT_GPU})
 
 
 def usable(found: Iterable[Gpu], say: Callable[[str], None]) -> Iterator[Gpu]:

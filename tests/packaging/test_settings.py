@@ -7,6 +7,7 @@ import pytest
 
 from db.embedded import Servers
 from worker.settings import CHECKOUT, BadSettings, NotRunning, Settings
+from worker.up import narrowed
 
 DATABASE_URL = "postgresql://tilewatch:hunter2@db.example:5432/tilewatch"
 BROKER_URL = "redis://:hunter3@redis.example:6379/0"
@@ -79,3 +80,16 @@ def test_without_servers_one_is_told_how_to_get_some(left_behind: str | None, ho
         (home / "connection.json").write_text(left_behind)
     with pytest.raises(NotRunning, match=r"no Tilewatch is running in .+ start it with `make up`"):
         Settings.load().connection()
+
+
+def test_where_nothing_is_measured_up_compiles_the_first_story_of_our_own_library_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ours = Settings(repository=CHECKOUT)
+    assert narrowed(ours, ()).kernels == ("gemm_fp8",)
+    assert not narrowed(ours, ()).sweeps("rms_norm")
+    assert narrowed(Settings(repository=tmp_path), ()).sweeps("rms_norm"), "of somebody's own library all of it"
+    monkeypatch.setenv("TILEWATCH_KERNELS", "all")
+    assert narrowed(Settings(), ()).sweeps("rms_norm")
+    monkeypatch.setenv("TILEWATCH_KERNELS", "softmax, rms_norm")
+    assert [name for name in ("gemm_fp8", "rms_norm", "softmax") if Settings().sweeps(name)] == ["rms_norm", "softmax"]
