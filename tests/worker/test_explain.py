@@ -83,4 +83,6 @@ def test_what_moved_besides_a_commit_that_did_nothing() -> None:
 
 def test_whose_move_it_was() -> None:
     assert explain.whose(GOOD, replace(GOOD, baseline_us=80.0)).endswith("the baseline's -11.1%: the baseline")
+    slower = replace(GOOD, time_us=1.5 * GOOD.time_us, baseline_us=90.3)
+    assert explain.whose(GOOD, slower).endswith("the baseline's +0.3%: ours"), "what hardly moved explains nothing"
     assert "no baseline" in explain.whose(GOOD, replace(GOOD, baseline_us=None))
