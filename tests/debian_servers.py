@@ -23,6 +23,7 @@ import redis
 
 POSTGRES = Path("/usr/lib/postgresql/15/bin")
 HOST = "127.0.0.1"
+PASSWORD = "of-these-tests"  # noqa: S105 - of a server that ends with them
 READY_LIMIT_S = 60
 DIES_WITH_US = ("setpriv", "--pdeathsig=INT")
 
@@ -53,11 +54,15 @@ def postgres(folder: Path) -> Iterator[str]:
         os.chown(data, nobody.pw_uid, nobody.pw_gid)
         unprivileged = (f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups")
     as_user = (*DIES_WITH_US, *unprivileged, "--")
-    making = (POSTGRES / "initdb", "-D", data, "-U", "postgres", "--auth=trust", "--no-sync", "--encoding=UTF8")
+    password = folder / "password"
+    password.write_text(PASSWORD)
+    password.chmod(0o644)
+    asked = ("--auth=scram-sha-256", f"--pwfile={password}")  # a login's password is among what is tested
+    making = (POSTGRES / "initdb", "-D", data, "-U", "postgres", *asked, "--no-sync", "--encoding=UTF8")
     subprocess.run([*as_user, *map(str, making)], check=True, stdout=subprocess.DEVNULL, cwd="/")
     port = free_port()
     options = ("-p", str(port), "-h", HOST, "-k", "", "-c", "fsync=off", "-c", "max_connections=100")
-    url = f"postgresql://postgres@{HOST}:{port}/postgres"
+    url = f"postgresql://postgres:{PASSWORD}@{HOST}:{port}/postgres"
     with running([*as_user, str(POSTGRES / "postgres"), "-D", str(data), *options], folder / "postgres.log"):
         wait(lambda: psycopg.connect(url).close(), psycopg.OperationalError)
         yield url
