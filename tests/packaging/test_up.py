@@ -20,7 +20,7 @@ from tests.worker import tiny
 from worker import port, up
 from worker.settings import Settings
 
-DEADLINE_S = 120
+DEADLINE_S = 300.0  # against a hang: a ring that is lost while a worker starts is rung again after up to two minutes
 TRIALS = len(tiny.PROBLEMS) * tiny.CONFIGS
 TILEWATCH = [sys.executable, "-c", "from worker.cli import main; main()"]
 ROOT = Path(__file__).parents[2]
