@@ -1,6 +1,6 @@
 """Five real changes of a library kernel as commits, measured, replayed and judged: does the judge say what was done?
 
-    python -m benchmarks.story --gpu h200 --record recordings/h200-story.jsonl.gz
+    python -m benchmarks.story --gpu h200 --record recordings/story/h200.jsonl.gz
     python -m benchmarks.story --gpu sim
 
 DeepGEMM compiles its kernel when it is first used, which may take a minute (`--baselines ""` does without). A scratch

@@ -94,11 +94,14 @@ def _board(url: str, everything: pd.DataFrame, now: dt.datetime) -> None:
         st.success(f"No series was judged a regression since {words}.")
         return
     shown = changes.one_record(pairs)
-    if shown["ratio"].notna().any():
-        plots.show(change_charts.board(shown), "board", "Ratio to DeepGEMM by kernel, problem and GPU model")
+    beside = shown[shown["ratio"].notna()]
+    if not beside.empty:
+        plots.show(change_charts.board(beside), "board", "Ratio to DeepGEMM by kernel, problem and GPU model")
+        others = len(shown) - len(beside)
         st.caption(
             "DeepGEMM's time / ours: over 1.00 is faster than DeepGEMM. "
             f"▲ ▼: faster or slower since {words}, where the intervals do not overlap."
+            + (f" {others:,} series without DeepGEMM: see below." if others else "")
         )
     _movers(pairs, words)
 

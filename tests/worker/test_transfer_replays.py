@@ -63,7 +63,7 @@ def test_a_recorded_history_is_judged_as_where_it_was_measured(
             assert len(opened.scalars(select(Regression)).all()) == 1
 
 
-@pytest.mark.parametrize("file", sorted(RECORDINGS.glob("*-story.jsonl.gz")), ids=lambda file: file.name)
+@pytest.mark.parametrize("file", sorted(RECORDINGS.glob("story/*.jsonl.gz")), ids=lambda file: file.name)
 def test_the_judge_tells_five_real_changes_apart(
     tmp_path: Path, database_url: str, broker_url: str, file: Path
 ) -> None:
