@@ -9,6 +9,9 @@ import importlib
 import sys
 
 import streamlit as st
+from starlette.middleware import Middleware
+
+from dashboard.ahead import Ahead
 
 NEEDED = ("pandas", "plotly.graph_objects", "plotly.io", "sqlalchemy.orm", "psycopg", "db.queries")
 M_ARENA_MAX, ARENAS = -8, 2
@@ -21,4 +24,4 @@ if sys.platform == "linux":
 for name in NEEDED:
     importlib.import_module(name)
 
-app = st.App("app.py")
+app = st.App("app.py", middleware=[Middleware(Ahead)])

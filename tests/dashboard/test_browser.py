@@ -116,6 +116,17 @@ def test_overview_leads_from_a_regression_to_its_evidence_and_back_to_its_trend(
     page.locator(".js-plotly-plot .scatterlayer .trace").first.wait_for()
 
 
+def test_the_charts_module_is_on_its_way_before_the_page_asks_for_its_first_chart(page: Any) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("websocket", lambda _: asked.append("session"))
+    page.goto("/")
+    page.locator(".js-plotly-plot").first.wait_for(state="attached")
+    charts = [place for place, url in enumerate(asked) if "/PlotlyChart." in url]
+    assert len(charts) == 1, "the module is fetched once, whoever asks first"
+    assert charts[0] < asked.index("session")
+
+
 def test_a_click_on_a_point_opens_its_evidence_whose_link_shows_the_same_again(page: Any) -> None:
     page.goto("/trends")
     page.get_by_text("over 1: faster than DeepGEMM").wait_for()
