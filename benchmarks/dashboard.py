@@ -33,6 +33,7 @@ from sqlalchemy.orm import Session
 from streamlit.testing.v1 import AppTest
 
 from benchmarks import browsing, fleet, visitors
+from dashboard.memory import settle
 from db import migrate, queries
 from db.embedded import Embedded
 from db.models import Commit, Measurement, Sweep, Trial
@@ -120,6 +121,7 @@ def _yesterday() -> dt.date:
 
 
 def _queries(url: str, repeats: int) -> None:
+    settle()  # as the server does
     print(f"\n{'query':34}{'median ms':>12}{'p95 ms':>10}{'rows':>8}")
     for name, question in _questions(url).items():
         took_ms, rows = [], 0
