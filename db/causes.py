@@ -8,7 +8,7 @@ commits.
 from dataclasses import dataclass
 from typing import Literal
 
-from sqlalchemy import exists, func, select, update
+from sqlalchemy import and_, exists, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session, aliased
 
@@ -144,7 +144,10 @@ def _take_turns(session: Session, cause: Cause) -> None:
 
 
 def _same_cause(session: Session, cause: Cause) -> Regression | None:
-    """A regression of this kernel whose range of commits overlaps: two series rarely narrow one change equally far."""
+    """A regression of this kernel whose range of commits overlaps: two series rarely narrow one change equally far.
+
+    A node is slow at every commit.
+    """
     good, bad, theirs_good, theirs_bad = (aliased(Commit) for _ in range(4))
     query = (
         select(Regression)
@@ -158,8 +161,10 @@ def _same_cause(session: Session, cause: Cause) -> Regression | None:
             Regression.direction == cause.direction,
             Regression.category == cause.category,
             Regression.key.endswith(f":{cause.what}", autoescape=True),
-            good.position < theirs_bad.position,
-            theirs_good.position < bad.position,
+            or_(
+                Regression.category == "node",
+                and_(good.position < theirs_bad.position, theirs_good.position < bad.position),
+            ),
         )
         .order_by(Regression.id.desc())
         .limit(1)

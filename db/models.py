@@ -339,8 +339,9 @@ class Suspicion(Base):
 class Replay(Base):
     """Two cubins timed beside each other: one median per launch (a fresh process), element i of both from launch i.
 
-    `axis` says what differs between the sides: the commit, the toolchain that compiled it, or the node it ran on. A
-    replay that could not be held has no times and says why in `failure`.
+    `axis` says what differs between the sides: the commit or the toolchain that compiled it. "node" is one half of a
+    comparison of two nodes: both sides on `host`, and another replay has them on the other. A replay that could not be
+    held has no times and says why in `failure`.
     """
 
     __tablename__ = "replays"
@@ -369,7 +370,7 @@ class Replay(Base):
     bad_content_key: Mapped[str | None] = mapped_column(Text)
     good_code_sha256: Mapped[str | None] = mapped_column(Text)
     bad_code_sha256: Mapped[str | None] = mapped_column(Text)
-    good_toolchain: Mapped[str | None] = mapped_column(Text)  # the compiler; for the axis "node" its host
+    good_toolchain: Mapped[str | None] = mapped_column(Text)  # the compiler
     bad_toolchain: Mapped[str | None] = mapped_column(Text)
     good_us: Mapped[samples]
     bad_us: Mapped[samples]
