@@ -102,42 +102,32 @@ class Before:
     time_us: float
 
 
-def scope_of(session: Session, run_id: int) -> Scope:
-    query = (
-        select(
-            Commit.repository,
-            Sweep.gpu_model,
-            Sweep.arch,
-            Run.origin,
-            Sweep.submission_id,
-            Sweep.commit_id,
-            Commit.sha,
-            Commit.position,
-        )
-        .join(Sweep, Sweep.id == Run.sweep_id)
-        .join(Commit, Commit.id == Sweep.commit_id)
-        .where(Run.id == run_id)
+_SCOPES = (
+    select(
+        Commit.repository,
+        Sweep.gpu_model,
+        Sweep.arch,
+        Run.origin,
+        Sweep.submission_id,
+        Sweep.commit_id,
+        Commit.sha,
+        Commit.position,
     )
-    return Scope(**session.execute(query).one()._mapping)
+    .select_from(Run)
+    .join(Sweep, Sweep.id == Run.sweep_id)
+    .join(Commit, Commit.id == Sweep.commit_id)
+)
+"""Every run's scope."""
+
+
+def scope_of(session: Session, run_id: int) -> Scope:
+    return Scope(**session.execute(_SCOPES.where(Run.id == run_id)).one()._mapping)
 
 
 def newest_of_each_scope(session: Session) -> list[Scope]:
     """For each repository, GPU model and origin its night that comes last."""
-    query = (
-        select(
-            Commit.repository,
-            Sweep.gpu_model,
-            Sweep.arch,
-            Run.origin,
-            Sweep.submission_id,
-            Sweep.commit_id,
-            Commit.sha,
-            Commit.position,
-        )
-        .ext(distinct_on(Commit.repository, Sweep.gpu_model, Run.origin))
-        .join(Sweep, Sweep.id == Run.sweep_id)
-        .join(Commit, Commit.id == Sweep.commit_id)
-        .order_by(Commit.repository, Sweep.gpu_model, Run.origin, Commit.position.desc(), Sweep.submission_id.desc())
+    query = _SCOPES.ext(distinct_on(Commit.repository, Sweep.gpu_model, Run.origin)).order_by(
+        Commit.repository, Sweep.gpu_model, Run.origin, Commit.position.desc(), Sweep.submission_id.desc()
     )
     return [Scope(**row._mapping) for row in session.execute(query)]
 
