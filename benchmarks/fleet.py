@@ -15,6 +15,7 @@ from math import prod
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+REPOSITORY = "https://example.org/kernels.git"
 GPU_MODELS = (
     ("h100", "NVIDIA H100", "sm_90", 1979.0, 3350.0),
     ("h200", "NVIDIA H200", "sm_90", 1979.0, 4800.0),
@@ -231,7 +232,7 @@ def _commits(session: Session, fleet: Fleet) -> list[str]:
     first = fleet.last_night - dt.timedelta(days=fleet.nights - 1)
     rows = [
         {
-            "repository": "https://example.org/kernels.git",
+            "repository": REPOSITORY,
             "sha": hashlib.sha256(f"commit {i}".encode()).hexdigest()[:40],
             "position": i,
             "committed_at": dt.datetime.combine(first + dt.timedelta(days=i), dt.time(1), dt.UTC),

@@ -1,6 +1,6 @@
 """The weekly report: the dashboard's charts of one week in a single page that can be mailed and opened anywhere.
 
-    python -m dashboard.report --week --html FILE [--until DATE]     (people type `tilewatch report`)
+    python -m dashboard.report --week --html FILE [--until DATE] [--repository NAME]   (people type `tilewatch report`)
 
 A command of its own, started by `tilewatch report` like `tilewatch up` starts the dashboard: workers neither import the
 dashboard nor need pandas and Plotly. The page asks nobody for anything: Plotly's script is in it, once.
@@ -156,13 +156,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked.add_argument("--week", action="store_true", required=True, help="the seven days up to --until")
     asked.add_argument("--html", type=Path, required=True, metavar="FILE", help="where to write the page")
     asked.add_argument("--until", type=dt.date.fromisoformat, metavar="DATE", help="through this day; else until now")
+    asked.add_argument("--repository", metavar="NAME", help="of several, this one; else the one watched here")
     options = asked.parse_args(arguments)
     url = os.environ.get("TILEWATCH_DATABASE_URL", "")
     now = dt.datetime.now(dt.UTC)
     until = now if options.until is None else dt.datetime.combine(options.until, dt.time.max, dt.UTC)
     try:
         with session(url) as opened:
-            written = page(weekly.read(opened, until))
+            written = page(weekly.read(opened, until, options.repository))
     except DatabaseUnreachable as error:
         return _refused(str(error))
     except DBAPIError:

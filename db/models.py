@@ -15,6 +15,7 @@ from sqlalchemy import (
     CheckConstraint,
     DateTime,
     Double,
+    FetchedValue,
     ForeignKey,
     Identity,
     Index,
@@ -119,7 +120,7 @@ class Sweep(Base):
     __tablename__ = "sweeps"
     __table_args__ = (
         UniqueConstraint("submission_id", "kernel", "problem"),
-        Index(None, "kernel", "problem", "gpu_model", "commit_id"),
+        Index("ix_sweeps_series", "repository", "kernel", "problem", "gpu_model", "commit_id"),
     )
     id: Mapped[key]
     submission_id: Mapped[int] = mapped_column(ForeignKey("submissions.id"))
@@ -134,6 +135,7 @@ class Sweep(Base):
     flops: Mapped[int] = mapped_column(BigInteger)
     bytes: Mapped[int] = mapped_column(BigInteger)
     created_at: Mapped[born]
+    repository: Mapped[words] = mapped_column(server_default=FetchedValue())  # the commit's; a trigger fills it
     submission: Mapped[Submission] = relationship()
 
 

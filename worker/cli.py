@@ -319,6 +319,7 @@ def report(
     html: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the page.")],
     week: Annotated[bool, typer.Option("--week", help="Of the last seven days, which is the only period.")] = False,
     until: Annotated[str | None, typer.Option(metavar="DATE", help="Through this day instead of until now.")] = None,
+    repository: Annotated[str | None, typer.Option(metavar="NAME", help="Of several, this one.")] = None,
 ) -> None:
     """Write the weekly report: the dashboard's charts of one week as a single page to mail."""
     import subprocess
@@ -332,6 +333,8 @@ def report(
     line = [sys.executable, "-m", "dashboard.report", "--week", "--html", str(html.absolute())]
     if until is not None:
         line += ["--until", str(command.day(until))]
+    if repository is not None:
+        line += ["--repository", repository]
     environment = {**os.environ, "TILEWATCH_DATABASE_URL": command.ready_database()}
     raise typer.Exit(subprocess.run(line, cwd=CHECKOUT, env=environment, check=False).returncode)
 

@@ -112,7 +112,7 @@ def _chosen_before(url: str, sweep: pd.Series) -> list[tuple[str, Mapping[str, A
     found: list[tuple[str, Mapping[str, Any]]] = []
     if sweep["tile_table"]:
         found.append(("the tile table", sweep["tile_table"]))
-    winners = data.winners(url, sweep["kernel"], sweep["problem"], sweep["gpu_model"])
+    winners = data.winners(url, sweep["repository"], sweep["kernel"], sweep["problem"], sweep["gpu_model"])
     older = winners[winners["committed_at"] < sweep["committed_at"]]
     month = older[older["committed_at"] <= sweep["committed_at"] - A_MONTH]
     for name, rows in (("the winner of the commit before", older), ("last month's winner", month)):

@@ -3,7 +3,7 @@
 import pandas as pd
 import streamlit as st
 
-from dashboard import charts, colours, data, filters, marks, plots, tables
+from dashboard import charts, colours, data, filters, marks, plots, tables, watched
 from dashboard.metrics import Metric, of_samples
 from dashboard.wording import config_text, moment, plural, short, source_text
 
@@ -12,8 +12,8 @@ FEW_COMMITS = 20
 MOST_BESIDE = 5
 COMMITS, DATES = "Commit order", "Date"
 
-Key = tuple[str, str, str]
-"""Kernel, problem and GPU model: what names a series."""
+Key = tuple[str, str, str, str]
+"""Repository, kernel, problem and GPU model: what names a series."""
 
 
 def page(url: str) -> None:
@@ -25,6 +25,11 @@ def page(url: str) -> None:
             "one, import a recording (`tilewatch import FILE`) or look at the static facts on the Sweeps page."
         )
         st.page_link("views/sweeps.py", label="To the sweeps")
+        return
+    repository = watched.repository(url)
+    everything = everything[everything["repository"] == repository]
+    if everything.empty:
+        st.info(f"No series of {repository} is measured yet.")
         return
     series = everything
     columns = st.columns(4)
@@ -38,7 +43,7 @@ def page(url: str) -> None:
     with columns[3]:
         metric = filters.metric()
     own = series[series["gpu_model"] == gpu_model].iloc[0]
-    points = data.points(url, own["kernel"], own["problem"], gpu_model)
+    points = data.points(url, *_key(own))
     left, middle, right = st.columns([2, 2, 1], vertical_alignment="bottom", gap="medium")
     with left:
         beside = _beside(everything, own)
@@ -53,17 +58,17 @@ def page(url: str) -> None:
     _behind(f"The {plural(len(points), 'measurement')} behind the chart", points)
 
 
-def _name(kernel: str, problem: str, gpu_model: str) -> str:
+def _name(_: str, kernel: str, problem: str, gpu_model: str) -> str:
     return f"{kernel} {problem} on {gpu_model}"
 
 
 def _key(series: pd.Series) -> Key:
-    return series["kernel"], series["problem"], series["gpu_model"]
+    return series["repository"], series["kernel"], series["problem"], series["gpu_model"]
 
 
 def _beside(everything: pd.DataFrame, own: pd.Series) -> dict[str, Key]:
     """Other series to draw over this one, by name."""
-    keys = zip(everything["kernel"], everything["problem"], everything["gpu_model"], strict=True)
+    keys = [_key(series) for _, series in everything.iterrows()]
     names = {_name(*key): key for key in keys if key != _key(own)}
     picked = st.multiselect(
         "Beside it", list(names), max_selections=MOST_BESIDE, key="beside", bind="query-params", placeholder="no other"
@@ -95,7 +100,7 @@ def _chart(url: str, own: pd.Series, points: pd.DataFrame, metric: Metric, along
         st.info(f"{metric.missing}, so there is no {metric.label.lower()} to show. Pick another value above.")
         return
     found = [
-        *marks.level_changes(data.levels(url, own["kernel"], own["problem"], own["gpu_model"])),
+        *marks.level_changes(data.levels(url, *_key(own))),
         *marks.toolchain_changes(points),
         *marks.node_changes(points),
     ]
