@@ -98,9 +98,10 @@ def _regressions(title: str, found: pd.DataFrame) -> Iterable[str]:
 def _board(week: Week) -> Iterable[str]:
     shown = changes.one_record(week.pairs)
     if len(shown) and shown["ratio"].notna().any():
-        yield "<h2>Ratio to DeepGEMM</h2>"
+        yield "<h2>Ratio to the main baseline</h2>"
         yield _figure(change_charts.board(shown))
-        yield '<p class="small">Over 1.00 is faster than DeepGEMM; ▲ ▼ faster or slower than a week before.</p>'
+        told = "Over 1.00 is faster than it, which is DeepGEMM where a cell names no other"
+        yield f'<p class="small">{told}; ▲ ▼ faster or slower than a week before.</p>'
 
 
 def _movers(week: Week) -> Iterable[str]:
@@ -121,7 +122,7 @@ def _trend(trend: Trend) -> Iterable[str]:
 
 
 def _metric(points: pd.DataFrame) -> Metric:
-    """The ratio to DeepGEMM where there is one, else the time."""
+    """The ratio where there is one, else the time."""
     return next(metric for metric in METRICS if metric.values(points)["value"].notna().any())
 
 

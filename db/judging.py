@@ -62,7 +62,7 @@ class RecordedNight:
 
 @dataclass(frozen=True)
 class Point:
-    """One run's number on record. `low_us` to `high_us` is the median's interval; `ratio` is to DeepGEMM."""
+    """One run's number on record. `low_us` to `high_us` is the median's interval; `ratio` is to `baseline`."""
 
     submission_id: int
     run_id: int
@@ -74,6 +74,7 @@ class Point:
     low_us: float
     high_us: float
     ratio: float | None
+    baseline: str | None
 
 
 @dataclass(frozen=True)
@@ -250,6 +251,7 @@ def points(session: Session, submission_ids: Sequence[int], origin: str) -> list
             Measurement.low_us,
             Measurement.high_us,
             Measurement.ratio,
+            Measurement.baseline,
         )
         .join(Run, Run.id == Measurement.run_id)
         .join(Sweep, Sweep.id == Run.sweep_id)

@@ -261,8 +261,9 @@ class Run(Base):
 class Measurement(Base):
     """Careful timing of one implementation in a run. Element i of `samples_us` is from paired round i of the run.
 
-    median_us, low_us and high_us (95 % interval of the median), and the ratio to DeepGEMM (DeepGEMM's time / this time,
-    over 1 means faster than DeepGEMM) are derived from samples_us in kernels/statistics.py when the row is written.
+    median_us, low_us and high_us (95 % interval of the median), and the ratio to the main baseline (its time / this
+    time, over 1 means faster) are derived from samples_us in kernels/statistics.py when the row is written. `baseline`
+    names it.
     """
 
     __tablename__ = "measurements"
@@ -284,6 +285,7 @@ class Measurement(Base):
     ratio_low: Mapped[float | None]
     ratio_high: Mapped[float | None]
     detail: Mapped[facts]  # what the rival chose, how its inputs were laid out, why it is missing
+    baseline: Mapped[str | None] = mapped_column(Text)  # None where there is no ratio
 
 
 class Verdict(Base):

@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import change_charts, changes, data, filters, plots, shapes, tables, watched
-from dashboard.wording import change_text, plural, ratio_text, short, time_text
+from dashboard.wording import change_text, plural, ratio_to, short, time_text
 
 NEWEST, THE_ONE_BEFORE = "newest", "the one before"
 COMMITS, GPUS = "Two commits", "Two GPU models"
@@ -107,7 +107,7 @@ def _gpu_models(url: str, repository: str) -> pd.DataFrame:
     with right:
         b = filters.pick("B", [*names[1:], names[0]], "gpu_b")
     pairs = changes.pair(newest[newest["gpu_model"] == a], newest[newest["gpu_model"] == b], ("kernel", "problem"))
-    st.caption("The newest point of each series on both. The ratio to DeepGEMM is compared where both have one.")
+    st.caption("The newest point of each series on both. Ratios are compared where both have one to the same baseline.")
     return pairs.assign(where="")
 
 
@@ -121,8 +121,8 @@ def _table(known: pd.DataFrame) -> pd.DataFrame:
                 "change": row["change"],
                 "interval": f"{change_text(row['change_low'])} to {change_text(row['change_high'])}",
                 "apart": "yes" if row["apart"] else "",
-                "A": _side(row["ratio_before"], row["median_us_before"]),
-                "B": _side(row["ratio"], row["median_us"]),
+                "A": _side(row["ratio_before"], row["baseline_before"], row["median_us_before"]),
+                "B": _side(row["ratio"], row["baseline"], row["median_us"]),
                 "verdict of B": row["verdict"] or "",
             }
             for row in known.sort_values("change").to_dict("records")
@@ -130,9 +130,9 @@ def _table(known: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _side(ratio: float | None, median_us: float) -> str:
+def _side(ratio: float | None, baseline: str | None, median_us: float) -> str:
     time = time_text(median_us)
-    return time if ratio is None or pd.isna(ratio) else f"{ratio_text(ratio)}, {time}"
+    return time if ratio is None or pd.isna(ratio) else f"{ratio_to(ratio, baseline)}, {time}"
 
 
 page(data.database_url())

@@ -11,7 +11,7 @@ from dashboard.wording import (
     config_text,
     moment,
     plural,
-    ratio_text,
+    ratio_to,
     short,
     source_text,
     time_text,
@@ -117,8 +117,8 @@ def _measurements(found: Evidence) -> None:
                 "before": _interval(old) if old else "",
                 "this run": _interval(row),
                 "time": change_text(row.median_us / old.median_us - 1) if old else "",
-                "ratio before": ratio_text(old.ratio) if old and old.ratio is not None else "",
-                "ratio to DeepGEMM": ratio_text(row.ratio) if row.ratio is not None else "",
+                "ratio before": ratio_to(old.ratio, old.baseline) if old and old.ratio is not None else "",
+                "ratio": ratio_to(row.ratio, row.baseline) if row.ratio is not None else "",
                 "samples": str(len(row.samples_us)),
             }
         )

@@ -9,7 +9,7 @@ from dashboard import change_charts, changes, data, filters, plots, states, tabl
 from dashboard.metrics import US_TFLOP
 from dashboard.panels import submissions
 from dashboard.trouble import told
-from dashboard.wording import change_text, moment, plural, ratio_text, short, source_text, time_text
+from dashboard.wording import change_text, moment, plural, ratio_to, short, source_text, time_text
 from db.regressions import OPEN
 
 SHOWN_MOVERS = 20
@@ -97,12 +97,12 @@ def _board(url: str, repository: str, everything: pd.DataFrame, now: dt.datetime
     shown = changes.one_record(pairs)
     beside = shown[shown["ratio"].notna()]
     if not beside.empty:
-        plots.show(change_charts.board(beside), "board", "Ratio to DeepGEMM by kernel, problem and GPU model")
+        plots.show(change_charts.board(beside), "board", "Ratio to the main baseline by kernel, problem and GPU model")
         others = len(shown) - len(beside)
         st.caption(
-            "DeepGEMM's time / ours: over 1.00 is faster than DeepGEMM. "
+            "The main baseline's time / ours: over 1.00 is faster than it. It is DeepGEMM where a cell names no other. "
             f"▲ ▼: faster or slower since {words}, where the intervals do not overlap."
-            + (f" {others:,} series without DeepGEMM: see below." if others else "")
+            + (f" {others:,} series without a baseline: see below." if others else "")
         )
     _movers(url, pairs, words)
 
@@ -177,7 +177,7 @@ def _movers(url: str, pairs: pd.DataFrame, words: str) -> None:
         on_select="rerun",
         selection_mode="single-row",
         key="movers",
-        column_config={"ratio to DeepGEMM": st.column_config.TextColumn(alignment="right")},
+        column_config={"ratio": st.column_config.TextColumn(alignment="right")},
     )
     st.caption(
         f"Change of speed since {words}, on the same kind of record; ≈ where the intervals overlap. "
@@ -200,7 +200,7 @@ def _series_row(row: pd.Series) -> dict[str, str]:
         "kernel": row["kernel"],
         "problem": row["problem"],
         "GPU": row["gpu_name"],
-        "ratio to DeepGEMM": "without DeepGEMM" if pd.isna(row["ratio"]) else ratio_text(row["ratio"]),
+        "ratio": "without a baseline" if pd.isna(row["ratio"]) else ratio_to(row["ratio"], row["baseline"]),
         "change": "" if pd.isna(row["change"]) else unsure + change_text(row["change"]),
         "time": time_text(row["median_us"]),
         "TFLOP/s": f"{row['flops'] / row['median_us'] / US_TFLOP:,.0f}",

@@ -5,7 +5,7 @@ import streamlit as st
 
 from dashboard import charts, colours, data, filters, marks, plots, tables, watched
 from dashboard.metrics import Metric, of_samples
-from dashboard.wording import config_text, moment, plural, short, source_text
+from dashboard.wording import config_text, moment, plural, rival_text, short, source_text
 
 FEW_COMMITS = 20
 """With this many in view, the raw samples behind each median have room."""
@@ -102,6 +102,7 @@ def _chart(url: str, own: pd.Series, points: pd.DataFrame, metric: Metric, along
     found = [
         *marks.level_changes(data.levels(url, *_key(own))),
         *marks.toolchain_changes(points),
+        *(marks.baseline_changes(points) if metric.key == "ratio" else ()),
         *marks.node_changes(points),
     ]
     raw = _raw(url, points, metric) if points["sha"].nunique() <= FEW_COMMITS else None
@@ -117,7 +118,7 @@ def _raw(url: str, points: pd.DataFrame, metric: Metric) -> pd.DataFrame:
     rows = []
     for point in points.join(metric.values(points)).dropna(subset="value").to_dict("records"):
         own = samples.get((point["run_id"], point["implementation"]), [])
-        values = of_samples(metric, point, own, samples.get((point["run_id"], "deepgemm"), []))
+        values = of_samples(metric, point, own, samples.get((point["run_id"], point["baseline"]), []))
         about = {name: point[name] for name in ("sha", "committed_at", "implementation", "role")}
         rows += [{**about, "value": value} for value in values]
     return pd.DataFrame(rows)
@@ -145,7 +146,7 @@ def _told(points: pd.DataFrame, found: list[marks.Mark], raw: pd.DataFrame | Non
     dashes = {mark.dash for mark in found}
     for dash, words in (
         ("solid", "solid lines begin a level that was confirmed, with its regression's number"),
-        ("dash", "dashed lines are changes of the toolchain on a machine"),
+        ("dash", "dashed lines are changes of the toolchain or of the main baseline on a machine"),
         ("dot", "dotted lines are moves to another machine"),
     ):
         if dash in dashes:
@@ -155,7 +156,7 @@ def _told(points: pd.DataFrame, found: list[marks.Mark], raw: pd.DataFrame | Non
 
 def _behind(title: str, points: pd.DataFrame) -> None:
     columns = {name: st.column_config.NumberColumn(format="%.1f") for name in ("median us", "low us", "high us")}
-    columns["ratio to DeepGEMM"] = st.column_config.NumberColumn(format="%.3fx")
+    columns["ratio"] = st.column_config.NumberColumn(format="%.3fx")
     tables.behind(title, "points", lambda: _table(points), columns)
 
 
@@ -169,7 +170,8 @@ def _table(points: pd.DataFrame) -> pd.DataFrame:
             "low us": points["low_us"],
             "high us": points["high_us"],
             "samples": points["samples"],
-            "ratio to DeepGEMM": points["ratio"],
+            "ratio": points["ratio"],
+            "to": [rival_text(row["baseline"]) if row["baseline"] else "" for row in rows],
             "verdict": points["verdict"].fillna("").where(points["role"] == "kernel", ""),
             "config": [config_text(row["params"]) if row["params"] else "" for row in rows],
             "source": [source_text(row["origin"], row["machine"], row["measured_at"]) for row in rows],

@@ -70,6 +70,7 @@ class PointRow:
     ratio: float | None
     ratio_low: float | None
     ratio_high: float | None
+    baseline: str | None
     detail: dict[str, Any]
     flops: int
     bytes: int
@@ -152,6 +153,7 @@ def points(session: Session, repository: str, kernel: str, problem: str, gpu_mod
                 Measurement.ratio,
                 Measurement.ratio_low,
                 Measurement.ratio_high,
+                Measurement.baseline,
                 Measurement.detail,
                 Sweep.flops,
                 Sweep.bytes,

@@ -43,6 +43,7 @@ class StandingRow:
     ratio: float | None
     ratio_low: float | None
     ratio_high: float | None
+    baseline: str | None
     flops: int
     toolchain_sha256: str
     verdict: str | None
@@ -203,6 +204,7 @@ def _of_runs(session: Session, runs: Question | CompoundSelect[Any]) -> list[Sta
                 Measurement.ratio,
                 Measurement.ratio_low,
                 Measurement.ratio_high,
+                Measurement.baseline,
                 Sweep.flops,
                 Run.toolchain_sha256,
                 Verdict.verdict,

@@ -96,6 +96,7 @@ class MeasuredRow:
     ratio: float | None
     ratio_low: float | None
     ratio_high: float | None
+    baseline: str | None
     detail: dict[str, Any]
 
 
@@ -224,6 +225,7 @@ def measured(session: Session, sweep_id: int) -> list[MeasuredRow]:
             Measurement.ratio,
             Measurement.ratio_low,
             Measurement.ratio_high,
+            Measurement.baseline,
             Measurement.detail,
         )
         .join(Measurement, Measurement.run_id == Run.id)

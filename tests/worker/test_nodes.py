@@ -233,7 +233,7 @@ def fact(good_us: float, bad_us: float) -> ReplayFact:
 
 
 def doubt(*, same_code: bool = False) -> Doubt:
-    point = Point(1, 2, "double", "1024", "n2", "toolchain", 105.0, 104.9, 105.1, None)
+    point = Point(1, 2, "double", "1024", "n2", "toolchain", 105.0, 104.9, 105.1, None, None)
     there, here = (boards.Board(host, f"GPU-{host}", "580.1") for host in ("n1", "n2"))
     return Doubt(point, Before(1, 1, "a" * 40, 100.0), there, here, 0.05, same_code, None, 0.0, ({}, {}))
 
