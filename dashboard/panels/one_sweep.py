@@ -44,8 +44,8 @@ def body(url: str, sweep: pd.Series) -> None:
             _cells(trials, sweep)
         with right:
             _best(trials, tie, sweep)
-        _all_parameters(trials)
         _beside_speed(trials, tie)
+        _all_parameters(trials)  # after the other charts: without a GPU a browser takes a second to draw it
         _configs(url, trials, sweep)
 
 
