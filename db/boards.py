@@ -56,21 +56,22 @@ def available(session: Session, gpu_model: str) -> list[Board]:
     return [Board(*row) for row in session.execute(query)]
 
 
-def known_causes(session: Session, repository: str, gpu_model: str) -> dict[tuple[str, str], set[str]]:
-    """By kernel and problem, what people were told of nodes and toolchains and did not close: `Cause.what` of each."""
+def known_causes(session: Session, repository: str, gpu_model: str) -> dict[tuple[str, str], dict[str, float]]:
+    """By kernel and problem, what people were told of nodes and toolchains and nobody closed: `Cause.what` and size."""
     query = (
-        select(RegressionSeries.kernel, RegressionSeries.problem, Regression.key)
+        select(RegressionSeries.kernel, RegressionSeries.problem, Regression.key, RegressionSeries.size)
         .join(Regression, Regression.id == RegressionSeries.regression_id)
         .where(
             Regression.repository == repository,
             Regression.category.in_(("node", "toolchain")),
             Regression.state != "resolved",
+            RegressionSeries.recovered_at.is_(None),
             RegressionSeries.gpu_model == gpu_model,
         )
     )
-    found: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for kernel, problem, key in session.execute(query):
-        found[kernel, problem].add(key.rpartition(":")[2])
+    found: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for kernel, problem, key, size in session.execute(query):
+        found[kernel, problem][key.rpartition(":")[2]] = size
     return found
 
 

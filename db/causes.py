@@ -99,10 +99,11 @@ def open_or_join(session: Session, cause: Cause, moved: Moved) -> Opened:
     return Opened(regression_id, created, joined, reopened)
 
 
-def recovered(session: Session, moved: Moved, *, repository: str, kernel: str) -> list[int]:
+def recovered(session: Session, moved: Moved, *, repository: str, kernel: str, of_node: bool = False) -> list[int]:
     """A confirmed improvement of a series, as what takes back open regressions of it: the ids of those.
 
-    A regression whose last series recovered resolves by itself, once. What undoes an improvement is a regression.
+    A commit makes no node faster, so what is `of_node` recovers apart from all else. A regression whose last series
+    recovered resolves by itself, once. What undoes an improvement is a regression.
     """
     if moved.size >= 0:
         return []
@@ -113,6 +114,7 @@ def recovered(session: Session, moved: Moved, *, repository: str, kernel: str) -
         .where(
             Regression.repository == repository,
             Regression.direction == "regression",
+            (Regression.category == "node") == of_node,
             Regression.state.in_(OPEN),
             series.kernel == kernel,
             series.problem == moved.problem,

@@ -87,7 +87,10 @@ def settled(session: Session, place: Place, scope: Scope, beside: Beside, suspic
     if beside.node is not None and beside.node[1] is not None:
         asked, heard = beside.node[0], beside.node[1]
         said, answer = node_told.sentence(asked, heard, place.policy), None
-        if node_told.is_slower(asked, heard, place.policy):
+        if asked.told_size is not None:
+            if heard.node is not None and not heard.is_node(place.policy):
+                raising.node_recovered(session, scope, asked, heard.node, suspicion_id)
+        elif node_told.is_slower(asked, heard, place.policy):
             raising.of_node(session, scope, asked, heard, said, suspicion_id)
             answer = _answer(1.0)
         found.append(Found(said, answer))

@@ -187,6 +187,7 @@ def export_(
     kernel: Annotated[str | None, typer.Option(help="Only this kernel.")] = None,
     gpu: Annotated[str | None, typer.Option(metavar="MODEL", help="Only this GPU model.")] = None,
     since: Annotated[str | None, typer.Option(metavar="YYYY-MM-DD", help="Only sweeps submitted since.")] = None,
+    repository: Annotated[str | None, typer.Option(metavar="NAME", help="Of several, only this one.")] = None,
 ) -> None:
     """Write what was measured here to a file that `tilewatch import` reads elsewhere.
 
@@ -197,6 +198,7 @@ def export_(
     rows = export_file(
         command.ready_database(),
         file,
+        repository=repository,
         kernel=kernel,
         gpu_model=gpu,
         since=command.day(since),
@@ -205,7 +207,12 @@ def export_(
 
 
 @cli.command("import")
-def import_(files: Annotated[list[Path], typer.Argument(help="Recordings: files of `tilewatch export`.")]) -> None:
+def import_(
+    files: Annotated[list[Path], typer.Argument(help="Recordings: files of `tilewatch export`.")],
+    repository: Annotated[
+        str | None, typer.Option(metavar="NAME", help="What their repository is called here.")
+    ] = None,
+) -> None:
     """Read recordings into the database. A file that is not whole changes nothing; one read before is passed over.
 
     Example: tilewatch import recordings/*.jsonl.gz
@@ -214,7 +221,7 @@ def import_(files: Annotated[list[Path], typer.Argument(help="Recordings: files 
 
     database_url = command.ready_database()
     for file in files:
-        print(import_file(database_url, file).sentence)
+        print(import_file(database_url, file, named=repository).sentence)
 
 
 @cli.command()

@@ -27,7 +27,8 @@ far apart two nodes were, which is known from single runs."""
 class Doubt:
     """A series whose time may be the node's. `payloads` lack what the judge adds to every question: there, then here.
 
-    `apart` is how far apart the nodes were before (a logarithm), which is asked of a `driver` alone.
+    `apart` is how far apart the nodes were before (a logarithm), which is asked of a `driver` alone. `told_size` is by
+    how much people were told that one of them is slower, where it is asked whether that is over.
     """
 
     point: Point
@@ -39,6 +40,7 @@ class Doubt:
     driver: str | None
     apart: float
     payloads: tuple[dict[str, Any], dict[str, Any]]
+    told_size: float | None = None
 
     @property
     def what(self) -> str:
@@ -54,6 +56,8 @@ class Doubt:
 
     @property
     def reason(self) -> str:
+        if self.told_size is not None:
+            return f"{self.here.host} is as fast as {self.there.host} again, which is asked of both"
         if self.driver:
             return f"the time moved {self.moved:+.1%} and so did the driver of {self.here.host}: {self.driver}"
         return f"the time is {self.moved:+.1%} from that on {self.there.host}, and {self.here.host} measured it"

@@ -8,7 +8,7 @@ node_told.py's.
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from math import log
 from typing import Any
 
@@ -44,23 +44,28 @@ def doubts(
     runs: dict[tuple[str, str], list[Before]] = defaultdict(list)
     for (kernel, problem, _), run in before.items():
         runs[kernel, problem].append(run)
+    told = boards.known_causes(session, scope.repository, scope.gpu_model)
     moved = {
         series: point
         for series, point in points.items()
-        if any(abs(point.time_us / run.time_us - 1.0) >= WELL_GPUS_DIFFER for run in runs[series[:2]])
+        if series[:2] in told
+        or any(abs(point.time_us / run.time_us - 1.0) >= WELL_GPUS_DIFFER for run in runs[series[:2]])
     }
     ids = {run.run_id for series in moved for run in runs[series[:2]]} | {point.run_id for point in moved.values()}
     ran = boards.of_runs(session, sorted(ids))
     if len({board.host for board in ran.values()}) < 2:
         return []
     won = winners.of_runs(session, sorted(ids))
-    told = boards.known_causes(session, scope.repository, scope.gpu_model)
     store = CubinStore(place.store_url)
     found = []
     for series, point in moved.items():
         others = [run for run in runs[series[:2]] if ran[run.run_id].host != point.host and run.run_id in won]
+        known = told.get(series[:2], {})
         doubt = _doubt(scope, point, before.get(series), others, ran, won)
-        if doubt is None or doubt.is_known(told.get(series[:2], ())):
+        if doubt is not None and doubt.is_known(known):
+            doubt = None
+        doubt = doubt or _back(scope, point, others, ran, won, known)
+        if doubt is None:
             continue
         keys = {payload[side]["content_key"] for payload in doubt.payloads for side in ("good", "bad")}
         if all(store.outcome(each) is not None for each in keys):
@@ -106,6 +111,25 @@ def _doubt(
     newest = max(others, key=lambda each: each.run_id)
     found = _made(scope, point, newest, ran[newest.run_id], here, (won[newest.run_id], new), None, 0.0)
     return found if abs(found.moved) >= APART else None
+
+
+def _back(
+    scope: Scope,
+    point: Point,
+    others: Sequence[Before],
+    ran: Mapping[int, Board],
+    won: Mapping[int, Side],
+    known: Mapping[str, float],
+) -> Doubt | None:
+    """Two nodes of which people were told, and that look alike again: the same question, of whether it is over."""
+    here, new = ran[point.run_id], won.get(point.run_id)
+    if new is None or not others:
+        return None
+    newest = max(others, key=lambda each: each.run_id)
+    found = _made(scope, point, newest, ran[newest.run_id], here, (won[newest.run_id], new), None, 0.0)
+    if found.what not in known or abs(found.moved) > known[found.what] / 2:
+        return None
+    return replace(found, told_size=known[found.what])
 
 
 def _made(

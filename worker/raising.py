@@ -97,6 +97,16 @@ def of_node(
     return causes.open_or_join(session, cause, moved)
 
 
+def node_recovered(
+    session: Session, scope: Scope, doubt: node_told.Doubt, found: Estimate, suspicion_id: int | None
+) -> None:
+    """Replays of the same cubins say that two nodes, of which people were told, are as fast as each other again."""
+    assert doubt.told_size is not None
+    back = found.size - doubt.told_size
+    moved = _moved(scope, doubt.point, doubt.before.run_id, suspicion_id, back, found.error)
+    causes.recovered(session, moved, repository=scope.repository, kernel=doubt.point.kernel, of_node=True)
+
+
 def _moved(
     scope: Scope, point: Point, good_run_id: int | None, suspicion_id: int | None, size: float, error: float
 ) -> Moved:

@@ -50,6 +50,7 @@ def export_file(
     database_url: str,
     path: Path,
     *,
+    repository: str | None = None,
     kernel: str | None = None,
     gpu_model: str | None = None,
     since: dt.date | None = None,
@@ -58,11 +59,13 @@ def export_file(
     with session(database_url) as opened:
         found = [
             steps.exported(opened, sweep_id)
-            for sweep_id in steps.sweeps_to_export(opened, kernel=kernel, gpu_model=gpu_model, since=since)
+            for sweep_id in steps.sweeps_to_export(
+                opened, repository=repository, kernel=kernel, gpu_model=gpu_model, since=since
+            )
         ]
         if not found:
             raise NothingToExport("nothing to export: no worker of this database has measured such a sweep")
-        replays = transfer_replays.rows(opened, kernel=kernel, gpu_model=gpu_model, since=since)
+        replays = transfer_replays.rows(opened, repository=repository, kernel=kernel, gpu_model=gpu_model, since=since)
         return recording.write(path, _header(found), itertools.chain(_rows(found), replays))
 
 

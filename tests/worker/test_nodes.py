@@ -152,6 +152,21 @@ def test_a_node_that_is_known_to_be_slow_is_not_asked_about_every_night(watched:
     assert {verdict for verdict, _ in last_verdicts(watched)} == {"unchanged"}
 
 
+def test_a_node_that_was_mended_closes_its_regression(watched: Settings, tmp_path: Path) -> None:
+    """It looks as fast as the other one again; both replay the same cubin, and then it is over, without anybody."""
+    (sha,) = history.make(tmp_path / "watched").values()
+    first, second, mended = node(watched, "n1"), node(watched, "n2", SLOW), node(watched, "n2")
+    arrive(first, second)
+    for night, (measuring, other) in enumerate(((first, second), (second, first), (mended, first))):
+        nightly(watched, sha, night)
+        do_all_jobs(measuring, other)
+    (regression,) = raised(watched)
+    with session(Place.of(watched).database_url) as opened:
+        events = [event.action for event in reversed(queries.events(opened, regression.id))]
+    assert (regression.category, regression.state) == ("node", "resolved")
+    assert events == ["open", "join", "recover", "recover", "resolve"]
+
+
 def test_a_faster_node_raises_nothing(watched: Settings, tmp_path: Path) -> None:
     (sha,) = history.make(tmp_path / "watched").values()
     slow, fast = node(watched, "n1", SLOW), node(watched, "n2")
