@@ -91,6 +91,8 @@ def open_or_join(session: Session, cause: Cause, moved: Moved) -> Opened:
     else:
         regression_id, created = known.id, False
     joined = _add_series(session, regression_id, cause.kernel, moved)
+    if not joined and cause.category == "node":
+        joined = _is_slow_again(session, regression_id, cause.kernel, moved)
     reopened = False
     if created:
         event(session, regression_id, ITSELF, "open", None, "new", cause.sentence)
@@ -199,6 +201,27 @@ def _add_series(session: Session, regression_id: int, kernel: str, moved: Moved)
         .returning(RegressionSeries.id)
     )
     return session.scalar(added) is not None
+
+
+def _is_slow_again(session: Session, regression_id: int, kernel: str, moved: Moved) -> bool:
+    """A node may be mended and fall ill again, which no new commit tells apart: a series that recovered, or was called
+    resolved, is back with what it is now."""
+    resolved = exists().where(Regression.id == RegressionSeries.regression_id, Regression.state == "resolved")
+    back = session.execute(
+        update(RegressionSeries)
+        .where(
+            RegressionSeries.regression_id == regression_id,
+            RegressionSeries.kernel == kernel,
+            RegressionSeries.problem == moved.problem,
+            RegressionSeries.gpu_model == moved.gpu_model,
+            RegressionSeries.run_id != moved.run_id,
+            or_(RegressionSeries.recovered_at.is_not(None), resolved),
+        )
+        .values(recovered_at=None, run_id=moved.run_id, size=moved.size, low=moved.low, high=moved.high)
+        .returning(RegressionSeries.id),
+        execution_options={"synchronize_session": False},
+    )
+    return back.one_or_none() is not None
 
 
 def _join(session: Session, regression_id: int, cause: Cause, moved: Moved) -> bool:

@@ -152,7 +152,9 @@ def test_a_node_that_is_known_to_be_slow_is_not_asked_about_every_night(watched:
     assert {verdict for verdict, _ in last_verdicts(watched)} == {"unchanged"}
 
 
-def test_a_node_that_was_mended_closes_its_regression(watched: Settings, tmp_path: Path) -> None:
+def test_a_node_that_was_mended_closes_its_regression_and_one_that_falls_back_opens_it_again(
+    watched: Settings, tmp_path: Path
+) -> None:
     """It looks as fast as the other one again; both replay the same cubin, and then it is over, without anybody."""
     (sha,) = history.make(tmp_path / "watched").values()
     first, second, mended = node(watched, "n1"), node(watched, "n2", SLOW), node(watched, "n2")
@@ -165,6 +167,10 @@ def test_a_node_that_was_mended_closes_its_regression(watched: Settings, tmp_pat
         events = [event.action for event in reversed(queries.events(opened, regression.id))]
     assert (regression.category, regression.state) == ("node", "resolved")
     assert events == ["open", "join", "recover", "recover", "resolve"]
+    nightly(watched, sha, 3)
+    do_all_jobs(second, first)
+    (again,) = raised(watched)
+    assert (again.id, again.state) == (regression.id, "reopened"), "it fell ill again, which is the same story"
 
 
 def test_a_faster_node_raises_nothing(watched: Settings, tmp_path: Path) -> None:
