@@ -141,20 +141,21 @@ def _questions(url: str) -> dict[str, Callable[[Session], Any]]:
     noon = dt.datetime.combine(_yesterday(), NOON)
     year = noon - dt.timedelta(days=365)
     with session(url) as opened:
-        shas = [row.sha for row in queries.commits(opened)]
+        shas = [row.sha for row in queries.commits(opened, fleet.REPOSITORY)]
         newest = queries.newest_runs(opened)[0].run_id
         series = queries.series(opened)[0]
         sweep_id = opened.scalar(select(func.max(Sweep.id))) or 0
-        about = (series.kernel, series.problem, series.gpu_model)
+        about = (series.repository, series.kernel, series.problem, series.gpu_model)
         statics = queries.statics(opened, *about)
     return {
         "newest nightly per GPU model": queries.last_nights,
         "newest submissions": lambda opened: queries.submissions(opened, 10),
-        "all series now": lambda opened: queries.standing(opened, noon),
-        "all series a year ago": lambda opened: queries.standing(opened, year),
-        "changes judged in a year": lambda opened: queries.changes_judged(opened, year),
-        "commits": queries.commits,
-        "all series at a commit": lambda opened: queries.standing_at(opened, shas[0]),
+        "all series now": lambda opened: queries.standing(opened, fleet.REPOSITORY, noon),
+        "all series a year ago": lambda opened: queries.standing(opened, fleet.REPOSITORY, year),
+        "changes judged in a year": lambda opened: queries.changes_judged(opened, fleet.REPOSITORY, year),
+        "repositories": queries.repositories,
+        "commits": lambda opened: queries.commits(opened, fleet.REPOSITORY),
+        "all series at a commit": lambda opened: queries.standing_at(opened, fleet.REPOSITORY, shas[0]),
         "series": queries.series,
         "points of a series": lambda opened: queries.points(opened, *about),
         "sweeps of a search space": lambda opened: queries.sweeps(opened, *about),

@@ -36,6 +36,7 @@ class RunFacts:
     """One run's winner and what stood around it. `instructions` counts what the compiler chose, by its remarks."""
 
     time_us: float
+    baseline: str | None
     baseline_us: float | None
     params: dict[str, int]
     axes: dict[str, tuple[int, ...]]
@@ -131,6 +132,7 @@ def run_facts(session: Session, run_id: int) -> RunFacts:
     names = ("registers", "stack_bytes", "shared_bytes", "code_bytes", "tma_loads", "tensor_core_mmas")
     return RunFacts(
         time_us=measured.median_us,
+        baseline=measured.baseline,
         baseline_us=None if measured.ratio is None else measured.median_us * measured.ratio,
         params=params,
         axes={name: tuple(values) for name, values in sweep.space["axes"]},

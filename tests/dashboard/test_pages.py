@@ -62,7 +62,7 @@ def test_overview_answers_what_changed_since_a_commit(filled_app: AppTest) -> No
     judged, movers = app.dataframe[0].value, app.dataframe[1].value
     assert judged["series"].tolist() == ["gemm_fp8 320x32576x7168"]
     first = movers.iloc[0]
-    assert (first["ratio to DeepGEMM"], first["change"], first["verdict"]) == ("0.83x", "-8.5 %", "regression")
+    assert (first["ratio"], first["change"], first["verdict"]) == ("0.83x DeepGEMM", "-8.5 %", "regression")
     rows = movers.set_index(["problem", "source"]).to_dict("index")
     assert rows[("320x32576x7168", f"recorded on {MACHINE}, 2026-11-19")]["change"] == "", "the same run on both sides"
 
