@@ -9,7 +9,7 @@ import hashlib
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,7 @@ def import_file(database_url: str, path: Path, *, named: str | None = None) -> I
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     try:
         with session(database_url) as opened:
-            return _import(opened, path.name, sha256, contents if named is None else _renamed(contents, named))
+            return _import(opened, path.name, sha256, contents if named is None else recording.renamed(contents, named))
     except KeyError as error:
         raise BadRecording(f"{path} cannot be imported: a row names or lacks {error}") from None
     except (DBAPIError, StatementError) as error:
@@ -216,21 +216,6 @@ def _import(opened: Session, file_name: str, sha256: str, contents: recording.Re
         True,
         f"imported {len(runs)} runs recorded on {header.machine}, {recorded_at.date()}, from {file_name}{repeated}",
     )
-
-
-def _renamed(contents: recording.Recording, named: str) -> recording.Recording:
-    return replace(contents, rows=tuple(_of_repository(row, named) for row in contents.rows))
-
-
-def _of_repository(row: Row, named: str) -> dict[str, Any]:
-    """A sweep has one commit, a replay one on each side, other rows none."""
-    told = dict(row)
-    if "commit" in row:
-        told["commit"] = {**row["commit"], "repository": named}
-    for side in ("good", "bad"):
-        if side in row:
-            told[side] = _of_repository(row[side], named)
-    return told
 
 
 def _judge(opened: Session, recording_id: int) -> None:
