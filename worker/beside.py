@@ -9,11 +9,15 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from db import judging
 from db.judging import Night, Point, Scope
 from worker import node_told, nodes, raising, toolchains
 from worker.place import Place
 from worker.regression import Answer
 from worker.sitting import Series, series_of
+
+RECENT_NIGHTS = 5
+"""A series that was not measured in this many nights has other doubts than its compiler or its node."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +53,15 @@ class Beside:
 def tonight(
     session: Session, place: Place, scope: Scope, nights: Sequence[Night], points: Mapping[Series, Point]
 ) -> dict[Series, Beside]:
+    recent = [night.submission_id for night in nights[-1 - RECENT_NIGHTS : -1]]
+    before = judging.runs_before(session, recent, scope.origin)
     compilers = {
         series_of(doubt.point): (doubt, toolchains.heard(session, doubt.payload["key"]))
-        for doubt in toolchains.doubts(session, place, scope, nights, points)
+        for doubt in toolchains.doubts(session, place, scope, before, points)
     }
     boards = {
         series_of(doubt.point): (doubt, nodes.heard(session, doubt))
-        for doubt in nodes.doubts(session, place, scope, nights, points)
+        for doubt in nodes.doubts(session, place, scope, before, points)
     }
     return {series: Beside(compilers.get(series), boards.get(series)) for series in {**compilers, **boards}}
 

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from db import boards, judging, winners
 from db.boards import Board
-from db.judging import Before, Night, Point, Scope
+from db.judging import Before, Point, Scope
 from db.winners import Side
 from kernels.store import CubinStore
 from worker import docket
@@ -27,7 +27,6 @@ from worker.sitting import Series
 LAUNCHES = 8
 """On each of the two GPUs, as for two compilers (toolchains.py)."""
 
-RECENT_NIGHTS = 5
 APART = 0.02
 """Two GPUs of a model that are both well differ by their silicon and their cooling: closer than this is not asked."""
 
@@ -36,11 +35,9 @@ MOST_ASKED = 4
 
 
 def doubts(
-    session: Session, place: Place, scope: Scope, nights: Sequence[Night], points: Mapping[Series, Point]
+    session: Session, place: Place, scope: Scope, before: Mapping[Series, Before], points: Mapping[Series, Point]
 ) -> list[Doubt]:
     """The series that are farthest from what another node, or this one under another driver, took of late."""
-    recent = [night.submission_id for night in nights[-1 - RECENT_NIGHTS : -1]]
-    before = judging.runs_before(session, recent, scope.origin)
     runs: dict[tuple[str, str], list[Before]] = defaultdict(list)
     for (kernel, problem, _), run in before.items():
         runs[kernel, problem].append(run)
