@@ -38,17 +38,18 @@ def gemm_fp8_scaled_persistent(
     latency: ct.Constant[int],
     steps: ct.Constant[int],
     whole: ct.Constant[int],
+    even: ct.Constant[int],
 ):
     """Each block walks output tiles; `steps` blocks of K are asked for together, so that one is promoted while another
     is multiplied. scale_a is (K / 128, M) and scale_b (N / 128, K / 128).
 
     A tile wider than BLOCK is two products side by side, each with its own scale of B. `whole` says that M is a
-    multiple of `tile_m`.
+    multiple of `tile_m`, `even` that its tiles are a multiple of `group_size_m`.
     """
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, 128))
     tiles_n = ct.cdiv(b.shape[0], tile_n)
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
-        i, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
+        i, j = swizzled(tile, tiles_m, tiles_n, group_size_m, even)
         if tile_n <= 128:
             one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, whole)
         else:
@@ -112,21 +113,23 @@ def of_rows(scale_a, i, k, tile_m, whole):
 
 def of_block(scale_b, block, k):
     """(1, 1): the scale of one 128x128 block of B."""
-    return ct.load(
-        scale_b, index=(block, k), shape=(1, 1), check_bounds=False, latency=SCALE_LATENCY, allow_tma=False
-    )
+    return ct.load(scale_b, index=(block, k), shape=(1, 1), check_bounds=False, latency=SCALE_LATENCY, allow_tma=False)
 
 
 def hint(latency):
     return None if latency == 0 else latency
 
 
-def swizzled(tile, tiles_m, tiles_n, group_size_m):
-    """Which tile of D comes when: `group_size_m` down M before a step along N. Part of the kernels."""
+def swizzled(tile, tiles_m, tiles_n, group_size_m, even):
+    """Which tile of D comes when: `group_size_m` down M before a step along N. Part of the kernels.
+
+    With `even` no group has fewer rows, and two of three divisions are by a constant; all of them together take some
+    hundred cycles at the start of each tile.
+    """
     tiles_per_group = group_size_m * tiles_n
     group = tile // tiles_per_group
     first_m = group * group_size_m
-    rows = min(tiles_m - first_m, group_size_m)
+    rows = group_size_m if even == 1 else min(tiles_m - first_m, group_size_m)
     return first_m + (tile % tiles_per_group) % rows, (tile % tiles_per_group) // rows
 
 
@@ -148,7 +151,7 @@ def gemm_fp8_block_scaled(
     tiles_n = ct.num_tiles(b, axis=0, shape=(tile_n, tile_k))
     tiles_k = ct.num_tiles(a, axis=1, shape=(tile_m, tile_k))
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
-        i, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
+        i, j = swizzled(tile, tiles_m, tiles_n, group_size_m, 0)
         acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
         for k in range(tiles_k):
             x = ct.load(a, index=(i, k), shape=(tile_m, tile_k), padding_mode=ZERO)
@@ -188,7 +191,7 @@ def hopper_space(arch: str) -> Space:
         return Space((("tile_m", ()),))  # later Tensor Cores apply scales themselves: gemm_fp8_block_scaled
     return Space(
         (
-            ("tile_m", (64, 128, 256)),
+            ("tile_m", (64, 128)),
             ("tile_n", (64, 128, 256)),
             ("num_ctas", (1,)),
             ("occupancy", (1, 2)),
@@ -240,8 +243,10 @@ def blackwell_arrays(problem: Problem) -> tuple[Array, ...]:
 def hopper_constants(problem: Problem, config: Config) -> tuple[int, ...]:
     """One block of K after the other where `steps` does not divide their number: a loop has no rest to see to."""
     steps = config["steps"] if problem.sizes["k"] // BLOCK % config["steps"] == 0 else 1
-    whole = int(problem.sizes["m"] % config["tile_m"] == 0)
-    return config["tile_m"], config["tile_n"], config["group_size_m"], config["latency"], steps, whole
+    tile_m, group_size_m = config["tile_m"], config["group_size_m"]
+    whole = int(problem.sizes["m"] % tile_m == 0)
+    even = int(-(-problem.sizes["m"] // tile_m) % group_size_m == 0)
+    return tile_m, config["tile_n"], group_size_m, config["latency"], steps, whole, even
 
 
 def blackwell_constants(_: Problem, config: Config) -> tuple[int, ...]:
