@@ -59,7 +59,7 @@ def a_gpu_that(monkeypatch: pytest.MonkeyPatch, does: Callable[..., RunResult]) 
     def here(*_: object, on_trial: Callable[..., None] = lambda _: None) -> RunResult:
         return does(None, on_trial=on_trial, on_step=lambda *_: None)
 
-    monkeypatch.setattr(measure, "_own_gpu", lambda facts: Gpu(0, "GPU-1", facts.gpu_model, "580.1", None))
+    monkeypatch.setattr(measure, "_own_gpu", lambda facts, _: Gpu(0, "GPU-1", facts.gpu_model, "580.1", None))
     monkeypatch.setattr(measure, "_measure_here", lambda *given: here(on_trial=given[-1]))
 
 
