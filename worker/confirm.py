@@ -25,6 +25,9 @@ LEAST_NIGHTLY_LOG_ODDS = 6.0
 WILD_NIGHT_LOG_ODDS = 3.2
 """The same for the build before and after it: one night gone wild is enough to make the wrong one of them likelier."""
 
+SHOWN_DEVIATIONS = 2.5
+"""A replay of so many may have found a change, and not one of the builds in question if it began before them."""
+
 USUAL_SIZE = 0.02
 """How large changes usually are, for a check that has no size in mind."""
 
@@ -85,6 +88,16 @@ class Heard:
             self._estimates = {pair: _estimate(told, self._variance) for pair, told in self.differences.items()}
         return self._estimates
 
+    def shown_since(self, oldest: int, launch_variance: float) -> int | None:
+        """The first good build of the replays that showed something and reach past build `oldest`: a change behind it
+        must not be shut out."""
+        shown = (
+            good
+            for (good, bad), found in self.estimates(launch_variance).items()
+            if bad >= oldest and abs(found.deviations) >= SHOWN_DEVIATIONS
+        )
+        return min(shown, default=None)
+
     def pair_variance(self, launch_variance: float) -> float:
         """Of one launch of both builds."""
         self.estimates(launch_variance)
@@ -95,7 +108,7 @@ class Heard:
         launches."""
         weighed, precisions, launches = np.zeros((3, len(builds)))
         for (good, bad), found in self.estimates(launch_variance).items():
-            if bad < builds[0]:
+            if bad < builds[0] or (good < builds[0] - 1 and abs(found.deviations) >= SHOWN_DEVIATIONS):
                 continue
             between = slice(*np.searchsorted(builds, [good + 1, bad + 1]))
             weighed[between] += found.size / found.error**2
@@ -132,6 +145,7 @@ class Case:
     launch_variance: float
     prior: float
     heard: Heard = field(default_factory=Heard)
+    fresh_since: int | None = None  # the first build that can still be told soon; None where no night shows anything
     state: State = "open"
     companions: tuple["Case", ...] = ()
     least_deviations: float | None = None  # of its own replays; the policy's, unless others already speak for it
@@ -209,13 +223,16 @@ def log_odds(nightly: Nightly, weighed: Floats, precisions: Floats, policy: Poli
     best = (nightly.weighed + weighed) / np.where(total > 0.0, total, 1.0)
     shown = nightly.weighed / np.where(nightly.precisions > 0.0, nightly.precisions, 1.0)
     low, high = np.minimum(0.5 * shown, 1.2 * shown), np.maximum(0.5 * shown, 1.2 * shown)
-    size = np.where(nightly.precisions > 0.0, np.clip(best, low, high), best)
+    seen = nightly.precisions > 0.0
+    size = np.where(seen, np.clip(best, low, high), best)
+    size = np.where(seen, np.copysign(np.maximum(np.abs(size), policy.least_size), size), size)
     nights = size * nightly.weighed - size**2 * nightly.precisions / 2
     replays = size * weighed - size**2 * precisions / 2
-    # Where nights show no size any would do, and the more launches there are, the better one suits them by chance.
-    any_size = np.where(nightly.precisions > 0.0, 0.0, np.log1p(USUAL_SIZE**2 * precisions) / 2)
+    # The better something is known, the more sizes it might have had: one of them suits by chance.
+    sizes = np.where(seen, (policy.any_size * size) ** 2 * total, USUAL_SIZE**2 * precisions)
+    any_size = np.log1p(sizes) / 2
     found = np.minimum(nights, policy.nightly_log_odds) + replays - any_size
-    return np.where(np.abs(shown) + (nightly.precisions == 0.0) >= 0.7 * policy.min_change, found, -np.inf)
+    return np.where(~seen | (np.abs(shown) >= 0.7 * policy.min_change), found, -np.inf)
 
 
 def odds(case: Case, policy: Policy) -> float:
@@ -236,9 +253,19 @@ def odds_together(cases: Sequence[Case], prior: float, policy: Policy) -> float:
     return prior + float(np.logaddexp.reduce(log_odds(nightly, weighed, precisions, policy)))
 
 
-def worth(log_odds_: float, launches: int, policy: Policy) -> bool:
-    """Whether so many launches more may be spent on a suspicion: the likelier it is, the more."""
-    return policy.worth_launches / (1.0 + float(np.exp(min(-log_odds_, 500.0)))) >= launches
+def worth(cases: Sequence[Case], log_odds_: float, launches: int, policy: Policy) -> bool:
+    """Whether so many launches more may be spent on a suspicion of these series: the likelier it is, and the sooner it
+    could be told, the more."""
+    value = max(_value(case, policy) for case in cases)
+    return value / (1.0 + float(np.exp(min(-log_odds_, 500.0)))) >= launches
+
+
+def _value(case: Case, policy: Policy) -> float:
+    """Of telling the change, in launches: somebody still remembers what was committed last."""
+    if case.fresh_since is None:
+        return policy.reasoned_worth_launches
+    fresh = float(posterior(case)[case.builds >= case.fresh_since].sum())
+    return fresh * policy.worth_launches + (1.0 - fresh) * policy.late_worth_launches
 
 
 def next_launches(case: Case, policy: Policy) -> int:
@@ -307,7 +334,12 @@ def _location(case: Case) -> Floats:
     nightly = case.nightly
     total = nightly.precisions + precisions
     size = (nightly.weighed + weighed) / np.where(total > 0.0, total, 1.0)
-    nights = size * nightly.weighed - size**2 * nightly.precisions / 2
+    shown = nightly.weighed / np.where(nightly.precisions > 0.0, nightly.precisions, 1.0)
+    replayed = weighed / np.where(precisions > 0.0, precisions, 1.0)
+    # A night counts for a few deviations at most: replays that show more of the same do not contradict it.
+    more = (shown * replayed > 0.0) & (np.abs(replayed) > np.abs(shown)) & (nightly.precisions > 0.0)
+    size, of_nights = np.where(more, replayed, size), np.where(more, shown, size)
+    nights = of_nights * nightly.weighed - of_nights**2 * nightly.precisions / 2
     both = nights + size * weighed - size**2 * precisions / 2
     best = int(np.argmax(both))
     near = np.abs(np.arange(len(both)) - best) <= 1
@@ -324,8 +356,7 @@ def _confirm(case: Case, policy: Policy) -> int:
         least = case.least_deviations or policy.believed_deviations
         enough = case.enough or policy.believed_log_odds
         sure = abs(found.deviations) >= least * few and abs(found.size) >= policy.min_change
-        agrees = case.size is None or found.size * case.size > 0.0
-        if sure and agrees and so_far >= enough:
+        if sure and so_far >= enough:
             case.state = "believed"
             return 0
         if abs(found.size) + 2.0 * found.error < policy.min_change:
@@ -335,7 +366,7 @@ def _confirm(case: Case, policy: Policy) -> int:
         case.state = "undecided"
         return 0
     launches = next_launches(case, policy)
-    if not worth(so_far, launches, policy) and not (case.size is None and found is None):
+    if not worth([case], so_far, launches, policy) and not (case.size is None and found is None):
         case.state = "refuted"
         return 0
     if case.launches >= policy.most_launches:

@@ -28,7 +28,7 @@ from worker.confirm import (
 )
 from worker.detect import Policy, Reading
 from worker.nights import Nights
-from worker.suspect import Evidence, Suspicion, evidence, groups_of, replayed_ages, suspicions
+from worker.suspect import Evidence, Suspicion, evidence, groups_of, suspicions
 
 Kind = Literal["code", "environment"]
 Answer = Literal["regression", "improvement", "unchanged", "undecided"]
@@ -247,17 +247,33 @@ class Judge:
     def _open(self, suspicion: Suspicion) -> None:
         columns = [column for column in suspicion.columns if self.nights.measured[column]]
         keys = [self.keys[column] for column in columns]
-        if any(key in self.cases for key in keys) or not suspicion.ages:
+        ages = max([suspicion.ages, *(self._ages_shown(key) for key in keys)]) if suspicion.ages else 0
+        ages = min([ages, *(self._ages_known(key) for key in keys)])
+        if any(key in self.cases for key in keys) or ages < 1:
             return
-        cases = [self._case(key, suspicion.ages, suspicion.prior) for key in keys]
+        cases = [self._case(key, ages, suspicion.prior) for key in keys]
         launches = min(next_launches(case, self.policy) for case in cases)
-        if not worth(suspicion.log_odds, launches, self.policy) or not self.budget.allows(
-            launches * (1 + len(self.cases))
-        ):
+        affordable = self.budget.allows(launches * (1 + len(self.cases)))
+        if not affordable or not worth(cases, suspicion.log_odds, launches, self.policy):
             return
         self.cases |= {case.series: case for case in cases}
         if len(cases) > 1:
             self.groups.append(Group(cases, suspicion.prior))
+
+    def _ages_known(self, key: int) -> int:
+        """How many nights back a change can lie that is not the one that was told last."""
+        return len(self.nights.builds) - int(np.searchsorted(self.nights.builds, self.series[key].known_since, "right"))
+
+    def _ages_shown(self, key: int) -> int:
+        """How many nights back a change can lie that replays may have shown."""
+        known, built = self.series[key], self.nights.builds
+        since = self._shown_since(known)
+        return 0 if since is None else len(built) - int(np.searchsorted(built, since, "right"))
+
+    def _shown_since(self, known: Series) -> int | None:
+        built = self.nights.builds
+        oldest = built[-min(self.policy.after_nights, len(built))]
+        return known.heard.shown_since(oldest, float(self._variances[known.column]))
 
     def _case(self, key: int, ages: int, prior: float) -> Case:
         known, built = self.series[key], self.nights.builds
@@ -268,15 +284,15 @@ class Judge:
             ages += 1
         good = built[-ages - 1] if ages < len(built) else built[-ages] - 1
         good = max(good, built[-ages] - MOST_SKIPPED_BUILDS)
-        if self.evidence is None or ages > len(self.evidence.log_odds):
-            nightly, size = Nightly(np.zeros(ages), np.zeros(ages)), None
-        else:
+        nightly, size = Nightly(np.zeros(ages), np.zeros(ages)), None
+        if self.evidence is not None:
             nightly = self.evidence.of(known.column, ages)
             told = self.evidence.log_odds[:ages, known.column]
             size = self.nights.size(known.column, int(np.argmax(told)) + 1, known.known_since) or None
         nightly = _by_build(nightly, built[-ages:], good, bad)
         variance = float(self._variances[known.column])
-        return Case(key, good, bad, size, nightly, variance, prior, known.heard)
+        fresh_since = built[-min(self.policy.fresh_nights, len(built))]
+        return Case(key, good, bad, size, nightly, variance, prior, known.heard, fresh_since)
 
     def _check(self) -> None:
         """Once, some nights after a new machine or toolchain: the build before it beside tonight's."""
@@ -290,16 +306,12 @@ class Judge:
                 continue
             known.check_at = None
             last = self.nights.builds[-1]
-            good = max(min(known.check_from, self._shown_since(known)), known.known_since)
+            shown = self._shown_since(known)
+            good = max(min(known.check_from, known.check_from if shown is None else shown), known.known_since)
             if 0 < last - good <= MOST_SKIPPED_BUILDS:
                 none = Nightly(*np.zeros((2, last - good)))
                 variance = float(self._variances[known.column])
                 self.cases[key] = Case(key, good, last, None, none, variance, prior, known.heard)
-
-    def _shown_since(self, known: Series) -> int:
-        """The build before the oldest at which earlier replays may have shown a change: it must not be shut out."""
-        ages = 0 if self.evidence is None else replayed_ages(self.evidence, known.column)
-        return self.nights.builds[-min(ages + 1, len(self.nights.builds))]
 
     def _ask(self, alerts: list[Alert]) -> Told:
         """Every case takes its next step; what came to an end is remembered, and told when it is a change."""
@@ -349,7 +361,8 @@ class Judge:
         launches = max(2, -(-min(next_launches(case, policy) for case in telling) // len(telling)))
         spent = sum(case.launches for case in group.cases)
         affordable = self.budget.allows(launches * len(telling)) and self.budget.rounds_left
-        if not worth(so_far, launches, policy) or not affordable or spent >= policy.most_launches * len(telling):
+        spent_enough = spent >= policy.most_launches * len(telling)
+        if not affordable or spent_enough or not worth(group.cases, so_far, launches, policy):
             self.groups.remove(group)
             for case in group.cases:
                 case.prior = float(np.log(self._change_rate()))
@@ -386,7 +399,7 @@ class Judge:
                 case.enough = policy.several_believed_log_odds
             else:
                 case.prior, case.least_deviations = policy.sibling_log_odds, policy.sibling_deviations
-            if worth(odds(case, policy), next_launches(case, policy), policy):
+            if worth([case], odds(case, policy), next_launches(case, policy), policy):
                 self.cases[key] = case
                 opened.append(case)
         return opened
