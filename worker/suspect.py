@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.confirm import Nightly, log_odds
+from worker.case import Nightly, log_odds
 from worker.detect import Floats, Policy
 from worker.scan import Scan
 
