@@ -174,8 +174,16 @@ def _location(case: Case) -> Floats:
 def worth(cases: Sequence[Case], log_odds_: float, launches: int, policy: Policy) -> bool:
     """Whether so many launches more may be spent on a suspicion of these series: the likelier it is, and the sooner it
     could be told, the more."""
-    value = max(_value(case, policy) for case in cases)
-    return value / (1.0 + float(np.exp(min(-log_odds_, 500.0)))) >= launches
+    return max(_value(case, policy) for case in cases) * _probability(log_odds_) >= launches
+
+
+def could_be_worth(log_odds_: float, policy: Policy) -> bool:
+    """The same before a suspicion is looked at closely, were it as fresh as can be: of many, few are."""
+    return policy.worth_launches * _probability(log_odds_) >= policy.first_launches
+
+
+def _probability(log_odds_: float) -> float:
+    return 1.0 / (1.0 + math.exp(min(-log_odds_, 500.0)))
 
 
 def _value(case: Case, policy: Policy) -> float:

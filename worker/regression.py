@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from worker.budget import Budget
-from worker.case import Case, odds_together, worth
+from worker.case import Case, could_be_worth, odds_together, worth
 from worker.confirm import believable, next_launches, step
 from worker.detect import Policy, Reading
 from worker.heard import Ask, Replayed
@@ -62,7 +62,8 @@ class Judge:
         self.known.night(build, readings)
         self.budget.new_night(self.launches * int(self.nights.measured.sum()), self.policy)
         for suspicion in self.known.suspicions():
-            self._open(suspicion)
+            if could_be_worth(suspicion.log_odds, self.policy):
+                self._open(suspicion)
         self._check()
         return self._ask(alerts)
 
