@@ -25,9 +25,12 @@ lint: dev ## Check style, types and the rules of who may import whom
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
+# Each process has servers of its own. More than four gain little: the longest files then decide.
+PARALLEL = -n auto --maxprocesses 4 --dist worksteal
+
 test: lint ## Check everything that needs no GPU, against a real Postgres and a real Valkey
 	@$(BIN)/python tests/debian_servers.py $(BIN)/pytest -q tests/db
-	@$(BIN)/pytest
+	@$(BIN)/pytest $(PARALLEL)
 
 bench: dev ## Measure what a nightly costs on this machine without a GPU (10 minutes)
 	@$(BIN)/python -m benchmarks.nightly

@@ -48,7 +48,7 @@ def inside(browser: Browser, address: str, repeats: int) -> dict[str, list[float
     took = {
         "Trends: another problem to its plot": _problems(page, repeats),
         "page switch: Trends to Compare": _switches(page, repeats),
-        "Sweeps: to a space of 500 configs": _wide_sweep(page, repeats),
+        **_wide_sweep(page, repeats),
         "Compare: another commit, 488 series": _commits(page, repeats),
     }
     context.close()
@@ -72,16 +72,17 @@ def _switches(page: Page, repeats: int) -> list[float]:
     for _ in range(repeats):
         page.goto("/trends")
         _drawn(page)
-        started = time.perf_counter()
-        page.get_by_role("link", name="Compare").first.click()
+        took.append(_until_other_plot(page, page.get_by_role("link", name="Compare").first.click))
         page.get_by_text("Sorted differences").wait_for()
-        _drawn(page)
-        took.append(time.perf_counter() - started)
     return took
 
 
-def _wide_sweep(page: Page, repeats: int) -> list[float]:
-    took = []
+def _wide_sweep(page: Page, repeats: int) -> dict[str, list[float]]:
+    """Until the heatmap is of the other space, and until the slowest of its charts is there too."""
+    took: dict[str, list[float]] = {
+        "Sweeps: to the heatmap of 500 configs": [],
+        "Sweeps: to its parallel coordinates": [],
+    }
     for _ in range(repeats):
         page.goto("/sweeps?gpu=h200&problem=320x32576x7168")
         page.get_by_text("search space of 54 configs").wait_for()
@@ -89,11 +90,14 @@ def _wide_sweep(page: Page, repeats: int) -> list[float]:
         page.get_by_role("combobox", name="Kernel").click()
         option = page.get_by_role("option", name="gemm_fp8_hinted")
         option.wait_for()
+        before = page.evaluate(_size_of("parcoords"))
+        heatmap_s = _until_other_plot(page, option.click, "heatmap")
         started = time.perf_counter()
-        option.click()
+        page.wait_for_function(f"before => {_size_of('parcoords')} > before", arg=before)
         page.get_by_text("search space of 500 configs").wait_for()
-        page.locator(".heatmaplayer").first.wait_for(state="attached")
-        took.append(time.perf_counter() - started)
+        first, last = took.values()
+        first.append(heatmap_s)
+        last.append(heatmap_s + time.perf_counter() - started)
     return took
 
 
@@ -114,13 +118,26 @@ def _drawn(page: Page) -> None:
     page.wait_for_timeout(1_500)  # what is below it, so that a click meets a page at rest
 
 
-def _until_other_plot(page: Page, act: Callable[[], Any]) -> float:
-    """Seconds until the data of the first plot are others."""
-    shown = "(() => { const plot = document.querySelector('.js-plotly-plot');"
-    shown += " return plot && plot.data ? JSON.stringify(Array.from(plot.data[0].y || plot.data[0].z).slice(0, 20)"
-    shown += " .concat(Array.from(plot.data[0].x).slice(0, 20))) : ''; })()"
+def _until_other_plot(page: Page, act: Callable[[], Any], kind: str = "") -> float:
+    """Seconds until the data of the first plot (of a kind) are others, as Plotly has decoded them."""
+    shown = f"""(() => {{
+        const drawn = {_traces(kind)}[0];
+        const first = values => Array.from(values ?? []).slice(0, 20);
+        return drawn ? JSON.stringify([first(drawn.x), first(drawn.y), first(drawn.z)]) : '';
+    }})()"""
     before = page.evaluate(shown)
     started = time.perf_counter()
     act()
     page.wait_for_function(f"before => {{ const now = {shown}; return now && now !== before; }}", arg=before)
     return time.perf_counter() - started
+
+
+def _traces(kind: str) -> str:
+    """The first trace of each plot on the page; `kind` keeps those of one type."""
+    plots = "Array.from(document.querySelectorAll('.js-plotly-plot')).map(plot => plot._fullData?.[0])"
+    return f"{plots}.filter(trace => trace && ('{kind}' === '' || trace.type === '{kind}'))"
+
+
+def _size_of(kind: str) -> str:
+    """The most values that an axis of such a plot has."""
+    return f"Math.max(0, ...{_traces(kind)}.map(trace => trace.dimensions[0].values.length))"

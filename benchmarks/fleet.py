@@ -15,6 +15,7 @@ from math import prod
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+REPOSITORY = "https://example.org/kernels.git"
 GPU_MODELS = (
     ("h100", "NVIDIA H100", "sm_90", 1979.0, 3350.0),
     ("h200", "NVIDIA H200", "sm_90", 1979.0, 4800.0),
@@ -76,10 +77,11 @@ where s.id > :after;
 """
 MEASUREMENTS = """
 insert into measurements (run_id, implementation, role, config_id, samples_us, median_us, low_us, high_us, ratio,
-                          ratio_low, ratio_high, detail)
+                          ratio_low, ratio_high, detail, baseline)
 select t.run_id, m.name, m.role, case when m.role = 'kernel' then best.config_id end,
        (select array_agg(m.us * (1 + 0.003 * (random() - 0.5)) order by i) from generate_series(1, 30) i),
-       m.us, m.us * 0.998, m.us * 1.002, t.rival_us / m.us, t.rival_us / m.us * 0.997, t.rival_us / m.us * 1.003, '{}'
+       m.us, m.us * 0.998, m.us * 1.002, t.rival_us / m.us, t.rival_us / m.us * 0.997, t.rival_us / m.us * 1.003, '{}',
+       'deepgemm'
 from sim_times t,
      lateral (select config_id from trials w where w.sweep_id = t.sweep_id order by median_us nulls last limit 1) best,
      lateral (values (t.kernel, 'kernel', t.rival_us * t.slowness), ('deepgemm', 'baseline', t.rival_us),
@@ -231,7 +233,7 @@ def _commits(session: Session, fleet: Fleet) -> list[str]:
     first = fleet.last_night - dt.timedelta(days=fleet.nights - 1)
     rows = [
         {
-            "repository": "https://example.org/kernels.git",
+            "repository": REPOSITORY,
             "sha": hashlib.sha256(f"commit {i}".encode()).hexdigest()[:40],
             "position": i,
             "committed_at": dt.datetime.combine(first + dt.timedelta(days=i), dt.time(1), dt.UTC),

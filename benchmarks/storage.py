@@ -284,6 +284,7 @@ def put_run_on_record(opened: Session, sweep_id: int, winner: int, chance: rando
         "ratio": 1.0,
         "ratio_low": 0.99,
         "ratio_high": 1.01,
+        "baseline": "deepgemm",
     }
     shared = {"samples_us": samples_us, **derived, "detail": {"rounds": ROUNDS}}
     kernel = {"implementation": "gemm_fp8", "role": "kernel", "config_id": winner, **shared}

@@ -160,7 +160,7 @@ def _alarms(servers: Servers, nights: int) -> None:
         found = watch(out, limits, AFTER_THE_LAST_NIGHT)
         took_s.append(time.monotonic() - began)
     with session(servers.database_url) as opened:
-        keys = select(Sweep.kernel, Sweep.problem, Sweep.gpu_model).distinct().subquery()
+        keys = select(Sweep.repository, Sweep.kernel, Sweep.problem, Sweep.gpu_model).distinct().subquery()
         series = opened.scalar(select(func.count()).select_from(keys))
     print(
         f"a look for alarms over {series} series of {nights} nights: {median(took_s):.2f} s in the median, "

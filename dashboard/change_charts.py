@@ -7,22 +7,24 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard import colours
-from dashboard.wording import change_text, commit_text, ratio_text, short, time_text
+from dashboard.wording import change_text, commit_text, ratio_to, rival_text, short, time_text
 
 RATIO_SPAN = 0.5
 """The colours of the board end at this far from 1.0."""
 CHANGE_SPAN = 0.1
 """The colours of changes end at this far from none."""
 ROW_HEIGHT = 22
+DEEPGEMM = "deepgemm"
 AT_EACH_END = 20
 
 
 def board(series: pd.DataFrame) -> go.Figure:
-    """Kernel and problem down, GPU models across: the ratio to DeepGEMM, and its change where the intervals are apart.
+    """Kernel and problem down, GPU models across: the ratio, and its change where the intervals are apart.
 
-    The frame is of `changes.one_record`: one row per series.
+    A cell names what its ratio is to where that is not DeepGEMM, which most kernels have. The frame is of
+    `changes.one_record`: one row per series.
     """
-    return _grid(series, "ratio", 1.0, RATIO_SPAN, _board_text, "ratio to DeepGEMM")
+    return _grid(series, "ratio", 1.0, RATIO_SPAN, _board_text, "ratio to the main baseline")
 
 
 def change_map(pairs: pd.DataFrame) -> go.Figure:
@@ -69,7 +71,8 @@ def _board_text(cell: dict[str, Any]) -> str:
     if pd.isna(cell["ratio"]):
         return ""
     moved = f" {'▲' if cell['change'] > 0 else '▼'}{abs(100 * cell['change']):.1f}%" if cell["apart"] else ""
-    return f"{cell['ratio']:.2f}{moved}"
+    rival = "" if cell["baseline"] == DEEPGEMM else f" {escape(rival_text(cell['baseline']))}"
+    return f"{cell['ratio']:.2f}{rival}{moved}"
 
 
 def _change_cell_text(cell: dict[str, Any]) -> str:
@@ -80,7 +83,7 @@ def _hover(cell: dict[str, Any]) -> str:
     lines = [
         f"<b>{escape(cell['kernel'])} {escape(cell['problem'])}</b>, {escape(cell['gpu_name'])}",
         f"<b>{short(cell['sha'])}</b> {escape(commit_text(cell['subject'], cell['author'], cell['committed_at']))}",
-        "without DeepGEMM" if pd.isna(cell["ratio"]) else _interval(cell),
+        "without a baseline" if pd.isna(cell["ratio"]) else _interval(cell),
         f"median {time_text(cell['median_us'])} ({time_text(cell['low_us'])} to {time_text(cell['high_us'])})",
     ]
     if not pd.isna(cell["change"]):
@@ -94,7 +97,7 @@ def _hover(cell: dict[str, Any]) -> str:
 
 
 def _interval(cell: dict[str, Any]) -> str:
-    return f"{ratio_text(cell['ratio'])} of DeepGEMM ({cell['ratio_low']:.3f} to {cell['ratio_high']:.3f})"
+    return f"{escape(ratio_to(cell['ratio'], cell['baseline']))} ({cell['ratio_low']:.3f} to {cell['ratio_high']:.3f})"
 
 
 def differences(pairs: pd.DataFrame, label: str) -> go.Figure:

@@ -1,8 +1,8 @@
 """What changed between two standings of all series, and how a night went. Frames in, frames out; draws nothing.
 
-A change is of speed, so that plus is good: of the ratio to DeepGEMM where both sides have one, else of the time. Its
-interval is made of the two medians' intervals at their worst, so it is wider than 95 %. Verdicts are the judge's: this
-only says by how much two numbers differ and whether their intervals overlap.
+A change is of speed, so that plus is good: of the ratio where both sides have one to one baseline, else of the time.
+Its interval is made of the two medians' intervals at their worst, so it is wider than 95 %. Verdicts are the judge's:
+this only says by how much two numbers differ and whether their intervals overlap.
 """
 
 import datetime as dt
@@ -27,10 +27,11 @@ def pair(before: pd.DataFrame, after: pd.DataFrame, on: Sequence[str] = RECORD) 
 
     `apart` says that the interval does not hold zero. A row that is the same run on both sides has not changed.
     """
-    numbers = ["run_id", "sha", "median_us", "low_us", "high_us", "ratio", "ratio_low", "ratio_high"]
+    numbers = ["run_id", "sha", "median_us", "low_us", "high_us", "ratio", "ratio_low", "ratio_high", "baseline"]
     pairs = after.merge(before[[*on, *numbers]], on=list(on), how="left", suffixes=("", "_before"))
     same_run = pairs["run_id"] == pairs["run_id_before"]
     with_ratio = pairs["ratio"].notna() & pairs["ratio_before"].notna()
+    with_ratio &= pairs["baseline"].fillna("") == pairs["baseline_before"].fillna("")
 
     def change(name: str, other: str, time: str, time_other: str) -> pd.Series:
         of_ratio = pairs[name].astype(float) / pairs[f"{other}_before"].astype(float) - 1

@@ -13,8 +13,8 @@ import plotly.graph_objects as go
 
 from dashboard import colours
 from dashboard.marks import Mark
-from dashboard.metrics import Metric
-from dashboard.wording import commit_text, config_text, moment, plural, short, time_text
+from dashboard.metrics import Metric, axis_of
+from dashboard.wording import commit_text, config_text, moment, plural, rival_text, short, time_text
 
 MOST_LABELLED_MARKS = 6
 """Marks beyond this many keep their line and lose their words, which would lie over each other."""
@@ -145,7 +145,7 @@ def _finish(figure: go.Figure, points: pd.DataFrame, metric: Metric, along: Alon
         if place is not None:
             _draw(figure, place, mark, labelled=i < MOST_LABELLED_MARKS, row=i)
     if metric.key == "ratio":
-        figure.add_hline(y=1.0, line={"width": 1, "color": colours.BASELINES["deepgemm"]}, opacity=0.6)
+        figure.add_hline(y=1.0, line={"width": 1, "color": _colour_of_rival(points)}, opacity=0.6)
     names = [short(sha) for sha in commits["sha"]] if len(points) else []
     commit_axis = {
         "title": "commit, in commit order",
@@ -162,7 +162,11 @@ def _finish(figure: go.Figure, points: pd.DataFrame, metric: Metric, along: Alon
         hoverlabel={"align": "left"},
         legend={"orientation": "h", "yanchor": "top", "y": -0.22, "x": 0},
         showlegend=True,
-        yaxis={"title": metric.axis, "range": _around(points, with_one=metric.key == "ratio"), "zeroline": False},
+        yaxis={
+            "title": axis_of(metric, points),
+            "range": _around(points, with_one=metric.key == "ratio"),
+            "zeroline": False,
+        },
         xaxis=commit_axis if along == "commits" else {"title": "date of the commit", "type": "date"},
     )
 
@@ -201,6 +205,11 @@ def _x(points: pd.DataFrame, along: Along) -> list[Any]:
     return [short(sha) for sha in points["sha"]] if along == "commits" else points["committed_at"].tolist()
 
 
+def _colour_of_rival(points: pd.DataFrame) -> str:
+    rivals = set(points["baseline"].dropna()) if len(points) else set()
+    return colours.of(rivals.pop(), "baseline") if len(rivals) == 1 else colours.LINE
+
+
 def _colour_of_series(name: str) -> str:
     palette = (colours.KERNEL, *colours.OTHERS, *colours.BASELINES.values())
     return palette[zlib.crc32(name.encode()) % len(palette)]
@@ -213,7 +222,7 @@ def _hover(point: Mapping[Any, Any], metric: Metric) -> str:
     lines = [
         f"<b>{short(point['sha'])}</b> "
         + escape(commit_text(point["subject"], point["author"], point["committed_at"])),
-        f"<b>{escape(point['implementation'])}: {metric.write(point['value'])}</b>{interval}",
+        f"<b>{escape(point['implementation'])}: {metric.write(point['value'])}{_to(point, metric)}</b>{interval}",
     ]
     if metric.key != "time_us":
         lines.append(f"median {time_text(point['median_us'])} of {plural(point['samples'], 'sample')}")
@@ -227,6 +236,10 @@ def _hover(point: Mapping[Any, Any], metric: Metric) -> str:
     if point["role"] == "kernel" and point["verdict"]:
         lines.append(f"{point['verdict']}: {escape(point['reason'])}")
     return "<br>".join(lines)
+
+
+def _to(point: Mapping[Any, Any], metric: Metric) -> str:
+    return f" {escape(rival_text(point['baseline']))}" if metric.key == "ratio" else ""
 
 
 def _around(points: pd.DataFrame, *, with_one: bool) -> list[float] | None:

@@ -86,23 +86,23 @@ def last_nights(url: str) -> pd.DataFrame:
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
-def standing(url: str, at: dt.datetime) -> pd.DataFrame:
-    return frame(queries.StandingRow, _ask(url, queries.standing, at))
+def standing(url: str, repository: str, at: dt.datetime) -> pd.DataFrame:
+    return frame(queries.StandingRow, _ask(url, queries.standing, repository, at))
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
-def standing_at(url: str, sha: str) -> pd.DataFrame:
-    return frame(queries.StandingRow, _ask(url, queries.standing_at, sha))
+def standing_at(url: str, repository: str, sha: str) -> pd.DataFrame:
+    return frame(queries.StandingRow, _ask(url, queries.standing_at, repository, sha))
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
-def commits(url: str) -> pd.DataFrame:
-    return frame(queries.CommitRow, _ask(url, queries.commits))
+def commits(url: str, repository: str) -> pd.DataFrame:
+    return frame(queries.CommitRow, _ask(url, queries.commits, repository))
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
-def changes_judged(url: str, since: dt.datetime) -> pd.DataFrame:
-    return frame(queries.JudgedRow, _ask(url, queries.changes_judged, since))
+def changes_judged(url: str, repository: str, since: dt.datetime) -> pd.DataFrame:
+    return frame(queries.JudgedRow, _ask(url, queries.changes_judged, repository, since))
 
 
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
@@ -142,8 +142,8 @@ def spaces(url: str) -> pd.DataFrame:
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
-def statics(url: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
-    return frame(queries.StaticRow, _ask(url, queries.statics, kernel, problem, gpu_model))
+def statics(url: str, repository: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
+    return frame(queries.StaticRow, _ask(url, queries.statics, repository, kernel, problem, gpu_model))
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
@@ -184,13 +184,18 @@ def evidence(url: str, run_id: int) -> Evidence | None:
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+def repositories(url: str) -> list[str]:
+    return _ask(url, queries.repositories)
+
+
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def series(url: str) -> pd.DataFrame:
     return frame(queries.SeriesRow, _ask(url, queries.series))
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
-def points(url: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
-    return frame(queries.PointRow, _ask(url, queries.points, kernel, problem, gpu_model))
+def points(url: str, repository: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
+    return frame(queries.PointRow, _ask(url, queries.points, repository, kernel, problem, gpu_model))
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
@@ -199,18 +204,18 @@ def raw_samples(url: str, run_ids: tuple[int, ...]) -> dict[tuple[int, str], lis
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
-def levels(url: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
-    return frame(queries.LevelRow, _ask(url, queries.levels, kernel, problem, gpu_model))
+def levels(url: str, repository: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
+    return frame(queries.LevelRow, _ask(url, queries.levels, repository, kernel, problem, gpu_model))
 
 
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
-def sweeps(url: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
-    return frame(queries.SweepRow, _ask(url, queries.sweeps, kernel, problem, gpu_model))
+def sweeps(url: str, repository: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
+    return frame(queries.SweepRow, _ask(url, queries.sweeps, repository, kernel, problem, gpu_model))
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
-def winners(url: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
-    return frame(queries.WinnerRow, _ask(url, queries.winners, kernel, problem, gpu_model))
+def winners(url: str, repository: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
+    return frame(queries.WinnerRow, _ask(url, queries.winners, repository, kernel, problem, gpu_model))
 
 
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)

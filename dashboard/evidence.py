@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from dashboard.data import Evidence
-from dashboard.wording import change_text, short
+from dashboard.wording import change_text, short, time_text
 from db.queries import CubinRow, ReplayRow
 
 FACT_LABELS = {
@@ -55,14 +55,36 @@ def replay_sentence(row: ReplayRow) -> str:
     sides = {
         "commit": f"{short(row.good_sha)} beside {short(row.bad_sha)}",
         "toolchain": f"{row.good_toolchain} beside {row.bad_toolchain}, same commit {short(row.bad_sha)}",
-        "node": f"{row.good_toolchain} beside {row.bad_toolchain}, same cubin of {short(row.bad_sha)}",
+        "node": f"node {row.host or 'unknown'}, for comparison with another: {_cubins(row)}",
     }[row.axis]
     if row.failure is not None:
         return f"{sides}: could not be replayed: {row.failure}"
-    if row.good_code_sha256 is not None and row.good_code_sha256 == row.bad_code_sha256:
+    if row.axis == "node":
+        took = " and ".join(dict.fromkeys(time_text(median(each)) for each in _sides(row)))
+        return f"{sides}: {took} over {_launches(row)}"
+    if _is_one_code(row):
         return f"{sides}: identical machine code"
     change = change_text(median(row.bad_us) / median(row.good_us) - 1)
-    return f"{sides}: {change} time over {len(row.good_us)} {'launch' if len(row.good_us) == 1 else 'launches'}"
+    return f"{sides}: {change} time over {_launches(row)}"
+
+
+def _launches(row: ReplayRow) -> str:
+    return f"{len(row.good_us)} {'launch' if len(row.good_us) == 1 else 'launches'}"
+
+
+def _is_one_code(row: ReplayRow) -> bool:
+    return row.good_code_sha256 is not None and row.good_code_sha256 == row.bad_code_sha256
+
+
+def _cubins(row: ReplayRow) -> str:
+    if _is_one_code(row):
+        return f"the cubin of {short(row.bad_sha)}"
+    return f"the cubins of {short(row.good_sha)} and {short(row.bad_sha)}"
+
+
+def _sides(row: ReplayRow) -> list[list[float]]:
+    """One where both are the same code: it was timed twice in each launch."""
+    return [row.good_us + row.bad_us] if _is_one_code(row) else [row.good_us, row.bad_us]
 
 
 def static_facts(**cubins: CubinRow | None) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from dashboard import colours
-from dashboard.wording import change_text
+from dashboard.wording import change_text, rival_text
 
 MOST_NODE_CHANGES = 6
 """A series whose runs go back and forth between nodes has no change of node to show."""
@@ -37,6 +37,17 @@ def toolchain_changes(points: pd.DataFrame) -> Iterator[Mark]:
         for before, after in pairwise(line.to_dict("records")):
             if before["toolchain_sha256"] != after["toolchain_sha256"]:
                 yield Mark(before["sha"], after["sha"], difference(before["toolchain"], after["toolchain"]))
+
+
+def baseline_changes(points: pd.DataFrame) -> Iterator[Mark]:
+    """Where ratios began to be to another baseline, on one machine."""
+    beside = _kernel(points)
+    beside = beside[beside["baseline"].notna()]
+    for _, line in beside.groupby(["origin", "machine"], sort=False):
+        for before, after in pairwise(line.to_dict("records")):
+            if before["baseline"] != after["baseline"]:
+                names = rival_text(before["baseline"]), rival_text(after["baseline"])
+                yield Mark(before["sha"], after["sha"], f"ratio to {' → '.join(names)}")
 
 
 def node_changes(points: pd.DataFrame) -> list[Mark]:

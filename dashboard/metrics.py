@@ -1,4 +1,4 @@
-"""What a trend can show: the ratio to DeepGEMM, the time, TFLOP/s, the share of the roofline, or a static fact.
+"""What a trend can show: the ratio to a baseline, the time, TFLOP/s, the share of the roofline, or a static fact.
 
 Arithmetic on the columns of `db.queries.PointRow` and nothing else. Intervals are of the median; where less time is
 more of the metric, the ends of the interval change places.
@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
+
+from dashboard.wording import rival_text
 
 US_TFLOP = 1e6
 """FLOP per microsecond in one TFLOP/s."""
@@ -80,14 +82,23 @@ def of_samples(
     return []
 
 
+def axis_of(metric: Metric, points: pd.DataFrame) -> str:
+    """The axis' title; a ratio names what it is to where that is one baseline throughout."""
+    rivals = set(points["baseline"].dropna()) if metric.key == "ratio" and len(points) else set()
+    if len(rivals) != 1:
+        return metric.axis
+    rival = rival_text(rivals.pop())
+    return f"{rival}'s time / this time  (over 1: faster than {rival})"
+
+
 METRICS = (
     Metric(
         "ratio",
-        "Ratio to DeepGEMM",
-        "DeepGEMM's time / this time  (over 1: faster than DeepGEMM)",
+        "Ratio to baseline",
+        "the main baseline's time / this time  (over 1: faster than it)",
         lambda value: f"{value:.3f}x",
         _ratio,
-        "No run measured DeepGEMM in this series",
+        "No run measured a baseline in this series",
     ),
     Metric("time_us", "Time", "median time, us", lambda value: f"{value:,.1f} us", _time_us),
     Metric("tflops", "TFLOP/s", "TFLOP/s (operations / median time)", lambda value: f"{value:,.0f} TFLOP/s", _tflops),

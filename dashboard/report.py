@@ -1,6 +1,6 @@
 """The weekly report: the dashboard's charts of one week in a single page that can be mailed and opened anywhere.
 
-    python -m dashboard.report --week --html FILE [--until DATE]     (people type `tilewatch report`)
+    python -m dashboard.report --week --html FILE [--until DATE] [--repository NAME]   (people type `tilewatch report`)
 
 A command of its own, started by `tilewatch report` like `tilewatch up` starts the dashboard: workers neither import the
 dashboard nor need pandas and Plotly. The page asks nobody for anything: Plotly's script is in it, once.
@@ -98,9 +98,10 @@ def _regressions(title: str, found: pd.DataFrame) -> Iterable[str]:
 def _board(week: Week) -> Iterable[str]:
     shown = changes.one_record(week.pairs)
     if len(shown) and shown["ratio"].notna().any():
-        yield "<h2>Ratio to DeepGEMM</h2>"
+        yield "<h2>Ratio to the main baseline</h2>"
         yield _figure(change_charts.board(shown))
-        yield '<p class="small">Over 1.00 is faster than DeepGEMM; ▲ ▼ faster or slower than a week before.</p>'
+        told = "Over 1.00 is faster than it, which is DeepGEMM where a cell names no other"
+        yield f'<p class="small">{told}; ▲ ▼ faster or slower than a week before.</p>'
 
 
 def _movers(week: Week) -> Iterable[str]:
@@ -121,7 +122,7 @@ def _trend(trend: Trend) -> Iterable[str]:
 
 
 def _metric(points: pd.DataFrame) -> Metric:
-    """The ratio to DeepGEMM where there is one, else the time."""
+    """The ratio where there is one, else the time."""
     return next(metric for metric in METRICS if metric.values(points)["value"].notna().any())
 
 
@@ -156,13 +157,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked.add_argument("--week", action="store_true", required=True, help="the seven days up to --until")
     asked.add_argument("--html", type=Path, required=True, metavar="FILE", help="where to write the page")
     asked.add_argument("--until", type=dt.date.fromisoformat, metavar="DATE", help="through this day; else until now")
+    asked.add_argument("--repository", metavar="NAME", help="of several, this one; else the one watched here")
     options = asked.parse_args(arguments)
     url = os.environ.get("TILEWATCH_DATABASE_URL", "")
     now = dt.datetime.now(dt.UTC)
     until = now if options.until is None else dt.datetime.combine(options.until, dt.time.max, dt.UTC)
     try:
         with session(url) as opened:
-            written = page(weekly.read(opened, until))
+            written = page(weekly.read(opened, until, options.repository))
     except DatabaseUnreachable as error:
         return _refused(str(error))
     except DBAPIError:

@@ -4,21 +4,18 @@
 waits for it; here it is there before the port opens.
 """
 
-import ctypes
 import importlib
-import sys
 
 import streamlit as st
+from starlette.middleware import Middleware
+
+from dashboard.ahead import Ahead
+from dashboard.memory import settle
 
 NEEDED = ("pandas", "plotly.graph_objects", "plotly.io", "sqlalchemy.orm", "psycopg", "db.queries")
-M_ARENA_MAX, ARENAS = -8, 2
-"""Streamlit runs each view in a thread of its own, and glibc keeps the memory of up to eight threads per core apart."""
-
-if sys.platform == "linux":
-    # musl has no mallopt, and needs none.
-    getattr(ctypes.CDLL(None), "mallopt", lambda *_: 0)(M_ARENA_MAX, ARENAS)
 
 for name in NEEDED:
     importlib.import_module(name)
+settle()
 
-app = st.App("app.py")
+app = st.App("app.py", middleware=[Middleware(Ahead)])

@@ -39,14 +39,18 @@ class Week:
     trends: tuple[Trend, ...]
 
 
-def read(session: Session, until: dt.datetime) -> Week:
+def read(session: Session, until: dt.datetime, repository: str | None = None) -> Week:
+    """Of the repository that this Tilewatch watches itself, if none is named."""
     since = until - WEEK
+    if repository is None:
+        repository = next(iter(queries.repositories(session)), "")
     regressions = frame(queries.RegressionRow, queries.regressions(session))
+    regressions = regressions[regressions["repository"] == repository]
     opened = regressions[(regressions["opened_at"] > since) & (regressions["opened_at"] <= until)]
     waiting = regressions[(regressions["direction"] == "regression") & regressions["state"].isin(OPEN)]
-    judged = frame(queries.JudgedRow, queries.changes_judged(session, since))
-    before = frame(queries.StandingRow, queries.standing(session, since))
-    after = frame(queries.StandingRow, queries.standing(session, until))
+    judged = frame(queries.JudgedRow, queries.changes_judged(session, repository, since))
+    before = frame(queries.StandingRow, queries.standing(session, repository, since))
+    after = frame(queries.StandingRow, queries.standing(session, repository, until))
     return Week(
         since=since,
         until=until,
@@ -55,7 +59,7 @@ def read(session: Session, until: dt.datetime) -> Week:
         judged=judged,
         pairs=changes.pair(before, after),
         nights=_nights(session, since, until),
-        trends=tuple(_trend(session, *series) for series in _worst(session, opened, judged)),
+        trends=tuple(_trend(session, repository, *series) for series in _worst(session, opened, judged)),
     )
 
 
@@ -80,9 +84,9 @@ def _worst(session: Session, opened: pd.DataFrame, judged: pd.DataFrame) -> Sequ
     return list(dict.fromkeys(series))[:MOST_TRENDS]
 
 
-def _trend(session: Session, kernel: str, problem: str, gpu_model: str) -> Trend:
+def _trend(session: Session, repository: str, kernel: str, problem: str, gpu_model: str) -> Trend:
     return Trend(
         f"{kernel} {problem} on {gpu_model}",
-        frame(queries.PointRow, queries.points(session, kernel, problem, gpu_model)),
-        frame(queries.LevelRow, queries.levels(session, kernel, problem, gpu_model)),
+        frame(queries.PointRow, queries.points(session, repository, kernel, problem, gpu_model)),
+        frame(queries.LevelRow, queries.levels(session, repository, kernel, problem, gpu_model)),
     )

@@ -5,6 +5,22 @@ from collections.abc import Mapping
 from typing import Any
 
 SHA_DIGITS = 8
+RIVALS = {
+    "deepgemm": "DeepGEMM",
+    "deepgemm_as_called": "DeepGEMM as called",
+    "cublaslt": "cuBLASLt",
+    "cublas": "cuBLAS",
+    "cublas_per_group": "cuBLAS per group",
+    "attention_cudnn": "cuDNN",
+    "attention_flash": "FlashAttention",
+    "torch_rms_norm": "PyTorch",
+    "torch_layer_norm": "PyTorch",
+    "torch_residual_add": "PyTorch",
+    "torch_silu_and_multiply": "PyTorch",
+    "torch_softmax": "PyTorch",
+    "copy": "a copy",
+}
+"""Of the baselines that kernels name."""
 
 
 def short(sha: str) -> str:
@@ -17,6 +33,16 @@ def time_text(microseconds: float) -> str:
 
 def ratio_text(ratio: float) -> str:
     return f"{ratio:.2f}x"
+
+
+def rival_text(baseline: str | None) -> str:
+    """What people call a baseline; a name that nobody knows here stays as it is."""
+    return "its baseline" if baseline is None else RIVALS.get(baseline, baseline)
+
+
+def ratio_to(ratio: float, baseline: str | None) -> str:
+    """A ratio with what it is to, e.g. "0.95x DeepGEMM"."""
+    return f"{ratio_text(ratio)} {rival_text(baseline)}"
 
 
 def change_text(change: float) -> str:

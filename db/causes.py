@@ -8,7 +8,7 @@ commits.
 from dataclasses import dataclass
 from typing import Literal
 
-from sqlalchemy import exists, func, select, update
+from sqlalchemy import and_, exists, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session, aliased
 
@@ -91,6 +91,8 @@ def open_or_join(session: Session, cause: Cause, moved: Moved) -> Opened:
     else:
         regression_id, created = known.id, False
     joined = _add_series(session, regression_id, cause.kernel, moved)
+    if not joined and cause.category == "node":
+        joined = _is_slow_again(session, regression_id, cause.kernel, moved)
     reopened = False
     if created:
         event(session, regression_id, ITSELF, "open", None, "new", cause.sentence)
@@ -99,10 +101,11 @@ def open_or_join(session: Session, cause: Cause, moved: Moved) -> Opened:
     return Opened(regression_id, created, joined, reopened)
 
 
-def recovered(session: Session, moved: Moved, *, repository: str, kernel: str) -> list[int]:
+def recovered(session: Session, moved: Moved, *, repository: str, kernel: str, of_node: bool = False) -> list[int]:
     """A confirmed improvement of a series, as what takes back open regressions of it: the ids of those.
 
-    A regression whose last series recovered resolves by itself, once. What undoes an improvement is a regression.
+    A commit makes no node faster, so what is `of_node` recovers apart from all else. A regression whose last series
+    recovered resolves by itself, once. What undoes an improvement is a regression.
     """
     if moved.size >= 0:
         return []
@@ -113,6 +116,7 @@ def recovered(session: Session, moved: Moved, *, repository: str, kernel: str) -
         .where(
             Regression.repository == repository,
             Regression.direction == "regression",
+            (Regression.category == "node") == of_node,
             Regression.state.in_(OPEN),
             series.kernel == kernel,
             series.problem == moved.problem,
@@ -144,7 +148,10 @@ def _take_turns(session: Session, cause: Cause) -> None:
 
 
 def _same_cause(session: Session, cause: Cause) -> Regression | None:
-    """A regression of this kernel whose range of commits overlaps: two series rarely narrow one change equally far."""
+    """A regression of this kernel whose range of commits overlaps: two series rarely narrow one change equally far.
+
+    A node is slow at every commit.
+    """
     good, bad, theirs_good, theirs_bad = (aliased(Commit) for _ in range(4))
     query = (
         select(Regression)
@@ -158,8 +165,10 @@ def _same_cause(session: Session, cause: Cause) -> Regression | None:
             Regression.direction == cause.direction,
             Regression.category == cause.category,
             Regression.key.endswith(f":{cause.what}", autoescape=True),
-            good.position < theirs_bad.position,
-            theirs_good.position < bad.position,
+            or_(
+                Regression.category == "node",
+                and_(good.position < theirs_bad.position, theirs_good.position < bad.position),
+            ),
         )
         .order_by(Regression.id.desc())
         .limit(1)
@@ -192,6 +201,27 @@ def _add_series(session: Session, regression_id: int, kernel: str, moved: Moved)
         .returning(RegressionSeries.id)
     )
     return session.scalar(added) is not None
+
+
+def _is_slow_again(session: Session, regression_id: int, kernel: str, moved: Moved) -> bool:
+    """A node may be mended and fall ill again, which no new commit tells apart: a series that recovered, or was called
+    resolved, is back with what it is now."""
+    resolved = exists().where(Regression.id == RegressionSeries.regression_id, Regression.state == "resolved")
+    back = session.execute(
+        update(RegressionSeries)
+        .where(
+            RegressionSeries.regression_id == regression_id,
+            RegressionSeries.kernel == kernel,
+            RegressionSeries.problem == moved.problem,
+            RegressionSeries.gpu_model == moved.gpu_model,
+            RegressionSeries.run_id != moved.run_id,
+            or_(RegressionSeries.recovered_at.is_not(None), resolved),
+        )
+        .values(recovered_at=None, run_id=moved.run_id, size=moved.size, low=moved.low, high=moved.high)
+        .returning(RegressionSeries.id),
+        execution_options={"synchronize_session": False},
+    )
+    return back.one_or_none() is not None
 
 
 def _join(session: Session, regression_id: int, cause: Cause, moved: Moved) -> bool:

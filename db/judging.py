@@ -51,8 +51,18 @@ class Night:
 
 
 @dataclass(frozen=True)
+class RecordedNight:
+    """A submission that came with a recording."""
+
+    run_id: int
+    submission_id: int
+    gpu_model: str
+    sha: str
+
+
+@dataclass(frozen=True)
 class Point:
-    """One run's number on record. `low_us` to `high_us` is the median's interval; `ratio` is to DeepGEMM."""
+    """One run's number on record. `low_us` to `high_us` is the median's interval; `ratio` is to `baseline`."""
 
     submission_id: int
     run_id: int
@@ -64,6 +74,7 @@ class Point:
     low_us: float
     high_us: float
     ratio: float | None
+    baseline: str | None
 
 
 @dataclass(frozen=True)
@@ -102,42 +113,45 @@ class Before:
     time_us: float
 
 
-def scope_of(session: Session, run_id: int) -> Scope:
+_SCOPES = (
+    select(
+        Commit.repository,
+        Sweep.gpu_model,
+        Sweep.arch,
+        Run.origin,
+        Sweep.submission_id,
+        Sweep.commit_id,
+        Commit.sha,
+        Commit.position,
+    )
+    .select_from(Run)
+    .join(Sweep, Sweep.id == Run.sweep_id)
+    .join(Commit, Commit.id == Sweep.commit_id)
+)
+"""Every run's scope."""
+
+
+def nights_of_recording(session: Session, recording_id: int) -> list[RecordedNight]:
+    """Each with a run to name it by, in the order in which they are judged."""
     query = (
-        select(
-            Commit.repository,
-            Sweep.gpu_model,
-            Sweep.arch,
-            Run.origin,
-            Sweep.submission_id,
-            Sweep.commit_id,
-            Commit.sha,
-            Commit.position,
-        )
+        select(func.min(Run.id).label("run_id"), Sweep.submission_id, Sweep.gpu_model, Commit.sha)
         .join(Sweep, Sweep.id == Run.sweep_id)
         .join(Commit, Commit.id == Sweep.commit_id)
-        .where(Run.id == run_id)
+        .where(Run.recording_id == recording_id)
+        .group_by(Sweep.submission_id, Sweep.gpu_model, Commit.sha, Commit.position)
+        .order_by(Commit.position, Sweep.submission_id)
     )
-    return Scope(**session.execute(query).one()._mapping)
+    return [RecordedNight(**row._mapping) for row in session.execute(query)]
+
+
+def scope_of(session: Session, run_id: int) -> Scope:
+    return Scope(**session.execute(_SCOPES.where(Run.id == run_id)).one()._mapping)
 
 
 def newest_of_each_scope(session: Session) -> list[Scope]:
     """For each repository, GPU model and origin its night that comes last."""
-    query = (
-        select(
-            Commit.repository,
-            Sweep.gpu_model,
-            Sweep.arch,
-            Run.origin,
-            Sweep.submission_id,
-            Sweep.commit_id,
-            Commit.sha,
-            Commit.position,
-        )
-        .ext(distinct_on(Commit.repository, Sweep.gpu_model, Run.origin))
-        .join(Sweep, Sweep.id == Run.sweep_id)
-        .join(Commit, Commit.id == Sweep.commit_id)
-        .order_by(Commit.repository, Sweep.gpu_model, Run.origin, Commit.position.desc(), Sweep.submission_id.desc())
+    query = _SCOPES.ext(distinct_on(Commit.repository, Sweep.gpu_model, Run.origin)).order_by(
+        Commit.repository, Sweep.gpu_model, Run.origin, Commit.position.desc(), Sweep.submission_id.desc()
     )
     return [Scope(**row._mapping) for row in session.execute(query)]
 
@@ -237,6 +251,7 @@ def points(session: Session, submission_ids: Sequence[int], origin: str) -> list
             Measurement.low_us,
             Measurement.high_us,
             Measurement.ratio,
+            Measurement.baseline,
         )
         .join(Run, Run.id == Measurement.run_id)
         .join(Sweep, Sweep.id == Run.sweep_id)

@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, String, case, cast, exists, func, literal,
 from sqlalchemy.orm import Session, aliased
 
 from db.models import Commit, Message, Regression, RegressionEvent
+from db.queries.reading import came_with_a_recording
 from db.record import find_or_add
 from db.regressions import ITSELF
 
@@ -92,7 +93,8 @@ def write(
 
 
 def untold(session: Session) -> list[Untold]:
-    """Changes of regressions that people wait to hear of and that no message tells yet, the oldest first.
+    """Changes of regressions that people wait to hear of and that no message tells yet, the oldest first. What a
+    recording brought was told where it was recorded.
 
     The event was written in the transaction that changed the regression, so nothing that happened is forgotten, and the
     key of its messages holds its number, so nothing is told twice.
@@ -111,7 +113,7 @@ def untold(session: Session) -> list[Untold]:
     )
     query = (
         select(event.id.label("event_id"), event.regression_id, kind.label("kind"))
-        .where(kind.is_not(None), ~told, event.at > _in(-TELL_WITHIN_S))
+        .where(kind.is_not(None), ~told, event.at > _in(-TELL_WITHIN_S), ~came_with_a_recording(event.regression_id))
         .order_by(event.id)
     )
     return [Untold(**row._mapping) for row in session.execute(query)]

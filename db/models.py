@@ -15,6 +15,7 @@ from sqlalchemy import (
     CheckConstraint,
     DateTime,
     Double,
+    FetchedValue,
     ForeignKey,
     Identity,
     Index,
@@ -119,7 +120,7 @@ class Sweep(Base):
     __tablename__ = "sweeps"
     __table_args__ = (
         UniqueConstraint("submission_id", "kernel", "problem"),
-        Index(None, "kernel", "problem", "gpu_model", "commit_id"),
+        Index("ix_sweeps_series", "repository", "kernel", "problem", "gpu_model", "commit_id"),
     )
     id: Mapped[key]
     submission_id: Mapped[int] = mapped_column(ForeignKey("submissions.id"))
@@ -134,6 +135,7 @@ class Sweep(Base):
     flops: Mapped[int] = mapped_column(BigInteger)
     bytes: Mapped[int] = mapped_column(BigInteger)
     created_at: Mapped[born]
+    repository: Mapped[words] = mapped_column(server_default=FetchedValue())  # the commit's; a trigger fills it
     submission: Mapped[Submission] = relationship()
 
 
@@ -259,8 +261,9 @@ class Run(Base):
 class Measurement(Base):
     """Careful timing of one implementation in a run. Element i of `samples_us` is from paired round i of the run.
 
-    median_us, low_us and high_us (95 % interval of the median), and the ratio to DeepGEMM (DeepGEMM's time / this time,
-    over 1 means faster than DeepGEMM) are derived from samples_us in kernels/statistics.py when the row is written.
+    median_us, low_us and high_us (95 % interval of the median), and the ratio to the main baseline (its time / this
+    time, over 1 means faster) are derived from samples_us in kernels/statistics.py when the row is written. `baseline`
+    names it.
     """
 
     __tablename__ = "measurements"
@@ -282,6 +285,7 @@ class Measurement(Base):
     ratio_low: Mapped[float | None]
     ratio_high: Mapped[float | None]
     detail: Mapped[facts]  # what the rival chose, how its inputs were laid out, why it is missing
+    baseline: Mapped[str | None] = mapped_column(Text)  # None where there is no ratio
 
 
 class Verdict(Base):
@@ -339,8 +343,9 @@ class Suspicion(Base):
 class Replay(Base):
     """Two cubins timed beside each other: one median per launch (a fresh process), element i of both from launch i.
 
-    `axis` says what differs between the sides: the commit, the toolchain that compiled it, or the node it ran on. A
-    replay that could not be held has no times and says why in `failure`.
+    `axis` says what differs between the sides: the commit or the toolchain that compiled it. "node" is one half of a
+    comparison of two nodes: both sides on `host`, and another replay has them on the other. A replay that could not be
+    held has no times and says why in `failure`.
     """
 
     __tablename__ = "replays"
@@ -369,7 +374,7 @@ class Replay(Base):
     bad_content_key: Mapped[str | None] = mapped_column(Text)
     good_code_sha256: Mapped[str | None] = mapped_column(Text)
     bad_code_sha256: Mapped[str | None] = mapped_column(Text)
-    good_toolchain: Mapped[str | None] = mapped_column(Text)  # the compiler; for the axis "node" its host
+    good_toolchain: Mapped[str | None] = mapped_column(Text)  # the compiler
     bad_toolchain: Mapped[str | None] = mapped_column(Text)
     good_us: Mapped[samples]
     bad_us: Mapped[samples]

@@ -15,7 +15,7 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.orm import Session, aliased
 
 from db.models import Commit, Compilation, Config, Run, Submission, Sweep, Trial
-from db.queries.reading import Question, series_keys
+from db.queries.reading import Question, of_series, series_keys
 
 LOOKED_AT = 3
 """Sweeps of a series: the newest may still be compiling, and to ask that of all of them would read every trial."""
@@ -49,11 +49,7 @@ def newest_pairs(session: Session, since: dt.datetime) -> list[SweepPair]:
     """Of each series whose newest sweep was made since and has nothing left to compile."""
     keys = series_keys()
     newest = (
-        _sweeps()
-        .where(Sweep.kernel == keys.c.kernel, Sweep.problem == keys.c.problem, Sweep.gpu_model == keys.c.gpu_model)
-        .order_by(Commit.position.desc(), Sweep.id.desc())
-        .limit(LOOKED_AT)
-        .lateral()
+        _sweeps().where(*of_series(keys)).order_by(Commit.position.desc(), Sweep.id.desc()).limit(LOOKED_AT).lateral()
     )
     newest_first = _newest_first(newest.c.position, newest.c.id)
     query = (
@@ -69,7 +65,7 @@ def newest_pairs(session: Session, since: dt.datetime) -> list[SweepPair]:
         .select_from(keys)
         .join(newest, true())
         .where(~exists().where(Trial.sweep_id == newest.c.id, Trial.status == "waiting"))
-        .group_by(keys.c.kernel, keys.c.problem, keys.c.gpu_model)
+        .group_by(*keys.c)
         .having(func.count() >= 2)
     )
     return [
@@ -97,13 +93,13 @@ def pairs_since(
     """
     first, first_commit = aliased(Sweep), aliased(Commit)
     then = (
-        select(first.problem, first.id, first_commit.position, first_commit.repository)
+        select(first.problem, first.id, first_commit.position, first.repository)
         .join(first_commit, first_commit.id == first.commit_id)
         .where(first.submission_id == submission_id, first.kernel == kernel, first.gpu_model == gpu_model)
         .subquery()
     )
     theirs = (Sweep.kernel == kernel, Sweep.gpu_model == gpu_model, Sweep.problem == then.c.problem)
-    same = (*theirs, Commit.repository == then.c.repository, ~_compiling())
+    same = (*theirs, Sweep.repository == then.c.repository, ~_compiling())
     newest_first = (Commit.position.desc(), Sweep.id.desc())
     before = (
         _sweeps()

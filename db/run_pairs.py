@@ -13,7 +13,7 @@ from sqlalchemy import and_, func, or_, select, true, tuple_
 from sqlalchemy.orm import Session, aliased
 
 from db.models import Commit, Config, Measurement, Run, Sweep, Trial
-from db.queries.reading import Question, read, series_keys
+from db.queries.reading import Question, of_series, read, series_keys
 
 HISTORY = dt.timedelta(days=60)
 """A run older than that, before those that were asked for, is no longer what went before."""
@@ -30,6 +30,7 @@ class RunPair:
     when it still wins, or is tied, or has no time.
     """
 
+    repository: str
     kernel: str
     problem: str
     gpu_model: str
@@ -48,7 +49,7 @@ class RunPair:
 def newest_runs_of_series(session: Session, since: dt.datetime) -> list[RunPair]:
     """Of each series that was measured since."""
     keys = series_keys()
-    same = (Sweep.kernel == keys.c.kernel, Sweep.problem == keys.c.problem, Sweep.gpu_model == keys.c.gpu_model)
+    same = of_series(keys)
     newest_first = (Commit.position.desc(), Run.id.desc())
     now = _runs().where(*same, Run.finished_at >= since).order_by(*newest_first).limit(1).lateral()
     then = (
@@ -68,9 +69,7 @@ def newest_runs_of_series(session: Session, since: dt.datetime) -> list[RunPair]
     still = or_(then.c.config_id == now.c.config_id, then.c.config_id == func.any(now.c.tie))
     query = (
         select(
-            keys.c.kernel,
-            keys.c.problem,
-            keys.c.gpu_model,
+            *keys.c,
             now.c.host,
             now.c.submission_id,
             now.c.sha,

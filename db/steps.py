@@ -268,7 +268,12 @@ def last_words(session: Session, worker: str) -> str | None:
 
 
 def sweeps_to_export(
-    session: Session, *, kernel: str | None = None, gpu_model: str | None = None, since: dt.date | None = None
+    session: Session,
+    *,
+    repository: str | None = None,
+    kernel: str | None = None,
+    gpu_model: str | None = None,
+    since: dt.date | None = None,
 ) -> list[int]:
     """Sweeps that were measured by workers of this database, oldest commit first."""
     query = (
@@ -277,6 +282,8 @@ def sweeps_to_export(
         .where(exists().where(Run.sweep_id == Sweep.id, Run.origin == "measured"))
         .order_by(Commit.position, Sweep.id)
     )
+    if repository is not None:
+        query = query.where(Sweep.repository == repository)
     if kernel is not None:
         query = query.where(Sweep.kernel == kernel)
     if gpu_model is not None:

@@ -36,6 +36,7 @@ class RunFacts:
     """One run's winner and what stood around it. `instructions` counts what the compiler chose, by its remarks."""
 
     time_us: float
+    baseline: str | None
     baseline_us: float | None
     params: dict[str, int]
     axes: dict[str, tuple[int, ...]]
@@ -47,60 +48,42 @@ class RunFacts:
     telemetry: tuple[dict[str, Any], ...]
 
 
+_SIDES = (
+    select(
+        Run.id.label("run_id"),
+        Sweep.id.label("sweep_id"),
+        Sweep.source_sha256,
+        Config.id.label("config_id"),
+        Config.params,
+        Compilation.content_key,
+        Compilation.symbol,
+        Compilation.code_sha256,
+        Compilation.compiler,
+    )
+    .join(Sweep, Sweep.id == Run.sweep_id)
+    .join(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
+    .join(Config, Config.id == Measurement.config_id)
+    .join(Trial, and_(Trial.sweep_id == Sweep.id, Trial.config_id == Config.id))
+    .join(Compilation, Compilation.id == Trial.compilation_id)
+    .where(Compilation.status == "ok")
+)
+"""Every run's winner, in the order of Side's fields."""
+
+
 def sides(session: Session, scope: Scope, commit_id: int) -> dict[tuple[str, str], Side]:
     """What won at a commit, by kernel and problem, in the first run: it stays the same when the commit runs again."""
     query = (
-        select(
-            Sweep.kernel,
-            Sweep.problem,
-            Run.id.label("run_id"),
-            Sweep.id.label("sweep_id"),
-            Sweep.source_sha256,
-            Config.id.label("config_id"),
-            Config.params,
-            Compilation.content_key,
-            Compilation.symbol,
-            Compilation.code_sha256,
-            Compilation.compiler,
-        )
+        _SIDES.add_columns(Sweep.kernel, Sweep.problem)
         .ext(distinct_on(Sweep.kernel, Sweep.problem))
-        .join(Sweep, Sweep.id == Run.sweep_id)
-        .join(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
-        .join(Config, Config.id == Measurement.config_id)
-        .join(Trial, and_(Trial.sweep_id == Sweep.id, Trial.config_id == Config.id))
-        .join(Compilation, Compilation.id == Trial.compilation_id)
-        .where(
-            Sweep.commit_id == commit_id,
-            Sweep.gpu_model == scope.gpu_model,
-            Run.origin == scope.origin,
-            Compilation.status == "ok",
-        )
+        .where(Sweep.commit_id == commit_id, Sweep.gpu_model == scope.gpu_model, Run.origin == scope.origin)
         .order_by(Sweep.kernel, Sweep.problem, Run.id)
     )
-    return {(kernel, problem): Side(*rest) for kernel, problem, *rest in session.execute(query)}
+    return {(kernel, problem): Side(*rest) for *rest, kernel, problem in session.execute(query)}
 
 
 def of_runs(session: Session, run_ids: Sequence[int]) -> dict[int, Side]:
     """What won in each of these runs."""
-    query = (
-        select(
-            Run.id.label("run_id"),
-            Sweep.id.label("sweep_id"),
-            Sweep.source_sha256,
-            Config.id.label("config_id"),
-            Config.params,
-            Compilation.content_key,
-            Compilation.symbol,
-            Compilation.code_sha256,
-            Compilation.compiler,
-        )
-        .join(Sweep, Sweep.id == Run.sweep_id)
-        .join(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
-        .join(Config, Config.id == Measurement.config_id)
-        .join(Trial, and_(Trial.sweep_id == Sweep.id, Trial.config_id == Config.id))
-        .join(Compilation, Compilation.id == Trial.compilation_id)
-        .where(Run.id == func.any(list(run_ids)), Compilation.status == "ok")
-    )
+    query = _SIDES.where(Run.id == func.any(list(run_ids)))
     return {row.run_id: Side(**row._mapping) for row in session.execute(query)}
 
 
@@ -149,6 +132,7 @@ def run_facts(session: Session, run_id: int) -> RunFacts:
     names = ("registers", "stack_bytes", "shared_bytes", "code_bytes", "tma_loads", "tensor_core_mmas")
     return RunFacts(
         time_us=measured.median_us,
+        baseline=measured.baseline,
         baseline_us=None if measured.ratio is None else measured.median_us * measured.ratio,
         params=params,
         axes={name: tuple(values) for name, values in sweep.space["axes"]},

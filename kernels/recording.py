@@ -10,7 +10,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,11 @@ class Header:
 class Recording:
     header: Header
     rows: tuple[dict[str, Any], ...]
+
+
+def renamed(contents: Recording, repository: str) -> Recording:
+    """The same runs, of a repository that has this name."""
+    return replace(contents, rows=tuple(_of_repository(row, repository) for row in contents.rows))
 
 
 def write(path: Path, header: Header, rows: Iterable[Mapping[str, Any]]) -> int:
@@ -128,3 +133,14 @@ def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:
 
 def _line(row: Mapping[str, Any]) -> bytes:
     return json.dumps(row, sort_keys=True, separators=(",", ":")).encode() + b"\n"
+
+
+def _of_repository(row: Mapping[str, Any], repository: str) -> dict[str, Any]:
+    """A sweep has one commit, a replay one on each side, other rows none."""
+    told = dict(row)
+    if "commit" in row:
+        told["commit"] = {**row["commit"], "repository": repository}
+    for side in ("good", "bad"):
+        if side in row:
+            told[side] = _of_repository(row[side], repository)
+    return told

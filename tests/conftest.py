@@ -8,6 +8,7 @@ import contextlib
 import os
 import secrets
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -23,6 +24,12 @@ from db import migrate, session
 from db.embedded import Embedded, Servers
 
 NewDatabase = Callable[[], AbstractContextManager[str]]
+
+
+def pytest_configure() -> None:
+    # A shell starts what it runs in the background with Ctrl-C ignored, and so would everything be that we start.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -6,6 +6,7 @@ and problems that one submission moved: a compiler that changed everything is on
 """
 
 import datetime as dt
+import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -153,15 +154,17 @@ def of_winners(runs: Sequence[RunPair]) -> list[Standing]:
 
 def of_regret(runs: Sequence[RunPair], limit: float, open_: Sequence[AlarmRow]) -> list[Standing]:
     """The config that ships, held against the best found. It stands as long as any problem is above the limit."""
-    known = {tuple(alarm.key.split("/")[1:3]): alarm.key for alarm in open_ if alarm.kind == "regret"}
+    known = {_of_regret(alarm.key): alarm.key for alarm in open_ if alarm.kind == "regret"}
     behind = [run for run in runs if run.regret is not None and run.regret > limit]
     found = []
-    for (kernel, gpu), group in _grouped_by(behind, lambda run: (run.kernel, run.gpu_model)).items():
+    for (repository, kernel, gpu), group in _grouped_by(
+        behind, lambda run: (_digest(run.repository), run.kernel, run.gpu_model)
+    ).items():
         lines = [f"{run.problem}: {run.regret:+.1%}, best is {_config(run.winner)}" for run in group]
         found.append(
             Standing(
                 "regret",
-                known.get((kernel, gpu), f"regret/{kernel}/{gpu}/{group[0].submission_id}"),
+                known.get((repository, kernel, gpu), f"regret/{kernel}/{gpu}/{group[0].submission_id}/{repository}"),
                 f"{kernel} on {gpu}",
                 _listing(f"The config it ships with is more than {limit:.0%} slower than the best found:", lines),
                 kernel,
@@ -209,6 +212,17 @@ def _of_config_group(key: tuple[str, str, str, int], group: Sequence[tuple[Sweep
     head = f"1 config {what}:" if len(group) == 1 else f"{len(group)} configs {several}:"
     subject = f"{kernel} on {gpu} since {_since(pair.sha, pair.made_at)}"
     return Standing(kind, f"{kind}/{kernel}/{gpu}/{submission}", subject, _listing(head, lines), kernel, gpu)
+
+
+def _of_regret(key: str) -> tuple[str, ...]:
+    """The repository, kernel and GPU model of such an alarm, without its submission."""
+    _, kernel, gpu, _, *repository = key.split("/")
+    return (*repository, kernel, gpu)
+
+
+def _digest(repository: str) -> str:
+    """A repository's name may hold what parts a key."""
+    return hashlib.sha256(repository.encode()).hexdigest()[:8]
 
 
 def _grouped(runs: Iterable[RunPair]) -> dict[tuple[str, str, int], list[RunPair]]:

@@ -1,6 +1,7 @@
 """The Celery application: queues, the clock's entries, and what a worker process does as it starts and stops.
 
 Thin on purpose: a task opens nothing and decides nothing itself. Queues: `compile`, `judge`, `tell` and `gpu.<model>`.
+A worker of a GPU takes from `gpu.<model>@<uuid>` as well, which is for that GPU alone.
 
     celery -A worker.app worker -Q compile    -n compile@%h -c 4
     celery -A worker.app worker -Q judge,tell -n judge@%h   -c 1
@@ -166,12 +167,14 @@ def _learn_who_we_are(sender: str, instance: Any, **_: Any) -> None:
     try:
         queues = tuple(instance.app.amqp.queues.consume_from)
         settings = Settings.load()
-        identity = identify(sender, queues, settings.compiler)
+        identity = identify(sender, queues, settings.compiler, Place.of(settings).simulation)
+        for queue in set(identity.queues) - set(queues):
+            instance.app.amqp.queues.select_add(instance.app.amqp.queues[queue])
         counting.count_in(settings.home / "metrics" / identity.name)
         from worker.life import Life
 
         on_beat = _deliver_left if identity.kind == "gpu" else _nothing
-        _life = Life(settings, identity, on_beat, functools.partial(_consume, instance, queues))
+        _life = Life(settings, identity, on_beat, functools.partial(_consume, instance, identity.queues))
     except Exception as error:
         raise SystemExit(f"tilewatch: {sentences.of(error) or traceback.format_exc()}") from error
 

@@ -187,6 +187,7 @@ def export_(
     kernel: Annotated[str | None, typer.Option(help="Only this kernel.")] = None,
     gpu: Annotated[str | None, typer.Option(metavar="MODEL", help="Only this GPU model.")] = None,
     since: Annotated[str | None, typer.Option(metavar="YYYY-MM-DD", help="Only sweeps submitted since.")] = None,
+    repository: Annotated[str | None, typer.Option(metavar="NAME", help="Of several, only this one.")] = None,
 ) -> None:
     """Write what was measured here to a file that `tilewatch import` reads elsewhere.
 
@@ -197,6 +198,7 @@ def export_(
     rows = export_file(
         command.ready_database(),
         file,
+        repository=repository,
         kernel=kernel,
         gpu_model=gpu,
         since=command.day(since),
@@ -205,7 +207,12 @@ def export_(
 
 
 @cli.command("import")
-def import_(files: Annotated[list[Path], typer.Argument(help="Recordings: files of `tilewatch export`.")]) -> None:
+def import_(
+    files: Annotated[list[Path], typer.Argument(help="Recordings: files of `tilewatch export`.")],
+    repository: Annotated[
+        str | None, typer.Option(metavar="NAME", help="What their repository is called here.")
+    ] = None,
+) -> None:
     """Read recordings into the database. A file that is not whole changes nothing; one read before is passed over.
 
     Example: tilewatch import recordings/*.jsonl.gz
@@ -214,7 +221,7 @@ def import_(files: Annotated[list[Path], typer.Argument(help="Recordings: files 
 
     database_url = command.ready_database()
     for file in files:
-        print(import_file(database_url, file).sentence)
+        print(import_file(database_url, file, named=repository).sentence)
 
 
 @cli.command()
@@ -319,6 +326,7 @@ def report(
     html: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the page.")],
     week: Annotated[bool, typer.Option("--week", help="Of the last seven days, which is the only period.")] = False,
     until: Annotated[str | None, typer.Option(metavar="DATE", help="Through this day instead of until now.")] = None,
+    repository: Annotated[str | None, typer.Option(metavar="NAME", help="Of several, this one.")] = None,
 ) -> None:
     """Write the weekly report: the dashboard's charts of one week as a single page to mail."""
     import subprocess
@@ -332,6 +340,8 @@ def report(
     line = [sys.executable, "-m", "dashboard.report", "--week", "--html", str(html.absolute())]
     if until is not None:
         line += ["--until", str(command.day(until))]
+    if repository is not None:
+        line += ["--repository", repository]
     environment = {**os.environ, "TILEWATCH_DATABASE_URL": command.ready_database()}
     raise typer.Exit(subprocess.run(line, cwd=CHECKOUT, env=environment, check=False).returncode)
 

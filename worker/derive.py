@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kernels import heuristics
 from kernels.statistics import median_interval, ratio_interval
 
-MAIN_BASELINE = "deepgemm"
-"""What `Measurement.ratio` is a ratio to."""
+DEEPGEMM = "deepgemm"
 
 
 @dataclass(frozen=True)
@@ -30,18 +30,28 @@ def measurement_rows(sampled: Sequence[Sampled]) -> list[dict[str, Any]]:
 
     A baseline that could not run has no time to put on record; why it is missing goes to the kernel's own row.
     """
-    theirs = next((each.samples_us for each in sampled if each.implementation == MAIN_BASELINE), ())
+    main = main_baseline(sampled)
     missing = {each.implementation: each.detail.get("missing") for each in sampled if not each.samples_us}
-    return [_row(each, theirs, missing if each.role == "kernel" else {}) for each in sampled if each.samples_us]
+    return [_row(each, main, missing if each.role == "kernel" else {}) for each in sampled if each.samples_us]
+
+
+def main_baseline(sampled: Sequence[Sampled]) -> Sampled | None:
+    """What ratios are to: DeepGEMM wherever it was measured, else the first of the kernel's baselines that was.
+
+    A run has them in the order of the library file. The tile table's config is the kernel itself, and no rival.
+    """
+    rivals = [each for each in sampled if each.role == "baseline" and each.implementation != heuristics.BASELINE]
+    measured = [each for each in rivals if each.samples_us]
+    return next((each for each in measured if each.implementation == DEEPGEMM), next(iter(measured), None))
 
 
 def trial_median_us(samples_us: Sequence[float] | None) -> float | None:
     return median_interval(samples_us).median if samples_us else None
 
 
-def _row(each: Sampled, theirs_us: Sequence[float], missing: Mapping[str, Any]) -> dict[str, Any]:
+def _row(each: Sampled, main: Sampled | None, missing: Mapping[str, Any]) -> dict[str, Any]:
     time = median_interval(each.samples_us)
-    ratio = ratio_interval(each.samples_us, theirs_us)
+    ratio = ratio_interval(each.samples_us, main.samples_us) if main else None
     return {
         "implementation": each.implementation,
         "role": each.role,
@@ -53,5 +63,6 @@ def _row(each: Sampled, theirs_us: Sequence[float], missing: Mapping[str, Any]) 
         "ratio": ratio.median if ratio else None,
         "ratio_low": ratio.low if ratio else None,
         "ratio_high": ratio.high if ratio else None,
+        "baseline": main.implementation if main and ratio else None,
         "detail": {**each.detail, **({"missing": missing} if missing else {})},
     }

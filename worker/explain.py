@@ -68,6 +68,8 @@ def whose(good: RunFacts, bad: RunFacts) -> str:
     ours = bad.time_us / good.time_us - 1.0
     if good.baseline_us is None or bad.baseline_us is None:
         return f"the kernel's time moved {ours:+.1%}; there is no baseline to compare with"
+    if good.baseline != bad.baseline:
+        return f"the kernel's time moved {ours:+.1%}; the main baseline is {bad.baseline} and was {good.baseline}"
     theirs = bad.baseline_us / good.baseline_us - 1.0
     moved = f"the kernel's time moved {ours:+.1%}, the baseline's {theirs:+.1%}"
     if abs(theirs) < max(MOVED, BESIDES * abs(ours)):

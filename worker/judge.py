@@ -18,7 +18,8 @@ from db.jobs import Claimed, Priority, Unsent
 from db.judging import Night, Point, ReplayFact, Scope
 from db.session import session
 from kernels.store import CubinStore
-from worker import conclude, docket, explain, raising, replay, served, toolchains
+from worker import beside, conclude, docket, explain, raising, replay, served
+from worker.beside import Beside
 from worker.confirm import Ask, Replayed
 from worker.docket import Pair
 from worker.history import History
@@ -26,7 +27,6 @@ from worker.lease import Lease
 from worker.place import Place
 from worker.regression import Verdict
 from worker.sitting import Series, Sitting, first_night, series_of
-from worker.toolchains import Doubt, Told
 
 RECORDED = "recorded"
 """Runs of other databases: their cubins are not here, so nothing can be replayed that was not replayed there."""
@@ -76,17 +76,16 @@ def _judge(opened: Session, job: Claimed, place: Place, scope: Scope, lease: Lea
     sitting = _sitting(hearing, nights, lease)
     missing = sitting.settle(lambda series, ask, told: _served(hearing, series, ask, told))
     tonight = {series_of(point): point for point in judging.points(opened, [scope.submission_id], scope.origin)}
-    doubts = toolchains.doubts(opened, place, scope, nights, tonight) if scope.origin != RECORDED else []
-    told = {series_of(doubt.point): (doubt, toolchains.heard(opened, doubt.payload["key"])) for doubt in doubts}
+    doubted = beside.tonight(opened, place, scope, nights, tonight) if scope.origin != RECORDED else {}
     queued: list[Unsent] = []
-    if missing or any(heard is None for _, heard in told.values()):
+    if missing or any(each.is_open for each in doubted.values()):
         payloads = _questions(hearing, sitting, missing, tonight)
-        payloads |= _doubted(hearing, [doubt for doubt, heard in told.values() if heard is None])
+        payloads |= _beside(hearing, doubted)
         for wanted in payloads.values():
             queued += _ask(hearing, wanted, sorted(payloads))
     else:
         for series, point in tonight.items():
-            _settle(hearing, sitting, series, point, told.get(series))
+            _settle(hearing, sitting, series, point, doubted.get(series))
     record.verdicts(opened, hearing.verdicts)
     _say_of_the_wrong(hearing, tonight)
     _sittings[_name(hearing)] = sitting
@@ -228,34 +227,28 @@ def _suspicion(hearing: _Hearing, point: Point, ends: tuple[int, int], size: flo
     )
 
 
-def _doubted(hearing: _Hearing, doubts: Sequence[Doubt]) -> dict[str, _Wanted]:
+def _beside(hearing: _Hearing, doubted: Mapping[Series, Beside]) -> dict[str, _Wanted]:
     found: dict[str, _Wanted] = {}
-    for doubt in doubts:
-        reason = f"the time moved {doubt.moved:+.1%} and so did the compiler: {doubt.what}"
-        ends = doubt.good_commit_id, hearing.scope.commit_id
-        suspicion_id = _suspicion(hearing, doubt.point, ends, doubt.moved, reason)
-        payload = {**doubt.payload, "suspicion_id": suspicion_id}
-        found[payload["key"]] = _Wanted(payload, False, Priority.CONFIRM)
+    for asked in beside.questions(hearing.scope, doubted):
+        suspicion_id = _suspicion(hearing, asked.point, asked.ends, asked.moved, asked.reason)
+        payload = {**asked.payload, "suspicion_id": suspicion_id}
+        found[payload["key"]] = _Wanted(payload, asked.ready, Priority.CONFIRM)
     return found
 
 
-def _settle(
-    hearing: _Hearing, sitting: Sitting, series: Series, point: Point, toolchain: tuple[Doubt, Told | None] | None
-) -> None:
+def _settle(hearing: _Hearing, sitting: Sitting, series: Series, point: Point, doubt: Beside | None) -> None:
     """Nothing is left to be asked: what is known of the series tonight is its verdict."""
     found = conclude.conclusion(sitting, series, hearing.history.same_as(series, hearing.scope.position))
     said, verdict, reason, outcome = found.said, found.verdict, found.reason, found.outcome
-    span, alert, compiled = None, sitting.alerts.get(series), None
+    span, alert, besides = None, sitting.alerts.get(series), list[str]()
     suspicion_id = None
-    if outcome is not None or toolchain is not None:
+    if outcome is not None or doubt is not None:
         suspicion_id = suspicions.of_run(hearing.session, point.run_id)
-    if toolchain is not None and toolchain[1] is not None:
-        doubt, told = toolchain[0], toolchain[1]
-        compiled = toolchains.sentence(doubt, told)
-        if told.found is not None and told.is_change(hearing.place.policy):
-            raising.of_toolchain(hearing.session, hearing.scope, doubt, told.found, compiled, suspicion_id)
-            if alert is None:
-                verdict, outcome = ("regression" if told.found.size > 0 else "improvement"), "confirmed"
+    if doubt is not None:
+        for each in beside.settled(hearing.session, hearing.place, hearing.scope, doubt, suspicion_id):
+            besides.append(each.sentence)
+            if each.answer is not None and alert is None:
+                verdict, outcome = each.answer, "confirmed"
         outcome = outcome or "refuted"
     if alert is not None:
         span = hearing.history.span(series, alert.first_bad, hearing.facts)
@@ -267,10 +260,10 @@ def _settle(
             suspicion_id=suspicion_id,
             alert=alert,
             span=span,
-            besides=[compiled] if compiled is not None else [],
+            besides=besides,
         )
-    elif compiled is not None:
-        reason = f"{compiled}; {reason}"
+    elif besides:
+        reason = "; ".join([*besides, reason])
     elif outcome is not None:
         reason += _besides(hearing, series, point)
     _write(hearing, point, said, verdict, reason, span)

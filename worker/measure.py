@@ -5,7 +5,6 @@ what comes back, and holds no CUDA context that a kernel could crash. What comes
 first: a Postgres that is away, or a kill just then, costs no GPU time.
 """
 
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from worker.lease import Lease
 from worker.outage import NotNow
 from worker.place import Place
 from worker.presence import WrongWorker, visible_gpu
+from worker.simulated import Simulation
 from worker.spool import Spooled
 
 log = structlog.get_logger()
@@ -64,7 +64,7 @@ def step(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
         lease.progress(trials.ended)
 
     try:
-        gpu = _own_gpu(facts)
+        gpu = _own_gpu(facts, place.simulation)
         with session(place.database_url) as opened:
             times_ill = quarantine.refuse_if_ill(opened, gpu.uuid)
         if facts.gpu_model == SIMULATED.slug:
@@ -143,9 +143,9 @@ def put_on_record(opened: Session, spooled: Spooled) -> Delivered:
     return Delivered([judge_next(opened, steps.sweep_facts(opened, job.sweep_id), run_id, job.priority)])
 
 
-def _own_gpu(facts: SweepFacts) -> Gpu:
+def _own_gpu(facts: SweepFacts, simulation: Simulation) -> Gpu:
     if facts.gpu_model == SIMULATED.slug:
-        return simulated.board(socket.gethostname())
+        return simulated.board(simulation)
     return visible_gpu({facts.gpu_model})
 
 

@@ -20,7 +20,8 @@ from kernels import HARNESS
 from kernels.device import OLDEST_DRIVER, SIMULATED, Gpu, gpus
 from kernels.toolchain import MEASURING, compiler_version, versions
 from worker import simulated
-from worker.dispatch import COMPILE, gpu_queue
+from worker.dispatch import COMPILE, OF_A_BOARD, board_queue, gpu_queue
+from worker.simulated import Simulation
 
 log = structlog.get_logger()
 
@@ -33,7 +34,8 @@ class WrongWorker(Exception):
 
 @dataclass(frozen=True)
 class Identity:
-    """`name` is Celery's node name; a process of the worker owns its jobs as NAME#PID."""
+    """`name` is Celery's node name; a process of the worker owns its jobs as NAME#PID. A GPU's worker also takes from
+    the queue of that GPU alone, without being told to."""
 
     name: str
     kind: str
@@ -46,23 +48,33 @@ class Identity:
         return f"{self.name}#{os.getpid()}"
 
 
-def identify(name: str, queues: Iterable[str], wanted_compiler: str | None = None) -> Identity:
+def identify(
+    name: str, queues: Iterable[str], wanted_compiler: str | None = None, simulation: Simulation | None = None
+) -> Identity:
     """Raises WrongWorker for a GPU queue on a machine that does not show that GPU, and for a wrong toolchain."""
     taken = tuple(sorted(queues))
     host = socket.gethostname()
     toolchain = {"harness": HARNESS, "python": platform.python_version()}
-    models = {queue.removeprefix("gpu.") for queue in taken if queue.startswith("gpu.")}
+    named = (queue.removeprefix("gpu.") for queue in taken if queue.startswith("gpu."))
+    models = {queue.partition(OF_A_BOARD)[0] for queue in named}
     if models == {SIMULATED.slug}:
-        return Identity(name, "gpu", host, toolchain, simulated.board(host), taken)
+        node = simulation or Simulation(seed=0, trial_s=0.0)
+        return _of_gpu(name, node.node, toolchain, simulated.board(node), taken)
     if models:
         gpu = visible_gpu(models)
         right_driver(gpu)
         right_packages()
-        return Identity(name, "gpu", host, {**toolchain, "driver": gpu.driver}, gpu, taken)
+        return _of_gpu(name, host, toolchain, gpu, taken)
     if COMPILE in taken:
         right_compiler(wanted_compiler)
         return Identity(name, "compile", host, {**toolchain, "compiler": compiler_version()}, queues=taken)
     return Identity(name, "judge", host, toolchain, queues=taken)
+
+
+def _of_gpu(name: str, host: str, toolchain: dict[str, str], gpu: Gpu, taken: tuple[str, ...]) -> Identity:
+    assert gpu.model is not None
+    queues = tuple(sorted({*taken, board_queue(gpu.model.slug, gpu.uuid)}))
+    return Identity(name, "gpu", host, {**toolchain, "driver": gpu.driver}, gpu, queues)
 
 
 def visible_gpu(models: set[str]) -> Gpu:

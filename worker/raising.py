@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from db import causes, winners
 from db.causes import Cause, Moved, Opened
 from db.judging import Point, Scope
-from worker import explain
+from worker import explain, node_told
 from worker.confirm import Estimate
 from worker.explain import Explanation
 from worker.regression import Alert
@@ -73,6 +73,38 @@ def of_toolchain(
     )
     moved = _moved(scope, doubt.point, doubt.good_run_id, suspicion_id, size, found.error)
     return causes.open_or_join(session, cause, moved)
+
+
+def of_node(
+    session: Session, scope: Scope, doubt: node_told.Doubt, told: node_told.Told, said: str, suspicion_id: int | None
+) -> Opened:
+    """What replays of the same cubins on two nodes confirmed: one node, or its new driver, is slower."""
+    found = node_told.of_driver(doubt, told) or told.node
+    assert found is not None, "a node is slower by what its replays said"
+    size = expm1(found.size)
+    cause = Cause(
+        direction="regression",
+        category="toolchain" if doubt.driver else "node",
+        sentence=said,
+        explanation=node_told.lines(doubt, told),
+        repository=scope.repository,
+        kernel=doubt.point.kernel,
+        good_commit_id=doubt.before.commit_id,
+        bad_commit_id=scope.commit_id,
+        what=doubt.what,
+    )
+    moved = _moved(scope, doubt.point, doubt.before.run_id, suspicion_id, size, found.error)
+    return causes.open_or_join(session, cause, moved)
+
+
+def node_recovered(
+    session: Session, scope: Scope, doubt: node_told.Doubt, found: Estimate, suspicion_id: int | None
+) -> None:
+    """Replays of the same cubins say that two nodes, of which people were told, are as fast as each other again."""
+    assert doubt.told_size is not None
+    back = found.size - doubt.told_size
+    moved = _moved(scope, doubt.point, doubt.before.run_id, suspicion_id, back, found.error)
+    causes.recovered(session, moved, repository=scope.repository, kernel=doubt.point.kernel, of_node=True)
 
 
 def _moved(

@@ -3,7 +3,7 @@
 from db import jobs, steps
 from db.jobs import Unsent
 from db.session import session
-from worker import dispatch
+from worker import dispatch, replay
 
 
 def reconcile(database_url: str, broker_url: str) -> list[Unsent]:
@@ -11,5 +11,6 @@ def reconcile(database_url: str, broker_url: str) -> list[Unsent]:
     with session(database_url) as opened:
         jobs.requeue_expired(opened)
         jobs.release(opened, steps.ready_to_measure(opened))
+        replay.give_up(opened)
         queued = jobs.unsent(opened, dispatch.RESEND_AFTER_S)
     return dispatch.lost(broker_url, queued)

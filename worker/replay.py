@@ -6,13 +6,12 @@ ends with a row, also when it cannot be answered, and the last one of a round le
 """
 
 import hashlib
-import socket
 from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy.orm import Session
 
-from db import jobs, judging, suspicions
+from db import boards, jobs, judging, suspicions
 from db.jobs import Claimed, Unsent
 from db.session import session
 from db.suspicions import NOT_NEEDED
@@ -21,19 +20,20 @@ from kernels.measure import GpuBusy, GpuMissing, MeasureFailed
 from kernels.replay import ReplayFailed, ReplayRequest, ReplayResult, Side, replay
 from kernels.results import Compiled, Cubin
 from worker import compile, quarantine, repository, simulated
-from worker.dispatch import COMPILE, JUDGE, gpu_queue
+from worker.dispatch import COMPILE, JUDGE, board_queue, gpu_queue
 from worker.docket import CODE
 from worker.lease import Lease
 from worker.outage import NotNow
 from worker.place import Place
 from worker.presence import WrongWorker, visible_gpu
+from worker.simulated import Simulation
 
 Payload = Mapping[str, Any]
 
 
 def ask(opened: Session, payload: Payload, *, ready: bool, submission_id: int, priority: int) -> list[Unsent]:
     """Queue the job that answers a question: at once where both cubins are there, else the one that compiles."""
-    kind, queue = ("confirm", gpu_queue(payload["gpu_model"])) if ready else ("compile", COMPILE)
+    kind, queue = ("confirm", _queue(payload)) if ready else ("compile", COMPILE)
     prepare, confirm = judging.job_keys(payload["key"])
     job_id, new = jobs.add(
         opened,
@@ -48,6 +48,13 @@ def ask(opened: Session, payload: Payload, *, ready: bool, submission_id: int, p
         priority=priority,
     )
     return [Unsent(job_id, queue)] if new else []
+
+
+def give_up(opened: Session) -> None:
+    """End what was asked of a GPU that is gone: its night waits for nothing else."""
+    for job in boards.stranded(opened):
+        jobs.cancel(opened, [job.id])
+        judge_again(opened, job.payload, job.submission_id, job.priority)
 
 
 def prepare(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
@@ -85,7 +92,7 @@ def step(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
     payload = job.payload
     good, bad = payload["good"], payload["bad"]
     try:
-        gpu = _own_gpu(payload)
+        gpu = _own_gpu(payload, place.simulation)
         with session(place.database_url) as opened:
             quarantine.refuse_if_ill(opened, gpu.uuid)
         if gpu.model == SIMULATED:
@@ -129,10 +136,18 @@ def judge_again(opened: Session, payload: Payload, submission_id: int | None, pr
     return [Unsent(job_id, JUDGE)] if new else []
 
 
-def _own_gpu(payload: Payload) -> Gpu:
-    if payload["gpu_model"] == SIMULATED.slug:
-        return simulated.board(socket.gethostname())
-    return visible_gpu({payload["gpu_model"]})
+def _queue(payload: Payload) -> str:
+    """Of the GPU that is asked about, or else of whichever is free."""
+    board = payload.get("board")
+    return gpu_queue(payload["gpu_model"]) if board is None else board_queue(payload["gpu_model"], board)
+
+
+def _own_gpu(payload: Payload, simulation: Simulation) -> Gpu:
+    model = payload["gpu_model"]
+    gpu = simulated.board(simulation) if model == SIMULATED.slug else visible_gpu({model})
+    if payload.get("board") not in (None, gpu.uuid):
+        raise WrongWorker(f"this replay is for GPU {payload['board']}, and this worker has {gpu.uuid}")
+    return gpu
 
 
 def _replay_here(payload: Payload, place: Place, gpu: Gpu, lease: Lease) -> ReplayResult:
@@ -191,4 +206,5 @@ def _row(payload: Payload, result: ReplayResult | None = None) -> dict[str, Any]
 
 def _subject(payload: Payload) -> str:
     good, bad = payload["good"]["sha"][:10], payload["bad"]["sha"][:10]
-    return f"{payload['kernel']} {payload['problem']} on {payload['gpu_model']}: replay {good} beside {bad}"
+    where = payload["gpu_model"] if payload.get("host") is None else f"{payload['gpu_model']} of {payload['host']}"
+    return f"{payload['kernel']} {payload['problem']} on {where}: replay {good} beside {bad}"

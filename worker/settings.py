@@ -7,6 +7,7 @@ connection or starts anything; `tilewatch up` leaves a small file that tells the
 import datetime as dt
 import json
 import os
+import socket
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -60,6 +61,9 @@ class Settings(BaseSettings):
     sim_seed: int = 0
     sim_trial_s: float = Field(default=0.005, ge=0)
     sim_ill: float = Field(default=0.0, ge=0, le=1)  # the share of sweeps in which the simulated GPU falls ill
+    sim_node: str = Field(default_factory=socket.gethostname, min_length=1)  # the node that it says it is in
+    sim_slow: float = Field(default=0.0, ge=0)  # how much longer everything takes there: 0.05 is 5 %
+    sim_driver: str = Field(default="none", min_length=1)
     # After SIGTERM a worker may finish its job for this long, then it hands it back. Less than what stops it will wait.
     drain_s: float = Field(default=540.0, ge=0)
     canary_every_s: float = Field(default=600.0, gt=0)  # between two canaries of a GPU in quarantine

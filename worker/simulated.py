@@ -10,7 +10,7 @@ import hashlib
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -41,15 +41,18 @@ STILL_ILL = 0.5
 @dataclass(frozen=True)
 class Simulation:
     """`trial_s` is how long a trial keeps its worker busy; the times that it reports do not depend on it. `ill` is the
-    share of sweeps in which the board falls ill."""
+    share of sweeps in which the board falls ill, `slow` how much longer everything takes on this node (0.05 is 5 %)."""
 
     seed: int
     trial_s: float
     ill: float = 0.0
+    node: str = field(default_factory=socket.gethostname)
+    slow: float = 0.0
+    driver: str = "none"
 
 
-def board(host: str) -> Gpu:
-    return Gpu(-1, f"SIM-{host}", SIMULATED.name, "none", SIMULATED)
+def board(simulation: Simulation) -> Gpu:
+    return Gpu(-1, f"SIM-{simulation.node}", SIMULATED.name, simulation.driver, SIMULATED)
 
 
 def measure(
@@ -65,24 +68,24 @@ def measure(
     trials = []
     for config in compiled:
         sleep(simulation.trial_s)
-        trials.append(trial(facts, config, simulation.seed))
+        trials.append(trial(facts, config, simulation))
         on_trial(trials[-1])
     timed = sorted((each for each in trials if each.median_us is not None), key=lambda each: each.median_us or 0.0)
     winner = timed[0].config if timed else None
-    gpu = board(socket.gethostname())
+    gpu = board(simulation)
     return RunResult(
-        host=socket.gethostname(),
+        host=simulation.node,
         gpu_model=SIMULATED.slug,
         gpu_uuid=gpu.uuid,
         gpu_name=gpu.name,
         timer="simulated",
-        toolchain={"harness": HARNESS, "simulation": f"seed {simulation.seed}"},
+        toolchain={"harness": HARNESS, "simulation": f"seed {simulation.seed}", "driver": simulation.driver},
         telemetry=telemetry(facts, simulation, times_ill),
         sweep_gpu_s=simulation.trial_s * len(trials),
         winner=winner,
         tie=(),
         trials=tuple(trials),
-        measurements=_measurements(facts, compiled, winner, simulation.seed),
+        measurements=_measurements(facts, compiled, winner, simulation),
         started_at=started_at,
         finished_at=dt.datetime.now(dt.UTC),
     )
@@ -101,13 +104,13 @@ def replay(
     """Two stored cubins beside each other, by their content keys; `of` is the replay's own key, for its noise."""
     started_at = dt.datetime.now(dt.UTC)
     good_us, bad_us = (
-        tuple(_median_us(problem, key, simulation.seed, f"{of} {side} {launch}") for launch in range(launches))
+        tuple(_median_us(problem, key, simulation, f"{of} {side} {launch}") for launch in range(launches))
         for side, key in (("good", good_key), ("bad", bad_key))
     )
     sleep(simulation.trial_s * launches)
-    gpu = board(socket.gethostname())
+    gpu = board(simulation)
     return ReplayResult(
-        host=socket.gethostname(),
+        host=simulation.node,
         gpu_uuid=gpu.uuid,
         gpu_name=gpu.name,
         timer="simulated",
@@ -120,19 +123,21 @@ def replay(
     )
 
 
-def _median_us(problem: str, content_key: str, seed: int, of: str) -> float:
-    samples_us = _samples(_true_us(problem, content_key, seed), ROUNDS, _random(seed, "replay", content_key, of))
+def _median_us(problem: str, content_key: str, simulation: Simulation, of: str) -> float:
+    noise = _random(simulation.seed, "replay", content_key, of)
+    samples_us = _samples(_here_us(problem, content_key, simulation), ROUNDS, noise)
     return median_interval(samples_us).median
 
 
-def trial(facts: SweepFacts, config: CompiledConfig, seed: int) -> TrialResult:
+def trial(facts: SweepFacts, config: CompiledConfig, simulation: Simulation) -> TrialResult:
+    seed = simulation.seed
     fate = _random(seed, "fate", facts.problem, config.content_key).random()
     if fate < WRONG:
         return TrialResult(config.params, "wrong", error=1.0, failure="simulated: the largest error is 1")
     if fate < WRONG + CRASHED:
         return TrialResult(config.params, "crashed", failure="simulated: the kernel crashed")
     noise = _random(seed, "trial", facts.sha, facts.problem, config.content_key)
-    samples_us = _samples(true_us(facts.problem, config, seed), TRIAL_SAMPLES, noise)
+    samples_us = _samples(_here_us(facts.problem, config.content_key, simulation), TRIAL_SAMPLES, noise)
     return TrialResult(config.params, "timed", samples_us, median_interval(samples_us).median, 0.0)
 
 
@@ -168,8 +173,12 @@ def _canary(chance: Random, slow: float) -> dict[str, float]:
 
 
 def true_us(problem: str, config: CompiledConfig, seed: int) -> float:
-    """What the samples of this code on this problem scatter around."""
+    """What the samples of this code on this problem scatter around, on a node that is not slow."""
     return _true_us(problem, config.content_key, seed)
+
+
+def _here_us(problem: str, content_key: str, simulation: Simulation) -> float:
+    return _true_us(problem, content_key, simulation.seed) * (1.0 + simulation.slow)
 
 
 def _true_us(problem: str, content_key: str, seed: int) -> float:
@@ -177,17 +186,18 @@ def _true_us(problem: str, content_key: str, seed: int) -> float:
 
 
 def _measurements(
-    facts: SweepFacts, compiled: Sequence[CompiledConfig], winner: object, seed: int
+    facts: SweepFacts, compiled: Sequence[CompiledConfig], winner: object, simulation: Simulation
 ) -> tuple[Measured, ...]:
     chosen = next((each for each in compiled if each.params == winner), None)
     if chosen is None:
         return ()
-    noise = _random(seed, "record", facts.sha, facts.problem)
-    ours = _samples(true_us(facts.problem, chosen, seed), ROUNDS, noise)
+    noise = _random(simulation.seed, "record", facts.sha, facts.problem)
+    ours = _samples(_here_us(facts.problem, chosen.content_key, simulation), ROUNDS, noise)
+    theirs = _samples(RIVAL_US * (1.0 + simulation.slow), ROUNDS, noise)
     told = {"simulated": True, "rounds": ROUNDS}
     return (
         Measured(facts.kernel, "kernel", ours, chosen.params, told),
-        Measured("deepgemm", "baseline", _samples(RIVAL_US, ROUNDS, noise), None, told),
+        Measured("deepgemm", "baseline", theirs, None, told),
     )
 
 

@@ -67,10 +67,11 @@ class Sitting:
         self._latest: dict[int, int] = {}
         self._again: set[int] = set()
         self._told: dict[tuple[Series, int, int], int] = {}
+        self._baselines: dict[Series, list[str]] = {}
 
     def night(self, night_id: int, build: int, points: Sequence[Point]) -> None:
         """What was asked before and not answered is dropped."""
-        readings = {self.numbers[series_of(point)]: _reading(build, point) for point in points}
+        readings = {self.numbers[series_of(point)]: self._reading(build, point) for point in points}
         nightly = max(1, LAUNCHES_A_RUN * len(readings))
         self._judge.policy = replace(self._policy, budget=self._replay_launches / nightly)
         self.heard.append(night_id)
@@ -127,6 +128,21 @@ class Sitting:
         answer: Answer = "regression" if alert.size > 0 else "improvement"
         return replace(said, verdict=answer, change=alert.size, low=low, high=high, first_bad=alert.first_bad)
 
+    def _reading(self, build: int, point: Point) -> Reading:
+        """A median and its interval stand in for the samples, which would be a hundred times as much to load.
+
+        Their spread is twice the median's standard error. That leaves room for what launches differ by, of which one
+        process shows nothing. Another main baseline begins a segment, like another toolchain: its level is another. A
+        night without any is of the one before.
+        """
+        known = self._baselines.setdefault(series_of(point), [])
+        if point.baseline is not None and known[-1:] != [point.baseline]:
+            known.append(point.baseline)
+        env = point.toolchain_sha256 if len(set(known)) < 2 else f"{point.toolchain_sha256} beside {known[-1]}"
+        kernel_us = ((point.low_us, point.time_us, point.high_us),)
+        baseline_us = () if point.ratio is None else ((point.time_us * point.ratio,),)
+        return Reading(build, point.host, env, kernel_us, baseline_us)
+
     def _served(self, serve: Serve, ask: Ask) -> Replayed | None:
         series = self.names[ask.series]
         return serve(series, ask, self.told(series, ask))
@@ -175,14 +191,3 @@ class Sitting:
 
 def series_of(point: Point) -> Series:
     return point.kernel, point.problem, point.host
-
-
-def _reading(build: int, point: Point) -> Reading:
-    """A median and its interval stand in for the samples, which would be a hundred times as much to load.
-
-    Their spread is twice the median's standard error. That leaves room for what launches differ by, of which one
-    process shows nothing.
-    """
-    kernel_us = ((point.low_us, point.time_us, point.high_us),)
-    baseline_us = () if point.ratio is None else ((point.time_us * point.ratio,),)
-    return Reading(build, point.host, point.toolchain_sha256, kernel_us, baseline_us)

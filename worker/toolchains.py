@@ -4,14 +4,14 @@ Replays of two commits are compiled by one compiler and tell what the commit did
 both compilers made it, tells what the compiler did. A driver cannot be put back, so it is only named (explain.py).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy.orm import Session
 
 from db import judging, winners
-from db.judging import Night, Point, Scope
+from db.judging import Before, Point, Scope
 from kernels.store import CubinStore
 from worker import docket
 from worker.confirm import Estimate, estimate
@@ -22,9 +22,6 @@ from worker.sitting import Series
 LAUNCHES = 8
 """One question and no more. Launches of an FP8 product scatter by 0.14 % between the sides (H200, 2026-11), so eight
 see a change of 0.3 % at five deviations."""
-
-RECENT_NIGHTS = 5
-"""A series that was not measured in this many nights has other doubts than the compiler."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +53,9 @@ class Told:
 
 
 def doubts(
-    session: Session, place: Place, scope: Scope, nights: Sequence[Night], points: Mapping[Series, Point]
+    session: Session, place: Place, scope: Scope, before: Mapping[Series, Before], points: Mapping[Series, Point]
 ) -> list[Doubt]:
     """The series that moved tonight and of which another compiler made what won the night before."""
-    recent = [night.submission_id for night in nights[-1 - RECENT_NIGHTS : -1]]
-    before = judging.runs_before(session, recent, scope.origin)
     moved = [
         (point, earlier)
         for series, point in points.items()
@@ -98,7 +93,7 @@ def sentence(doubt: Doubt, told: Told) -> str:
     return f"the commit before, compiled by both ({doubt.what}), differs by {low:+.2%} to {high:+.2%}"
 
 
-def _doubt(scope: Scope, point: Point, before: judging.Before, old: winners.Side, new: winners.Side) -> Doubt:
+def _doubt(scope: Scope, point: Point, before: Before, old: winners.Side, new: winners.Side) -> Doubt:
     side = {"commit_id": before.commit_id, "sha": before.sha, "measured": True}
     good = {name: value for name, value in asdict(old).items() if name in (*docket.CODE, "config_id", "params")}
     ends = f"{before.sha}:toolchain:{before.run_id}-{point.run_id}:0+{LAUNCHES}"

@@ -16,7 +16,8 @@ from typing import Any
 from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.orm import Session
 
-from db import record, steps
+from db import jobs, judging, record, steps
+from db.jobs import Priority
 from db.models import Compilation
 from db.record import config_sha256
 from db.session import session
@@ -25,6 +26,7 @@ from kernels import HARNESS, recording
 from kernels.recording import BadRecording, Header
 from worker import transfer_replays
 from worker.derive import Sampled, measurement_rows, trial_median_us
+from worker.dispatch import JUDGE
 
 Row = Mapping[str, Any]
 
@@ -48,6 +50,7 @@ def export_file(
     database_url: str,
     path: Path,
     *,
+    repository: str | None = None,
     kernel: str | None = None,
     gpu_model: str | None = None,
     since: dt.date | None = None,
@@ -56,21 +59,26 @@ def export_file(
     with session(database_url) as opened:
         found = [
             steps.exported(opened, sweep_id)
-            for sweep_id in steps.sweeps_to_export(opened, kernel=kernel, gpu_model=gpu_model, since=since)
+            for sweep_id in steps.sweeps_to_export(
+                opened, repository=repository, kernel=kernel, gpu_model=gpu_model, since=since
+            )
         ]
         if not found:
             raise NothingToExport("nothing to export: no worker of this database has measured such a sweep")
-        replays = transfer_replays.rows(opened, kernel=kernel, gpu_model=gpu_model, since=since)
+        replays = transfer_replays.rows(opened, repository=repository, kernel=kernel, gpu_model=gpu_model, since=since)
         return recording.write(path, _header(found), itertools.chain(_rows(found), replays))
 
 
-def import_file(database_url: str, path: Path) -> Imported:
-    """Raises BadRecording, and then nothing has changed."""
+def import_file(database_url: str, path: Path, *, named: str | None = None) -> Imported:
+    """Raises BadRecording, and then nothing has changed. `named` is what its repository is called here.
+
+    The nights that came are judged as they were where they were measured; whoever sends messages next rings for that.
+    """
     contents = recording.read(path)
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     try:
         with session(database_url) as opened:
-            return _import(opened, path.name, sha256, contents)
+            return _import(opened, path.name, sha256, contents if named is None else recording.renamed(contents, named))
     except KeyError as error:
         raise BadRecording(f"{path} cannot be imported: a row names or lacks {error}") from None
     except (DBAPIError, StatementError) as error:
@@ -202,11 +210,28 @@ def _import(opened: Session, file_name: str, sha256: str, contents: recording.Re
     _import_trials(opened, [row for row in rows["trial"] if row["sweep"] not in held], sweep_ids, config_ids)
     _import_runs(opened, runs, rows["measurement"], recording_id, sweep_ids, config_ids)
     transfer_replays.write(opened, rows["replay"], recording_id)
+    _judge(opened, recording_id)
     repeated = f", {len(known)} more were known" if known else ""
     return Imported(
         True,
         f"imported {len(runs)} runs recorded on {header.machine}, {recorded_at.date()}, from {file_name}{repeated}",
     )
+
+
+def _judge(opened: Session, recording_id: int) -> None:
+    """A judge job for each night that came: their verdicts are derived here like their medians."""
+    for night in judging.nights_of_recording(opened, recording_id):
+        jobs.add(
+            opened,
+            key=f"judge:{night.run_id}",
+            kind="judge",
+            queue=JUDGE,
+            subject=f"recorded {night.sha[:10]} on {night.gpu_model}",
+            payload={},
+            submission_id=night.submission_id,
+            run_id=night.run_id,
+            priority=Priority.BACKFILL,
+        )
 
 
 def _config_ids(opened: Session, rows: Sequence[Row]) -> dict[str, int]:
@@ -224,7 +249,7 @@ def _import_sweeps(
     met: Counter[tuple[Any, ...]] = Counter()
     for row in rows:
         commit, model = row["commit"], row["gpu_model"]
-        group = (row["reason"], row["night"], commit["sha"], model["slug"])
+        group = (row["reason"], row["night"], commit["repository"], commit["sha"], model["slug"])
         again = met[*group, row["kernel"], row["problem"]]
         met[*group, row["kernel"], row["problem"]] += 1
         record.gpu_model(opened, **model)

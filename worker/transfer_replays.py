@@ -22,7 +22,12 @@ OF_A_SIDE = ("content_key", "code_sha256", "toolchain")
 
 
 def rows(
-    session: Session, *, kernel: str | None = None, gpu_model: str | None = None, since: dt.date | None = None
+    session: Session,
+    *,
+    repository: str | None = None,
+    kernel: str | None = None,
+    gpu_model: str | None = None,
+    since: dt.date | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Replays that were held here; one that came with a recording is not passed on."""
     good, bad = aliased(Commit), aliased(Commit)
@@ -36,6 +41,8 @@ def rows(
         .where(Replay.origin == "measured")
         .order_by(Replay.id)
     )
+    if repository is not None:
+        query = query.where(good.repository == repository)
     if kernel is not None:
         query = query.where(Replay.kernel == kernel)
     if gpu_model is not None:

@@ -30,7 +30,7 @@ def listed(rows: Sequence[RegressionRow]) -> RenderableType:
         table.add_row(
             str(row.id),
             row.state,
-            row.kernel,
+            f"{row.kernel} (recorded)" if row.recorded else row.kernel,
             ", ".join(row.gpu_models),
             str(row.series),
             percent(row.size),
@@ -43,8 +43,9 @@ def listed(rows: Sequence[RegressionRow]) -> RenderableType:
 
 def told(story: RegressionStory) -> RenderableType:
     row = story.regression
+    whose = f"{row.repository} (recorded elsewhere)" if row.recorded else row.repository
     facts = [
-        f"{row.direction} {row.id} of {row.kernel}: {row.state}, owned by {row.owner or 'nobody'}",
+        f"{row.direction} {row.id} of {row.kernel} in {whose}: {row.state}, owned by {row.owner or 'nobody'}",
         f"cause ({row.category.replace('_', ' ')}): {one_line(row.cause)}",
         *(f"  {one_line(sentence)}" for sentence in row.explanation),
         f"after {row.good_sha[:SHA_DIGITS]}, at the latest {row.bad_sha[:SHA_DIGITS]} {one_line(row.bad_subject)}",

@@ -14,11 +14,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from db import migrate, queries
+from db import jobs, migrate, queries
 from db.embedded import Embedded, Servers
 from db.session import session
 from kernels.device import OLDEST_DRIVER, Gpu, gpus
-from worker import port, sentences
+from kernels.provenance import NoHistory, repository_name
+from worker import dispatch, port, sentences
 from worker.children import Child, Children
 from worker.doctor import PACKAGED_CUDA, nvcc
 from worker.settings import CHECKOUT, Settings
@@ -133,7 +134,7 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
     screen.say(f"workers: {compilers} compiling, 1 judging, {named}")
     if settings.kernels == WITHOUT_GPU:
         screen.say(f"nightlies here compile {', '.join(WITHOUT_GPU)} alone; TILEWATCH_KERNELS=all compiles the suite")
-    _import(servers, screen)
+    _import(settings, servers, screen)
     if boards:  # a nightly asks for measurements on the GPU models that have a worker
         reported = functools.partial(_all_reported, servers, len(boards))
         _wait(reported, watch, GPU_WORKERS_LIMIT_S, "the GPU workers do not report; see their logs")
@@ -241,11 +242,27 @@ def describe(row: queries.SubmissionRow) -> str:
     return f"{row.reason} {row.sha[:8]} for {row.gpu_name}: {row.state}{steps}"
 
 
-def _import(servers: Servers, screen: Screen) -> None:
+def _import(settings: Settings, servers: Servers, screen: Screen) -> None:
+    """What was recorded of our own library belongs to this checkout, whatever its clone is called; a story in a folder
+    of its own is of a repository of its own."""
     from worker.transfer import import_file
 
+    own = _name(CHECKOUT) if settings.repository == CHECKOUT else None
     for recording in sorted(RECORDINGS.glob("*.jsonl.gz")):
+        screen.say(import_file(servers.database_url, recording, named=own).sentence)
+    for recording in sorted(RECORDINGS.glob("*/*.jsonl.gz")):
         screen.say(import_file(servers.database_url, recording).sentence)
+    with session(servers.database_url) as opened:
+        queued = jobs.unsent(opened, dispatch.RESEND_AFTER_S)
+    dispatch.send(dispatch.sender(servers.broker_url), servers.database_url, queued)
+
+
+def _name(repository: Path) -> str | None:
+    """None without Git history, which is no reason to leave the recordings out."""
+    try:
+        return repository_name(repository)
+    except NoHistory:
+        return None
 
 
 def _submit(settings: Settings, screen: Screen) -> None:

@@ -17,6 +17,7 @@ NIGHTLY, SWEEP, BACKFILL = "The whole suite", "One sweep", "A range of commits"
 def form(url: str, who: str) -> None:
     with st.expander("Submit work", key="submit"):
         spaces = data.spaces(url)
+        spaces = spaces[spaces["repository"].isin(data.repositories(url)[:1])]  # the watched one
         kind = st.segmented_control(
             "What", [NIGHTLY, SWEEP, BACKFILL], default=NIGHTLY, required=True, key="submit-what"
         )

@@ -40,7 +40,7 @@ def body(url: str, sweeps: pd.DataFrame, after: pd.Series) -> None:
 def _winners(url: str, *sweeps: pd.Series) -> list[tuple[str, int]]:
     """The commit and the winning config of each of these sweeps that has one."""
     newest = sweeps[0]
-    found = data.winners(url, newest["kernel"], newest["problem"], newest["gpu_model"])
+    found = data.winners(url, newest["repository"], newest["kernel"], newest["problem"], newest["gpu_model"])
     won = []
     for sweep in sweeps:
         own = found[found["sweep_id"] == sweep["id"]]

@@ -14,7 +14,7 @@ import streamlit as st
 from dashboard import data, filters, landscape, plots, sweep_charts
 from dashboard.metrics import US_TFLOP
 from dashboard.trouble import told
-from dashboard.wording import change_text, config_text, first_line, plural, short, source_text
+from dashboard.wording import change_text, config_text, first_line, plural, ratio_to, short, source_text
 
 BEST_CONFIGS = 10
 A_MONTH = dt.timedelta(days=30)
@@ -44,8 +44,8 @@ def body(url: str, sweep: pd.Series) -> None:
             _cells(trials, sweep)
         with right:
             _best(trials, tie, sweep)
-        _all_parameters(trials)
         _beside_speed(trials, tie)
+        _all_parameters(trials)  # after the other charts: without a GPU a browser takes a second to draw it
         _configs(url, trials, sweep)
 
 
@@ -73,7 +73,7 @@ def _on_record(measured: pd.DataFrame, sweep: pd.Series) -> None:
                 st.caption(first_line(str(row["detail"].get("missing", ""))))
                 continue
             st.metric(row["implementation"], f"{row['median_us']:,.1f} us")
-            ratio = "" if pd.isna(row["ratio"]) else f"{row['ratio']:.2f}x of DeepGEMM's speed, "
+            ratio = "" if pd.isna(row["ratio"]) else f"{ratio_to(row['ratio'], row['baseline'])}, "
             st.caption(
                 f"{ratio}95 %: {row['low_us']:,.1f} to {row['high_us']:,.1f} us, {plural(row['samples'], 'sample')}"
             )
@@ -112,7 +112,7 @@ def _chosen_before(url: str, sweep: pd.Series) -> list[tuple[str, Mapping[str, A
     found: list[tuple[str, Mapping[str, Any]]] = []
     if sweep["tile_table"]:
         found.append(("the tile table", sweep["tile_table"]))
-    winners = data.winners(url, sweep["kernel"], sweep["problem"], sweep["gpu_model"])
+    winners = data.winners(url, sweep["repository"], sweep["kernel"], sweep["problem"], sweep["gpu_model"])
     older = winners[winners["committed_at"] < sweep["committed_at"]]
     month = older[older["committed_at"] <= sweep["committed_at"] - A_MONTH]
     for name, rows in (("the winner of the commit before", older), ("last month's winner", month)):

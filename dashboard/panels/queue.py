@@ -29,8 +29,9 @@ def unserved(queues: pd.DataFrame) -> None:
         if not jobs:
             continue
         many = "1 job waits" if jobs == 1 else f"{jobs:,} jobs wait"
-        gpu_model = queue["queue"].removeprefix("gpu.")
-        what = f"a worker with a GPU of model **{gpu_model}**" if gpu_model != queue["queue"] else "a worker"
+        gpu_model, _, board = queue["queue"].removeprefix("gpu.").partition("@")
+        what = f"a worker with a GPU of model **{gpu_model}**" if queue["queue"].startswith("gpu.") else "a worker"
+        what = f"the worker of GPU **{board}**" if board else what
         st.warning(f"{many} in queue `{queue['queue']}` for {what}, and none has been seen for a minute.")
 
 

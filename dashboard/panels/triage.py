@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 from sqlalchemy.orm import Session
 
-from dashboard import data, states
+from dashboard import data, states, watched
 from dashboard.panels import acting
 from dashboard.wording import change_text, moment, plural, short
 from db import actions, regressions
@@ -25,7 +25,7 @@ def body(url: str, found: pd.Series) -> None:
     left, right = st.columns([3, 2], gap="medium")
     series = data.regressed(url, int(found["id"]))
     with left:
-        _series(series)
+        _series(url, found, series)
         _life(data.events(url, int(found["id"])))
     with right:
         who = acting.actor()
@@ -51,6 +51,7 @@ def _headline(found: pd.Series) -> None:
     )
     told = [
         f"{found['category']}, opened {moment(found['opened_at'])}",
+        f"of {found['repository']}" + (", recorded elsewhere" if found["recorded"] else ""),
         f"owner {found['owner']}" if found["owner"] else "nobody's yet",
         f"called right {found['right']} and wrong {found['wrong']} times" if found["right"] + found["wrong"] else "",
     ]
@@ -61,7 +62,7 @@ def _headline(found: pd.Series) -> None:
         st.text(f"Work on it: {found['link']}")
 
 
-def _series(series: pd.DataFrame) -> None:
+def _series(url: str, found: pd.Series, series: pd.DataFrame) -> None:
     st.subheader(f"{plural(len(series), 'series')} changed", anchor=False)
     table = pd.DataFrame(
         [
@@ -78,6 +79,7 @@ def _series(series: pd.DataFrame) -> None:
     if picked.selection.rows and picked.selection.rows[0] < len(series):
         row = series.iloc[picked.selection.rows[0]]
         about = {"kernel": row["kernel"], "problem": row["problem"], "gpu": row["gpu_model"]}
+        about |= watched.link(url, found)
         with st.container(horizontal=True):
             st.page_link("views/evidence.py", label="Its evidence", query_params={"run": str(row["run_id"])})
             st.page_link("views/trends.py", label="Its trend", query_params=about)

@@ -3,7 +3,7 @@
 import pandas as pd
 import streamlit as st
 
-from dashboard import data, filters, plots, statics, tables
+from dashboard import data, filters, plots, statics, tables, watched
 from dashboard.wording import plural, short
 
 THE_ONE_BEFORE = "the one before"
@@ -16,6 +16,7 @@ def page(url: str) -> None:
         st.info("No sweep was submitted yet. The compiler alone is enough for this page, for any architecture:")
         st.code("tilewatch submit nightly --gpu b200")
         return
+    spaces = spaces[spaces["repository"] == watched.repository(url)]
     first, second, third = st.columns(3)
     named = spaces.assign(gpu=spaces["arch"] + " " + spaces["gpu_name"])
     with first:
@@ -25,7 +26,7 @@ def page(url: str) -> None:
     with third:
         named = filters.narrow(named, "Problem", "problem", "problem")
     space = named.iloc[0]
-    counts = data.statics(url, space["kernel"], space["problem"], space["gpu_model"])
+    counts = data.statics(url, space["repository"], space["kernel"], space["problem"], space["gpu_model"])
     if counts.empty:
         st.info("None of its configs is compiled yet. A compile worker takes them in batches.")
         return

@@ -5,8 +5,8 @@ import datetime as dt
 import pandas as pd
 import streamlit as st
 
-from dashboard import change_charts, changes, data, filters, plots, shapes, tables
-from dashboard.wording import change_text, plural, ratio_text, short, time_text
+from dashboard import change_charts, changes, data, filters, plots, shapes, tables, watched
+from dashboard.wording import change_text, plural, ratio_to, short, time_text
 
 NEWEST, THE_ONE_BEFORE = "newest", "the one before"
 COMMITS, GPUS = "Two commits", "Two GPU models"
@@ -14,7 +14,8 @@ COMMITS, GPUS = "Two commits", "Two GPU models"
 
 def page(url: str) -> None:
     st.title("Compare", anchor=False)
-    commits = data.commits(url)
+    repository = watched.repository(url)
+    commits = data.commits(url, repository)
     if commits.empty:
         st.info("Nothing is measured yet, so there is nothing to compare. Submit a nightly, or import a recording.")
         st.code("tilewatch submit nightly\ntilewatch import FILE")
@@ -22,7 +23,7 @@ def page(url: str) -> None:
     kind = st.segmented_control(
         "Compare", [COMMITS, GPUS], default=COMMITS, required=True, key="compare", bind="query-params"
     )
-    pairs = _commits(url, commits) if kind == COMMITS else _gpu_models(url)
+    pairs = _commits(url, repository, commits) if kind == COMMITS else _gpu_models(url, repository)
     known = pairs.dropna(subset="change")
     if known.empty:
         st.info("The two sides have no series in common. Pick others above.")
@@ -73,7 +74,7 @@ def _shapes(known: pd.DataFrame) -> None:
     st.caption("A mark's size is K; its colour and its number are the median change over what was compared.")
 
 
-def _commits(url: str, commits: pd.DataFrame) -> pd.DataFrame:
+def _commits(url: str, repository: str, commits: pd.DataFrame) -> pd.DataFrame:
     left, right = st.columns(2)
     names = commits["sha"].map(short)
     with right:
@@ -88,7 +89,7 @@ def _commits(url: str, commits: pd.DataFrame) -> pd.DataFrame:
         st.stop()
     a = earlier.iloc[0]
     st.caption(f"A: {short(a['sha'])} {a['subject']}. B: {short(b['sha'])} {b['subject']}.")
-    pairs = changes.pair(data.standing_at(url, a["sha"]), data.standing_at(url, b["sha"]))
+    pairs = changes.pair(data.standing_at(url, repository, a["sha"]), data.standing_at(url, repository, b["sha"]))
     return pairs.assign(where=pairs["gpu_name"].str.removeprefix("NVIDIA ") + pairs["origin"].map(_record))
 
 
@@ -96,9 +97,9 @@ def _record(origin: str) -> str:
     return " (recorded)" if origin == "recorded" else ""
 
 
-def _gpu_models(url: str) -> pd.DataFrame:
+def _gpu_models(url: str, repository: str) -> pd.DataFrame:
     now = dt.datetime.now(dt.UTC).replace(minute=0, second=0, microsecond=0)  # by the hour: readers share the answers
-    newest = changes.one_record(data.standing(url, now))
+    newest = changes.one_record(data.standing(url, repository, now))
     names = sorted(set(newest["gpu_model"]))
     left, right = st.columns(2)
     with left:
@@ -106,7 +107,7 @@ def _gpu_models(url: str) -> pd.DataFrame:
     with right:
         b = filters.pick("B", [*names[1:], names[0]], "gpu_b")
     pairs = changes.pair(newest[newest["gpu_model"] == a], newest[newest["gpu_model"] == b], ("kernel", "problem"))
-    st.caption("The newest point of each series on both. The ratio to DeepGEMM is compared where both have one.")
+    st.caption("The newest point of each series on both. Ratios are compared where both have one to the same baseline.")
     return pairs.assign(where="")
 
 
@@ -120,8 +121,8 @@ def _table(known: pd.DataFrame) -> pd.DataFrame:
                 "change": row["change"],
                 "interval": f"{change_text(row['change_low'])} to {change_text(row['change_high'])}",
                 "apart": "yes" if row["apart"] else "",
-                "A": _side(row["ratio_before"], row["median_us_before"]),
-                "B": _side(row["ratio"], row["median_us"]),
+                "A": _side(row["ratio_before"], row["baseline_before"], row["median_us_before"]),
+                "B": _side(row["ratio"], row["baseline"], row["median_us"]),
                 "verdict of B": row["verdict"] or "",
             }
             for row in known.sort_values("change").to_dict("records")
@@ -129,9 +130,9 @@ def _table(known: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _side(ratio: float | None, median_us: float) -> str:
+def _side(ratio: float | None, baseline: str | None, median_us: float) -> str:
     time = time_text(median_us)
-    return time if ratio is None or pd.isna(ratio) else f"{ratio_text(ratio)}, {time}"
+    return time if ratio is None or pd.isna(ratio) else f"{ratio_to(ratio, baseline)}, {time}"
 
 
 page(data.database_url())

@@ -3,7 +3,7 @@
 import pandas as pd
 import streamlit as st
 
-from dashboard import data, evidence, evidence_charts, plots
+from dashboard import data, evidence, evidence_charts, plots, watched
 from dashboard.data import Evidence
 from dashboard.wording import (
     change_text,
@@ -11,7 +11,7 @@ from dashboard.wording import (
     config_text,
     moment,
     plural,
-    ratio_text,
+    ratio_to,
     short,
     source_text,
     time_text,
@@ -32,7 +32,7 @@ def page(url: str) -> None:
         st.warning(f"There is no run '{asked}' in this database. The link may be of another Tilewatch.")
         st.page_link("views/overview.py", label="To the overview")
         return
-    _headline(found)
+    _headline(url, found)
     left, right = st.columns(2, gap="medium")
     kernel = next((row for row in found.sampled if row.role == "kernel"), None)
     with left:
@@ -79,10 +79,11 @@ def _choose(url: str) -> None:
         st.switch_page("views/evidence.py", query_params={"run": str(run_id)})
 
 
-def _headline(found: Evidence) -> None:
+def _headline(url: str, found: Evidence) -> None:
     run, before = found.run, found.before
     st.markdown(f"#### {run.kernel} {run.problem} on {run.gpu_name}")
-    st.text(f"{short(run.sha)} {commit_text(run.subject, run.author, run.committed_at)}")
+    of = f" of {run.repository}" if len(data.repositories(url)) > 1 else ""
+    st.text(f"{short(run.sha)}{of}: {commit_text(run.subject, run.author, run.committed_at)}")
     if run.verdict:
         colour = VERDICT_COLOURS.get(run.verdict, "gray")
         st.markdown(f"**:{colour}[{run.verdict}]** ({run.policy}): {run.reason}")
@@ -92,7 +93,12 @@ def _headline(found: Evidence) -> None:
     )
     st.caption(f"Run {run.run_id}, {source} ({run.board}, timed with {run.timer}); {against}.")
     with st.container(horizontal=True):
-        series = {"kernel": run.kernel, "problem": run.problem, "gpu": run.gpu_model}
+        series = {
+            "kernel": run.kernel,
+            "problem": run.problem,
+            "gpu": run.gpu_model,
+            **watched.link(url, {"repository": run.repository}),
+        }
         st.page_link("views/trends.py", label="Its trend", query_params=series)
         st.page_link("views/sweeps.py", label="Its sweep", query_params={**series, "commit": short(run.sha)})
         if before:
@@ -111,8 +117,8 @@ def _measurements(found: Evidence) -> None:
                 "before": _interval(old) if old else "",
                 "this run": _interval(row),
                 "time": change_text(row.median_us / old.median_us - 1) if old else "",
-                "ratio before": ratio_text(old.ratio) if old and old.ratio is not None else "",
-                "ratio to DeepGEMM": ratio_text(row.ratio) if row.ratio is not None else "",
+                "ratio before": ratio_to(old.ratio, old.baseline) if old and old.ratio is not None else "",
+                "ratio": ratio_to(row.ratio, row.baseline) if row.ratio is not None else "",
                 "samples": str(len(row.samples_us)),
             }
         )

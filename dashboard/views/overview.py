@@ -5,11 +5,11 @@ import datetime as dt
 import pandas as pd
 import streamlit as st
 
-from dashboard import change_charts, changes, data, filters, plots, states, tables
+from dashboard import change_charts, changes, data, filters, plots, states, tables, watched
 from dashboard.metrics import US_TFLOP
 from dashboard.panels import submissions
 from dashboard.trouble import told
-from dashboard.wording import change_text, moment, plural, ratio_text, short, source_text, time_text
+from dashboard.wording import change_text, moment, plural, ratio_to, short, source_text, time_text
 from db.regressions import OPEN
 
 SHOWN_MOVERS = 20
@@ -29,14 +29,15 @@ def page(url: str) -> None:
     now = dt.datetime.now(dt.UTC).replace(minute=0, second=0, microsecond=0)  # by the hour: readers share the answers
     nights(url)
     _alarms(url)
-    everything = data.standing(url, now)
+    repository = watched.repository(url)
+    everything = data.standing(url, repository, now)
     if everything.empty:
         st.info(
             "Nothing is measured yet: that needs a worker on a machine with an NVIDIA GPU, or a recording "
             "(`tilewatch import FILE`). Sweeps without a GPU show their static facts on the Sweeps page."
         )
     else:
-        _board(url, everything, now)
+        _board(url, repository, everything, now)
     submissions.submissions(url)
 
 
@@ -73,21 +74,21 @@ def _alarms(url: str) -> None:
     tables.behind(title, "alarms", lambda: pd.DataFrame(rows))
 
 
-def _board(url: str, everything: pd.DataFrame, now: dt.datetime) -> None:
+def _board(url: str, repository: str, everything: pd.DataFrame, now: dt.datetime) -> None:
     """The answer in words, then the board of ratios, then what moved most."""
     left, right = st.columns([3, 2], vertical_alignment="bottom")
     with left:
         since_what = filters.choice("Changes since", [*PERIODS, A_COMMIT], "since")
     with right:
         only = st.toggle("Only regressions", key="regressions", bind="query-params")
-    before, since, words = _since(url, now, since_what)
-    judged = data.changes_judged(url, since)
+    before, since, words = _since(url, repository, now, since_what)
+    judged = data.changes_judged(url, repository, since)
     regressed = judged[judged["verdict"] == "regression"]
     _answer(judged, everything, words)
     pairs = changes.pair(before, everything)
-    _waiting(url)
+    _waiting(url, repository)
     if len(regressed):
-        _judged(regressed, f"Regressions judged since {words}", "judged")
+        _judged(url, regressed, f"Regressions judged since {words}", "judged")
     if only:
         pairs = changes.only_series(pairs, regressed)
     if pairs.empty:
@@ -96,26 +97,26 @@ def _board(url: str, everything: pd.DataFrame, now: dt.datetime) -> None:
     shown = changes.one_record(pairs)
     beside = shown[shown["ratio"].notna()]
     if not beside.empty:
-        plots.show(change_charts.board(beside), "board", "Ratio to DeepGEMM by kernel, problem and GPU model")
+        plots.show(change_charts.board(beside), "board", "Ratio to the main baseline by kernel, problem and GPU model")
         others = len(shown) - len(beside)
         st.caption(
-            "DeepGEMM's time / ours: over 1.00 is faster than DeepGEMM. "
+            "The main baseline's time / ours: over 1.00 is faster than it. It is DeepGEMM where a cell names no other. "
             f"▲ ▼: faster or slower since {words}, where the intervals do not overlap."
-            + (f" {others:,} series without DeepGEMM: see below." if others else "")
+            + (f" {others:,} series without a baseline: see below." if others else "")
         )
-    _movers(pairs, words)
+    _movers(url, pairs, words)
 
 
-def _since(url: str, now: dt.datetime, picked: str) -> tuple[pd.DataFrame, dt.datetime, str]:
+def _since(url: str, repository: str, now: dt.datetime, picked: str) -> tuple[pd.DataFrame, dt.datetime, str]:
     """The standing to compare with, the moment it is of, and its words."""
     if picked in PERIODS:
         at = now.replace(hour=12) - dt.timedelta(days=PERIODS[picked])
-        return data.standing(url, at), at, picked
-    commits = data.commits(url)
+        return data.standing(url, repository, at), at, picked
+    commits = data.commits(url, repository)
     names = commits["sha"].map(short)
     sha = filters.pick("The commit", list(names), "from")
     commit = commits[names == sha].iloc[0]
-    return data.standing(url, commit["committed_at"]), commit["committed_at"], sha
+    return data.standing(url, repository, commit["committed_at"]), commit["committed_at"], sha
 
 
 def _answer(judged: pd.DataFrame, everything: pd.DataFrame, words: str) -> None:
@@ -130,10 +131,11 @@ def _answer(judged: pd.DataFrame, everything: pd.DataFrame, words: str) -> None:
     )
 
 
-def _waiting(url: str) -> None:
+def _waiting(url: str, repository: str) -> None:
     """Regressions that nobody has dealt with, whenever they began."""
     found = data.regressions(url)
     waiting = found[(found["direction"] == "regression") & found["state"].isin(OPEN)]
+    waiting = waiting[waiting["repository"] == repository]
     if waiting.empty:
         return
     nobodys = int((waiting["owner"].isna()).sum())
@@ -144,7 +146,7 @@ def _waiting(url: str) -> None:
     )
 
 
-def _judged(judged: pd.DataFrame, title: str, key: str) -> None:
+def _judged(url: str, judged: pd.DataFrame, title: str, key: str) -> None:
     st.subheader(title, anchor=False)
     table = pd.DataFrame(
         {
@@ -158,10 +160,10 @@ def _judged(judged: pd.DataFrame, title: str, key: str) -> None:
     )
     picked = st.dataframe(table, hide_index=True, on_select="rerun", selection_mode="single-row", key=key)
     if picked.selection.rows and picked.selection.rows[0] < len(judged):
-        _links(judged.iloc[picked.selection.rows[0]])
+        _links(url, judged.iloc[picked.selection.rows[0]])
 
 
-def _movers(pairs: pd.DataFrame, words: str) -> None:
+def _movers(url: str, pairs: pd.DataFrame, words: str) -> None:
     """Every series, the largest change first."""
     order = pairs["change"].abs().sort_values(ascending=False, na_position="last").index
     pairs = pairs.loc[order]
@@ -175,18 +177,18 @@ def _movers(pairs: pd.DataFrame, words: str) -> None:
         on_select="rerun",
         selection_mode="single-row",
         key="movers",
-        column_config={"ratio to DeepGEMM": st.column_config.TextColumn(alignment="right")},
+        column_config={"ratio": st.column_config.TextColumn(alignment="right")},
     )
     st.caption(
         f"Change of speed since {words}, on the same kind of record; ≈ where the intervals overlap. "
         "Select a row for its trend and its evidence."
     )
     if picked.selection.rows and picked.selection.rows[0] < len(shown):
-        _links(shown.iloc[picked.selection.rows[0]])
+        _links(url, shown.iloc[picked.selection.rows[0]])
 
 
-def _links(row: pd.Series) -> None:
-    series = {"kernel": row["kernel"], "problem": row["problem"], "gpu": row["gpu_model"]}
+def _links(url: str, row: pd.Series) -> None:
+    series = {"kernel": row["kernel"], "problem": row["problem"], "gpu": row["gpu_model"], **watched.link(url, row)}
     with st.container(horizontal=True):
         st.page_link("views/trends.py", label="Open its trend", query_params=series)
         st.page_link("views/evidence.py", label="Open its evidence", query_params={"run": str(row["run_id"])})
@@ -198,7 +200,7 @@ def _series_row(row: pd.Series) -> dict[str, str]:
         "kernel": row["kernel"],
         "problem": row["problem"],
         "GPU": row["gpu_name"],
-        "ratio to DeepGEMM": "without DeepGEMM" if pd.isna(row["ratio"]) else ratio_text(row["ratio"]),
+        "ratio": "without a baseline" if pd.isna(row["ratio"]) else ratio_to(row["ratio"], row["baseline"]),
         "change": "" if pd.isna(row["change"]) else unsure + change_text(row["change"]),
         "time": time_text(row["median_us"]),
         "TFLOP/s": f"{row['flops'] / row['median_us'] / US_TFLOP:,.0f}",

@@ -3,7 +3,7 @@
 import pandas as pd
 import streamlit as st
 
-from dashboard import data, filters, states
+from dashboard import data, filters, states, watched
 from dashboard.panels import scoreboard, triage
 from dashboard.wording import change_text, day, plural, short
 from db.regressions import OPEN
@@ -27,6 +27,10 @@ def page(url: str) -> None:
         )
         st.page_link("views/trends.py", label="To the trends")
         return
+    repositories = sorted(set(found["repository"]))
+    if len(repositories) > 1:
+        picked = watched.pick([ALL, *repositories])
+        found = found if picked == ALL else found[found["repository"] == picked]
     first, second, third = st.columns([3, 2, 1], vertical_alignment="bottom")
     with first:
         state = filters.choice("State", STATES, "state")
@@ -51,6 +55,8 @@ def _list(shown: pd.DataFrame, group: str, word: str) -> None:
     shown = shown.assign(worst=shown["size"].abs(), owner=shown["owner"].fillna("nobody"))
     shown = shown.sort_values([group, "worst"], ascending=[True, False])
     table = pd.DataFrame([_row(row, group) for row in shown.to_dict("records")])
+    if shown["repository"].nunique() == 1 and not shown["recorded"].any():
+        table = table.drop(columns="repository")
     picked = st.dataframe(
         table.style.map(states.word_colour, subset="state"),
         hide_index=True,
@@ -69,6 +75,7 @@ def _row(row: dict[object, object], group: str) -> dict[str, object]:
         "#": row["id"],
         "state": row["state"],
         "kernel": row["kernel"],
+        "repository": f"{row['repository']} (recorded)" if row["recorded"] else row["repository"],
         "time": f"{change_text(row['size'])} ({change_text(row['low'])} to {change_text(row['high'])})",  # type: ignore[arg-type]
         "cause": row["cause"],
         "category": row["category"],

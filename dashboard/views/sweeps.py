@@ -3,7 +3,7 @@
 import pandas as pd
 import streamlit as st
 
-from dashboard import data, filters
+from dashboard import data, filters, watched
 from dashboard.panels import moved, one_sweep
 from dashboard.trouble import told
 from dashboard.wording import moment, plural, short
@@ -18,6 +18,7 @@ def page(url: str) -> None:
         st.info("No sweep was submitted yet. Submit a nightly, or one sweep of one kernel on one problem.")
         st.code("tilewatch submit nightly\ntilewatch submit sweep gemm_fp8 320x32576x7168")
         return
+    spaces = spaces[spaces["repository"] == watched.repository(url)]
     for column, (label, name, key) in zip(
         st.columns(3),
         (("Kernel", "kernel", "kernel"), ("Problem", "problem", "problem"), ("GPU", "gpu_model", "gpu")),
@@ -26,7 +27,7 @@ def page(url: str) -> None:
         with column:
             spaces = filters.narrow(spaces, label, name, key)
     space = spaces.iloc[0]
-    sweeps = data.sweeps(url, space["kernel"], space["problem"], space["gpu_model"])
+    sweeps = data.sweeps(url, space["repository"], space["kernel"], space["problem"], space["gpu_model"])
     left, right = st.columns([2, 1], vertical_alignment="bottom", gap="medium")
     with left:
         at_commit = filters.slide(sweeps, "Commit", "commit")

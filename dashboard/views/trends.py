@@ -3,17 +3,17 @@
 import pandas as pd
 import streamlit as st
 
-from dashboard import charts, colours, data, filters, marks, plots, tables
+from dashboard import charts, colours, data, filters, marks, plots, tables, watched
 from dashboard.metrics import Metric, of_samples
-from dashboard.wording import config_text, moment, plural, short, source_text
+from dashboard.wording import config_text, moment, plural, rival_text, short, source_text
 
 FEW_COMMITS = 20
 """With this many in view, the raw samples behind each median have room."""
 MOST_BESIDE = 5
 COMMITS, DATES = "Commit order", "Date"
 
-Key = tuple[str, str, str]
-"""Kernel, problem and GPU model: what names a series."""
+Key = tuple[str, str, str, str]
+"""Repository, kernel, problem and GPU model: what names a series."""
 
 
 def page(url: str) -> None:
@@ -25,6 +25,11 @@ def page(url: str) -> None:
             "one, import a recording (`tilewatch import FILE`) or look at the static facts on the Sweeps page."
         )
         st.page_link("views/sweeps.py", label="To the sweeps")
+        return
+    repository = watched.repository(url)
+    everything = everything[everything["repository"] == repository]
+    if everything.empty:
+        st.info(f"No series of {repository} is measured yet.")
         return
     series = everything
     columns = st.columns(4)
@@ -38,7 +43,7 @@ def page(url: str) -> None:
     with columns[3]:
         metric = filters.metric()
     own = series[series["gpu_model"] == gpu_model].iloc[0]
-    points = data.points(url, own["kernel"], own["problem"], gpu_model)
+    points = data.points(url, *_key(own))
     left, middle, right = st.columns([2, 2, 1], vertical_alignment="bottom", gap="medium")
     with left:
         beside = _beside(everything, own)
@@ -53,17 +58,17 @@ def page(url: str) -> None:
     _behind(f"The {plural(len(points), 'measurement')} behind the chart", points)
 
 
-def _name(kernel: str, problem: str, gpu_model: str) -> str:
+def _name(_: str, kernel: str, problem: str, gpu_model: str) -> str:
     return f"{kernel} {problem} on {gpu_model}"
 
 
 def _key(series: pd.Series) -> Key:
-    return series["kernel"], series["problem"], series["gpu_model"]
+    return series["repository"], series["kernel"], series["problem"], series["gpu_model"]
 
 
 def _beside(everything: pd.DataFrame, own: pd.Series) -> dict[str, Key]:
     """Other series to draw over this one, by name."""
-    keys = zip(everything["kernel"], everything["problem"], everything["gpu_model"], strict=True)
+    keys = [_key(series) for _, series in everything.iterrows()]
     names = {_name(*key): key for key in keys if key != _key(own)}
     picked = st.multiselect(
         "Beside it", list(names), max_selections=MOST_BESIDE, key="beside", bind="query-params", placeholder="no other"
@@ -95,8 +100,9 @@ def _chart(url: str, own: pd.Series, points: pd.DataFrame, metric: Metric, along
         st.info(f"{metric.missing}, so there is no {metric.label.lower()} to show. Pick another value above.")
         return
     found = [
-        *marks.level_changes(data.levels(url, own["kernel"], own["problem"], own["gpu_model"])),
+        *marks.level_changes(data.levels(url, *_key(own))),
         *marks.toolchain_changes(points),
+        *(marks.baseline_changes(points) if metric.key == "ratio" else ()),
         *marks.node_changes(points),
     ]
     raw = _raw(url, points, metric) if points["sha"].nunique() <= FEW_COMMITS else None
@@ -112,7 +118,7 @@ def _raw(url: str, points: pd.DataFrame, metric: Metric) -> pd.DataFrame:
     rows = []
     for point in points.join(metric.values(points)).dropna(subset="value").to_dict("records"):
         own = samples.get((point["run_id"], point["implementation"]), [])
-        values = of_samples(metric, point, own, samples.get((point["run_id"], "deepgemm"), []))
+        values = of_samples(metric, point, own, samples.get((point["run_id"], point["baseline"]), []))
         about = {name: point[name] for name in ("sha", "committed_at", "implementation", "role")}
         rows += [{**about, "value": value} for value in values]
     return pd.DataFrame(rows)
@@ -140,7 +146,7 @@ def _told(points: pd.DataFrame, found: list[marks.Mark], raw: pd.DataFrame | Non
     dashes = {mark.dash for mark in found}
     for dash, words in (
         ("solid", "solid lines begin a level that was confirmed, with its regression's number"),
-        ("dash", "dashed lines are changes of the toolchain on a machine"),
+        ("dash", "dashed lines are changes of the toolchain or of the main baseline on a machine"),
         ("dot", "dotted lines are moves to another machine"),
     ):
         if dash in dashes:
@@ -150,7 +156,7 @@ def _told(points: pd.DataFrame, found: list[marks.Mark], raw: pd.DataFrame | Non
 
 def _behind(title: str, points: pd.DataFrame) -> None:
     columns = {name: st.column_config.NumberColumn(format="%.1f") for name in ("median us", "low us", "high us")}
-    columns["ratio to DeepGEMM"] = st.column_config.NumberColumn(format="%.3fx")
+    columns["ratio"] = st.column_config.NumberColumn(format="%.3fx")
     tables.behind(title, "points", lambda: _table(points), columns)
 
 
@@ -164,7 +170,8 @@ def _table(points: pd.DataFrame) -> pd.DataFrame:
             "low us": points["low_us"],
             "high us": points["high_us"],
             "samples": points["samples"],
-            "ratio to DeepGEMM": points["ratio"],
+            "ratio": points["ratio"],
+            "to": [rival_text(row["baseline"]) if row["baseline"] else "" for row in rows],
             "verdict": points["verdict"].fillna("").where(points["role"] == "kernel", ""),
             "config": [config_text(row["params"]) if row["params"] else "" for row in rows],
             "source": [source_text(row["origin"], row["machine"], row["measured_at"]) for row in rows],

@@ -33,7 +33,7 @@ from db.queries.regressions import (
 )
 from db.queries.replays import ReplayRow, SuspicionRow, replays, suspicion
 from db.queries.score import Delay, Score, score
-from db.queries.series import PointRow, RawRow, SeriesRow, points, raw_samples, series
+from db.queries.series import PointRow, RawRow, SeriesRow, points, raw_samples, repositories, series
 from db.queries.standing import CommitRow, JudgedRow, StandingRow, changes_judged, commits, standing, standing_at
 from db.queries.statics import MovedRow, SpaceRow, StaticRow, moved, spaces, statics
 from db.queries.sweeps import MeasuredRow, SweepRow, TrialRow, WinnerRow, measured, remarks, sweeps, trials, winners
@@ -127,6 +127,7 @@ __all__ = [
     "regressions",
     "remarks",
     "replays",
+    "repositories",
     "run",
     "run_before",
     "sampled",

@@ -62,6 +62,7 @@ class SampledRow:
     ratio: float | None
     ratio_low: float | None
     ratio_high: float | None
+    baseline: str | None
 
 
 @dataclass(frozen=True)
@@ -194,6 +195,7 @@ def sampled(session: Session, run_id: int) -> list[SampledRow]:
             Measurement.ratio,
             Measurement.ratio_low,
             Measurement.ratio_high,
+            Measurement.baseline,
         )
         .outerjoin(Config, Config.id == Measurement.config_id)
         .where(Measurement.run_id == run_id, func.cardinality(Measurement.samples_us) > 0)

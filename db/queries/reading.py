@@ -1,14 +1,17 @@
 """What the questions share: how rows become dataclasses, and the road from a measurement to its commit."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from sqlalchemy import CTE, Label, Select, Subquery, func, select, true, tuple_
-from sqlalchemy.orm import Session
+from sqlalchemy import CTE, ColumnElement, Label, Select, Subquery, exists, func, select, true, tuple_
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from db.models import Commit, Measurement, Recording, Run, Sweep, Verdict
+from db.models import Commit, Measurement, Recording, RegressionSeries, Run, Sweep, Verdict
 
 Made = TypeVar("Made")
+SERIES = ("repository", "kernel", "problem", "gpu_model")
+"""What names a series: two repositories may have a kernel of one name."""
+
 Question = Select[*tuple[Any, ...]]
 
 
@@ -26,14 +29,29 @@ def measured_points(query: Question) -> Question:
 
 
 def series_keys() -> CTE:
-    """Kernel, problem and GPU model of every sweep, each once: one index probe per series, however many sweeps it has.
+    """What names each series of all sweeps, each once: one index probe per series, however many sweeps it has.
 
     Postgres answers `select distinct` by reading every sweep (a year of a fleet: 175,000), so this steps by itself.
     """
-    columns = (Sweep.kernel, Sweep.problem, Sweep.gpu_model)
+    columns = [getattr(Sweep, name) for name in SERIES]
     found = select(*columns).order_by(*columns).limit(1).cte("series_keys", recursive=True)
     above = select(*columns).where(tuple_(*columns) > tuple_(*found.c)).order_by(*columns).limit(1).lateral()
     return found.union_all(select(*above.c).select_from(found.join(above, true())))
+
+
+def of_series(keys: CTE | Mapping[str, str]) -> list[ColumnElement[bool]]:
+    """That a sweep is of the series that these name."""
+    columns = keys.c if isinstance(keys, CTE) else keys
+    return [getattr(Sweep, name) == columns[name] for name in SERIES]
+
+
+def came_with_a_recording(regression_id: ColumnElement[int] | InstrumentedAttribute[int]) -> ColumnElement[bool]:
+    """Whether a regression was confirmed elsewhere and is known here from a file."""
+    return (
+        exists()
+        .where(RegressionSeries.regression_id == regression_id)
+        .where(Run.id == RegressionSeries.run_id, Run.origin == "recorded")
+    )
 
 
 def or_zero(table: Subquery, *names: str) -> list[Label[Any]]:

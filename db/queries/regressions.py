@@ -7,12 +7,13 @@ from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session, aliased
 
 from db.models import Commit, GpuModel, Mark, Regression, RegressionEvent, RegressionSeries
-from db.queries.reading import Question, read
+from db.queries.reading import Question, came_with_a_recording, read
 
 
 @dataclass(frozen=True)
 class RegressionRow:
-    """A confirmed change; `size` is of the time of its worst series, +0.05 is 5 % slower."""
+    """A confirmed change; `size` is of the time of its worst series, +0.05 is 5 % slower. `recorded`: a recording
+    brought it, so people were told of it elsewhere."""
 
     id: int
     direction: str
@@ -39,6 +40,7 @@ class RegressionRow:
     gpu_models: list[str]
     right: int
     wrong: int
+    recorded: bool
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ def events(session: Session, regression_id: int) -> list[EventRow]:
     return read(session, query, EventRow)
 
 
-def levels(session: Session, kernel: str, problem: str, gpu_model: str) -> list[LevelRow]:
+def levels(session: Session, repository: str, kernel: str, problem: str, gpu_model: str) -> list[LevelRow]:
     """The confirmed changes of one series, the oldest first."""
     good, bad = aliased(Commit), aliased(Commit)
     query = (
@@ -140,6 +142,7 @@ def levels(session: Session, kernel: str, problem: str, gpu_model: str) -> list[
         .join(good, good.id == Regression.good_commit_id)
         .join(bad, bad.id == Regression.bad_commit_id)
         .where(
+            Regression.repository == repository,
             RegressionSeries.kernel == kernel,
             RegressionSeries.problem == problem,
             RegressionSeries.gpu_model == gpu_model,
@@ -185,6 +188,7 @@ def _regressions() -> Question:
             func.coalesce(models, text("'{}'")).label("gpu_models"),
             marks(True).scalar_subquery().label("right"),
             marks(False).scalar_subquery().label("wrong"),
+            came_with_a_recording(Regression.id).label("recorded"),
         )
         .join(good, good.id == Regression.good_commit_id)
         .join(bad, bad.id == Regression.bad_commit_id)

@@ -74,7 +74,7 @@ def replays(session: Session, run_id: int) -> list[ReplayRow]:
             (Replay.kernel == Sweep.kernel) & (Replay.problem == Sweep.problem) & (Replay.gpu_model == Sweep.gpu_model),
         )
         .outerjoin(Suspicion, Suspicion.id == Replay.suspicion_id)
-        .join(good, good.id == Replay.good_commit_id)
+        .join(good, (good.id == Replay.good_commit_id) & (good.repository == Sweep.repository))
         .join(bad, bad.id == Replay.bad_commit_id)
         .where(Run.id == run_id, or_(Suspicion.run_id == run_id, Replay.bad_commit_id == Sweep.commit_id))
         .order_by(Replay.at, Replay.id)

@@ -17,11 +17,12 @@ from db.models import (
     Quarantine,
     Recording,
     Run,
+    Submission,
     Sweep,
     Trial,
     Verdict,
 )
-from db.queries.reading import measured_points, read, series_keys
+from db.queries.reading import measured_points, of_series, read, series_keys
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class RawRow:
 
 @dataclass(frozen=True)
 class SeriesRow:
+    repository: str
     kernel: str
     problem: str
     gpu_model: str
@@ -68,6 +70,7 @@ class PointRow:
     ratio: float | None
     ratio_low: float | None
     ratio_high: float | None
+    baseline: str | None
     detail: dict[str, Any]
     flops: int
     bytes: int
@@ -84,27 +87,33 @@ class PointRow:
     compile_s: float | None
 
 
+def repositories(session: Session) -> list[str]:
+    """Of which anything was submitted: those that this Tilewatch watches, the first one first, then those recorded."""
+    own = func.bool_or(Submission.reason != "recorded")
+    query = (
+        select(Commit.repository)
+        .join(Submission, Submission.commit_id == Commit.id)
+        .group_by(Commit.repository)
+        .order_by(own.desc(), func.min(Submission.id))
+    )
+    return list(session.scalars(query))
+
+
 def series(session: Session) -> list[SeriesRow]:
     """Every series that has at least one run."""
     keys = series_keys()
-    has_run = (
-        select(Run.id)
-        .join(Sweep, Sweep.id == Run.sweep_id)
-        .where(Sweep.kernel == keys.c.kernel, Sweep.problem == keys.c.problem, Sweep.gpu_model == keys.c.gpu_model)
-        .limit(1)
-        .lateral()
-    )
+    has_run = select(Run.id).join(Sweep, Sweep.id == Run.sweep_id).where(*of_series(keys)).limit(1).lateral()
     query = (
-        select(keys.c.kernel, keys.c.problem, keys.c.gpu_model, GpuModel.name.label("gpu_name"))
+        select(*keys.c, GpuModel.name.label("gpu_name"))
         .select_from(keys)
         .join(has_run, true())
         .join(GpuModel, GpuModel.slug == keys.c.gpu_model)
-        .order_by(keys.c.kernel, keys.c.problem, keys.c.gpu_model)
+        .order_by(*keys.c)
     )
     return read(session, query, SeriesRow)
 
 
-def points(session: Session, kernel: str, problem: str, gpu_model: str) -> list[PointRow]:
+def points(session: Session, repository: str, kernel: str, problem: str, gpu_model: str) -> list[PointRow]:
     """Every measurement of one series and of the baselines beside it, in commit order.
 
     The static facts are those of the measured config's cubin; a baseline has none.
@@ -144,6 +153,7 @@ def points(session: Session, kernel: str, problem: str, gpu_model: str) -> list[
                 Measurement.ratio,
                 Measurement.ratio_low,
                 Measurement.ratio_high,
+                Measurement.baseline,
                 Measurement.detail,
                 Sweep.flops,
                 Sweep.bytes,
@@ -164,7 +174,7 @@ def points(session: Session, kernel: str, problem: str, gpu_model: str) -> list[
         .outerjoin(Config, Config.id == Measurement.config_id)
         .outerjoin(Trial, (Trial.sweep_id == Sweep.id) & (Trial.config_id == Measurement.config_id))
         .outerjoin(Compilation, Compilation.id == Trial.compilation_id)
-        .where(Sweep.kernel == kernel, Sweep.problem == problem, Sweep.gpu_model == gpu_model)
+        .where(*of_series({"repository": repository, "kernel": kernel, "problem": problem, "gpu_model": gpu_model}))
         .order_by(Commit.position, Commit.committed_at, Run.finished_at, Run.id, Measurement.id)
     )
     return read(session, query, PointRow)

@@ -14,7 +14,7 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by, distinct_on
 from sqlalchemy.orm import Session
 
 from db.models import Commit, GpuModel, Measurement, Recording, Run, Submission, Sweep, Verdict
-from db.queries.reading import Question, measured_points, read, series_keys
+from db.queries.reading import SERIES, Question, measured_points, of_series, read, series_keys
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class StandingRow:
     """The kernel's point of one series on one kind of record (measured here, or recorded on a machine)."""
 
     run_id: int
+    repository: str
     kernel: str
     problem: str
     gpu_model: str
@@ -42,6 +43,7 @@ class StandingRow:
     ratio: float | None
     ratio_low: float | None
     ratio_high: float | None
+    baseline: str | None
     flops: int
     toolchain_sha256: str
     verdict: str | None
@@ -61,6 +63,7 @@ class JudgedRow:
     """A verdict that says a series changed; `change` is of the time: +0.05 is 5 % slower."""
 
     run_id: int
+    repository: str
     kernel: str
     problem: str
     gpu_model: str
@@ -73,23 +76,24 @@ class JudgedRow:
     reason: str
 
 
-def commits(session: Session, limit: int = 400) -> list[CommitRow]:
-    """The newest commits that something was measured of."""
+def commits(session: Session, repository: str, limit: int = 400) -> list[CommitRow]:
+    """The newest commits of a repository that something was measured of."""
     measured = select(Run.id).join(Sweep, Sweep.id == Run.sweep_id).where(Sweep.commit_id == Commit.id).exists()
     query = (
         select(Commit.sha, Commit.subject, Commit.position, Commit.committed_at)
-        .where(measured)
+        .where(measured, Commit.repository == repository)
         .order_by(Commit.position.desc(), Commit.committed_at.desc())
         .limit(limit)
     )
     return read(session, query, CommitRow)
 
 
-def changes_judged(session: Session, since: dt.datetime) -> list[JudgedRow]:
-    """The verdicts that say something changed, of runs that ended after `since`; the newest first."""
+def changes_judged(session: Session, repository: str, since: dt.datetime) -> list[JudgedRow]:
+    """A repository's verdicts that say something changed, of runs that ended after `since`; the newest first."""
     query = (
         select(
             Run.id.label("run_id"),
+            Sweep.repository,
             Sweep.kernel,
             Sweep.problem,
             Sweep.gpu_model,
@@ -105,32 +109,38 @@ def changes_judged(session: Session, since: dt.datetime) -> list[JudgedRow]:
         .join(Sweep, Sweep.id == Run.sweep_id)
         .join(Commit, Commit.id == Sweep.commit_id)
         .join(GpuModel, GpuModel.slug == Sweep.gpu_model)
-        .where(Verdict.verdict.in_(("regression", "improvement")), Run.finished_at > since)
+        .where(
+            Verdict.verdict.in_(("regression", "improvement")),
+            Run.finished_at > since,
+            Sweep.repository == repository,
+        )
         .order_by(Run.finished_at.desc(), Run.id.desc())
     )
     return read(session, query, JudgedRow)
 
 
-def standing(session: Session, at: dt.datetime) -> list[StandingRow]:
-    """Each series as it stood then: its newest commit up to `at`, or its oldest one if the series is younger."""
+def standing(session: Session, repository: str, at: dt.datetime) -> list[StandingRow]:
+    """Each series of a repository as it stood then: its newest commit up to `at`, or its oldest if it is younger."""
     distance_s = func.abs(func.extract("epoch", Commit.committed_at - at))
     nearest_first = ((Commit.committed_at <= at).desc(), distance_s)
     recorded = (
         _runs(*nearest_first)
         .join(Submission, Submission.id == Sweep.submission_id)
-        .where(Submission.recording_id.is_not(None))  # few: found by their submissions, not by reading every run
+        .where(
+            Submission.recording_id.is_not(None), Sweep.repository == repository
+        )  # few: found by their submissions, not by reading every run
     )
-    return _of_runs(session, union_all(_nearest_measured(nearest_first), recorded.subquery().select()))
+    return _of_runs(session, union_all(_nearest_measured(repository, nearest_first), recorded.subquery().select()))
 
 
-def standing_at(session: Session, sha: str) -> list[StandingRow]:
+def standing_at(session: Session, repository: str, sha: str) -> list[StandingRow]:
     """Each series as this very commit measured it; a series that it did not measure is absent."""
-    return _of_runs(session, _runs().where(Commit.sha == sha))
+    return _of_runs(session, _runs().where(Commit.repository == repository, Commit.sha == sha))
 
 
 def _runs(*nearest_first: ColumnElement[Any]) -> Question:
     """One run of each series and kind of record. Measurements are joined to these few afterwards: long rows."""
-    record = (Sweep.kernel, Sweep.problem, Sweep.gpu_model, Run.origin, Recording.machine)
+    record = (*(getattr(Sweep, name) for name in SERIES), Run.origin, Recording.machine)
     return (
         select(Run.id.label("run_id"))
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -141,13 +151,14 @@ def _runs(*nearest_first: ColumnElement[Any]) -> Question:
     )
 
 
-def _nearest_measured(nearest_first: Sequence[ColumnElement[Any]]) -> Question:
+def _nearest_measured(repository: str, nearest_first: Sequence[ColumnElement[Any]]) -> Question:
     """The run at the nearest commit of each series, among what was measured here.
 
     The commits are sorted once and each series walks down them until it meets a run of its own: a handful of index
     probes per series (480 series, 72,000 runs: 42 ms, where sorting all runs took 390 ms; 2 cores, 2026-11).
     """
-    commits = select(func.array_agg(aggregate_order_by(Commit.id, *nearest_first, Commit.id))).scalar_subquery()
+    in_order = aggregate_order_by(Commit.id, *nearest_first, Commit.id)
+    commits = select(func.array_agg(in_order)).where(Commit.repository == repository).scalar_subquery()
     keys = series_keys()
     ranked = func.unnest(commits).table_valued("commit_id", with_ordinality="rank").render_derived()
     nearest = (
@@ -156,16 +167,14 @@ def _nearest_measured(nearest_first: Sequence[ColumnElement[Any]]) -> Question:
         .join(Sweep, Sweep.commit_id == ranked.c.commit_id)
         .join(Run, Run.sweep_id == Sweep.id)
         .where(
-            Sweep.kernel == keys.c.kernel,
-            Sweep.problem == keys.c.problem,
-            Sweep.gpu_model == keys.c.gpu_model,
+            *of_series(keys),
             Run.origin == "measured",
         )
         .order_by(ranked.c.rank, Run.finished_at.desc(), Run.id.desc())
         .limit(1)
         .lateral()
     )
-    return select(nearest.c.run_id).select_from(keys).join(nearest, true())
+    return select(nearest.c.run_id).select_from(keys).join(nearest, true()).where(keys.c.repository == repository)
 
 
 def _of_runs(session: Session, runs: Question | CompoundSelect[Any]) -> list[StandingRow]:
@@ -174,6 +183,7 @@ def _of_runs(session: Session, runs: Question | CompoundSelect[Any]) -> list[Sta
         measured_points(
             select(
                 Run.id.label("run_id"),
+                Sweep.repository,
                 Sweep.kernel,
                 Sweep.problem,
                 Sweep.gpu_model,
@@ -194,6 +204,7 @@ def _of_runs(session: Session, runs: Question | CompoundSelect[Any]) -> list[Sta
                 Measurement.ratio,
                 Measurement.ratio_low,
                 Measurement.ratio_high,
+                Measurement.baseline,
                 Sweep.flops,
                 Run.toolchain_sha256,
                 Verdict.verdict,

@@ -11,13 +11,14 @@ from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
 from db.models import Commit, Compilation, Config, GpuModel, Sweep, Trial
-from db.queries.reading import read, series_keys
+from db.queries.reading import of_series, read, series_keys
 
 
 @dataclass(frozen=True)
 class SpaceRow:
     """A search space that was compiled at least once."""
 
+    repository: str
     kernel: str
     problem: str
     gpu_model: str
@@ -69,19 +70,21 @@ class MovedRow:
 def spaces(session: Session) -> list[SpaceRow]:
     keys = series_keys()
     query = (
-        select(keys.c.kernel, keys.c.problem, keys.c.gpu_model, GpuModel.name.label("gpu_name"), GpuModel.arch)
+        select(*keys.c, GpuModel.name.label("gpu_name"), GpuModel.arch)
         .join(GpuModel, GpuModel.slug == keys.c.gpu_model)
-        .order_by(GpuModel.arch, keys.c.gpu_model, keys.c.kernel, keys.c.problem)
+        .order_by(keys.c.repository, GpuModel.arch, keys.c.gpu_model, keys.c.kernel, keys.c.problem)
     )
     return read(session, query, SpaceRow)
 
 
-def statics(session: Session, kernel: str, problem: str, gpu_model: str, commits: int = 90) -> list[StaticRow]:
+def statics(
+    session: Session, repository: str, kernel: str, problem: str, gpu_model: str, commits: int = 90
+) -> list[StaticRow]:
     """The newest sweep of each of the newest commits, the oldest first."""
     newest = (
         select(Sweep.id.label("sweep_id"), Commit.sha, Commit.subject, Commit.position, Commit.committed_at)
         .join(Commit, Commit.id == Sweep.commit_id)
-        .where(Sweep.kernel == kernel, Sweep.problem == problem, Sweep.gpu_model == gpu_model)
+        .where(*of_series({"repository": repository, "kernel": kernel, "problem": problem, "gpu_model": gpu_model}))
         .ext(distinct_on(Commit.position, Commit.committed_at, Commit.id))
         .order_by(Commit.position.desc(), Commit.committed_at.desc(), Commit.id, Sweep.id.desc())
         .limit(commits)

@@ -8,12 +8,13 @@ from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
 from db.models import Commit, Compilation, Config, GpuModel, Measurement, Recording, Run, Submission, Sweep, Trial
-from db.queries.reading import read
+from db.queries.reading import of_series, read
 
 
 @dataclass(frozen=True)
 class SweepRow:
     id: int
+    repository: str
     kernel: str
     problem: str
     gpu_model: str
@@ -95,14 +96,18 @@ class MeasuredRow:
     ratio: float | None
     ratio_low: float | None
     ratio_high: float | None
+    baseline: str | None
     detail: dict[str, Any]
 
 
-def sweeps(session: Session, kernel: str, problem: str, gpu_model: str, limit: int = 1_000) -> list[SweepRow]:
+def sweeps(
+    session: Session, repository: str, kernel: str, problem: str, gpu_model: str, limit: int = 1_000
+) -> list[SweepRow]:
     """The sweeps of one search space, whatever their state: the newest commit first, and its newest sweep."""
     query = (
         select(
             Sweep.id,
+            Sweep.repository,
             Sweep.kernel,
             Sweep.problem,
             Sweep.gpu_model,
@@ -127,14 +132,14 @@ def sweeps(session: Session, kernel: str, problem: str, gpu_model: str, limit: i
         .join(Commit, Commit.id == Sweep.commit_id)
         .join(GpuModel, GpuModel.slug == Sweep.gpu_model)
         .outerjoin(Recording, Recording.id == Submission.recording_id)
-        .where(Sweep.kernel == kernel, Sweep.problem == problem, Sweep.gpu_model == gpu_model)
+        .where(*of_series({"repository": repository, "kernel": kernel, "problem": problem, "gpu_model": gpu_model}))
         .order_by(Commit.position.desc(), Commit.committed_at.desc(), Submission.requested_at.desc(), Sweep.id.desc())
         .limit(limit)
     )
     return read(session, query, SweepRow)
 
 
-def winners(session: Session, kernel: str, problem: str, gpu_model: str) -> list[WinnerRow]:
+def winners(session: Session, repository: str, kernel: str, problem: str, gpu_model: str) -> list[WinnerRow]:
     """What won each measured sweep of one search space, the newest commit first."""
     query = (
         select(
@@ -153,9 +158,7 @@ def winners(session: Session, kernel: str, problem: str, gpu_model: str) -> list
         .join(Measurement, Measurement.run_id == Run.id)
         .join(Config, Config.id == Measurement.config_id)
         .where(
-            Sweep.kernel == kernel,
-            Sweep.problem == problem,
-            Sweep.gpu_model == gpu_model,
+            *of_series({"repository": repository, "kernel": kernel, "problem": problem, "gpu_model": gpu_model}),
             Measurement.role == "kernel",
         )
         .order_by(Commit.position.desc(), Commit.committed_at.desc(), Run.finished_at.desc(), Run.id.desc())
@@ -222,6 +225,7 @@ def measured(session: Session, sweep_id: int) -> list[MeasuredRow]:
             Measurement.ratio,
             Measurement.ratio_low,
             Measurement.ratio_high,
+            Measurement.baseline,
             Measurement.detail,
         )
         .join(Measurement, Measurement.run_id == Run.id)

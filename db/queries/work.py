@@ -174,9 +174,16 @@ def queues(session: Session) -> list[QueueRow]:
     taking: dict[str, int] = {}
     for worker in workers(session):
         if worker.alive:
-            queue = f"gpu.{worker.gpu_model}" if worker.kind == "gpu" else worker.kind
-            taking[queue] = taking.get(queue, 0) + 1
+            for queue in _taken_by(worker):
+                taking[queue] = taking.get(queue, 0) + 1
     return [QueueRow(**row._asdict(), workers=taking.get(row.queue, 0)) for row in session.execute(query)]
+
+
+def _taken_by(worker: WorkerRow) -> tuple[str, ...]:
+    """A GPU's worker takes what any GPU of its model may do, and what only this one may."""
+    if worker.kind != "gpu":
+        return (worker.kind,)
+    return f"gpu.{worker.gpu_model}", f"gpu.{worker.gpu_model}@{worker.gpu_uuid}"
 
 
 def submissions(session: Session, limit: int = 50) -> list[SubmissionRow]:

@@ -243,16 +243,12 @@ def decode_grid(problem: Problem, _: Config, __: int) -> tuple[int, int, int]:
     return problem.sizes["kv_heads"], problem.sizes["batch"], 1
 
 
-def prefill_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
+def whole_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
     return {"out": _attention(inputs["q"], inputs["k"], inputs["v"], xp, causal=False)}
 
 
 def causal_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
     return {"out": _attention(inputs["q"], inputs["k"], inputs["v"], xp, causal=True)}
-
-
-def decode_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
-    return {"out": _attention(inputs["q"], inputs["k"], inputs["v"], xp, causal=False)}
 
 
 def _attention(q: Any, k: Any, v: Any, xp: Any, *, causal: bool) -> Any:
@@ -323,7 +319,7 @@ KERNELS = (
         "attention_prefill",
         ("4x16x16x4096x128", "1x16x16x16384x128", "4x32x32x4096x64"),
         parse_prefill,
-        prefill_reference,
+        whole_reference,
     ),
     prefill(
         "attention_prefill_causal",
@@ -340,7 +336,7 @@ KERNELS = (
         arrays=decode_arrays,
         constants=decode_constants,
         grid=decode_grid,
-        reference=decode_reference,
+        reference=whole_reference,
         tolerance=tolerance,
         flops=decode_flops,
         bytes=decode_bytes,

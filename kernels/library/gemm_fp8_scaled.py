@@ -18,7 +18,11 @@ BLOCK = 128
 
 LARGEST_SIDE = 1 << 20
 
+SCALE_LATENCY = 4
+"""The hint under which the compiler asks for scales a whole step of its loop ahead of their use; 1 and 2 do not."""
+
 ZERO = ct.PaddingMode.ZERO
+UNPADDED = ct.PaddingMode.UNDETERMINED
 
 
 @ct.kernel
@@ -33,61 +37,100 @@ def gemm_fp8_scaled_persistent(
     group_size_m: ct.Constant[int],
     latency: ct.Constant[int],
     steps: ct.Constant[int],
+    whole: ct.Constant[int],
+    even: ct.Constant[int],
 ):
     """Each block walks output tiles; `steps` blocks of K are asked for together, so that one is promoted while another
     is multiplied. scale_a is (K / 128, M) and scale_b (N / 128, K / 128).
 
-    The scales are loaded past TMA: through shared memory each step would wait for a barrier of all warps.
-    A tile wider than BLOCK is two products side by side, each with its own scale of B.
+    A tile wider than BLOCK is two products side by side, each with its own scale of B. `whole` says that M is a
+    multiple of `tile_m`, `even` that its tiles are a multiple of `group_size_m`.
     """
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, 128))
     tiles_n = ct.cdiv(b.shape[0], tile_n)
-    tiles_k = ct.num_tiles(a, axis=1, shape=(tile_m, 128))
-    load_latency = None if latency == 0 else latency
-    width = min(tile_n, 128)
-    tiles_per_group = group_size_m * tiles_n
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
-        group = tile // tiles_per_group
-        first_m = group * group_size_m
-        rows = min(tiles_m - first_m, group_size_m)
-        i = first_m + (tile % tiles_per_group) % rows
-        j = (tile % tiles_per_group) // rows
-        zero = ct.full((tile_m, width), 0.0, dtype=ct.float32)
+        i, j = swizzled(tile, tiles_m, tiles_n, group_size_m, even)
         if tile_n <= 128:
-            block = (j * tile_n) // 128
-            acc = zero
-            for several in range(tiles_k // steps):
-                for step in ct.static_iter(range(steps)):
-                    k = several * steps + step
-                    scale = _scale(scale_a, scale_b, i, block, k, tile_m)
-                    x = ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=load_latency)
-                    y = ct.load(b, index=(j, k), shape=(width, 128), padding_mode=ZERO, latency=load_latency)
-                    acc = acc + ct.mma(x, ct.transpose(y), zero, use_fast_acc=True) * scale
-            ct.store(d, index=(i, j), tile=ct.astype(acc, d.dtype))
+            one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, whole)
         else:
-            left = zero
-            right = zero
-            # Where N ends within the left half, the right one is that again: outside an array lies no tile of it.
-            other = min(2 * j + 1, ct.num_tiles(b, axis=0, shape=(width, 128)) - 1)
-            for several in range(tiles_k // steps):
-                for step in ct.static_iter(range(steps)):
-                    k = several * steps + step
-                    scale_left = _scale(scale_a, scale_b, i, 2 * j, k, tile_m)
-                    scale_right = _scale(scale_a, scale_b, i, other, k, tile_m)
-                    x = ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=load_latency)
-                    y = ct.load(b, index=(2 * j, k), shape=(width, 128), padding_mode=ZERO, latency=load_latency)
-                    z = ct.load(b, index=(other, k), shape=(width, 128), padding_mode=ZERO, latency=load_latency)
-                    left = left + ct.mma(x, ct.transpose(y), zero, use_fast_acc=True) * scale_left
-                    right = right + ct.mma(x, ct.transpose(z), zero, use_fast_acc=True) * scale_right
-            ct.store(d, index=(i, 2 * j), tile=ct.astype(left, d.dtype))
-            ct.store(d, index=(i, other), tile=ct.astype(right, d.dtype))
+            two_tiles(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n // 2, latency, steps, whole)
 
 
-def _scale(scale_a, scale_b, i, block, k, tile_m):
-    """(tile_m, 1): what one step's products are worth. Part of the kernel: cuTile compiles it in place."""
-    of_rows = ct.load(scale_a, index=(k, i), shape=(1, tile_m), padding_mode=ZERO, latency=1, allow_tma=False)
-    of_block = ct.load(scale_b, index=(block, k), shape=(1, 1), padding_mode=ZERO, latency=1, allow_tma=False)
-    return ct.reshape(of_rows * of_block, (tile_m, 1))
+def one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, whole):
+    """Tile (i, j) of D, within one block of B's scales. Part of the kernel: cuTile compiles it in place."""
+    zero = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
+    acc = zero
+    for several in range(ct.num_tiles(a, axis=1, shape=(tile_m, 128)) // steps):
+        for step in ct.static_iter(range(steps)):
+            k = several * steps + step
+            scale = of_rows(scale_a, i, k, tile_m, whole) * of_block(scale_b, (j * tile_n) // 128, k)
+            x = ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=hint(latency))
+            y = ct.load(b, index=(j, k), shape=(tile_n, 128), padding_mode=ZERO, latency=hint(latency))
+            acc = acc + ct.mma(x, ct.transpose(y), zero, use_fast_acc=True) * ct.reshape(scale, (tile_m, 1))
+    ct.store(d, index=(i, j), tile=ct.astype(acc, d.dtype))
+
+
+def two_tiles(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, whole):
+    """Tiles (i, 2 j) and (i, 2 j + 1) of D, which share their tiles of A.
+
+    Where N ends within the left one, the right one is that again: outside an array lies no tile of it.
+    """
+    zero = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
+    left = zero
+    right = zero
+    other = min(2 * j + 1, ct.num_tiles(b, axis=0, shape=(tile_n, 128)) - 1)
+    for several in range(ct.num_tiles(a, axis=1, shape=(tile_m, 128)) // steps):
+        for step in ct.static_iter(range(steps)):
+            k = several * steps + step
+            rows = of_rows(scale_a, i, k, tile_m, whole)
+            scale_left = ct.reshape(rows * of_block(scale_b, (2 * j * tile_n) // 128, k), (tile_m, 1))
+            scale_right = ct.reshape(rows * of_block(scale_b, (other * tile_n) // 128, k), (tile_m, 1))
+            x = ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=hint(latency))
+            y = ct.load(b, index=(2 * j, k), shape=(tile_n, 128), padding_mode=ZERO, latency=hint(latency))
+            z = ct.load(b, index=(other, k), shape=(tile_n, 128), padding_mode=ZERO, latency=hint(latency))
+            left = left + ct.mma(x, ct.transpose(y), zero, use_fast_acc=True) * scale_left
+            right = right + ct.mma(x, ct.transpose(z), zero, use_fast_acc=True) * scale_right
+    ct.store(d, index=(i, 2 * j), tile=ct.astype(left, d.dtype))
+    ct.store(d, index=(i, other), tile=ct.astype(right, d.dtype))
+
+
+def of_rows(scale_a, i, k, tile_m, whole):
+    """(1, tile_m): the scales of a tile's rows.
+
+    Past TMA: through shared memory each step would wait for a barrier of all warps. Checked against M only where the
+    tile may leave it: the check is a branch, over which the compiler moves no promotion into the next product's time.
+    """
+    return ct.load(
+        scale_a,
+        index=(k, i),
+        shape=(1, tile_m),
+        padding_mode=UNPADDED if whole == 1 else ZERO,  # the compiler fails on padding without the check
+        check_bounds=whole == 0,
+        latency=SCALE_LATENCY,
+        allow_tma=False,
+    )
+
+
+def of_block(scale_b, block, k):
+    """(1, 1): the scale of one 128x128 block of B."""
+    return ct.load(scale_b, index=(block, k), shape=(1, 1), check_bounds=False, latency=SCALE_LATENCY, allow_tma=False)
+
+
+def hint(latency):
+    return None if latency == 0 else latency
+
+
+def swizzled(tile, tiles_m, tiles_n, group_size_m, even):
+    """Which tile of D comes when: `group_size_m` down M before a step along N. Part of the kernels.
+
+    With `even` no group has fewer rows, and two of three divisions are by a constant; all of them together take some
+    hundred cycles at the start of each tile.
+    """
+    tiles_per_group = group_size_m * tiles_n
+    group = tile // tiles_per_group
+    first_m = group * group_size_m
+    rows = group_size_m if even == 1 else min(tiles_m - first_m, group_size_m)
+    return first_m + (tile % tiles_per_group) % rows, (tile % tiles_per_group) // rows
 
 
 @ct.kernel
@@ -107,13 +150,8 @@ def gemm_fp8_block_scaled(
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, tile_k))
     tiles_n = ct.num_tiles(b, axis=0, shape=(tile_n, tile_k))
     tiles_k = ct.num_tiles(a, axis=1, shape=(tile_m, tile_k))
-    tiles_per_group = group_size_m * tiles_n
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
-        group = tile // tiles_per_group
-        first_m = group * group_size_m
-        rows = min(tiles_m - first_m, group_size_m)
-        i = first_m + (tile % tiles_per_group) % rows
-        j = (tile % tiles_per_group) // rows
+        i, j = swizzled(tile, tiles_m, tiles_n, group_size_m, 0)
         acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
         for k in range(tiles_k):
             x = ct.load(a, index=(i, k), shape=(tile_m, tile_k), padding_mode=ZERO)
@@ -153,13 +191,13 @@ def hopper_space(arch: str) -> Space:
         return Space((("tile_m", ()),))  # later Tensor Cores apply scales themselves: gemm_fp8_block_scaled
     return Space(
         (
-            ("tile_m", (64, 128, 256)),
+            ("tile_m", (64, 128)),
             ("tile_n", (64, 128, 256)),
-            ("num_ctas", (1, 2)),
+            ("num_ctas", (1,)),
             ("occupancy", (1, 2)),
             ("num_worker_warps", (4, 8)),
             ("group_size_m", (8,)),
-            ("latency", (0, 2, 3, 10)),
+            ("latency", (0, 4, 10)),
             ("steps", (1, 2, 4)),
         )
     )
@@ -205,7 +243,10 @@ def blackwell_arrays(problem: Problem) -> tuple[Array, ...]:
 def hopper_constants(problem: Problem, config: Config) -> tuple[int, ...]:
     """One block of K after the other where `steps` does not divide their number: a loop has no rest to see to."""
     steps = config["steps"] if problem.sizes["k"] // BLOCK % config["steps"] == 0 else 1
-    return config["tile_m"], config["tile_n"], config["group_size_m"], config["latency"], steps
+    tile_m, group_size_m = config["tile_m"], config["group_size_m"]
+    whole = int(problem.sizes["m"] % tile_m == 0)
+    even = int(-(-problem.sizes["m"] // tile_m) % group_size_m == 0)
+    return tile_m, config["tile_n"], group_size_m, config["latency"], steps, whole, even
 
 
 def blackwell_constants(_: Problem, config: Config) -> tuple[int, ...]:

@@ -372,6 +372,7 @@ def _measurement(
             ratio=ratio,
             ratio_low=ratio * 0.995,
             ratio_high=ratio * 1.004,
+            baseline="deepgemm",
         )
     )
 

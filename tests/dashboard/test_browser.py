@@ -1,13 +1,5 @@
 """One journey per page in a real browser: the page stands, answers a click, and asks nobody outside for anything."""
 
-import os
-import shutil
-import socket
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,64 +8,19 @@ import pytest
 
 from db import session
 from db.models import Mark, Regression, RegressionEvent, Sweep, Trial
+from tests.dashboard import serving
 from tests.dashboard.filled import PROBLEM
 
-REPOSITORY = Path(__file__).parents[2]
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-START_LIMIT_S = 60
 PATIENCE_MS = 30_000
 
 pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    path = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if path is None:
-        pytest.skip(f"no browser on PATH: looked for {', '.join(BROWSERS)}")
-    from playwright.sync_api import sync_playwright  # a dependency of these tests alone
-
-    with sync_playwright() as playwright:
-        # Containers forbid Chromium its own sandbox, and it would call home for updates.
-        quiet = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        opened = playwright.chromium.launch(executable_path=path, args=quiet)
-        yield opened
-        opened.close()
-
-
-@pytest.fixture(scope="module")
 def address(filled_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The dashboard, started like `tilewatch up` starts it, from a folder that is not the repository."""
-    elsewhere = tmp_path_factory.mktemp("elsewhere")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "streamlit", "run", str(REPOSITORY / "dashboard" / "server.py")]
-    command += ["--server.address", "127.0.0.1", "--server.port", str(port)]
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "TILEWATCH_DATABASE_URL": filled_url}
-    environment["TILEWATCH_ANONYMOUS"] = "act"  # so that a journey can triage
-    log = elsewhere / "log"
-    with log.open("w") as out:
-        server = subprocess.Popen(command, cwd=elsewhere, env=environment, stdout=out, stderr=subprocess.STDOUT)
-    try:
-        _await_health(f"http://127.0.0.1:{port}/_stcore/health", server, log)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.terminate()
-        server.wait()
-    assert "Traceback" not in log.read_text()
-
-
-def _await_health(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + START_LIMIT_S
-    while time.monotonic() < deadline:
-        assert server.poll() is None, log.read_text()
-        try:
-            with urllib.request.urlopen(url, timeout=2):  # noqa: S310 - our own http address
-                return
-        except (urllib.error.URLError, TimeoutError):
-            time.sleep(0.2)
-    pytest.fail(f"the dashboard was not up after {START_LIMIT_S} s: {log.read_text()}")
+    may_triage = {"TILEWATCH_ANONYMOUS": "act"}  # so that a journey can
+    with serving.dashboard(filled_url, tmp_path_factory.mktemp("elsewhere"), serving.free_port(), may_triage) as served:
+        yield served
 
 
 @pytest.fixture
@@ -114,6 +61,17 @@ def test_overview_leads_from_a_regression_to_its_evidence_and_back_to_its_trend(
     page.get_by_role("link", name="Its trend").click()
     page.wait_for_url("**/trends*")  # what is the default drops out of the address
     page.locator(".js-plotly-plot .scatterlayer .trace").first.wait_for()
+
+
+def test_the_charts_module_is_on_its_way_before_the_page_asks_for_its_first_chart(page: Any) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("websocket", lambda _: asked.append("session"))
+    page.goto("/")
+    page.locator(".js-plotly-plot").first.wait_for(state="attached")
+    charts = [place for place, url in enumerate(asked) if "/PlotlyChart." in url]
+    assert len(charts) == 1, "the module is fetched once, whoever asks first"
+    assert charts[0] < asked.index("session")
 
 
 def test_a_click_on_a_point_opens_its_evidence_whose_link_shows_the_same_again(page: Any) -> None:

@@ -33,6 +33,7 @@ def stood(run_id: int, ratio: float | None, **other: Any) -> dict[str, Any]:
         "ratio": ratio,
         "ratio_low": ratio and ratio * 0.99,
         "ratio_high": ratio and ratio * 1.01,
+        "baseline": "deepgemm" if ratio else None,
         "verdict": None,
         "reason": None,
         **other,
@@ -57,6 +58,12 @@ def test_overlapping_intervals_are_not_apart() -> None:
 def test_without_deepgemm_the_time_tells_the_change_and_slower_is_minus() -> None:
     row = paired([stood(1, None, median_us=100.0)], [stood(2, None, median_us=125.0)]).iloc[0]
     assert row["change"] == pytest.approx(-0.2)
+
+
+def test_ratios_to_two_baselines_are_not_compared() -> None:
+    """0.9 of cuDNN after 1.2 of DeepGEMM is no loss of speed: the time says what happened."""
+    (pair,) = paired([stood(1, 1.2)], [stood(2, 0.9, baseline="attention_cudnn", median_us=100 / 1.2)]).itertuples()
+    assert pair.change == pytest.approx(0.0)
 
 
 def test_the_same_run_and_a_new_series_have_no_change() -> None:

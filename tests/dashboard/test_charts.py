@@ -37,6 +37,7 @@ def point(position: int, **other: Any) -> dict[str, Any]:
         "ratio": 0.9,
         "ratio_low": 0.89,
         "ratio_high": 0.92,
+        "baseline": "deepgemm",
         "flops": 10**11,
         "bytes": 10**8,
         "fp8_tflops": 2000.0,
@@ -133,6 +134,24 @@ def test_a_single_point_stands_in_a_range_of_its_own_size() -> None:
 
 def test_the_axis_says_which_way_is_faster() -> None:
     assert trend(point(1)).layout.yaxis.title.text == "DeepGEMM's time / this time  (over 1: faster than DeepGEMM)"
+
+
+def test_a_ratio_names_the_baseline_that_it_is_to() -> None:
+    figure = trend(point(1, baseline="attention_cudnn"), baseline(1, "attention_cudnn", baseline="attention_cudnn"))
+    assert figure.layout.yaxis.title.text == "cuDNN's time / this time  (over 1: faster than cuDNN)"
+    assert "0.900x cuDNN" in figure.data[0].customdata[0][0]
+    assert not any("DeepGEMM" in str(text) for trace in figure.data for text in trace.customdata)
+
+
+def test_another_main_baseline_is_a_line_and_no_name_on_the_axis() -> None:
+    both = frame(point(1), point(2, baseline="copy"))
+    (mark,) = marks.baseline_changes(both)
+    assert (mark.before, mark.after, mark.words) == (
+        f"{1:08x}" + "0" * 32,
+        f"{2:08x}" + "0" * 32,
+        "ratio to DeepGEMM → a copy",
+    )
+    assert charts.trend(both, RATIO).layout.yaxis.title.text.startswith("the main baseline's time")
 
 
 def test_a_judged_regression_wears_a_mark_and_its_reason() -> None:

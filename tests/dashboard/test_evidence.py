@@ -102,6 +102,19 @@ def test_a_replay_of_toolchains_names_them_and_one_that_failed_says_why() -> Non
     )
 
 
+def test_a_node_against_another_is_told_with_its_own_time() -> None:
+    """Each of the two has a replay: what differs between them is read from both."""
+    one_cubin = replay(axis="node", host="n2", bad_code_sha256="a", good_us=[105.0] * 3, bad_us=[105.0] * 3)
+    assert evidence.replay_sentence(one_cubin) == (
+        "node n2, for comparison with another: the cubin of 22222222: 105.0 us over 3 launches"
+    )
+    two = evidence.replay_sentence(replay(axis="node", host="n2"))
+    assert two == (
+        "node n2, for comparison with another: the cubins of 11111111 and 22222222: "
+        "100.0 us and 110.0 us over 3 launches"
+    )
+
+
 def test_each_launch_is_a_line_in_the_colour_of_what_it_says() -> None:
     figure = evidence_charts.replay(replay(bad_us=[110.0, 109.0, 98.0]))
     assert [line.line.color for line in figure.data] == [colours.WORSE, colours.WORSE, colours.BETTER]

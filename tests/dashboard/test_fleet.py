@@ -23,15 +23,17 @@ def test_a_small_fleet_has_all_its_nights_series_and_trials(db_session: Session)
     assert db_session.scalar(select(func.count(Trial.id))) == 6 * 8 * 54
     assert db_session.scalar(select(func.count(Measurement.id))) == 6 * 8 * 3
     assert {row.state for row in queries.last_nights(db_session)} == {"measured"}
-    assert len(queries.commits(db_session)) == 6
+    assert len(queries.commits(db_session, fleet.REPOSITORY)) == 6
 
 
 def test_the_last_nights_have_a_wide_space_and_steps_are_regressions(db_session: Session) -> None:
     fleet.fill(db_session, fleet.Fleet(nights=12, gpu_models=2, kernels=3, problems=4, wide_nights=1))
-    wide = queries.sweeps(db_session, fleet.WIDE_KERNEL, fleet.WIDE_PROBLEM, "h200")
+    wide = queries.sweeps(db_session, fleet.REPOSITORY, fleet.WIDE_KERNEL, fleet.WIDE_PROBLEM, "h200")
     assert [sweep.space_size for sweep in wide] == [500]
     assert len(queries.trials(db_session, wide[0].id)) == 500
-    judged = {row.verdict for row in queries.changes_judged(db_session, NOON - dt.timedelta(days=400))}
+    judged = {
+        row.verdict for row in queries.changes_judged(db_session, fleet.REPOSITORY, NOON - dt.timedelta(days=400))
+    }
     assert {row.direction for row in queries.regressions(db_session)} == judged != set()
 
 
@@ -49,7 +51,7 @@ def test_a_series_that_missed_nights_stands_at_the_last_it_has(db_session: Sessi
         db_session.delete(run)
     db_session.flush()
     for days, expected in ((0, 5), (2, 3), (5, 0), (400, 0)):
-        standing = queries.standing(db_session, NOON - dt.timedelta(days=days))
+        standing = queries.standing(db_session, fleet.REPOSITORY, NOON - dt.timedelta(days=days))
         positions = {(row.kernel, row.problem, row.gpu_model): row.position for row in standing}
         assert positions.pop((missed.kernel, missed.problem, missed.gpu_model)) == min(expected, 2)
         assert set(positions.values()) == {expected}

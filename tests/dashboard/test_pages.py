@@ -62,7 +62,7 @@ def test_overview_answers_what_changed_since_a_commit(filled_app: AppTest) -> No
     judged, movers = app.dataframe[0].value, app.dataframe[1].value
     assert judged["series"].tolist() == ["gemm_fp8 320x32576x7168"]
     first = movers.iloc[0]
-    assert (first["ratio to DeepGEMM"], first["change"], first["verdict"]) == ("0.83x", "-8.5 %", "regression")
+    assert (first["ratio"], first["change"], first["verdict"]) == ("0.83x DeepGEMM", "-8.5 %", "regression")
     rows = movers.set_index(["problem", "source"]).to_dict("index")
     assert rows[("320x32576x7168", f"recorded on {MACHINE}, 2026-11-19")]["change"] == "", "the same run on both sides"
 
@@ -134,7 +134,7 @@ def test_compare_holds_the_newest_commit_against_the_one_before(filled_app: AppT
     app = opened(filled_app, "compare")
     assert "0 faster, 1 slower, 0 not apart, of 1 series on both sides" in words(app)
     row = app.dataframe[-1].value.iloc[0]
-    assert (row["A"], row["B"], row["apart"]) == ("0.91x, 130.0 us", "0.83x, 142.0 us", "yes")
+    assert (row["A"], row["B"], row["apart"]) == ("0.91x DeepGEMM, 130.0 us", "0.83x DeepGEMM, 142.0 us", "yes")
 
 
 def test_compare_of_two_older_commits_has_their_recordings_too(filled_app: AppTest) -> None:

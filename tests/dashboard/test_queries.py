@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from db import queries
 from db.models import Measurement, Run
-from tests.dashboard.filled import FIRST_DAY, KERNEL, MACHINE, OTHER_PROBLEM, PROBLEM, SHAS, SUBJECTS
+from tests.dashboard.filled import FIRST_DAY, KERNEL, MACHINE, OTHER_PROBLEM, PROBLEM, REPOSITORY, SHAS, SUBJECTS
 
 
 def test_status_turns_into_json_and_counts_every_state(filled: Session) -> None:
@@ -84,7 +84,7 @@ def test_the_state_of_a_submission_says_what_happens_next(known: dict[str, int],
 
 def test_a_series_stands_at_its_newest_commit_up_to_a_moment(filled: Session) -> None:
     after_two = FIRST_DAY + dt.timedelta(days=1, hours=1)
-    rows = {(row.problem, row.origin): row for row in queries.standing(filled, after_two)}
+    rows = {(row.problem, row.origin): row for row in queries.standing(filled, REPOSITORY, after_two)}
     assert rows[(PROBLEM, "measured")].sha == SHAS[1]
     assert rows[(PROBLEM, "measured")].ratio == pytest.approx(118 / (134 * 0.97))
     assert (rows[(PROBLEM, "recorded")].sha, rows[(PROBLEM, "recorded")].machine) == (SHAS[1], MACHINE)
@@ -92,17 +92,17 @@ def test_a_series_stands_at_its_newest_commit_up_to_a_moment(filled: Session) ->
 
 
 def test_a_commit_stands_with_what_it_measured_itself(filled: Session) -> None:
-    assert {(row.problem, row.origin) for row in queries.standing_at(filled, SHAS[0])} == {
+    assert {(row.problem, row.origin) for row in queries.standing_at(filled, REPOSITORY, SHAS[0])} == {
         (PROBLEM, "measured"),
         (PROBLEM, "recorded"),
     }
-    assert [row.sha for row in queries.commits(filled)] == list(reversed(SHAS))
+    assert [row.sha for row in queries.commits(filled, REPOSITORY)] == list(reversed(SHAS))
 
 
 def test_changes_that_were_judged_since_a_moment(filled: Session) -> None:
-    found = queries.changes_judged(filled, FIRST_DAY)
+    found = queries.changes_judged(filled, REPOSITORY, FIRST_DAY)
     assert [(row.sha, row.verdict, row.change) for row in found] == [(SHAS[2], "regression", 0.093)]
-    assert queries.changes_judged(filled, FIRST_DAY + dt.timedelta(days=5)) == []
+    assert queries.changes_judged(filled, REPOSITORY, FIRST_DAY + dt.timedelta(days=5)) == []
 
 
 def test_the_newest_nightly_of_each_gpu_model(filled: Session) -> None:
@@ -113,7 +113,7 @@ def test_the_newest_nightly_of_each_gpu_model(filled: Session) -> None:
 
 
 def test_a_run_is_held_against_the_commit_before_on_the_same_kind_of_record(filled: Session) -> None:
-    points = [row for row in queries.points(filled, KERNEL, PROBLEM, "h200") if row.role == "kernel"]
+    points = [row for row in queries.points(filled, REPOSITORY, KERNEL, PROBLEM, "h200") if row.role == "kernel"]
     of = {(row.sha, row.origin): row.run_id for row in points}
     assert queries.run_before(filled, of[(SHAS[2], "measured")]) == of[(SHAS[1], "measured")]
     assert queries.run_before(filled, of[(SHAS[1], "recorded")]) == of[(SHAS[0], "recorded")]
@@ -137,7 +137,7 @@ def test_a_run_has_its_samples_its_cubin_and_its_commits(filled: Session) -> Non
 
 
 def test_points_come_in_commit_order_with_their_baselines(filled: Session) -> None:
-    points = queries.points(filled, KERNEL, PROBLEM, "h200")
+    points = queries.points(filled, REPOSITORY, KERNEL, PROBLEM, "h200")
     measured = [point for point in points if point.origin == "measured"]
     assert [point.subject for point in measured if point.role == "kernel"] == list(SUBJECTS)
     assert {point.implementation for point in measured} == {KERNEL, "deepgemm", "cublaslt"}
@@ -147,18 +147,18 @@ def test_points_come_in_commit_order_with_their_baselines(filled: Session) -> No
 def test_a_baseline_without_samples_is_no_point(filled: Session) -> None:
     missing = filled.query(Run).filter_by(origin="recorded").first()
     assert missing is not None
-    before = len(queries.points(filled, KERNEL, PROBLEM, "h200"))
+    before = len(queries.points(filled, REPOSITORY, KERNEL, PROBLEM, "h200"))
     nothing = {"median_us": 0.0, "low_us": 0.0, "high_us": 0.0, "samples_us": []}
     detail = {"missing": "needs torch"}
     filled.add(Measurement(run_id=missing.id, implementation="triton", role="baseline", detail=detail, **nothing))
     filled.flush()
-    assert len(queries.points(filled, KERNEL, PROBLEM, "h200")) == before
+    assert len(queries.points(filled, REPOSITORY, KERNEL, PROBLEM, "h200")) == before
     assert "triton" in {row.implementation for row in queries.measured(filled, missing.sweep_id)}
     filled.rollback()
 
 
 def test_trials_of_a_sweep_come_fastest_first_with_their_static_facts(filled: Session) -> None:
-    sweep = queries.sweeps(filled, KERNEL, PROBLEM, "h200")[0]
+    sweep = queries.sweeps(filled, REPOSITORY, KERNEL, PROBLEM, "h200")[0]
     trials = queries.trials(filled, sweep.id)
     assert len(trials) == sweep.space_size == 54
     timed = [trial.median_us for trial in trials if trial.median_us is not None]

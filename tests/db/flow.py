@@ -24,11 +24,11 @@ class Planned:
     code_keys: tuple[str, ...]
 
 
-def submit(session: Session, key: str = "nightly/2026-11-20/b200") -> Planned:
+def submit(session: Session, key: str = "nightly/2026-11-20/b200", repository: str = "tilewatch") -> Planned:
     """A submission of one sweep with four waiting trials."""
     record.gpu_model(session, slug="b200", name="B200", arch="sm_100", fp8_tflops=4500.0, bandwidth_gbps=8000.0)
     commit_id = record.commit(
-        session, repository="tilewatch", sha="ab" * 20, position=7, committed_at=NOON, subject="Tile it"
+        session, repository=repository, sha="ab" * 20, position=7, committed_at=NOON, subject="Tile it"
     )
     submission_id, _ = record.submission(
         session,

@@ -37,6 +37,7 @@ SUBMITTED = SubmissionRow(
 )
 PAIR = SweepPair("gemm", "1x2x3", "h200", 7, "ab" * 20, NOW, before_id=1, after_id=2)
 RUN = RunPair(
+    repository="tilewatch",
     kernel="gemm",
     problem="1x2x3",
     gpu_model="h200",

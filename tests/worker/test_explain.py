@@ -7,6 +7,7 @@ from worker import explain
 
 GOOD = RunFacts(
     time_us=100.0,
+    baseline="deepgemm",
     baseline_us=90.0,
     params={"tile_m": 128, "tile_n": 256},
     axes={"tile_m": (64, 128), "tile_n": (128, 256)},

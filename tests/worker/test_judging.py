@@ -254,3 +254,40 @@ def test_another_compiler_is_told_from_a_commit(
     assert all(regression.cause.startswith("another compiler: ") for regression in raised)
     assert {verdict.verdict for verdict in said} <= {"regression", "improvement"}
     assert all(verdict.reason.startswith("the commit before, compiled by both") for verdict in said)
+
+
+def test_a_commit_and_a_compiler_that_changed_in_one_night_are_told_apart(
+    watched: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both halves of the experiment: the commits compiled by one compiler, and the commit before compiled by both."""
+    compiled_by = Compiler.compile
+
+    def as_another_would(self: Compiler, *asked: Any) -> Compiled:
+        outcome = compiled_by(self, *asked)
+        if outcome.code_sha256 is None or self.limit_s != 16.0:
+            return outcome
+        return replace(outcome, code_sha256=f"{outcome.code_sha256} by another")
+
+    monkeypatch.setattr(Compiler, "compile", as_another_would)
+    shas = history.make(tmp_path / "watched", history.ADD)
+    nightlies(watched, shas[history.BASE])
+    compile.close()
+    changed = watched.model_copy(update={"compile_limit_s": 16.0})
+    nightly(changed, shas[history.ADD], 1)
+    place = Place.of(changed)
+    do_all_jobs(place)
+    held = [each for each in replays(place) if each.good_us]
+    with session(place.database_url) as opened:
+        ids = {commit.subject: commit.id for commit in opened.scalars(select(Commit))}
+        raised = {each.category: each for each in opened.scalars(select(Regression))}
+    for each in held:
+        ends, compilers = (each.good_commit_id, each.bad_commit_id), (each.good_toolchain, each.bad_toolchain)
+        if each.axis == "commit":
+            assert ends == (ids[history.BASE], ids[history.ADD])
+            assert compilers[0] == compilers[1]
+        else:
+            assert ends == (ids[history.BASE], ids[history.BASE])
+            assert compilers[0] != compilers[1]
+    assert {each.axis for each in held} == {"commit", "toolchain"}
+    assert set(raised) == {"code", "toolchain"}
+    assert any("compiled by both" in line for line in raised["code"].explanation)

@@ -46,6 +46,7 @@ def test_a_run_has_medians_intervals_and_its_ratio_to_deepgemm(settings: Setting
     assert ours.low_us <= ours.median_us == 100.0 <= ours.high_us
     assert ours.ratio == pytest.approx(0.9, abs=0.01)
     assert rows["deepgemm"].ratio == 1.0
+    assert {row.baseline for row in rows.values()} == {"deepgemm"}
     assert ours.detail == {"rounds": 7, "missing": {"cublaslt": "no torch"}}
     assert "cublaslt" not in rows
 

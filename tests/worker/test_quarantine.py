@@ -161,7 +161,7 @@ def test_what_a_run_said_while_its_gpu_was_in_quarantine_is_no_measurement(
 ) -> None:
     """The watch saw an Xid in the middle of the sweep, of which the sweep itself knows nothing."""
     job_id = ready_sweep(settings, place)
-    board = simulated.board("n1")
+    board = simulated.board(Simulation(0, 0.0, node="n1"))
     monkeypatch.setattr(simulated, "board", lambda _: board)
     real = simulated.measure
     gpu = Watched(place, gpu=dataclasses.replace(BOARD, uuid=board.uuid))

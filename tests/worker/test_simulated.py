@@ -25,7 +25,7 @@ CONFIGS = [CompiledConfig(number, {"width": number}, f"cubin {number}", "double"
 
 def test_equal_seeds_say_the_same_and_others_do_not() -> None:
     def said(seed: int) -> list[object]:
-        return [simulated.trial(FACTS, config, seed) for config in CONFIGS]
+        return [simulated.trial(FACTS, config, Simulation(seed, 0.0)) for config in CONFIGS]
 
     assert said(1) == said(1)
     assert said(1) != said(2)

@@ -36,6 +36,7 @@ ROW = RegressionRow(
     gpu_models=["b200", "h200"],
     right=0,
     wrong=0,
+    recorded=False,
 )
 SERIES = RegressedRow("gemm", "1x2x3", "h200", "H200", 11, 10, 0.042, 0.039, 0.045, None)
 CALM = Day(opened=[], ended=[], still_open=[], improvements=[], alarms=[], nights=[], untold=[])

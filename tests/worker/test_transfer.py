@@ -133,6 +133,19 @@ def test_the_same_runs_give_the_same_file(recording: Path, source: Place, tmp_pa
     assert (tmp_path / "again.jsonl.gz").read_bytes() == recording.read_bytes()
 
 
+def test_one_repository_of_several_is_exported_and_its_name_here_may_be_another(
+    source: Place, tmp_path: Path, new_database: NewDatabase
+) -> None:
+    with pytest.raises(NothingToExport):
+        export_file(source.database_url, tmp_path / "none.jsonl.gz", repository="another")
+    file = tmp_path / "watched.jsonl.gz"
+    assert export_file(source.database_url, file, repository="watched") > 0
+    with new_database() as elsewhere:
+        import_file(elsewhere, file, named="https://example.org/watched.git")
+        with session(elsewhere) as opened:
+            assert set(opened.scalars(select(Sweep.repository))) == {"https://example.org/watched.git"}
+
+
 def test_medians_and_ratios_are_derived_again(recording: Path, new_database: NewDatabase) -> None:
     def doubled(lines: list[Line]) -> list[Line]:
         for line in lines:

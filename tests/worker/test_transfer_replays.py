@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, update
 
-from db import jobs
-from db.models import Commit, Regression, Replay, Run, Sweep
+from db import messages, queries
+from db.models import Regression, Replay, Run
 from db.session import session
 from tests.conftest import NewDatabase
 from tests.worker import history
@@ -16,20 +16,6 @@ from worker.place import Place
 from worker.transfer import export_file, import_file
 
 RECORDINGS = Path(__file__).resolve().parent.parent.parent / "recordings"
-
-
-def judge_all(place: Place) -> None:
-    """A judge job for each recorded night, the oldest commit first."""
-    with session(place.database_url) as opened:
-        query = (
-            select(Run.id)
-            .join(Sweep, Sweep.id == Run.sweep_id)
-            .join(Commit, Commit.id == Sweep.commit_id)
-            .order_by(Commit.position, Run.id)
-        )
-        for run_id in opened.scalars(query).all():
-            jobs.add(opened, key=f"judge:{run_id}", kind="judge", queue="judge", subject="s", payload={}, run_id=run_id)
-    do_all_jobs(place)
 
 
 def imported(tmp_path: Path, url: str, broker_url: str, file: Path) -> Place:
@@ -54,7 +40,7 @@ def test_a_recorded_history_is_judged_as_where_it_was_measured(
     with new_database() as url:
         there = imported(tmp_path, url, broker_url, file)
         assert not import_file(url, file).created
-        judge_all(there)
+        do_all_jobs(there)
         assert {subject: [word for word, _ in found] for subject, found in verdicts(there).items()} == {
             subject: [word for word, _ in found] for subject, found in said.items()
         }
@@ -69,10 +55,20 @@ def test_the_judge_tells_five_real_changes_apart(
 ) -> None:
     """What benchmarks/story.py recorded on a real GPU: three changes of speed, a comment and a new name."""
     place = imported(tmp_path, database_url, broker_url, file)
-    judge_all(place)
+    do_all_jobs(place)
     said = [[verdict for verdict, _ in found] for found in verdicts(place).values()]
     assert said[0] == ["undecided"]
     assert all(set(words) <= {"regression", "improvement"} for words in said[1:4])
     assert said[4:] == [["unchanged"], ["unchanged"]]
     with session(place.database_url) as opened:
-        assert len(opened.scalars(select(Regression)).all()) == 3
+        found = queries.regressions(opened)
+        assert [row.recorded for row in found] == [True] * 3
+        assert messages.untold(opened) == [], "people were told where it was recorded"
+
+
+def test_what_was_recorded_of_this_library_belongs_to_this_clone(database_url: str) -> None:
+    """A clone's name is where it was cloned from, and says nothing of whose library it is."""
+    (file,) = RECORDINGS.glob("*.jsonl.gz")
+    import_file(database_url, file, named="https://example.org/tilewatch.git")
+    with session(database_url) as opened:
+        assert queries.repositories(opened) == ["https://example.org/tilewatch.git"]

@@ -66,7 +66,7 @@ GROUPED_TILES = {
 HEADS = ("1x2x1x1x64", "1x4x2x17x64", "2x2x2x127x64", "1x2x1x129x128")
 
 SMALL: Mapping[str, Small] = {
-    "gemm_fp8_scaled": Small(("1x16x128", "17x48x256", "129x144x384", "127x272x512"), SCALED),
+    "gemm_fp8_scaled": Small(("1x16x128", "17x48x256", "129x144x384", "127x272x512", "128x48x256"), SCALED),
     "gemm_fp8_block_scaled": Small(
         ("1x16x128", "17x48x256", "129x144x384"),
         {"tile_m": (16, 64), "tile_n": (32, 128), "tile_k": (128, 256)},

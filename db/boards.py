@@ -1,0 +1,100 @@
+"""Which GPUs there are, each in its node: what ran where, what can be asked now, and what waits for one that is gone.
+
+Reads for holding nodes against each other (worker/nodes.py) and for the reconciler. Nothing here writes.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, exists, func, or_, select
+from sqlalchemy.orm import Session
+
+from db.models import Job, Quarantine, Regression, RegressionSeries, Run, Worker
+from db.queries.work import WORKER_ALIVE_S
+
+AWAY_S = 900
+"""A question to one GPU is given up when it was queued this long ago and that GPU has no worker."""
+
+
+@dataclass(frozen=True)
+class Board:
+    """One GPU in its node, with the driver that it had (None where nobody wrote it down)."""
+
+    host: str
+    gpu_uuid: str
+    driver: str | None
+
+
+@dataclass(frozen=True)
+class Stranded:
+    """A queued job for a GPU that nobody works for."""
+
+    id: int
+    payload: dict[str, Any]
+    submission_id: int | None
+    priority: int
+
+
+def of_runs(session: Session, run_ids: Sequence[int]) -> dict[int, Board]:
+    query = select(Run.id, Run.host, Run.gpu_uuid, Run.toolchain["driver"].astext).where(
+        Run.id == func.any(list(run_ids))
+    )
+    return {run_id: Board(*rest) for run_id, *rest in session.execute(query)}
+
+
+def available(session: Session, gpu_model: str) -> list[Board]:
+    """The GPUs of a model whose worker lives and that are well, in an order that does not depend on the database."""
+    query = (
+        select(Worker.host, Worker.gpu_uuid, Worker.toolchain["driver"].astext)
+        .where(
+            Worker.gpu_model == gpu_model, Worker.gpu_uuid.is_not(None), _lives(), ~_is_ill(Worker.gpu_uuid.expression)
+        )
+        .order_by(Worker.host, Worker.gpu_uuid)
+    )
+    return [Board(*row) for row in session.execute(query)]
+
+
+def known_causes(session: Session, repository: str, gpu_model: str) -> dict[tuple[str, str], dict[str, float]]:
+    """By kernel and problem, what people were told of nodes and toolchains and nobody closed: `Cause.what` and size."""
+    query = (
+        select(RegressionSeries.kernel, RegressionSeries.problem, Regression.key, RegressionSeries.size)
+        .join(Regression, Regression.id == RegressionSeries.regression_id)
+        .where(
+            Regression.repository == repository,
+            Regression.category.in_(("node", "toolchain")),
+            Regression.state != "resolved",
+            RegressionSeries.recovered_at.is_(None),
+            RegressionSeries.gpu_model == gpu_model,
+        )
+    )
+    found: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for kernel, problem, key, size in session.execute(query):
+        found[kernel, problem][key.rpartition(":")[2]] = size
+    return found
+
+
+def stranded(session: Session) -> list[Stranded]:
+    """Jobs for one GPU alone that have waited long and whose GPU has no worker, or is ill."""
+    board = func.split_part(Job.queue, "@", 2)
+    waited_s = func.extract("epoch", func.now() - Job.created_at)
+    query = (
+        select(Job.id, Job.payload, Job.submission_id, Job.priority)
+        .where(
+            Job.state == "queued",
+            Job.queue.like("gpu.%@%"),
+            waited_s >= AWAY_S,
+            or_(~exists().where(Worker.gpu_uuid == board, _lives()), _is_ill(board)),
+        )
+        .order_by(Job.id)
+    )
+    return [Stranded(*row) for row in session.execute(query)]
+
+
+def _lives() -> ColumnElement[bool]:
+    return func.extract("epoch", func.now() - Worker.seen_at) <= WORKER_ALIVE_S
+
+
+def _is_ill(gpu_uuid: ColumnElement[Any]) -> ColumnElement[bool]:
+    return exists().where(Quarantine.gpu_uuid == gpu_uuid, Quarantine.ended_at.is_(None))

@@ -1,0 +1,109 @@
+"""Signing in by OpenID Connect, with a provider that speaks all of it, in a real browser."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from db import session
+from db.models import RegressionEvent
+from tests.conftest import NewDatabase
+from tests.dashboard import serving
+from tests.dashboard.filled import fill
+
+pytestmark = pytest.mark.browser
+
+PATIENCE_MS = 30_000
+TRIAGER, VIEWER, UNVERIFIED = "kim@example.org", "lee@example.org", "mo@example.org"
+PEOPLE = (
+    {"sub": TRIAGER, "email": TRIAGER, "email_verified": True},
+    {"sub": VIEWER, "email": VIEWER, "email_verified": True},
+    {"sub": UNVERIFIED, "email": UNVERIFIED, "email_verified": False},
+)
+
+
+@pytest.fixture(scope="module")
+def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    port = serving.free_port()
+    command = [sys.executable, "-m", "oidc_provider_mock", "--port", str(port)]
+    for person in PEOPLE:
+        command += ["--user-claims", json.dumps(person)]
+    found = f"http://127.0.0.1:{port}/.well-known/openid-configuration"
+    with serving.process(command, tmp_path_factory.mktemp("provider"), os.environ, found):
+        yield found
+
+
+@pytest.fixture(scope="module")
+def acted_on_url(new_database: NewDatabase) -> Iterator[str]:
+    """A filled database of these tests' own, since they change it."""
+    with new_database() as url:
+        with session.session(url) as opened:
+            fill(opened)
+        yield url
+
+
+@pytest.fixture(scope="module")
+def address(acted_on_url: str, provider: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The dashboard with the section of docs/dashboard.md in its secrets."""
+    folder, port = tmp_path_factory.mktemp("signed"), serving.free_port()
+    secrets = folder / ".streamlit" / "secrets.toml"
+    secrets.parent.mkdir()
+    secrets.write_text(
+        f'TILEWATCH_TRIAGERS = "{TRIAGER}, {UNVERIFIED}"\n'
+        "[auth]\n"
+        f'redirect_uri = "http://127.0.0.1:{port}/oauth2callback"\n'
+        'cookie_secret = "a secret of these tests alone, and long"\n'
+        'client_id = "tilewatch"\n'
+        'client_secret = "known to both"\n'
+        f'server_metadata_url = "{provider}"\n'
+    )
+    with serving.dashboard(acted_on_url, folder, port, {}) as served:
+        yield served
+
+
+@pytest.fixture
+def page(browser: Any, address: str) -> Iterator[Any]:
+    context = browser.new_context(base_url=address, viewport={"width": 1440, "height": 1000})
+    context.set_default_timeout(PATIENCE_MS)
+    yield context.new_page()
+    context.close()
+
+
+def sign_in(page: Any, person: str) -> None:
+    page.goto("/regressions?regression=1")
+    page.get_by_text("Sign in to see this Tilewatch.").wait_for()
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("button", name=person).click()  # at the provider
+    page.get_by_text("Sign in to see this Tilewatch.").wait_for(state="detached")
+
+
+def test_a_named_triager_signs_in_acts_under_that_address_and_signs_out(page: Any, acted_on_url: str) -> None:
+    sign_in(page, TRIAGER)
+    page.get_by_text(TRIAGER, exact=True).wait_for()
+    page.goto("/regressions?regression=1")
+    page.get_by_role("button", name="Acknowledge").click()
+    page.get_by_text("Acknowledge: done.").wait_for()
+    with session.session(acted_on_url) as opened:
+        assert TRIAGER in opened.scalars(select(RegressionEvent.who))
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_role("button", name="End session").click()  # the provider's own question
+    page.get_by_text("Sign in to see this Tilewatch.").wait_for()
+
+
+def test_a_viewer_browses_and_finds_no_button_to_act(page: Any) -> None:
+    sign_in(page, VIEWER)
+    page.goto("/regressions?regression=1")
+    page.get_by_text(f"{VIEWER} is not among the triagers of this Tilewatch.").first.wait_for()
+    assert page.get_by_role("button", name="Acknowledge").count() == 0
+
+
+def test_an_address_that_nobody_verified_is_nobodys_even_a_triagers(page: Any) -> None:
+    page.goto("/")
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("button", name=UNVERIFIED).click()
+    page.get_by_text("Sign in to see this Tilewatch.").wait_for()
+    assert page.get_by_text(UNVERIFIED).count() == 0

@@ -1,0 +1,74 @@
+"""What a ratio is to: the first of a kernel's baselines that was measured; and a judge that knows which it is."""
+
+from dataclasses import replace
+
+import pytest
+
+from db.judging import Point
+from worker.confirm import Ask, Replayed
+from worker.derive import Sampled, measurement_rows
+from worker.detect import Policy
+from worker.sitting import Series, Sitting
+
+OURS_US, DEEPGEMM_US, CUDNN_US = (100.0,) * 20, (90.0,) * 20, (120.0,) * 20
+
+
+def kernel() -> Sampled:
+    return Sampled("kernel", "kernel", 1, OURS_US, {})
+
+
+def rival(name: str, samples_us: tuple[float, ...], **detail: str) -> Sampled:
+    return Sampled(name, "baseline", None, samples_us, detail)
+
+
+def ours(*sampled: Sampled) -> dict[str, object]:
+    return next(row for row in measurement_rows(sampled) if row["role"] == "kernel")
+
+
+def test_the_first_baseline_that_was_measured_is_what_ratios_are_to() -> None:
+    both = ours(kernel(), rival("attention_cudnn", CUDNN_US), rival("attention_flash", DEEPGEMM_US))
+    assert (both["baseline"], both["ratio"]) == ("attention_cudnn", pytest.approx(1.2))
+    one = ours(kernel(), rival("attention_cudnn", (), missing="no cuDNN"), rival("attention_flash", DEEPGEMM_US))
+    assert (one["baseline"], one["ratio"]) == ("attention_flash", pytest.approx(0.9))
+
+
+def test_deepgemm_is_the_main_baseline_wherever_it_was_measured() -> None:
+    """A recording has the baselines of a run in an order of its own."""
+    found = ours(kernel(), rival("cublaslt", CUDNN_US), rival("deepgemm", DEEPGEMM_US))
+    assert (found["baseline"], found["ratio"]) == ("deepgemm", pytest.approx(0.9))
+
+
+def test_the_tile_table_is_no_rival_and_without_one_there_is_no_ratio() -> None:
+    found = ours(kernel(), rival("deepgemm", (), missing="no torch"), rival("tile_table", CUDNN_US))
+    assert (found["baseline"], found["ratio"]) == (None, None)
+
+
+def night(number: int, ratio: float | None, baseline: str | None) -> list[Point]:
+    """Three kernels, quiet but for a tenth of a per cent, of which the first is beside this baseline."""
+    steady = Point(number, number, "steady", "1024", "n1", "toolchain", 100.0, 99.9, 100.1, 0.9, "deepgemm")
+    wobble = 1.0 + 0.001 * (number % 3 - 1)
+    points = [replace(steady, problem=problem, time_us=100.0 * wobble) for problem in ("1024", "2048")]
+    return [replace(steady, kernel="attention", time_us=100.0 * wobble, ratio=ratio, baseline=baseline), *points]
+
+
+@pytest.mark.parametrize("missing", [None, 11], ids=["every night", "a night without any"])
+def test_another_main_baseline_begins_a_segment_and_is_no_change_of_the_kernel(missing: int | None) -> None:
+    """From night 12 on cuDNN is missing and ratios are to the next baseline, 30 % away. As after another toolchain, the
+    series is compared once with the build before; nobody is told of anything."""
+    series = [(point.kernel, point.problem, point.host) for point in night(0, None, None)]
+    sitting, asked = Sitting(series, Policy(), 240), list[tuple[Series, int, int]]()
+
+    def equal(of: Series, ask: Ask, _: int) -> Replayed:
+        asked.append((of, ask.good, ask.bad))
+        return Replayed(ask.series, ask.good, ask.bad, (100.0,) * ask.launches, (100.0,) * ask.launches)
+
+    for number in range(24):
+        beside = ("attention_cudnn", 1.2) if number < 12 else ("attention_flash", 0.9)
+        ratio, baseline = (None, None) if number == missing else (beside[1], beside[0])
+        sitting.night(number, number, night(number, ratio, baseline))
+        sitting.settle(equal)
+        assert sitting.alerts == {}
+    assert asked == [(series[0], 11, 12 + Policy().check_after_nights)]
+    assert {sitting.verdict(each).verdict for each in series} == {"unchanged"}
+    points = [sitting.verdict(each).history_points for each in series]
+    assert points == [11, 23, 23], "of this baseline; of all nights where it stayed"

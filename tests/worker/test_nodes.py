@@ -1,0 +1,282 @@
+"""Node against node: one cubin on two GPUs tells a slow node, and a slow driver, from slow code."""
+
+import contextlib
+import datetime as dt
+import re
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select, text, update
+
+from db import boards, jobs, queries
+from db.judging import Before, Point, ReplayFact
+from db.models import Job, Regression, RegressionSeries, Replay, Run, Suspicion, Verdict, Worker
+from db.session import session
+from tests.worker import history, tiny
+from tests.worker.conftest import settings_for
+from tests.worker.test_celery import all_done, celery_worker, wait_for, workers
+from worker import node_told, nodes, tasks, tell
+from worker.detect import Policy
+from worker.dispatch import OF_A_BOARD
+from worker.node_told import Doubt, compared
+from worker.outage import NotNow
+from worker.place import Place
+from worker.presence import Presence, identify
+from worker.reconcile import reconcile
+from worker.settings import Settings
+from worker.submit import submit_nightly
+
+FIRST_NIGHT = dt.date(2026, 11, 1)
+SLOW = 0.05
+LAUNCHES = nodes.LAUNCHES
+
+
+@pytest.fixture
+def watched(tmp_path: Path, database_url: str, broker_url: str) -> Settings:
+    return settings_for(tmp_path / "home", tmp_path / "watched", database_url, broker_url)
+
+
+def node(settings: Settings, name: str, slow: float = 0.0, driver: str = "580.1") -> Settings:
+    """This machine as another node of the fleet."""
+    return settings.model_copy(update={"sim_node": name, "sim_slow": slow, "sim_driver": driver})
+
+
+def nightly(settings: Settings, sha: str, night: int) -> None:
+    submit_nightly(settings, commit=sha, gpus=("sim",), night=FIRST_NIGHT + dt.timedelta(days=night))
+
+
+def arrive(*settings: Settings) -> None:
+    """The GPU workers say that they are here."""
+    for each in settings:
+        simulation = Place.of(each).simulation
+        who = identify(f"gpu0@{simulation.node}", ["gpu.sim"], simulation=simulation)
+        Presence(Place.of(each).database_url, who).say(None)
+
+
+def do_all_jobs(measuring: Settings, *others: Settings) -> None:
+    """Every queued job, each where it belongs: what is for one GPU on that one, the rest on the first."""
+    by_board = {f"SIM-{each.sim_node}": Place.of(each) for each in (measuring, *others)}
+    place = Place.of(measuring)
+    while True:
+        with session(place.database_url) as opened:
+            queued = jobs.unsent(opened, 0)
+        if not queued:
+            return
+        for job in queued:
+            board = job.queue.partition(OF_A_BOARD)[2]
+            tasks.run(job.id, "tester#1", by_board.get(board, place), (job.queue,))
+
+
+def raised(settings: Settings) -> list[Regression]:
+    with session(Place.of(settings).database_url) as opened:
+        return list(opened.scalars(select(Regression).order_by(Regression.id)))
+
+
+def last_verdicts(settings: Settings) -> list[tuple[str, str]]:
+    """Of the newest night."""
+    with session(Place.of(settings).database_url) as opened:
+        newest = select(Verdict.verdict, Verdict.reason).join(Run, Run.id == Verdict.run_id).order_by(Run.id.desc())
+        return [(verdict, reason) for verdict, reason in opened.execute(newest.limit(len(tiny.PROBLEMS)))]
+
+
+def test_a_slow_node_is_told_from_slow_code(watched: Settings, tmp_path: Path) -> None:
+    """The whole road with real workers: the second night is measured by a node that is 5 % slower, the code is the
+    same, both nodes replay the same cubin, and the node is what people are told of."""
+    (sha,) = history.make(tmp_path / "watched").values()
+    first, second = node(watched, "n1"), node(watched, "n2", SLOW)
+    place, log = Place.of(watched), watched.home / "cpu@test.log"
+    with contextlib.ExitStack() as fleet:
+        fleet.enter_context(celery_worker(watched, queues="compile,judge", name="cpu@test"))
+        with celery_worker(first, queues="gpu.sim", name="gpu0@n1"):
+            nightly(watched, sha, 0)
+            wait_for(lambda: all_done(place), log)
+        # The first node stays for what is asked of its GPU alone, so that the other one measures the night.
+        for settings, queue in ((first, f"gpu.sim{OF_A_BOARD}SIM-n1"), (second, "gpu.sim")):
+            fleet.enter_context(celery_worker(settings, queues=queue, name=f"gpu0@{settings.sim_node}"))
+        wait_for(lambda: {worker.host for worker in workers(place) if worker.kind == "gpu"} == {"n1", "n2"})
+        nightly(watched, sha, 1)
+        wait_for(lambda: all_done(place), log)
+    with session(place.database_url) as opened:
+        held = list(opened.scalars(select(Replay).where(Replay.axis == "node").order_by(Replay.id)))
+        queues = set(opened.scalars(select(Job.queue).where(Job.key.contains(":node:"))))
+        states = set(opened.scalars(select(Suspicion.state)))
+        (regression,) = opened.scalars(select(Regression))
+        series = opened.scalars(select(RegressionSeries.size)).all()
+        story = queries.story(opened, regression.id)
+        run_id = opened.scalars(select(RegressionSeries.run_id)).first()
+        evidence = queries.replays(opened, run_id or 0)
+    assert sorted(each.host or "" for each in held) == ["n1"] * len(tiny.PROBLEMS) + ["n2"] * len(tiny.PROBLEMS)
+    assert all(each.good_content_key == each.bad_content_key for each in held), "the same stored cubin"
+    assert queues == {"gpu.sim@SIM-n1", "gpu.sim@SIM-n2"}
+    assert (states, regression.category, len(series)) == ({"confirmed"}, "node", len(tiny.PROBLEMS))
+    assert series == pytest.approx([SLOW] * len(series), abs=0.003)
+    assert regression.cause.startswith("node n2 is 5.0% slower than n1, the code is not: it is the same cubin")
+    assert {verdict for verdict, _ in last_verdicts(watched)} == {"regression"}
+    assert story is not None
+    message = tell.of_regression(story, "opened", "http://board")
+    assert "Cause (node): node n2 is 5.0% slower than n1" in message.body
+    assert "First seen at:" in message.body, "no commit is blamed for a node"
+    assert {row.host for row in evidence if row.axis == "node"} == {"n1", "n2"}
+
+
+def test_what_a_commit_did_and_what_the_node_did_are_told_apart(watched: Settings, tmp_path: Path) -> None:
+    """Both changed in one night: the commit has its regression, the node has its own, each with its own size."""
+    shas = history.make(tmp_path / "watched", history.ADD)
+    first, second = node(watched, "n1"), node(watched, "n2", SLOW)
+    arrive(first, second)
+    nightly(watched, shas[history.BASE], 0)
+    do_all_jobs(first)
+    nightly(watched, shas[history.ADD], 1)
+    do_all_jobs(second, first)
+    found = {regression.category: regression for regression in raised(watched)}
+    assert set(found) == {"code", "node"}
+    assert found["node"].size == pytest.approx(SLOW, abs=0.003)
+    assert "the code is" in found["node"].cause
+    assert "on both nodes" in found["node"].cause
+    assert any("new code against old on n1" in line for line in found["node"].explanation)
+
+
+def test_a_node_that_is_known_to_be_slow_is_not_asked_about_every_night(watched: Settings, tmp_path: Path) -> None:
+    shas = history.make(tmp_path / "watched", history.WORDS, history.NAME)
+    first, second = node(watched, "n1"), node(watched, "n2", SLOW)
+    arrive(first, second)
+    for night, (sha, measuring, other) in enumerate(
+        zip(shas.values(), (first, second, first), (second, first, second), strict=True)
+    ):
+        nightly(watched, sha, night)
+        do_all_jobs(measuring, other)
+    with session(Place.of(watched).database_url) as opened:
+        held = list(opened.scalars(select(Replay.id).where(Replay.axis == "node")))
+    assert len(held) == 2 * len(tiny.PROBLEMS), "of the night that found it, on both nodes"
+    assert [regression.category for regression in raised(watched)] == ["node"]
+    assert {verdict for verdict, _ in last_verdicts(watched)} == {"unchanged"}
+
+
+def test_a_node_that_was_mended_closes_its_regression_and_one_that_falls_back_opens_it_again(
+    watched: Settings, tmp_path: Path
+) -> None:
+    """It looks as fast as the other one again; both replay the same cubin, and then it is over, without anybody."""
+    (sha,) = history.make(tmp_path / "watched").values()
+    first, second, mended = node(watched, "n1"), node(watched, "n2", SLOW), node(watched, "n2")
+    arrive(first, second)
+    for night, (measuring, other) in enumerate(((first, second), (second, first), (mended, first))):
+        nightly(watched, sha, night)
+        do_all_jobs(measuring, other)
+    (regression,) = raised(watched)
+    with session(Place.of(watched).database_url) as opened:
+        events = [event.action for event in reversed(queries.events(opened, regression.id))]
+    assert (regression.category, regression.state) == ("node", "resolved")
+    assert events == ["open", "join", "recover", "recover", "resolve"]
+    nightly(watched, sha, 3)
+    do_all_jobs(second, first)
+    (again,) = raised(watched)
+    assert (again.id, again.state) == (regression.id, "reopened"), "it fell ill again, which is the same story"
+
+
+def test_a_faster_node_raises_nothing(watched: Settings, tmp_path: Path) -> None:
+    (sha,) = history.make(tmp_path / "watched").values()
+    slow, fast = node(watched, "n1", SLOW), node(watched, "n2")
+    arrive(slow, fast)
+    nightly(watched, sha, 0)
+    do_all_jobs(slow)
+    nightly(watched, sha, 1)
+    do_all_jobs(fast, slow)
+    assert raised(watched) == []
+    for verdict, reason in last_verdicts(watched):
+        assert verdict == "undecided", "it has no history on this node"
+        assert re.match(r"node n2 is 4\.[78]% faster than n1, the code is not: it is the same cubin", reason)
+
+
+def test_a_new_driver_is_held_against_a_node_that_has_the_old_one(watched: Settings, tmp_path: Path) -> None:
+    """Both nodes measured the commit, the second a little slower; then the second's driver is replaced."""
+    (sha,) = history.make(tmp_path / "watched").values()
+    first, second = node(watched, "n1"), node(watched, "n2", 0.008)
+    for night, measuring in enumerate((first, second)):
+        nightly(watched, sha, night)
+        do_all_jobs(measuring)
+    renewed = node(watched, "n2", 0.008 + SLOW, driver="590.2")
+    arrive(first, renewed)
+    nightly(watched, sha, 2)
+    do_all_jobs(renewed, first)
+    nightly(watched, sha, 3)
+    do_all_jobs(renewed, first)  # it stays as slow, which is no news of the node
+    (regression,) = raised(watched)
+    assert regression.category == "toolchain"
+    assert regression.size == pytest.approx(SLOW, abs=0.004)
+    assert regression.cause.startswith("the new driver (580.1 -> 590.2) is 5.0% slower on n2 than the old one")
+
+
+def test_a_question_to_a_gpu_that_went_away_is_given_up(watched: Settings, tmp_path: Path) -> None:
+    """Its night is judged without it, and says so."""
+    (sha,) = history.make(tmp_path / "watched").values()
+    first, second = node(watched, "n1"), node(watched, "n2", SLOW)
+    place = Place.of(second)
+    arrive(first, second)
+    nightly(watched, sha, 0)
+    do_all_jobs(first)
+    nightly(watched, sha, 1)
+    while True:  # nobody takes what is for n1's GPU
+        with session(place.database_url) as opened:
+            queued = [job for job in jobs.unsent(opened, 0) if not job.queue.endswith("SIM-n1")]
+        if not queued:
+            break
+        tasks.run(queued[0].id, "tester#1", place, (queued[0].queue,))
+    reconcile(place.database_url, place.broker_url)
+    assert {verdict for verdict, _ in last_verdicts(watched)} == {"undecided"}
+    with session(place.database_url) as opened:
+        assert boards.stranded(opened) == [], "the worker of n1 is only late"
+        opened.execute(update(Worker).where(Worker.host == "n1").values(seen_at=text("now() - interval '20 min'")))
+        opened.execute(update(Job).values(created_at=text("now() - interval '20 min'")))
+    reconcile(place.database_url, place.broker_url)
+    do_all_jobs(second)
+    assert raised(watched) == []
+    assert all("node against node could not be replayed: n1" in reason for _, reason in last_verdicts(watched))
+
+
+def test_a_worker_leaves_a_replay_for_another_gpu(watched: Settings, tmp_path: Path) -> None:
+    (sha,) = history.make(tmp_path / "watched").values()
+    first, second = node(watched, "n1"), node(watched, "n2", SLOW)
+    arrive(first, second)
+    nightly(watched, sha, 0)
+    do_all_jobs(first)
+    nightly(watched, sha, 1)
+    with pytest.raises(NotNow, match="this replay is for GPU SIM-n1, and this worker has SIM-n2"):
+        do_all_jobs(second)  # it is handed what is for n1 too, by mistake
+    with session(Place.of(watched).database_url) as opened:
+        left = opened.execute(select(Job.state).where(Job.queue == "gpu.sim@SIM-n1")).all()
+    assert {row.state for row in left} == {"queued"}
+
+
+def fact(good_us: float, bad_us: float) -> ReplayFact:
+    wobble = (0.0, 0.1, -0.1, 0.05, -0.05, 0.02, -0.02, 0.0)
+    times = [tuple(us * (1.0 + each / 100) for each in wobble) for us in (good_us, bad_us)]
+    return ReplayFact("double", "1024", 1, 2, 1, 2, "old", "new", times[0], times[1], None)
+
+
+def doubt(*, same_code: bool = False) -> Doubt:
+    point = Point(1, 2, "double", "1024", "n2", "toolchain", 105.0, 104.9, 105.1, None, None)
+    there, here = (boards.Board(host, f"GPU-{host}", "580.1") for host in ("n1", "n2"))
+    return Doubt(point, Before(1, 1, "a" * 40, 100.0), there, here, 0.05, same_code, None, 0.0, ({}, {}))
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "said"),
+    [
+        ((100.0, 100.0), (105.0, 105.0), "node n2 is 5.0% slower than n1, the code is not: +0.0%"),
+        (
+            (100.0, 104.0),
+            (100.0, 104.0),
+            "node n2 is as fast as n1 (+0.0% (-0.0% to +0.0%)), the code is slower on both",
+        ),
+        ((100.0, 104.0), (105.0, 109.2), "node n2 is 5.0% slower than n1, the code is slower on both nodes: +4.0%"),
+        (
+            (100.0, 100.0),
+            (100.0, 104.0),
+            "node n2 is as fast as n1 (+0.0% (-0.0% to +0.0%)), the code differs on n2 alone",
+        ),
+        ((100.0, 100.0), (100.2, 100.2), "node n2 is as fast as n1 (+0.2%"),
+    ],
+)
+def test_the_sentence_says_what_is_slower(there: tuple[float, float], here: tuple[float, float], said: str) -> None:
+    told = compared(fact(*there), fact(*here), same_code=False)
+    assert node_told.sentence(doubt(), told, Policy()).startswith(said)

@@ -1,0 +1,107 @@
+"""What is asked about a series beside its commits: doubts of its compiler and of its node, and what became of them.
+
+Thin: which series are doubted and what the replays say is decided in toolchains.py and nodes.py.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from db import judging
+from db.judging import Night, Point, Scope
+from worker import node_told, nodes, raising, toolchains
+from worker.place import Place
+from worker.regression import Answer
+from worker.sitting import Series, series_of
+
+RECENT_NIGHTS = 5
+"""A series that was not measured in this many nights has other doubts than its compiler or its node."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """One replay that is still to be asked for; `ends` are the commits of the suspicion that it belongs to."""
+
+    point: Point
+    ends: tuple[int, int]
+    moved: float
+    reason: str
+    payload: dict[str, Any]
+    ready: bool
+
+
+@dataclass(frozen=True)
+class Found:
+    """What came of a doubt, in a sentence; `answer` is a verdict where it is a change."""
+
+    sentence: str
+    answer: Answer | None
+
+
+@dataclass(frozen=True)
+class Beside:
+    toolchain: tuple[toolchains.Doubt, toolchains.Told | None] | None = None
+    node: tuple[node_told.Doubt, node_told.Told | None] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return any(each is not None and each[1] is None for each in (self.toolchain, self.node))
+
+
+def tonight(
+    session: Session, place: Place, scope: Scope, nights: Sequence[Night], points: Mapping[Series, Point]
+) -> dict[Series, Beside]:
+    recent = [night.submission_id for night in nights[-1 - RECENT_NIGHTS : -1]]
+    before = judging.runs_before(session, recent, scope.origin)
+    compilers = {
+        series_of(doubt.point): (doubt, toolchains.heard(session, doubt.payload["key"]))
+        for doubt in toolchains.doubts(session, place, scope, before, points)
+    }
+    boards = {
+        series_of(doubt.point): (doubt, nodes.heard(session, doubt))
+        for doubt in nodes.doubts(session, place, scope, before, points)
+    }
+    return {series: Beside(compilers.get(series), boards.get(series)) for series in {**compilers, **boards}}
+
+
+def questions(scope: Scope, doubted: Mapping[Series, Beside]) -> Iterator[Question]:
+    for beside in doubted.values():
+        if beside.toolchain is not None and beside.toolchain[1] is None:
+            doubt = beside.toolchain[0]
+            reason = f"the time moved {doubt.moved:+.1%} and so did the compiler: {doubt.what}"
+            ends = doubt.good_commit_id, scope.commit_id
+            yield Question(doubt.point, ends, doubt.moved, reason, doubt.payload, ready=False)
+        if beside.node is not None and beside.node[1] is None:
+            asked = beside.node[0]
+            ends = asked.before.commit_id, scope.commit_id
+            for payload in asked.payloads:
+                yield Question(asked.point, ends, asked.moved, asked.reason, payload, ready=True)
+
+
+def settled(session: Session, place: Place, scope: Scope, beside: Beside, suspicion_id: int | None) -> list[Found]:
+    """What the replays said of each doubt of a series; a change becomes a regression of its own cause."""
+    found = []
+    if beside.toolchain is not None and beside.toolchain[1] is not None:
+        doubt, told = beside.toolchain[0], beside.toolchain[1]
+        said, answer = toolchains.sentence(doubt, told), None
+        if told.found is not None and told.is_change(place.policy):
+            raising.of_toolchain(session, scope, doubt, told.found, said, suspicion_id)
+            answer = _answer(told.found.size)
+        found.append(Found(said, answer))
+    if beside.node is not None and beside.node[1] is not None:
+        asked, heard = beside.node[0], beside.node[1]
+        said, answer = node_told.sentence(asked, heard, place.policy), None
+        if asked.told_size is not None:
+            if heard.node is not None and not heard.is_node(place.policy):
+                raising.node_recovered(session, scope, asked, heard.node, suspicion_id)
+        elif node_told.is_slower(asked, heard, place.policy):
+            raising.of_node(session, scope, asked, heard, said, suspicion_id)
+            answer = _answer(1.0)
+        found.append(Found(said, answer))
+    return found
+
+
+def _answer(size: float) -> Answer:
+    return "regression" if size > 0 else "improvement"
