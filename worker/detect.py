@@ -21,22 +21,29 @@ MAD_TO_DEVIATION = 1.4826
 class Policy:
     """Every number that decides. Tuned on worlds of benchmarks/judge.py with other seeds than those reported."""
 
-    name: str = "replay-3"
+    name: str = "replay-4"
     min_history: int = 5  # nights on this machine and toolchain before a night is judged
     window_nights: int = 90  # what is learned from
     before_nights: int = 40  # a level older than this has drifted
     after_nights: int = 24
     clip_deviations: float = 3.5  # one wild night weighs no more than this
     noise_floor: float = 0.0005  # for a history that repeats itself to the last digit
+    wander: float = 0.0005  # how far a level strays within some nights though nothing changed
+    wander_nights: float = 5.0  # after so many, half of it
+    least_size: float = 0.004  # nights that show less than changes have are rather a level that strays
+    any_size: float = 1.0  # how many sizes a change might as well have had, for each deviation that it shows
     nightly_log_odds: float = 6.0  # however sure the nights look: they are one GPU's days, and other things move them
     changes_a_point: float = 0.001  # how often a series changes, before this fleet's own changes tell
     least_changes_a_point: float = 0.00025  # a long calm, or a large fleet, makes nobody deaf
     prior_points: float = 4000.0  # how many points that guess is worth
     whole_kernels: float = 0.3  # of changes, those that hit a kernel's shapes together
-    worth_launches: float = 42.0  # what finding a change a night earlier may cost in replay launches
+    fresh_nights: int = 3  # a change of the last so many builds can still be told soon
+    worth_launches: float = 300.0  # what telling a fresh change may cost in replay launches
+    late_worth_launches: float = 20.0  # the same of an older one: more than a step, once nights leave no doubt
+    reasoned_worth_launches: float = 42.0  # the same where no night shows anything
     believed_deviations: float = 3.3  # of the replays alone, whatever the nights say
     few_launches: float = 1.5  # few launches of a series with two modes can agree by chance: they are asked for more
-    believed_log_odds: float = 7.0  # nights and replays together, against one change in so many points
+    believed_log_odds: float = 5.5  # nights and replays together, against one change in so many points
     min_change: float = 0.003
     told_deviations: float = 3.7  # of all replays across the build that is named
     told_change: float = 0.0025

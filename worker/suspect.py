@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.confirm import Nightly, log_odds
+from worker.case import Nightly, log_odds
 from worker.detect import Floats, Policy
 from worker.scan import Scan
 
@@ -43,10 +43,11 @@ class Evidence:
 
     def of(self, column: int, ages: int) -> Nightly:
         """The nights' part for the builds of the last `ages` nights, oldest first."""
-        rows = slice(ages - 1, None, -1) if ages else slice(0, 0)
-        return Nightly(
-            np.nan_to_num(self.nightly.weighed[rows, column]), np.nan_to_num(self.nightly.precisions[rows, column])
-        )
+        weighed, precisions = np.zeros((2, ages))  # of nights before the oldest that is looked at, nothing
+        known = min(ages, len(self.log_odds))
+        weighed[ages - known :] = np.nan_to_num(self.nightly.weighed[:known, column])[::-1]
+        precisions[ages - known :] = np.nan_to_num(self.nightly.precisions[:known, column])[::-1]
+        return Nightly(weighed, precisions)
 
 
 def evidence(scan: Scan, weighed: Floats, precisions: Floats, policy: Policy) -> Evidence:
