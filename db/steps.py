@@ -18,7 +18,7 @@ HISTORY_POINTS = 200
 
 
 @dataclass(frozen=True)
-class Uncompiled:
+class Unmeasured:
     """A code key that a submission waits for, with one of the (problem, config) pairs that give it."""
 
     code_key: str
@@ -95,12 +95,16 @@ def gpu_models_measured_here(session: Session) -> list[str]:
     return sorted(slug for slug in found if slug is not None)
 
 
-def uncompiled(session: Session, submission_id: int, kernel: str) -> list[Uncompiled]:
-    """The distinct code keys that a kernel's trials wait for, in the order of the search space."""
+def unmeasured(session: Session, submission_id: int, kernel: str) -> list[Unmeasured]:
+    """The distinct code keys of a kernel's trials that were not measured yet, in the order of the search space.
+
+    Trials that have their compilation are among them: it may be on record alone (a recording brought it, or the compile
+    job of another kernel handed it out), and its cubin still be missing here.
+    """
     first = (
         select(func.min(Trial.id).label("id"))
         .join(Sweep, Sweep.id == Trial.sweep_id)
-        .where(Sweep.submission_id == submission_id, Sweep.kernel == kernel, Trial.status == "waiting")
+        .where(Sweep.submission_id == submission_id, Sweep.kernel == kernel, Trial.status.in_(("waiting", "compiled")))
         .group_by(Trial.code_key)
         .subquery()
     )
@@ -111,7 +115,7 @@ def uncompiled(session: Session, submission_id: int, kernel: str) -> list[Uncomp
         .join(Config, Config.id == Trial.config_id)
         .order_by(Trial.id)
     )
-    return [Uncompiled(code_key, problem, params) for code_key, problem, params in session.execute(query)]
+    return [Unmeasured(code_key, problem, params) for code_key, problem, params in session.execute(query)]
 
 
 def compiled_keys(session: Session, code_keys: Sequence[str], compiler: str) -> dict[str, str | None]:

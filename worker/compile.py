@@ -56,7 +56,7 @@ def _deal(job: Claimed, place: Place) -> list[Unsent]:
     assert job.submission_id is not None
     version = open_compiler(place).version
     with session(place.database_url) as opened:
-        wanted = steps.uncompiled(opened, job.submission_id, job.payload["kernel"])
+        wanted = steps.unmeasured(opened, job.submission_id, job.payload["kernel"])
         keys = [each.code_key for each in wanted]
         known = _usable(opened, keys, version, place)
         queued: list[Unsent] = []

@@ -129,6 +129,23 @@ def test_a_compilation_known_from_a_recording_is_made_again_where_its_cubin_is_n
     assert made == {".cubin"}
 
 
+def test_each_of_several_kernels_known_from_a_recording_is_made_again(
+    settings: Settings, place: Place, repository: Path, drain: Drain
+) -> None:
+    """The first kernel's compile job lets all trials know what is on record; the second's has its own to make then."""
+    triple = tiny.SOURCE.replace("FACTOR", "3.0").replace("double", "triple")
+    (repository / "library" / "triple.py").write_text(triple)
+    tiny.commit(repository, "Triple numbers too", factor=2)
+    submit_nightly(settings, night=dt.date(2026, 11, 1))
+    drain()
+    for file in list(Path(settings.home / "cubins").rglob("*.*")):
+        file.unlink()
+    submit_nightly(settings, night=dt.date(2026, 11, 2))
+    with session(place.database_url) as opened:
+        deals = opened.scalars(select(Job.id).where(Job.kind == "compile", Job.state == "queued")).all()
+    assert [len(tasks.run(deal_id, "tester#1", place)) for deal_id in deals] == [1, 1]
+
+
 def test_static_facts_known_from_a_recording_alone_are_compiled_here_too(settings: Settings, drain: Drain) -> None:
     """Nobody here has a GPU; the nightly compiles all the same, and its cubins are there for whoever gets one."""
     submit_nightly(settings, night=dt.date(2026, 11, 1))
