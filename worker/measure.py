@@ -25,6 +25,7 @@ from kernels.device import SIMULATED, Gpu, gpus
 from kernels.journal import Journal, journal_path
 from kernels.measure import GpuBusy, GpuMissing, MeasureFailed, MeasureRequest, measure
 from kernels.results import Cubin, Planned, RunResult, TrialResult
+from kernels.store import CubinStore
 from worker import metrics, outage, quarantine, repository, simulated, spool
 from worker.derive import Sampled, measurement_rows
 from worker.dispatch import JUDGE
@@ -42,7 +43,7 @@ WRITE_S = 2.0
 
 
 class NothingToMeasure(Exception):
-    """No config of the sweep compiled; the message is a sentence."""
+    """No config of the sweep compiled, or what was compiled is not here; the message is a sentence."""
 
 
 def step(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
@@ -56,6 +57,11 @@ def step(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
             return [judge_next(opened, facts, run_id, job.priority)]
     if not compiled:
         raise NothingToMeasure(f"no config of {facts.kernel} compiled for {facts.problem} on {facts.arch}")
+    if missing := _missing(compiled, place.store_url):  # else the GPU would find each of them to crash
+        raise NothingToMeasure(
+            f"{missing:,} cubins of {facts.kernel} {facts.problem} are not in the store {place.store_url}; "
+            "submit it again and they are compiled again"
+        )
     ids = {config_sha256(each.params): each.config_id for each in compiled}
     trials = _TrialWriter(place.database_url, job.sweep_id, ids)
 
@@ -141,6 +147,11 @@ def put_on_record(opened: Session, spooled: Spooled) -> Delivered:
         ids = {config_sha256(each.params): each.config_id for each in steps.compiled_configs(opened, job.sweep_id)}
         run_id = write(opened, job.sweep_id, spooled.result, ids)
     return Delivered([judge_next(opened, steps.sweep_facts(opened, job.sweep_id), run_id, job.priority)])
+
+
+def _missing(compiled: Sequence[CompiledConfig], store_url: str) -> int:
+    store = CubinStore(store_url)
+    return sum(store.outcome(key) is None for key in {each.content_key for each in compiled})
 
 
 def _own_gpu(facts: SweepFacts, simulation: Simulation) -> Gpu:

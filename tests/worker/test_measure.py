@@ -65,6 +65,27 @@ def test_the_first_run_of_a_series_is_undecided(settings: Settings, place: Place
     assert (said.verdict, said.history_points) == ("undecided", 0)
 
 
+def test_a_sweep_whose_cubins_are_gone_fails_with_a_sentence_before_it_takes_a_gpu(
+    settings: Settings, place: Place
+) -> None:
+    gpu_worker_is_here(place)
+    submit_sweep(settings, tiny.KERNEL, "1024", gpus=("h200",))
+    with session(place.database_url) as opened:
+        (measuring,) = opened.scalars(select(Job.id).where(Job.kind == "measure")).all()
+        compiling = opened.scalars(select(Job.id).where(Job.kind == "compile")).all()
+    for job_id in compiling:
+        for batch in tasks.run(job_id, "tester#1", place):
+            tasks.run(batch.id, "tester#1", place)
+    for file in list((settings.home / "cubins").rglob("*.*")):
+        file.unlink()
+    tasks.run(measuring, "tester#2", place)
+    with session(place.database_url) as opened:
+        job = opened.get_one(Job, measuring)
+        assert (job.state, set(opened.scalars(select(Trial.status)))) == ("failed", {"compiled", "not_compiled"})
+        assert job.failure is not None
+        assert "cubins of double 1024 are not in the store" in job.failure
+
+
 def test_judging_again_changes_nothing(settings: Settings, place: Place, drain: Drain) -> None:
     run_id = measured(settings, place, drain)
     with session(place.database_url) as opened:
