@@ -5,6 +5,7 @@ kept just long enough for several viewers to share one query.
 """
 
 import datetime as dt
+import functools
 import json
 import os
 from collections.abc import Callable
@@ -194,8 +195,9 @@ def series(url: str) -> pd.DataFrame:
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
-def points(url: str, repository: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
-    return frame(queries.PointRow, _ask(url, queries.points, repository, kernel, problem, gpu_model))
+def points(url: str, repository: str, kernel: str, problem: str, gpu_model: str, *, static_facts: bool) -> pd.DataFrame:
+    asked = functools.partial(queries.points, static_facts=static_facts)
+    return frame(queries.PointRow, _ask(url, asked, repository, kernel, problem, gpu_model))
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)

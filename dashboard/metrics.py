@@ -22,7 +22,7 @@ US_GB = 1e3
 class Metric:
     """`values` gives the columns value, low and high; NaN where the metric has no value for a point.
 
-    `missing` says why a series may have no value at all.
+    `missing` says why a series may have no value at all; a `static` metric is of the cubin and not of a time.
     """
 
     key: str
@@ -31,6 +31,7 @@ class Metric:
     write: Callable[[float], str]
     values: Callable[[pd.DataFrame], pd.DataFrame]
     missing: str = ""
+    static: bool = False
 
 
 def _ratio(points: pd.DataFrame) -> pd.DataFrame:
@@ -66,7 +67,7 @@ def _fact(column: str) -> Callable[[pd.DataFrame], pd.DataFrame]:
 
 
 def _static(column: str, label: str, axis: str, write: Callable[[float], str]) -> Metric:
-    return Metric(column, label, axis, write, _fact(column), "No cubin of this series is known here")
+    return Metric(column, label, axis, write, _fact(column), "No cubin of this series is known here", static=True)
 
 
 def of_samples(

@@ -26,7 +26,7 @@ def cards(score: Score) -> list[tuple[str, str, str]]:
     """Label, value and what stands behind it. Pure."""
     interval = score.precision_interval
     marked = score.right + score.wrong
-    precision = "nobody marked any" if score.precision is None else f"{100 * score.precision:.0f} %"
+    precision = "none yet" if score.precision is None else f"{100 * score.precision:.0f} %"
     reach = f"{100 * interval[0]:.0f} to {100 * interval[1]:.0f} %, of {plural(marked, 'mark')}" if interval else ""
     alarms = score.false_alarms_per_1000
     return [

@@ -43,7 +43,7 @@ def page(url: str) -> None:
     with columns[3]:
         metric = filters.metric()
     own = series[series["gpu_model"] == gpu_model].iloc[0]
-    points = data.points(url, *_key(own))
+    points = data.points(url, *_key(own), static_facts=metric.static)
     left, middle, right = st.columns([2, 2, 1], vertical_alignment="bottom", gap="medium")
     with left:
         beside = _beside(everything, own)
@@ -84,7 +84,7 @@ def _in_view(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def _few(url: str, chosen: dict[str, Key], metric: Metric, along: charts.Along) -> None:
-    found = {name: data.points(url, *key) for name, key in chosen.items()}
+    found = {name: data.points(url, *key, static_facts=metric.static) for name, key in chosen.items()}
     clicked = plots.picked(
         charts.trends(found, metric, along=along), "trend", f"{metric.label} of {plural(len(found), 'series')}"
     )

@@ -144,6 +144,14 @@ def test_points_come_in_commit_order_with_their_baselines(filled: Session) -> No
     assert {point.machine for point in points if point.origin == "recorded"} == {MACHINE}
 
 
+def test_points_without_static_facts_are_the_same_points(filled: Session) -> None:
+    whole = queries.points(filled, REPOSITORY, KERNEL, PROBLEM, "h200")
+    assert any(point.registers is not None for point in whole)
+    nothing = dict.fromkeys(("registers", "stack_bytes", "shared_bytes", "code_bytes", "compile_s"))
+    without = queries.points(filled, REPOSITORY, KERNEL, PROBLEM, "h200", static_facts=False)
+    assert without == [dataclasses.replace(point, **nothing) for point in whole]
+
+
 def test_a_baseline_without_samples_is_no_point(filled: Session) -> None:
     missing = filled.query(Run).filter_by(origin="recorded").first()
     assert missing is not None
