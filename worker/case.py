@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from worker.detect import Floats, Policy
 from worker.heard import Estimate, Heard, Replayed
+from worker.modes import LaunchNoise
 
 State = Literal["open", "believed", "confirmed", "refuted", "undecided"]
 
@@ -52,7 +53,7 @@ class Case:
     bad: int
     size: float | None
     nightly: Nightly
-    launch_variance: float
+    launch_noise: LaunchNoise
     prior: float
     heard: Heard = field(default_factory=Heard)
     fresh_since: int | None = None  # the first build that can still be told soon; None where no night shows anything
@@ -71,7 +72,7 @@ class Case:
     @property
     def pair_deviation(self) -> float:
         """Of one launch of both builds."""
-        return math.sqrt(self.heard.pair_variance(self.launch_variance))
+        return math.sqrt(self.heard.pair_variance(self.launch_noise))
 
     @property
     def estimate(self) -> Estimate | None:
@@ -85,7 +86,7 @@ class Case:
     @property
     def said(self) -> tuple[Floats, Floats, Floats]:
         """Of the replays across each build: size x precision, precision, launches."""
-        return self.heard.across(self.builds, self.launch_variance)
+        return self.heard.across(self.builds, self.launch_noise)
 
     def hear(self, replayed: Replayed) -> None:
         usable = self.heard.add(replayed)

@@ -83,11 +83,11 @@ class Reading:
 
 @dataclass(frozen=True)
 class Level:
-    """The logarithm of a night's time, the variance of one launch's, and from how many launches."""
+    """The logarithm of a night's time, the variance of one launch's, and the logarithms of its launches, in order."""
 
     time: float
     launch_variance: float
-    launches: int
+    launches: tuple[float, ...]
 
 
 def level(launches: Sequence[Sequence[float]]) -> Level | None:
@@ -101,13 +101,18 @@ def level(launches: Sequence[Sequence[float]]) -> Level | None:
         return None
     logs = sorted(math.log(_median(each)) for each in samples)
     count = len(logs)
-    mean = sum(logs) / count
     if count > 1:
+        mean = sum(logs) / count
         variance = sum((each - mean) ** 2 for each in logs) / (count - 1)
-        return Level((mean + _median(logs)) / 2, variance, count)
+        return Level(location(logs), variance, tuple(logs))
     middle = _median(samples[0])
     spread = MAD_TO_DEVIATION * _median(sorted(abs(each / middle - 1.0) for each in samples[0]))
-    return Level(mean, 1.57 * spread**2 / len(samples[0]), 1)  # pi/2: a median's variance against a mean's
+    return Level(logs[0], 1.57 * spread**2 / len(samples[0]), tuple(logs))  # pi/2: a median's variance against a mean's
+
+
+def location(ordered: Sequence[float]) -> float:
+    """Between mean and median."""
+    return (sum(ordered) / len(ordered) + _median(ordered)) / 2
 
 
 def _ordered(launch: Sequence[float]) -> list[float]:

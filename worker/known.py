@@ -102,9 +102,10 @@ class Known:
             told = self.evidence.log_odds[:ages, known.column]
             size = self.nights.size(known.column, int(np.argmax(told)) + 1, known.known_since) or None
         nightly = _by_build(nightly, built[-ages:], good, bad)
-        variance = float(self._variances[known.column])
         fresh_since = built[-min(self.policy.fresh_nights, len(built))]
-        return Case(key, good, bad, size, nightly, variance, prior, known.heard, fresh_since)
+        return Case(
+            key, good, bad, size, nightly, self.nights.launch_noise(known.column), prior, known.heard, fresh_since
+        )
 
     def due_checks(self) -> Iterator[tuple[Series, Case | None]]:
         """Once, some nights after a new machine or toolchain: the build before it beside tonight's.
@@ -125,8 +126,8 @@ class Known:
     def unseen(self, key: int, good: int, bad: int, prior: float, heard: Heard | None = None) -> Case:
         """A case for builds that somebody has a reason to compare, though no night shows anything."""
         none = Nightly(*np.zeros((2, bad - good)))
-        variance = float(self.nights.launch_variance()[self.series[key].column])
-        return Case(key, good, bad, None, none, variance, prior, heard or Heard())
+        noise = self.nights.launch_noise(self.series[key].column)
+        return Case(key, good, bad, None, none, noise, prior, heard or Heard())
 
     def settled(self, key: int, first_bad_build: int) -> None:
         """The series has a new level since this build."""
@@ -148,7 +149,7 @@ class Known:
     def remember(self, case: Case) -> None:
         """What the replays of a case said is evidence for the nights to come."""
         known, built = self.series[case.series], np.asarray(self.nights.builds, dtype=np.int64)
-        weighed, precisions, _ = known.heard.across(built, case.launch_variance)
+        weighed, precisions, _ = known.heard.across(built, case.launch_noise)
         self._weighed[:, known.column], self._precisions[:, known.column] = weighed, precisions
 
     def _add(self, build: int, readings: Mapping[int, Reading]) -> None:
@@ -160,7 +161,6 @@ class Known:
         self._precisions = np.vstack([self._precisions, nothing])[-kept:]
 
     def _weigh(self) -> None:
-        self._variances = self.nights.launch_variance()
         self._points += int(self.nights.measured.sum())
         since = np.array([self.series[key].known_since for key in self.keys], dtype=np.int64)
         scan = self.nights.scan(since)
@@ -180,7 +180,7 @@ class Known:
     def _shown_since(self, known: Series) -> int | None:
         built = self.nights.builds
         oldest = built[-min(self.policy.after_nights, len(built))]
-        return known.heard.shown_since(oldest, float(self._variances[known.column]))
+        return known.heard.shown_since(oldest, self.nights.launch_noise(known.column))
 
 
 def _by_build(nightly: Nightly, built: Sequence[int], good: int, bad: int) -> Nightly:

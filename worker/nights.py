@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from worker import node_noise
-from worker.detect import MAD_TO_DEVIATION, Floats, Policy, Reading, level
+from worker import modes, node_noise
+from worker.detect import MAD_TO_DEVIATION, Floats, Policy, Reading, level, location
+from worker.modes import LaunchNoise
 from worker.scan import Scan, median, scan
 
 LEARN_EVERY_NIGHTS = 10
@@ -29,6 +30,8 @@ class Nights:
         self.places = np.empty((0, len(self.nodes)), dtype=np.int64)
         self.seen = np.zeros(len(self.nodes), dtype=np.int64)
         self.launches = np.ones(len(self.nodes))
+        self._launch_times = np.empty((0, len(self.nodes), 1))
+        self._modes: dict[int, LaunchNoise] = {}
         self._known_places: dict[tuple[str, str], int] = {}
         self._learned: dict[int, node_noise.Loadings] = {}
         self._follows = np.ones(len(self.nodes))
@@ -38,13 +41,15 @@ class Nights:
     def add(self, build: int, readings: Mapping[int, Reading]) -> None:
         """`readings` by column. A series that is missing tonight stays where it last was."""
         times, baselines, variances = np.full((3, len(self.nodes)), np.nan)
+        launches: dict[int, tuple[float, ...]] = {}
         places = self.places[-1].copy() if len(self.places) else np.full(len(self.nodes), NO_PLACE)
         for column, reading in readings.items():
             kernel = level(reading.kernel_us)
             if kernel is None:
                 continue
             times[column], variances[column] = kernel.time, kernel.launch_variance
-            self.launches[column] = kernel.launches
+            launches[column] = kernel.launches
+            self.launches[column] = len(kernel.launches)
             baseline = level(reading.baseline_us)
             if baseline is not None:
                 baselines[column] = baseline.time
@@ -58,9 +63,12 @@ class Nights:
         self.launch_variances = np.vstack([self.launch_variances[-kept:], variances])
         self.residuals = np.vstack([self.residuals[-kept:], np.full(len(times), np.nan)])
         self.places = np.vstack([self.places[-kept:], places])
+        self._launch_times = _with_night(self._launch_times[-kept:], launches)
         self._nights += 1
+        self._place_in_modes()
         self.starts, self.earlier = self._place_starts()
         self.measured = np.isfinite(times)
+        self.variances = self._launch_variance()
         self._take_off_node_noise()
 
     def moved_place(self) -> NDArray[np.bool_]:
@@ -70,11 +78,17 @@ class Nights:
         before = self.places[-2]
         return np.asarray((self.places[-1] != before) & (before != NO_PLACE))
 
-    def launch_variance(self) -> Floats:
+    def launch_noise(self, column: int) -> LaunchNoise:
+        return self._modes.get(column) or LaunchNoise(float(self.variances[column]))
+
+    def _launch_variance(self) -> Floats:
         """Of one launch's median. The mean of clipped variances: launches that fall in two modes must not be missed."""
         found = np.where(self.launch_variances > 0.0, self.launch_variances, np.nan)[-60:]
         usual = median(found)
-        return np.nan_to_num(_mean(np.minimum(found, 8.0 * usual)))
+        variances = np.nan_to_num(_mean(np.minimum(found, 8.0 * usual)))
+        for column, noise in self._modes.items():
+            variances[column] = noise.variance
+        return np.asarray(variances)
 
     def noise(self) -> Floats:
         """One night's deviation, from differences between nights: a step spoils only the pairs across it.
@@ -84,7 +98,7 @@ class Nights:
         """
         rows = slice(-self.policy.before_nights, None)
         left, places = self.residuals[rows], self.places[rows]
-        found = np.maximum(self.policy.noise_floor, 0.85 * np.sqrt(self.launch_variance() / self.launches))
+        found = np.maximum(self.policy.noise_floor, 0.85 * np.sqrt(self.variances / self.launches))
         for lag in (1, 5):
             pairs = np.where(places[lag:] == places[:-lag], np.abs(left[lag:] - left[:-lag]), np.nan)
             count = np.isfinite(pairs).sum(axis=0)
@@ -130,6 +144,30 @@ class Nights:
         other = (self.places != before) & (row < starts)
         return starts, np.where(other, row + 1, 0).max(axis=0)
 
+    def _place_in_modes(self) -> None:
+        """Tonight's levels of series with two modes; and of all their nights, when the modes are learned anew."""
+        if self._nights % LEARN_EVERY_NIGHTS:
+            for column, noise in self._modes.items():
+                self.times[-1, column] = self._level(-1, column, noise)
+            return
+        before = self._modes
+        learned = modes.learn_all(self._launch_times)
+        self._modes = learned
+        for column in before.keys() | learned.keys():
+            for row in np.flatnonzero(np.isfinite(self.times[:, column])):
+                told = self._level(row, column, learned.get(column))
+                self.residuals[row, column] += told - self.times[row, column]
+                self.times[row, column] = told
+
+    def _level(self, row: int | np.intp, column: int, noise: LaunchNoise | None) -> float:
+        there = self._launch_times[row, column]
+        there = there[np.isfinite(there)]
+        if not len(there):
+            return float("nan")
+        if noise is None or noise.modes is None:
+            return location(there.tolist())
+        return modes.level(there, noise.modes, noise.variance)
+
     def _take_off_node_noise(self) -> None:
         rows = len(self.builds)
         for number, members in enumerate(self._members):
@@ -153,6 +191,17 @@ class Nights:
         same = self.places[1:, members] == self.places[:-1, members]
         moves = np.hstack([np.diff(self.times[:, members], axis=0), np.diff(self.baselines[:, members], axis=0)])
         return np.where(np.hstack([same, same]), moves, np.nan)
+
+
+def _with_night(launch_times: Floats, launches: Mapping[int, Sequence[float]]) -> Floats:
+    """Nights x series x launches, with tonight's; what is missing is not a number."""
+    nights, series, most = launch_times.shape
+    widest = max([most, *map(len, launches.values())])
+    found = np.full((nights + 1, series, widest), np.nan)
+    found[:-1, :, :most] = launch_times
+    for column, told in launches.items():
+        found[-1, column, : len(told)] = told
+    return found
 
 
 def _mean(values: Floats) -> Floats:

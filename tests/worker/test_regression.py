@@ -9,6 +9,7 @@ import pytest
 
 from worker.confirm import Ask, Case, Nightly, Replayed, first_bad, step, worth
 from worker.detect import Policy, Reading
+from worker.modes import LaunchNoise
 from worker.regression import Alert, Judge, Place, Told
 
 Replay = Callable[[Ask], tuple[float, float]]
@@ -274,7 +275,7 @@ def replays(good: int, bad: int, size: float, launches: int = 4) -> Replayed:
 def test_a_step_larger_than_a_night_may_count_for_is_not_put_on_an_older_build_of_which_little_is_known() -> None:
     shown, deviation = np.array([0.008, 0.001, 0.0005, 0.0044]), np.array([0.01, 0.001, 0.001, 0.0013])
     nightly = Nightly(shown / deviation**2, deviation**-2.0)
-    case = Case(0, 58, 62, 0.032, nightly, 1e-6, -7.0)
+    case = Case(0, 58, 62, 0.032, nightly, LaunchNoise(1e-6), -7.0)
     case.hear(replays(58, 62, 0.03))
     build, probability = first_bad(case)
     assert build == 62
@@ -282,7 +283,7 @@ def test_a_step_larger_than_a_night_may_count_for_is_not_put_on_an_older_build_o
 
 
 def test_a_change_before_the_builds_in_question_is_none_of_theirs() -> None:
-    case = Case(0, 60, 64, None, Nightly(*np.zeros((2, 4))), 1e-6, -7.0)
+    case = Case(0, 60, 64, None, Nightly(*np.zeros((2, 4))), LaunchNoise(1e-6), -7.0)
     case.hear(replays(50, 63, 0.03))
     assert case.estimate is None
     case.hear(replays(52, 64, 0.0))
@@ -292,7 +293,7 @@ def test_a_change_before_the_builds_in_question_is_none_of_theirs() -> None:
 
 def test_replays_that_contradict_what_a_night_seemed_to_show_are_believed_of_another_build() -> None:
     nightly = Nightly(np.array([0.008, -0.0005]) / 0.003**2, np.array([1.0, 0.01]) / 0.003**2)
-    case = Case(0, 40, 42, 0.008, nightly, 1e-6, -1.0, fresh_since=41)
+    case = Case(0, 40, 42, 0.008, nightly, LaunchNoise(1e-6), -1.0, fresh_since=41)
     for _ in range(20):
         ask = step(case, Policy())
         if ask is None:
@@ -307,10 +308,24 @@ def test_old_news_is_worth_fewer_launches_than_a_fresh_change_that_is_as_likely(
     shown = np.array([0.02, 0.0, 0.0, 0.02])
     nightly = Nightly(shown / 0.008**2, np.full(4, 0.008**-2.0))
     old = Case(
-        0, 40, 44, 0.02, Nightly(nightly.weighed[::-1] * [1, 1, 1, 0], nightly.precisions), 1e-4, -1.0, fresh_since=44
+        0,
+        40,
+        44,
+        0.02,
+        Nightly(nightly.weighed[::-1] * [1, 1, 1, 0], nightly.precisions),
+        LaunchNoise(1e-4),
+        -1.0,
+        fresh_since=44,
     )
     fresh = Case(
-        0, 40, 44, 0.02, Nightly(nightly.weighed * [0, 1, 1, 1], nightly.precisions), 1e-4, -1.0, fresh_since=44
+        0,
+        40,
+        44,
+        0.02,
+        Nightly(nightly.weighed * [0, 1, 1, 1], nightly.precisions),
+        LaunchNoise(1e-4),
+        -1.0,
+        fresh_since=44,
     )
     assert worth([fresh], -1.0, policy.step_launches, policy)
     assert not worth([old], -1.0, policy.step_launches, policy)
