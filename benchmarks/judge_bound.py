@@ -20,7 +20,7 @@ from worker.detect import Policy, Reading
 from worker.heard import Replayed
 from worker.regression import Judge, Place
 
-PRICES = ((30.0, 20.0), (100.0, 20.0), (300.0, 20.0), (300.0, 60.0), (300.0, 300.0), (1000.0, 20.0), (1000.0, 1000.0))
+PRICES = ((30.0, 28.0), (100.0, 28.0), (400.0, 28.0), (400.0, 100.0), (1200.0, 28.0))
 """What telling a fresh change may cost in launches, and an old one."""
 SIZE_BOUNDS_PERCENT = (1.0, 2.0, 4.0, 11.0)
 

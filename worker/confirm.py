@@ -68,7 +68,8 @@ def next_launches(case: Case, policy: Policy) -> int:
     suspected = found.size if case.size is None and found is not None else case.size
     size = abs(suspected or 0.0)
     wanted = int(np.ceil(1.5 * (case.pair_deviation / max(size, policy.min_change)) ** 2))
-    return min(max(wanted, policy.first_launches), policy.step_launches)
+    growing = case.launches // policy.step_share  # or a night's rounds end before its launches do
+    return min(max(wanted, growing, policy.first_launches), policy.step_launches)
 
 
 def _confirm(case: Case, policy: Policy) -> int:
@@ -101,10 +102,8 @@ def _confirm(case: Case, policy: Policy) -> int:
 def _to_size(case: Case, policy: Policy) -> int:
     found = case.estimate
     assert found is not None, "a case is believed on replays"
-    if found.error <= policy.size_error or found.launches >= policy.sizing_launches:
-        return 0
     wanted = int(np.ceil(found.launches * (found.error / policy.size_error) ** 2))
-    return min(policy.sizing_launches, wanted) - found.launches
+    return max(0, min(policy.sizing_launches, max(wanted, policy.told_launches)) - found.launches)
 
 
 def _locate(case: Case, policy: Policy) -> Ask | None:

@@ -159,7 +159,15 @@ class Judge:
         policy = self.policy
         so_far = odds_together(group.cases, group.prior, policy)
         heard = [case for case in group.cases if case.estimate is not None]
-        if so_far >= policy.believed_log_odds and len(heard) > 1:
+        if so_far >= policy.believed_log_odds and len(heard) == 1:
+            # One shape says enough by itself: once its build is known, the others are asked about that one alone.
+            self.groups.remove(group)
+            heard[0].prior = math.log(self.known.change_rate())
+            for case in group.cases:
+                if case is not heard[0]:
+                    del self.cases[case.series]
+            return []
+        if so_far >= policy.believed_log_odds:
             self.groups.remove(group)
             for case in group.cases:
                 case.prior, case.least_deviations = policy.member_log_odds, policy.sibling_deviations

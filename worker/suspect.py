@@ -71,17 +71,20 @@ def suspicions(
     suspected: list[Suspicion] = []
     likeliest = alone.copy()
     for columns in groups:
+        columns = columns[np.isfinite(found.nightly.precisions[:, columns]).any(axis=0)]
         told = _pooled(found, columns, policy)
         if told is None:
             continue
         total = together_prior + float(np.logaddexp.reduce(told))
         if total > likeliest[columns].max():
             likeliest[columns] = total
-            ages = max(_ages(told), *(replayed_ages(found, column) for column in columns))
-            suspected.append(Suspicion(tuple(map(int, columns)), ages, together_prior, total))
+            ages, share = _ages(told, policy)
+            ages = max(ages, *(replayed_ages(found, column) for column in columns))
+            suspected.append(Suspicion(tuple(map(int, columns)), ages, together_prior, total + share))
     for column in np.flatnonzero(alone > -8.0):
-        ages = max(_ages(found.log_odds[:, column]), replayed_ages(found, column))
-        suspected.append(Suspicion((int(column),), ages, prior, float(alone[column])))
+        ages, share = _ages(found.log_odds[:, column], policy)
+        ages = max(ages, replayed_ages(found, column))
+        suspected.append(Suspicion((int(column),), ages, prior, float(alone[column]) + share))
     return sorted(suspected, key=lambda each: (-each.log_odds, -len(each.columns), each.columns))
 
 
@@ -97,27 +100,34 @@ def groups_of(nodes: Sequence[int], kernels: Sequence[int]) -> list[NDArray[np.i
 
 
 def _pooled(found: Evidence, columns: NDArray[np.int64], policy: Policy) -> Floats | None:
-    """Log-odds, by age, that all of these moved by the same size; None when fewer than two were measured."""
+    """Log-odds, by age, that all of these moved by the same size; None where fewer than two can tell."""
+    if len(columns) < 2:
+        return None
     precisions = found.nightly.precisions[:, columns]
     known = np.isfinite(precisions)
-    measured = known.any(axis=0)
-    if measured.sum() < 2:
-        return None
     nightly = Nightly(
         np.where(known, found.nightly.weighed[:, columns], 0.0).sum(axis=1),
         np.where(known, precisions, 0.0).sum(axis=1),
     )
     told = log_odds(nightly, found.weighed[:, columns].sum(axis=1), found.precisions[:, columns].sum(axis=1), policy)
-    return np.where(known.sum(axis=1) == measured.sum(), told, -np.inf)
+    return np.where(known.all(axis=1), told, -np.inf)
 
 
-def _ages(told: Floats) -> int:
-    """How many nights back the oldest build lies that may well be the first bad one."""
+def _ages(told: Floats, policy: Policy) -> tuple[int, float]:
+    """How many nights back the oldest build lies that is asked about, and the logarithm of what those builds share of
+    all probability.
+
+    The last builds alone where they may well be it: a change found among few is located with few launches more.
+    """
     if not np.isfinite(told).any():
-        return 0
+        return 0, 0.0
     likely = np.exp(told - told.max())
     newer = np.cumsum(likely) / likely.sum()
-    return int(np.searchsorted(newer, 1.0 - UNLIKELY_SHARE)) + 1
+    fresh = float(newer[min(policy.fresh_nights, len(newer)) - 1])
+    ages = int(np.searchsorted(newer, 1.0 - UNLIKELY_SHARE)) + 1
+    if ages > policy.fresh_nights and fresh >= policy.fresh_share:
+        return policy.fresh_nights, float(np.log(fresh))
+    return ages, 0.0
 
 
 def replayed_ages(found: Evidence, column: np.intp | int) -> int:
