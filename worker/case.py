@@ -192,4 +192,5 @@ def _value(case: Case, policy: Policy) -> float:
     if case.fresh_since is None:
         return policy.reasoned_worth_launches
     fresh = float(posterior(case)[case.builds >= case.fresh_since].sum())
-    return fresh * policy.worth_launches + (1.0 - fresh) * policy.late_worth_launches
+    soon = policy.worth_launches if case.least_deviations is None else policy.sibling_worth_launches
+    return fresh * soon + (1.0 - fresh) * policy.late_worth_launches

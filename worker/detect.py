@@ -41,6 +41,7 @@ class Policy:
     fresh_share: float = 0.35  # of all probability, on those builds: from so much on they are asked about alone
     worth_launches: float = 400.0  # what telling a fresh change may cost in replay launches
     late_worth_launches: float = 28.0  # the same of an older one: more than a step, once nights leave no doubt
+    sibling_worth_launches: float = 120.0  # the same of a fresh one whose commit is named already, by another shape
     reasoned_worth_launches: float = 42.0  # the same where no night shows anything
     believed_deviations: float = 3.3  # of the replays alone, whatever the nights say
     few_launches: float = 1.5  # few launches of a series with two modes can agree by chance: they are asked for more

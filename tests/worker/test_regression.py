@@ -333,6 +333,15 @@ def test_old_news_is_worth_fewer_launches_than_a_fresh_change_that_is_as_likely(
     assert worth([old], 20.0, policy.step_launches, policy)
 
 
+def test_a_shape_whose_commit_is_named_already_is_worth_fewer_launches() -> None:
+    policy = Policy()
+    nightly = Nightly(np.full(1, 0.02 / 0.008**2), np.full(1, 0.008**-2.0))
+    first = Case(0, 40, 41, 0.02, nightly, LaunchNoise(1e-4), -1.0, fresh_since=41)
+    sibling = replace(first, least_deviations=policy.sibling_deviations)
+    assert worth([first], -2.5, policy.step_launches, policy)
+    assert not worth([sibling], -2.5, policy.step_launches, policy)
+
+
 def four_shapes(noises: tuple[float, ...], size: float, at: int, nights: int, seed: int) -> list[tuple[int, Alert]]:
     """Alerts with their nights, of four shapes of a kernel that change together; launches are as noisy as nights."""
     chance = random.Random(seed)
