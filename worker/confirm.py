@@ -102,6 +102,8 @@ def _confirm(case: Case, policy: Policy) -> int:
 def _to_size(case: Case, policy: Policy) -> int:
     found = case.estimate
     assert found is not None, "a case is believed on replays"
+    if (case.good, case.bad) in case.silent:
+        return 0
     wanted = int(np.ceil(found.launches * (found.error / policy.size_error) ** 2))
     return max(0, min(policy.sizing_launches, max(wanted, policy.told_launches)) - found.launches)
 

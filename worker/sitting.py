@@ -158,8 +158,7 @@ class Sitting:
         for answer in answers:
             if answer.series in self._checks:
                 self._checks[answer.series].hear(answer)
-                # An answer without launches says that there will be none.
-                checks += self._next_of_check(answer.series) if answer.good_us else []
+                checks += self._next_of_check(answer.series)
         self._hear(told, checks)
 
     def _next_of_check(self, number: int) -> list[Ask]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from worker.confirm import Ask, Case, Nightly, Replayed, first_bad, next_launches, step, worth
+from worker.confirm import Ask, Case, Nightly, Replayed, believable, first_bad, next_launches, step, worth
 from worker.detect import Policy, Reading
 from worker.modes import LaunchNoise
 from worker.regression import Alert, Judge, Place, Told
@@ -419,6 +419,17 @@ def test_a_change_that_three_launches_agree_on_is_told_after_eight() -> None:
     _, alerts, asks = lived(readings, changed_at(20, 0.05))
     assert [alert.first_bad for alert in alerts] == [20]
     assert sum(ask.launches for ask in asks) >= Policy().told_launches > asks[0].launches
+
+
+def test_what_is_believed_is_told_of_the_launches_there_are_when_no_more_are_given() -> None:
+    case = Case(0, 40, 41, None, Nightly(*np.zeros((2, 1))), LaunchNoise(1e-6), -1.0)
+    asked: list[int] = []
+    while (ask := step(case, Policy())) is not None:
+        asked.append(ask.launches)
+        case.hear(replays(40, 41, 0.05) if not case.launches else Replayed(0, 40, 41, (), ()))
+    assert len(asked) == 2
+    assert case.state == "confirmed"
+    assert believable(case, Policy())
 
 
 def test_launches_asked_for_grow_with_those_that_did_not_settle_it() -> None:
