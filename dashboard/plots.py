@@ -5,10 +5,20 @@ from typing import Any
 import plotly.graph_objects as go
 import streamlit as st
 
+from dashboard import grid
+
 PICTURE_KEY = "picture"
 PNG, SVG = "PNG", "SVG"
 SHARP = 2
 """Saved pictures have this many pixels for each on the page, so that they stand printing."""
+
+_GRID = st.components.v2.component(
+    "tilewatch_grid",
+    html='<div class="series-grid"></div>',
+    css=grid.STYLE,
+    js=grid.BEHAVIOUR,
+    isolate_styles=False,  # a shadow root is mounted in a second pass, and its text is out of a screen reader's search
+)
 
 
 def show(figure: go.Figure, key: str, alt: str, *, bar: bool = True) -> None:
@@ -22,6 +32,13 @@ def picked(figure: go.Figure, key: str, alt: str) -> list[dict[str, Any]]:
     return [dict(point) for point in clicked.selection.points]
 
 
+def table(html: str, key: str) -> None:
+    """Show a table of grid.py; a click on a cell opens the trend that its link names, within the session."""
+    shown = _GRID(key=key, data={"html": html, "picture": _picture(), "name": _file_name(key)}, on_opened_change=_noted)
+    if shown.opened:
+        st.switch_page("views/trends.py", query_params={str(name): str(value) for name, value in shown.opened.items()})
+
+
 def picture_format() -> None:
     """What the camera button of every plot saves; a part of the frame around the pages."""
     st.segmented_control("The camera button of a plot saves", [PNG, SVG], default=PNG, required=True, key=PICTURE_KEY)
@@ -30,9 +47,20 @@ def picture_format() -> None:
 def _config(key: str, *, bar: bool = True) -> dict[str, Any]:
     if not bar:
         return {"displayModeBar": False}
-    wanted = str(st.session_state.get(PICTURE_KEY, PNG)).lower()
     return {
         "displaylogo": False,
         "modeBarButtonsToRemove": ["select2d", "lasso2d"],
-        "toImageButtonOptions": {"format": wanted, "filename": f"tilewatch-{key}", "scale": SHARP},
+        "toImageButtonOptions": {"format": _picture(), "filename": _file_name(key), "scale": SHARP},
     }
+
+
+def _picture() -> str:
+    return str(st.session_state.get(PICTURE_KEY, PNG)).lower()
+
+
+def _file_name(key: str) -> str:
+    return f"tilewatch-{key}"
+
+
+def _noted() -> None:
+    """A component reports only what has a listener; the page reads the answer itself."""

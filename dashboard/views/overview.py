@@ -5,7 +5,7 @@ import datetime as dt
 import pandas as pd
 import streamlit as st
 
-from dashboard import change_charts, changes, data, filters, plots, states, tables, watched
+from dashboard import changes, data, filters, grid, plots, states, tables, watched
 from dashboard.metrics import US_TFLOP
 from dashboard.panels import submissions
 from dashboard.trouble import told
@@ -97,7 +97,7 @@ def _board(url: str, repository: str, everything: pd.DataFrame, now: dt.datetime
     shown = changes.one_record(pairs)
     beside = shown[shown["ratio"].notna()]
     if not beside.empty:
-        plots.show(change_charts.board(beside), "board", "Ratio to the main baseline by kernel, problem and GPU model")
+        plots.table(grid.board(beside, watched.trends(url)), "board")
         others = len(shown) - len(beside)
         st.caption(
             "The main baseline's time / ours: over 1.00 is faster than it. It is DeepGEMM where a cell names no other. "
@@ -188,9 +188,8 @@ def _movers(url: str, pairs: pd.DataFrame, words: str) -> None:
 
 
 def _links(url: str, row: pd.Series) -> None:
-    series = {"kernel": row["kernel"], "problem": row["problem"], "gpu": row["gpu_model"], **watched.link(url, row)}
     with st.container(horizontal=True):
-        st.page_link("views/trends.py", label="Open its trend", query_params=series)
+        st.page_link("views/trends.py", label="Open its trend", query_params=watched.series(url, row))
         st.page_link("views/evidence.py", label="Open its evidence", query_params={"run": str(row["run_id"])})
 
 

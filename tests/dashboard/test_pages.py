@@ -10,6 +10,7 @@ from streamlit.testing.v1 import AppTest
 from db import actions, queries, session
 from tests.conftest import NewDatabase
 from tests.dashboard.filled import MACHINE, OTHER_PROBLEM, fill
+from tests.dashboard.test_grid import rows
 
 APP = Path(__file__).parents[2] / "dashboard" / "app.py"
 PAGES = ("overview", "trends", "sweeps", "compare", "architectures", "regressions", "evidence", "jobs")
@@ -45,6 +46,12 @@ def figure(app: AppTest, index: int = 0) -> Any:
     return json.loads(app.get("plotly_chart")[index].proto.spec)
 
 
+def board(app: AppTest) -> dict[str, list[str]]:
+    """The rows of the table that a component shows."""
+    html = json.loads(app.get("bidi_component")[0].proto.json)["html"]
+    return {head: cells for head, *cells in rows(html)[1:]}
+
+
 def words(app: AppTest) -> str:
     return " ".join(
         str(element.value) for kind in ("title", "markdown", "caption", "text") for element in app.get(kind)
@@ -69,16 +76,17 @@ def test_overview_answers_what_changed_since_a_commit(filled_app: AppTest) -> No
 
 def test_overview_draws_the_board_with_one_cell_per_series(filled_app: AppTest) -> None:
     filled_app.query_params["since"], filled_app.query_params["from"] = "a commit", "5e6f7a8b"
-    board = figure(opened(filled_app, "overview"))["data"][0]
-    assert board["y"] == ["gemm_fp8 320x32576x7168", "gemm_fp8 4096x4096x4096"]
-    assert board["text"] == [["0.83 ▼8.5%"], ["0.63"]]
+    assert board(opened(filled_app, "overview")) == {
+        "gemm_fp8 320x32576x7168": ["0.83 ▼8.5%"],
+        "gemm_fp8 4096x4096x4096": ["0.63"],
+    }
 
 
 def test_only_regressions_leaves_the_other_series_out(filled_app: AppTest) -> None:
     filled_app.query_params["since"], filled_app.query_params["from"] = "a commit", "5e6f7a8b"
     app = opened(filled_app, "overview")
     app.toggle(key="regressions").set_value(True).run()
-    assert figure(app)["data"][0]["y"] == ["gemm_fp8 320x32576x7168"]
+    assert list(board(app)) == ["gemm_fp8 320x32576x7168"]
 
 
 def test_overview_tells_how_each_gpu_models_night_went(filled_app: AppTest) -> None:
