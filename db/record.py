@@ -57,7 +57,7 @@ _END_TRIALS = text("""
         failure = told.failure
     from trial_results told
     where trials.sweep_id = :sweep_id and trials.config_id = told.config_id
-        and (trials.status = 'waiting' or told.status = any(:measured))
+        and (trials.status in ('waiting', 'compiled') or told.status = any(:measured))
 """)
 
 MEASURED = ("timed", "wrong", "launch_error", "crashed", "hung")
@@ -263,7 +263,7 @@ def trial_results(session: Session, sweep_id: int, rows: Sequence[Row]) -> None:
     """How the trials of a sweep fared; a row has config_id, status, samples_us, median_us, error and failure.
 
     What a GPU said replaces whatever is there (a sweep that runs again knows better); "not_compiled" and "compiled"
-    only fill trials that wait; "waiting" is no result and is passed over.
+    only fill trials that no GPU has told of yet; "waiting" is no result and is passed over.
     """
     # The last one on a config is the one that counts, as it would if they came one by one.
     told = {row["config_id"]: row for row in rows if row["status"] != "waiting"}

@@ -6,7 +6,7 @@ so that a known failure is not waited for again.
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,21 @@ class CubinStore:
             raise StoreError(f"the cubin store {self.url} cannot be read: {error}") from error
         return found
 
+    def outcomes(self, keys: Collection[str]) -> dict[str, dict[str, Any]]:
+        """What compiling each of these keys gave, without those that the store does not know.
+
+        All are asked for in one call, which an object store answers side by side.
+        """
+        of = {self._path(key, "json"): key for key in keys}
+        if not of:
+            return {}
+        read = self._files.cat(list(of), on_error="return")
+        told = {key: read[path] for path, key in of.items() if not isinstance(read[path], FileNotFoundError)}
+        try:
+            return {key: json.loads(_or_raise(each)) for key, each in told.items()}
+        except (OSError, ValueError) as error:
+            raise StoreError(f"the cubin store {self.url} cannot be read: {error}") from error
+
     def put(self, key: str, outcome: Mapping[str, Any], cubin: bytes | None) -> None:
         """Keep an outcome and its cubin. The outcome is written last: where it is, the cubin is."""
         try:
@@ -58,6 +73,12 @@ class CubinStore:
         partial = f"{path}.{os.getpid()}.part"
         self._files.pipe_file(partial, data)
         self._files.mv(partial, path)
+
+
+def _or_raise(read: bytes | Exception) -> bytes:
+    if isinstance(read, Exception):
+        raise read
+    return read
 
 
 def folder(path: Path) -> str:

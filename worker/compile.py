@@ -123,8 +123,8 @@ def _usable(opened: Session, keys: Sequence[str], version: str, place: Place) ->
     A cubin must lie in our store, to be measured or replayed: a recording tells of cubins that stayed elsewhere.
     """
     known = steps.compiled_keys(opened, keys, version)
-    store = CubinStore(place.store_url)
-    return {key for key, cubin in known.items() if cubin is None or store.outcome(cubin) is not None}
+    outcomes = CubinStore(place.store_url).outcomes({cubin for cubin in known.values() if cubin is not None})
+    return {key for key, cubin in known.items() if cubin is None or cubin in outcomes}
 
 
 def _row(code_key: str, compiled: Compiled) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import structlog
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
-from db import jobs, judging, record, steps
+from db import judging, record, steps
 from db.jobs import Claimed, Unsent
 from db.record import config_sha256
 from db.session import session
@@ -26,9 +26,8 @@ from kernels.journal import Journal, journal_path
 from kernels.measure import GpuBusy, GpuMissing, MeasureFailed, MeasureRequest, measure
 from kernels.results import Cubin, Planned, RunResult, TrialResult
 from kernels.store import CubinStore
-from worker import metrics, outage, quarantine, repository, simulated, spool
+from worker import judge_jobs, metrics, outage, quarantine, repository, simulated, spool
 from worker.derive import Sampled, measurement_rows
-from worker.dispatch import JUDGE
 from worker.lease import Lease
 from worker.outage import NotNow
 from worker.place import Place
@@ -55,13 +54,7 @@ def step(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
     if run_id is not None:  # an earlier attempt died after the run was written
         with session(place.database_url) as opened:
             return [judge_next(opened, facts, run_id, job.priority)]
-    if not compiled:
-        raise NothingToMeasure(f"no config of {facts.kernel} compiled for {facts.problem} on {facts.arch}")
-    if missing := _missing(compiled, place.store_url):  # else the GPU would find each of them to crash
-        raise NothingToMeasure(
-            f"{missing:,} cubins of {facts.kernel} {facts.problem} are not in the store {place.store_url}; "
-            "submit it again and they are compiled again"
-        )
+    compiled = _with_cubins(job.sweep_id, facts, compiled, place)
     ids = {config_sha256(each.params): each.config_id for each in compiled}
     trials = _TrialWriter(place.database_url, job.sweep_id, ids)
 
@@ -149,9 +142,26 @@ def put_on_record(opened: Session, spooled: Spooled) -> Delivered:
     return Delivered([judge_next(opened, steps.sweep_facts(opened, job.sweep_id), run_id, job.priority)])
 
 
-def _missing(compiled: Sequence[CompiledConfig], store_url: str) -> int:
-    store = CubinStore(store_url)
-    return sum(store.outcome(key) is None for key in {each.content_key for each in compiled})
+def _with_cubins(
+    sweep_id: int, facts: SweepFacts, compiled: Sequence[CompiledConfig], place: Place
+) -> list[CompiledConfig]:
+    """The configs whose cubins lie in this store: without its cubin, the GPU would find a config to crash.
+
+    A recording may tell of a cubin that did not compile here, in the time that it may take: that trial ends so.
+    """
+    outcomes = CubinStore(place.store_url).outcomes({each.content_key for each in compiled})
+    if missing := sum(each.content_key not in outcomes for each in compiled):
+        raise NothingToMeasure(
+            f"{missing:,} cubins of {facts.kernel} {facts.problem} are not in the store {place.store_url}; "
+            "submit it again and they are compiled again"
+        )
+    failed = [each for each in compiled if outcomes[each.content_key]["status"] != "ok"]
+    with session(place.database_url) as opened:
+        record.trial_results(opened, sweep_id, [_not_compiled(each, outcomes[each.content_key]) for each in failed])
+    here = [each for each in compiled if outcomes[each.content_key]["status"] == "ok"]
+    if not here:
+        raise NothingToMeasure(f"no config of {facts.kernel} compiled for {facts.problem} on {facts.arch}")
+    return here
 
 
 def _own_gpu(facts: SweepFacts, simulation: Simulation) -> Gpu:
@@ -273,18 +283,9 @@ def write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, i
 
 
 def judge_next(opened: Session, facts: SweepFacts, run_id: int, priority: int) -> Unsent:
-    job_id, _ = jobs.add(
-        opened,
-        key=f"judge:{run_id}",
-        kind="judge",
-        queue=JUDGE,
-        subject=f"{facts.kernel} {facts.problem} on {facts.gpu_model}",
-        payload={},
-        submission_id=facts.submission_id,
-        run_id=run_id,
-        priority=priority,
-    )
-    return Unsent(job_id, JUDGE)
+    subject = f"{facts.kernel} {facts.problem} on {facts.gpu_model}"
+    bell, _ = judge_jobs.add(opened, run_id, submission_id=facts.submission_id, subject=subject, priority=priority)
+    return bell
 
 
 def judge_the_rest(opened: Session, job: Claimed) -> list[Unsent]:
@@ -296,18 +297,20 @@ def judge_the_rest(opened: Session, job: Claimed) -> list[Unsent]:
     run_id = judging.any_run(opened, job.submission_id)
     if run_id is None:
         return []
-    job_id, new = jobs.add(
+    bell, new = judge_jobs.add(
         opened,
-        key=f"judge:{run_id}:after:{job.id}",
-        kind="judge",
-        queue=JUDGE,
-        subject=job.subject,
-        payload={},
+        run_id,
         submission_id=job.submission_id,
-        run_id=run_id,
+        subject=job.subject,
         priority=job.priority,
+        after_job=job.id,
     )
-    return [Unsent(job_id, JUDGE)] if new else []
+    return [bell] if new else []
+
+
+def _not_compiled(each: CompiledConfig, outcome: Mapping[str, Any]) -> dict[str, Any]:
+    told = {"status": "not_compiled", "failure": outcome["failure"]}
+    return {"config_id": each.config_id, "samples_us": None, "median_us": None, "error": None, **told}
 
 
 def _trial_row(trial: TrialResult, config_ids: Mapping[str, int]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.orm import Session
 
-from db import jobs, judging, record, steps
+from db import judging, record, steps
 from db.jobs import Priority
 from db.models import Compilation
 from db.record import config_sha256
@@ -24,9 +24,8 @@ from db.session import session
 from db.steps import Exported
 from kernels import HARNESS, recording
 from kernels.recording import BadRecording, Header
-from worker import transfer_replays
+from worker import judge_jobs, transfer_replays
 from worker.derive import Sampled, measurement_rows, trial_median_us
-from worker.dispatch import JUDGE
 
 Row = Mapping[str, Any]
 
@@ -221,15 +220,11 @@ def _import(opened: Session, file_name: str, sha256: str, contents: recording.Re
 def _judge(opened: Session, recording_id: int) -> None:
     """A judge job for each night that came: their verdicts are derived here like their medians."""
     for night in judging.nights_of_recording(opened, recording_id):
-        jobs.add(
+        judge_jobs.add(
             opened,
-            key=f"judge:{night.run_id}",
-            kind="judge",
-            queue=JUDGE,
-            subject=f"recorded {night.sha[:10]} on {night.gpu_model}",
-            payload={},
+            night.run_id,
             submission_id=night.submission_id,
-            run_id=night.run_id,
+            subject=f"recorded {night.sha[:10]} on {night.gpu_model}",
             priority=Priority.BACKFILL,
         )
 

@@ -11,6 +11,7 @@ from db.models import Job, Measurement, Run, Sweep, Trial, Verdict
 from db.record import config_sha256
 from db.session import session
 from kernels.device import gpus
+from kernels.store import CubinStore
 from tests.worker import made, tiny
 from tests.worker.conftest import Drain
 from tests.worker.test_compile import gpu_worker_is_here
@@ -84,6 +85,31 @@ def test_a_sweep_whose_cubins_are_gone_fails_with_a_sentence_before_it_takes_a_g
         assert (job.state, set(opened.scalars(select(Trial.status)))) == ("failed", {"compiled", "not_compiled"})
         assert job.failure is not None
         assert "cubins of double 1024 are not in the store" in job.failure
+
+
+def test_a_cubin_that_compiled_elsewhere_and_not_here_is_not_sent_to_the_gpu(settings: Settings, place: Place) -> None:
+    """A recording told of it; here its compile ran into the time limit, which the store alone knows."""
+    gpu_worker_is_here(place)
+    submit_sweep(settings, tiny.KERNEL, "1024", gpus=("h200",))
+    with session(place.database_url) as opened:
+        (measuring,) = opened.scalars(select(Job.id).where(Job.kind == "measure")).all()
+        compiling = opened.scalars(select(Job.id).where(Job.kind == "compile")).all()
+    for job_id in compiling:
+        for batch in tasks.run(job_id, "tester#1", place):
+            tasks.run(batch.id, "tester#1", place)
+    with session(place.database_url) as opened:
+        sweep_id = opened.scalars(select(Sweep.id)).one()
+        here, elsewhere, *_ = steps.compiled_configs(opened, sweep_id)
+    store = CubinStore(place.store_url)
+    store.put(elsewhere.content_key, {"status": "timeout", "failure": "not compiled within 15 s"}, None)
+    if gpus():
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(NotNow, match="no NVIDIA GPU"):  # the rest would have been measured
+        tasks.run(measuring, "tester#2", place)
+    with session(place.database_url) as opened:
+        told = {row.config_id: (row.status, row.failure) for row in opened.scalars(select(Trial))}
+    assert told[elsewhere.config_id] == ("not_compiled", "not compiled within 15 s")
+    assert told[here.config_id] == ("compiled", None)
 
 
 def test_judging_again_changes_nothing(settings: Settings, place: Place, drain: Drain) -> None:

@@ -1,0 +1,32 @@
+"""The cubin store: what is asked for many keys at once is what is asked for one."""
+
+from pathlib import Path
+
+import pytest
+
+from kernels.store import CubinStore, StoreError, folder
+
+OK = {"status": "ok", "symbol": "double"}
+TIMEOUT = {"status": "timeout", "failure": "not compiled within 15 s"}
+
+
+@pytest.mark.parametrize("url", ["folder", "memory://cubins"])
+def test_many_outcomes_are_read_at_once_and_unknown_keys_left_out(tmp_path: Path, url: str) -> None:
+    store = CubinStore(folder(tmp_path) if url == "folder" else url)
+    store.put("aa1", OK, b"cubin")
+    store.put("bb2", TIMEOUT, None)
+    assert store.outcomes(["aa1", "bb2", "cc3"]) == {"aa1": OK, "bb2": TIMEOUT}
+    assert store.outcomes(["aa1"]) == {"aa1": store.outcome("aa1")}
+    assert store.outcomes(["cc3"]) == store.outcomes([]) == {}
+
+
+def test_an_outcome_that_cannot_be_read_is_no_unknown_one(tmp_path: Path) -> None:
+    store = CubinStore(folder(tmp_path))
+    store.put("aa1", OK, None)
+    (tmp_path / "aa" / "aa1.json").write_text("{")
+    with pytest.raises(StoreError, match="cannot be read"):
+        store.outcomes(["aa1", "bb2"])
+    (tmp_path / "aa" / "aa1.json").unlink()
+    (tmp_path / "aa" / "aa1.json").mkdir()
+    with pytest.raises(StoreError, match="cannot be read"):
+        store.outcomes(["aa1", "bb2"])

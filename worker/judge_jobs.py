@@ -1,0 +1,25 @@
+"""The job that judges a run: queued where a run came on record, was imported, or will never come."""
+
+from sqlalchemy.orm import Session
+
+from db import jobs
+from db.jobs import Unsent
+from worker.dispatch import JUDGE
+
+
+def add(
+    opened: Session, run_id: int, *, submission_id: int, subject: str, priority: int, after_job: int | None = None
+) -> tuple[Unsent, bool]:
+    """Its doorbell, and whether it is new: a run is judged once, and once more for each job it waited for in vain."""
+    job_id, new = jobs.add(
+        opened,
+        key=f"judge:{run_id}" if after_job is None else f"judge:{run_id}:after:{after_job}",
+        kind="judge",
+        queue=JUDGE,
+        subject=subject,
+        payload={},
+        submission_id=submission_id,
+        run_id=run_id,
+        priority=priority,
+    )
+    return Unsent(job_id, JUDGE), new
