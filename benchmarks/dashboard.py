@@ -209,7 +209,7 @@ def _opened(browser: Browser, url: str, home: Path) -> None:
 def _inside(browser: Browser, url: str, home: Path) -> None:
     with _served(url, home) as (address, _):
         print(f"\n{'inside a session':38}{'median s':>10}{'worst s':>10}")
-        for name, took in browsing.inside(browser, address, PAGE_REPEATS).items():
+        for name, took in browsing.inside(browser, address, PAGE_REPEATS):
             print(f"{name:38}{median(took):10.2f}{max(took):10.2f}", flush=True)
 
 

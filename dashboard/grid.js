@@ -1,8 +1,7 @@
+
 // What a page does with the table of grid.py: words over a cell, a walk by the arrow keys, a click, a saved picture.
 // Knows nothing of the series: the table's own links and titles say what and where.
 
-const SHARP = 2; // pixels of a saved PNG for each on the page, as in plots.py
-const MARGIN_PX = 8;
 const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
 export default function ({ data, parentElement, setTriggerValue }) {
@@ -17,42 +16,26 @@ export default function ({ data, parentElement, setTriggerValue }) {
     event.preventDefault();
     setTriggerValue("opened", Object.fromEntries(new URL(link.href).searchParams));
   });
-  const save = root.appendChild(document.createElement("button"));
-  save.className = "save";
-  save.textContent = `Save as ${data.picture.toUpperCase()}`;
-  save.addEventListener("click", () => download(root, data));
+  saves(root, data, () => drawn(root));
 }
 
 function hovers(root, table) {
-  const told = root.appendChild(document.createElement("div"));
-  told.className = "told";
-  told.popover = "manual";
-  told.role = "tooltip";
-  told.id = "told-of-cell";
+  const told = panel(root);
   for (const link of table.querySelectorAll("a")) {
     link.dataset.told = link.title; // the browser's own hover would come late, and never to a keyboard
     link.removeAttribute("title");
   }
   const show = (event) => {
     const link = event.target.closest("a");
-    if (!link) return hide();
-    told.textContent = link.dataset.told;
+    if (!link) return told.hide();
     link.setAttribute("aria-describedby", told.id);
-    told.showPopover();
-    const cell = link.getBoundingClientRect();
-    const size = told.getBoundingClientRect();
-    const below = cell.bottom + MARGIN_PX + size.height < innerHeight;
-    told.style.top = `${below ? cell.bottom + MARGIN_PX : Math.max(0, cell.top - MARGIN_PX - size.height)}px`;
-    told.style.left = `${Math.max(MARGIN_PX, Math.min(cell.left, innerWidth - size.width - MARGIN_PX))}px`;
+    told.over(link.getBoundingClientRect(), link.dataset.told);
   };
-  const hide = () => told.hidePopover();
   table.addEventListener("pointerover", show);
-  table.addEventListener("pointerleave", hide);
+  table.addEventListener("pointerleave", told.hide);
   table.addEventListener("focusin", show);
-  table.addEventListener("focusout", hide);
-  table.addEventListener("keydown", (event) => event.key === "Escape" && hide());
-  // The panel stands over the window, and a cell that scrolls away would leave its words behind.
-  root.addEventListener("wheel", hide, { passive: true });
+  table.addEventListener("focusout", told.hide);
+  table.addEventListener("keydown", (event) => event.key === "Escape" && told.hide());
 }
 
 // One stop for the Tab key; from there the arrows go to the next cell that is not empty.
@@ -77,30 +60,6 @@ function walks(table) {
   });
 }
 
-function download(root, { picture, name }) {
-  const svg = drawn(root);
-  const source = new Blob([new XMLSerializer().serializeToString(svg)], { type: "image/svg+xml" });
-  if (picture === "svg") return hand(source, `${name}.svg`);
-  const image = new Image();
-  image.onload = () => {
-    const canvas = document.createElement("canvas");
-    canvas.width = SHARP * svg.getAttribute("width");
-    canvas.height = SHARP * svg.getAttribute("height");
-    canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-    canvas.toBlob((png) => hand(png, `${name}.png`));
-    URL.revokeObjectURL(image.src);
-  };
-  image.src = URL.createObjectURL(source);
-}
-
-function hand(blob, name) {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(blob);
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 60_000); // the browser reads it after this has returned
-}
-
 // The table and its scale as they stand on the page, whole where the page shows a part.
 function drawn(root) {
   const table = root.querySelector("table");
@@ -109,8 +68,7 @@ function drawn(root) {
   const ink = getComputedStyle(table);
   const height = from.height + scale.getBoundingClientRect().height + 2 * MARGIN_PX;
   const svg = element("svg", { width: from.width, height, color: ink.color, "font-family": ink.fontFamily });
-  const paper = getComputedStyle(root).getPropertyValue("--st-background-color") || "#ffffff";
-  svg.append(element("rect", { width: from.width, height, fill: paper }));
+  svg.append(paper(root, from.width, height));
   for (const cell of table.querySelectorAll("th, td")) {
     if (!cell.textContent) continue;
     const { left, top, width, height } = cell.getBoundingClientRect();
@@ -134,10 +92,4 @@ function drawn(root) {
   copy.setAttribute("y", from.height + MARGIN_PX);
   svg.append(copy);
   return svg;
-}
-
-function element(name, attributes) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  return made;
 }

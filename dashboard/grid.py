@@ -18,7 +18,7 @@ from dashboard.wording import change_text, rival_text
 
 HERE = Path(__file__).parent
 STYLE = (HERE / "grid.css").read_text(encoding="utf-8")
-BEHAVIOUR = (HERE / "grid.js").read_text(encoding="utf-8")
+BEHAVIOUR = (HERE / "picture.js").read_text(encoding="utf-8") + (HERE / "grid.js").read_text(encoding="utf-8")
 DEEPGEMM = "deepgemm"
 SCALE_WIDTH_PX, SCALE_HEIGHT_PX = 420, 30
 
@@ -115,6 +115,6 @@ CHANGE = Scale(
     "change of speed",
     0.0,
     0.1,
-    lambda change: f"{100 * change:+.0f} %",
+    lambda change: f"{100 * change:+.0f} %" if change else "0 %",
     lambda row: change_text(row["change"]),
 )

@@ -1,23 +1,33 @@
 """How every figure reaches a page: its words for screen readers, and what its camera button saves. Draws no figure."""
 
+from pathlib import Path
 from typing import Any
 
 import plotly.graph_objects as go
 import streamlit as st
 
-from dashboard import grid
+from dashboard import grid, parallel
 
 PICTURE_KEY = "picture"
 PNG, SVG = "PNG", "SVG"
 SHARP = 2
 """Saved pictures have this many pixels for each on the page, so that they stand printing."""
 
+_PICTURE_STYLE = (Path(__file__).parent / "picture.css").read_text(encoding="utf-8")
 _GRID = st.components.v2.component(
     "tilewatch_grid",
     html='<div class="series-grid"></div>',
-    css=grid.STYLE,
+    css=grid.STYLE + _PICTURE_STYLE,
     js=grid.BEHAVIOUR,
     isolate_styles=False,  # a shadow root is mounted in a second pass, and its text is out of a screen reader's search
+)
+
+_PARALLEL = st.components.v2.component(
+    "tilewatch_parallel",
+    html='<div class="parallel"></div>',
+    css=parallel.STYLE + _PICTURE_STYLE,
+    js=parallel.BEHAVIOUR,
+    isolate_styles=False,
 )
 
 
@@ -34,9 +44,14 @@ def picked(figure: go.Figure, key: str, alt: str) -> list[dict[str, Any]]:
 
 def table(html: str, key: str) -> None:
     """Show a table of grid.py; a click on a cell opens the trend that its link names, within the session."""
-    shown = _GRID(key=key, data={"html": html, "picture": _picture(), "name": _file_name(key)}, on_opened_change=_noted)
+    shown = _GRID(key=key, data={"html": html, **_saved_as(key)}, on_opened_change=_noted)
     if shown.opened:
         st.switch_page("views/trends.py", query_params={str(name): str(value) for name, value in shown.opened.items()})
+
+
+def lines(drawing: dict[str, Any], key: str) -> None:
+    """Show what parallel.py has drawn."""
+    _PARALLEL(key=key, data={**drawing, **_saved_as(key)})
 
 
 def picture_format() -> None:
@@ -56,6 +71,10 @@ def _config(key: str, *, bar: bool = True) -> dict[str, Any]:
 
 def _picture() -> str:
     return str(st.session_state.get(PICTURE_KEY, PNG)).lower()
+
+
+def _saved_as(key: str) -> dict[str, str]:
+    return {"picture": _picture(), "name": _file_name(key)}
 
 
 def _file_name(key: str) -> str:

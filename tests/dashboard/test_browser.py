@@ -182,6 +182,28 @@ def test_a_sweep_shows_what_the_compiler_said_of_a_selected_config(page: Any) ->
     cell(page, "lowered to TMA").wait_for(state="attached")
 
 
+def test_a_range_dragged_along_an_axis_keeps_the_configs_that_pass_there_until_a_click(page: Any) -> None:
+    page.goto("/sweeps?gpu=h200")
+    lines = page.locator(".parallel polyline")
+    lines.first.wait_for(state="attached")
+    count = page.locator(".parallel").get_by_role("status")
+    everything = f"{lines.count()} of {lines.count()} configs"
+    assert count.inner_text() == everything
+    axis = page.locator(".parallel .brush").first
+    axis.scroll_into_view_if_needed()
+    box = axis.bounding_box()
+    middle = box["x"] + box["width"] / 2
+    page.mouse.move(middle, box["y"] + box["height"] - 1)
+    page.mouse.down()
+    page.mouse.move(middle, box["y"] + box["height"] - 20)
+    page.mouse.up()
+    left = page.locator(".parallel polyline:not(.out)").count()
+    assert 0 < left < lines.count()
+    assert count.inner_text() == f"{left} of {lines.count()} configs"
+    page.mouse.click(middle, box["y"] + box["height"] / 2)
+    assert count.inner_text() == everything
+
+
 def test_new_results_appear_by_themselves_and_leave_the_selection_alone(page: Any, filled_url: str) -> None:
     page.goto("/sweeps")
     page.get_by_text("compiled 15").wait_for()
