@@ -21,6 +21,8 @@ STYLE = (HERE / "grid.css").read_text(encoding="utf-8")
 BEHAVIOUR = (HERE / "picture.js").read_text(encoding="utf-8") + (HERE / "grid.js").read_text(encoding="utf-8")
 DEEPGEMM = "deepgemm"
 SCALE_WIDTH_PX, SCALE_HEIGHT_PX = 420, 30
+NAMES_REM, CELL_REM = 24, 14
+"""The most width that the names and each column take, so that the cells of one GPU model do not become bars."""
 
 Row = Mapping[Any, Any]
 Address = Callable[[Row], str]
@@ -68,9 +70,10 @@ def _table(series: pd.DataFrame, scale: Scale, address: Address | None) -> str:
         + "</tr>"
         for kernel, problem in names
     )
+    widest = NAMES_REM + CELL_REM * len(models)
     walked = ' role="grid"' if address else ""
     return (
-        f'<div class="wide"><table class="series"{walked} aria-label="{escape(scale.title)}">'
+        f'<div class="wide"><table class="series"{walked} aria-label="{escape(scale.title)}" style="max-width:{widest}rem">'
         f"<thead><tr><td></td>{head}</tr></thead><tbody>{body}</tbody></table></div>{_scale(scale)}"
     )
 

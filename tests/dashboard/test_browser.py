@@ -111,6 +111,13 @@ def test_the_module_of_a_pages_first_plot_is_on_its_way_before_the_page_asks_for
     assert places[0] < asked.index("session")
 
 
+def test_the_script_of_figures_comes_while_the_first_page_is_read(page: Any) -> None:
+    with page.expect_request(lambda request: "/PlotlyChart." in request.url):
+        page.goto("/?since=a+commit&from=5e6f7a8b")
+        page.locator("table.series td").first.wait_for()
+    assert page.locator(".js-plotly-plot").count() == 0
+
+
 def test_a_click_on_a_point_opens_its_evidence_whose_link_shows_the_same_again(page: Any) -> None:
     page.goto("/trends")
     page.get_by_text("over 1: faster than DeepGEMM").wait_for()
