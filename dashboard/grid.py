@@ -72,8 +72,9 @@ def _table(series: pd.DataFrame, scale: Scale, address: Address | None) -> str:
     )
     widest = NAMES_REM + CELL_REM * len(models)
     walked = ' role="grid"' if address else ""
+    label = f'aria-label="{escape(scale.title)}"'
     return (
-        f'<div class="wide"><table class="series"{walked} aria-label="{escape(scale.title)}" style="max-width:{widest}rem">'
+        f'<div class="wide"><table class="series"{walked} {label} style="max-width:{widest}rem">'
         f"<thead><tr><td></td>{head}</tr></thead><tbody>{body}</tbody></table></div>{_scale(scale)}"
     )
 
