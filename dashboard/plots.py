@@ -60,7 +60,7 @@ def lines(drawing: dict[str, Any], key: str) -> None:
 
 def picture_format() -> None:
     """What the camera button of every plot saves; a part of the frame around the pages."""
-    st.segmented_control("The camera button of a plot saves", [PNG, SVG], default=PNG, required=True, key=PICTURE_KEY)
+    st.segmented_control("Plots are saved as", [PNG, SVG], default=PNG, required=True, key=PICTURE_KEY)
 
 
 def ready() -> None:

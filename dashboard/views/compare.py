@@ -66,11 +66,12 @@ def _where(url: str, known: pd.DataFrame) -> None:
 
 
 def _shapes(known: pd.DataFrame) -> None:
-    if not shapes.has_shapes(known):
+    shaped = shapes.with_shapes(known)
+    if shaped.empty:
         return
     st.subheader("Over the shapes of the problems", anchor=False)
-    kernel = filters.pick("Kernel", sorted(set(known["kernel"])), "kernel")
-    plots.show(shapes.shape_map(known[known["kernel"] == kernel]), "shapes", f"Change of {kernel} over M, N and K")
+    kernel = filters.pick("Kernel", sorted(set(shaped["kernel"])), "kernel")
+    plots.show(shapes.shape_map(shaped[shaped["kernel"] == kernel]), "shapes", f"Change of {kernel} over M, N and K")
     st.caption("A mark's size is K; its colour and its number are the median change over what was compared.")
 
 
