@@ -23,6 +23,7 @@ MOST_LABELLED_MARKS = 6
 PLAIN = 60
 """Of more points than this a line is drawn with a band, and a baseline's without marks: a year is no caterpillar."""
 BAND_OPACITY = 0.25
+AXIS_TITLE_PX = 12
 
 Along = Literal["commits", "dates"]
 LOOKS = {
@@ -195,7 +196,7 @@ def _finish(figure: go.Figure, points: pd.DataFrame, metric: Metric, along: Alon
         legend={"orientation": "h", "yanchor": "top", "y": -0.22, "x": 0},
         showlegend=True,
         yaxis={
-            "title": axis_of(metric, points),
+            "title": {"text": axis_of(metric, points), "font": {"size": AXIS_TITLE_PX}},  # the longest fits the height
             "range": _around(points, with_one=metric.key == "ratio"),
             "zeroline": False,
         },

@@ -76,10 +76,8 @@ def _alarms(url: str) -> None:
 
 def _board(url: str, repository: str, everything: pd.DataFrame, now: dt.datetime) -> None:
     """The answer in words, then the board of ratios, then what moved most."""
-    left, right = st.columns([3, 2], vertical_alignment="bottom")
-    with left:
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="large"):
         since_what = filters.choice("Changes since", [*PERIODS, A_COMMIT], "since")
-    with right:
         only = st.toggle("Only regressions", key="regressions", bind="query-params")
     before, since, words = _since(url, repository, now, since_what)
     judged = data.changes_judged(url, repository, since)
