@@ -29,7 +29,7 @@ lint: dev ## Check style, types and the rules of who may import whom
 PARALLEL = -n auto --maxprocesses 4 --dist worksteal
 
 test: lint ## Check everything that needs no GPU, against a real Postgres and a real Valkey
-	@$(BIN)/python tests/debian_servers.py $(BIN)/pytest -q tests/db
+	@$(BIN)/python tests/debian_servers.py $(BIN)/pytest -q -n auto --maxprocesses 4 --dist loadfile tests/db
 	@$(BIN)/pytest $(PARALLEL)
 
 bench: dev ## Measure what a nightly costs on this machine without a GPU (10 minutes)

@@ -25,6 +25,10 @@ from db.embedded import Embedded, Servers
 
 NewDatabase = Callable[[], AbstractContextManager[str]]
 
+MEMORY = Path("/dev/shm")  # noqa: S108 - a folder with a name of its own is made in it
+MEMORY_NEEDED_BYTES = 6 * 2**30
+"""A server's databases and its log of writes take up to 1.2 GB, and four processes have one each."""
+
 
 def pytest_configure() -> None:
     # A shell starts what it runs in the background with Ctrl-C ignored, and so would everything be that we start.
@@ -48,13 +52,21 @@ def scratch() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def scratch_folder() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="tilewatch-test-"))
+def scratch_folder(parent: Path | None = None) -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="tilewatch-test-", dir=parent))
     folder.chmod(0o755)
     try:
         yield folder
     finally:
         shutil.rmtree(folder)
+
+
+def in_memory() -> Path | None:
+    """Where a folder costs no disk, if there is room: a database is 300 files, made in 15 ms there, in 150 on disk."""
+    try:
+        return MEMORY if shutil.disk_usage(MEMORY).free >= MEMORY_NEEDED_BYTES else None
+    except OSError:
+        return None
 
 
 @pytest.fixture(scope="session")
@@ -63,7 +75,7 @@ def servers() -> Iterator[Servers]:
     if database_url and broker_url:
         yield Servers(database_url, broker_url)
         return
-    with scratch_folder() as home, Embedded(home, fsync=False) as started:
+    with scratch_folder(in_memory()) as home, Embedded(home, fsync=False) as started:
         yield Servers(database_url or started.database_url, broker_url or started.broker_url)
 
 
