@@ -17,13 +17,17 @@ export default function ({ data, parentElement }) {
   const count = root.appendChild(document.createElement("small"));
   count.role = "status";
   const told = panel(root);
-  let order = data.axes.map((_, axis) => axis);
-  const kept = data.axes.map(() => null); // of each axis the lowest and the highest place that lines may pass
+  // New results come while somebody looks: what was dragged stays, as long as the axes are the same.
+  const names = data.axes.map((axis) => axis.label).join();
+  if (root.dragged?.names !== names) {
+    root.dragged = { names, order: data.axes.map((_, axis) => axis), kept: data.axes.map(() => null) };
+  }
+  const dragged = root.dragged; // of each axis `kept` has the lowest and the highest place that lines may pass
   const tall = HEIGHT_PX - TOP_PX - BOTTOM_PX;
   const high = (place) => TOP_PX + (1 - place) * tall;
 
   const filter = () => {
-    const passes = ({ at }) => kept.every((range, axis) => !range || (at[axis] >= range[0] && at[axis] <= range[1]));
+    const passes = ({ at }) => dragged.kept.every((range, axis) => !range || (at[axis] >= range[0] && at[axis] <= range[1]));
     const lines = [...svg.querySelectorAll("polyline")];
     data.lines.forEach((line, place) => lines[place].classList.toggle("out", !passes(line)));
     const passing = data.lines.filter(passes).length;
@@ -35,16 +39,16 @@ export default function ({ data, parentElement }) {
     if (!wide) return; // in a part of the page that is closed
     svg.replaceChildren();
     svg.setAttribute("viewBox", `0 0 ${wide} ${HEIGHT_PX}`);
-    const step = (wide - 2 * SIDE_PX) / Math.max(order.length - 1, 1);
+    const step = (wide - 2 * SIDE_PX) / Math.max(dragged.order.length - 1, 1);
     const lines = element("g", { fill: "none", "stroke-width": 1, "stroke-opacity": 0.75 });
     for (const { at, colour, told: words } of data.lines) {
-      const points = order.map((axis, i) => `${(SIDE_PX + i * step).toFixed(1)},${high(at[axis]).toFixed(1)}`).join(" ");
+      const points = dragged.order.map((axis, i) => `${(SIDE_PX + i * step).toFixed(1)},${high(at[axis]).toFixed(1)}`).join(" ");
       const line = element("polyline", { points, stroke: colour });
       line.addEventListener("pointermove", (event) => told.over(new DOMRect(event.clientX, event.clientY, 0, 0), words));
       line.addEventListener("pointerleave", told.hide);
       lines.append(line);
     }
-    svg.append(lines, ...order.map((axis, i) => upright(axis, SIDE_PX + i * step, step)));
+    svg.append(lines, ...dragged.order.map((axis, i) => upright(axis, SIDE_PX + i * step, step)));
     filter();
   };
 
@@ -59,9 +63,9 @@ export default function ({ data, parentElement }) {
       name.onpointermove = (moved) => group.setAttribute("transform", `translate(${x + moved.clientX - event.clientX} 0)`);
       name.onpointerup = (moved) => {
         const places = Math.round((moved.clientX - event.clientX) / step);
-        const to = Math.max(0, Math.min(order.indexOf(axis) + places, order.length - 1));
-        order = order.filter((each) => each !== axis);
-        order.splice(to, 0, axis);
+        const to = Math.max(0, Math.min(dragged.order.indexOf(axis) + places, dragged.order.length - 1));
+        dragged.order = dragged.order.filter((each) => each !== axis);
+        dragged.order.splice(to, 0, axis);
         draw();
       };
     });
@@ -72,10 +76,10 @@ export default function ({ data, parentElement }) {
   const brush = (axis, label) => {
     const range = element("rect", { x: -7, width: 14, fill: "#8a94a3", "fill-opacity": 0.45, stroke: "currentColor" });
     const show = () => {
-      const [low, top] = kept[axis] ?? [0, 0];
+      const [low, top] = dragged.kept[axis] ?? [0, 0];
       range.setAttribute("y", high(top));
-      range.setAttribute("height", kept[axis] ? high(low) - high(top) : 0);
-      range.setAttribute("visibility", kept[axis] ? "visible" : "hidden");
+      range.setAttribute("height", dragged.kept[axis] ? high(low) - high(top) : 0);
+      range.setAttribute("visibility", dragged.kept[axis] ? "visible" : "hidden");
     };
     const area = element("rect", { class: "brush", x: -12, y: TOP_PX - 6, width: 24, height: tall + 12, fill: "transparent" });
     area.setAttribute("aria-label", `Keep a range of ${label}`);
@@ -88,7 +92,7 @@ export default function ({ data, parentElement }) {
       const from = place(event);
       area.onpointermove = (moved) => {
         const to = place(moved);
-        kept[axis] = Math.abs(moved.clientY - event.clientY) < CLICK_PX ? null : [Math.min(from, to), Math.max(from, to)];
+        dragged.kept[axis] = Math.abs(moved.clientY - event.clientY) < CLICK_PX ? null : [Math.min(from, to), Math.max(from, to)];
         show();
         filter();
       };
@@ -109,8 +113,9 @@ export default function ({ data, parentElement }) {
     return made;
   };
 
-  const sized = new ResizeObserver(draw);
-  sized.observe(root);
+  root.resized?.disconnect();
+  root.resized = new ResizeObserver(draw);
+  root.resized.observe(root);
   draw();
   saves(root, data, () => {
     const copy = svg.cloneNode(true);
@@ -122,5 +127,5 @@ export default function ({ data, parentElement }) {
     copy.prepend(paper(root, root.clientWidth, HEIGHT_PX));
     return copy;
   });
-  return () => sized.disconnect();
+  return () => root.resized.disconnect();
 }

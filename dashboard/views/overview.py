@@ -16,6 +16,7 @@ SHOWN_MOVERS = 20
 PERIODS = {"yesterday": 1, "a week ago": 7, "a month ago": 30, "a year ago": 365}
 """What "since" can mean, in days before today's noon, which lies after the night; besides these, a commit."""
 A_COMMIT = "a commit"
+AN_HOUR = dt.timedelta(hours=1)
 
 
 def page(url: str) -> None:
@@ -30,7 +31,7 @@ def page(url: str) -> None:
     nights(url)
     _alarms(url)
     repository = watched.repository(url)
-    everything = data.standing(url, repository, now)
+    everything = data.standing(url, repository, now + AN_HOUR)  # the hour that goes on is a part of now
     if everything.empty:
         st.info(
             "Nothing is measured yet: that needs a worker on a machine with an NVIDIA GPU, or a recording "

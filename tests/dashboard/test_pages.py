@@ -1,5 +1,6 @@
 """Each page run by Streamlit's own test harness, against a real database."""
 
+import datetime as dt
 import json
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from db import actions, queries, session
+from db.models import Commit
 from tests.conftest import NewDatabase
 from tests.dashboard.filled import MACHINE, OTHER_PROBLEM, fill
 from tests.dashboard.test_grid import rows
@@ -80,6 +82,20 @@ def test_overview_draws_the_board_with_one_cell_per_series(filled_app: AppTest) 
         "gemm_fp8 320x32576x7168": ["0.83 ▼8.5%"],
         "gemm_fp8 4096x4096x4096": ["0.63"],
     }
+
+
+def test_what_a_commit_of_this_hour_measured_is_on_the_board(
+    new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with new_database() as url:
+        with session.session(url) as opened_session:
+            fill(opened_session)
+            newest = opened_session.query(Commit).order_by(Commit.position.desc()).first()
+            assert newest is not None
+            newest.committed_at = dt.datetime.now(dt.UTC)
+        monkeypatch.setenv("TILEWATCH_DATABASE_URL", url)
+        app = opened(AppTest.from_file(str(APP), default_timeout=60), "overview")
+        assert board(app)["gemm_fp8 320x32576x7168"] == ["0.83 ▼8.5%"]
 
 
 def test_only_regressions_leaves_the_other_series_out(filled_app: AppTest) -> None:
