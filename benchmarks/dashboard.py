@@ -1,6 +1,6 @@
 """What the dashboard costs with a simulated fleet in a real Postgres: its questions, its pages, and many people.
 
-    python -m benchmarks.dashboard [--nights 365] [--home FOLDER] [--only queries pages people]
+    python -m benchmarks.dashboard [--nights 365] [--home FOLDER] [--only PART...]
 
 365 nights are the whole year: 9.5 million trials, 2.6 GB, two minutes to fill. With --home they are kept for the next
 time. Queries are timed in Postgres' own client; pages in headless Chromium from the click to the plot; twenty people as
@@ -59,7 +59,7 @@ PAGE_REPEATS = 5
 COLD_STARTS = 3
 PEOPLE, VIEWS_EACH = 20, 10
 MANY_VIEWS = 1_000
-PARTS = ("queries", "pages", "people")
+PARTS = ("queries", "opened", "inside", "people", "memory")
 START_LIMIT_S = 60
 WIDE_NIGHTS = 8
 NOON = dt.time(12, tzinfo=dt.UTC)
@@ -81,10 +81,14 @@ def main() -> None:
             signal.pause()
         if "queries" in options.only:
             _queries(servers.database_url, options.repeats)
-        if "pages" in options.only:
-            _pages(servers.database_url, home)
+        if "opened" in options.only:
+            _in_browser(_opened, servers.database_url, home)
+        if "inside" in options.only:
+            _in_browser(_inside, servers.database_url, home)
         if "people" in options.only:
-            _crowd(servers.database_url, home)
+            _people(servers.database_url, home)
+        if "memory" in options.only:
+            _memory(servers.database_url, home)
 
 
 @contextlib.contextmanager
@@ -177,29 +181,38 @@ def _questions(url: str) -> dict[str, Callable[[Session], Any]]:
     }
 
 
-def _pages(url: str, home: Path) -> None:
+def _in_browser(part: Callable[[Browser, str, Path], None], url: str, home: Path) -> None:
     path = next(filter(None, map(shutil.which, BROWSERS)), None)
     if path is None:
         print("\nno Chromium on PATH: the pages were not measured")
         return
     with browsing.chromium(path) as browser:
-        cold = []
-        for _ in range(COLD_STARTS):
-            with _served(url, home) as (address, _):
-                cold.append(browsing.opened(browser, address)[0])
+        part(browser, url, home)
+
+
+def _opened(browser: Browser, url: str, home: Path) -> None:
+    """By somebody whose browser was never here."""
+    cold = []
+    for _ in range(COLD_STARTS):
         with _served(url, home) as (address, _):
-            print(f"\n{'opened, to its first plot':38}{'median s':>10}{'worst s':>10}{'kB':>8}{'queries':>9}")
-            print(f"{'Overview, server just started':38}{median(cold):10.2f}{max(cold):10.2f}")
-            print(f"{'a bare Streamlit page with one plot':38}{_bare(browser, url, home):10.2f}")
-            for name, view in PAGES.items():
-                browsing.opened(browser, address + view)
-                seen = [browsing.opened(browser, address + view) for _ in range(PAGE_REPEATS)]
-                took = [took_s for took_s, _ in seen]
-                asked = _asked(url, view)
-                print(f"{name:38}{median(took):10.2f}{max(took):10.2f}{seen[-1][1] / 1000:8.0f}{asked:9}")
-            print(f"\n{'inside a session':38}{'median s':>10}{'worst s':>10}")
-            for name, took in browsing.inside(browser, address, PAGE_REPEATS).items():
-                print(f"{name:38}{median(took):10.2f}{max(took):10.2f}", flush=True)
+            cold.append(browsing.opened(browser, address)[0])
+    print(f"\n{'opened, to its first plot':38}{'median s':>10}{'worst s':>10}{'kB':>8}{'queries':>9}")
+    print(f"{'Overview, server just started':38}{median(cold):10.2f}{max(cold):10.2f}")
+    print(f"{'a bare Streamlit page with one plot':38}{_bare(browser, url, home):10.2f}", flush=True)
+    with _served(url, home) as (address, _):
+        for name, view in PAGES.items():
+            browsing.opened(browser, address + view)
+            seen = [browsing.opened(browser, address + view) for _ in range(PAGE_REPEATS)]
+            took = [took_s for took_s, _ in seen]
+            asked = _asked(url, view)
+            print(f"{name:38}{median(took):10.2f}{max(took):10.2f}{seen[-1][1] / 1000:8.0f}{asked:9}", flush=True)
+
+
+def _inside(browser: Browser, url: str, home: Path) -> None:
+    with _served(url, home) as (address, _):
+        print(f"\n{'inside a session':38}{'median s':>10}{'worst s':>10}")
+        for name, took in browsing.inside(browser, address, PAGE_REPEATS):
+            print(f"{name:38}{median(took):10.2f}{max(took):10.2f}", flush=True)
 
 
 def _bare(browser: Browser, url: str, home: Path) -> float:
@@ -210,22 +223,29 @@ def _bare(browser: Browser, url: str, home: Path) -> float:
         return median(browsing.opened(browser, address)[0] for _ in range(PAGE_REPEATS))
 
 
-def _crowd(url: str, home: Path) -> None:
-    """Twenty people at once, then a thousand views by one after the other, and what the process keeps of them."""
+def _people(url: str, home: Path) -> None:
+    """Twenty people at once, on a server that has been used."""
+    views = [*PAGES.values(), *_series_views(url)]
+    with _served(url, home) as (address, _):
+        visitors.browse(address, views, people=4, views_each=25, think=False)
+        seen = visitors.browse(address, views, people=PEOPLE, views_each=VIEWS_EACH, think=True)
+    print(f"\n{PEOPLE} people, {len(seen.took_s)} views: median {median(seen.took_s):.2f} s, ", end="")
+    print(f"p95 {quantiles(seen.took_s, n=20)[-1]:.2f} s, worst {max(seen.took_s):.2f} s; ", end="")
+    print(f"{len(seen.errors)} errors; a view is {median(seen.sent_bytes) / 1000:.0f} kB", flush=True)
+    for error in seen.errors[:5]:
+        print(f"  {error}")
+
+
+def _memory(url: str, home: Path) -> None:
+    """What the process keeps of a thousand views by one after the other."""
     views = [*PAGES.values(), *_series_views(url)]
     with _served(url, home) as (address, server):
         visitors.browse(address, views, people=4, views_each=25, think=False)
         before_mb = _resident_mb(server.pid)
-        seen = visitors.browse(address, views, people=PEOPLE, views_each=VIEWS_EACH, think=True)
-        print(f"\n{PEOPLE} people, {len(seen.took_s)} views: median {median(seen.took_s):.2f} s, ", end="")
-        print(f"p95 {quantiles(seen.took_s, n=20)[-1]:.2f} s, worst {max(seen.took_s):.2f} s; ", end="")
-        print(f"{len(seen.errors)} errors; a view is {median(seen.sent_bytes) / 1000:.0f} kB")
-        for error in seen.errors[:5]:
-            print(f"  {error}")
         for _ in range(MANY_VIEWS // 100):
             visitors.browse(address, views, people=4, views_each=25, think=False)
         after_mb = _resident_mb(server.pid)
-        print(f"memory after 100 views {before_mb:.0f} MB, after {MANY_VIEWS:,} more {after_mb:.0f} MB", flush=True)
+    print(f"\nmemory after 100 views {before_mb:.0f} MB, after {MANY_VIEWS:,} more {after_mb:.0f} MB", flush=True)
 
 
 def _series_views(url: str) -> list[str]:

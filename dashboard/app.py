@@ -27,3 +27,4 @@ with told():
     if door.opens():
         page.run()
         plots.picture_format()
+        plots.ready()

@@ -8,18 +8,22 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, Literal
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboard import colours
+from dashboard import colours, hover
 from dashboard.marks import Mark
 from dashboard.metrics import Metric, axis_of
-from dashboard.wording import commit_text, config_text, moment, plural, rival_text, short, time_text
+from dashboard.wording import short
 
 MOST_LABELLED_MARKS = 6
 """Marks beyond this many keep their line and lose their words, which would lie over each other."""
 PLAIN = 60
-"""Points beyond this many are drawn smaller, so that a year stays a line and not a caterpillar."""
+"""Of more points than this a line is drawn with a band, and a baseline's without marks: a year is no caterpillar."""
+BAND_OPACITY = 0.25
+AXIS_TITLE_PX = 12
 
 Along = Literal["commits", "dates"]
 LOOKS = {
@@ -78,29 +82,58 @@ def _line(
 ) -> None:
     mark, dash = LOOKS[line["origin"].iloc[0]]
     opened = mark.endswith("-open")
-    size = (10 if main else 7) if len(line) <= PLAIN else (5 if main else 3)
+    dense = len(line) > PLAIN
+    size = (5 if main else 3) if dense else (10 if main else 7)
+    ill = line["quarantined"].to_numpy()
+    x = _x(line, along)
+    if dense:
+        _band(figure, line, x, name, colour)
+    template, carried = hover.of_points(line, metric)
     figure.add_scatter(
-        x=_x(line, along),
+        x=x,
         y=line["value"],
-        error_y={
-            "array": line["high"] - line["value"],
-            "arrayminus": line["value"] - line["low"],
-            "thickness": 1.2 if len(line) <= PLAIN else 0.7,
-            "width": 3 if len(line) <= PLAIN else 0,
-        },
+        error_y=None if dense else _bars(line),
         name=name,
-        mode="lines+markers",
+        legendgroup=name,
+        mode="lines+markers" if main or not dense or ill.any() else "lines",
         line={"color": colour, "width": 2.5 if main else 1.5, "dash": dash},
         marker={
             "color": colour,
             "size": size + (2 if opened else 0),
-            "symbol": [QUARANTINED if ill else mark for ill in line["quarantined"]]
-            if line["quarantined"].any()
-            else mark,
+            "symbol": np.where(ill, QUARANTINED, mark) if ill.any() else mark,
             "line": {"width": 2 if opened else 0, "color": colour},
         },
-        customdata=[[_hover(point, metric), point["run_id"]] for point in line.to_dict("records")],
-        hovertemplate="%{customdata[0]}<extra></extra>",
+        customdata=carried,
+        hovertemplate=template,
+    )
+
+
+def _bars(line: pd.DataFrame) -> dict[str, Any]:
+    return {
+        "array": line["high"] - line["value"],
+        "arrayminus": line["value"] - line["low"],
+        "thickness": 1.2,
+        "width": 3,
+    }
+
+
+def _band(figure: go.Figure, line: pd.DataFrame, x: npt.NDArray[np.object_], name: str, colour: str) -> None:
+    """The intervals of many points as one shape around the line: a bar of its own for each takes twice as long."""
+    known = line["low"].notna().to_numpy()
+    if not known.any():
+        return
+    figure.add_scatter(
+        x=np.concatenate([x[known], x[known][::-1]]),
+        y=np.concatenate([line["high"].to_numpy()[known], line["low"].to_numpy()[known][::-1]]),
+        fill="toself",
+        fillcolor=colour,
+        opacity=BAND_OPACITY,
+        mode="lines",
+        line={"width": 0},
+        name=f"{name}, 95 %",
+        legendgroup=name,
+        showlegend=False,
+        hoverinfo="skip",
     )
 
 
@@ -163,7 +196,7 @@ def _finish(figure: go.Figure, points: pd.DataFrame, metric: Metric, along: Alon
         legend={"orientation": "h", "yanchor": "top", "y": -0.22, "x": 0},
         showlegend=True,
         yaxis={
-            "title": axis_of(metric, points),
+            "title": {"text": axis_of(metric, points), "font": {"size": AXIS_TITLE_PX}},  # the longest fits the height
             "range": _around(points, with_one=metric.key == "ratio"),
             "zeroline": False,
         },
@@ -201,8 +234,10 @@ def _between(commits: pd.DataFrame, mark: Mark, along: Along) -> Any:
     return first + (last - first) / 2
 
 
-def _x(points: pd.DataFrame, along: Along) -> list[Any]:
-    return [short(sha) for sha in points["sha"]] if along == "commits" else points["committed_at"].tolist()
+def _x(points: pd.DataFrame, along: Along) -> npt.NDArray[np.object_]:
+    """As an array, which Plotly takes whole: it looks into each value of a list."""
+    places = [short(sha) for sha in points["sha"]] if along == "commits" else points["committed_at"].tolist()
+    return np.array(places, dtype=object)
 
 
 def _colour_of_rival(points: pd.DataFrame) -> str:
@@ -213,33 +248,6 @@ def _colour_of_rival(points: pd.DataFrame) -> str:
 def _colour_of_series(name: str) -> str:
     palette = (colours.KERNEL, *colours.OTHERS, *colours.BASELINES.values())
     return palette[zlib.crc32(name.encode()) % len(palette)]
-
-
-def _hover(point: Mapping[Any, Any], metric: Metric) -> str:
-    interval = (
-        "" if pd.isna(point["low"]) else f" (95 %: {metric.write(point['low'])} to {metric.write(point['high'])})"
-    )
-    lines = [
-        f"<b>{short(point['sha'])}</b> "
-        + escape(commit_text(point["subject"], point["author"], point["committed_at"])),
-        f"<b>{escape(point['implementation'])}: {metric.write(point['value'])}{_to(point, metric)}</b>{interval}",
-    ]
-    if metric.key != "time_us":
-        lines.append(f"median {time_text(point['median_us'])} of {plural(point['samples'], 'sample')}")
-    if point["params"]:
-        lines.append(f"config {escape(config_text(point['params']))}")
-    driver = point["toolchain"].get("driver")
-    board = escape(point["board"]) + (f", driver {escape(str(driver))}" if driver else "")
-    ill = ", while this GPU was quarantined" if point["quarantined"] else ""
-    lines.append(f"{point['origin']} on {escape(point['machine'])} ({board}){ill}")
-    lines.append(f"measured {moment(point['measured_at'])}")
-    if point["role"] == "kernel" and point["verdict"]:
-        lines.append(f"{point['verdict']}: {escape(point['reason'])}")
-    return "<br>".join(lines)
-
-
-def _to(point: Mapping[Any, Any], metric: Metric) -> str:
-    return f" {escape(rival_text(point['baseline']))}" if metric.key == "ratio" else ""
 
 
 def _around(points: pd.DataFrame, *, with_one: bool) -> list[float] | None:

@@ -5,6 +5,8 @@ apart for every common kind of colour blindness, and wherever they mark a point 
 """
 
 import zlib
+from collections.abc import Sequence
+from itertools import pairwise
 
 KERNEL = "#3d7fe0"
 BASELINES = {"deepgemm": "#e58a2b", "deepgemm_as_called": "#b9955c", "cublaslt": "#2fa37c"}
@@ -25,6 +27,8 @@ OUTCOMES = {
 }
 GOOD_TO_BAD = ((0.0, "#1d7f74"), (0.35, "#8cc0a0"), (0.6, "#f1dfa0"), (1.0, "#d0603f"))
 SLOWER_TO_FASTER = ((0.0, "#c4502d"), (0.25, "#e9a06f"), (0.5, "#f4ecd2"), (0.75, "#7dbfae"), (1.0, "#17756b"))
+DARK_INK, LIGHT_INK = "#000000", "#ffffff"
+"""Of words on a coloured ground: one of these has contrast enough on any, which a dark blue would not."""
 LINE = "#8a94a3"
 """Marks of the toolchain, zero lines and whiskers: readable on the light and on the dark background."""
 
@@ -34,3 +38,37 @@ def of(implementation: str, role: str) -> str:
         return KERNEL
     other = OTHERS[zlib.crc32(implementation.encode()) % len(OTHERS)]
     return BASELINES.get(implementation, other)
+
+
+def along(scale: Sequence[tuple[float, str]], share: float) -> str:
+    """The colour at a share of the way along a scale, whose ends stand for all that is beyond them."""
+    share = min(max(share, 0.0), 1.0)
+    for (low, before), (high, after) in pairwise(scale):
+        if share <= high:
+            way = (share - low) / (high - low)
+            mixed = (round(a + way * (b - a)) for a, b in zip(_rgb(before), _rgb(after), strict=True))
+            return "#" + "".join(f"{part:02x}" for part in mixed)
+    return scale[-1][1]
+
+
+def ink_on(ground: str) -> str:
+    """The ink with more contrast on a ground."""
+    return max((DARK_INK, LIGHT_INK), key=lambda ink: contrast(ink, ground))
+
+
+def contrast(one: str, other: str) -> float:
+    """As the accessibility guidelines define it, from 1 to 21; words want 4.5."""
+    dark, light = sorted((_luminance(one), _luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    red, green, blue = (
+        (part / 255 / 12.92) if part <= 10 else ((part / 255 + 0.055) / 1.055) ** 2.4 for part in _rgb(colour)
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _rgb(colour: str) -> tuple[int, int, int]:
+    red, green, blue = bytes.fromhex(colour.removeprefix("#"))
+    return red, green, blue

@@ -19,7 +19,7 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 from sqlalchemy.exc import DBAPIError
 
-from dashboard import change_charts, changes, charts, marks, weekly
+from dashboard import change_charts, changes, charts, grid, marks, weekly
 from dashboard.metrics import METRICS, Metric
 from dashboard.weekly import Trend, Week
 from dashboard.wording import change_text, day, moment, plural, short
@@ -53,7 +53,7 @@ def page(week: Week) -> str:
         *_nights(week),
         f'<p class="small">Written {moment(week.until)}. Times are medians; intervals are of 95 %.</p>',
     ]
-    head = f"<title>Tilewatch, week to {day(week.until)}</title><style>{STYLE}</style>"
+    head = f"<title>Tilewatch, week to {day(week.until)}</title><style>{STYLE}{grid.STYLE}</style>"
     script = f"<script>{get_plotlyjs()}</script>"
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8">{head}{script}</head>'
@@ -99,7 +99,7 @@ def _board(week: Week) -> Iterable[str]:
     shown = changes.one_record(week.pairs)
     if len(shown) and shown["ratio"].notna().any():
         yield "<h2>Ratio to the main baseline</h2>"
-        yield _figure(change_charts.board(shown))
+        yield f'<div class="series-grid">{grid.board(shown)}</div>'
         told = "Over 1.00 is faster than it, which is DeepGEMM where a cell names no other"
         yield f'<p class="small">{told}; ▲ ▼ faster or slower than a week before.</p>'
 

@@ -12,7 +12,8 @@ import plotly.graph_objects as go
 from dashboard import colours
 from dashboard.wording import change_text
 
-SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)")
+SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)(?:-\w+)?")
+"""M, N and K of a problem, which may name its type after them."""
 CHANGE_SPAN = 0.1
 SMALLEST, LARGEST = 16, 44
 """Diameters in pixels of the problems with the smallest and the largest K."""
@@ -59,8 +60,9 @@ def shape_map(pairs: pd.DataFrame) -> go.Figure:
     return figure
 
 
-def has_shapes(pairs: pd.DataFrame) -> bool:
-    return bool(pairs["problem"].map(_shape).notna().any())
+def with_shapes(pairs: pd.DataFrame) -> pd.DataFrame:
+    """The rows whose problem is a shape: those of a softmax or an attention have no M, N and K."""
+    return pairs[pairs["problem"].map(_shape).notna()]
 
 
 def _shape(problem: str) -> tuple[int, int, int] | None:

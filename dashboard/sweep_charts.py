@@ -147,51 +147,7 @@ def config_of(trial: Mapping[str, Any]) -> str:
     return config_text({name.removeprefix("param."): trial[name] for name in names})
 
 
-def parallel(trials: pd.DataFrame) -> go.Figure:
-    """Every config that compiled as one line through its parameters, its time and its static facts.
-
-    Brushing an axis keeps the lines that pass there. Coloured by time where the sweep was measured, else by registers.
-    """
-    known = with_shares(trials)
-    timed = known["median_us"].notna().any()
-    known = known.dropna(subset="median_us" if timed else "registers")
-    axes = [name for name in parameters(trials) if trials[f"param.{name}"].nunique() > 1]
-    dimensions = [_steps(known, name) for name in axes]
-    facts = [fact for fact in FACTS if fact.key != "compile_s" and known[fact.key].nunique() > 1]
-    dimensions += [{"label": _axis(fact), "values": known[fact.key].astype(float).fillna(0)} for fact in facts]
-    colour = known["median_us" if timed else "registers"].astype(float)
-    figure = go.Figure(
-        go.Parcoords(
-            dimensions=dimensions,
-            # Half of a space may be many times slower than the rest; the colours are for the half people look at.
-            line={
-                "color": colour,
-                "colorscale": colours.GOOD_TO_BAD,
-                "cmin": float(colour.min()),
-                "cmax": float(colour.median()) if colour.median() > colour.min() else float(colour.min()) + 1,
-                "showscale": False,
-            },
-            labelfont={"size": 12},
-            tickfont={"size": 11},
-            rangefont={"size": 10},
-        )
-    )
-    figure.update_layout(height=340, margin={"t": 50, "b": 20, "l": 60, "r": 60})
-    return figure
-
-
-def _steps(trials: pd.DataFrame, name: str) -> dict[str, object]:
-    """A parameter's values evenly spaced: 64, 128, 256 would crowd at one end."""
-    values = sorted(trials[f"param.{name}"].dropna().unique())
-    return {
-        "label": name,
-        "values": trials[f"param.{name}"].map({value: place for place, value in enumerate(values)}),
-        "tickvals": list(range(len(values))),
-        "ticktext": [str(value) for value in values],
-    }
-
-
-def _axis(fact: Fact) -> str:
+def axis_of(fact: Fact) -> str:
     units = {"median_us": "us", "stack_bytes": "bytes", "shared_bytes": "bytes"}
     unit = units.get(fact.key, "%" if fact.more_is_better else "")
     return f"{fact.label}, {unit}" if unit else fact.label
@@ -230,7 +186,7 @@ def beside_speed(trials: pd.DataFrame, fact: Fact, tie: Collection[int]) -> go.F
         height=380,
         margin={"t": 10, "b": 10, "l": 10, "r": 10},
         hoverlabel={"align": "left"},
-        xaxis={"title": _axis(fact), "zeroline": False},
+        xaxis={"title": axis_of(fact), "zeroline": False},
         yaxis={"title": "time in the sweep, us (log)", "type": "log", "zeroline": False},
         legend={"orientation": "h", "y": -0.22, "x": 0},
     )

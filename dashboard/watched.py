@@ -3,7 +3,8 @@
 The first is the one that this Tilewatch watches itself; others are watched beside it or came with recordings.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from urllib.parse import urlencode
 
 from dashboard import data, filters
 
@@ -25,4 +26,28 @@ def pick(names: Sequence[str]) -> str:
 
 def link(url: str, row: Mapping[str, object]) -> dict[str, str]:
     """What the address of another page needs to be about a row's repository."""
-    return {KEY: str(row["repository"])} if len(data.repositories(url)) > 1 else {}
+    return _link(row, several=_several(url))
+
+
+def series(url: str, row: Mapping[str, object]) -> dict[str, str]:
+    """What the address of another page needs to be about a row's series."""
+    return _series(row, several=_several(url))
+
+
+def trends(url: str) -> Callable[[Mapping[str, object]], str]:
+    """Rows to the address of their series' trend. Asks once, for callers with hundreds of rows."""
+    several = _several(url)
+    return lambda row: f"trends?{urlencode(_series(row, several=several))}"
+
+
+def _several(url: str) -> bool:
+    return len(data.repositories(url)) > 1
+
+
+def _series(row: Mapping[str, object], *, several: bool) -> dict[str, str]:
+    about = {"kernel": row["kernel"], "problem": row["problem"], "gpu": row["gpu_model"]}
+    return {**{name: str(value) for name, value in about.items()}, **_link(row, several=several)}
+
+
+def _link(row: Mapping[str, object], *, several: bool) -> dict[str, str]:
+    return {KEY: str(row["repository"])} if several else {}

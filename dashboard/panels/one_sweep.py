@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from dashboard import data, filters, landscape, plots, sweep_charts
+from dashboard import data, filters, landscape, parallel, plots, sweep_charts
 from dashboard.metrics import US_TFLOP
 from dashboard.trouble import told
 from dashboard.wording import change_text, config_text, first_line, plural, ratio_to, short, source_text
@@ -126,8 +126,11 @@ def _all_parameters(trials: pd.DataFrame) -> None:
     if sweep_charts.with_shares(trials)[["median_us", "registers"]].dropna(how="all").empty:
         return
     st.subheader("Over all parameters", anchor=False)
-    plots.show(sweep_charts.parallel(trials), "parallel", "Each config through its parameters, time and static facts")
-    st.caption("Drag along an axis to keep the configs that pass there; drag an axis to move it. Teal is better.")
+    plots.lines(parallel.drawing(trials), "parallel")
+    st.caption(
+        "Drag along an axis to keep the configs that pass there, click on it to keep all again; drag its name to "
+        "move it. Teal is better."
+    )
 
 
 def _beside_speed(trials: pd.DataFrame, tie: set[int]) -> None:

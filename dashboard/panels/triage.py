@@ -78,8 +78,7 @@ def _series(url: str, found: pd.Series, series: pd.DataFrame) -> None:
     picked = st.dataframe(table, hide_index=True, on_select="rerun", selection_mode="single-row", key="series")
     if picked.selection.rows and picked.selection.rows[0] < len(series):
         row = series.iloc[picked.selection.rows[0]]
-        about = {"kernel": row["kernel"], "problem": row["problem"], "gpu": row["gpu_model"]}
-        about |= watched.link(url, found)
+        about = watched.series(url, {**row, "repository": found["repository"]})
         with st.container(horizontal=True):
             st.page_link("views/evidence.py", label="Its evidence", query_params={"run": str(row["run_id"])})
             st.page_link("views/trends.py", label="Its trend", query_params=about)

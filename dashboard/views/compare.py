@@ -5,7 +5,7 @@ import datetime as dt
 import pandas as pd
 import streamlit as st
 
-from dashboard import change_charts, changes, data, filters, plots, shapes, tables, watched
+from dashboard import change_charts, changes, data, filters, grid, plots, shapes, tables, watched
 from dashboard.wording import change_text, plural, ratio_to, short, time_text
 
 NEWEST, THE_ONE_BEFORE = "newest", "the one before"
@@ -35,7 +35,7 @@ def page(url: str) -> None:
         f"of {len(known):,} series on both sides"
     )
     if kind == COMMITS and known["gpu_model"].nunique() > 1:
-        _where(changes.one_record(known))
+        _where(url, changes.one_record(known))
     st.subheader("Sorted differences", anchor=False)
     figure = change_charts.differences(known, "change of speed")
     plots.show(figure, "differences", "The largest changes of speed with their intervals")
@@ -52,7 +52,7 @@ def page(url: str) -> None:
     )
 
 
-def _where(known: pd.DataFrame) -> None:
+def _where(url: str, known: pd.DataFrame) -> None:
     """Per kernel and problem over the GPU models: a change everywhere and a change on one have different causes."""
     st.subheader("Everywhere, or on one architecture?", anchor=False)
     moved = shapes.where(known)
@@ -61,16 +61,17 @@ def _where(known: pd.DataFrame) -> None:
         return
     st.dataframe(moved, hide_index=True, key="where")
     shown = changes.only_problems(known, moved)
-    plots.show(change_charts.change_map(shown), "map", "Change by series and GPU model")
+    plots.table(grid.change_map(shown, watched.trends(url)), "map")
     st.caption("The problems that moved on some GPU model; ≈ where the intervals overlap.")
 
 
 def _shapes(known: pd.DataFrame) -> None:
-    if not shapes.has_shapes(known):
+    shaped = shapes.with_shapes(known)
+    if shaped.empty:
         return
     st.subheader("Over the shapes of the problems", anchor=False)
-    kernel = filters.pick("Kernel", sorted(set(known["kernel"])), "kernel")
-    plots.show(shapes.shape_map(known[known["kernel"] == kernel]), "shapes", f"Change of {kernel} over M, N and K")
+    kernel = filters.pick("Kernel", sorted(set(shaped["kernel"])), "kernel")
+    plots.show(shapes.shape_map(shaped[shaped["kernel"] == kernel]), "shapes", f"Change of {kernel} over M, N and K")
     st.caption("A mark's size is K; its colour and its number are the median change over what was compared.")
 
 

@@ -5,7 +5,7 @@ import datetime as dt
 import pandas as pd
 import streamlit as st
 
-from dashboard import change_charts, changes, data, filters, plots, states, tables, watched
+from dashboard import changes, data, filters, grid, plots, states, tables, watched
 from dashboard.metrics import US_TFLOP
 from dashboard.panels import submissions
 from dashboard.trouble import told
@@ -16,6 +16,7 @@ SHOWN_MOVERS = 20
 PERIODS = {"yesterday": 1, "a week ago": 7, "a month ago": 30, "a year ago": 365}
 """What "since" can mean, in days before today's noon, which lies after the night; besides these, a commit."""
 A_COMMIT = "a commit"
+AN_HOUR = dt.timedelta(hours=1)
 
 
 def page(url: str) -> None:
@@ -30,7 +31,7 @@ def page(url: str) -> None:
     nights(url)
     _alarms(url)
     repository = watched.repository(url)
-    everything = data.standing(url, repository, now)
+    everything = data.standing(url, repository, now + AN_HOUR)  # the hour that goes on is a part of now
     if everything.empty:
         st.info(
             "Nothing is measured yet: that needs a worker on a machine with an NVIDIA GPU, or a recording "
@@ -76,10 +77,8 @@ def _alarms(url: str) -> None:
 
 def _board(url: str, repository: str, everything: pd.DataFrame, now: dt.datetime) -> None:
     """The answer in words, then the board of ratios, then what moved most."""
-    left, right = st.columns([3, 2], vertical_alignment="bottom")
-    with left:
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="large"):
         since_what = filters.choice("Changes since", [*PERIODS, A_COMMIT], "since")
-    with right:
         only = st.toggle("Only regressions", key="regressions", bind="query-params")
     before, since, words = _since(url, repository, now, since_what)
     judged = data.changes_judged(url, repository, since)
@@ -97,7 +96,7 @@ def _board(url: str, repository: str, everything: pd.DataFrame, now: dt.datetime
     shown = changes.one_record(pairs)
     beside = shown[shown["ratio"].notna()]
     if not beside.empty:
-        plots.show(change_charts.board(beside), "board", "Ratio to the main baseline by kernel, problem and GPU model")
+        plots.table(grid.board(beside, watched.trends(url)), "board")
         others = len(shown) - len(beside)
         st.caption(
             "The main baseline's time / ours: over 1.00 is faster than it. It is DeepGEMM where a cell names no other. "
@@ -188,9 +187,8 @@ def _movers(url: str, pairs: pd.DataFrame, words: str) -> None:
 
 
 def _links(url: str, row: pd.Series) -> None:
-    series = {"kernel": row["kernel"], "problem": row["problem"], "gpu": row["gpu_model"], **watched.link(url, row)}
     with st.container(horizontal=True):
-        st.page_link("views/trends.py", label="Open its trend", query_params=series)
+        st.page_link("views/trends.py", label="Open its trend", query_params=watched.series(url, row))
         st.page_link("views/evidence.py", label="Open its evidence", query_params={"run": str(row["run_id"])})
 
 

@@ -3,7 +3,7 @@
 import pandas as pd
 import streamlit as st
 
-from dashboard import charts, colours, data, filters, marks, plots, tables, watched
+from dashboard import charts, colours, data, filters, hover, marks, plots, tables, watched
 from dashboard.metrics import Metric, of_samples
 from dashboard.wording import config_text, moment, plural, rival_text, short, source_text
 
@@ -13,7 +13,8 @@ MOST_BESIDE = 5
 COMMITS, DATES = "Commit order", "Date"
 
 Key = tuple[str, str, str, str]
-"""Repository, kernel, problem and GPU model: what names a series."""
+KEY = ("repository", "kernel", "problem", "gpu_model")
+"""What names a series."""
 
 
 def page(url: str) -> None:
@@ -63,12 +64,13 @@ def _name(_: str, kernel: str, problem: str, gpu_model: str) -> str:
 
 
 def _key(series: pd.Series) -> Key:
-    return series["repository"], series["kernel"], series["problem"], series["gpu_model"]
+    repository, kernel, problem, gpu_model = (str(series[name]) for name in KEY)
+    return repository, kernel, problem, gpu_model
 
 
 def _beside(everything: pd.DataFrame, own: pd.Series) -> dict[str, Key]:
     """Other series to draw over this one, by name."""
-    keys = [_key(series) for _, series in everything.iterrows()]
+    keys = list(zip(*(everything[name] for name in KEY), strict=True))
     names = {_name(*key): key for key in keys if key != _key(own)}
     picked = st.multiselect(
         "Beside it", list(names), max_selections=MOST_BESIDE, key="beside", bind="query-params", placeholder="no other"
@@ -125,14 +127,19 @@ def _raw(url: str, points: pd.DataFrame, metric: Metric) -> pd.DataFrame:
 
 
 def _open(clicked: list[dict[str, object]]) -> None:
-    runs = [point["customdata"][1] for point in clicked if point.get("customdata")]  # type: ignore[index]
+    runs = [point["customdata"][hover.RUN] for point in clicked if point.get("customdata")]  # type: ignore[index]
     if runs:
         st.switch_page("views/evidence.py", query_params={"run": str(runs[0])})
 
 
 def _told(points: pd.DataFrame, found: list[marks.Mark], raw: pd.DataFrame | None) -> list[str]:
     """What the marks mean, of those that are there."""
-    told = ["Points are medians with their 95 % interval, and a click opens the evidence behind one"]
+    dense = points.groupby("implementation").size().max() > charts.PLAIN
+    told = [
+        "Lines are medians in a band of their 95 % intervals, and a click on a point of the kernel opens its evidence"
+        if dense
+        else "Points are medians with their 95 % interval, and a click opens the evidence behind one"
+    ]
     if raw is not None and len(raw):
         told.append("small dashes are the raw samples")
     if (points["origin"] == "recorded").any():

@@ -1,4 +1,4 @@
-"""One filled database and one empty one for all pages, which only read, and a real browser."""
+"""One filled database and one empty one for all pages, which only read, and a real browser with a page in it."""
 
 import shutil
 from collections.abc import Iterator
@@ -11,6 +11,7 @@ from db import session
 from tests.conftest import NewDatabase
 from tests.dashboard.filled import fill
 
+PATIENCE_MS = 30_000
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -47,3 +48,28 @@ def browser() -> Iterator[Any]:
         opened = playwright.chromium.launch(executable_path=path, args=quiet)
         yield opened
         opened.close()
+
+
+@pytest.fixture
+def page(browser: Any, address: str) -> Iterator[Any]:
+    """A page of a visitor of its own; `address` is the dashboard of the test's file.
+
+    Whatever a test did there, it shows no stack trace, and none of the dashboard's pages asked a stranger for anything.
+    """
+    context = browser.new_context(base_url=address, viewport={"width": 1440, "height": 1000}, color_scheme="light")
+    context.set_default_timeout(PATIENCE_MS)
+    strangers: list[str] = []
+    opened = context.new_page()
+    opened.on("request", lambda asked: strangers.append(asked.url) if _strange(asked, opened, address) else None)
+    yield opened
+    # What went wrong while a page was drawn is a box, and never the text of an exception.
+    assert opened.locator('[data-testid="stException"], [data-testid="stAlertContentError"]').count() == 0
+    assert "Traceback" not in opened.inner_text("body")
+    assert not strangers
+    context.close()
+
+
+def _strange(asked: Any, page: Any, address: str) -> bool:
+    """A provider of sign-in has pages of its own, on the way to which and in which anything may be asked."""
+    own = (address, address.replace("http", "ws"), "data:", "blob:")
+    return page.url.startswith(address) and not asked.is_navigation_request() and not asked.url.startswith(own)

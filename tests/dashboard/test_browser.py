@@ -11,8 +11,6 @@ from db.models import Mark, Regression, RegressionEvent, Sweep, Trial
 from tests.dashboard import serving
 from tests.dashboard.filled import PROBLEM
 
-PATIENCE_MS = 30_000
-
 pytestmark = pytest.mark.browser
 
 
@@ -23,25 +21,6 @@ def address(filled_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield served
 
 
-@pytest.fixture
-def page(browser: Any, address: str) -> Iterator[Any]:
-    context = browser.new_context(base_url=address, viewport={"width": 1440, "height": 1000}, color_scheme="light")
-    context.set_default_timeout(PATIENCE_MS)
-    outside: list[str] = []
-    opened = context.new_page()
-    opened.on("request", lambda request: outside.append(request.url) if _is_outside(request.url, address) else None)
-    yield opened
-    # What went wrong while a page was drawn is a box, and never the text of an exception.
-    assert opened.locator('[data-testid="stException"], [data-testid="stAlertContentError"]').count() == 0
-    assert "Traceback" not in opened.inner_text("body")
-    assert not outside
-    context.close()
-
-
-def _is_outside(url: str, address: str) -> bool:
-    return not url.startswith((address, address.replace("http", "ws"), "data:", "blob:"))
-
-
 def cell(within: Any, text: str) -> Any:
     """A cell of a data frame: drawn on a canvas, and there for screen readers as a table inside of it."""
     return within.locator("canvas td", has_text=text).first
@@ -50,7 +29,7 @@ def cell(within: Any, text: str) -> Any:
 def test_overview_leads_from_a_regression_to_its_evidence_and_back_to_its_trend(page: Any) -> None:
     page.goto("/?since=a+commit&from=5e6f7a8b")
     page.get_by_text("1 regression").wait_for()
-    page.locator(".js-plotly-plot .heatmaplayer").first.wait_for(state="attached")
+    page.locator("table.series td").first.wait_for()
     table = page.get_by_test_id("stDataFrame").first
     cell(table, "320x32576x7168").wait_for(state="attached")
     box = table.bounding_box()
@@ -63,15 +42,80 @@ def test_overview_leads_from_a_regression_to_its_evidence_and_back_to_its_trend(
     page.locator(".js-plotly-plot .scatterlayer .trace").first.wait_for()
 
 
-def test_the_charts_module_is_on_its_way_before_the_page_asks_for_its_first_chart(page: Any) -> None:
+def walk_to(page: Any, words: str) -> None:
+    """By the Tab key alone."""
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.textContent.trim()") == words:
+            return
+    raise AssertionError(f"the Tab key does not lead to {words}")
+
+
+def test_a_cell_of_the_board_tells_its_commit_under_the_pointer_and_leads_to_its_trend(page: Any) -> None:
+    page.goto("/?since=a+commit&from=5e6f7a8b")
+    cell_of_board = page.get_by_role("link", name="0.83 ▼8.5%")
+    cell_of_board.hover()
+    told = page.get_by_role("tooltip")
+    told.get_by_text("9c0d1e2f").wait_for()
+    assert "0.83x DeepGEMM (" in told.inner_text()
+    session_of_page = page.evaluate("performance.timeOrigin")
+    cell_of_board.click()
+    page.wait_for_url("**/trends*")
+    page.get_by_text("over 1: faster than DeepGEMM").wait_for()
+    assert page.evaluate("performance.timeOrigin") == session_of_page, "within the session, and not a page of its own"
+
+
+def test_the_board_is_one_stop_of_the_tab_key_and_walked_by_arrows(page: Any) -> None:
+    page.goto("/?since=a+commit&from=5e6f7a8b")
+    page.locator("table.series td").first.wait_for()
+    walk_to(page, "0.83 ▼8.5%")
+    page.get_by_role("tooltip").get_by_text("9c0d1e2f").wait_for()
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.activeElement.textContent") == "0.63"
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.activeElement.textContent") == "0.63", "the last row"
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Save as PNG"
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/trends?*problem=4096x4096x4096*")
+    page.get_by_text("over 1: faster than DeepGEMM").wait_for()
+
+
+def test_the_board_is_saved_as_the_kind_of_picture_that_was_picked(page: Any) -> None:
+    page.goto("/?since=a+commit&from=5e6f7a8b")
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save as PNG").click()
+    assert saved.value.suggested_filename == "tilewatch-board.png"
+    assert Path(saved.value.path()).read_bytes().startswith(b"\x89PNG")
+    page.get_by_role("radio", name="SVG").or_(page.get_by_role("button", name="SVG", exact=True)).first.click()
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save as SVG").click()
+    drawn = Path(saved.value.path()).read_text()
+    assert drawn.startswith("<svg")
+    for words in ("0.83 ▼8.5%", "gemm_fp8 320x32576x7168", "ratio to the main baseline"):
+        assert f">{words}</text>" in drawn
+
+
+@pytest.mark.parametrize(("view", "module"), [("/", "BidiComponent"), ("/trends", "PlotlyChart")])
+def test_the_module_of_a_pages_first_plot_is_on_its_way_before_the_page_asks_for_it(
+    page: Any, view: str, module: str
+) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.on("websocket", lambda _: asked.append("session"))
-    page.goto("/")
-    page.locator(".js-plotly-plot").first.wait_for(state="attached")
-    charts = [place for place, url in enumerate(asked) if "/PlotlyChart." in url]
-    assert len(charts) == 1, "the module is fetched once, whoever asks first"
-    assert charts[0] < asked.index("session")
+    page.goto(view)
+    page.locator(".js-plotly-plot, table.series td").first.wait_for(state="attached")
+    places = [place for place, url in enumerate(asked) if f"/{module}." in url]
+    assert len(places) == 1, "the module is fetched once, whoever asks first"
+    assert places[0] < asked.index("session")
+
+
+def test_the_script_of_figures_comes_while_the_first_page_is_read(page: Any) -> None:
+    with page.expect_request(lambda request: "/PlotlyChart." in request.url):
+        page.goto("/?since=a+commit&from=5e6f7a8b")
+        page.locator("table.series td").first.wait_for()
+    assert page.locator(".js-plotly-plot").count() == 0
 
 
 def test_a_click_on_a_point_opens_its_evidence_whose_link_shows_the_same_again(page: Any) -> None:
@@ -143,6 +187,28 @@ def test_a_sweep_shows_what_the_compiler_said_of_a_selected_config(page: Any) ->
     box = table.bounding_box()
     page.mouse.click(box["x"] + 18, box["y"] + 35 + 17)
     cell(page, "lowered to TMA").wait_for(state="attached")
+
+
+def test_a_range_dragged_along_an_axis_keeps_the_configs_that_pass_there_until_a_click(page: Any) -> None:
+    page.goto("/sweeps?gpu=h200")
+    lines = page.locator(".parallel polyline")
+    lines.first.wait_for(state="attached")
+    count = page.locator(".parallel").get_by_role("status")
+    everything = f"{lines.count()} of {lines.count()} configs"
+    assert count.inner_text() == everything
+    axis = page.locator(".parallel .brush").first
+    axis.scroll_into_view_if_needed()
+    box = axis.bounding_box()
+    middle = box["x"] + box["width"] / 2
+    page.mouse.move(middle, box["y"] + box["height"] - 1)
+    page.mouse.down()
+    page.mouse.move(middle, box["y"] + box["height"] - 20)
+    page.mouse.up()
+    left = page.locator(".parallel polyline:not(.out)").count()
+    assert 0 < left < lines.count()
+    assert count.inner_text() == f"{left} of {lines.count()} configs"
+    page.mouse.click(middle, box["y"] + box["height"] / 2)
+    assert count.inner_text() == everything
 
 
 def test_new_results_appear_by_themselves_and_leave_the_selection_alone(page: Any, filled_url: str) -> None:
@@ -249,10 +315,7 @@ def test_a_table_is_saved_as_csv(page: Any) -> None:
 def test_pages_are_reached_by_keyboard_alone(page: Any) -> None:
     page.goto("/")
     page.get_by_text("Last night").wait_for()
-    for _ in range(12):
-        page.keyboard.press("Tab")
-        if page.evaluate("document.activeElement.textContent") == "Trends":
-            break
+    walk_to(page, "Trends")
     page.keyboard.press("Enter")
     page.wait_for_url("**/trends")
     page.get_by_text("over 1: faster than DeepGEMM").wait_for()

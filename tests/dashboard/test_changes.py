@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from dashboard import change_charts, changes
+from dashboard import changes
 
 NOW = dt.datetime(2026, 11, 20, 9, tzinfo=dt.UTC)
 
@@ -101,12 +101,3 @@ def test_only_the_series_that_are_asked_for_remain() -> None:
 )
 def test_a_night_is_done_running_late_or_failed(state: str, hours: int, night: str) -> None:
     assert changes.night_state(state, NOW - dt.timedelta(hours=hours), NOW) == night
-
-
-def test_the_board_says_the_ratio_and_a_change_only_where_the_intervals_are_apart() -> None:
-    before = [stood(1, 1.0), stood(2, 1.0, gpu_model="b200", gpu_name="NVIDIA B200")]
-    after = [stood(3, 0.9), stood(4, 1.005, gpu_model="b200", gpu_name="NVIDIA B200")]
-    heat = change_charts.board(paired(before, after)).data[0]
-    assert [list(line) for line in heat.text] == [["0.90 ▼10.0%", "1.00"]]
-    assert list(heat.x) == ["H200", "B200"]
-    assert "Load &lt;B&gt; through TMA" in heat.customdata[0][0]

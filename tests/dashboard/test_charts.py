@@ -1,12 +1,13 @@
 """Figures from made frames: what is on them, without a browser."""
 
 import datetime as dt
+import re
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from dashboard import charts, colours, marks
+from dashboard import charts, colours, hover, marks
 from dashboard.metrics import METRICS, of_samples
 
 RATIO, TIME, TFLOPS, ROOFLINE = METRICS[:4]
@@ -64,6 +65,12 @@ def trend(*points: dict[str, Any], metric: Any = RATIO, **more: Any) -> Any:
     return charts.trend(found, metric, marks=[*marks.toolchain_changes(found), *marks.node_changes(found)], **more)
 
 
+def told(trace: Any, place: int) -> str:
+    """What the pointer is told over a point: the template with the point's own words in their places."""
+    words = trace.customdata[place]
+    return re.sub(r"%{customdata\[(\d+)\]}", lambda found: str(words[int(found[1])]), trace.hovertemplate)
+
+
 def named(figure: Any, name: str) -> Any:
     return next(trace for trace in figure.data if trace.name == name)
 
@@ -96,6 +103,50 @@ def test_the_roofline_is_the_longer_of_computing_and_moving(flops: int, moved: i
 def test_a_gpu_without_datasheet_rates_has_no_roofline() -> None:
     values = ROOFLINE.values(pd.DataFrame([point(1, fp8_tflops=None)]))
     assert values["value"].isna().all()
+
+
+def test_many_points_have_a_band_instead_of_bars_and_their_baselines_no_marks() -> None:
+    line = [each for i in range(charts.PLAIN + 1) for each in (point(i), baseline(i, ratio_low=0.98, ratio_high=1.01))]
+    figure = trend(*line)
+    kernel, beside = named(figure, "gemm_fp8"), named(figure, "deepgemm")
+    assert (kernel.mode, beside.mode) == ("lines+markers", "lines")
+    assert kernel.error_y.array is None
+    band = named(figure, "gemm_fp8, 95 %")
+    half = len(band.x) // 2
+    assert list(band.x[:half]) == list(band.x[half:][::-1]) == list(kernel.x)
+    assert (set(band.y[:half]), set(band.y[half:])) == ({0.92}, {0.89})
+    assert (band.hoverinfo, band.showlegend, band.legendgroup) == ("skip", False, kernel.legendgroup)
+
+
+def test_a_point_without_an_interval_is_left_out_of_the_band_and_a_line_without_any_has_none() -> None:
+    line = [point(i, ratio_low=None if i == 3 else 0.89) for i in range(charts.PLAIN + 1)]
+    assert "00000003" not in named(trend(*line), "gemm_fp8, 95 %").x
+    registers = next(metric for metric in METRICS if metric.key == "registers")
+    assert [trace.name for trace in trend(*line, metric=registers).data] == ["gemm_fp8"]
+
+
+def test_a_point_of_a_quarantined_gpu_keeps_its_mark_among_many_of_a_baseline() -> None:
+    ill = 7
+    line = [each for i in range(charts.PLAIN + 1) for each in (point(i), baseline(i, quarantined=i == ill))]
+    marked = named(trend(*line), "deepgemm")
+    assert marked.mode == "lines+markers"
+    assert [place for place, symbol in enumerate(marked.marker.symbol) if symbol == charts.QUARANTINED] == [ill]
+
+
+def test_every_point_carries_its_run_and_only_the_words_that_others_do_not_share() -> None:
+    template, carried = hover.of_points(frame(point(1), point(2)).assign(value=0.9, low=0.8, high=1.0), RATIO)
+    assert [list(each) for each in carried] == [
+        [1, "00000001 Load &lt;B&gt; through TMA, Kim &amp; Co, 2026-11-20"],
+        [2, "00000002 Load &lt;B&gt; through TMA, Kim &amp; Co, 2026-11-20"],
+    ]
+    assert "0.900x DeepGEMM</b> (95 %: 0.800x to 1.000x)<br>median 100.0 us of 21 samples" in template
+
+
+def test_a_commit_cannot_write_a_place_into_the_template() -> None:
+    template, _ = hover.of_points(
+        frame(point(1, subject="Read %{customdata[0]}")).assign(value=1, low=1, high=1), RATIO
+    )
+    assert "Read %&#123;customdata[0]}" in template
 
 
 def test_recorded_points_look_different_and_say_so_in_the_legend() -> None:
@@ -139,8 +190,8 @@ def test_the_axis_says_which_way_is_faster() -> None:
 def test_a_ratio_names_the_baseline_that_it_is_to() -> None:
     figure = trend(point(1, baseline="attention_cudnn"), baseline(1, "attention_cudnn", baseline="attention_cudnn"))
     assert figure.layout.yaxis.title.text == "cuDNN's time / this time  (over 1: faster than cuDNN)"
-    assert "0.900x cuDNN" in figure.data[0].customdata[0][0]
-    assert not any("DeepGEMM" in str(text) for trace in figure.data for text in trace.customdata)
+    assert "0.900x cuDNN" in told(figure.data[0], 0)
+    assert not any("DeepGEMM" in told(trace, 0) for trace in figure.data)
 
 
 def test_another_main_baseline_is_a_line_and_no_name_on_the_axis() -> None:
@@ -157,11 +208,13 @@ def test_another_main_baseline_is_a_line_and_no_name_on_the_axis() -> None:
 def test_a_judged_regression_wears_a_mark_and_its_reason() -> None:
     figure = trend(point(1), point(2, verdict="regression", reason="9 % slower"))
     assert list(named(figure, "regression").x) == ["00000002"]
-    assert named(figure, "gemm_fp8").customdata[1][0].endswith("regression: 9 % slower")
+    kernel = named(figure, "gemm_fp8")
+    assert told(kernel, 1).endswith("<br>regression: 9 % slower<extra></extra>")
+    assert "regression" not in told(kernel, 0)
 
 
 def test_the_hover_names_commit_date_machine_and_driver_and_no_markup_of_a_subject() -> None:
-    told = named(trend(point(1)), "gemm_fp8").customdata[0][0]
+    words = told(named(trend(point(1)), "gemm_fp8"), 0)
     for part in (
         "00000001",
         "Load &lt;B&gt; through TMA, Kim &amp; Co, 2026-11-20",
@@ -170,7 +223,7 @@ def test_the_hover_names_commit_date_machine_and_driver_and_no_markup_of_a_subje
         "driver 580.82",
         "0.900x",
     ):
-        assert part in told
+        assert part in words
 
 
 def test_points_without_a_ratio_are_left_out_of_the_ratio() -> None:
@@ -212,7 +265,10 @@ def test_simulated_and_quarantined_points_look_different() -> None:
     figure = trend(point(1), point(2, quarantined=True), point(2, origin="simulated"))
     assert list(named(figure, "gemm_fp8").marker.symbol) == ["circle", "x-open"]
     assert named(figure, "gemm_fp8, simulated on node-1").marker.symbol == "square-open"
-    assert "quarantined" in named(figure, "gemm_fp8").customdata[1][0]
+    assert [", while this GPU was quarantined" in told(named(figure, "gemm_fp8"), place) for place in (0, 1)] == [
+        False,
+        True,
+    ]
 
 
 def test_a_static_fact_is_a_trend_without_intervals_and_without_baselines() -> None:
@@ -220,7 +276,7 @@ def test_a_static_fact_is_a_trend_without_intervals_and_without_baselines() -> N
     figure = trend(point(1), baseline(1, registers=None), metric=registers)
     assert [trace.name for trace in figure.data] == ["gemm_fp8"]
     assert list(figure.data[0].y) == [168]
-    assert "95 %" not in figure.data[0].customdata[0][0]
+    assert "95 %" not in told(figure.data[0], 0)
 
 
 def test_raw_samples_of_the_ratio_are_of_paired_rounds() -> None:

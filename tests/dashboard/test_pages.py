@@ -1,5 +1,6 @@
 """Each page run by Streamlit's own test harness, against a real database."""
 
+import datetime as dt
 import json
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,10 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from db import actions, queries, session
+from db.models import Commit
 from tests.conftest import NewDatabase
 from tests.dashboard.filled import MACHINE, OTHER_PROBLEM, fill
+from tests.dashboard.test_grid import rows
 
 APP = Path(__file__).parents[2] / "dashboard" / "app.py"
 PAGES = ("overview", "trends", "sweeps", "compare", "architectures", "regressions", "evidence", "jobs")
@@ -45,6 +48,12 @@ def figure(app: AppTest, index: int = 0) -> Any:
     return json.loads(app.get("plotly_chart")[index].proto.spec)
 
 
+def board(app: AppTest) -> dict[str, list[str]]:
+    """The rows of the table that a component shows."""
+    html = json.loads(app.get("bidi_component")[0].proto.json)["html"]
+    return {head: cells for head, *cells in rows(html)[1:]}
+
+
 def words(app: AppTest) -> str:
     return " ".join(
         str(element.value) for kind in ("title", "markdown", "caption", "text") for element in app.get(kind)
@@ -69,16 +78,31 @@ def test_overview_answers_what_changed_since_a_commit(filled_app: AppTest) -> No
 
 def test_overview_draws_the_board_with_one_cell_per_series(filled_app: AppTest) -> None:
     filled_app.query_params["since"], filled_app.query_params["from"] = "a commit", "5e6f7a8b"
-    board = figure(opened(filled_app, "overview"))["data"][0]
-    assert board["y"] == ["gemm_fp8 320x32576x7168", "gemm_fp8 4096x4096x4096"]
-    assert board["text"] == [["0.83 ▼8.5%"], ["0.63"]]
+    assert board(opened(filled_app, "overview")) == {
+        "gemm_fp8 320x32576x7168": ["0.83 ▼8.5%"],
+        "gemm_fp8 4096x4096x4096": ["0.63"],
+    }
+
+
+def test_what_a_commit_of_this_hour_measured_is_on_the_board(
+    new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with new_database() as url:
+        with session.session(url) as opened_session:
+            fill(opened_session)
+            newest = opened_session.query(Commit).order_by(Commit.position.desc()).first()
+            assert newest is not None
+            newest.committed_at = dt.datetime.now(dt.UTC)
+        monkeypatch.setenv("TILEWATCH_DATABASE_URL", url)
+        app = opened(AppTest.from_file(str(APP), default_timeout=60), "overview")
+        assert board(app)["gemm_fp8 320x32576x7168"] == ["0.83 ▼8.5%"]
 
 
 def test_only_regressions_leaves_the_other_series_out(filled_app: AppTest) -> None:
     filled_app.query_params["since"], filled_app.query_params["from"] = "a commit", "5e6f7a8b"
     app = opened(filled_app, "overview")
     app.toggle(key="regressions").set_value(True).run()
-    assert figure(app)["data"][0]["y"] == ["gemm_fp8 320x32576x7168"]
+    assert list(board(app)) == ["gemm_fp8 320x32576x7168"]
 
 
 def test_overview_tells_how_each_gpu_models_night_went(filled_app: AppTest) -> None:

@@ -33,7 +33,9 @@ def test_the_page_needs_nothing_from_outside_and_has_the_script_once(week: weekl
     assert page.count("<script>/**") == 1
     assert not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=", page)
     charts = page.count('class="plotly-graph-div"')
-    assert charts == 3, "the board, the movers, and the trend of the worst series"
+    assert charts == 2, "the movers, and the trend of the worst series"
+    assert page.count('<table class="series"') == 1
+    assert 'href="trends' not in page, "a mail has no page beside it"
 
 
 def test_what_commits_say_of_themselves_stays_text(week: weekly.Week) -> None:

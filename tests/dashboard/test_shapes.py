@@ -60,5 +60,8 @@ def test_a_problem_stands_at_its_n_and_m_as_large_as_its_k() -> None:
     assert "NVIDIA H100: -10.0 %" in marks.customdata[0]
 
 
-def test_problems_without_a_shape_are_left_out() -> None:
-    assert not shapes.has_shapes(pd.DataFrame([pair("h100", 0.1, "long")]))
+def test_only_problems_that_are_a_shape_have_a_place_whatever_their_type_is() -> None:
+    problems = ("long", "1x16x16x16384x128", "16384x1024", "64x128x256", "64x128x256-bfloat16")
+    pairs = pd.DataFrame([pair("h100", 0.1, problem) for problem in problems])
+    assert shapes.with_shapes(pairs)["problem"].tolist() == ["64x128x256", "64x128x256-bfloat16"]
+    assert shapes.with_shapes(pairs[:3]).empty

@@ -57,23 +57,6 @@ def test_the_bar_of_outcomes_counts_every_trial_once() -> None:
     assert [(part.name, list(part.x)) for part in bar.data] == [("timed 2", [2]), ("waiting 1", [1])]
 
 
-def test_parallel_coordinates_space_the_values_of_a_parameter_evenly() -> None:
-    trials = pd.DataFrame(
-        [trial(64, 128, 32, median_us=150.0, registers=90), trial(256, 128, 32, median_us=140.0), trial(128, 128, 32)]
-    )
-    lines = charts.parallel(trials).data[0]
-    assert [axis.label for axis in lines.dimensions] == ["tile_m", "Time, us", "Registers"]
-    assert list(lines.dimensions[0].values) == [0, 1]
-    assert list(lines.dimensions[0].ticktext) == ["64", "256"]
-
-
-def test_without_times_the_parallel_coordinates_show_what_compiled() -> None:
-    trials = pd.DataFrame([trial(64, 128, 32), trial(128, 128, 32, registers=200), trial(256, 128, 32, "timeout")])
-    lines = charts.parallel(trials).data[0]
-    assert len(lines.dimensions[0].values) == 2
-    assert list(lines.line.color) == [128, 200]
-
-
 def test_beside_the_speed_spills_have_a_colour_and_tma_a_shape() -> None:
     trials = pd.DataFrame(
         [

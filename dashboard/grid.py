@@ -1,0 +1,124 @@
+"""Many series as a coloured table: kernel and problem down, GPU models across. Pure: a frame in, HTML out.
+
+Plotly would draw the same, but its module is 4.7 MB of script that a browser has to parse first, and this is what the
+first page opens with (docs/measurements.md). A table is also what a screen reader and a keyboard can walk through.
+grid.css is how it looks; grid.js adds what a page does with it, and a page without script lacks only that.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dashboard import colours, hover
+from dashboard.wording import change_text, rival_text
+
+HERE = Path(__file__).parent
+STYLE = (HERE / "grid.css").read_text(encoding="utf-8")
+BEHAVIOUR = (HERE / "picture.js").read_text(encoding="utf-8") + (HERE / "grid.js").read_text(encoding="utf-8")
+DEEPGEMM = "deepgemm"
+SCALE_WIDTH_PX, SCALE_HEIGHT_PX = 420, 30
+NAMES_REM, CELL_REM = 24, 14
+"""The most width that the names and each column take, so that the cells of one GPU model do not become bars."""
+
+Row = Mapping[Any, Any]
+Address = Callable[[Row], str]
+"""Where the cell of a row leads, relative to the page."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What the colours mean: `column` of the frame, its colours from `middle` - `span` to `middle` + `span`."""
+
+    column: str
+    title: str
+    middle: float
+    span: float
+    tick: Callable[[float], str]
+    write: Callable[[Row], str]
+
+    def colour(self, value: float) -> str:
+        return colours.along(colours.SLOWER_TO_FASTER, 0.5 + (value - self.middle) / (2 * self.span))
+
+
+def board(series: pd.DataFrame, address: Address | None = None) -> str:
+    """The ratio of each series, and its change where the intervals are apart.
+
+    A cell names what its ratio is to where that is not DeepGEMM, which most kernels have. The frame is of
+    `changes.one_record`: one row per series.
+    """
+    return _table(series, RATIO, address)
+
+
+def change_map(pairs: pd.DataFrame, address: Address | None = None) -> str:
+    """The changes by series and GPU model: a row of one colour is the algorithm, one cell is one architecture."""
+    return _table(pairs, CHANGE, address)
+
+
+def _table(series: pd.DataFrame, scale: Scale, address: Address | None) -> str:
+    models = dict(zip(series["gpu_model"], series["gpu_name"], strict=True))
+    cells = {(row["kernel"], row["problem"], row["gpu_model"]): row for row in series.to_dict("records")}
+    names = list(dict.fromkeys((kernel, problem) for kernel, problem, _ in cells))
+    width = f'style="width:{100 / max(len(models), 1):.1f}%"'
+    head = "".join(f'<th scope="col" {width}>{escape(name.removeprefix("NVIDIA "))}</th>' for name in models.values())
+    body = "".join(
+        f'<tr><th scope="row">{escape(f"{kernel} {problem}")}</th>'
+        + "".join(_cell(cells.get((kernel, problem, model)), scale, address) for model in models)
+        + "</tr>"
+        for kernel, problem in names
+    )
+    widest = NAMES_REM + CELL_REM * len(models)
+    walked = ' role="grid"' if address else ""
+    label = f'aria-label="{escape(scale.title)}"'
+    return (
+        f'<div class="wide"><table class="series"{walked} {label} style="max-width:{widest}rem">'
+        f"<thead><tr><td></td>{head}</tr></thead><tbody>{body}</tbody></table></div>{_scale(scale)}"
+    )
+
+
+def _cell(row: Row | None, scale: Scale, address: Address | None) -> str:
+    if row is None or pd.isna(row[scale.column]):
+        return "<td></td>"
+    colour = scale.colour(row[scale.column])
+    words = escape(scale.write(row))
+    told = f'title="{escape(chr(10).join(hover.of_series(row)))}"'
+    inside = f'<a href="{escape(address(row))}" {told}>{words}</a>' if address else f"<span {told}>{words}</span>"
+    return f'<td style="background:{colour};color:{colours.ink_on(colour)}">{inside}</td>'
+
+
+def _scale(scale: Scale) -> str:
+    """The colours' own axis, as a picture that a saved one takes with it."""
+    stops = "".join(f'<stop offset="{at}" stop-color="{colour}"/>' for at, colour in colours.SLOWER_TO_FASTER)
+    ends = (scale.middle - scale.span, scale.middle, scale.middle + scale.span)
+    words = (f"≤ {scale.tick(ends[0])}", scale.tick(ends[1]), f"≥ {scale.tick(ends[2])}")
+    ticks = "".join(
+        f'<text x="{x}" y="26" text-anchor="{anchor}">{word}</text>'
+        for word, x, anchor in zip(words, (0, 110, 220), ("start", "middle", "end"), strict=True)
+    )
+    name = f"scale-{scale.column}"
+    return (
+        f'<svg class="scale" width="{SCALE_WIDTH_PX}" height="{SCALE_HEIGHT_PX}" font-size="11" fill="currentColor" '
+        f'aria-hidden="true"><defs><linearGradient id="{name}">{stops}</linearGradient></defs>'
+        f'<rect width="220" height="12" fill="url(#{name})"/>{ticks}'
+        f'<text x="230" y="11">{escape(scale.title)}</text></svg>'
+    )
+
+
+def _ratio_words(row: Row) -> str:
+    moved = f" {'▲' if row['change'] > 0 else '▼'}{abs(100 * row['change']):.1f}%" if row["apart"] else ""
+    rival = "" if row["baseline"] == DEEPGEMM else f" {rival_text(row['baseline'])}"
+    return f"{row['ratio']:.2f}{rival}{moved}"
+
+
+RATIO = Scale("ratio", "ratio to the main baseline", 1.0, 0.5, lambda ratio: f"{ratio:.2f}", _ratio_words)
+CHANGE = Scale(
+    "change",
+    "change of speed",
+    0.0,
+    0.1,
+    lambda change: f"{100 * change:+.0f} %" if change else "0 %",
+    lambda row: change_text(row["change"]),
+)

@@ -1,0 +1,140 @@
+"""What the pointer is told over a point: lines of plain text, and how Plotly wants them. Knows no figure, no page."""
+
+import datetime as dt
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from dashboard.metrics import Metric
+from dashboard.wording import (
+    change_text,
+    commit_text,
+    config_text,
+    moment,
+    plural,
+    ratio_to,
+    rival_text,
+    short,
+    time_text,
+)
+
+RUN = 0
+"""The place of the run's id in what each point carries."""
+
+
+def of_series(row: Mapping[Any, Any]) -> list[str]:
+    """How one series stands and what changed, from a row of `changes.pair`."""
+    lines = [
+        f"{row['kernel']} {row['problem']}, {row['gpu_name']}",
+        f"{short(row['sha'])} {commit_text(row['subject'], row['author'], row['committed_at'])}",
+        "without a baseline" if pd.isna(row["ratio"]) else _ratio(row),
+        f"median {time_text(row['median_us'])} ({time_text(row['low_us'])} to {time_text(row['high_us'])})",
+    ]
+    if not pd.isna(row["change"]):
+        lines.append(
+            f"speed {change_text(row['change'])} since {short(row['sha_before'])} "
+            f"({change_text(row['change_low'])} to {change_text(row['change_high'])})"
+        )
+    if row["verdict"]:
+        lines.append(f"{row['verdict']}: {row['reason']}")
+    return lines
+
+
+def of_points(line: pd.DataFrame, metric: Metric) -> tuple[str, npt.NDArray[np.object_]]:
+    """The points of one implementation: a hover template for all of them, and what each carries into it.
+
+    A year of nights has a thousand points. What all of a line share is in its template once, so that a figure is a
+    third of what it would be with every point's words whole, and is drawn sooner (docs/measurements.md).
+    """
+    about = {name: line[name].tolist() for name in _OF_POINTS}
+    kernel = line["role"].iloc[0] == "kernel"
+    ratio, timed = metric.key == "ratio", metric.key != "time_us"
+    parts = [
+        ("<b>", _each(_commit, about, "sha", "subject", "author", "committed_at")),
+        ("</b><br><b>", _each(escape, about, "implementation")),
+        (": ", _each(metric.write, about, "value")),
+        (" ", _each(_rival, about, "baseline") if ratio else []),
+        ("", ["</b>"] * len(line)),
+        (" ", [_interval(low, high, metric) for low, high in zip(about["low"], about["high"], strict=True)]),
+        ("<br>median ", _each(time_text, about, "median_us") if timed else []),
+        (" of ", _each(lambda count: plural(count, "sample"), about, "samples") if timed else []),
+        ("<br>config ", [escape(config_text(params or {})) for params in about["params"]]),
+        ("<br>", _each(lambda origin, machine: f"{origin} on {escape(machine)}", about, "origin", "machine")),
+        (" ", [f"({_board(*each)})" for each in zip(about["board"], about["toolchain"], strict=True)]),
+        (", ", ["while this GPU was quarantined" if ill else "" for ill in about["quarantined"]]),
+        ("<br>measured ", _each(moment, about, "measured_at")),
+        ("<br>", _each(_verdict, about, "verdict", "reason") if kernel else []),
+    ]
+    return _shared(about["run_id"], [(before, words) for before, words in parts if any(words)])
+
+
+_OF_POINTS = (
+    *("run_id", "sha", "subject", "author", "committed_at", "implementation", "baseline", "value", "low", "high"),
+    *("median_us", "samples", "params", "origin", "machine", "board", "toolchain", "quarantined", "measured_at"),
+    *("verdict", "reason"),
+)
+
+
+def _shared(run_ids: list[int], parts: list[tuple[str, list[str]]]) -> tuple[str, npt.NDArray[np.object_]]:
+    """What is the same for every point goes into the template, and what differs into the points."""
+    template = ""
+    columns: list[list[Any]] = [run_ids]
+    for before, words in parts:
+        if all(words):
+            template += before
+        else:  # it goes where its words go, and is nowhere without them
+            words = [before + each if each else "" for each in words]
+        if len(set(words)) == 1:
+            template += words[0].replace("%{", "%&#123;")  # to Plotly the beginning of a place, whoever wrote it
+        else:
+            template += f"%{{customdata[{len(columns)}]}}"
+            columns.append(words)
+    carried = np.empty((len(run_ids), len(columns)), dtype=object)
+    for place, column in enumerate(columns):
+        carried[:, place] = column
+    return f"{template}<extra></extra>", carried
+
+
+def marked_up(lines: Sequence[str]) -> str:
+    """As Plotly's hover text, whose markup is HTML's; the first line is the heading."""
+    first, *others = map(escape, lines)
+    return "<br>".join([f"<b>{first}</b>", *others])
+
+
+def _ratio(row: Mapping[Any, Any]) -> str:
+    return f"{ratio_to(row['ratio'], row['baseline'])} ({row['ratio_low']:.3f} to {row['ratio_high']:.3f})"
+
+
+def _each(write: Callable[..., str], about: Mapping[str, list[Any]], *names: str) -> list[str]:
+    """What is written of each point; what is the same is written once."""
+    written: dict[tuple[Any, ...], str] = {}
+    values = list(zip(*(about[name] for name in names), strict=True))
+    for value in values:
+        if value not in written:
+            written[value] = write(*value)
+    return [written[value] for value in values]
+
+
+def _commit(sha: str, subject: str, author: str | None, committed_at: dt.datetime) -> str:
+    return escape(f"{short(sha)} {commit_text(subject, author, committed_at)}")
+
+
+def _rival(baseline: str | None) -> str:
+    return escape(rival_text(baseline))
+
+
+def _interval(low: float, high: float, metric: Metric) -> str:
+    return "" if pd.isna(low) else f"(95 %: {metric.write(low)} to {metric.write(high)})"
+
+
+def _board(board: str, toolchain: Mapping[str, Any]) -> str:
+    driver = toolchain.get("driver")
+    return escape(board) + (f", driver {escape(str(driver))}" if driver else "")
+
+
+def _verdict(verdict: str | None, reason: str) -> str:
+    return f"{verdict}: {escape(reason)}" if verdict else ""

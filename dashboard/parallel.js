@@ -1,0 +1,131 @@
+
+// Draws what parallel.py says: a line per config over upright axes. Dragging along an axis keeps the lines that pass
+// there, a click on it keeps all again; dragging an axis' name moves the axis.
+
+const HEIGHT_PX = 330;
+const TOP_PX = 46;
+const BOTTOM_PX = 18;
+const SIDE_PX = 60;
+const CLICK_PX = 3; // a drag shorter than this is a click
+
+export default function ({ data, parentElement }) {
+  const root = parentElement.querySelector(".parallel");
+  root.replaceChildren();
+  const svg = root.appendChild(element("svg", { height: HEIGHT_PX, "font-size": 11, fill: "currentColor" }));
+  svg.setAttribute("role", "img");
+  svg.setAttribute("aria-label", `${data.lines.length} configs over ${data.axes.map((axis) => axis.label).join(", ")}`);
+  const count = root.appendChild(document.createElement("small"));
+  count.role = "status";
+  const told = panel(root);
+  // New results come while somebody looks: what was dragged stays, as long as the axes are the same.
+  const names = data.axes.map((axis) => axis.label).join();
+  if (root.dragged?.names !== names) {
+    root.dragged = { names, order: data.axes.map((_, axis) => axis), kept: data.axes.map(() => null) };
+  }
+  const dragged = root.dragged; // of each axis `kept` has the lowest and the highest place that lines may pass
+  const tall = HEIGHT_PX - TOP_PX - BOTTOM_PX;
+  const high = (place) => TOP_PX + (1 - place) * tall;
+
+  const filter = () => {
+    const passes = ({ at }) => dragged.kept.every((range, axis) => !range || (at[axis] >= range[0] && at[axis] <= range[1]));
+    const lines = [...svg.querySelectorAll("polyline")];
+    data.lines.forEach((line, place) => lines[place].classList.toggle("out", !passes(line)));
+    const passing = data.lines.filter(passes).length;
+    count.textContent = `${passing.toLocaleString("en")} of ${data.lines.length.toLocaleString("en")} configs`;
+  };
+
+  const draw = () => {
+    const wide = root.clientWidth;
+    if (!wide) return; // in a part of the page that is closed
+    svg.replaceChildren();
+    svg.setAttribute("viewBox", `0 0 ${wide} ${HEIGHT_PX}`);
+    const step = (wide - 2 * SIDE_PX) / Math.max(dragged.order.length - 1, 1);
+    const lines = element("g", { fill: "none", "stroke-width": 1, "stroke-opacity": 0.75 });
+    for (const { at, colour, told: words } of data.lines) {
+      const points = dragged.order.map((axis, i) => `${(SIDE_PX + i * step).toFixed(1)},${high(at[axis]).toFixed(1)}`).join(" ");
+      const line = element("polyline", { points, stroke: colour });
+      line.addEventListener("pointermove", (event) => told.over(new DOMRect(event.clientX, event.clientY, 0, 0), words));
+      line.addEventListener("pointerleave", told.hide);
+      lines.append(line);
+    }
+    svg.append(lines, ...dragged.order.map((axis, i) => upright(axis, SIDE_PX + i * step, step)));
+    filter();
+  };
+
+  const upright = (axis, x, step) => {
+    const { label, ticks } = data.axes[axis];
+    const group = element("g", { transform: `translate(${x} 0)` });
+    group.append(element("line", { y1: TOP_PX, y2: TOP_PX + tall, stroke: "currentColor", "stroke-opacity": 0.6 }));
+    for (const [place, words] of ticks) group.append(text(words, { x: 6, y: high(place), "dominant-baseline": "central" }));
+    const name = text(label, { class: "name", y: 18, "text-anchor": "middle", "font-size": 12 });
+    name.addEventListener("pointerdown", (event) => {
+      name.setPointerCapture(event.pointerId);
+      name.onpointermove = (moved) => group.setAttribute("transform", `translate(${x + moved.clientX - event.clientX} 0)`);
+      name.onpointerup = (moved) => {
+        const places = Math.round((moved.clientX - event.clientX) / step);
+        const to = Math.max(0, Math.min(dragged.order.indexOf(axis) + places, dragged.order.length - 1));
+        dragged.order = dragged.order.filter((each) => each !== axis);
+        dragged.order.splice(to, 0, axis);
+        draw();
+      };
+    });
+    group.append(name, ...brush(axis, label));
+    return group;
+  };
+
+  const brush = (axis, label) => {
+    const range = element("rect", { x: -7, width: 14, fill: "#8a94a3", "fill-opacity": 0.45, stroke: "currentColor" });
+    const show = () => {
+      const [low, top] = dragged.kept[axis] ?? [0, 0];
+      range.setAttribute("y", high(top));
+      range.setAttribute("height", dragged.kept[axis] ? high(low) - high(top) : 0);
+      range.setAttribute("visibility", dragged.kept[axis] ? "visible" : "hidden");
+    };
+    const area = element("rect", { class: "brush", x: -12, y: TOP_PX - 6, width: 24, height: tall + 12, fill: "transparent" });
+    area.setAttribute("aria-label", `Keep a range of ${label}`);
+    const place = (event) => {
+      const up = (event.clientY - svg.getBoundingClientRect().top - TOP_PX) / tall;
+      return Math.max(0, Math.min(1 - up, 1));
+    };
+    area.addEventListener("pointerdown", (event) => {
+      area.setPointerCapture(event.pointerId);
+      const from = place(event);
+      area.onpointermove = (moved) => {
+        const to = place(moved);
+        dragged.kept[axis] = Math.abs(moved.clientY - event.clientY) < CLICK_PX ? null : [Math.min(from, to), Math.max(from, to)];
+        show();
+        filter();
+      };
+      area.onpointerup = (moved) => {
+        area.onpointermove(moved);
+        area.onpointermove = area.onpointerup = null;
+      };
+    });
+    show();
+    return [range, area];
+  };
+
+  // Lines run behind the words of an axis; the page's own ground around these keeps them readable.
+  const text = (words, attributes) => {
+    const ground = getComputedStyle(root).getPropertyValue("--st-background-color") || "#ffffff";
+    const made = element("text", { stroke: ground, "stroke-width": 3, "paint-order": "stroke", ...attributes });
+    made.textContent = words;
+    return made;
+  };
+
+  root.resized?.disconnect();
+  root.resized = new ResizeObserver(draw);
+  root.resized.observe(root);
+  draw();
+  saves(root, data, () => {
+    const copy = svg.cloneNode(true);
+    copy.querySelectorAll("polyline.out").forEach((line) => line.setAttribute("stroke-opacity", 0.05));
+    copy.setAttribute("width", root.clientWidth);
+    const { color, fontFamily } = getComputedStyle(root);
+    copy.setAttribute("color", color);
+    copy.setAttribute("font-family", fontFamily);
+    copy.prepend(paper(root, root.clientWidth, HEIGHT_PX));
+    return copy;
+  });
+  return () => root.resized.disconnect();
+}

@@ -1,0 +1,74 @@
+"""The table of many series, from made frames: what its cells say, lead to, and are coloured like."""
+
+import re
+from urllib.parse import parse_qsl, urlsplit
+
+import pandas as pd
+import pytest
+
+from dashboard import colours, grid
+from tests.dashboard.test_changes import paired, stood
+
+B200 = {"gpu_model": "b200", "gpu_name": "NVIDIA B200"}
+
+
+def rows(html: str) -> list[list[str]]:
+    """The words of each cell of each row, the heads included."""
+    lines = re.findall(r"<tr>(.*?)</tr>", html, re.DOTALL)
+    return [
+        [re.sub(r"<[^>]+>", "", cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line, re.DOTALL)]
+        for line in lines
+    ]
+
+
+def test_the_board_says_the_ratio_and_a_change_only_where_the_intervals_are_apart() -> None:
+    pairs = paired([stood(1, 1.0), stood(2, 1.0, **B200)], [stood(3, 0.9), stood(4, 1.005, **B200)])
+    assert rows(grid.board(pairs)) == [["", "H200", "B200"], ["gemm_fp8 320x32576x7168", "0.90 ▼10.0%", "1.00"]]
+
+
+def test_a_ratio_to_another_baseline_than_deepgemm_names_it() -> None:
+    pairs = paired([stood(1, 1.2)], [stood(2, 1.2, baseline="attention_cudnn")])
+    assert rows(grid.board(pairs))[1][1] == "1.20 cuDNN"
+
+
+def test_a_gpu_that_measured_nothing_of_a_problem_has_an_empty_cell() -> None:
+    pairs = paired([stood(1, 1.0)], [stood(2, 1.0), stood(3, 0.8, problem="64x64x64", **B200)])
+    assert [line[1:] for line in rows(grid.board(pairs))[1:]] == [["1.00", ""], ["", "0.80"]]
+
+
+def test_what_a_commit_says_of_itself_stays_text() -> None:
+    written = grid.board(paired([stood(1, 1.0)], [stood(2, 1.0, author='"Kim" & Co')]))
+    assert "Load &lt;B&gt; through TMA, &quot;Kim&quot; &amp; Co, 2026-11-20" in written
+    assert "<B>" not in written
+
+
+def test_a_cell_leads_where_it_is_told_to_and_without_that_nowhere() -> None:
+    pairs = paired([stood(1, 1.0)], [stood(2, 1.0, kernel="a&b")])
+    (link,) = re.findall(r'<a href="([^"]+)"', grid.board(pairs, lambda row: f"trends?gpu=h200&kernel={row['run_id']}"))
+    assert parse_qsl(urlsplit(link.replace("&amp;", "&")).query) == [("gpu", "h200"), ("kernel", "2")]
+    assert "<a" not in grid.board(pairs)
+
+
+def test_a_map_of_changes_is_around_no_change() -> None:
+    pairs = paired([stood(1, 1.0), stood(2, 1.0, **B200)], [stood(3, 0.8), stood(4, 1.0, **B200)])
+    written = grid.change_map(pairs)
+    assert rows(written)[1][1:] == ["-20.0 %", "+0.0 %"]
+    assert re.findall(r"background:(#\w+)", written) == [colours.SLOWER_TO_FASTER[0][1], colours.SLOWER_TO_FASTER[2][1]]
+
+
+@pytest.mark.parametrize(
+    ("share", "colour"), [(-1.0, "#000000"), (0.0, "#000000"), (0.25, "#404040"), (0.5, "#808080"), (2.0, "#ffffff")]
+)
+def test_a_colour_between_two_of_a_scale_is_their_mixture(share: float, colour: str) -> None:
+    assert colours.along(((0.0, "#000000"), (0.5, "#808080"), (1.0, "#ffffff")), share) == colour
+
+
+def test_words_stand_out_on_every_colour_of_the_scales() -> None:
+    for scale in (colours.SLOWER_TO_FASTER, colours.GOOD_TO_BAD):
+        for step in range(101):
+            assert colours.contrast(colours.ink_on(ground := colours.along(scale, step / 100)), ground) >= 4.5
+
+
+def test_an_empty_frame_is_an_empty_table() -> None:
+    none = paired([stood(1, 1.0)], [stood(2, 1.0)]).iloc[:0]
+    assert rows(grid.board(pd.DataFrame(none))) == [[""]]
