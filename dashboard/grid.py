@@ -59,11 +59,11 @@ def change_map(pairs: pd.DataFrame, address: Address | None = None) -> str:
 
 
 def _table(series: pd.DataFrame, scale: Scale, address: Address | None) -> str:
-    models = dict(zip(series["gpu_model"], series["gpu_name"], strict=True))
+    models = _models(series)
     cells = {(row["kernel"], row["problem"], row["gpu_model"]): row for row in series.to_dict("records")}
     names = list(dict.fromkeys((kernel, problem) for kernel, problem, _ in cells))
     width = f'style="width:{100 / max(len(models), 1):.1f}%"'
-    head = "".join(f'<th scope="col" {width}>{escape(name.removeprefix("NVIDIA "))}</th>' for name in models.values())
+    head = "".join(f'<th scope="col" {width}>{escape(name)}</th>' for name in models.values())
     body = "".join(
         f'<tr><th scope="row">{escape(f"{kernel} {problem}")}</th>'
         + "".join(_cell(cells.get((kernel, problem, model)), scale, address) for model in models)
@@ -77,6 +77,16 @@ def _table(series: pd.DataFrame, scale: Scale, address: Address | None) -> str:
         f'<div class="wide"><table class="series"{walked} {label} style="max-width:{widest}rem">'
         f"<thead><tr><td></td>{head}</tr></thead><tbody>{body}</tbody></table></div>{_scale(scale)}"
     )
+
+
+def _models(series: pd.DataFrame) -> dict[str, str]:
+    """How each is written at the head of its column: one of which nothing was measured here says so."""
+    named = {}
+    for model, rows in series.groupby("gpu_model", sort=False):
+        origins = sorted(set(rows["origin"]))
+        elsewhere = f" ({', '.join(origins)})" if "measured" not in origins else ""
+        named[str(model)] = rows["gpu_name"].iloc[0].removeprefix("NVIDIA ") + elsewhere
+    return named
 
 
 def _cell(row: Row | None, scale: Scale, address: Address | None) -> str:

@@ -19,6 +19,7 @@ from dashboard.wording import (
     ratio_to,
     rival_text,
     short,
+    source_text,
     time_text,
 )
 
@@ -33,6 +34,7 @@ def of_series(row: Mapping[Any, Any]) -> list[str]:
         f"{short(row['sha'])} {commit_text(row['subject'], row['author'], row['committed_at'])}",
         "without a baseline" if pd.isna(row["ratio"]) else _ratio(row),
         f"median {time_text(row['median_us'])} ({time_text(row['low_us'])} to {time_text(row['high_us'])})",
+        f"config {config_text(row['params'])}",
     ]
     if not pd.isna(row["change"]):
         lines.append(
@@ -41,6 +43,7 @@ def of_series(row: Mapping[Any, Any]) -> list[str]:
         )
     if row["verdict"]:
         lines.append(f"{row['verdict']}: {row['reason']}")
+    lines.append(source_text(row["origin"], row["machine"], row["measured_at"]))
     return lines
 
 

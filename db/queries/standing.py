@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, CompoundSelect, func, select, true, union_
 from sqlalchemy.dialects.postgresql import aggregate_order_by, distinct_on
 from sqlalchemy.orm import Session
 
-from db.models import Commit, GpuModel, Measurement, Recording, Run, Submission, Sweep, Verdict
+from db.models import Commit, Config, GpuModel, Measurement, Recording, Run, Submission, Sweep, Verdict
 from db.queries.reading import SERIES, Question, measured_points, of_series, read, series_keys
 
 
@@ -37,6 +37,7 @@ class StandingRow:
     author: str | None
     committed_at: dt.datetime
     position: int
+    params: dict[str, Any]
     median_us: float
     low_us: float
     high_us: float
@@ -198,6 +199,7 @@ def _of_runs(session: Session, runs: Question | CompoundSelect[Any]) -> list[Sta
                 Commit.author,
                 Commit.committed_at,
                 Commit.position,
+                Config.params,
                 Measurement.median_us,
                 Measurement.low_us,
                 Measurement.high_us,
@@ -213,6 +215,7 @@ def _of_runs(session: Session, runs: Question | CompoundSelect[Any]) -> list[Sta
         )
         .join(chosen, chosen.c.run_id == Run.id)
         .join(GpuModel, GpuModel.slug == Sweep.gpu_model)
+        .join(Config, Config.id == Measurement.config_id)
         .where(Measurement.role == "kernel")
         .order_by(Sweep.kernel, Sweep.problem, Sweep.gpu_model, Run.origin, Run.id)
     )

@@ -27,6 +27,7 @@ def stood(run_id: int, ratio: float | None, **other: Any) -> dict[str, Any]:
         "subject": "Load <B> through TMA",
         "author": None,
         "committed_at": NOW,
+        "params": {"tile_m": 128},
         "median_us": median_us,
         "low_us": median_us * 0.99,
         "high_us": median_us * 1.01,

@@ -36,10 +36,24 @@ def test_a_gpu_that_measured_nothing_of_a_problem_has_an_empty_cell() -> None:
     assert [line[1:] for line in rows(grid.board(pairs))[1:]] == [["1.00", ""], ["", "0.80"]]
 
 
+def test_what_was_not_measured_here_says_so_over_its_column_and_over_its_cell() -> None:
+    elsewhere = {"origin": "recorded", "recording_machine": "lab-7", "machine": "lab-7"}
+    mixed = stood(3, 0.8, problem="64x64x64", origin="simulated", **B200)
+    pairs = paired([stood(1, 1.0, **elsewhere)], [stood(2, 1.0, **elsewhere), stood(4, 1.0, **B200), mixed])
+    written = grid.board(pairs)
+    assert rows(written)[0] == ["", "H200 (recorded)", "B200"]
+    assert "recorded on lab-7, 2026-11-" in written
+    assert "simulated on node-1, 2026-11-" in written
+
+
 def test_what_a_commit_says_of_itself_stays_text() -> None:
     written = grid.board(paired([stood(1, 1.0)], [stood(2, 1.0, author='"Kim" & Co')]))
     assert "Load &lt;B&gt; through TMA, &quot;Kim&quot; &amp; Co, 2026-11-20" in written
     assert "<B>" not in written
+
+
+def test_a_cell_tells_the_config_that_was_measured() -> None:
+    assert "config tile_m=128&#10;" in grid.board(paired([stood(1, 1.0)], [stood(2, 1.0)])).replace("\n", "&#10;")
 
 
 def test_a_cell_leads_where_it_is_told_to_and_without_that_nowhere() -> None:
