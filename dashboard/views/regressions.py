@@ -31,12 +31,11 @@ def page(url: str) -> None:
     if len(repositories) > 1:
         picked = watched.pick([ALL, *repositories])
         found = found if picked == ALL else found[found["repository"] == picked]
-    first, second, third = st.columns([3, 2, 1], vertical_alignment="bottom")
-    with first:
+    with st.container(
+        horizontal=True, vertical_alignment="bottom", gap="large"
+    ):  # a narrow window gives them two lines
         state = filters.choice("State", STATES, "state")
-    with second:
         group = filters.choice("Group by", list(GROUPS), "group")
-    with third:
         improvements = st.toggle("Improvements", key="improvements", bind="query-params")
     shown = found[found["direction"] == ("improvement" if improvements else "regression")]
     if state == WAITING:
