@@ -25,13 +25,7 @@ class CubinStore:
 
     def outcome(self, key: str) -> dict[str, Any] | None:
         """What compiling `key` gave, or None when the store does not know it."""
-        try:
-            found: dict[str, Any] = json.loads(self._files.cat_file(self._path(key, "json")))
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError) as error:
-            raise StoreError(f"the cubin store {self.url} cannot be read: {error}") from error
-        return found
+        return self.outcomes((key,)).get(key)
 
     def outcomes(self, keys: Collection[str]) -> dict[str, dict[str, Any]]:
         """What compiling each of these keys gave, without those that the store does not know.

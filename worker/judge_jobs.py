@@ -1,4 +1,4 @@
-"""The job that judges a run: queued where a run came on record, was imported, or will never come."""
+"""The job that judges a run: queued where a run came on record, was imported, will never come, or was replayed."""
 
 from sqlalchemy.orm import Session
 
@@ -8,12 +8,18 @@ from worker.dispatch import JUDGE
 
 
 def add(
-    opened: Session, run_id: int, *, submission_id: int, subject: str, priority: int, after_job: int | None = None
+    opened: Session,
+    run_id: int,
+    *,
+    submission_id: int | None,
+    subject: str,
+    priority: int,
+    again: str | None = None,
 ) -> tuple[Unsent, bool]:
-    """Its doorbell, and whether it is new: a run is judged once, and once more for each job it waited for in vain."""
+    """Its doorbell, and whether it is new: a run is judged once, and once more for each reason to do so `again`."""
     job_id, new = jobs.add(
         opened,
-        key=f"judge:{run_id}" if after_job is None else f"judge:{run_id}:after:{after_job}",
+        key=f"judge:{run_id}" if again is None else f"judge:{run_id}:{again}",
         kind="judge",
         queue=JUDGE,
         subject=subject,

@@ -156,8 +156,10 @@ def _with_cubins(
             "submit it again and they are compiled again"
         )
     failed = [each for each in compiled if outcomes[each.content_key]["status"] != "ok"]
-    with session(place.database_url) as opened:
-        record.trial_results(opened, sweep_id, [_not_compiled(each, outcomes[each.content_key]) for each in failed])
+    if failed:
+        rows = [_not_compiled(each, outcomes[each.content_key]) for each in failed]
+        with session(place.database_url) as opened:
+            record.trial_results(opened, sweep_id, rows)
     here = [each for each in compiled if outcomes[each.content_key]["status"] == "ok"]
     if not here:
         raise NothingToMeasure(f"no config of {facts.kernel} compiled for {facts.problem} on {facts.arch}")
@@ -303,7 +305,7 @@ def judge_the_rest(opened: Session, job: Claimed) -> list[Unsent]:
         submission_id=job.submission_id,
         subject=job.subject,
         priority=job.priority,
-        after_job=job.id,
+        again=f"after:{job.id}",
     )
     return [bell] if new else []
 

@@ -19,8 +19,8 @@ from kernels.device import SIMULATED, Gpu, gpus
 from kernels.measure import GpuBusy, GpuMissing, MeasureFailed
 from kernels.replay import ReplayFailed, ReplayRequest, ReplayResult, Side, replay
 from kernels.results import Compiled, Cubin
-from worker import compile, quarantine, repository, simulated
-from worker.dispatch import COMPILE, JUDGE, board_queue, gpu_queue
+from worker import compile, judge_jobs, quarantine, repository, simulated
+from worker.dispatch import COMPILE, board_queue, gpu_queue
 from worker.docket import CODE
 from worker.lease import Lease
 from worker.outage import NotNow
@@ -122,18 +122,15 @@ def judge_again(opened: Session, payload: Payload, submission_id: int | None, pr
     if judging.waits_for(opened, payload["round"]):
         return []
     asked = hashlib.sha256("\n".join(payload["round"]).encode()).hexdigest()[:16]
-    job_id, new = jobs.add(
+    bell, new = judge_jobs.add(
         opened,
-        key=f"judge:{payload['run_id']}:{asked}",
-        kind="judge",
-        queue=JUDGE,
-        subject=_subject(payload),
-        payload={},
+        payload["run_id"],
         submission_id=submission_id,
-        run_id=payload["run_id"],
+        subject=_subject(payload),
         priority=priority,
+        again=asked,
     )
-    return [Unsent(job_id, JUDGE)] if new else []
+    return [bell] if new else []
 
 
 def _queue(payload: Payload) -> str:

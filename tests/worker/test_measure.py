@@ -38,6 +38,19 @@ def measured(settings: Settings, place: Place, drain: Drain, **how: float) -> in
     return run_id
 
 
+def compiled(settings: Settings, place: Place) -> int:
+    """Submit and compile a sweep for a GPU that this machine lacks; its measure job."""
+    gpu_worker_is_here(place)
+    submit_sweep(settings, tiny.KERNEL, "1024", gpus=("h200",))
+    with session(place.database_url) as opened:
+        (measuring,) = opened.scalars(select(Job.id).where(Job.kind == "measure")).all()
+        compiling = opened.scalars(select(Job.id).where(Job.kind == "compile")).all()
+    for job_id in compiling:
+        for batch in tasks.run(job_id, "tester#1", place):
+            tasks.run(batch.id, "tester#1", place)
+    return measuring
+
+
 def test_a_run_has_medians_intervals_and_its_ratio_to_deepgemm(settings: Settings, place: Place, drain: Drain) -> None:
     run_id = measured(settings, place, drain)
     with session(place.database_url) as opened:
@@ -69,14 +82,7 @@ def test_the_first_run_of_a_series_is_undecided(settings: Settings, place: Place
 def test_a_sweep_whose_cubins_are_gone_fails_with_a_sentence_before_it_takes_a_gpu(
     settings: Settings, place: Place
 ) -> None:
-    gpu_worker_is_here(place)
-    submit_sweep(settings, tiny.KERNEL, "1024", gpus=("h200",))
-    with session(place.database_url) as opened:
-        (measuring,) = opened.scalars(select(Job.id).where(Job.kind == "measure")).all()
-        compiling = opened.scalars(select(Job.id).where(Job.kind == "compile")).all()
-    for job_id in compiling:
-        for batch in tasks.run(job_id, "tester#1", place):
-            tasks.run(batch.id, "tester#1", place)
+    measuring = compiled(settings, place)
     for file in list((settings.home / "cubins").rglob("*.*")):
         file.unlink()
     tasks.run(measuring, "tester#2", place)
@@ -89,14 +95,7 @@ def test_a_sweep_whose_cubins_are_gone_fails_with_a_sentence_before_it_takes_a_g
 
 def test_a_cubin_that_compiled_elsewhere_and_not_here_is_not_sent_to_the_gpu(settings: Settings, place: Place) -> None:
     """A recording told of it; here its compile ran into the time limit, which the store alone knows."""
-    gpu_worker_is_here(place)
-    submit_sweep(settings, tiny.KERNEL, "1024", gpus=("h200",))
-    with session(place.database_url) as opened:
-        (measuring,) = opened.scalars(select(Job.id).where(Job.kind == "measure")).all()
-        compiling = opened.scalars(select(Job.id).where(Job.kind == "compile")).all()
-    for job_id in compiling:
-        for batch in tasks.run(job_id, "tester#1", place):
-            tasks.run(batch.id, "tester#1", place)
+    measuring = compiled(settings, place)
     with session(place.database_url) as opened:
         sweep_id = opened.scalars(select(Sweep.id)).one()
         here, elsewhere, *_ = steps.compiled_configs(opened, sweep_id)
@@ -150,13 +149,7 @@ def test_a_sweep_of_which_nothing_compiled_fails_with_a_sentence(settings: Setti
 
 
 def test_a_gpu_that_is_not_there_leaves_the_job_to_another_worker(settings: Settings, place: Place) -> None:
-    gpu_worker_is_here(place)
-    submit_sweep(settings, tiny.KERNEL, "1024", gpus=("h200",))
-    with session(place.database_url) as opened:
-        measure_id = opened.scalars(select(Job.id).where(Job.kind == "measure")).one()
-        compile_id = opened.scalars(select(Job.id).where(Job.kind == "compile")).one()
-    (batch,) = tasks.run(compile_id, "tester#1", place)
-    tasks.run(batch.id, "tester#1", place)
+    measure_id = compiled(settings, place)
     if gpus():
         pytest.skip("this machine has a GPU")
     with pytest.raises(NotNow, match="no NVIDIA GPU"):
