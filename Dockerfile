@@ -15,6 +15,7 @@ COPY requirements/build.txt requirements/${LIST}.txt requirements/
 RUN pip install --no-cache-dir --no-deps --require-hashes -r requirements/build.txt -r requirements/${LIST}.txt
 
 COPY pyproject.toml README.md ./
+COPY src src
 COPY kernels kernels
 COPY db db
 COPY worker worker

@@ -36,7 +36,7 @@ bench: dev ## Measure what a nightly costs on this machine without a GPU (10 min
 	@$(BIN)/python -m benchmarks.nightly
 
 bench-gpu: dev ## Measure the sweep and the stopwatch on this machine's GPU (6 minutes)
-	@$(BIN)/python -m kernels bench-sweep
+	@$(BIN)/python -m benchmarks.gpu.sweep
 
 bench-dashboard: dev ## Measure the dashboard's queries and pages with a simulated year of a fleet (minutes, several GB)
 	@$(BIN)/python -m benchmarks.dashboard

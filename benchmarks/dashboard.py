@@ -34,11 +34,13 @@ from sqlalchemy.orm import Session
 from streamlit.testing.v1 import AppTest
 
 from benchmarks import browsing, fleet, visitors
-from dashboard.memory import settle
-from db import migrate, queries
-from db.embedded import Embedded
-from db.models import Commit, Measurement, Sweep, Trial
-from db.session import engine, session
+from tilewatch.dashboard.gc_tuning import settle
+from tilewatch.db import migrate
+from tilewatch.db.models import Commit, Measurement, Sweep, Trial
+from tilewatch.db.queries import actions, canaries, evidence, queue, regressions, snapshots, static_facts, sweeps
+from tilewatch.db.queries import series as series_queries
+from tilewatch.db.server.embedded import Embedded
+from tilewatch.db.session import engine, session
 
 ROOT = Path(__file__).resolve().parent.parent
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -145,39 +147,39 @@ def _questions(url: str) -> dict[str, Callable[[Session], Any]]:
     noon = dt.datetime.combine(_yesterday(), NOON)
     year = noon - dt.timedelta(days=365)
     with session(url) as opened:
-        shas = [row.sha for row in queries.commits(opened, fleet.REPOSITORY)]
-        newest = queries.newest_runs(opened)[0].run_id
-        series = queries.series(opened)[0]
+        shas = [row.sha for row in snapshots.commits(opened, fleet.REPOSITORY)]
+        newest = evidence.newest_runs(opened)[0].run_id
+        series = series_queries.series(opened)[0]
         sweep_id = opened.scalar(select(func.max(Sweep.id))) or 0
         about = (series.repository, series.kernel, series.problem, series.gpu_model)
-        statics = queries.statics(opened, *about)
+        statics = static_facts.statics(opened, *about)
     return {
-        "newest nightly per GPU model": queries.last_nights,
-        "newest submissions": lambda opened: queries.submissions(opened, 10),
-        "all series now": lambda opened: queries.standing(opened, fleet.REPOSITORY, noon),
-        "all series a year ago": lambda opened: queries.standing(opened, fleet.REPOSITORY, year),
-        "changes judged in a year": lambda opened: queries.changes_judged(opened, fleet.REPOSITORY, year),
-        "repositories": queries.repositories,
-        "commits": lambda opened: queries.commits(opened, fleet.REPOSITORY),
-        "all series at a commit": lambda opened: queries.standing_at(opened, fleet.REPOSITORY, shas[0]),
-        "series": queries.series,
-        "points of a series": lambda opened: queries.points(opened, *about),
-        "sweeps of a search space": lambda opened: queries.sweeps(opened, *about),
-        "winners of a search space": lambda opened: queries.winners(opened, *about),
-        "trials of a sweep": lambda opened: queries.trials(opened, sweep_id),
-        "static facts over commits": lambda opened: queries.statics(opened, *about),
-        "cubins that moved": lambda opened: queries.moved(opened, statics[0].sweep_id, statics[-1].sweep_id),
-        "search spaces": queries.spaces,
-        "one run": lambda opened: queries.run(opened, newest),
-        "the run before": lambda opened: queries.run_before(opened, newest),
-        "samples of a run": lambda opened: queries.sampled(opened, newest),
-        "newest runs": queries.newest_runs,
-        "regressions": queries.regressions,
-        "series of a regression": lambda opened: queries.regressed(opened, 1),
-        "levels of a series": lambda opened: queries.levels(opened, *about),
-        "raw samples of 20 runs": lambda opened: queries.raw_samples(opened, range(newest - 20, newest)),
-        "canaries": queries.canaries,
-        "jobs and actions": lambda opened: [*queries.job_counts(opened), *queries.actions(opened)],
+        "newest nightly per GPU model": queue.last_nights,
+        "newest submissions": lambda opened: queue.submissions(opened, 10),
+        "all series now": lambda opened: snapshots.standing(opened, fleet.REPOSITORY, noon),
+        "all series a year ago": lambda opened: snapshots.standing(opened, fleet.REPOSITORY, year),
+        "changes judged in a year": lambda opened: snapshots.changes_judged(opened, fleet.REPOSITORY, year),
+        "repositories": series_queries.repositories,
+        "commits": lambda opened: snapshots.commits(opened, fleet.REPOSITORY),
+        "all series at a commit": lambda opened: snapshots.standing_at(opened, fleet.REPOSITORY, shas[0]),
+        "series": series_queries.series,
+        "points of a series": lambda opened: series_queries.points(opened, *about),
+        "sweeps of a search space": lambda opened: sweeps.sweeps(opened, *about),
+        "winners of a search space": lambda opened: sweeps.winners(opened, *about),
+        "trials of a sweep": lambda opened: sweeps.trials(opened, sweep_id),
+        "static facts over commits": lambda opened: static_facts.statics(opened, *about),
+        "cubins that moved": lambda opened: static_facts.moved(opened, statics[0].sweep_id, statics[-1].sweep_id),
+        "search spaces": static_facts.spaces,
+        "one run": lambda opened: evidence.run(opened, newest),
+        "the run before": lambda opened: evidence.run_before(opened, newest),
+        "samples of a run": lambda opened: evidence.sampled(opened, newest),
+        "newest runs": evidence.newest_runs,
+        "regressions": regressions.regressions,
+        "series of a regression": lambda opened: regressions.regressed(opened, 1),
+        "levels of a series": lambda opened: regressions.levels(opened, *about),
+        "raw samples of 20 runs": lambda opened: series_queries.raw_samples(opened, range(newest - 20, newest)),
+        "canaries": canaries.canaries,
+        "jobs and actions": lambda opened: [*queue.job_counts(opened), *actions.actions(opened)],
     }
 
 
@@ -251,7 +253,7 @@ def _memory(url: str, home: Path) -> None:
 def _series_views(url: str) -> list[str]:
     """Trends and sweeps of many series, as people look at many."""
     with session(url) as opened:
-        series = queries.series(opened)[:: len(queries.series(opened)) // 40]
+        series = series_queries.series(opened)[:: len(series_queries.series(opened)) // 40]
     about = [f"kernel={row.kernel}&problem={row.problem}&gpu={row.gpu_model}" for row in series]
     return [f"/trends?{one}" for one in about] + [f"/sweeps?{one}" for one in about]
 

@@ -3,8 +3,8 @@
     python -m benchmarks.jobs chaos [--seed 1] [--jobs 300] [--kill-every 2]
     python -m benchmarks.jobs overhead [--jobs 20]
 
-Real servers, real Celery workers and the real compiler; only the GPU is simulated (worker/simulated.py). `chaos` kills
-one of four workers at random every few seconds, empties Redis once and restarts Redis and Postgres twice while a
+Real servers, real Celery workers and the real compiler; only the GPU is simulated (worker/gpu/simulated.py). `chaos`
+kills one of four workers at random every few seconds, empties Redis once and restarts Redis and Postgres twice while a
 nightly of many sweeps with 50 trials each goes on, then counts what is lost, doubled or stuck. `overhead` submits one
 sweep after the other to calm workers and takes the time from submit to verdict, less that of the run itself. Figures go
 to docs/measurements.md by hand, with machine and date.
@@ -32,15 +32,15 @@ import redis
 from sqlalchemy import func, select
 from sqlalchemy.exc import OperationalError
 
-from db import migrate
-from db.embedded import Embedded, Servers
-from db.models import Job, Run, Submission, Sweep, Trial, Verdict
-from db.session import engine, session
-from worker import dispatch
-from worker.dispatch import BrokerUnreachable
-from worker.reconcile import reconcile
-from worker.settings import Settings
-from worker.submit import submit_nightly, submit_sweep
+from tilewatch.db import migrate
+from tilewatch.db.models import Job, Run, Submission, Sweep, Trial, Verdict
+from tilewatch.db.server.embedded import Embedded, Servers
+from tilewatch.db.session import engine, session
+from tilewatch.worker.queue import dispatch
+from tilewatch.worker.queue.dispatch import BrokerUnreachable
+from tilewatch.worker.queue.reconcile import reconcile
+from tilewatch.worker.settings import Settings
+from tilewatch.worker.steps.submit import submit_nightly, submit_sweep
 
 ROOT = Path(__file__).resolve().parent.parent
 WORKERS = 4
@@ -54,7 +54,7 @@ OPEN = ("waiting", "queued", "running")
 LIBRARY = """
 import cuda.tile as ct
 
-from kernels.contract import Array, Kernel, Problem, Space
+from tilewatch.kernels.contract import Array, Kernel, Problem, Space
 
 
 @ct.kernel
@@ -259,7 +259,7 @@ def start(here: Stage, name: str, queues: str, processes: str) -> subprocess.Pop
         "TILEWATCH_SIM_TRIAL_S": str(here.settings.sim_trial_s),
     }
     calm = ("--without-mingle", "--without-gossip", "--loglevel", "INFO")
-    command = (sys.executable, "-m", "celery", "-A", "worker.app", "worker", *calm)
+    command = (sys.executable, "-m", "celery", "-A", "tilewatch.worker.app", "worker", *calm)
     with (here.logs / f"{name}.log").open("ab") as out:
         return subprocess.Popen(
             [*command, "-Q", queues, "-n", name, "-c", processes],

@@ -101,7 +101,7 @@ def play(kind: Kind, seed: int) -> Played:
     points = replays = nightly = 0
     judging_s = 0.0
     with subprocess.Popen(
-        (sys.executable, "-m", "worker.cli", "judge", "--stream"),
+        (sys.executable, "-m", "tilewatch.worker.cli.main", "judge", "--stream"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

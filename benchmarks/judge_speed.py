@@ -10,9 +10,9 @@ import time
 
 import numpy as np
 
-from worker.confirm import Ask, Replayed
-from worker.detect import Reading
-from worker.regression import Judge, Place
+from tilewatch.worker.detection.confirmation import Ask, Replayed
+from tilewatch.worker.detection.detector import Judge, Place
+from tilewatch.worker.detection.reading import Reading
 
 NODES, KERNELS, SHAPES = 500, 5, 4
 SERIES = NODES * KERNELS * SHAPES

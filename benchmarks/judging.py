@@ -13,13 +13,15 @@ from pathlib import Path
 
 from sqlalchemy import func, select, text
 
-from db import jobs, migrate
-from db.embedded import Embedded
-from db.models import Job, Run, Sweep
-from db.session import session
-from worker import judge, tasks
-from worker.place import Place
-from worker.settings import Settings
+from tilewatch.db import migrate
+from tilewatch.db.lifecycle import jobs
+from tilewatch.db.models import Job, Run, Sweep
+from tilewatch.db.server.embedded import Embedded
+from tilewatch.db.session import session
+from tilewatch.worker import run_job
+from tilewatch.worker.context import Place
+from tilewatch.worker.judging import judge
+from tilewatch.worker.settings import Settings
 
 A_KERNEL = 20
 """Series of one kernel: its problems."""
@@ -100,7 +102,7 @@ def _judge(place: Place, night: int) -> float:
             opened, key=f"judge:{time.time_ns()}", kind="judge", queue="judge", subject="s", payload={}, run_id=run_id
         )
     started = time.monotonic()
-    tasks.run(job_id, "benchmark#1", place)
+    run_job.run(job_id, "benchmark#1", place)
     took_s = time.monotonic() - started
     with session(place.database_url) as opened:
         failure = opened.get_one(Job, job_id).failure

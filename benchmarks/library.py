@@ -20,11 +20,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from kernels import catalog, device, store
-from kernels.local import compile_plan
-from kernels.measure import MeasureFailed, MeasureRequest, measure
-from kernels.results import Compiled, Cubin, Plan, RunResult
-from kernels.statistics import median_interval, ratio_interval
+from tilewatch.kernels import device
+from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.compiling import store
+from tilewatch.kernels.compiling.compile_plan import compile_plan
+from tilewatch.kernels.measuring.measure import MeasureFailed, MeasureRequest, measure
+from tilewatch.kernels.results import Compiled, Cubin, Plan, RunResult
+from tilewatch.kernels.statistics import median_interval, ratio_interval
 
 ROOT = Path(__file__).resolve().parent.parent
 BEST = 4

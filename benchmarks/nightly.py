@@ -22,12 +22,12 @@ from pathlib import Path
 import psutil
 from sqlalchemy import func, select
 
-from db import migrate
-from db.embedded import Embedded, Servers
-from db.models import Compilation, Job, Trial
-from db.session import session
-from worker.settings import Settings
-from worker.submit import submit_nightly
+from tilewatch.db import migrate
+from tilewatch.db.models import Compilation, Job, Trial
+from tilewatch.db.server.embedded import Embedded, Servers
+from tilewatch.db.session import session
+from tilewatch.worker.settings import Settings
+from tilewatch.worker.steps.submit import submit_nightly
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT_S = 3600.0
@@ -128,7 +128,18 @@ def _settings(home: Path, repository: Path, servers: Servers, model: str) -> Set
 
 @contextlib.contextmanager
 def _worker(settings: Settings, processes: int) -> Iterator[None]:
-    command = [sys.executable, "-m", "celery", "-A", "worker.app", "worker", "-Q", "compile", "-n", "bench@%h"]
+    command = [
+        sys.executable,
+        "-m",
+        "celery",
+        "-A",
+        "tilewatch.worker.app",
+        "worker",
+        "-Q",
+        "compile",
+        "-n",
+        "bench@%h",
+    ]
     log = (settings.home / "worker.log").open("wb")
     worker = subprocess.Popen([*command, "-c", str(processes)], cwd=ROOT, stdout=log, stderr=log)
     try:

@@ -26,9 +26,11 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from db import jobs, migrate, record, steps
-from db.embedded import Embedded
-from db.session import engine, session
+from tilewatch.db import migrate, record
+from tilewatch.db.lifecycle import jobs
+from tilewatch.db.server.embedded import Embedded
+from tilewatch.db.session import engine, session
+from tilewatch.db.step_queries import steps
 
 TRIALS = 500
 SAMPLES = 3

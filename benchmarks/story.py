@@ -25,15 +25,15 @@ from pathlib import Path
 
 from sqlalchemy import func, select
 
-from db import migrate
-from db.embedded import Embedded, Servers
-from db.models import Commit, Job, Regression, RegressionSeries, Replay, Run, Sweep, Verdict
-from db.session import session
-from worker.dispatch import gpu_queue
-from worker.settings import Settings
-from worker.submit import submit_nightly
-from worker.transfer import export_file
-from worker.up import cuda_home
+from tilewatch.db import migrate
+from tilewatch.db.models import Commit, Job, Regression, RegressionSeries, Replay, Run, Sweep, Verdict
+from tilewatch.db.server.embedded import Embedded, Servers
+from tilewatch.db.session import session
+from tilewatch.worker.local.up import cuda_home
+from tilewatch.worker.queue.dispatch import gpu_queue
+from tilewatch.worker.settings import Settings
+from tilewatch.worker.steps.submit import submit_nightly
+from tilewatch.worker.transfer.importing import export_file
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT_S = 420.0
@@ -254,7 +254,7 @@ def _worker(settings: Settings, name: str, queue: str, processes: int) -> Iterat
             "-m",
             "celery",
             "-A",
-            "worker.app",
+            "tilewatch.worker.app",
             "worker",
             "-Q",
             queue,

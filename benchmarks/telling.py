@@ -29,16 +29,16 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from benchmarks import fleet
-from db import migrate
-from db.causes import Cause, Moved, open_or_join
-from db.embedded import Embedded, Servers
-from db.models import Commit, Regression, RegressionSeries, Run, Sweep
-from db.session import session
-from worker import dispatch
-from worker.carriers import Log
-from worker.outbox import Outbox
-from worker.telling import Telling
-from worker.watch import Limits, watch
+from tilewatch.db import migrate
+from tilewatch.db.lifecycle.regression_causes import Cause, Moved, open_or_join
+from tilewatch.db.models import Commit, Regression, RegressionSeries, Run, Sweep
+from tilewatch.db.server.embedded import Embedded, Servers
+from tilewatch.db.session import session
+from tilewatch.worker.notify.check_alarms import Limits, watch
+from tilewatch.worker.notify.outbox import Outbox
+from tilewatch.worker.notify.routing import Telling
+from tilewatch.worker.notify.senders import Log
+from tilewatch.worker.queue import dispatch
 
 ROOT = Path(__file__).resolve().parent.parent
 JUDGES = 8
@@ -189,7 +189,7 @@ def _worker(servers: Servers, folder: Path, board: Board) -> Iterator[None]:
         "TILEWATCH_DATABASE_URL": servers.database_url,
         "TILEWATCH_BROKER_URL": servers.broker_url,
     }
-    command = (sys.executable, "-m", "celery", "-A", "worker.app", "worker", "--loglevel", "INFO")
+    command = (sys.executable, "-m", "celery", "-A", "tilewatch.worker.app", "worker", "--loglevel", "INFO")
     with (folder / "judge.log").open("wb") as log:
         process = subprocess.Popen(
             [*command, "--without-mingle", "--without-gossip", "-Q", "judge,tell", "-n", "judge@bench", "-c", "1"],

@@ -16,9 +16,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from kernels import recording
-from kernels.journal import config_key
-from kernels.results import Params
+from tilewatch.kernels.measuring.journal import config_key
+from tilewatch.kernels.recording import recording_file
+from tilewatch.kernels.results import Params
 
 ROOT = Path(__file__).resolve().parent.parent
 SHOWN = 3
@@ -47,7 +47,7 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("recording", nargs="?", type=Path, default=ROOT / "recordings" / "h200.jsonl.gz")
     out = Console(soft_wrap=True, highlight=False)
-    for (kernel, gpu), sweeps in swept(recording.read(asked.parse_args().recording).rows).items():
+    for (kernel, gpu), sweeps in swept(recording_file.read(asked.parse_args().recording).rows).items():
         table = Table("", "mean", "worst", "config", title=f"{kernel} on {gpu}, {len(sweeps)} problems")
         for choice in ranked(sweeps)[:SHOWN]:
             table.add_row("best", f"{choice.mean:.3f}", f"{choice.worst:.3f}", _settings(choice.config))

@@ -2,8 +2,9 @@
 
 import streamlit as st
 
-from dashboard import door, plots
-from dashboard.trouble import told
+from tilewatch.dashboard import sign_in
+from tilewatch.dashboard.widgets import plots
+from tilewatch.dashboard.widgets.errors import told
 
 # No icons: Material ones make the page fetch a font from outside, and emoji are empty boxes where no emoji font is.
 PAGES = (
@@ -24,7 +25,7 @@ st.set_page_config(page_title="Tilewatch", layout="wide")
 st.html(COMPACT)
 page = st.navigation(PAGES, position="top")
 with told():
-    if door.opens():
+    if sign_in.opens():
         page.run()
         plots.picture_format()
         plots.ready()

@@ -1,6 +1,7 @@
 """The weekly report: the dashboard's charts of one week in a single page that can be mailed and opened anywhere.
 
-    python -m dashboard.report --week --html FILE [--until DATE] [--repository NAME]   (people type `tilewatch report`)
+    python -m tilewatch.dashboard.report --week --html FILE [--until DATE] [--repository NAME]   (people type `tilewatch
+    report`)
 
 A command of its own, started by `tilewatch report` like `tilewatch up` starts the dashboard: workers neither import the
 dashboard nor need pandas and Plotly. The page asks nobody for anything: Plotly's script is in it, once.
@@ -19,11 +20,14 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 from sqlalchemy.exc import DBAPIError
 
-from dashboard import change_charts, changes, charts, grid, marks, weekly
-from dashboard.metrics import METRICS, Metric
-from dashboard.weekly import Trend, Week
-from dashboard.wording import change_text, day, moment, plural, short
-from db.session import DatabaseUnreachable, address, session
+from tilewatch.dashboard import weekly
+from tilewatch.dashboard.charts import differences, grid, marks
+from tilewatch.dashboard.charts import trend as charts
+from tilewatch.dashboard.frames import changes
+from tilewatch.dashboard.frames.metrics import METRICS, Metric
+from tilewatch.dashboard.text import change_text, day, moment, plural, short
+from tilewatch.dashboard.weekly import Trend, Week
+from tilewatch.db.session import DatabaseUnreachable, address, session
 
 EXPECTED_ERROR = 2
 SHOWN_COMMITS = 60
@@ -109,7 +113,7 @@ def _movers(week: Week) -> Iterable[str]:
     if len(known):
         yield "<h2>Biggest movers of the week</h2>"
         where = known["gpu_name"].str.removeprefix("NVIDIA ")
-        yield _figure(change_charts.differences(known.assign(where=where), "change of speed"))
+        yield _figure(differences.differences(known.assign(where=where), "change of speed"))
 
 
 def _trend(trend: Trend) -> Iterable[str]:

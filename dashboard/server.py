@@ -9,10 +9,10 @@ import importlib
 import streamlit as st
 from starlette.middleware import Middleware
 
-from dashboard.ahead import Ahead
-from dashboard.memory import settle
+from tilewatch.dashboard.gc_tuning import settle
+from tilewatch.dashboard.preload import Ahead
 
-NEEDED = ("pandas", "plotly.graph_objects", "plotly.io", "sqlalchemy.orm", "psycopg", "db.queries")
+NEEDED = ("pandas", "plotly.graph_objects", "plotly.io", "sqlalchemy.orm", "psycopg", "tilewatch.db.queries.series")
 
 for name in NEEDED:
     importlib.import_module(name)

@@ -2,17 +2,17 @@
 
 import streamlit as st
 
-from dashboard import people
+from tilewatch.dashboard import rights
 
 
 def opens() -> bool:
     """Whether this visitor may see a page; otherwise what to do stands here instead of it."""
     try:
-        of = people.configured()
-    except people.BadRules as wrong:
+        of = rights.configured()
+    except rights.BadRules as wrong:
         st.error(str(wrong))
         return False
-    visitor = people.visitor()
+    visitor = rights.visitor()
     if of.sign_in:
         _sign(visitor)
     if not visitor.browse:
@@ -21,7 +21,7 @@ def opens() -> bool:
     return visitor.browse
 
 
-def _sign(visitor: people.Rights) -> None:
+def _sign(visitor: rights.Rights) -> None:
     with st.container(horizontal=True, horizontal_alignment="right"):
         if visitor.who is None:
             if st.button("Sign in", key="sign-in"):

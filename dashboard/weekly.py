@@ -7,10 +7,12 @@ from dataclasses import dataclass
 import pandas as pd
 from sqlalchemy.orm import Session
 
-from dashboard import changes
-from dashboard.frames import frame
-from db import queries
-from db.regressions import OPEN
+from tilewatch.dashboard.frames import changes
+from tilewatch.dashboard.frames.frames import frame
+from tilewatch.db.lifecycle.regressions import OPEN
+from tilewatch.db.queries import queue, snapshots
+from tilewatch.db.queries import regressions as regression_queries
+from tilewatch.db.queries import series as series_queries
 
 WEEK = dt.timedelta(days=7)
 MOST_SUBMISSIONS = 500
@@ -43,14 +45,14 @@ def read(session: Session, until: dt.datetime, repository: str | None = None) ->
     """Of the repository that this Tilewatch watches itself, if none is named."""
     since = until - WEEK
     if repository is None:
-        repository = next(iter(queries.repositories(session)), "")
-    regressions = frame(queries.RegressionRow, queries.regressions(session))
+        repository = next(iter(series_queries.repositories(session)), "")
+    regressions = frame(regression_queries.RegressionRow, regression_queries.regressions(session))
     regressions = regressions[regressions["repository"] == repository]
     opened = regressions[(regressions["opened_at"] > since) & (regressions["opened_at"] <= until)]
     waiting = regressions[(regressions["direction"] == "regression") & regressions["state"].isin(OPEN)]
-    judged = frame(queries.JudgedRow, queries.changes_judged(session, repository, since))
-    before = frame(queries.StandingRow, queries.standing(session, repository, since))
-    after = frame(queries.StandingRow, queries.standing(session, repository, until))
+    judged = frame(snapshots.JudgedRow, snapshots.changes_judged(session, repository, since))
+    before = frame(snapshots.StandingRow, snapshots.standing(session, repository, since))
+    after = frame(snapshots.StandingRow, snapshots.standing(session, repository, until))
     return Week(
         since=since,
         until=until,
@@ -65,7 +67,7 @@ def read(session: Session, until: dt.datetime, repository: str | None = None) ->
 
 def _nights(session: Session, since: dt.datetime, until: dt.datetime) -> pd.DataFrame:
     """How many nightlies of each GPU model ended in which state."""
-    found = frame(queries.SubmissionRow, queries.submissions(session, MOST_SUBMISSIONS))
+    found = frame(queue.SubmissionRow, queue.submissions(session, MOST_SUBMISSIONS))
     nightly = found[(found["reason"] == "nightly") & (found["requested_at"] > since) & (found["requested_at"] <= until)]
     return nightly.groupby(["gpu_name", "state"]).size().rename("nights").reset_index()
 
@@ -76,7 +78,7 @@ def _worst(session: Session, opened: pd.DataFrame, judged: pd.DataFrame) -> Sequ
     series = [
         (row.kernel, row.problem, row.gpu_model)
         for regression_id in worst["id"]
-        for row in queries.regressed(session, int(regression_id))[:1]
+        for row in regression_queries.regressed(session, int(regression_id))[:1]
     ]
     if not series:
         largest = judged.assign(much=judged["change"].abs()).sort_values("much", ascending=False)
@@ -87,6 +89,6 @@ def _worst(session: Session, opened: pd.DataFrame, judged: pd.DataFrame) -> Sequ
 def _trend(session: Session, repository: str, kernel: str, problem: str, gpu_model: str) -> Trend:
     return Trend(
         f"{kernel} {problem} on {gpu_model}",
-        frame(queries.PointRow, queries.points(session, repository, kernel, problem, gpu_model)),
-        frame(queries.LevelRow, queries.levels(session, repository, kernel, problem, gpu_model)),
+        frame(series_queries.PointRow, series_queries.points(session, repository, kernel, problem, gpu_model)),
+        frame(regression_queries.LevelRow, regression_queries.levels(session, repository, kernel, problem, gpu_model)),
     )

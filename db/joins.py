@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from sqlalchemy import CTE, ColumnElement, Label, Select, Subquery, exists, func, select, true, tuple_
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from db.models import Commit, Measurement, Recording, RegressionSeries, Run, Sweep, Verdict
+from tilewatch.db.models import Commit, Measurement, Recording, RegressionSeries, Run, Sweep, Verdict
 
 Made = TypeVar("Made")
 SERIES = ("repository", "kernel", "problem", "gpu_model")

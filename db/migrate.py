@@ -11,7 +11,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
-from db import session
+from tilewatch.db import session
 
 UPGRADE_LOCK = 7_114_553_023
 """Any number, the same in every release: it is the advisory lock that migrating processes take turns by."""

@@ -389,7 +389,7 @@ class Replay(Base):
 
 
 class Regression(Base):
-    """A confirmed change with an owner and a life, one per cause (`key`): db/regressions.py moves it on.
+    """A confirmed change with an owner and a life, one per cause (`key`): db/lifecycle/regressions.py moves it on.
 
     It came after `good_commit_id` and no later than `bad_commit_id`; the size is that of its worst series. `cause` is
     one sentence, `explanation` the facts behind it, one sentence each.
@@ -578,7 +578,9 @@ class Job(Base):
     created_at: Mapped[born]
     started_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
     finished_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
-    priority: Mapped[int] = mapped_column(server_default="3")  # db/jobs.py, Priority; a nightly's is the default
+    priority: Mapped[int] = mapped_column(
+        server_default="3"
+    )  # db/lifecycle/jobs.py, Priority; a nightly's is the default
     put_offs: Mapped[int] = mapped_column(server_default="0")
     not_before: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
     trouble: Mapped[str | None] = mapped_column(Text)
@@ -604,7 +606,7 @@ class Action(Base):
     """What a person did to queued work, or asks the workers to do: who, what, and what came of it.
 
     A cancel and a retry are done at once. What needs the watched repository (a nightly, a sweep, a backfill) is `asked`
-    and carried out by the next tick of the clock (worker/asked.py). `said` is the sentence for people.
+    and carried out by the next tick of the clock (worker/submit_requests.py). `said` is the sentence for people.
     """
 
     __tablename__ = "actions"

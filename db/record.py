@@ -15,8 +15,8 @@ from sqlalchemy import Table, case, delete, exists, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from db import bulk
-from db.models import (
+from tilewatch.db import bulk
+from tilewatch.db.models import (
     Base,
     Commit,
     Compilation,

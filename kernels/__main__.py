@@ -1,4 +1,4 @@
-"""`python -m kernels`: the sweep on this machine alone, without queue or database."""
+"""`python -m tilewatch.kernels`: the sweep on this machine alone, without queue or database."""
 
 import enum
 import json
@@ -15,18 +15,22 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from kernels import HARNESS, bench_sweep, catalog, checklist_command, device, provenance, recording, store
-from kernels.build import LIMIT_S, BuildError
-from kernels.contract import BadProblem
-from kernels.journal import Journal, config_key, journal_path
-from kernels.loading import LibraryError
-from kernels.local import compile_plan
-from kernels.measure import GpuBusy, GpuMissing, MeasureFailed, MeasureRequest, measure
-from kernels.prediction import Prediction, Pruned, predictions, signs
-from kernels.results import Compiled, Cubin, Params, Plan, Planned, RunResult
-from kernels.session import recorded_rows
-from kernels.statistics import median_interval, ratio_interval
-from kernels.sweep import SweepFailed
+from tilewatch.kernels import HARNESS, device, library
+from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.checklist import command
+from tilewatch.kernels.checklist.prediction import Prediction, Pruned, predictions, signs
+from tilewatch.kernels.compiling import store
+from tilewatch.kernels.compiling.compile_plan import compile_plan
+from tilewatch.kernels.compiling.compiler import LIMIT_S, BuildError
+from tilewatch.kernels.contract import BadProblem
+from tilewatch.kernels.loading import LibraryError
+from tilewatch.kernels.measuring.journal import Journal, config_key, journal_path
+from tilewatch.kernels.measuring.measure import GpuBusy, GpuMissing, MeasureFailed, MeasureRequest, measure
+from tilewatch.kernels.measuring.sweep import SweepFailed
+from tilewatch.kernels.recording import git_commit, recording_file
+from tilewatch.kernels.recording.recorded_run import recorded_rows
+from tilewatch.kernels.results import Compiled, Cubin, Params, Plan, Planned, RunResult
+from tilewatch.kernels.statistics import median_interval, ratio_interval
 
 app = typer.Typer(
     help="Sweep, compile and time cuTile kernels on this machine alone: no queue, no database.",
@@ -37,7 +41,6 @@ app = typer.Typer(
 say = Console(stderr=True)
 
 EXPECTED = (
-    bench_sweep.BenchFailed,
     SweepFailed,
     catalog.UnknownKernel,
     BadProblem,
@@ -47,7 +50,7 @@ EXPECTED = (
     GpuBusy,
     GpuMissing,
     MeasureFailed,
-    provenance.NoHistory,
+    git_commit.NoHistory,
     store.StoreError,
 )
 
@@ -68,7 +71,6 @@ class Prune(enum.StrEnum):
 
 CORES = os.cpu_count() or 1
 SPARE_CORES = max(1, CORES - 1)
-HERE = Path(__file__).resolve().parent
 DEFAULT_STORE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "tilewatch" / "cubins"
 
 
@@ -79,13 +81,13 @@ def compile(
     arch: Annotated[str, typer.Option(help="Architecture to compile for; no GPU is needed.")] = "sm_100",
     jobs: Jobs = CORES,
     limit: Limit = LIMIT_S,
-    library: Library = HERE / "library",
+    library: Library = library.FOLDER,
     cubins: Store = DEFAULT_STORE,
     as_json: AsJson = False,
 ) -> None:
     """Compile a kernel's whole search space and list its static facts: the half that needs no GPU.
 
-    Example: python -m kernels compile gemm_fp8 --arch sm_100 --jobs 2
+    Example: python -m tilewatch.kernels compile gemm_fp8 --arch sm_100 --jobs 2
     """
     plan = _plan(library, arch, kernel, problem)
     started = time.monotonic()
@@ -108,7 +110,7 @@ def sweep(
     gpu: Annotated[int, typer.Option(min=0, help="Which of this machine's GPUs.")] = 0,
     jobs: Jobs = SPARE_CORES,  # one is left for the process that feeds the GPU
     limit: Limit = LIMIT_S,
-    library: Library = HERE / "library",
+    library: Library = library.FOLDER,
     cubins: Store = DEFAULT_STORE,
     record: Annotated[Path | None, typer.Option(help="Also write the run to FILE, for `tilewatch import`.")] = None,
     prune: Annotated[
@@ -118,20 +120,20 @@ def sweep(
 ) -> None:
     """Try every config of a kernel on a problem on this machine's GPU, then time the winner beside its baselines.
 
-    Example: python -m kernels sweep gemm_fp8 320x32576x7168 --record run.jsonl.gz
+    Example: python -m tilewatch.kernels sweep gemm_fp8 320x32576x7168 --record run.jsonl.gz
     """
     gpus = device.gpus()
     if gpu >= len(gpus):
         raise GpuMissing(
             f"there is no GPU {gpu} on this machine: it has {len(gpus)} NVIDIA GPUs. "
-            f"Without one, `python -m kernels compile {kernel}` does the half that needs none."
+            f"Without one, `python -m tilewatch.kernels compile {kernel}` does the half that needs none."
         )
     model = gpus[gpu].model
     if model is None:
         raise device.UnknownGpu(
             f"Tilewatch does not know the GPU model '{gpus[gpu].name}' (kernels/device.py lists them)"
         )
-    commit = provenance.commit_of(library) if record else None
+    commit = git_commit.commit_of(library) if record else None
     plan = _plan(library, model.arch, kernel, problem)
     url = store.folder(cubins)
     outcomes: list[tuple[Planned, Compiled]] = []
@@ -159,8 +161,10 @@ def sweep(
         journal.done()
     if record is not None:
         assert commit is not None
-        header = recording.Header(f"{result.host}, {result.gpu_name}", recording.now(), commit.repository, _version())
-        rows = recording.write(record, header, recorded_rows(plan, commit, model, outcomes, result))
+        header = recording_file.Header(
+            f"{result.host}, {result.gpu_name}", recording_file.now(), commit.repository, _version()
+        )
+        rows = recording_file.write(record, header, recorded_rows(plan, commit, model, outcomes, result))
         say.print(f"{rows} rows written to {record}; `tilewatch import {record}` reads them")
     if as_json:
         answer = {
@@ -174,35 +178,7 @@ def sweep(
         _print_sweep(plan, outcomes, result, pruned)
 
 
-@app.command("bench-sweep")
-def bench_sweep_command(
-    part: Annotated[list[str] | None, typer.Option(help="Only this part; repeat it for several.")] = None,
-    gpu: Annotated[int, typer.Option(min=0, help="Which of this machine's GPUs.")] = 0,
-    jobs: Jobs = CORES,
-    cubins: Annotated[
-        Path | None, typer.Option(help="Folder of cubins to go on from, for all parts but `cold`.")
-    ] = None,
-) -> None:
-    """Measure the sweep and the stopwatch on this machine, beside cuTile's tuner and Nsight Compute (about 8 minutes).
-
-    Example: python -m kernels bench-sweep --part warm --part aa
-    """
-    gpus = device.gpus()
-    if gpu >= len(gpus) or gpus[gpu].model is None:
-        raise GpuMissing(f"there is no GPU {gpu} that Tilewatch knows on this machine: it has {len(gpus)} NVIDIA GPUs")
-    unknown = sorted(set(part or ()) - set(bench_sweep.PARTS))
-    if unknown:
-        raise typer.BadParameter(f"'{unknown[0]}' is no part; the parts are {', '.join(bench_sweep.PARTS)}")
-    figures = bench_sweep.run(
-        gpus[gpu], jobs, part or (), cubins, lambda line: say.print(line, highlight=False, soft_wrap=True)
-    )
-    table = Table("", "measured", "must", "met", title=f"{gpus[gpu].name}, driver {gpus[gpu].driver}, {CORES} cores")
-    for figure in figures:
-        table.add_row(figure.what, figure.value, figure.must, "yes" if figure.met else "no")
-    Console().print(table)
-
-
-app.command("checklist")(checklist_command.command)
+app.command("checklist")(command.command)
 
 
 def _plan(library: Path, arch: str, kernel: str, problem: str | None) -> Plan:

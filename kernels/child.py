@@ -1,4 +1,5 @@
-"""The child side of kernels/process.py: `python -m kernels.child ROLE` answers JSON lines until its input ends.
+"""The child side of kernels/child_process.py: `python -m tilewatch.kernels.child ROLE` answers JSON lines until its
+input ends.
 
 Answers go to a private copy of standard output; standard output itself is sent to standard error, so that a library
 that prints (DeepGEMM and the compilers do) cannot garble an answer.
@@ -32,15 +33,15 @@ def _end_with_group(*_: object) -> None:
 def _handler(role: str) -> Handler:
     # Imported by role: the catalog must answer without a compiler or a GPU stack, the compiler without CuPy.
     if role == "catalog":
-        from kernels.catalog_child import answer
+        from tilewatch.kernels.catalog.catalog_child import answer
     elif role == "compile":
-        from kernels.compile_child import answer
+        from tilewatch.kernels.compiling.compile_child import answer
     elif role == "gpu":
-        from kernels.gpu_child import answer
+        from tilewatch.kernels.gpu.gpu_child import answer
     elif role == "watch":
-        from kernels.watch import answer
+        from tilewatch.kernels.gpu.xid_watch import answer
     elif role == "canary":
-        from kernels.canary_child import answer
+        from tilewatch.kernels.gpu.canary_child import answer
     else:
         raise SystemExit(f"no such role: {role}")
     return answer

@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+import tilewatch
+
 PASSED_ON = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES")
 """What a child needs of the environment. Everything else stays here: kernels under watch are other people's code."""
 
@@ -24,7 +26,7 @@ END_OF = {"compile": signal.SIGTERM}
 """How a child hears that its parent is gone. The compile child takes the tile compiler it started along (child.py): one
 that works on a 512x512x512 tile would run on for ever. The others have nothing to take along and just end."""
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(tilewatch.__file__).resolve().parent.parent
 _libc = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 
@@ -38,16 +40,16 @@ class ChildHung(Exception):
 
 
 class Child:
-    """A process running `python -m kernels.child ROLE`, spoken to in JSON lines, by one caller at a time."""
+    """A process running `python -m tilewatch.kernels.child ROLE`, spoken to in JSON lines, by one caller at a time."""
 
-    program: ClassVar[tuple[str, ...]] = ("-m", "kernels.child")
+    program: ClassVar[tuple[str, ...]] = ("-m", "tilewatch.kernels.child")
 
     def __init__(self, role: str, *, environment: Mapping[str, str] | None = None, stderr_path: Path | None = None):
         passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
         self._errors = stderr_path.open("ab+") if stderr_path else _anonymous_file()
         self._process = subprocess.Popen(
-            [sys.executable, *self.program, role],
+            [sys.executable, "-P", *self.program, role],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

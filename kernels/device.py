@@ -25,7 +25,7 @@ class GpuModel:
 
 
 SIMULATED = GpuModel("sim", "Simulated GPU", "sm_90", None, None)
-"""No board at all: worker/simulated.py makes its times up. It is submitted for only when it is named."""
+"""No board at all: worker/gpu/simulated.py makes its times up. It is submitted for only when it is named."""
 
 GPU_MODELS = (
     GpuModel("h100", "NVIDIA H100", "sm_90", 1979.0, 3350.0),

@@ -5,15 +5,21 @@ The files may come from any commit and lie in any folder; the harness is always 
 """
 
 import hashlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
 import linecache
 import sys
 import types
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernels.contract import Kernel
+from tilewatch.kernels import contract
+from tilewatch.kernels.contract import Kernel
 
 PACKAGE = "watched_library"
+OLD_CONTRACT = "kernels.contract"
+"""The contract's name before 0.2: library files of old commits say `from kernels.contract import ...`."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,23 @@ class _Library:
 
 
 _libraries: dict[Path, _Library] = {}
+
+
+class _OldContract(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds the contract under its old name, after every other finder: a repository's own `kernels` comes first."""
+
+    def find_spec(self, fullname: str, *_: object) -> importlib.machinery.ModuleSpec | None:
+        if fullname not in (OLD_CONTRACT, OLD_CONTRACT.partition(".")[0]):
+            return None
+        return importlib.util.spec_from_loader(fullname, self, is_package=fullname != OLD_CONTRACT)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        """Gives the contract's own classes to the module; the package above it stays empty."""
+        if module.__name__ == OLD_CONTRACT:
+            vars(module).update({name: value for name, value in vars(contract).items() if not name.startswith("__")})
+
+
+sys.meta_path.append(_OldContract())
 
 
 def load(library: Path) -> dict[str, Loaded]:
@@ -85,5 +108,7 @@ def _kernels(path: Path, name: str, source: str) -> tuple[Kernel, ...]:
         raise LibraryError(f"library file {path.name} does not load: {type(error).__name__}: {error}") from error
     kernels = getattr(module, "KERNELS", None)
     if not isinstance(kernels, tuple) or not all(isinstance(kernel, Kernel) for kernel in kernels):
-        raise LibraryError(f"library file {path.name} must define KERNELS, a tuple of kernels.contract.Kernel")
+        raise LibraryError(
+            f"library file {path.name} must define KERNELS, a tuple of tilewatch.kernels.contract.Kernel"
+        )
     return kernels

@@ -6,7 +6,7 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kernels.contract import HINTS, Array, Config, Kernel, Problem
+from tilewatch.kernels.contract import HINTS, Array, Config, Kernel, Problem
 
 DIVISOR = 16
 """Sizes divisible by this are declared so to the compiler, as cuTile's own launcher does (it allows TMA)."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kernels.results import Params, Plan
+from tilewatch.kernels.results import Params, Plan
 
 BASELINE = "tile_table"
 """The name under which the table's config is measured beside a winner."""

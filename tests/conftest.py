@@ -20,8 +20,8 @@ import redis
 from sqlalchemy import make_url
 from sqlalchemy.orm import Session
 
-from db import migrate, session
-from db.embedded import Embedded, Servers
+from tilewatch.db import migrate, session
+from tilewatch.db.server.embedded import Embedded, Servers
 
 NewDatabase = Callable[[], AbstractContextManager[str]]
 
@@ -38,7 +38,7 @@ def pytest_configure() -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("gpu") is not None:
-        from kernels import device  # not a cost for the tests that need no GPU
+        from tilewatch.kernels import device  # not a cost for the tests that need no GPU
 
         if not device.gpus():
             pytest.skip("no NVIDIA GPU with a driver on this machine")

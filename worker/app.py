@@ -3,10 +3,10 @@
 Thin on purpose: a task opens nothing and decides nothing itself. Queues: `compile`, `judge`, `tell` and `gpu.<model>`.
 A worker of a GPU takes from `gpu.<model>@<uuid>` as well, which is for that GPU alone.
 
-    celery -A worker.app worker -Q compile    -n compile@%h -c 4
-    celery -A worker.app worker -Q judge,tell -n judge@%h   -c 1
-    celery -A worker.app worker -Q gpu.h200   -n gpu0@%h    -c 1     (CUDA_VISIBLE_DEVICES=<uuid>)
-    celery -A worker.app beat -s HOME/beat
+    celery -A tilewatch.worker.app worker -Q compile    -n compile@%h -c 4
+    celery -A tilewatch.worker.app worker -Q judge,tell -n judge@%h   -c 1
+    celery -A tilewatch.worker.app worker -Q gpu.h200   -n gpu0@%h    -c 1     (CUDA_VISIBLE_DEVICES=<uuid>)
+    celery -A tilewatch.worker.app beat -s HOME/beat
 """
 
 import datetime as dt
@@ -22,17 +22,19 @@ from celery import Celery, signals
 from celery.schedules import crontab
 from sqlalchemy.exc import OperationalError
 
-from worker import asked, counting, dispatch, logs, message, nightly, outage, sentences
-from worker.dispatch import BrokerUnreachable
-from worker.outage import NotNow
-from worker.place import Place
-from worker.presence import identify
-from worker.settings import Settings
-from worker.tasks import run
+from tilewatch.worker import errors, logs, schedule, submit_requests
+from tilewatch.worker.context import Place
+from tilewatch.worker.process import metrics_folder
+from tilewatch.worker.process.heartbeat import identify
+from tilewatch.worker.queue import dispatch, message, outage
+from tilewatch.worker.queue.dispatch import BrokerUnreachable
+from tilewatch.worker.queue.outage import NotNow
+from tilewatch.worker.run_job import run
+from tilewatch.worker.settings import Settings
 
 if TYPE_CHECKING:
-    from worker.life import Life
-    from worker.outbox import Outbox
+    from tilewatch.worker.notify.outbox import Outbox
+    from tilewatch.worker.process.lifecycle import Life
 
 log = structlog.get_logger()
 
@@ -45,7 +47,7 @@ PRUNE_HOUR = 12  # UTC; far from the nightlies of most
 def _configuration() -> dict[str, Any]:
     """Read when Celery first needs it, so that importing this module asks for no server."""
     settings = Settings.load()
-    night = nightly.schedule(settings.nightly_at)
+    night = schedule.schedule(settings.nightly_at)
     return {
         **dispatch.configuration(settings.connection().broker_url),
         "beat_schedule": {
@@ -93,26 +95,26 @@ def run_job(job_id: int) -> None:
 
 @celery.task(name="worker.nightly")  # type: ignore[untyped-decorator]  # Celery has no types
 def run_nightly() -> None:
-    log.info("nightly", said=nightly.submit(Settings.load()))
+    log.info("nightly", said=schedule.submit(Settings.load()))
 
 
 @celery.task(name="worker.reconcile")  # type: ignore[untyped-decorator]  # Celery has no types
 def run_reconcile() -> None:
-    from worker.reconcile import reconcile
+    from tilewatch.worker.queue.reconcile import reconcile
 
     settings = Settings.load()
     place = Place.of(settings)
     dispatch.send(celery, place.database_url, reconcile(place.database_url, place.broker_url))
-    if said := nightly.catch_up(settings, dt.datetime.now(dt.UTC)):
+    if said := schedule.catch_up(settings, dt.datetime.now(dt.UTC)):
         log.info("a night was missed", said=said)
-    for said in asked.carry_out(settings):
+    for said in submit_requests.carry_out(settings):
         log.info("an action was carried out", said=said)
     _count_tick()
 
 
 @celery.task(name=dispatch.TELL_PEOPLE)  # type: ignore[untyped-decorator]  # Celery has no types
 def run_tell() -> None:
-    from worker import outbox
+    from tilewatch.worker.notify import outbox
 
     out = _outbox()
     if out is not None:
@@ -121,7 +123,7 @@ def run_tell() -> None:
 
 @celery.task(name="worker.watch")  # type: ignore[untyped-decorator]  # Celery has no types
 def run_watch() -> None:
-    from worker.watch import Limits, watch
+    from tilewatch.worker.notify.check_alarms import Limits, watch
 
     settings, out = Settings.load(), _outbox()
     if out is not None:
@@ -132,8 +134,8 @@ def run_watch() -> None:
 
 def _outbox() -> "Outbox | None":
     """None, and a line in the log, for a file of channels that makes no sense: what is to say waits until it does."""
-    from worker.outbox import Outbox
-    from worker.telling import BadTelling
+    from tilewatch.worker.notify.outbox import Outbox
+    from tilewatch.worker.notify.routing import BadTelling
 
     try:
         return Outbox.of(Settings.load())
@@ -144,7 +146,7 @@ def _outbox() -> "Outbox | None":
 
 @celery.task(name="worker.prune")  # type: ignore[untyped-decorator]  # Celery has no types
 def run_prune() -> None:
-    from worker import retention
+    from tilewatch.worker import retention
 
     settings = Settings.load()
     now = dt.datetime.now(dt.UTC)
@@ -156,7 +158,9 @@ def _set_up_logging(loglevel: int | str = "INFO", **_: Any) -> None:
 
 
 def _count_tick() -> None:
-    from worker import metrics  # counting.py has chosen the folder by now, for which the library looks when imported
+    from tilewatch.worker import (
+        metrics,  # counting.py has chosen the folder by now, for which the library looks when imported
+    )
 
     metrics.LAST_TICK.set_to_current_time()
 
@@ -170,13 +174,13 @@ def _learn_who_we_are(sender: str, instance: Any, **_: Any) -> None:
         identity = identify(sender, queues, settings.compiler, Place.of(settings).simulation)
         for queue in set(identity.queues) - set(queues):
             instance.app.amqp.queues.select_add(instance.app.amqp.queues[queue])
-        counting.count_in(settings.home / "metrics" / identity.name)
-        from worker.life import Life
+        metrics_folder.count_in(settings.home / "metrics" / identity.name)
+        from tilewatch.worker.process.lifecycle import Life
 
         on_beat = _deliver_left if identity.kind == "gpu" else _nothing
         _life = Life(settings, identity, on_beat, functools.partial(_consume, instance, identity.queues))
     except Exception as error:
-        raise SystemExit(f"tilewatch: {sentences.of(error) or traceback.format_exc()}") from error
+        raise SystemExit(f"tilewatch: {errors.of(error) or traceback.format_exc()}") from error
 
 
 def _consume(controller: Any, queues: tuple[str, ...], wanted: bool) -> None:
@@ -191,7 +195,7 @@ def _consume(controller: Any, queues: tuple[str, ...], wanted: bool) -> None:
 
 
 def _deliver_left() -> None:
-    from worker.measure import deliver_left
+    from tilewatch.worker.steps.measure import deliver_left
 
     place = Place.of(Settings.load())
     try:
@@ -228,7 +232,7 @@ def _forked(**_: Any) -> None:
 
 
 def _close_compiler(**_: Any) -> None:
-    from worker import compile
+    from tilewatch.worker.steps import compile
 
     compile.close()
 

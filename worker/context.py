@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from worker import policies
-from worker.detect import Policy
-from worker.settings import Settings
-from worker.simulated import Simulation
+from tilewatch.worker.detection import policy as policies
+from tilewatch.worker.detection.reading import Policy
+from tilewatch.worker.gpu.simulated import Simulation
+from tilewatch.worker.settings import Settings
 
 
 @dataclass(frozen=True)

@@ -11,31 +11,31 @@ def of(error: BaseException) -> str | None:
 
 
 def _expected() -> tuple[type[BaseException], ...]:
-    from db.actions import NoSuchWork
-    from db.embedded import EmbeddedError
-    from db.logins import NoLogin
-    from db.migrate import DatabaseNewer, DatabaseOlder
-    from db.regressions import NoSuchRegression, NotPossible
-    from db.session import DatabaseUnreachable
-    from kernels.build import BuildError
-    from kernels.catalog import UnknownKernel
-    from kernels.contract import BadProblem
-    from kernels.device import UnknownGpu
-    from kernels.loading import LibraryError
-    from kernels.measure import GpuBusy, GpuMissing, MeasureFailed
-    from kernels.recording import BadRecording
-    from kernels.replay import ReplayFailed
-    from kernels.store import StoreError
-    from worker.dispatch import BrokerUnreachable
-    from worker.measure import NothingToMeasure
-    from worker.policies import BadPolicy
-    from worker.presence import WrongWorker
-    from worker.repository import RepositoryError
-    from worker.settings import BadSettings, NotRunning
-    from worker.submit import NothingToSubmit
-    from worker.telling import BadTelling
-    from worker.transfer import NothingToExport
-    from worker.triage import NoName
+    from tilewatch.db.lifecycle.actions import NoSuchWork
+    from tilewatch.db.lifecycle.regressions import NoSuchRegression, NotPossible
+    from tilewatch.db.migrate import DatabaseNewer, DatabaseOlder
+    from tilewatch.db.server.embedded import EmbeddedError
+    from tilewatch.db.server.logins import NoLogin
+    from tilewatch.db.session import DatabaseUnreachable
+    from tilewatch.kernels.catalog.catalog import UnknownKernel
+    from tilewatch.kernels.compiling.compiler import BuildError
+    from tilewatch.kernels.compiling.store import StoreError
+    from tilewatch.kernels.contract import BadProblem
+    from tilewatch.kernels.device import UnknownGpu
+    from tilewatch.kernels.loading import LibraryError
+    from tilewatch.kernels.measuring.measure import GpuBusy, GpuMissing, MeasureFailed
+    from tilewatch.kernels.measuring.replay import ReplayFailed
+    from tilewatch.kernels.recording.recording_file import BadRecording
+    from tilewatch.worker.cli.triage import NoName
+    from tilewatch.worker.detection.policy import BadPolicy
+    from tilewatch.worker.notify.routing import BadTelling
+    from tilewatch.worker.process.heartbeat import WrongWorker
+    from tilewatch.worker.queue.dispatch import BrokerUnreachable
+    from tilewatch.worker.repository import RepositoryError
+    from tilewatch.worker.settings import BadSettings, NotRunning
+    from tilewatch.worker.steps.measure import NothingToMeasure
+    from tilewatch.worker.steps.submit import NothingToSubmit
+    from tilewatch.worker.transfer.importing import NothingToExport
 
     return (
         BadPolicy,

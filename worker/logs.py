@@ -5,7 +5,7 @@ import sys
 
 import structlog
 
-from worker.scrub import scrubbed
+from tilewatch.worker.scrub import scrubbed
 
 
 def set_up(level: int | str) -> None:

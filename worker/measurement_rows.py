@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kernels import heuristics
-from kernels.statistics import median_interval, ratio_interval
+from tilewatch.kernels import tile_table
+from tilewatch.kernels.statistics import median_interval, ratio_interval
 
 DEEPGEMM = "deepgemm"
 
@@ -40,7 +40,7 @@ def main_baseline(sampled: Sequence[Sampled]) -> Sampled | None:
 
     A run has them in the order of the library file. The tile table's config is the kernel itself, and no rival.
     """
-    rivals = [each for each in sampled if each.role == "baseline" and each.implementation != heuristics.BASELINE]
+    rivals = [each for each in sampled if each.role == "baseline" and each.implementation != tile_table.BASELINE]
     measured = [each for each in rivals if each.samples_us]
     return next((each for each in measured if each.implementation == DEEPGEMM), next(iter(measured), None))
 

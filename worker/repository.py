@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from kernels.provenance import Commit, NoHistory, commit_of
+from tilewatch.kernels.recording.git_commit import Commit, NoHistory, commit_of
 
 
 class RepositoryError(RuntimeError):

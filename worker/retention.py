@@ -5,8 +5,8 @@ Small transactions, so that workers that write trials are not kept waiting and a
 
 import datetime as dt
 
-from db import record
-from db.session import session
+from tilewatch.db import record
+from tilewatch.db.session import session
 
 BATCH = 5_000
 """Trials in one transaction."""

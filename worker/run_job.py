@@ -11,14 +11,16 @@ from collections.abc import Callable, Collection
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
-from db import jobs, steps
-from db.jobs import Claimed, Unsent
-from db.session import session
-from worker import outage, sentences
-from worker.lease import LEASE_S, Lease, LeaseLost
-from worker.outage import NotNow
-from worker.place import Place
-from worker.scrub import scrubbed
+from tilewatch.db.lifecycle import jobs
+from tilewatch.db.lifecycle.jobs import Claimed, Unsent
+from tilewatch.db.session import session
+from tilewatch.db.step_queries import steps
+from tilewatch.worker import errors
+from tilewatch.worker.context import Place
+from tilewatch.worker.queue import outage
+from tilewatch.worker.queue.lease import LEASE_S, Lease, LeaseLost
+from tilewatch.worker.queue.outage import NotNow
+from tilewatch.worker.scrub import scrubbed
 
 log = structlog.get_logger()
 
@@ -68,13 +70,13 @@ def _hold_and_do(job: Claimed, owner: str, place: Place) -> list[Unsent]:
 def _step_of(kind: str) -> Step:
     """Imported when needed: a judge worker loads nothing of compiling, and beat nothing at all."""
     if kind == "compile":
-        from worker.compile import step
+        from tilewatch.worker.steps.compile import step
     elif kind == "measure":
-        from worker.measure import step
+        from tilewatch.worker.steps.measure import step
     elif kind == "confirm":
-        from worker.replay import step
+        from tilewatch.worker.steps.confirm import step
     else:
-        from worker.judge import step
+        from tilewatch.worker.judging.judge import step
     return step
 
 
@@ -86,13 +88,13 @@ def _release(job: Claimed, place: Place) -> list[Unsent]:
     """
     with session(place.database_url) as opened:
         if "round" in job.payload:  # a question of the judge's that ended without an answer
-            from worker.replay import judge_again
+            from tilewatch.worker.steps.confirm import judge_again
 
             return judge_again(opened, job.payload, job.submission_id, job.priority)
         if job.kind == "compile":
             return jobs.release(opened, steps.ready_to_measure(opened, job.submission_id))
         if job.kind == "measure":
-            from worker.measure import judge_the_rest
+            from tilewatch.worker.steps.measure import judge_the_rest
 
             return judge_the_rest(opened, job)
     return []
@@ -114,7 +116,7 @@ def _put_off(job_id: int, owner: str, place: Place, trouble: str) -> None:
 
 
 def _fail(job_id: int, owner: str, place: Place, error: Exception) -> None:
-    sentence = sentences.of(error)
+    sentence = errors.of(error)
     trace = None if sentence else scrubbed(traceback.format_exc())
     failure = scrubbed(sentence or f"{type(error).__name__}: {error}".splitlines()[0])
     log.error("failed", failure=failure, trace=trace)

@@ -8,10 +8,10 @@ import datetime as dt
 
 from celery.schedules import crontab
 
-from db import steps
-from db.session import session
-from worker.settings import Settings
-from worker.submit import submit_nightly
+from tilewatch.db.session import session
+from tilewatch.db.step_queries import steps
+from tilewatch.worker.settings import Settings
+from tilewatch.worker.steps.submit import submit_nightly
 
 PATIENCE = dt.timedelta(minutes=5)
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from db.embedded import Servers
+from tilewatch.db.server.embedded import Servers
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 
@@ -57,7 +57,7 @@ class Settings(BaseSettings):
     kernels: Annotated[tuple[str, ...] | None, NoDecode] = None
     compiler: str | None = None  # what every compile worker must have, as `tilewatch doctor` names it; any when not set
     compile_limit_s: float = Field(default=15.0, gt=0)
-    # What a worker of the simulated GPU makes up (worker/simulated.py); no other worker looks at them.
+    # What a worker of the simulated GPU makes up (worker/gpu/simulated.py); no other worker looks at them.
     sim_seed: int = 0
     sim_trial_s: float = Field(default=0.005, ge=0)
     sim_ill: float = Field(default=0.0, ge=0, le=1)  # the share of sweeps in which the simulated GPU falls ill
@@ -76,7 +76,7 @@ class Settings(BaseSettings):
     )  # a night and GPU model; an H200 takes 1 s for one of an FP8 product
     nightly_limit_h: float = Field(default=8.0, gt=0)  # a nightly that is not over by then is late
     regret_limit: float = Field(default=0.1, gt=0)  # how much slower the config that ships may be than the best found
-    # Whom to tell (worker/telling.py); without it, tell.toml in the home if there is one, else the log alone.
+    # Whom to tell (worker/notify/routing.py); without it, tell.toml in the home if there is one, else the log alone.
     tell: Path | None = None
     forge_token: SecretStr | None = None
     dashboard_url: str = Field(default_factory=lambda known: f"http://localhost:{known['port']}", pattern=r"^https?://")

@@ -9,13 +9,13 @@ from typing import Any
 
 from sqlalchemy.exc import OperationalError
 
-from db import actions
-from db.actions import Asked
-from db.session import DatabaseUnreachable, session
-from worker import sentences
-from worker.dispatch import BrokerUnreachable
-from worker.settings import Settings
-from worker.submit import Submitted, submit_backfill, submit_nightly, submit_sweep
+from tilewatch.db.lifecycle import actions
+from tilewatch.db.lifecycle.actions import Asked
+from tilewatch.db.session import DatabaseUnreachable, session
+from tilewatch.worker import errors
+from tilewatch.worker.queue.dispatch import BrokerUnreachable
+from tilewatch.worker.settings import Settings
+from tilewatch.worker.steps.submit import Submitted, submit_backfill, submit_nightly, submit_sweep
 
 AWAY = (BrokerUnreachable, DatabaseUnreachable, OperationalError)
 """Not the asker's mistake: the action stays asked, and the next tick tries it again."""
@@ -70,4 +70,4 @@ def _answer(settings: Settings, asked: Asked) -> tuple[bool, str]:
     except AWAY:
         raise
     except Exception as error:  # noqa: BLE001 - the edge of an action: what it raised is its answer
-        return True, sentences.of(error) or f"{type(error).__name__}: {error}"
+        return True, errors.of(error) or f"{type(error).__name__}: {error}"

@@ -1,4 +1,5 @@
-"""A few launches of one config and of DeepGEMM, for a profiler to watch: `python -m kernels.bench_launch REQUEST`.
+"""A few launches of one config and of DeepGEMM, for a profiler to watch: `python -m tilewatch.kernels.bench_launch
+REQUEST`.
 
 REQUEST is JSON: library, kernel, problem, store, config, content_key, symbol, launches. L2 is flushed before each
 launch, as in every measurement of ours.
@@ -7,7 +8,7 @@ launch, as in every measurement of ours.
 import json
 import sys
 
-from kernels.gpu_child import answer
+from tilewatch.kernels.gpu.gpu_child import answer
 
 
 def main() -> None:

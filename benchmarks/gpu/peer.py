@@ -1,4 +1,4 @@
-"""cuTile's own tuner on configs of our space: `python -m kernels.bench_peer KERNEL PROBLEM CONFIGS LIMIT_S`.
+"""cuTile's own tuner on configs of our space: `python -m tilewatch.kernels.bench_peer KERNEL PROBLEM CONFIGS LIMIT_S`.
 
 CONFIGS is a JSON list. Prints one JSON object: wall seconds, the best config, how many failed. Runs in a process of its
 own, with cuTile's disk cache off and its compiler limited to LIMIT_S, as a user would run it on a new commit.
@@ -8,8 +8,9 @@ import json
 import os
 import sys
 import time
-from pathlib import Path
 from typing import Any
+
+from tilewatch.kernels import library
 
 
 def main() -> None:
@@ -21,11 +22,11 @@ def main() -> None:
     import cupy
     import torch
 
-    from kernels import arrays
-    from kernels.contract import HINTS
-    from kernels.loading import load
+    from tilewatch.kernels.contract import HINTS
+    from tilewatch.kernels.gpu import arrays
+    from tilewatch.kernels.loading import load
 
-    kernel = load(Path(__file__).resolve().parent / "library")[name].kernel
+    kernel = load(library.FOLDER)[name].kernel
     problem = kernel.parse(problem_text)
     generator = cupy.random.default_rng(1)
     sm_count = cupy.cuda.Device().attributes["MultiProcessorCount"]

@@ -1,4 +1,4 @@
-"""How good the sweep and the stopwatch are, measured on this machine's GPU: `python -m kernels bench-sweep`.
+"""How good the sweep and the stopwatch are, measured on this machine's GPU: `python -m tilewatch.kernels bench-sweep`.
 
 Compares with cuTile's own tuner and with Nsight Compute, side by side in one run, and prints a table with what is asked
 of each figure. Figures go to docs/measurements.md by hand, with machine and date.
@@ -18,18 +18,25 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
-from kernels import catalog, device, store
-from kernels.build import LIMIT_S
-from kernels.journal import config_key
-from kernels.local import compile_plan
-from kernels.measure import BASELINES_DEADLINE_S, ROUNDS_DEADLINE_S
-from kernels.process import ChildDied, ChildHung
-from kernels.results import Cubin, Plan
-from kernels.statistics import ratio_interval
-from kernels.sweep import Bench, GpuChild, SweepFailed, SweepResult, sweep
+import typer
+from rich.console import Console
+from rich.table import Table
 
-LIBRARY = Path(__file__).resolve().parent / "library"
+from tilewatch.kernels import device, library
+from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.child_process import ChildDied, ChildHung
+from tilewatch.kernels.compiling import store
+from tilewatch.kernels.compiling.compile_plan import compile_plan
+from tilewatch.kernels.compiling.compiler import LIMIT_S
+from tilewatch.kernels.measuring.journal import config_key
+from tilewatch.kernels.measuring.measure import BASELINES_DEADLINE_S, ROUNDS_DEADLINE_S, GpuMissing
+from tilewatch.kernels.measuring.sweep import Bench, GpuChild, SweepFailed, SweepResult, sweep
+from tilewatch.kernels.results import Cubin, Plan
+from tilewatch.kernels.statistics import ratio_interval
+
+CORES = os.cpu_count() or 1
 KERNEL, HINTED = "gemm_fp8", "gemm_fp8_hinted"
 PROBLEM = "320x32576x7168"
 PROBLEMS = (PROBLEM, "4096x7168x2048", "128x7168x16384")
@@ -72,15 +79,15 @@ class Workshop:
         self.say(f"{what}: {value} (must: {must})")
 
     def plan(self, kernel: str, problem: str) -> Plan:
-        return catalog.read(LIBRARY, arch=self.arch, kernel=kernel, problem=problem)[0]
+        return catalog.read(library.FOLDER, arch=self.arch, kernel=kernel, problem=problem)[0]
 
     def bench(self, kernel: str, problem: str, seed: int = 1) -> Bench:
-        return Bench(LIBRARY, kernel, problem, self.store_url, {"CUDA_VISIBLE_DEVICES": self.gpu.uuid}, seed)
+        return Bench(library.FOLDER, kernel, problem, self.store_url, {"CUDA_VISIBLE_DEVICES": self.gpu.uuid}, seed)
 
     def compiled(self, kernel: str, problem: str) -> Iterator[Cubin]:
         """Cubins as they are made, kept for later."""
         made = self.cubins.setdefault((kernel, problem), [])
-        for trial, outcome in compile_plan(LIBRARY, self.plan(kernel, problem), self.store_url, jobs=self.jobs):
+        for trial, outcome in compile_plan(library.FOLDER, self.plan(kernel, problem), self.store_url, jobs=self.jobs):
             if outcome.content_key is not None and outcome.symbol is not None:
                 made.append(Cubin(trial.config, outcome.content_key, outcome.symbol))
                 yield made[-1]
@@ -126,7 +133,7 @@ def cold(workshop: Workshop) -> None:
     plan = workshop.plan(KERNEL, PROBLEM)
     sample = random.Random(1).sample([dict(trial.config) for trial in plan.trials], PEER_CONFIGS)  # noqa: S311 - a sample, not a secret
     arguments = [KERNEL, PROBLEM, json.dumps(sample), str(LIMIT_S)]
-    peer = json.loads(_python("kernels.bench_peer", *arguments, gpu=workshop.gpu.uuid).splitlines()[-1])
+    peer = json.loads(_python("benchmarks.gpu.peer", *arguments, gpu=workshop.gpu.uuid).splitlines()[-1])
     scaled_s = peer["wall_s"] * len(plan.trials) / PEER_CONFIGS
     workshop.say(f"  ours: {ours_s:.1f} s for {len(plan.trials)} configs, winner {result.winner}")
     workshop.say(
@@ -303,7 +310,7 @@ def _alone(child: GpuChild) -> tuple[list[float], list[float]]:
 def _ncu(program: str, workshop: Workshop, problem: str, cubin: Cubin) -> dict[str, list[float]]:
     """gpu__time_duration in microseconds, by kernel name."""
     request = {
-        "library": str(LIBRARY),
+        "library": str(library.FOLDER),
         "kernel": KERNEL,
         "problem": problem,
         "store": workshop.store_url,
@@ -315,7 +322,7 @@ def _ncu(program: str, workshop: Workshop, problem: str, cubin: Cubin) -> dict[s
     profiler = [program, "--metrics", "gpu__time_duration.sum", "--clock-control", "none"]
     profiler += ["--kernel-name-base", "mangled", "--kernel-name", f"regex:{KERNEL}|deep_gemm"]
     profiler += ["--csv", "--print-units", "base", "--target-processes", "all"]
-    said = _python("kernels.bench_launch", json.dumps(request), gpu=workshop.gpu.uuid, before=profiler)
+    said = _python("benchmarks.gpu.launch", json.dumps(request), gpu=workshop.gpu.uuid, before=profiler)
     lines = said.splitlines()
     start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
     seen: dict[str, list[float]] = {}
@@ -325,9 +332,7 @@ def _ncu(program: str, workshop: Workshop, problem: str, cubin: Cubin) -> dict[s
 
 
 def _python(module: str, *arguments: str, gpu: str, before: Sequence[str] = ()) -> str:
-    root = str(LIBRARY.parent.parent)
-    path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH", ""))))
-    environment = {**os.environ, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": gpu}
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu}
     command = [*before, sys.executable, "-m", module, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=900, check=False)
     if done.returncode != 0:
@@ -337,3 +342,38 @@ def _python(module: str, *arguments: str, gpu: str, before: Sequence[str] = ()) 
 
 class BenchFailed(Exception):
     """A helper process of the benchmark failed; the message holds its last words."""
+
+
+def main(
+    part: Annotated[list[str] | None, typer.Option(help="Only this part; repeat it for several.")] = None,
+    gpu: Annotated[int, typer.Option(min=0, help="Which of this machine's GPUs.")] = 0,
+    jobs: Annotated[int, typer.Option(min=1, help="Compiler processes.")] = CORES,
+    cubins: Annotated[
+        Path | None, typer.Option(help="Folder of cubins to go on from, for all parts but `cold`.")
+    ] = None,
+) -> None:
+    """Measure the sweep and the stopwatch on this machine, beside cuTile's tuner and Nsight Compute (about 8 minutes).
+
+    Example: python -m benchmarks.gpu.sweep --part warm --part aa
+    """
+    gpus = device.gpus()
+    if gpu >= len(gpus) or gpus[gpu].model is None:
+        raise GpuMissing(f"there is no GPU {gpu} that Tilewatch knows on this machine: it has {len(gpus)} NVIDIA GPUs")
+    unknown = sorted(set(part or ()) - set(PARTS))
+    if unknown:
+        raise typer.BadParameter(f"'{unknown[0]}' is no part; the parts are {', '.join(PARTS)}")
+    figures = run(
+        gpus[gpu],
+        jobs,
+        part or (),
+        cubins,
+        lambda line: Console(stderr=True).print(line, highlight=False, soft_wrap=True),
+    )
+    table = Table("", "measured", "must", "met", title=f"{gpus[gpu].name}, driver {gpus[gpu].driver}, {CORES} cores")
+    for figure in figures:
+        table.add_row(figure.what, figure.value, figure.must, "yes" if figure.met else "no")
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -3,7 +3,7 @@
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboard import colours, hover
+from tilewatch.dashboard.charts import colours, hover
 
 AT_EACH_END = 20
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from dashboard import colours
-from db.queries import ReplayRow, SampledRow
+from tilewatch.dashboard.charts import colours
+from tilewatch.db.queries.evidence import SampledRow
+from tilewatch.db.queries.replays import ReplayRow
 
 BEFORE_COLOUR = "#9aa5b4"
 CLOCK_COLOUR, POWER_COLOUR = colours.OTHERS[3], colours.OTHERS[2]

@@ -13,8 +13,8 @@ from typing import Any
 
 import pandas as pd
 
-from dashboard import colours, hover
-from dashboard.wording import change_text, rival_text
+from tilewatch.dashboard.charts import colours, hover
+from tilewatch.dashboard.text import change_text, rival_text
 
 HERE = Path(__file__).parent
 STYLE = (HERE / "grid.css").read_text(encoding="utf-8")

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dashboard.metrics import Metric
-from dashboard.wording import (
+from tilewatch.dashboard.frames.metrics import Metric
+from tilewatch.dashboard.text import (
     change_text,
     commit_text,
     config_text,

@@ -11,9 +11,9 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboard import colours
-from dashboard.sweep_charts import config_of, parameters
-from dashboard.wording import change_text, config_text, first_line, plural
+from tilewatch.dashboard.charts import colours
+from tilewatch.dashboard.charts.sweep import config_of, parameters
+from tilewatch.dashboard.text import change_text, config_text, first_line, plural
 
 FAILURES = ("timeout", "compile error", "wrong", "launch error", "crashed", "hung")
 MOVED = 0.02

@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from dashboard import colours
-from dashboard.wording import change_text, rival_text
+from tilewatch.dashboard.charts import colours
+from tilewatch.dashboard.text import change_text, rival_text
 
 MOST_NODE_CHANGES = 6
 """A series whose runs go back and forth between nodes has no change of node to show."""

@@ -11,9 +11,9 @@ from typing import Any
 
 import pandas as pd
 
-from dashboard import colours
-from dashboard.sweep_charts import FACTS, Fact, axis_of, parameters, with_shares
-from dashboard.wording import config_text, time_text
+from tilewatch.dashboard.charts import colours
+from tilewatch.dashboard.charts.sweep import FACTS, Fact, axis_of, parameters, with_shares
+from tilewatch.dashboard.text import config_text, time_text
 
 HERE = Path(__file__).parent
 STYLE = (HERE / "parallel.css").read_text(encoding="utf-8")

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboard import colours
-from dashboard.wording import change_text
+from tilewatch.dashboard.charts import colours
+from tilewatch.dashboard.text import change_text
 
 SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)(?:-\w+)?")
 """M, N and K of a problem, which may name its type after them."""

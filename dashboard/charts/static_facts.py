@@ -8,8 +8,8 @@ from html import escape
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboard import colours
-from dashboard.wording import config_text, first_line, short
+from tilewatch.dashboard.charts import colours
+from tilewatch.dashboard.text import config_text, first_line, short
 
 COUNTS = (
     ("compiled", "compiled", colours.OUTCOMES["compiled"], "circle"),

@@ -11,8 +11,8 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboard import colours
-from dashboard.wording import config_text, plural
+from tilewatch.dashboard.charts import colours
+from tilewatch.dashboard.text import config_text, plural
 
 
 def outcomes(trials: pd.DataFrame) -> go.Figure:

@@ -13,10 +13,10 @@ import numpy.typing as npt
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboard import colours, hover
-from dashboard.marks import Mark
-from dashboard.metrics import Metric, axis_of
-from dashboard.wording import short
+from tilewatch.dashboard.charts import colours, hover
+from tilewatch.dashboard.charts.marks import Mark
+from tilewatch.dashboard.frames.metrics import Metric, axis_of
+from tilewatch.dashboard.text import short
 
 MOST_LABELLED_MARKS = 6
 """Marks beyond this many keep their line and lose their words, which would lie over each other."""

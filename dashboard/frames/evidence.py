@@ -13,9 +13,10 @@ from typing import Any
 
 import pandas as pd
 
-from dashboard.data import Evidence
-from dashboard.wording import change_text, short, time_text
-from db.queries import CubinRow, ReplayRow
+from tilewatch.dashboard.frames.reads import Evidence
+from tilewatch.dashboard.text import change_text, short, time_text
+from tilewatch.db.queries.evidence import CubinRow
+from tilewatch.db.queries.replays import ReplayRow
 
 FACT_LABELS = {
     "compile_status": "compiled",
@@ -36,7 +37,7 @@ CODE_DIGITS = 12
 
 def commands(found: Evidence) -> str:
     """What to type on a machine with this GPU model to see both sides again."""
-    sweep = f"python -m kernels sweep {found.run.kernel} {found.run.problem}"
+    sweep = f"python -m tilewatch.kernels sweep {found.run.kernel} {found.run.problem}"
     lines = [f"git checkout {found.run.sha}", sweep]
     if found.before is not None:
         lines += ["# and the commit before it in this series:", f"git checkout {found.before.sha}", sweep]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from dashboard.wording import rival_text
+from tilewatch.dashboard.text import rival_text
 
 US_TFLOP = 1e6
 """FLOP per microsecond in one TFLOP/s."""

@@ -17,9 +17,18 @@ import pandas as pd
 import streamlit as st
 from streamlit.errors import StreamlitSecretNotFoundError
 
-from dashboard.frames import frame
-from db import queries
-from db.session import session
+from tilewatch.dashboard.frames.frames import frame
+from tilewatch.db.queries import actions as action_queries
+from tilewatch.db.queries import alarms as alarm_queries
+from tilewatch.db.queries import canaries as canary_queries
+from tilewatch.db.queries import evidence as evidence_queries
+from tilewatch.db.queries import judge_score, quarantine, queue, snapshots
+from tilewatch.db.queries import regressions as regression_queries
+from tilewatch.db.queries import replays as replay_queries
+from tilewatch.db.queries import series as series_queries
+from tilewatch.db.queries import static_facts as static_fact_queries
+from tilewatch.db.queries import sweeps as sweep_queries
+from tilewatch.db.session import session
 
 LIVE_TTL_S = 2
 HISTORY_TTL_S = 20
@@ -34,16 +43,16 @@ KEPT_ANSWERS = 32
 class Evidence:
     """`same_config_before` is what the later run's winner was like at the earlier run's commit."""
 
-    run: queries.RunRow
-    before: queries.RunRow | None
-    sampled: tuple[queries.SampledRow, ...]
-    sampled_before: tuple[queries.SampledRow, ...]
-    winner: queries.CubinRow | None
-    winner_before: queries.CubinRow | None
-    same_config_before: queries.CubinRow | None
-    commits: tuple[queries.CommitLine, ...]
-    suspicion: queries.SuspicionRow | None
-    replays: tuple[queries.ReplayRow, ...]
+    run: evidence_queries.RunRow
+    before: evidence_queries.RunRow | None
+    sampled: tuple[evidence_queries.SampledRow, ...]
+    sampled_before: tuple[evidence_queries.SampledRow, ...]
+    winner: evidence_queries.CubinRow | None
+    winner_before: evidence_queries.CubinRow | None
+    same_config_before: evidence_queries.CubinRow | None
+    commits: tuple[evidence_queries.CommitLine, ...]
+    suspicion: replay_queries.SuspicionRow | None
+    replays: tuple[replay_queries.ReplayRow, ...]
 
 
 class NoDatabase(Exception):
@@ -78,97 +87,99 @@ def _written_by_up() -> str | None:
 
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def submissions(url: str, limit: int) -> pd.DataFrame:
-    return frame(queries.SubmissionRow, _ask(url, queries.submissions, limit))
+    return frame(queue.SubmissionRow, _ask(url, queue.submissions, limit))
 
 
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def last_nights(url: str) -> pd.DataFrame:
-    return frame(queries.SubmissionRow, _ask(url, queries.last_nights))
+    return frame(queue.SubmissionRow, _ask(url, queue.last_nights))
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def standing(url: str, repository: str, at: dt.datetime) -> pd.DataFrame:
-    return frame(queries.StandingRow, _ask(url, queries.standing, repository, at))
+    return frame(snapshots.StandingRow, _ask(url, snapshots.standing, repository, at))
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def standing_at(url: str, repository: str, sha: str) -> pd.DataFrame:
-    return frame(queries.StandingRow, _ask(url, queries.standing_at, repository, sha))
+    return frame(snapshots.StandingRow, _ask(url, snapshots.standing_at, repository, sha))
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def commits(url: str, repository: str) -> pd.DataFrame:
-    return frame(queries.CommitRow, _ask(url, queries.commits, repository))
+    return frame(snapshots.CommitRow, _ask(url, snapshots.commits, repository))
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def changes_judged(url: str, repository: str, since: dt.datetime) -> pd.DataFrame:
-    return frame(queries.JudgedRow, _ask(url, queries.changes_judged, repository, since))
+    return frame(snapshots.JudgedRow, _ask(url, snapshots.changes_judged, repository, since))
 
 
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def regressions(url: str) -> pd.DataFrame:
-    return frame(queries.RegressionRow, _ask(url, queries.regressions))
+    return frame(regression_queries.RegressionRow, _ask(url, regression_queries.regressions))
 
 
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def regressed(url: str, regression_id: int) -> pd.DataFrame:
-    return frame(queries.RegressedRow, _ask(url, queries.regressed, regression_id))
+    return frame(regression_queries.RegressedRow, _ask(url, regression_queries.regressed, regression_id))
 
 
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def events(url: str, regression_id: int) -> pd.DataFrame:
-    return frame(queries.EventRow, _ask(url, queries.events, regression_id))
+    return frame(regression_queries.EventRow, _ask(url, regression_queries.events, regression_id))
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
-def score(url: str, since: dt.datetime | None) -> queries.Score:
+def score(url: str, since: dt.datetime | None) -> judge_score.Score:
     with session(url) as opened:
-        return queries.score(opened, since)
+        return judge_score.score(opened, since)
 
 
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def alarms(url: str) -> pd.DataFrame:
-    return frame(queries.AlarmRow, _ask(url, queries.alarms))
+    return frame(alarm_queries.AlarmRow, _ask(url, alarm_queries.alarms))
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def newest_runs(url: str) -> pd.DataFrame:
-    return frame(queries.RunLine, _ask(url, queries.newest_runs))
+    return frame(evidence_queries.RunLine, _ask(url, evidence_queries.newest_runs))
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def spaces(url: str) -> pd.DataFrame:
-    return frame(queries.SpaceRow, _ask(url, queries.spaces))
+    return frame(static_fact_queries.SpaceRow, _ask(url, static_fact_queries.spaces))
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def statics(url: str, repository: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
-    return frame(queries.StaticRow, _ask(url, queries.statics, repository, kernel, problem, gpu_model))
+    return frame(
+        static_fact_queries.StaticRow, _ask(url, static_fact_queries.statics, repository, kernel, problem, gpu_model)
+    )
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def moved(url: str, before: int, after: int) -> pd.DataFrame:
-    return frame(queries.MovedRow, _ask(url, queries.moved, before, after))
+    return frame(static_fact_queries.MovedRow, _ask(url, static_fact_queries.moved, before, after))
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def evidence(url: str, run_id: int) -> Evidence | None:
     """All that is on record about a run and the one before it; None when there is no such run."""
     with session(url) as opened:
-        run = queries.run(opened, run_id)
+        run = evidence_queries.run(opened, run_id)
         if run is None:
             return None
-        earlier = queries.run_before(opened, run_id)
-        before = queries.run(opened, earlier) if earlier is not None else None
-        sampled = queries.sampled(opened, run_id)
-        sampled_before = queries.sampled(opened, before.run_id) if before else []
+        earlier = evidence_queries.run_before(opened, run_id)
+        before = evidence_queries.run(opened, earlier) if earlier is not None else None
+        sampled = evidence_queries.sampled(opened, run_id)
+        sampled_before = evidence_queries.sampled(opened, before.run_id) if before else []
         after = before.position if before else run.position - 1
         winner = next((each.config_id for each in sampled if each.config_id is not None), None)
         winner_before = next((each.config_id for each in sampled_before if each.config_id is not None), None)
 
-        def cubin(of: queries.RunRow | None, config_id: int | None) -> queries.CubinRow | None:
-            return queries.cubin(opened, of.sweep_id, config_id) if of and config_id is not None else None
+        def cubin(of: evidence_queries.RunRow | None, config_id: int | None) -> evidence_queries.CubinRow | None:
+            return evidence_queries.cubin(opened, of.sweep_id, config_id) if of and config_id is not None else None
 
         return Evidence(
             run=run,
@@ -178,53 +189,55 @@ def evidence(url: str, run_id: int) -> Evidence | None:
             winner=cubin(run, winner),
             winner_before=cubin(before, winner_before),
             same_config_before=cubin(before, winner),
-            commits=tuple(queries.commits_between(opened, run.repository, after, run.position)),
-            suspicion=queries.suspicion(opened, run_id),
-            replays=tuple(queries.replays(opened, run_id)),
+            commits=tuple(evidence_queries.commits_between(opened, run.repository, after, run.position)),
+            suspicion=replay_queries.suspicion(opened, run_id),
+            replays=tuple(replay_queries.replays(opened, run_id)),
         )
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def repositories(url: str) -> list[str]:
-    return _ask(url, queries.repositories)
+    return _ask(url, series_queries.repositories)
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def series(url: str) -> pd.DataFrame:
-    return frame(queries.SeriesRow, _ask(url, queries.series))
+    return frame(series_queries.SeriesRow, _ask(url, series_queries.series))
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def points(url: str, repository: str, kernel: str, problem: str, gpu_model: str, *, static_facts: bool) -> pd.DataFrame:
-    asked = functools.partial(queries.points, static_facts=static_facts)
-    return frame(queries.PointRow, _ask(url, asked, repository, kernel, problem, gpu_model))
+    asked = functools.partial(series_queries.points, static_facts=static_facts)
+    return frame(series_queries.PointRow, _ask(url, asked, repository, kernel, problem, gpu_model))
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def raw_samples(url: str, run_ids: tuple[int, ...]) -> dict[tuple[int, str], list[float]]:
-    return {(row.run_id, row.implementation): row.samples_us for row in _ask(url, queries.raw_samples, run_ids)}
+    return {(row.run_id, row.implementation): row.samples_us for row in _ask(url, series_queries.raw_samples, run_ids)}
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def levels(url: str, repository: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
-    return frame(queries.LevelRow, _ask(url, queries.levels, repository, kernel, problem, gpu_model))
+    return frame(
+        regression_queries.LevelRow, _ask(url, regression_queries.levels, repository, kernel, problem, gpu_model)
+    )
 
 
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def sweeps(url: str, repository: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
-    return frame(queries.SweepRow, _ask(url, queries.sweeps, repository, kernel, problem, gpu_model))
+    return frame(sweep_queries.SweepRow, _ask(url, sweep_queries.sweeps, repository, kernel, problem, gpu_model))
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def winners(url: str, repository: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
-    return frame(queries.WinnerRow, _ask(url, queries.winners, repository, kernel, problem, gpu_model))
+    return frame(sweep_queries.WinnerRow, _ask(url, sweep_queries.winners, repository, kernel, problem, gpu_model))
 
 
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def trials(url: str, sweep_id: int) -> pd.DataFrame:
     """The trials with one column per parameter, `param.NAME`, and `outcome`, the word people read for how it ended."""
-    rows = _ask(url, queries.trials, sweep_id)
-    found = frame(queries.TrialRow, rows)
+    rows = _ask(url, sweep_queries.trials, sweep_id)
+    found = frame(sweep_queries.TrialRow, rows)
     found["outcome"] = [outcome(row.status, row.compile_status) for row in rows]
     params = pd.DataFrame([row.params for row in rows]).add_prefix("param.")
     return pd.concat([found.drop(columns="params"), params], axis=1)
@@ -239,48 +252,48 @@ def outcome(status: str, compile_status: str | None) -> str:
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def remarks(url: str, trial_id: int) -> pd.DataFrame:
     """The remarks in reading order; the columns are those of kernels.results.StaticFacts."""
-    found = pd.DataFrame(_ask(url, queries.remarks, trial_id))
+    found = pd.DataFrame(_ask(url, sweep_queries.remarks, trial_id))
     return found.reindex(columns=["line", "instruction", "shape", "passed", "text", "pass", "name"])
 
 
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def measured(url: str, sweep_id: int) -> pd.DataFrame:
-    return frame(queries.MeasuredRow, _ask(url, queries.measured, sweep_id))
+    return frame(sweep_queries.MeasuredRow, _ask(url, sweep_queries.measured, sweep_id))
 
 
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def job_counts(url: str) -> pd.DataFrame:
-    return frame(queries.JobCount, _ask(url, queries.job_counts))
+    return frame(queue.JobCount, _ask(url, queue.job_counts))
 
 
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def jobs(url: str, *states: str) -> pd.DataFrame:
-    return frame(queries.JobRow, _ask(url, queries.jobs, states))
+    return frame(queue.JobRow, _ask(url, queue.jobs, states))
 
 
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def queues(url: str) -> pd.DataFrame:
-    return frame(queries.QueueRow, _ask(url, queries.queues))
+    return frame(queue.QueueRow, _ask(url, queue.queues))
 
 
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def workers(url: str) -> pd.DataFrame:
-    return frame(queries.WorkerRow, _ask(url, queries.workers))
+    return frame(queue.WorkerRow, _ask(url, queue.workers))
 
 
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def quarantines(url: str) -> pd.DataFrame:
-    return frame(queries.QuarantineRow, _ask(url, queries.quarantines))
+    return frame(quarantine.QuarantineRow, _ask(url, quarantine.quarantines))
 
 
 @st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def actions(url: str) -> pd.DataFrame:
-    return frame(queries.ActionRow, _ask(url, queries.actions))
+    return frame(action_queries.ActionRow, _ask(url, action_queries.actions))
 
 
 @st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
 def canaries(url: str) -> pd.DataFrame:
-    return frame(queries.CanaryRow, _ask(url, queries.canaries))
+    return frame(canary_queries.CanaryRow, _ask(url, canary_queries.canaries))
 
 
 def _ask(url: str, question: Callable[..., list[Any]], *about: object) -> list[Any]:

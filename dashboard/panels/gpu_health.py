@@ -4,8 +4,10 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from dashboard import colours, data, plots
-from dashboard.wording import moment
+from tilewatch.dashboard.charts import colours
+from tilewatch.dashboard.frames import reads
+from tilewatch.dashboard.text import moment
+from tilewatch.dashboard.widgets import plots
 
 BEST_OF = 0.05
 """The share of a GPU's canaries that counts as how well it can sing: its own best, not another board's."""
@@ -22,7 +24,7 @@ def ill(quarantines: pd.DataFrame) -> None:
 
 
 def health(url: str) -> None:
-    canaries, quarantines = data.canaries(url), data.quarantines(url)
+    canaries, quarantines = reads.canaries(url), reads.quarantines(url)
     if canaries.empty and quarantines.empty:
         return
     st.subheader("Health of the GPUs", anchor=False)

@@ -4,9 +4,9 @@ import datetime as dt
 
 import streamlit as st
 
-from dashboard import data
-from dashboard.wording import plural
-from db.queries import Score
+from tilewatch.dashboard.frames import reads
+from tilewatch.dashboard.text import plural
+from tilewatch.db.queries.judge_score import Score
 
 MONTH = dt.timedelta(days=30)
 
@@ -14,7 +14,7 @@ MONTH = dt.timedelta(days=30)
 def board(url: str) -> None:
     """The last month's score. Marks of people are what it counts, so it says how many they were."""
     now = dt.datetime.now(dt.UTC).replace(minute=0, second=0, microsecond=0)  # by the hour: readers share the answer
-    score = data.score(url, now - MONTH)
+    score = reads.score(url, now - MONTH)
     with st.expander("Scoreboard of the last 30 days", key="scoreboard", expanded=True):
         for column, (label, value, told) in zip(st.columns(4), cards(score), strict=True):
             with column:

@@ -7,17 +7,18 @@ import pandas as pd
 import streamlit as st
 from sqlalchemy.orm import Session
 
-from dashboard import data, states
-from dashboard.panels import acting
-from dashboard.wording import ago, moment, short, span_text
-from db import actions
-from db.queries import IN_PROGRESS
+from tilewatch.dashboard.frames import reads
+from tilewatch.dashboard.panels import run_action
+from tilewatch.dashboard.text import ago, moment, short, span_text
+from tilewatch.dashboard.widgets import badges
+from tilewatch.db.lifecycle import actions
+from tilewatch.db.queries.queue import IN_PROGRESS
 
 STATES = ("running", "queued", "waiting", "failed", "poison", "done", "cancelled")
 
 
 def counts(url: str) -> None:
-    by_state = data.job_counts(url).groupby("state")["jobs"].sum()
+    by_state = reads.job_counts(url).groupby("state")["jobs"].sum()
     for column, state in zip(st.columns(len(STATES)), STATES, strict=True):
         column.metric(state, f"{int(by_state.get(state, 0)):,}")
 
@@ -70,7 +71,7 @@ def unfinished(url: str, jobs: pd.DataFrame, title: str, who: str | None) -> Non
     if picked.selection.rows and picked.selection.rows[0] < len(jobs):
         job_id = int(jobs.iloc[picked.selection.rows[0]]["id"])
         if st.button(f"Cancel job {job_id}", key=f"cancel-{job_id}", disabled=who is None) and who:
-            acting.do(url, partial(_cancel, job_id=job_id, submission_id=None, who=who), "Cancelled")
+            run_action.do(url, partial(_cancel, job_id=job_id, submission_id=None, who=who), "Cancelled")
 
 
 def left_text(done: int, total: int, started_at: dt.datetime | None, now: dt.datetime) -> str:
@@ -89,7 +90,7 @@ def failed(url: str, jobs: pd.DataFrame, who: str | None) -> None:
             st.caption(f"{job['kind']} job {job['id']}, attempt {job['attempt']}, {_at(job['finished_at'])}")
             st.code(job["trace"] or "No trace was kept.", language=None)
             if st.button("Retry", key=f"retry-{job['id']}", disabled=who is None) and who:
-                acting.do(url, partial(_retry, job_id=int(job["id"]), submission_id=None, who=who), "Queued again")
+                run_action.do(url, partial(_retry, job_id=int(job["id"]), submission_id=None, who=who), "Queued again")
 
 
 def submissions(url: str, found: pd.DataFrame, who: str | None) -> None:
@@ -115,7 +116,7 @@ def submissions(url: str, found: pd.DataFrame, who: str | None) -> None:
         ]
     )
     picked = st.dataframe(
-        table.style.map(states.word_colour, subset="state"),
+        table.style.map(badges.word_colour, subset="state"),
         hide_index=True,
         on_select="rerun",
         selection_mode="single-row",
@@ -128,9 +129,9 @@ def submissions(url: str, found: pd.DataFrame, who: str | None) -> None:
     with st.container(horizontal=True):
         goes_on = chosen["state"] in IN_PROGRESS
         if st.button("Cancel what is left of it", disabled=who is None or not goes_on, key="cancel-all") and who:
-            acting.do(url, partial(_cancel, job_id=None, submission_id=own, who=who), "Cancelled")
+            run_action.do(url, partial(_cancel, job_id=None, submission_id=own, who=who), "Cancelled")
         if st.button("Retry what ended short", disabled=who is None, key="retry-all") and who:
-            acting.do(url, partial(_retry, job_id=None, submission_id=own, who=who), "Queued again")
+            run_action.do(url, partial(_retry, job_id=None, submission_id=own, who=who), "Queued again")
 
 
 def queues(found: pd.DataFrame) -> None:

@@ -3,20 +3,21 @@
 import pandas as pd
 import streamlit as st
 
-from dashboard import data, states
-from dashboard.trouble import told
-from dashboard.wording import day, moment, plural, short
-from db.queries import IN_PROGRESS
+from tilewatch.dashboard.frames import reads
+from tilewatch.dashboard.text import day, moment, plural, short
+from tilewatch.dashboard.widgets import badges
+from tilewatch.dashboard.widgets.errors import told
+from tilewatch.db.queries.queue import IN_PROGRESS
 
 RECENT = 10
 MOST_CARDS = 4
 
 
-@st.fragment(run_every=data.LIVE_EVERY_S)
+@st.fragment(run_every=reads.LIVE_EVERY_S)
 def submissions(url: str) -> None:
     """What is going on in front of what was; runs again by itself."""
     with told():
-        found = data.submissions(url, RECENT)
+        found = reads.submissions(url, RECENT)
         st.subheader("Submissions", anchor=False)
         going_on = found[found["state"].isin(IN_PROGRESS)].drop_duplicates("gpu_model").head(MOST_CARDS)
         if len(going_on):
@@ -24,13 +25,13 @@ def submissions(url: str) -> None:
                 with column:
                     _newest(newest)
         table = pd.DataFrame([_row(row) for _, row in found.iterrows()])
-        st.dataframe(table.style.map(states.word_colour, subset="state"), hide_index=True, key="submissions")
+        st.dataframe(table.style.map(badges.word_colour, subset="state"), hide_index=True, key="submissions")
 
 
 def _newest(row: pd.Series) -> None:
     """The newest submission for a GPU model."""
     with st.container(border=True, height="stretch"):
-        st.markdown(f"**{row['gpu_name']}** :{states.COLOURS[row['state']]}[{row['state']}]")
+        st.markdown(f"**{row['gpu_name']}** :{badges.COLOURS[row['state']]}[{row['state']}]")
         if row["state"] == "compiling":
             share = row["settled_trials"] / max(row["trials"], 1)
             st.progress(share, f"{row['settled_trials']:,} of {row['trials']:,} configs compiled")

@@ -6,18 +6,18 @@ import pandas as pd
 import streamlit as st
 from sqlalchemy.orm import Session
 
-from dashboard import data
-from dashboard.panels import acting
-from dashboard.wording import moment
-from db import actions
+from tilewatch.dashboard.frames import reads
+from tilewatch.dashboard.panels import run_action
+from tilewatch.dashboard.text import moment
+from tilewatch.db.lifecycle import actions
 
 NIGHTLY, SWEEP, BACKFILL = "The whole suite", "One sweep", "A range of commits"
 
 
 def form(url: str, who: str) -> None:
     with st.expander("Submit work", key="submit"):
-        spaces = data.spaces(url)
-        spaces = spaces[spaces["repository"].isin(data.repositories(url)[:1])]  # the watched one
+        spaces = reads.spaces(url)
+        spaces = spaces[spaces["repository"].isin(reads.repositories(url)[:1])]  # the watched one
         kind = st.segmented_control(
             "What", [NIGHTLY, SWEEP, BACKFILL], default=NIGHTLY, required=True, key="submit-what"
         )
@@ -36,12 +36,12 @@ def form(url: str, who: str) -> None:
                 ready = ready and kernel is not None and bool(problem.strip())
                 made = partial(_sweep, kernel=kernel, problem=problem.strip(), commit=commit.strip(), gpus=gpus)
         if st.button("Submit", key="submit-now", disabled=not ready, type="primary"):
-            acting.do(url, partial(made, who=who), "Asked: a worker submits it within a minute")
+            run_action.do(url, partial(made, who=who), "Asked: a worker submits it within a minute")
 
 
 def asked(url: str) -> None:
     """Who did or asked for what, and what came of it."""
-    found = data.actions(url)
+    found = reads.actions(url)
     if found.empty:
         return
     st.subheader("What people did", anchor=False)

@@ -11,10 +11,13 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from dashboard import data, filters, landscape, parallel, plots, sweep_charts
-from dashboard.metrics import US_TFLOP
-from dashboard.trouble import told
-from dashboard.wording import change_text, config_text, first_line, plural, ratio_to, short, source_text
+from tilewatch.dashboard.charts import landscape, parallel
+from tilewatch.dashboard.charts import sweep as sweep_charts
+from tilewatch.dashboard.frames import reads
+from tilewatch.dashboard.frames.metrics import US_TFLOP
+from tilewatch.dashboard.text import change_text, config_text, first_line, plural, ratio_to, short, source_text
+from tilewatch.dashboard.widgets import filters, plots
+from tilewatch.dashboard.widgets.errors import told
 
 BEST_CONFIGS = 10
 A_MONTH = dt.timedelta(days=30)
@@ -23,7 +26,7 @@ A_MONTH = dt.timedelta(days=30)
 def body(url: str, sweep: pd.Series) -> None:
     """Everything about one sweep; runs again by itself while the sweep is unfinished."""
     with told():
-        trials = sweep_charts.in_order(data.trials(url, sweep["id"]), sweep["axes"])
+        trials = sweep_charts.in_order(reads.trials(url, sweep["id"]), sweep["axes"])
         if trials.empty:
             st.info("This sweep has no configs yet.")
             return
@@ -35,7 +38,7 @@ def body(url: str, sweep: pd.Series) -> None:
             )
             return
         _failures(trials)
-        measured = data.measured(url, sweep["id"])
+        measured = reads.measured(url, sweep["id"])
         _on_record(measured, sweep)
         tie = set(measured.iloc[0]["tie"]) if len(measured) else set()
         regrets(url, trials, sweep, tie)
@@ -112,7 +115,7 @@ def _chosen_before(url: str, sweep: pd.Series) -> list[tuple[str, Mapping[str, A
     found: list[tuple[str, Mapping[str, Any]]] = []
     if sweep["tile_table"]:
         found.append(("the tile table", sweep["tile_table"]))
-    winners = data.winners(url, sweep["repository"], sweep["kernel"], sweep["problem"], sweep["gpu_model"])
+    winners = reads.winners(url, sweep["repository"], sweep["kernel"], sweep["problem"], sweep["gpu_model"])
     older = winners[winners["committed_at"] < sweep["committed_at"]]
     month = older[older["committed_at"] <= sweep["committed_at"] - A_MONTH]
     for name, rows in (("the winner of the commit before", older), ("last month's winner", month)):
@@ -270,7 +273,7 @@ def _one(url: str, trial: pd.Series, config: str) -> None:
         st.markdown(f"`{config}`")
         if trial["failure"]:
             st.code(trial["failure"], language=None, wrap_lines=True)
-        remarks = data.remarks(url, trial["id"])
+        remarks = reads.remarks(url, trial["id"])
         if remarks.empty:
             st.caption("The compiler left no remarks.")
             return

@@ -3,8 +3,11 @@
 import pandas as pd
 import streamlit as st
 
-from dashboard import data, filters, landscape, plots, sweep_charts
-from dashboard.wording import change_text, plural, short
+from tilewatch.dashboard.charts import landscape
+from tilewatch.dashboard.charts import sweep as sweep_charts
+from tilewatch.dashboard.frames import reads
+from tilewatch.dashboard.text import change_text, plural, short
+from tilewatch.dashboard.widgets import filters, plots
 
 THE_ONE_BEFORE = "the one before"
 
@@ -22,8 +25,8 @@ def body(url: str, sweeps: pd.DataFrame, after: pd.Series) -> None:
     picked = filters.pick("Compared with", [THE_ONE_BEFORE, *names], "before")
     before = commits.iloc[0] if picked == THE_ONE_BEFORE else commits[names == picked].iloc[0]
     st.caption(f"{short(before['sha'])} {before['subject']} → {short(after['sha'])} {after['subject']}")
-    trials_before = sweep_charts.in_order(data.trials(url, before["id"]), before["axes"])
-    trials_after = sweep_charts.in_order(data.trials(url, after["id"]), after["axes"])
+    trials_before = sweep_charts.in_order(reads.trials(url, before["id"]), before["axes"])
+    trials_after = sweep_charts.in_order(reads.trials(url, after["id"]), after["axes"])
     both = landscape.pair(trials_before, trials_after)
     if changed := landscape.space_changes(both):
         st.warning(changed)
@@ -40,7 +43,7 @@ def body(url: str, sweeps: pd.DataFrame, after: pd.Series) -> None:
 def _winners(url: str, *sweeps: pd.Series) -> list[tuple[str, int]]:
     """The commit and the winning config of each of these sweeps that has one."""
     newest = sweeps[0]
-    found = data.winners(url, newest["repository"], newest["kernel"], newest["problem"], newest["gpu_model"])
+    found = reads.winners(url, newest["repository"], newest["kernel"], newest["problem"], newest["gpu_model"])
     won = []
     for sweep in sweeps:
         own = found[found["sweep_id"] == sweep["id"]]

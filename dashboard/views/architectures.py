@@ -3,20 +3,22 @@
 import pandas as pd
 import streamlit as st
 
-from dashboard import data, filters, plots, statics, tables, watched
-from dashboard.wording import plural, short
+from tilewatch.dashboard.charts import static_facts
+from tilewatch.dashboard.frames import reads
+from tilewatch.dashboard.text import plural, short
+from tilewatch.dashboard.widgets import filters, plots, repository, tables
 
 THE_ONE_BEFORE = "the one before"
 
 
 def page(url: str) -> None:
     st.title("Architectures", anchor=False)
-    spaces = data.spaces(url)
+    spaces = reads.spaces(url)
     if spaces.empty:
         st.info("No sweep was submitted yet. The compiler alone is enough for this page, for any architecture:")
         st.code("tilewatch submit nightly --gpu b200")
         return
-    spaces = spaces[spaces["repository"] == watched.repository(url)]
+    spaces = spaces[spaces["repository"] == repository.repository(url)]
     first, second, third = st.columns(3)
     named = spaces.assign(gpu=spaces["arch"] + " " + spaces["gpu_name"])
     with first:
@@ -26,12 +28,12 @@ def page(url: str) -> None:
     with third:
         named = filters.narrow(named, "Problem", "problem", "problem")
     space = named.iloc[0]
-    counts = data.statics(url, space["repository"], space["kernel"], space["problem"], space["gpu_model"])
+    counts = reads.statics(url, space["repository"], space["kernel"], space["problem"], space["gpu_model"])
     if counts.empty:
         st.info("None of its configs is compiled yet. A compile worker takes them in batches.")
         return
     told = f"Configs by what their cubins say, over {plural(len(counts), 'commit')}"
-    plots.show(statics.over_commits(counts), "statics", told)
+    plots.show(static_facts.over_commits(counts), "statics", told)
     _moved(url, counts)
     tables.behind(f"The {plural(len(counts), 'commit')} behind the chart", "counts", lambda: _table(counts))
 
@@ -52,23 +54,30 @@ def _moved(url: str, counts: pd.DataFrame) -> None:
     with left:
         picked = filters.pick("Before", [THE_ONE_BEFORE, *earlier["commit"]], "before")
     before = earlier.iloc[0] if picked == THE_ONE_BEFORE else earlier[earlier["commit"] == picked].iloc[0]
-    moved = data.moved(url, int(before["sweep_id"]), int(after["sweep_id"]))
+    moved = reads.moved(url, int(before["sweep_id"]), int(after["sweep_id"]))
     st.caption(f"{before['commit']} {before['subject']} → {after['commit']} {after['subject']}")
     if before["compiler"] != after["compiler"]:
         st.caption(f"The compiler changed too: {before['compiler']} → {after['compiler']}")
     if moved.empty:
         st.success("Nothing moved in the configs compiled at both: equal registers, spills, TMA, Tensor Cores.")
         return
-    for kind, configs in statics.by_kind(moved).items():
+    for kind, configs in static_facts.by_kind(moved).items():
         st.markdown(f"**{kind}: {plural(len(configs), 'config')}**")
-        st.dataframe(statics.table(configs), hide_index=True, key=f"moved-{kind}")
+        st.dataframe(static_facts.table(configs), hide_index=True, key=f"moved-{kind}")
 
 
 def _table(counts: pd.DataFrame) -> pd.DataFrame:
     shown = counts.assign(commit=[f"{short(row['sha'])} {row['subject']}" for row in counts.to_dict("records")])
-    columns = ["commit", "settled", *(name for name, *_ in statics.COUNTS), "median_registers", "compile_s", "compiler"]
+    columns = [
+        "commit",
+        "settled",
+        *(name for name, *_ in static_facts.COUNTS),
+        "median_registers",
+        "compile_s",
+        "compiler",
+    ]
     labels = {"median_registers": "median registers", "compile_s": "compile s", "tensor_core": "Tensor Core"}
     return shown[columns].rename(columns=labels).iloc[::-1]
 
 
-page(data.database_url())
+page(reads.database_url())

@@ -5,8 +5,11 @@ import datetime as dt
 import pandas as pd
 import streamlit as st
 
-from dashboard import change_charts, changes, data, filters, grid, plots, shapes, tables, watched
-from dashboard.wording import change_text, plural, ratio_to, short, time_text
+from tilewatch.dashboard.charts import differences, grid, shapes
+from tilewatch.dashboard.frames import changes, reads
+from tilewatch.dashboard.text import change_text, plural, ratio_to, short, time_text
+from tilewatch.dashboard.widgets import filters, plots, tables
+from tilewatch.dashboard.widgets import repository as watched
 
 NEWEST, THE_ONE_BEFORE = "newest", "the one before"
 COMMITS, GPUS = "Two commits", "Two GPU models"
@@ -15,7 +18,7 @@ COMMITS, GPUS = "Two commits", "Two GPU models"
 def page(url: str) -> None:
     st.title("Compare", anchor=False)
     repository = watched.repository(url)
-    commits = data.commits(url, repository)
+    commits = reads.commits(url, repository)
     if commits.empty:
         st.info("Nothing is measured yet, so there is nothing to compare. Submit a nightly, or import a recording.")
         st.code("tilewatch submit nightly\ntilewatch import FILE")
@@ -37,10 +40,10 @@ def page(url: str) -> None:
     if kind == COMMITS and known["gpu_model"].nunique() > 1:
         _where(url, changes.one_record(known))
     st.subheader("Sorted differences", anchor=False)
-    figure = change_charts.differences(known, "change of speed")
+    figure = differences.differences(known, "change of speed")
     plots.show(figure, "differences", "The largest changes of speed with their intervals")
     st.caption(
-        f"Up to {change_charts.AT_EACH_END} at each end, the slowest first. The interval is of the two medians' 95 % "
+        f"Up to {differences.AT_EACH_END} at each end, the slowest first. The interval is of the two medians' 95 % "
         "intervals at their worst; an open circle means that it holds zero."
     )
     _shapes(known)
@@ -90,7 +93,7 @@ def _commits(url: str, repository: str, commits: pd.DataFrame) -> pd.DataFrame:
         st.stop()
     a = earlier.iloc[0]
     st.caption(f"A: {short(a['sha'])} {a['subject']}. B: {short(b['sha'])} {b['subject']}.")
-    pairs = changes.pair(data.standing_at(url, repository, a["sha"]), data.standing_at(url, repository, b["sha"]))
+    pairs = changes.pair(reads.standing_at(url, repository, a["sha"]), reads.standing_at(url, repository, b["sha"]))
     return pairs.assign(where=pairs["gpu_name"].str.removeprefix("NVIDIA ") + pairs["origin"].map(_record))
 
 
@@ -100,7 +103,7 @@ def _record(origin: str) -> str:
 
 def _gpu_models(url: str, repository: str) -> pd.DataFrame:
     now = dt.datetime.now(dt.UTC).replace(minute=0, second=0, microsecond=0)  # by the hour: readers share the answers
-    newest = changes.one_record(data.standing(url, repository, now))
+    newest = changes.one_record(reads.standing(url, repository, now))
     names = sorted(set(newest["gpu_model"]))
     left, right = st.columns(2)
     with left:
@@ -136,4 +139,4 @@ def _side(ratio: float | None, baseline: str | None, median_us: float) -> str:
     return time if ratio is None or pd.isna(ratio) else f"{ratio_to(ratio, baseline)}, {time}"
 
 
-page(data.database_url())
+page(reads.database_url())

@@ -3,9 +3,10 @@
 import pandas as pd
 import streamlit as st
 
-from dashboard import data, evidence, evidence_charts, plots, watched
-from dashboard.data import Evidence
-from dashboard.wording import (
+from tilewatch.dashboard.charts import evidence as evidence_charts
+from tilewatch.dashboard.frames import evidence, reads
+from tilewatch.dashboard.frames.reads import Evidence
+from tilewatch.dashboard.text import (
     change_text,
     commit_text,
     config_text,
@@ -16,7 +17,8 @@ from dashboard.wording import (
     source_text,
     time_text,
 )
-from db.queries import SampledRow
+from tilewatch.dashboard.widgets import plots, repository
+from tilewatch.db.queries.evidence import SampledRow
 
 VERDICT_COLOURS = {"regression": "red", "improvement": "green"}
 
@@ -27,7 +29,7 @@ def page(url: str) -> None:
     if not asked:
         _choose(url)
         return
-    found = data.evidence(url, int(asked)) if asked.isdecimal() and len(asked) <= 18 else None  # 18: fits a bigint
+    found = reads.evidence(url, int(asked)) if asked.isdecimal() and len(asked) <= 18 else None  # 18: fits a bigint
     if found is None:
         st.warning(f"There is no run '{asked}' in this database. The link may be of another Tilewatch.")
         st.page_link("views/overview.py", label="To the overview")
@@ -57,7 +59,7 @@ def page(url: str) -> None:
 
 
 def _choose(url: str) -> None:
-    runs = data.newest_runs(url)
+    runs = reads.newest_runs(url)
     if runs.empty:
         st.info("Nothing is measured yet, so there is no evidence to show. Submit a nightly, or import a recording.")
         st.code("tilewatch submit nightly\ntilewatch import FILE")
@@ -82,7 +84,7 @@ def _choose(url: str) -> None:
 def _headline(url: str, found: Evidence) -> None:
     run, before = found.run, found.before
     st.markdown(f"#### {run.kernel} {run.problem} on {run.gpu_name}")
-    of = f" of {run.repository}" if len(data.repositories(url)) > 1 else ""
+    of = f" of {run.repository}" if len(reads.repositories(url)) > 1 else ""
     st.text(f"{short(run.sha)}{of}: {commit_text(run.subject, run.author, run.committed_at)}")
     if run.verdict:
         colour = VERDICT_COLOURS.get(run.verdict, "gray")
@@ -97,7 +99,7 @@ def _headline(url: str, found: Evidence) -> None:
             "kernel": run.kernel,
             "problem": run.problem,
             "gpu": run.gpu_model,
-            **watched.link(url, {"repository": run.repository}),
+            **repository.link(url, {"repository": run.repository}),
         }
         st.page_link("views/trends.py", label="Its trend", query_params=series)
         st.page_link("views/sweeps.py", label="Its sweep", query_params={**series, "commit": short(run.sha)})
@@ -220,4 +222,4 @@ def _repeat(found: Evidence) -> None:
         st.download_button("Samples as CSV", lambda: evidence.samples_csv(found), f"{name}.csv", "text/csv")
 
 
-page(data.database_url())
+page(reads.database_url())

@@ -2,45 +2,45 @@
 
 import streamlit as st
 
-from dashboard import data
-from dashboard.panels import acting, asking, gpus, queue
-from dashboard.trouble import told
+from tilewatch.dashboard.frames import reads
+from tilewatch.dashboard.panels import gpu_health, queue, run_action, submit_form
+from tilewatch.dashboard.widgets.errors import told
 
 SUBMISSIONS = 20
 
 
 def page(url: str) -> None:
     st.title("Jobs & workers", anchor=False)
-    if data.job_counts(url).empty and data.workers(url).empty:
+    if reads.job_counts(url).empty and reads.workers(url).empty:
         st.info("No job was submitted and no worker has said that it is here.")
         st.code("make up                    # starts workers and submits the first nightly\ntilewatch submit nightly")
-    acting.say_what_was_done()
-    who = acting.actor()
+    run_action.say_what_was_done()
+    who = run_action.actor()
     if who is not None:
-        asking.form(url, who)
+        submit_form.form(url, who)
     now(url, who)
-    gpus.health(url)
+    gpu_health.health(url)
 
 
-@st.fragment(run_every=data.LIVE_EVERY_S)
+@st.fragment(run_every=reads.LIVE_EVERY_S)
 def now(url: str, who: str | None) -> None:
     """The live part: asks again by itself and leaves selections and open traces alone."""
     with told():
-        if data.job_counts(url).empty and data.workers(url).empty:
+        if reads.job_counts(url).empty and reads.workers(url).empty:
             return
         queue.counts(url)
-        queue.unserved(data.queues(url))
-        gpus.ill(data.quarantines(url))
-        queue.unfinished(url, data.jobs(url, "running"), "Running", who)
-        queue.failed(url, data.jobs(url, "failed", "poison"), who)
-        queue.unfinished(url, data.jobs(url, "queued", "waiting"), "Next", who)
-        queue.submissions(url, data.submissions(url, SUBMISSIONS), who)
+        queue.unserved(reads.queues(url))
+        gpu_health.ill(reads.quarantines(url))
+        queue.unfinished(url, reads.jobs(url, "running"), "Running", who)
+        queue.failed(url, reads.jobs(url, "failed", "poison"), who)
+        queue.unfinished(url, reads.jobs(url, "queued", "waiting"), "Next", who)
+        queue.submissions(url, reads.submissions(url, SUBMISSIONS), who)
         left, right = st.columns(2, gap="medium")
         with left:
-            queue.queues(data.queues(url))
+            queue.queues(reads.queues(url))
         with right:
-            queue.workers(data.workers(url))
-        asking.asked(url)
+            queue.workers(reads.workers(url))
+        submit_form.asked(url)
 
 
-page(data.database_url())
+page(reads.database_url())

@@ -5,12 +5,16 @@ import datetime as dt
 import pandas as pd
 import streamlit as st
 
-from dashboard import changes, data, filters, grid, plots, states, tables, watched
-from dashboard.metrics import US_TFLOP
-from dashboard.panels import submissions
-from dashboard.trouble import told
-from dashboard.wording import change_text, moment, plural, ratio_to, short, source_text, time_text
-from db.regressions import OPEN
+from tilewatch.dashboard.charts import grid
+from tilewatch.dashboard.frames import changes, reads
+from tilewatch.dashboard.frames.metrics import US_TFLOP
+from tilewatch.dashboard.panels import submissions
+from tilewatch.dashboard.text import change_text, moment, plural, ratio_to, short, source_text, time_text
+from tilewatch.dashboard.widgets import badges as states
+from tilewatch.dashboard.widgets import filters, plots, tables
+from tilewatch.dashboard.widgets import repository as watched
+from tilewatch.dashboard.widgets.errors import told
+from tilewatch.db.lifecycle.regressions import OPEN
 
 SHOWN_MOVERS = 20
 PERIODS = {"yesterday": 1, "a week ago": 7, "a month ago": 30, "a year ago": 365}
@@ -21,7 +25,7 @@ AN_HOUR = dt.timedelta(hours=1)
 
 def page(url: str) -> None:
     st.title("Overview", anchor=False)
-    if data.submissions(url, submissions.RECENT).empty:
+    if reads.submissions(url, submissions.RECENT).empty:
         st.info("Nothing was submitted to this Tilewatch yet. Submit a commit; its sweeps appear here as they run.")
         st.code(
             "make up                    # starts everything and submits the first nightly\ntilewatch submit nightly"
@@ -31,7 +35,7 @@ def page(url: str) -> None:
     nights(url)
     _alarms(url)
     repository = watched.repository(url)
-    everything = data.standing(url, repository, now + AN_HOUR)  # the hour that goes on is a part of now
+    everything = reads.standing(url, repository, now + AN_HOUR)  # the hour that goes on is a part of now
     if everything.empty:
         st.info(
             "Nothing is measured yet: that needs a worker on a machine with an NVIDIA GPU, or a recording "
@@ -42,13 +46,13 @@ def page(url: str) -> None:
     submissions.submissions(url)
 
 
-@st.fragment(run_every=data.LIVE_EVERY_S)
+@st.fragment(run_every=reads.LIVE_EVERY_S)
 def nights(url: str) -> None:
     """How the newest nightly of each GPU model went, as one line."""
     with told():
         now = dt.datetime.now(dt.UTC)
         badges = []
-        for _, night in data.last_nights(url).sort_values("gpu_name").iterrows():
+        for _, night in reads.last_nights(url).sort_values("gpu_name").iterrows():
             state = changes.night_state(night["state"], night["requested_at"], now)
             detail = f" ({night['state']})" if state in ("failed", "running") else f" ({night['night']})"
             badges.append(
@@ -59,7 +63,7 @@ def nights(url: str) -> None:
 
 def _alarms(url: str) -> None:
     """What stands open beside the times: late nights, ill GPUs, configs that stopped compiling."""
-    found = data.alarms(url)
+    found = reads.alarms(url)
     if found.empty:
         return
     rows = [
@@ -81,7 +85,7 @@ def _board(url: str, repository: str, everything: pd.DataFrame, now: dt.datetime
         since_what = filters.choice("Changes since", [*PERIODS, A_COMMIT], "since")
         only = st.toggle("Only regressions", key="regressions", bind="query-params")
     before, since, words = _since(url, repository, now, since_what)
-    judged = data.changes_judged(url, repository, since)
+    judged = reads.changes_judged(url, repository, since)
     regressed = judged[judged["verdict"] == "regression"]
     _answer(judged, everything, words)
     pairs = changes.pair(before, everything)
@@ -110,12 +114,12 @@ def _since(url: str, repository: str, now: dt.datetime, picked: str) -> tuple[pd
     """The standing to compare with, the moment it is of, and its words."""
     if picked in PERIODS:
         at = now.replace(hour=12) - dt.timedelta(days=PERIODS[picked])
-        return data.standing(url, repository, at), at, picked
-    commits = data.commits(url, repository)
+        return reads.standing(url, repository, at), at, picked
+    commits = reads.commits(url, repository)
     names = commits["sha"].map(short)
     sha = filters.pick("The commit", list(names), "from")
     commit = commits[names == sha].iloc[0]
-    return data.standing(url, repository, commit["committed_at"]), commit["committed_at"], sha
+    return reads.standing(url, repository, commit["committed_at"]), commit["committed_at"], sha
 
 
 def _answer(judged: pd.DataFrame, everything: pd.DataFrame, words: str) -> None:
@@ -132,7 +136,7 @@ def _answer(judged: pd.DataFrame, everything: pd.DataFrame, words: str) -> None:
 
 def _waiting(url: str, repository: str) -> None:
     """Regressions that nobody has dealt with, whenever they began."""
-    found = data.regressions(url)
+    found = reads.regressions(url)
     waiting = found[(found["direction"] == "regression") & found["state"].isin(OPEN)]
     waiting = waiting[waiting["repository"] == repository]
     if waiting.empty:
@@ -208,4 +212,4 @@ def _series_row(row: pd.Series) -> dict[str, str]:
     }
 
 
-page(data.database_url())
+page(reads.database_url())

@@ -3,10 +3,11 @@
 import pandas as pd
 import streamlit as st
 
-from dashboard import data, filters, states, watched
-from dashboard.panels import scoreboard, triage
-from dashboard.wording import change_text, day, plural, short
-from db.regressions import OPEN
+from tilewatch.dashboard.frames import reads
+from tilewatch.dashboard.panels import judge_score, regression
+from tilewatch.dashboard.text import change_text, day, plural, short
+from tilewatch.dashboard.widgets import badges, filters, repository
+from tilewatch.db.lifecycle.regressions import OPEN
 
 WAITING, ALL = "open", "all"
 STATES = (WAITING, "new", "acknowledged", "expected", "resolved", "reopened", ALL)
@@ -19,7 +20,7 @@ def page(url: str) -> None:
     if asked:
         _one(url, asked)
         return
-    found = data.regressions(url)
+    found = reads.regressions(url)
     if found.empty:
         st.info(
             "No change was confirmed yet. A regression is raised when an old cubin, replayed beside a new one, is as "
@@ -29,7 +30,7 @@ def page(url: str) -> None:
         return
     repositories = sorted(set(found["repository"]))
     if len(repositories) > 1:
-        picked = watched.pick([ALL, *repositories])
+        picked = repository.pick([ALL, *repositories])
         found = found if picked == ALL else found[found["repository"] == picked]
     with st.container(
         horizontal=True, vertical_alignment="bottom", gap="large"
@@ -43,7 +44,7 @@ def page(url: str) -> None:
     elif state != ALL:
         shown = shown[shown["state"] == state]
     _list(shown, GROUPS[group], "improvement" if improvements else "regression")
-    scoreboard.board(url)
+    judge_score.board(url)
 
 
 def _list(shown: pd.DataFrame, group: str, word: str) -> None:
@@ -57,7 +58,7 @@ def _list(shown: pd.DataFrame, group: str, word: str) -> None:
     if shown["repository"].nunique() == 1 and not shown["recorded"].any():
         table = table.drop(columns="repository")
     picked = st.dataframe(
-        table.style.map(states.word_colour, subset="state"),
+        table.style.map(badges.word_colour, subset="state"),
         hide_index=True,
         on_select="rerun",
         selection_mode="single-row",
@@ -88,14 +89,14 @@ def _row(row: dict[object, object], group: str) -> dict[str, object]:
 
 
 def _one(url: str, asked: str) -> None:
-    found = data.regressions(url)
+    found = reads.regressions(url)
     chosen = found[found["id"].astype(str) == asked]
     if chosen.empty:
         st.warning(f"There is no regression '{asked}' in this database. The link may be of another Tilewatch.")
         st.page_link("views/regressions.py", label="To all regressions")
         return
     st.page_link("views/regressions.py", label="All regressions")
-    triage.body(url, chosen.iloc[0])
+    regression.body(url, chosen.iloc[0])
 
 
-page(data.database_url())
+page(reads.database_url())

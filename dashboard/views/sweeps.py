@@ -3,22 +3,24 @@
 import pandas as pd
 import streamlit as st
 
-from dashboard import data, filters, watched
-from dashboard.panels import moved, one_sweep
-from dashboard.trouble import told
-from dashboard.wording import moment, plural, short
+from tilewatch.dashboard.frames import reads
+from tilewatch.dashboard.panels import sweep as one_sweep
+from tilewatch.dashboard.panels import sweep_comparison
+from tilewatch.dashboard.text import moment, plural, short
+from tilewatch.dashboard.widgets import filters, repository
+from tilewatch.dashboard.widgets.errors import told
 
 THIS_SWEEP, WHAT_MOVED = "This sweep", "What moved"
 
 
 def page(url: str) -> None:
     st.title("Sweeps", anchor=False)
-    spaces = data.spaces(url)
+    spaces = reads.spaces(url)
     if spaces.empty:
         st.info("No sweep was submitted yet. Submit a nightly, or one sweep of one kernel on one problem.")
         st.code("tilewatch submit nightly\ntilewatch submit sweep gemm_fp8 320x32576x7168")
         return
-    spaces = spaces[spaces["repository"] == watched.repository(url)]
+    spaces = spaces[spaces["repository"] == repository.repository(url)]
     for column, (label, name, key) in zip(
         st.columns(3),
         (("Kernel", "kernel", "kernel"), ("Problem", "problem", "problem"), ("GPU", "gpu_model", "gpu")),
@@ -27,7 +29,7 @@ def page(url: str) -> None:
         with column:
             spaces = filters.narrow(spaces, label, name, key)
     space = spaces.iloc[0]
-    sweeps = data.sweeps(url, space["repository"], space["kernel"], space["problem"], space["gpu_model"])
+    sweeps = reads.sweeps(url, space["repository"], space["kernel"], space["problem"], space["gpu_model"])
     left, right = st.columns([2, 1], vertical_alignment="bottom", gap="medium")
     with left:
         at_commit = filters.slide(sweeps, "Commit", "commit")
@@ -44,11 +46,11 @@ def page(url: str) -> None:
     )
     if view == WHAT_MOVED:
         with told():
-            moved.body(url, sweeps, sweep)
+            sweep_comparison.body(url, sweeps, sweep)
         return
     goes_on = ["waiting", "compiled"] if sweep["measure"] else ["waiting"]
-    unfinished = data.trials(url, sweep["id"])["status"].isin(goes_on).any()
-    st.fragment(one_sweep.body, run_every=data.LIVE_EVERY_S if unfinished else None)(url, sweep)
+    unfinished = reads.trials(url, sweep["id"])["status"].isin(goes_on).any()
+    st.fragment(one_sweep.body, run_every=reads.LIVE_EVERY_S if unfinished else None)(url, sweep)
 
 
 def _submission(sweep: pd.Series) -> str:
@@ -59,4 +61,4 @@ def _submission(sweep: pd.Series) -> str:
     return f"submitted {moment(sweep['requested_at'])}"
 
 
-page(data.database_url())
+page(reads.database_url())

@@ -3,9 +3,12 @@
 import pandas as pd
 import streamlit as st
 
-from dashboard import charts, colours, data, filters, hover, marks, plots, tables, watched
-from dashboard.metrics import Metric, of_samples
-from dashboard.wording import config_text, moment, plural, rival_text, short, source_text
+from tilewatch.dashboard.charts import colours, hover, marks, trend
+from tilewatch.dashboard.frames import reads
+from tilewatch.dashboard.frames.metrics import Metric, of_samples
+from tilewatch.dashboard.text import config_text, moment, plural, rival_text, short, source_text
+from tilewatch.dashboard.widgets import filters, plots, tables
+from tilewatch.dashboard.widgets import repository as watched
 
 FEW_COMMITS = 20
 """With this many in view, the raw samples behind each median have room."""
@@ -19,7 +22,7 @@ KEY = ("repository", "kernel", "problem", "gpu_model")
 
 def page(url: str) -> None:
     st.title("Trends", anchor=False)
-    everything = data.series(url)
+    everything = reads.series(url)
     if everything.empty:
         st.info(
             "No series is measured yet. A worker on a machine with an NVIDIA GPU measures what is submitted; without "
@@ -44,12 +47,12 @@ def page(url: str) -> None:
     with columns[3]:
         metric = filters.metric()
     own = series[series["gpu_model"] == gpu_model].iloc[0]
-    points = data.points(url, *_key(own), static_facts=metric.static)
+    points = reads.points(url, *_key(own), static_facts=metric.static)
     left, middle, right = st.columns([2, 2, 1], vertical_alignment="bottom", gap="medium")
     with left:
         beside = _beside(everything, own)
     with right:
-        along: charts.Along = "dates" if filters.pick("Along", [COMMITS, DATES], "along") == DATES else "commits"
+        along: trend.Along = "dates" if filters.pick("Along", [COMMITS, DATES], "along") == DATES else "commits"
     if beside:
         _few(url, {_name(*_key(own)): _key(own), **beside}, metric, along)
         return
@@ -85,10 +88,10 @@ def _in_view(points: pd.DataFrame) -> pd.DataFrame:
     return points[points["sha"].isin(shas[first : last + 1])].reset_index(drop=True)
 
 
-def _few(url: str, chosen: dict[str, Key], metric: Metric, along: charts.Along) -> None:
-    found = {name: data.points(url, *key, static_facts=metric.static) for name, key in chosen.items()}
+def _few(url: str, chosen: dict[str, Key], metric: Metric, along: trend.Along) -> None:
+    found = {name: reads.points(url, *key, static_facts=metric.static) for name, key in chosen.items()}
     clicked = plots.picked(
-        charts.trends(found, metric, along=along), "trend", f"{metric.label} of {plural(len(found), 'series')}"
+        trend.trends(found, metric, along=along), "trend", f"{metric.label} of {plural(len(found), 'series')}"
     )
     st.caption("Medians of the kernels with their 95 % interval; a click on a point opens the evidence behind it.")
     _open(clicked)
@@ -96,19 +99,19 @@ def _few(url: str, chosen: dict[str, Key], metric: Metric, along: charts.Along) 
     _behind(f"The {plural(len(kernels), 'measurement')} behind the chart", kernels)
 
 
-def _chart(url: str, own: pd.Series, points: pd.DataFrame, metric: Metric, along: charts.Along) -> None:
+def _chart(url: str, own: pd.Series, points: pd.DataFrame, metric: Metric, along: trend.Along) -> None:
     shown = metric.values(points)["value"].notna()
     if not shown.any():
         st.info(f"{metric.missing}, so there is no {metric.label.lower()} to show. Pick another value above.")
         return
     found = [
-        *marks.level_changes(data.levels(url, *_key(own))),
+        *marks.level_changes(reads.levels(url, *_key(own))),
         *marks.toolchain_changes(points),
         *(marks.baseline_changes(points) if metric.key == "ratio" else ()),
         *marks.node_changes(points),
     ]
     raw = _raw(url, points, metric) if points["sha"].nunique() <= FEW_COMMITS else None
-    figure = charts.trend(points, metric, along=along, marks=found, raw=raw)
+    figure = trend.trend(points, metric, along=along, marks=found, raw=raw)
     clicked = plots.picked(figure, "trend", f"{metric.label} over {plural(points['sha'].nunique(), 'commit')}")
     _open(clicked)
     st.caption(", ".join(_told(points, found, raw)) + ".")
@@ -116,7 +119,7 @@ def _chart(url: str, own: pd.Series, points: pd.DataFrame, metric: Metric, along
 
 def _raw(url: str, points: pd.DataFrame, metric: Metric) -> pd.DataFrame:
     """Every sample behind these points as a row of its own."""
-    samples = data.raw_samples(url, tuple(sorted({int(run) for run in points["run_id"]})))
+    samples = reads.raw_samples(url, tuple(sorted({int(run) for run in points["run_id"]})))
     rows = []
     for point in points.join(metric.values(points)).dropna(subset="value").to_dict("records"):
         own = samples.get((point["run_id"], point["implementation"]), [])
@@ -134,7 +137,7 @@ def _open(clicked: list[dict[str, object]]) -> None:
 
 def _told(points: pd.DataFrame, found: list[marks.Mark], raw: pd.DataFrame | None) -> list[str]:
     """What the marks mean, of those that are there."""
-    dense = points.groupby("implementation").size().max() > charts.PLAIN
+    dense = points.groupby("implementation").size().max() > trend.PLAIN
     told = [
         "Lines are medians in a band of their 95 % intervals, and a click on a point of the kernel opens its evidence"
         if dense
@@ -188,4 +191,4 @@ def _table(points: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-page(data.database_url())
+page(reads.database_url())

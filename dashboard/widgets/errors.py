@@ -6,8 +6,8 @@ from contextlib import contextmanager
 import streamlit as st
 from sqlalchemy.exc import DBAPIError, ProgrammingError
 
-from dashboard.data import NoDatabase, database_url
-from db.session import DatabaseUnreachable, address
+from tilewatch.dashboard.frames.reads import NoDatabase, database_url
+from tilewatch.db.session import DatabaseUnreachable, address
 
 
 @contextmanager

@@ -6,8 +6,8 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from dashboard.metrics import METRICS, Metric
-from dashboard.wording import short
+from tilewatch.dashboard.frames.metrics import METRICS, Metric
+from tilewatch.dashboard.text import short
 
 OLDEST, NEWEST = "oldest", "newest"
 

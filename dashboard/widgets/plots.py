@@ -6,7 +6,8 @@ from typing import Any
 import plotly.graph_objects as go
 import streamlit as st
 
-from dashboard import ahead, grid, parallel
+from tilewatch.dashboard import preload
+from tilewatch.dashboard.charts import grid, parallel
 
 PICTURE_KEY = "picture"
 PNG, SVG = "PNG", "SVG"
@@ -31,7 +32,9 @@ _PARALLEL = st.components.v2.component(
 )
 
 _AHEAD = st.components.v2.component(
-    "tilewatch_ahead", js=(Path(__file__).parent / "ahead.js").read_text(encoding="utf-8"), isolate_styles=False
+    "tilewatch_ahead",
+    js=(Path(__file__).parent.parent / "preload.js").read_text(encoding="utf-8"),
+    isolate_styles=False,
 )
 
 
@@ -68,7 +71,7 @@ def ready() -> None:
 
     From a page without a figure to one with, it took 1.2 s for the most part of this script.
     """
-    _AHEAD(key="ahead", data={"modules": ahead.modules(ahead.PAGE, (ahead.CHARTS,))[:1]})
+    _AHEAD(key="ahead", data={"modules": preload.modules(preload.PAGE, (preload.CHARTS,))[:1]})
 
 
 def _config(key: str, *, bar: bool = True) -> dict[str, Any]:

@@ -6,7 +6,8 @@ The first is the one that this Tilewatch watches itself; others are watched besi
 from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import urlencode
 
-from dashboard import data, filters
+from tilewatch.dashboard.frames import reads
+from tilewatch.dashboard.widgets import filters
 
 KEY = "repository"
 WIDTH_PX = 420
@@ -14,7 +15,7 @@ WIDTH_PX = 420
 
 def repository(url: str) -> str:
     """The picked one; a name that no row has where nothing was submitted."""
-    known = data.repositories(url)
+    known = reads.repositories(url)
     if len(known) < 2:
         return next(iter(known), "")
     return pick(known)
@@ -41,7 +42,7 @@ def trends(url: str) -> Callable[[Mapping[str, object]], str]:
 
 
 def _several(url: str) -> bool:
-    return len(data.repositories(url)) > 1
+    return len(reads.repositories(url)) > 1
 
 
 def _series(row: Mapping[str, object], *, several: bool) -> dict[str, str]:

@@ -3,7 +3,7 @@
 One set of functions for the command line and the dashboard. Each writes its row of `actions` in the same transaction.
 Cancel and retry act at once; nobody rings for the retried jobs here, the reconciler does within a minute. A submission
 needs the watched repository, which not everybody has who may ask for it: it is written down as asked, and a worker
-carries it out (worker/asked.py).
+carries it out (worker/submit_requests.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,10 @@ from typing import Any, Literal, Self
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.orm import Session
 
-from db import jobs, steps
-from db.jobs import ENDED_SHORT
-from db.models import Action
+from tilewatch.db.lifecycle import jobs
+from tilewatch.db.lifecycle.jobs import ENDED_SHORT
+from tilewatch.db.models import Action
+from tilewatch.db.step_queries import steps
 
 Asking = Literal["nightly", "sweep", "backfill"]
 

@@ -14,8 +14,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, String, and_, case, cast, func, literal, or_, select, update
 from sqlalchemy.orm import Session
 
-from db.models import Job
-from db.record import find_or_add
+from tilewatch.db.models import Job
+from tilewatch.db.record import find_or_add
 
 MAX_ATTEMPTS = 3
 """A job that took this many workers down with it is what is wrong, not the workers."""

@@ -12,7 +12,7 @@ from sqlalchemy import func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from db.models import Quarantine, Run
+from tilewatch.db.models import Quarantine, Run
 
 CANARY_RUNS = 50
 """How many sessions of a GPU its canary is compared with, the newest."""

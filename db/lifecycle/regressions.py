@@ -1,7 +1,7 @@
 """The life of a regression: what people and Tilewatch may do with it, each change a row with who made it and when.
 
-What may follow what is the table `TRANSITIONS`. How a regression comes to be is in db/causes.py. Knows nothing of
-statistics, messages or the queue; whoever opened the session commits.
+What may follow what is the table `TRANSITIONS`. How a regression comes to be is in db/lifecycle/regression_causes.py.
+Knows nothing of statistics, messages or the queue; whoever opened the session commits.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from sqlalchemy import func
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from db.models import Mark, Regression, RegressionEvent
+from tilewatch.db.models import Mark, Regression, RegressionEvent
 
 ITSELF = "tilewatch"
 """Who an event names when no person made it."""

@@ -10,9 +10,9 @@ from sqlalchemy import func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from db.judging import Scope
-from db.models import Commit, Replay, Run, Suspicion, Sweep
-from db.record import find_or_add
+from tilewatch.db.models import Commit, Replay, Run, Suspicion, Sweep
+from tilewatch.db.record import find_or_add
+from tilewatch.db.step_queries.judging import Scope
 
 NOT_NEEDED = "not held: what its machine code takes is known"
 """Why a replay has no times whose sides turned out, once compiled, to be identical or to have been replayed before."""

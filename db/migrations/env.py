@@ -9,8 +9,8 @@ import os
 from alembic import context
 from sqlalchemy import Connection
 
-from db import session
-from db.models import Base
+from tilewatch.db import session
+from tilewatch.db.models import Base
 
 
 def migrate(connection: Connection) -> None:

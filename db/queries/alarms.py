@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
-from db.models import Alarm
-from db.queries.reading import read
+from tilewatch.db.joins import read
+from tilewatch.db.models import Alarm
 
 
 @dataclass(frozen=True)

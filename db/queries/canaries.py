@@ -7,8 +7,8 @@ from sqlalchemy import Double, cast, column, func, select
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
-from db.models import Run
-from db.queries.reading import read
+from tilewatch.db.joins import read
+from tilewatch.db.models import Run
 
 
 @dataclass(frozen=True)

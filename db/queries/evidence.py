@@ -11,8 +11,19 @@ from typing import Any
 from sqlalchemy import func, select, tuple_
 from sqlalchemy.orm import Session, aliased
 
-from db.models import Commit, Compilation, Config, GpuModel, Measurement, Recording, Run, Sweep, Trial, Verdict
-from db.queries.reading import read
+from tilewatch.db.joins import read
+from tilewatch.db.models import (
+    Commit,
+    Compilation,
+    Config,
+    GpuModel,
+    Measurement,
+    Recording,
+    Run,
+    Sweep,
+    Trial,
+    Verdict,
+)
 
 
 @dataclass(frozen=True)

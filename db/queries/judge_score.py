@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, case, exists, func, select
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
-from db.models import Commit, Mark, Message, Regression, RegressionSeries, Replay, Run, Suspicion, Verdict
+from tilewatch.db.models import Commit, Mark, Message, Regression, RegressionSeries, Replay, Run, Suspicion, Verdict
 
 FALSE_ALARM_BUDGET = 0.05
 """False alarms that we allow ourselves per 1,000 judged points: what the judge must reach on made worlds with nuisances

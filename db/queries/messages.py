@@ -9,9 +9,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
-from db.models import Base, Mark, Message
-from db.queries.reading import read
-from db.queries.regressions import EventRow, RegressedRow, RegressionRow, events, regressed, regression
+from tilewatch.db.joins import read
+from tilewatch.db.models import Base, Mark, Message
+from tilewatch.db.queries.regressions import EventRow, RegressedRow, RegressionRow, events, regressed, regression
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from db.models import Quarantine
-from db.queries.reading import read
+from tilewatch.db.joins import read
+from tilewatch.db.models import Quarantine
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from sqlalchemy import and_, exists, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
-from db.models import Job, Quarantine, Submission
-from db.queries.work import JobCount, job_counts, workers
+from tilewatch.db.models import Job, Quarantine, Submission
+from tilewatch.db.queries.queue import JobCount, job_counts, workers
 
 
 @dataclass(frozen=True)

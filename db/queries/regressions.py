@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session, aliased
 
-from db.models import Commit, GpuModel, Mark, Regression, RegressionEvent, RegressionSeries
-from db.queries.reading import Question, came_with_a_recording, read
+from tilewatch.db.joins import Question, came_with_a_recording, read
+from tilewatch.db.models import Commit, GpuModel, Mark, Regression, RegressionEvent, RegressionSeries
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session, aliased
 
-from db.models import Commit, Replay, Run, Suspicion, Sweep
-from db.queries.reading import read
+from tilewatch.db.joins import read
+from tilewatch.db.models import Commit, Replay, Run, Suspicion, Sweep
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from typing import Any
 from sqlalchemy import false, func, select, true
 from sqlalchemy.orm import Session
 
-from db.models import (
+from tilewatch.db.joins import measured_points, of_series, read, series_keys
+from tilewatch.db.models import (
     Commit,
     Compilation,
     Config,
@@ -22,7 +23,6 @@ from db.models import (
     Trial,
     Verdict,
 )
-from db.queries.reading import measured_points, of_series, read, series_keys
 
 
 @dataclass(frozen=True)

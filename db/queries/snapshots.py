@@ -13,8 +13,8 @@ from sqlalchemy import ColumnElement, CompoundSelect, func, select, true, union_
 from sqlalchemy.dialects.postgresql import aggregate_order_by, distinct_on
 from sqlalchemy.orm import Session
 
-from db.models import Commit, Config, GpuModel, Measurement, Recording, Run, Submission, Sweep, Verdict
-from db.queries.reading import SERIES, Question, measured_points, of_series, read, series_keys
+from tilewatch.db.joins import SERIES, Question, measured_points, of_series, read, series_keys
+from tilewatch.db.models import Commit, Config, GpuModel, Measurement, Recording, Run, Submission, Sweep, Verdict
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from sqlalchemy import ColumnElement, case, func, or_, select
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
-from db.models import Commit, Compilation, Config, GpuModel, Sweep, Trial
-from db.queries.reading import of_series, read, series_keys
+from tilewatch.db.joins import of_series, read, series_keys
+from tilewatch.db.models import Commit, Compilation, Config, GpuModel, Sweep, Trial
 
 
 @dataclass(frozen=True)

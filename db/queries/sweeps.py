@@ -7,8 +7,19 @@ from typing import Any
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
-from db.models import Commit, Compilation, Config, GpuModel, Measurement, Recording, Run, Submission, Sweep, Trial
-from db.queries.reading import of_series, read
+from tilewatch.db.joins import of_series, read
+from tilewatch.db.models import (
+    Commit,
+    Compilation,
+    Config,
+    GpuModel,
+    Measurement,
+    Recording,
+    Run,
+    Submission,
+    Sweep,
+    Trial,
+)
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,10 @@ from typing import IO
 import psycopg
 import redis
 
-from db import server_programs, server_user
-from db.server_programs import Programs, ProgramsMissing
-from db.server_user import ServerUser
+from tilewatch.db.server import programs as server_programs
+from tilewatch.db.server import user as server_user
+from tilewatch.db.server.programs import Programs, ProgramsMissing
+from tilewatch.db.server.user import ServerUser
 
 HOST = "127.0.0.1"
 NAME = "tilewatch"

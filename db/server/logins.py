@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import psycopg
 from psycopg import sql
 
-from db import session
+from tilewatch.db import session
 
 Role = Literal["tilewatch_write", "tilewatch_read", "tilewatch_triage"]
 

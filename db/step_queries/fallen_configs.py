@@ -1,8 +1,8 @@
 """Configs that fell in the last nights: what stopped compiling, and what became wrong.
 
-Facts for worker/alarms.py, which decides what of it is an alarm. Nothing here writes. A sweep is held against the one
-before it in its series: the nearest earlier commit, or the same commit on an earlier night, so that a compiler that
-changed is seen as well.
+Facts for worker/notify/alarms.py, which decides what of it is an alarm. Nothing here writes. A sweep is held against
+the one before it in its series: the nearest earlier commit, or the same commit on an earlier night, so that a compiler
+that changed is seen as well.
 """
 
 import datetime as dt
@@ -14,8 +14,8 @@ from sqlalchemy import ColumnElement, and_, exists, func, or_, select, true, tup
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.orm import Session, aliased
 
-from db.models import Commit, Compilation, Config, Run, Submission, Sweep, Trial
-from db.queries.reading import Question, of_series, series_keys
+from tilewatch.db.joins import Question, of_series, series_keys
+from tilewatch.db.models import Commit, Compilation, Config, Run, Submission, Sweep, Trial
 
 LOOKED_AT = 3
 """Sweeps of a series: the newest may still be compiling, and to ask that of all of them would read every trial."""

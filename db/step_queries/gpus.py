@@ -1,6 +1,6 @@
 """Which GPUs there are, each in its node: what ran where, what can be asked now, and what waits for one that is gone.
 
-Reads for holding nodes against each other (worker/nodes.py) and for the reconciler. Nothing here writes.
+Reads for holding nodes against each other (worker/judging/node_cause.py) and for the reconciler. Nothing here writes.
 """
 
 from collections import defaultdict
@@ -11,8 +11,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, exists, func, or_, select
 from sqlalchemy.orm import Session
 
-from db.models import Job, Quarantine, Regression, RegressionSeries, Run, Worker
-from db.queries.work import WORKER_ALIVE_S
+from tilewatch.db.models import Job, Quarantine, Regression, RegressionSeries, Run, Worker
+from tilewatch.db.queries.queue import WORKER_ALIVE_S
 
 AWAY_S = 900
 """A question to one GPU is given up when it was queued this long ago and that GPU has no worker."""

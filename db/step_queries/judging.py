@@ -13,17 +13,7 @@ from sqlalchemy import and_, exists, func, or_, select, tuple_
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
-from db.models import (
-    Commit,
-    Job,
-    Measurement,
-    Replay,
-    Run,
-    Submission,
-    Suspicion,
-    Sweep,
-    Verdict,
-)
+from tilewatch.db.models import Commit, Job, Measurement, Replay, Run, Submission, Suspicion, Sweep, Verdict
 
 
 @dataclass(frozen=True)

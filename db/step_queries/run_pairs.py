@@ -1,7 +1,7 @@
 """What the newest run of each series says of its config beside its time: a winner that lost, a shipped config behind, a
 rival of another version.
 
-Facts for worker/alarms.py, which decides what of it is an alarm. Nothing here writes.
+Facts for worker/notify/alarms.py, which decides what of it is an alarm. Nothing here writes.
 """
 
 import datetime as dt
@@ -12,8 +12,8 @@ from typing import Any
 from sqlalchemy import and_, func, or_, select, true, tuple_
 from sqlalchemy.orm import Session, aliased
 
-from db.models import Commit, Config, Measurement, Run, Sweep, Trial
-from db.queries.reading import Question, of_series, read, series_keys
+from tilewatch.db.joins import Question, of_series, read, series_keys
+from tilewatch.db.models import Commit, Config, Measurement, Run, Sweep, Trial
 
 HISTORY = dt.timedelta(days=60)
 """A run older than that, before those that were asked for, is no longer what went before."""

@@ -10,8 +10,20 @@ from dataclasses import dataclass
 from sqlalchemy import exists, func, select
 from sqlalchemy.orm import Session, aliased
 
-from db.jobs import ENDED_SHORT
-from db.models import Commit, Compilation, Config, GpuModel, Job, Measurement, Run, Submission, Sweep, Trial, Worker
+from tilewatch.db.lifecycle.jobs import ENDED_SHORT
+from tilewatch.db.models import (
+    Commit,
+    Compilation,
+    Config,
+    GpuModel,
+    Job,
+    Measurement,
+    Run,
+    Submission,
+    Sweep,
+    Trial,
+    Worker,
+)
 
 HISTORY_POINTS = 200
 """More than any policy looks at, few enough to read at once."""

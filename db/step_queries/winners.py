@@ -1,6 +1,6 @@
 """What won where: the config and the code of a kernel and problem at a commit, and what stood around a run.
 
-Reads for the judge, of one scope (db/judging.py). Nothing here writes.
+Reads for the judge, of one scope (db/step_queries/judging.py). Nothing here writes.
 """
 
 from collections import Counter
@@ -12,8 +12,8 @@ from sqlalchemy import and_, func, select
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
-from db.judging import Scope
-from db.models import Commit, Compilation, Config, Measurement, Run, Sweep, Trial
+from tilewatch.db.models import Commit, Compilation, Config, Measurement, Run, Sweep, Trial
+from tilewatch.db.step_queries.judging import Scope
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ file; what each name means stands here.
 
 from collections.abc import Callable, Mapping
 
-from kernels.baselines import bandwidth, deepgemm, torch_rivals
-from kernels.baselines.rival import BaselineMissing, Call, Rival
+from tilewatch.kernels.baselines import bandwidth, deepgemm, torch_rivals
+from tilewatch.kernels.baselines.rival import BaselineMissing, Call, Rival
 
 __all__ = ["BaselineMissing", "Call", "Rival", "build"]
 

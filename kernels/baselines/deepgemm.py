@@ -7,7 +7,7 @@ takes scales shares them with it; a plain FP8 kernel is timed beside scales of o
 import os
 from typing import Any
 
-from kernels.baselines.rival import BaselineMissing, Call, Rival, tensor, torch_module, version
+from tilewatch.kernels.baselines.rival import BaselineMissing, Call, Rival, tensor, torch_module, version
 
 BLOCK = 128
 

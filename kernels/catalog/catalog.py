@@ -7,11 +7,11 @@ neither cuda-tile nor CuPy and works on a laptop.
 from pathlib import Path
 from typing import Any
 
-from kernels.contract import BadProblem
-from kernels.description import Description, described
-from kernels.loading import LibraryError
-from kernels.process import Child, ChildDied, ChildHung
-from kernels.results import Params, Plan, Planned
+from tilewatch.kernels.catalog.description import Description, described
+from tilewatch.kernels.child_process import Child, ChildDied, ChildHung
+from tilewatch.kernels.contract import BadProblem
+from tilewatch.kernels.loading import LibraryError
+from tilewatch.kernels.results import Params, Plan, Planned
 
 DEADLINE_S = 120.0
 """Loading a library takes about a second; a file that does not load in this time never will."""

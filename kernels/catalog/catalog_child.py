@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kernels.contract import BadProblem, Problem
-from kernels.description import describe
-from kernels.loading import LibraryError, Loaded, load
-from kernels.signature import BadConfig, code_key, element_bytes, signature
+from tilewatch.kernels.catalog.description import describe
+from tilewatch.kernels.contract import BadProblem, Problem
+from tilewatch.kernels.loading import LibraryError, Loaded, load
+from tilewatch.kernels.signature import BadConfig, code_key, element_bytes, signature
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:

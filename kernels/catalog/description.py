@@ -8,10 +8,10 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from kernels.contract import Config, Problem
-from kernels.loading import PACKAGE, LibraryError, Loaded
-from kernels.signature import dtype_bytes, element_bytes
-from kernels.signature import signature as signature_of
+from tilewatch.kernels.contract import Config, Problem
+from tilewatch.kernels.loading import PACKAGE, LibraryError, Loaded
+from tilewatch.kernels.signature import dtype_bytes, element_bytes
+from tilewatch.kernels.signature import signature as signature_of
 
 ROW_ALIGNMENT_BYTES = 16
 """What TMA asks of the start of every row but the first."""

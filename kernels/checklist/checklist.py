@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from kernels.description import ROW_ALIGNMENT_BYTES, Description
-from kernels.heuristics import table_row
-from kernels.occupancy import occupancy
-from kernels.results import Compiled, StaticFacts
-from kernels.source_facts import SourceFacts, source_facts
+from tilewatch.kernels.catalog.description import ROW_ALIGNMENT_BYTES, Description
+from tilewatch.kernels.checklist.occupancy import occupancy
+from tilewatch.kernels.checklist.source_facts import SourceFacts, source_facts
+from tilewatch.kernels.results import Compiled, StaticFacts
+from tilewatch.kernels.tile_table import table_row
 
 Answer = Literal["yes", "no", "unknown", "does not apply"]
 

@@ -1,4 +1,4 @@
-"""`python -m kernels checklist`: compiles one config and prints the optimisation guide's checklist for it."""
+"""`python -m tilewatch.kernels checklist`: compiles one config and prints the optimisation guide's checklist for it."""
 
 import json
 import tempfile
@@ -10,19 +10,18 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from kernels import catalog
-from kernels.build import Compiler
-from kernels.checklist import Line, checklist
-from kernels.cubin import threads_per_block
-from kernels.description import Description
-from kernels.heuristics import default_config
-from kernels.results import Compiled, Params
-from kernels.store import CubinStore, folder
+from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.catalog.description import Description
+from tilewatch.kernels.checklist.checklist import Line, checklist
+from tilewatch.kernels.compiling.compiler import Compiler
+from tilewatch.kernels.compiling.cubin import threads_per_block
+from tilewatch.kernels.compiling.store import CubinStore, folder
+from tilewatch.kernels.library import FOLDER
+from tilewatch.kernels.results import Compiled, Params
+from tilewatch.kernels.tile_table import default_config
 
 PATIENT_S = 60.0
 """One config and a person waiting for it: longer than a sweep has for each of hundreds."""
-
-LIBRARY = Path(__file__).resolve().parent / "library"
 
 
 def command(
@@ -32,12 +31,12 @@ def command(
     config: Annotated[
         str, typer.Option(help="Parameters in place of the tile table's, e.g. tile_m=128,num_ctas=2.")
     ] = "",
-    library: Annotated[Path, typer.Option(help="Folder of library files.")] = LIBRARY,
+    library: Annotated[Path, typer.Option(help="Folder of library files.")] = FOLDER,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, for machines.")] = False,
 ) -> None:
     """Check one config against the optimisation guide, from its source, the compiler's remarks and its cubin.
 
-    Example: python -m kernels checklist gemm_fp8 --arch sm_90 --config tile_m=128
+    Example: python -m tilewatch.kernels checklist gemm_fp8 --arch sm_90 --config tile_m=128
     """
     plan = catalog.read(library.absolute(), arch=arch, kernel=kernel, problem=problem)[0]
     configs = [trial.config for trial in plan.trials]

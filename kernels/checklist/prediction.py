@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernels.results import Params, StaticFacts
+from tilewatch.kernels.results import Params, StaticFacts
 
 SLOW = 2.0
 """A config this many times slower than the best is slow."""

@@ -21,14 +21,14 @@ import cuda.tile as ct
 from cuda.tile.compilation import export_kernel
 from cutile_cache._cache import cache_entries  # the only way to the remarks (cuda-tile 1.7)
 
-from kernels.bytecode import meaning_sha256
-from kernels.contract import HINTS, BadProblem
-from kernels.cubin import CuobjdumpMissing, code_sha256, static_facts
-from kernels.loading import LibraryError, load
-from kernels.memory import MemoryGuard
-from kernels.signature import BadConfig, Signature, signature, tile_signature
-from kernels.store import CubinStore, StoreError
-from kernels.toolchain import compiler_version
+from tilewatch.kernels.compiling.bytecode import meaning_sha256
+from tilewatch.kernels.compiling.cubin import CuobjdumpMissing, code_sha256, static_facts
+from tilewatch.kernels.compiling.memory_guard import MemoryGuard
+from tilewatch.kernels.compiling.store import CubinStore, StoreError
+from tilewatch.kernels.compiling.toolchain import compiler_version
+from tilewatch.kernels.contract import HINTS, BadProblem
+from tilewatch.kernels.loading import LibraryError, load
+from tilewatch.kernels.signature import BadConfig, Signature, signature, tile_signature
 
 _cache = os.environ["CUDA_TILE_CACHE_DIR"]
 _store = functools.cache(CubinStore)

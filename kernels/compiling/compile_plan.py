@@ -6,8 +6,8 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from kernels.build import LIMIT_S, BuildError, Compiler
-from kernels.results import Compiled, Plan, Planned
+from tilewatch.kernels.compiling.compiler import LIMIT_S, BuildError, Compiler
+from tilewatch.kernels.results import Compiled, Plan, Planned
 
 
 def spread(trials: Sequence[Planned]) -> list[Planned]:

@@ -10,9 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from kernels.process import Child, ChildDied, ChildHung
-from kernels.results import Compiled, Params, StaticFacts
-from kernels.toolchain import compiler_version
+from tilewatch.kernels.child_process import Child, ChildDied, ChildHung
+from tilewatch.kernels.compiling.toolchain import compiler_version
+from tilewatch.kernels.results import Compiled, Params, StaticFacts
 
 LIMIT_S = 15.0
 """Of the 500-config FP8 space 31 to 35 configs take longer and none of those is fast (H200 machine, 2026-11)."""

@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 from elftools.elf.elffile import ELFFile
 
-from kernels.results import StaticFacts
+from tilewatch.kernels.results import StaticFacts
 
 CODE_SECTIONS = (".text.", ".nv.constant", ".nv.info.", ".rela.text.")
 """Instructions, the constants and relocations they use, and launch limits (registers, barriers, cluster shape)."""

@@ -6,7 +6,7 @@ import importlib.metadata
 import json
 from collections.abc import Mapping
 
-from kernels import HARNESS
+from tilewatch.kernels import HARNESS
 
 COMPILING = ("cuda-tile", "nvidia-cuda-tileiras", "nvidia-cuda-nvcc", "nvidia-nvvm")
 MEASURING = ("cupy-cuda13x", "cupti-python", "torch", "sgl-deep-gemm")

@@ -9,7 +9,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from kernels.contract import Array
+from tilewatch.kernels.contract import Array
 
 RAW = {
     "float8_e4m3fn": np.uint8,

@@ -11,7 +11,7 @@ from typing import Any
 
 import cupy
 
-from kernels.timing import Timer
+from tilewatch.kernels.gpu.timing import Timer
 
 SAMPLES = 10
 COPY_BYTES = 256 << 20

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from kernels import timing
-from kernels.canary import canary
-from kernels.telemetry import Telemetry
+from tilewatch.kernels.gpu import timing
+from tilewatch.kernels.gpu.canary import canary
+from tilewatch.kernels.gpu.telemetry import Telemetry
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:

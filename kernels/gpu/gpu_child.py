@@ -1,6 +1,7 @@
 """Child role `gpu`: owns one GPU's context; prepares a problem, checks and times configs, runs paired rounds.
 
-Each request names what to do; the parent (kernels/sweep.py) decides what to try next and survives what happens here.
+Each request names what to do; the parent (kernels/measuring/sweep.py) decides what to try next and survives what
+happens here.
 """
 
 import os
@@ -15,12 +16,13 @@ from typing import Any
 
 import cupy
 
-from kernels import arrays, baselines, canary, timing
-from kernels.contract import Array, Config, Kernel, Problem
-from kernels.loading import load
-from kernels.signature import element_bytes, strides
-from kernels.store import CubinStore
-from kernels.telemetry import Telemetry
+from tilewatch.kernels import baselines
+from tilewatch.kernels.compiling.store import CubinStore
+from tilewatch.kernels.contract import Array, Config, Kernel, Problem
+from tilewatch.kernels.gpu import arrays, canary, timing
+from tilewatch.kernels.gpu.telemetry import Telemetry
+from tilewatch.kernels.loading import load
+from tilewatch.kernels.signature import element_bytes, strides
 
 INPUT_L2S = 4
 """Inputs rotate over at least this many times L2, so that no launch finds its own there, beyond flushing it."""

@@ -5,8 +5,8 @@ A GPU that fell off the bus can hang whoever asks it. What the answers mean is i
 
 from typing import Any
 
-from kernels.illness import Reading
-from kernels.process import Child, ChildDied, ChildHung
+from tilewatch.kernels.child_process import Child, ChildDied, ChildHung
+from tilewatch.kernels.gpu.illness import Reading
 
 LOOK_LIMIT_S = 20.0
 CANARY_LIMIT_S = 120.0

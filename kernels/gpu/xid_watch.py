@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kernels.telemetry import Telemetry
+from tilewatch.kernels.gpu.telemetry import Telemetry
 
 try:
     import pynvml

@@ -9,7 +9,7 @@ from typing import Any
 
 import cuda.tile as ct
 
-from kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
+from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
 
 LONGEST_ROW = 16384
 """A row of a softmax lies in the registers of one multiprocessor: this many float32 values are a quarter of them."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import cuda.tile as ct
 
-from kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
+from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
 
 LARGEST_SIDE = 1 << 20
 """No GPU made so far holds a GEMM operand with a longer side and a useful other one; a typing error otherwise."""

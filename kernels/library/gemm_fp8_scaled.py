@@ -11,7 +11,7 @@ from typing import Any
 
 import cuda.tile as ct
 
-from kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
+from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
 
 BLOCK = 128
 """Elements of K that share a scale, and rows of B that do."""

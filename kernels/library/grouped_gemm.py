@@ -17,7 +17,7 @@ from typing import Any
 import cuda.tile as ct
 import numpy as np
 
-from kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
+from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
 
 BLOCK = 128
 """Elements of K that share a scale, rows of B that do, and what each group's rows (or share of K) are padded to."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import cuda.tile as ct
 
-from kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
+from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Problem, Space
 
 EPSILON = 1e-6
 LONGEST_ROW = 16384

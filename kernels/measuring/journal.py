@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from kernels.results import Params, Planned, TrialResult
+from tilewatch.kernels.results import Params, Planned, TrialResult
 
 
 def config_key(config: Params) -> str:

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kernels import device, heuristics, toolchain
-from kernels.process import ChildDied, ChildHung
-from kernels.racing import Policy
-from kernels.results import Cubin, Measured, RunResult, TrialResult
-from kernels.statistics import ratio_interval
-from kernels.sweep import Bench, GpuChild, SweepFailed, sweep
+from tilewatch.kernels import device, tile_table
+from tilewatch.kernels.child_process import ChildDied, ChildHung
+from tilewatch.kernels.compiling import toolchain
+from tilewatch.kernels.measuring.racing import Policy
+from tilewatch.kernels.measuring.sweep import Bench, GpuChild, SweepFailed, sweep
+from tilewatch.kernels.results import Cubin, Measured, RunResult, TrialResult
+from tilewatch.kernels.statistics import ratio_interval
 
 BLOCK_ROUNDS = 20
 """Rounds between two readings of the GPU's clocks and temperature."""
@@ -142,10 +143,10 @@ def _table_trial(
     gpu: device.Gpu, element_bytes: int, trials: Sequence[TrialResult], baselines: Sequence[str]
 ) -> int | None:
     """The trial of the hand-written tile table, where the kernel is watched beside it and the table has a row."""
-    if heuristics.BASELINE not in baselines or gpu.model is None:
+    if tile_table.BASELINE not in baselines or gpu.model is None:
         return None
     runs = [trial.config for trial in trials if trial.status == "timed"]
-    config = heuristics.table_config(gpu.model.slug, element_bytes, runs)
+    config = tile_table.table_config(gpu.model.slug, element_bytes, runs)
     return None if config is None else [trial.config for trial in trials].index(config)
 
 
@@ -166,7 +167,7 @@ def _record(
         child.load(each)
     prepared: dict[str, dict[str, Any]] = {}
     asked: dict[str, Any]
-    rivals = [name for name in request.baselines if name != heuristics.BASELINE]
+    rivals = [name for name in request.baselines if name != tile_table.BASELINE]
     if rivals:
         asked = {"ask": "baselines", "names": rivals}
         prepared = child.ask(asked, BASELINES_DEADLINE_S)["baselines"]
@@ -206,7 +207,7 @@ def _record(
     if table is not None:
         taken = {"is_the_winner": table == winner}
         beside.append(
-            Measured(heuristics.BASELINE, "baseline", tuple(samples[len(ids) - 1]), trials[table].config, taken)
+            Measured(tile_table.BASELINE, "baseline", tuple(samples[len(ids) - 1]), trials[table].config, taken)
         )
     return (ours, *beside), readings
 

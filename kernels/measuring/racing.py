@@ -8,7 +8,7 @@ hard floor and a long upper tail, so the fastest of a few is close to the median
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kernels.statistics import median_interval
+from tilewatch.kernels.statistics import median_interval
 
 
 @dataclass(frozen=True)

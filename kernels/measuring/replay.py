@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from kernels.measure import MeasureFailed, usable_gpu
-from kernels.process import ChildDied, ChildHung
-from kernels.results import Cubin
-from kernels.statistics import median_interval
-from kernels.sweep import Bench, GpuChild, SweepFailed
+from tilewatch.kernels.child_process import ChildDied, ChildHung
+from tilewatch.kernels.measuring.measure import MeasureFailed, usable_gpu
+from tilewatch.kernels.measuring.sweep import Bench, GpuChild, SweepFailed
+from tilewatch.kernels.results import Cubin
+from tilewatch.kernels.statistics import median_interval
 
 ROUNDS = 60
 """Timed rounds of a launch. Launches differ by more than a median of this many rounds is uncertain (H200, 2026-11)."""
 
 WARM_UP_ROUNDS = 20
-"""Rounds that warm clocks and caches and are not kept, as in kernels/measure.py."""
+"""Rounds that warm clocks and caches and are not kept, as in kernels/measuring/measure.py."""
 
 CHECK_SAMPLES = 2
 ROUNDS_DEADLINE_S = 120.0

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from kernels.journal import config_key
-from kernels.process import Child, ChildDied, ChildHung
-from kernels.racing import Policy, ranking, still_in
-from kernels.results import Cubin, Params, TrialResult
-from kernels.statistics import median_interval
+from tilewatch.kernels.child_process import Child, ChildDied, ChildHung
+from tilewatch.kernels.measuring.journal import config_key
+from tilewatch.kernels.measuring.racing import Policy, ranking, still_in
+from tilewatch.kernels.results import Cubin, Params, TrialResult
+from tilewatch.kernels.statistics import median_interval
 
 TRIAL_DEADLINE_S = 20.0
 """A correct config of the largest problem takes milliseconds; a hang must not take the night."""
@@ -158,8 +158,9 @@ def sweep(
 ) -> SweepResult:
     """Every cubin gets a check and first samples as it arrives; then the race; then fresh samples of the finalists.
 
-    `known` are trials that an earlier, killed sweep ended, by config key (kernels/journal.py): they are not repeated.
-    `on_trial` hears of each other trial as it arrives, and once more at the end of those that got further samples.
+    `known` are trials that an earlier, killed sweep ended, by config key (kernels/measuring/journal.py): they are not
+    repeated. `on_trial` hears of each other trial as it arrives, and once more at the end of those that got further
+    samples.
     """
     policy, known = policy or Policy(), known or {}
     trials: dict[int, TrialResult] = {}

@@ -4,18 +4,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from kernels import heuristics
-from kernels.device import GpuModel
-from kernels.journal import config_key
-from kernels.provenance import Commit
-from kernels.results import Compiled, Plan, Planned, RunResult
-from kernels.toolchain import fingerprint
+from tilewatch.kernels import tile_table
+from tilewatch.kernels.compiling.toolchain import fingerprint
+from tilewatch.kernels.device import GpuModel
+from tilewatch.kernels.measuring.journal import config_key
+from tilewatch.kernels.recording.git_commit import Commit
+from tilewatch.kernels.results import Compiled, Plan, Planned, RunResult
 
 
 def recorded_rows(
     plan: Plan, commit: Commit, model: GpuModel, outcomes: Sequence[tuple[Planned, Compiled]], result: RunResult
 ) -> Iterator[dict[str, Any]]:
-    """What kernels/recording.py writes: the sweep, its compilations and trials, the run and its measurements."""
+    """What kernels/recording/recording_file.py writes: the sweep, its compilations and trials, the run and its
+    measurements."""
     yield {
         "row": "sweep",
         "id": 1,
@@ -27,7 +28,7 @@ def recorded_rows(
         "problem": plan.problem,
         "arch": plan.arch,
         "source_sha256": plan.source_sha256,
-        "space": heuristics.stored_space(plan, model.slug),
+        "space": tile_table.stored_space(plan, model.slug),
         "space_size": len(plan.trials),
         "flops": plan.flops,
         "bytes": plan.bytes,

@@ -1,8 +1,8 @@
 """Recordings: real runs as JSON lines, gzipped, so that a GPU machine without network or database contributes too.
 
 The first line is a header, the last counts the rows between, so that a cut file is noticed. A row names what it is in
-"row"; its other fields are the columns of that table in db/models.py. Written by `python -m kernels sweep --record`
-and `tilewatch export`, read by `tilewatch import`.
+"row"; its other fields are the columns of that table in db/models.py.
+`python -m tilewatch.kernels sweep --record` and `tilewatch export` write it, `tilewatch import` reads it.
 """
 
 import datetime as dt

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from sqlalchemy.orm import Session
 
-from db import session
 from tests.conftest import NewDatabase
-from tests.dashboard.filled import fill
+from tests.dashboard.fixtures.small_database import fill
+from tilewatch.db import session
 
 PATIENCE_MS = 30_000
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")

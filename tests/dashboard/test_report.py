@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy.orm import Session
 
-from dashboard import report, weekly
-from tests.dashboard.filled import FIRST_DAY
+from tests.dashboard.fixtures.small_database import FIRST_DAY
+from tilewatch.dashboard import report, weekly
 
 UNTIL = FIRST_DAY + dt.timedelta(days=6)
 ROOT = Path(__file__).parents[2]
@@ -52,7 +52,7 @@ def test_a_week_in_which_nothing_was_measured_is_a_page_too(db_session: Session)
 
 def test_the_command_writes_the_file_and_says_so(filled_url: str, tmp_path: Path) -> None:
     target = tmp_path / "week.html"
-    command = [sys.executable, "-m", "worker.cli", "report", "--week", "--html", str(target)]
+    command = [sys.executable, "-m", "tilewatch.worker.cli.main", "report", "--week", "--html", str(target)]
     environment = {
         "TILEWATCH_DATABASE_URL": filled_url,
         "TILEWATCH_BROKER_URL": "redis://127.0.0.1:1/0",  # a report needs none, the settings want both or neither

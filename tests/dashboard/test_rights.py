@@ -2,8 +2,8 @@
 
 import pytest
 
-from dashboard import people
-from dashboard.people import BadRules, rights, rules
+from tilewatch.dashboard import rights as people
+from tilewatch.dashboard.rights import BadRules, rights, rules
 
 OPEN = rules(False, "", "")
 LAPTOP = rules(False, "act", "")

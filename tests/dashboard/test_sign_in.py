@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from db import session
-from db.models import RegressionEvent
 from tests.conftest import NewDatabase
-from tests.dashboard import serving
-from tests.dashboard.filled import fill
+from tests.dashboard.fixtures import servers
+from tests.dashboard.fixtures.small_database import fill
+from tilewatch.db import session
+from tilewatch.db.models import RegressionEvent
 
 pytestmark = pytest.mark.browser
 
@@ -27,12 +27,12 @@ PEOPLE = (
 
 @pytest.fixture(scope="module")
 def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    port = serving.free_port()
+    port = servers.free_port()
     command = [sys.executable, "-m", "oidc_provider_mock", "--port", str(port)]
     for person in PEOPLE:
         command += ["--user-claims", json.dumps(person)]
     found = f"http://127.0.0.1:{port}/.well-known/openid-configuration"
-    with serving.process(command, tmp_path_factory.mktemp("provider"), os.environ, found):
+    with servers.process(command, tmp_path_factory.mktemp("provider"), os.environ, found):
         yield found
 
 
@@ -48,7 +48,7 @@ def acted_on_url(new_database: NewDatabase) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def address(acted_on_url: str, provider: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The dashboard with the section of docs/dashboard.md in its secrets."""
-    folder, port = tmp_path_factory.mktemp("signed"), serving.free_port()
+    folder, port = tmp_path_factory.mktemp("signed"), servers.free_port()
     secrets = folder / ".streamlit" / "secrets.toml"
     secrets.parent.mkdir()
     secrets.write_text(
@@ -60,7 +60,7 @@ def address(acted_on_url: str, provider: str, tmp_path_factory: pytest.TempPathF
         'client_secret = "known to both"\n'
         f'server_metadata_url = "{provider}"\n'
     )
-    with serving.dashboard(acted_on_url, folder, port, {}) as served:
+    with servers.dashboard(acted_on_url, folder, port, {}) as served:
         yield served
 
 

@@ -8,10 +8,12 @@ from pathlib import Path
 from sqlalchemy import make_url, select
 from sqlalchemy.orm import Session
 
-from db import jobs, migrate, server_programs, session
-from db.models import Base
 from tests.conftest import NewDatabase
-from tests.db import flow
+from tests.db.fixtures import one_commit
+from tilewatch.db import migrate, session
+from tilewatch.db.lifecycle import jobs
+from tilewatch.db.models import Base
+from tilewatch.db.server import programs
 
 
 def everything(url: str) -> dict[str, list[str]]:
@@ -28,7 +30,7 @@ def program(name: str) -> str:
         found = shutil.which(name)
         assert found is not None
         return found
-    return str(server_programs.find(lambda _: True, Path("unused")).postgres.with_name(name))
+    return str(programs.find(lambda _: True, Path("unused")).postgres.with_name(name))
 
 
 def libpq_url(url: str) -> str:
@@ -38,8 +40,8 @@ def libpq_url(url: str) -> str:
 def test_a_backup_is_restored_whole_and_the_queue_goes_on(
     database_url: str, db_session: Session, empty_database: NewDatabase, tmp_path: Path
 ) -> None:
-    flow.measure(db_session, flow.submit(db_session))
-    job_id = flow.job(db_session)
+    one_commit.measure(db_session, one_commit.submit(db_session))
+    job_id = one_commit.job(db_session)
     assert jobs.claim(db_session, job_id, "gone#1", 0.0)
     db_session.commit()
     dump = tmp_path / "tilewatch.dump"
@@ -54,4 +56,4 @@ def test_a_backup_is_restored_whole_and_the_queue_goes_on(
         migrate.require_head(restored)
         with session.session(restored) as opened:
             assert [job.id for job in jobs.requeue_expired(opened)] == [job_id]
-            assert flow.job(opened, "another") > job_id  # the numbers go on where they were
+            assert one_commit.job(opened, "another") > job_id  # the numbers go on where they were

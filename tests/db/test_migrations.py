@@ -8,9 +8,9 @@ import pytest
 from alembic import command
 from sqlalchemy import text
 
-from db import migrate, session
-from db.models import Base
 from tests.conftest import NewDatabase
+from tilewatch.db import migrate, session
+from tilewatch.db.models import Base
 
 SCHEMA = """
 select 'column', c.relname, a.attnum::text, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull::text,
@@ -64,7 +64,7 @@ def test_an_upgrade_of_an_upgraded_database_changes_nothing(database_url: str) -
 
 
 def test_processes_that_migrate_at_once_take_turns(empty_url: str) -> None:
-    program = "import sys; from db import migrate; migrate.upgrade(sys.argv[1])"
+    program = "import sys; from tilewatch.db import migrate; migrate.upgrade(sys.argv[1])"
     migrating = [subprocess.Popen([sys.executable, "-W", "error", "-c", program, empty_url]) for _ in range(3)]
     assert [process.wait() for process in migrating] == [0, 0, 0]
     migrate.require_head(empty_url)

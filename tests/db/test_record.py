@@ -8,9 +8,22 @@ import pytest
 from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
-from db import quarantine, record, session
-from db.models import Base, Commit, Compilation, Config, GpuModel, Measurement, Recording, Run, Trial, Verdict, Worker
-from tests.db import flow
+from tests.db.fixtures import one_commit
+from tilewatch.db import record, session
+from tilewatch.db.lifecycle import quarantine
+from tilewatch.db.models import (
+    Base,
+    Commit,
+    Compilation,
+    Config,
+    GpuModel,
+    Measurement,
+    Recording,
+    Run,
+    Trial,
+    Verdict,
+    Worker,
+)
 
 ELSEWHERE = {
     "actions",
@@ -33,7 +46,7 @@ def _everything(opened: Session) -> dict[str, list[tuple[Any, ...]]]:
     }
 
 
-def _trials(opened: Session, planned: flow.Planned) -> list[Trial]:
+def _trials(opened: Session, planned: one_commit.Planned) -> list[Trial]:
     """In the order of planned.config_ids."""
     opened.expire_all()
     found = opened.scalars(select(Trial).where(Trial.sweep_id == planned.sweep_id))
@@ -41,12 +54,12 @@ def _trials(opened: Session, planned: flow.Planned) -> list[Trial]:
 
 
 def _whole_flow(opened: Session) -> None:
-    planned = flow.submit(opened)
-    record.compilations(opened, [flow.compiled(code) for code in planned.code_keys])
-    record.attach_compilations(opened, compiler=flow.COMPILER, submission_id=planned.submission_id)
-    flow.measure(opened, planned)
-    flow.job(opened)
-    record.recording(opened, sha256="ef" * 32, file_name="h200.jsonl.gz", machine="H200", recorded_at=flow.NOON)
+    planned = one_commit.submit(opened)
+    record.compilations(opened, [one_commit.compiled(code) for code in planned.code_keys])
+    record.attach_compilations(opened, compiler=one_commit.COMPILER, submission_id=planned.submission_id)
+    one_commit.measure(opened, planned)
+    one_commit.job(opened)
+    record.recording(opened, sha256="ef" * 32, file_name="h200.jsonl.gz", machine="H200", recorded_at=one_commit.NOON)
     record.worker_seen(
         opened, name="gpu0@node-a", kind="gpu", host="node-a", gpu_model="b200", gpu_uuid="GPU-1", toolchain={}
     )
@@ -69,7 +82,7 @@ def test_a_commit_keeps_the_largest_position(db_session: Session) -> None:
 
     def seen(position: int) -> int:
         return record.commit(
-            db_session, repository="r", sha="s", position=position, committed_at=flow.NOON, subject="Tile it"
+            db_session, repository="r", sha="s", position=position, committed_at=one_commit.NOON, subject="Tile it"
         )
 
     assert seen(3) == seen(70) == seen(3)
@@ -85,7 +98,7 @@ def test_a_gpu_models_rates_are_corrected_but_never_forgotten(db_session: Sessio
 
 
 def test_a_submission_says_whether_it_is_new(db_session: Session) -> None:
-    planned = flow.submit(db_session)
+    planned = one_commit.submit(db_session)
     commit_id = db_session.scalars(select(Commit.id)).one()
     wanted = {"reason": "nightly", "night": None, "commit_id": commit_id, "gpu_model": "b200", "measure": True}
     again = record.submission(db_session, key="nightly/2026-11-20/b200", **wanted)
@@ -98,7 +111,7 @@ def test_a_submission_says_whether_it_is_new(db_session: Session) -> None:
 def test_a_recording_is_known_by_its_content(db_session: Session) -> None:
     def imported(file_name: str) -> tuple[int, bool]:
         return record.recording(
-            db_session, sha256="ef" * 32, file_name=file_name, machine="H200", recorded_at=flow.NOON
+            db_session, sha256="ef" * 32, file_name=file_name, machine="H200", recorded_at=one_commit.NOON
         )
 
     first, created = imported("h200.jsonl.gz")
@@ -117,7 +130,7 @@ def test_a_config_is_the_same_however_its_parameters_are_ordered(db_session: Ses
 
 def test_a_success_replaces_a_timeout_and_nothing_replaces_a_success(db_session: Session) -> None:
     def told(status: str) -> Compilation:
-        record.compilations(db_session, [flow.compiled("code", status=status)])
+        record.compilations(db_session, [one_commit.compiled("code", status=status)])
         db_session.expire_all()
         return db_session.scalars(select(Compilation)).one()
 
@@ -129,18 +142,20 @@ def test_a_success_replaces_a_timeout_and_nothing_replaces_a_success(db_session:
 
 
 def test_compilations_reach_the_trials_that_wait_for_their_code(db_session: Session) -> None:
-    planned = flow.submit(db_session)
+    planned = one_commit.submit(db_session)
     first, second, third, _ = planned.code_keys
     record.compilations(
         db_session,
         [
-            flow.compiled(first),
-            flow.compiled(second, status="timeout"),
-            flow.compiled(third, compiler="an older compiler"),
+            one_commit.compiled(first),
+            one_commit.compiled(second, status="timeout"),
+            one_commit.compiled(third, compiler="an older compiler"),
         ],
     )
-    assert record.attach_compilations(db_session, compiler=flow.COMPILER, submission_id=planned.submission_id) == 2
-    assert record.attach_compilations(db_session, compiler=flow.COMPILER, sweep_id=planned.sweep_id) == 0
+    assert (
+        record.attach_compilations(db_session, compiler=one_commit.COMPILER, submission_id=planned.submission_id) == 2
+    )
+    assert record.attach_compilations(db_session, compiler=one_commit.COMPILER, sweep_id=planned.sweep_id) == 0
     found = [(trial.status, trial.failure) for trial in _trials(db_session, planned)]
     assert found == [
         ("compiled", None),
@@ -152,9 +167,9 @@ def test_compilations_reach_the_trials_that_wait_for_their_code(db_session: Sess
 
 def test_compilations_are_attached_to_a_submission_or_a_sweep_and_not_to_both(db_session: Session) -> None:
     with pytest.raises(TypeError, match="a submission_id or a sweep_id"):
-        record.attach_compilations(db_session, compiler=flow.COMPILER)
+        record.attach_compilations(db_session, compiler=one_commit.COMPILER)
     with pytest.raises(TypeError, match="a submission_id or a sweep_id"):
-        record.attach_compilations(db_session, compiler=flow.COMPILER, submission_id=1, sweep_id=1)
+        record.attach_compilations(db_session, compiler=one_commit.COMPILER, submission_id=1, sweep_id=1)
 
 
 def test_of_two_workers_that_finish_the_last_batches_one_sees_that_nothing_waits(database_url: str) -> None:
@@ -163,12 +178,12 @@ def test_of_two_workers_that_finish_the_last_batches_one_sees_that_nothing_waits
     The second worker is let go as soon as the database says that it waits for the first.
     """
     with session.session(database_url) as opened:
-        planned = flow.submit(opened)
+        planned = one_commit.submit(opened)
     waiting_after: list[int] = []
 
     def finish(opened: Session, code_keys: tuple[str, ...]) -> None:
-        record.compilations(opened, [flow.compiled(code) for code in code_keys])
-        record.attach_compilations(opened, compiler=flow.COMPILER, submission_id=planned.submission_id)
+        record.compilations(opened, [one_commit.compiled(code) for code in code_keys])
+        record.attach_compilations(opened, compiler=one_commit.COMPILER, submission_id=planned.submission_id)
         waiting_after.append(sum(trial.status == "waiting" for trial in _trials(opened, planned)))
 
     def second() -> None:
@@ -193,7 +208,7 @@ def test_workers_that_write_the_same_rows_in_other_orders_do_not_block_each_othe
         together.wait()
         try:
             with session.session(database_url) as opened:
-                record.compilations(opened, [flow.compiled(code) for code in mine])
+                record.compilations(opened, [one_commit.compiled(code) for code in mine])
                 record.configs(opened, [{"tile_m": int(code.split()[1])} for code in mine])
         except Exception as error:  # noqa: BLE001  whatever it is, the test shows it
             failures.append(error)
@@ -207,8 +222,8 @@ def test_workers_that_write_the_same_rows_in_other_orders_do_not_block_each_othe
 
 
 def test_a_result_is_never_replaced_by_less(db_session: Session) -> None:
-    planned = flow.submit(db_session)
-    flow.measure(db_session, planned)
+    planned = one_commit.submit(db_session)
+    one_commit.measure(db_session, planned)
     before = [(trial.status, trial.median_us) for trial in _trials(db_session, planned)]
     for status, failure in (("waiting", None), ("compiled", None), ("not_compiled", "timeout")):
         less = {"status": status, "samples_us": None, "median_us": None, "error": None, "failure": failure}
@@ -219,8 +234,8 @@ def test_a_result_is_never_replaced_by_less(db_session: Session) -> None:
 
 
 def test_a_sweep_that_runs_again_knows_better(db_session: Session) -> None:
-    planned = flow.submit(db_session)
-    flow.measure(db_session, planned)
+    planned = one_commit.submit(db_session)
+    one_commit.measure(db_session, planned)
     again = {"status": "hung", "samples_us": None, "median_us": None, "error": None, "failure": "no answer in 10 s"}
     record.trial_results(db_session, planned.sweep_id, [{"config_id": planned.config_ids[0], **again}])
     first, second, *_ = _trials(db_session, planned)
@@ -229,8 +244,8 @@ def test_a_sweep_that_runs_again_knows_better(db_session: Session) -> None:
 
 
 def test_the_first_measurements_of_a_run_stay(db_session: Session) -> None:
-    planned = flow.submit(db_session)
-    run_id = flow.measure(db_session, planned)
+    planned = one_commit.submit(db_session)
+    run_id = one_commit.measure(db_session, planned)
     kernel = db_session.scalars(select(Measurement).where(Measurement.role == "kernel")).one()
     columns = [column.name for column in Measurement.__table__.columns if column.name not in ("id", "run_id")]
     slower = {**{name: getattr(kernel, name) for name in columns}, "median_us": 99.0}
@@ -241,7 +256,7 @@ def test_the_first_measurements_of_a_run_stay(db_session: Session) -> None:
 
 def test_a_verdict_is_decided_once(db_session: Session) -> None:
     """ "undecided" waits for replays; what is decided stays, since people may have acted on it."""
-    run_id = flow.measure(db_session, flow.submit(db_session))
+    run_id = one_commit.measure(db_session, one_commit.submit(db_session))
 
     def said(verdict: str) -> str:
         record.verdict(
@@ -263,9 +278,9 @@ def test_a_verdict_is_decided_once(db_session: Session) -> None:
 
 
 def test_equal_toolchains_have_equal_fingerprints(db_session: Session) -> None:
-    planned = flow.submit(db_session)
-    flow.measure(db_session, planned, "run 1")
-    flow.measure(db_session, planned, "run 2")
+    planned = one_commit.submit(db_session)
+    one_commit.measure(db_session, planned, "run 1")
+    one_commit.measure(db_session, planned, "run 2")
     first, second = db_session.scalars(select(Run.toolchain_sha256))
     assert first == second
     assert len(first) == 64

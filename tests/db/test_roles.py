@@ -5,10 +5,11 @@ from sqlalchemy import delete, text
 from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.orm import Session
 
-from db import actions, jobs, queries
-from db.actions import Chosen
-from db.models import Measurement, Run, Trial, Verdict
-from tests.db import flow
+from tests.db.fixtures import one_commit
+from tilewatch.db.lifecycle import actions, jobs
+from tilewatch.db.lifecycle.actions import Chosen
+from tilewatch.db.models import Measurement, Run, Trial, Verdict
+from tilewatch.db.queries import queue
 
 
 def become(opened: Session, role: str) -> None:
@@ -16,16 +17,16 @@ def become(opened: Session, role: str) -> None:
 
 
 def test_the_dashboards_role_reads_everything_and_writes_nothing(db_session: Session) -> None:
-    flow.measure(db_session, flow.submit(db_session))
+    one_commit.measure(db_session, one_commit.submit(db_session))
     become(db_session, "tilewatch_read")
-    assert len(queries.submissions(db_session)) == 1
+    assert len(queue.submissions(db_session)) == 1
     with pytest.raises(ProgrammingError, match="permission denied for table gpu_models"):
-        flow.submit(db_session, "another")
+        one_commit.submit(db_session, "another")
 
 
 def test_the_triage_role_acts_on_the_queue_and_touches_no_measurement(db_session: Session) -> None:
-    flow.measure(db_session, flow.submit(db_session))
-    job_id = flow.job(db_session)
+    one_commit.measure(db_session, one_commit.submit(db_session))
+    job_id = one_commit.job(db_session)
     become(db_session, "tilewatch_triage")
     assert actions.cancel(db_session, Chosen.of(job_id, None), "ada") == f"cancelled job {job_id}"
     assert actions.retry(db_session, Chosen.of(job_id, None), "ada") == f"queued job {job_id} again"
@@ -37,8 +38,8 @@ def test_the_triage_role_acts_on_the_queue_and_touches_no_measurement(db_session
 
 def test_the_workers_role_takes_a_job_through_its_life(db_session: Session) -> None:
     become(db_session, "tilewatch_write")
-    flow.measure(db_session, flow.submit(db_session))
-    job_id = flow.job(db_session)
+    one_commit.measure(db_session, one_commit.submit(db_session))
+    job_id = one_commit.job(db_session)
     assert jobs.claim(db_session, job_id, "a", 60)
     assert jobs.finish(db_session, job_id, "a")
 

@@ -8,8 +8,8 @@ from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from db import record, session
-from db.models import GpuModel
+from tilewatch.db import record, session
+from tilewatch.db.models import GpuModel
 
 
 def _add(opened: Session, slug: str) -> None:

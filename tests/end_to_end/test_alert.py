@@ -5,20 +5,20 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from db.models import Message, Regression
-from db.session import session
-from tests.worker import history, tiny
 from tests.worker.conftest import settings_for
-from tests.worker.receiver import receiver
-from tests.worker.test_judging import nightlies
-from worker.outbox import Outbox, tell_all
+from tests.worker.fixtures import git_history, tiny_repository
+from tests.worker.fixtures.http_receiver import receiver
+from tests.worker.judging.test_judge import nightlies
+from tilewatch.db.models import Message, Regression
+from tilewatch.db.session import session
+from tilewatch.worker.notify.outbox import Outbox, tell_all
 
 
 def test_a_change_that_replays_confirmed_is_one_message_with_its_cause_and_the_way_to_repeat_it(
     tmp_path: Path, database_url: str, broker_url: str
 ) -> None:
     settings = settings_for(tmp_path / "home", tmp_path / "watched", database_url, broker_url)
-    shas = history.make(tmp_path / "watched", history.ADD)
+    shas = git_history.make(tmp_path / "watched", git_history.ADD)
     nightlies(settings, *shas.values())
     with receiver() as board:
         about = '["regression", "improvement"]'
@@ -32,10 +32,10 @@ def test_a_change_that_replays_confirmed_is_one_message_with_its_cause_and_the_w
         regression = opened.scalars(select(Regression)).one()
         assert opened.scalars(select(Message.state)).all() == ["sent"]
     told = asked.told["body"]
-    assert asked.told["subject"].endswith(f"on sim since {shas[history.ADD][:10]} (2 series)")
+    assert asked.told["subject"].endswith(f"on sim since {shas[git_history.ADD][:10]} (2 series)")
     assert f"Cause ({regression.category.replace('_', ' ')}): {regression.cause}" in told
     assert all(sentence in told for sentence in regression.explanation)
     first = "First bad commit" if regression.size > 0 else "First commit with it"
-    assert f"{first}: {shas[history.ADD][:10]} {history.ADD}" in told
-    assert f"git checkout {shas[history.ADD]}\n  python -m kernels sweep {tiny.KERNEL}" in told
+    assert f"{first}: {shas[git_history.ADD][:10]} {git_history.ADD}" in told
+    assert f"git checkout {shas[git_history.ADD]}\n  python -m tilewatch.kernels sweep {tiny_repository.KERNEL}" in told
     assert f"Triage: {settings.dashboard_url}/regressions?regression={regression.id}" in told

@@ -13,20 +13,20 @@ import pytest
 import redis
 from sqlalchemy import func, select, text, update
 
-from db import jobs
-from db.jobs import Unsent
-from db.models import Job, Run, Trial, Worker
-from db.session import session
-from tests.worker import regressed
-from tests.worker.ready import ready_sweep
-from tests.worker.receiver import receiver
-from worker import dispatch
-from worker.place import Place
-from worker.reconcile import reconcile
-from worker.settings import Settings
-from worker.submit import submit_nightly
+from tests.worker.fixtures import open_regression
+from tests.worker.fixtures.compiled_sweep import ready_sweep
+from tests.worker.fixtures.http_receiver import receiver
+from tilewatch.db.lifecycle import jobs
+from tilewatch.db.lifecycle.jobs import Unsent
+from tilewatch.db.models import Job, Run, Trial, Worker
+from tilewatch.db.session import session
+from tilewatch.worker.context import Place
+from tilewatch.worker.queue import dispatch
+from tilewatch.worker.queue.reconcile import reconcile
+from tilewatch.worker.settings import Settings
+from tilewatch.worker.steps.submit import submit_nightly
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 90  # a deadline for a hung test, on a machine that does other things too; not a speed
 
 
@@ -59,7 +59,21 @@ def celery_worker(
 ) -> Iterator[subprocess.Popen]:
     log = settings.home / f"{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    command = ["-m", "celery", "-A", "worker.app", "worker", "-Q", queues, "-n", name, "-c", "1", "-l", "INFO"]
+    command = [
+        "-m",
+        "celery",
+        "-A",
+        "tilewatch.worker.app",
+        "worker",
+        "-Q",
+        queues,
+        "-n",
+        name,
+        "-c",
+        "1",
+        "-l",
+        "INFO",
+    ]
     with log.open("ab") as out:
         process = subprocess.Popen(
             [sys.executable, *command],
@@ -216,7 +230,7 @@ def test_what_a_judge_opened_is_told_as_soon_as_its_job_has_ended(settings: Sett
         written = f"[channels.board]\nwebhook = '{board.url}'\n[[routes]]\nto = ['board']\n"
         (settings.home / "tell.toml").write_text(written)
         with session(place.database_url) as opened:
-            number = regressed.regress(opened)
+            number = open_regression.regress(opened)
             run_id = opened.scalars(select(Run.id)).one()
             jobs.add(opened, key="judge 1", kind="judge", queue="judge", subject="1", payload={}, run_id=run_id)
             queued = jobs.unsent(opened, 0)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernels.device import UnknownGpu, gpu_model, model_named
+from tilewatch.kernels.device import UnknownGpu, gpu_model, model_named
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from kernels.statistics import median_interval, ratio_interval
+from tilewatch.kernels.statistics import median_interval, ratio_interval
 
 
 def test_interval_of_ten_samples_is_the_textbook_one() -> None:

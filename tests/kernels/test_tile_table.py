@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from benchmarks.tile_table import Swept, ranked, swept
-from kernels import catalog, device, recording
-from kernels import sweep as sweep_module
-from kernels.heuristics import TABLE, default_config, stored_space, table_config, table_row
-from kernels.journal import config_key
-from kernels.measure import MeasureRequest, measure
-from kernels.results import Cubin
+from tilewatch.kernels import device
+from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.measuring import sweep as sweep_module
+from tilewatch.kernels.measuring.journal import config_key
+from tilewatch.kernels.measuring.measure import MeasureRequest, measure
+from tilewatch.kernels.recording import recording_file
+from tilewatch.kernels.results import Cubin
+from tilewatch.kernels.tile_table import TABLE, default_config, stored_space, table_config, table_row
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = ROOT / "kernels" / "library"
@@ -64,11 +66,11 @@ def test_every_model_of_the_guide_has_rows_for_each_operand_size() -> None:
 
 
 def test_the_h200_row_is_close_to_the_recorded_sweeps_winners() -> None:
-    sweeps = swept(recording.read(ROOT / "recordings" / "h200.jsonl.gz").rows)["gemm_fp8", "h200"]
+    sweeps = swept(recording_file.read(ROOT / "recordings" / "h200.jsonl.gz").rows)["gemm_fp8", "h200"]
     named = table_config("h200", 1, sweeps[0].configs.values())
     assert named is not None
     (choice,) = ranked(sweeps, {config_key(named)})
-    assert choice.mean < 1.05, "derive the H200 row of kernels/heuristics.py anew: python -m benchmarks.tile_table"
+    assert choice.mean < 1.05, "derive the H200 row of kernels/tile_table.py anew: python -m benchmarks.tile_table"
 
 
 def test_the_best_row_for_several_problems_need_not_win_any() -> None:

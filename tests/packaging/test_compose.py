@@ -15,11 +15,11 @@ from celery.bin.worker import worker
 from streamlit.web.cli import main_run
 from typer.main import get_command
 
-from db.embedded import VALKEY_SETTINGS
-from db.server_programs import POSTGRES_FOLDER
-from kernels.device import GPU_MODELS
-from worker.cli import cli
-from worker.settings import Settings
+from tilewatch.db.server.embedded import VALKEY_SETTINGS
+from tilewatch.db.server.programs import POSTGRES_FOLDER
+from tilewatch.kernels.device import GPU_MODELS
+from tilewatch.worker.cli.main import cli
+from tilewatch.worker.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docker-compose.yml"
@@ -166,7 +166,7 @@ def test_celery_commands_parse_and_take_from_queues_that_are_filled(services: di
     filled = {"compile", "judge", "tell", *(f"gpu.{model.slug}" for model in GPU_MODELS)}
     taken = set()
     for _, (option, application, role, *arguments) in _commands(services, "celery"):
-        assert (option, application) == ("-A", "worker.app")
+        assert (option, application) == ("-A", "tilewatch.worker.app")
         command = {"worker": worker, "beat": beat}[role]
         with command.make_context(role, list(arguments), resilient_parsing=True) as context:
             assert not context.args

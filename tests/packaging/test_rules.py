@@ -4,7 +4,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -23,12 +22,7 @@ def test_make_help_names_every_target() -> None:
     assert set(re.findall(r"^  make ([a-z-]+) ", shown, re.MULTILINE)) == set(phony.split())
 
 
-def test_every_package_of_ours_is_installed() -> None:
-    """setuptools is told its packages by name: a new folder that is not named would be missing in the image."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    found = {
-        ".".join(folder.parent.relative_to(ROOT).parts)
-        for top in ("kernels", "db", "worker", "dashboard")
-        for folder in (ROOT / top).rglob("__init__.py")
-    }
-    assert found == set(project["tool"]["setuptools"]["packages"])
+def test_src_links_to_every_folder_of_the_product() -> None:
+    """A folder that is not linked would be missing in a wheel and in the image."""
+    linked = {link.name: link.resolve() for link in (ROOT / "src" / "tilewatch").iterdir() if link.is_symlink()}
+    assert linked == {name: ROOT / name for name in ("kernels", "db", "worker", "dashboard")}

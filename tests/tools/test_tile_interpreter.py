@@ -6,13 +6,13 @@ import cuda.tile as ct
 import numpy as np
 import pytest
 
-from tests.kernels.interpreter import running
-from tests.kernels.interpreter.cases import inputs, largest_error
-from tests.kernels.interpreter.language import Language
-from tests.kernels.interpreter.rounding import NotCovered, decoded, encoded, rounded
-from tests.kernels.interpreter.tile import Array, Tile, Undefined
+from tools.tile_interpreter import running
+from tools.tile_interpreter.cases import inputs, largest_error
+from tools.tile_interpreter.language import Language
+from tools.tile_interpreter.rounding import NotCovered, decoded, encoded, rounded
+from tools.tile_interpreter.tile import Array, Tile, Undefined
 
-PROBES = running.load(Path(__file__).parent / "interpreter" / "probes" / "probes.py")
+PROBES = running.load(Path(running.__file__).parent / "probes" / "probes.py")
 
 
 @pytest.mark.parametrize("name", sorted(PROBES))

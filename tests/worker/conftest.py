@@ -6,19 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from db import jobs
-from db.session import session
-from tests.worker import tiny
-from worker import compile, tasks
-from worker.place import Place
-from worker.settings import Settings
+from tests.worker.fixtures import tiny_repository
+from tilewatch.db.lifecycle import jobs
+from tilewatch.db.session import session
+from tilewatch.worker import run_job
+from tilewatch.worker.context import Place
+from tilewatch.worker.settings import Settings
+from tilewatch.worker.steps import compile
 
 Drain = Callable[[], int]
 
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    return tiny.make(tmp_path / "watched")
+    return tiny_repository.make(tmp_path / "watched")
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def do_all_jobs(place: Place) -> int:
         if not queued:
             return done
         for job in queued:
-            tasks.run(job.id, f"tester#{done}", place)
+            run_job.run(job.id, f"tester#{done}", place)
             done += 1
 
 

@@ -6,13 +6,13 @@ import logging
 import pytest
 import structlog
 
-from db import jobs
-from db.models import Job
-from db.session import session
-from worker import logs, tasks
-from worker.outage import NotNow
-from worker.place import Place
-from worker.scrub import scrubbed
+from tilewatch.db.lifecycle import jobs
+from tilewatch.db.models import Job
+from tilewatch.db.session import session
+from tilewatch.worker import logs, run_job
+from tilewatch.worker.context import Place
+from tilewatch.worker.queue.outage import NotNow
+from tilewatch.worker.scrub import scrubbed
 
 URL = "postgresql://node1:hunter2@db:5432/tilewatch"
 
@@ -42,14 +42,14 @@ def test_an_error_that_repeats_a_url_leaves_no_password_on_the_row(
     def fails(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(tasks, "_step_of", lambda _: fails)
+    monkeypatch.setattr(run_job, "_step_of", lambda _: fails)
     with session(place.database_url) as opened:
         job_id, _ = jobs.add(opened, key="k", kind="judge", queue="judge", subject="s", payload={})
     if isinstance(error, NotNow):
         with pytest.raises(NotNow):
-            tasks.run(job_id, "tester#1", place)
+            run_job.run(job_id, "tester#1", place)
     else:
-        tasks.run(job_id, "tester#1", place)
+        run_job.run(job_id, "tester#1", place)
     with session(place.database_url) as opened:
         row = opened.get_one(Job, job_id)
     told = f"{row.failure} {row.trace} {row.trouble}"

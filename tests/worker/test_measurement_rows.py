@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from db.judging import Point
-from worker.confirm import Ask, Replayed
-from worker.derive import Sampled, measurement_rows
-from worker.detect import Policy
-from worker.sitting import Series, Sitting
+from tilewatch.db.step_queries.judging import Point
+from tilewatch.worker.detection.confirmation import Ask, Replayed
+from tilewatch.worker.detection.reading import Policy
+from tilewatch.worker.judging.scope_judge import Series, Sitting
+from tilewatch.worker.measurement_rows import Sampled, measurement_rows
 
 OURS_US, DEEPGEMM_US, CUDNN_US = (100.0,) * 20, (90.0,) * 20, (120.0,) * 20
 

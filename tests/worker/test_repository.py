@@ -5,28 +5,28 @@ from pathlib import Path
 
 import pytest
 
-from tests.worker import tiny
-from worker.repository import RepositoryError, checkout, resolve
+from tests.worker.fixtures import tiny_repository
+from tilewatch.worker.repository import RepositoryError, checkout, resolve
 
 
 def test_a_commit_knows_its_place_in_the_history(repository: Path) -> None:
-    sha = tiny.commit(repository, "Triple numbers", factor=3)
+    sha = tiny_repository.commit(repository, "Triple numbers", factor=3)
     found = resolve(repository, "HEAD")
     assert (found.sha, found.position, found.subject) == (sha, 2, "Triple numbers")
 
 
 def test_a_repository_is_named_by_its_origin_without_credentials(repository: Path) -> None:
     assert resolve(repository, "HEAD").repository == "watched"
-    tiny.git(repository, "remote", "add", "origin", "https://me:secret@example.org/kernels.git")
+    tiny_repository.git(repository, "remote", "add", "origin", "https://me:secret@example.org/kernels.git")
     assert resolve(repository, "HEAD").repository == "https://example.org/kernels.git"
 
 
 def test_a_checkout_holds_the_commit_and_not_the_working_tree(repository: Path, tmp_path: Path) -> None:
     first = resolve(repository, "HEAD").sha
-    tiny.commit(repository, "Triple numbers", factor=3)
+    tiny_repository.commit(repository, "Triple numbers", factor=3)
     (repository / "library" / "double.py").write_text("unfinished work")
     library = checkout(repository, first, "library", tmp_path / "cache")
-    assert (library / "double.py").read_text() == tiny.SOURCE.replace("FACTOR", "2.0")
+    assert (library / "double.py").read_text() == tiny_repository.SOURCE.replace("FACTOR", "2.0")
     assert (repository / "library" / "double.py").read_text() == "unfinished work"
 
 
@@ -34,7 +34,7 @@ def test_a_checkout_leaves_the_repository_as_it_was(repository: Path, tmp_path: 
     before = sorted(path for path in (repository / ".git").rglob("*"))
     checkout(repository, resolve(repository, "HEAD").sha, "library", tmp_path / "cache")
     assert sorted(path for path in (repository / ".git").rglob("*")) == before
-    assert tiny.git(repository, "status", "--porcelain") == ""
+    assert tiny_repository.git(repository, "status", "--porcelain") == ""
 
 
 def test_workers_that_check_out_at_once_agree_and_leave_nothing_half_made(repository: Path, tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_a_folder_without_history_is_named(tmp_path: Path) -> None:
 
 
 def test_a_repository_without_commits_is_named(tmp_path: Path) -> None:
-    tiny.git(tmp_path, "init", "--quiet")
+    tiny_repository.git(tmp_path, "init", "--quiet")
     with pytest.raises(RepositoryError, match="with commits"):
         resolve(tmp_path, "HEAD")
 

@@ -4,13 +4,13 @@ import datetime as dt
 
 from sqlalchemy import select, update
 
-from db.models import Measurement, Run, Sweep, Trial, Verdict
-from db.session import session
 from tests.worker.conftest import Drain
-from tests.worker.test_measure import measured
-from worker import retention
-from worker.place import Place
-from worker.settings import Settings
+from tests.worker.steps.test_measure import measured
+from tilewatch.db.models import Measurement, Run, Sweep, Trial, Verdict
+from tilewatch.db.session import session
+from tilewatch.worker import retention
+from tilewatch.worker.context import Place
+from tilewatch.worker.settings import Settings
 
 NOW = dt.datetime(2027, 6, 1, tzinfo=dt.UTC)
 

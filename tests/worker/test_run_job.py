@@ -7,13 +7,13 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.exc import OperationalError
 
-from db import jobs
-from db.models import Job
-from db.session import session
-from kernels.store import StoreError
-from worker import tasks
-from worker.outage import NotNow
-from worker.place import Place
+from tilewatch.db.lifecycle import jobs
+from tilewatch.db.models import Job
+from tilewatch.db.session import session
+from tilewatch.kernels.compiling.store import StoreError
+from tilewatch.worker import run_job
+from tilewatch.worker.context import Place
+from tilewatch.worker.queue.outage import NotNow
 
 
 def queued_job(place: Place, kind: str = "judge", **columns: object) -> int:
@@ -32,29 +32,29 @@ def test_a_job_that_another_worker_holds_is_left_alone(place: Place) -> None:
     job_id = queued_job(place)
     with session(place.database_url) as opened:
         assert jobs.claim(opened, job_id, "other#1", 60)
-    assert tasks.run(job_id, "tester#1", place) == []
+    assert run_job.run(job_id, "tester#1", place) == []
     assert job(place).owner == "other#1"
 
 
 def test_a_message_for_a_job_that_is_not_there_is_nothing(place: Place) -> None:
-    assert tasks.run(4711, "tester#1", place) == []
+    assert run_job.run(4711, "tester#1", place) == []
 
 
 def test_a_bug_fails_the_job_and_its_row_keeps_the_traceback(place: Place) -> None:
     job_id = queued_job(place)  # a judge job without a run: no road leads here
-    assert tasks.run(job_id, "tester#1", place) == []
+    assert run_job.run(job_id, "tester#1", place) == []
     ended = job(place)
     assert ended.state == "failed"
     assert ended.failure == "AssertionError: "
     assert ended.trace is not None
-    assert "worker/judge.py" in ended.trace
+    assert "worker/judging/judge.py" in ended.trace
 
 
 def test_a_job_of_a_worker_that_is_told_to_stop_is_handed_back(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "_step_of", lambda _: raising(SystemExit(0)))
+    monkeypatch.setattr(run_job, "_step_of", lambda _: raising(SystemExit(0)))
     job_id = queued_job(place)
     with pytest.raises(SystemExit):
-        tasks.run(job_id, "tester#1", place)
+        run_job.run(job_id, "tester#1", place)
     ended = job(place)
     assert (ended.state, ended.attempt, ended.owner, ended.not_before) == ("queued", 0, None, None)
 
@@ -71,10 +71,10 @@ def test_a_job_of_a_worker_that_is_told_to_stop_is_handed_back(place: Place, mon
 def test_a_job_that_meets_passing_trouble_waits_and_says_why(
     place: Place, monkeypatch: pytest.MonkeyPatch, raised: Exception, trouble: str
 ) -> None:
-    monkeypatch.setattr(tasks, "_step_of", lambda _: raising(raised))
+    monkeypatch.setattr(run_job, "_step_of", lambda _: raising(raised))
     job_id = queued_job(place)
     with pytest.raises(NotNow):
-        tasks.run(job_id, "tester#1", place)
+        run_job.run(job_id, "tester#1", place)
     ended = job(place)
     assert (ended.state, ended.attempt, ended.owner, ended.put_offs) == ("queued", 0, None, 1)
     assert ended.not_before is not None
@@ -90,15 +90,15 @@ def raising(error: BaseException) -> Callable[..., None]:
 
 
 def test_a_cancelled_job_stops_and_stays_cancelled(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("worker.lease.RENEW_S", 0.01)
+    monkeypatch.setattr("tilewatch.worker.queue.lease.RENEW_S", 0.01)
     job_id = queued_job(place)
 
-    def step(_job: object, _place: object, lease: tasks.Lease) -> None:
+    def step(_job: object, _place: object, lease: run_job.Lease) -> None:
         with session(place.database_url) as opened:
             jobs.cancel(opened, [job_id])
         while True:
             lease.progress(1)
 
-    monkeypatch.setattr(tasks, "_step_of", lambda _: step)
-    assert tasks.run(job_id, "tester#1", place) == []
+    monkeypatch.setattr(run_job, "_step_of", lambda _: step)
+    assert run_job.run(job_id, "tester#1", place) == []
     assert job(place).state == "cancelled"

@@ -6,15 +6,15 @@ import threading
 import pytest
 from sqlalchemy import func, select
 
-from db import jobs
-from db.models import Commit, Job, Submission
-from db.session import session
-from tests.worker import tiny
-from worker import nightly
-from worker.place import Place
-from worker.repository import RepositoryError
-from worker.settings import Settings
-from worker.submit import NothingToSubmit, submit_backfill, submit_nightly, submit_sweep
+from tests.worker.fixtures import tiny_repository
+from tilewatch.db.lifecycle import jobs
+from tilewatch.db.models import Commit, Job, Submission
+from tilewatch.db.session import session
+from tilewatch.worker import schedule
+from tilewatch.worker.context import Place
+from tilewatch.worker.repository import RepositoryError
+from tilewatch.worker.settings import Settings
+from tilewatch.worker.steps.submit import NothingToSubmit, submit_backfill, submit_nightly, submit_sweep
 
 AT = dt.time(3, 0)
 NIGHT = dt.date(2026, 11, 20)
@@ -40,7 +40,7 @@ def nights(place: Place) -> list[dt.date | None]:
     ],
 )
 def test_a_night_is_due_once_its_hour_has_passed(now: dt.datetime, due: dt.date) -> None:
-    assert nightly.night_due(now, AT) == due
+    assert schedule.night_due(now, AT) == due
 
 
 def test_two_clocks_at_once_submit_one_nightly(settings: Settings, place: Place) -> None:
@@ -64,25 +64,25 @@ def test_two_clocks_at_once_submit_one_nightly(settings: Settings, place: Place)
 
 def test_a_missed_night_is_submitted_once(settings: Settings, place: Place) -> None:
     submit_nightly(settings, night=dt.date(2026, 11, 17))
-    said = nightly.catch_up(settings, at(9))
+    said = schedule.catch_up(settings, at(9))
     assert said is not None
     assert "submitted the nightly of 2026-11-20" in said
-    assert nightly.catch_up(settings, at(9, 1)) is None
+    assert schedule.catch_up(settings, at(9, 1)) is None
     assert nights(place) == [dt.date(2026, 11, 17), NIGHT]
 
 
 def test_nothing_is_missed_before_the_first_nightly(settings: Settings, place: Place) -> None:
-    assert nightly.catch_up(settings, at(9)) is None
-    submit_sweep(settings, tiny.KERNEL, "1024")
-    assert nightly.catch_up(settings, at(9)) is None
+    assert schedule.catch_up(settings, at(9)) is None
+    submit_sweep(settings, tiny_repository.KERNEL, "1024")
+    assert schedule.catch_up(settings, at(9)) is None
     assert nights(place) == [None]
 
 
 def test_a_backfill_submits_the_commits_of_a_range_once_and_after_all_other_work(
     settings: Settings, place: Place
 ) -> None:
-    start = tiny.git(settings.repository, "rev-parse", "HEAD").strip()
-    shas = [tiny.commit(settings.repository, f"Change {number}", factor=number) for number in (3, 4)]
+    start = tiny_repository.git(settings.repository, "rev-parse", "HEAD").strip()
+    shas = [tiny_repository.commit(settings.repository, f"Change {number}", factor=number) for number in (3, 4)]
     assert [each.created for each in submit_backfill(settings, f"{start}..HEAD")] == [True, True]
     assert [each.created for each in submit_backfill(settings, f"{start}..HEAD")] == [False, False]
     with session(place.database_url) as opened:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from db.embedded import Servers
-from worker.settings import CHECKOUT, BadSettings, NotRunning, Settings
-from worker.up import narrowed
+from tilewatch.db.server.embedded import Servers
+from tilewatch.worker.local.up import narrowed
+from tilewatch.worker.settings import CHECKOUT, BadSettings, NotRunning, Settings
 
 DATABASE_URL = "postgresql://tilewatch:hunter2@db.example:5432/tilewatch"
 BROKER_URL = "redis://:hunter3@redis.example:6379/0"

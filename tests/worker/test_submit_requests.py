@@ -3,14 +3,14 @@
 import pytest
 from sqlalchemy import func, select
 
-from db import actions
-from db.models import Action, Submission
-from db.session import session
-from tests.worker import tiny
-from worker import asked
-from worker.dispatch import BrokerUnreachable
-from worker.place import Place
-from worker.settings import Settings
+from tests.worker.fixtures import tiny_repository
+from tilewatch.db.lifecycle import actions
+from tilewatch.db.models import Action, Submission
+from tilewatch.db.session import session
+from tilewatch.worker import submit_requests
+from tilewatch.worker.context import Place
+from tilewatch.worker.queue.dispatch import BrokerUnreachable
+from tilewatch.worker.settings import Settings
 
 WHO = "ada@example.org"
 
@@ -26,15 +26,15 @@ def submissions(place: Place) -> int:
 
 
 def test_a_nightly_a_sweep_and_a_backfill_are_submitted_for_who_asked(settings: Settings, place: Place) -> None:
-    start = tiny.git(settings.repository, "rev-parse", "HEAD").strip()
+    start = tiny_repository.git(settings.repository, "rev-parse", "HEAD").strip()
     for number in (3, 4):
-        tiny.commit(settings.repository, f"Change {number}", factor=number)
+        tiny_repository.commit(settings.repository, f"Change {number}", factor=number)
     with session(place.database_url) as opened:
         actions.ask_nightly(opened, WHO, gpus=("h200",))
-        actions.ask_sweep(opened, WHO, tiny.KERNEL, "1024", gpus=("b200",))
+        actions.ask_sweep(opened, WHO, tiny_repository.KERNEL, "1024", gpus=("b200",))
         actions.ask_backfill(opened, WHO, f"{start}..HEAD", gpus=("h200",))
-    assert len(asked.carry_out(settings)) == 3
-    assert asked.carry_out(settings) == []
+    assert len(submit_requests.carry_out(settings)) == 3
+    assert submit_requests.carry_out(settings) == []
     assert submissions(place) == 4
     rows = every(place)
     assert {(row.who, row.state) for row in rows} == {(WHO, "done")}
@@ -50,29 +50,29 @@ def test_what_cannot_be_submitted_is_refused_with_the_sentence_and_not_tried_aga
 ) -> None:
     with session(place.database_url) as opened:
         actions.ask_sweep(opened, WHO, "duoble", "1024")
-    (said,) = asked.carry_out(settings)
+    (said,) = submit_requests.carry_out(settings)
     (row,) = every(place)
     assert row.state == "refused"
     assert row.said == "there is no kernel 'duoble' in this library; nearest: double"
     assert said == f"{WHO} asked for action {row.id} (sweep): {row.said}"
-    assert asked.carry_out(settings) == []
+    assert submit_requests.carry_out(settings) == []
 
 
 def test_an_action_that_redis_was_away_for_is_carried_out_later_and_once(settings: Settings, place: Place) -> None:
     with session(place.database_url) as opened:
-        actions.ask_sweep(opened, WHO, tiny.KERNEL, "1024", gpus=("h200",))
+        actions.ask_sweep(opened, WHO, tiny_repository.KERNEL, "1024", gpus=("h200",))
     away = settings.model_copy(update={"broker_url": "redis://127.0.0.1:9/0"})
     with pytest.raises(BrokerUnreachable):
-        asked.carry_out(away)
+        submit_requests.carry_out(away)
     assert [row.state for row in every(place)] == ["asked"]
     # As after a crash between submitting and saying so.
-    list(asked.submissions(settings, "sweep", every(place)[0].wanted, once=f"action {every(place)[0].id}"))
-    asked.carry_out(settings)
+    list(submit_requests.submissions(settings, "sweep", every(place)[0].wanted, once=f"action {every(place)[0].id}"))
+    submit_requests.carry_out(settings)
     assert [row.state for row in every(place)] == ["done"]
     assert submissions(place) == 1
 
 
 def test_a_submission_from_the_command_line_says_who_it_was(settings: Settings, place: Place) -> None:
-    list(asked.submit_for(settings, "grace", "nightly", {"commit": "HEAD", "gpus": ["h200"]}))
+    list(submit_requests.submit_for(settings, "grace", "nightly", {"commit": "HEAD", "gpus": ["h200"]}))
     (row,) = every(place)
     assert (row.who, row.action, row.state) == ("grace", "nightly", "done")

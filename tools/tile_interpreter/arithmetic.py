@@ -9,8 +9,8 @@ from typing import Any
 import cuda.tile as ct
 import numpy as np
 
-from tests.kernels.interpreter.rounding import RAW, NotCovered, decoded, encoded
-from tests.kernels.interpreter.tile import Tile, Undefined, as_tile, binary, compared, only, promoted, sides_of
+from tools.tile_interpreter.rounding import RAW, NotCovered, decoded, encoded
+from tools.tile_interpreter.tile import Tile, Undefined, as_tile, binary, compared, only, promoted, sides_of
 
 
 class Arithmetic:

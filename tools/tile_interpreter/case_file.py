@@ -1,6 +1,6 @@
 """Writes interpreted cases with their cubins into one file, so that a GPU machine can be asked the same questions.
 
-`python -m tests.kernels.interpreter.case_file FILE` needs the tile compiler and no GPU; interpreter/on_gpu.py runs the
+`python -m tools.tile_interpreter.case_file FILE` needs the tile compiler and no GPU; interpreter/on_gpu.py runs the
 file and needs nothing but NumPy and CuPy.
 """
 
@@ -13,14 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from kernels.build import Compiler
-from kernels.contract import Problem
-from kernels.store import CubinStore, folder
-from tests.kernels.interpreter import running
-from tests.kernels.interpreter.cases import SMALL, Case, cases, inputs
+from tilewatch.kernels.compiling.compiler import Compiler
+from tilewatch.kernels.compiling.store import CubinStore, folder
+from tilewatch.kernels.contract import Problem
+from tilewatch.kernels.library import FOLDER
+from tools.tile_interpreter import running
+from tools.tile_interpreter.cases import SMALL, Case, cases, inputs
 
 HERE = Path(__file__).resolve().parent
-LIBRARY = HERE.parents[2] / "kernels" / "library"
+LIBRARY = FOLDER
 PROBES = HERE / "probes"
 
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kernels.contract import HINTS, Array, Kernel, Problem
-from tests.kernels.interpreter.rounding import decoded, difference, encoded, rounded
+from tilewatch.kernels.contract import HINTS, Array, Kernel, Problem
+from tools.tile_interpreter.rounding import decoded, difference, encoded, rounded
 
 SCALE_SPREAD = 0.25
-"""As kernels/arrays.py makes scales: 2 to the power of a normal value of this deviation."""
+"""As kernels/gpu/arrays.py makes scales: 2 to the power of a normal value of this deviation."""
 
 
 @dataclass(frozen=True)

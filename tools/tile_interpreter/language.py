@@ -13,10 +13,10 @@ from typing import Any
 
 import cuda.tile as ct
 
-from tests.kernels.interpreter.arithmetic import Arithmetic
-from tests.kernels.interpreter.memory import Memory, Slice, order_of
-from tests.kernels.interpreter.rounding import NotCovered
-from tests.kernels.interpreter.tile import Array, Undefined, binary, sides_of
+from tools.tile_interpreter.arithmetic import Arithmetic
+from tools.tile_interpreter.memory import Memory, Slice, order_of
+from tools.tile_interpreter.rounding import NotCovered
+from tools.tile_interpreter.tile import Array, Undefined, binary, sides_of
 
 SHARED = (
     *(

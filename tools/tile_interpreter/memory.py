@@ -10,8 +10,8 @@ from typing import Any
 import cuda.tile as ct
 import numpy as np
 
-from tests.kernels.interpreter.rounding import rounded
-from tests.kernels.interpreter.tile import Array, Tile, Undefined, as_tile, only, sides_of
+from tools.tile_interpreter.rounding import rounded
+from tools.tile_interpreter.tile import Array, Tile, Undefined, as_tile, only, sides_of
 
 PADDING = {
     ct.PaddingMode.ZERO: 0.0,

@@ -1,4 +1,4 @@
-"""Asks a GPU what the interpreter answered: `python -m tests.kernels.interpreter.on_gpu FILE` (see case_file.py).
+"""Asks a GPU what the interpreter answered: `python -m tools.tile_interpreter.on_gpu FILE` (see case_file.py).
 
 Needs NumPy and CuPy alone. Ends with status 1 when an answer differs by more than the kernel's tolerance.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.kernels.interpreter.rounding import decoded, difference
+from tools.tile_interpreter.rounding import decoded, difference
 
 
 @dataclass(frozen=True)

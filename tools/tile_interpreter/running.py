@@ -13,11 +13,11 @@ from typing import Any
 import cuda.tile as ct
 import numpy as np
 
-from kernels.contract import Array as Spec
-from kernels.contract import Config, Kernel, Problem
-from tests.kernels.interpreter.language import Block, Language
-from tests.kernels.interpreter.rounding import RAW
-from tests.kernels.interpreter.tile import Array, Tile, binary
+from tilewatch.kernels.contract import Array as Spec
+from tilewatch.kernels.contract import Config, Kernel, Problem
+from tools.tile_interpreter.language import Block, Language
+from tools.tile_interpreter.rounding import RAW
+from tools.tile_interpreter.tile import Array, Tile, binary
 
 SM_COUNT = 3
 """Few enough that persistent kernels walk several tiles per block."""

@@ -14,7 +14,7 @@ import cuda.tile as ct
 import numpy as np
 from cuda.tile._datatype import is_float, is_restricted_float, promote_dtypes
 
-from tests.kernels.interpreter.rounding import NotCovered, decoded, encoded, rounded
+from tools.tile_interpreter.rounding import NotCovered, decoded, encoded, rounded
 
 
 class Undefined(Exception):

@@ -14,9 +14,9 @@ from typing import Annotated, Any
 
 import typer
 
-from worker import command
-from worker.tell_cli import tell
-from worker.triage_cli import regressions
+from tilewatch.worker.cli import options
+from tilewatch.worker.cli.notify import tell
+from tilewatch.worker.cli.regressions import regressions
 
 EXPECTED_ERROR = 2
 
@@ -48,9 +48,9 @@ def main() -> None:
     try:
         cli()
     except Exception as error:
-        from worker import sentences
+        from tilewatch.worker import errors
 
-        sentence = sentences.of(error)
+        sentence = errors.of(error)
         if sentence is None:
             raise
         print(f"tilewatch: {sentence}", file=sys.stderr)
@@ -114,9 +114,9 @@ def status(
 
         tilewatch status --json | jq .submissions
     """
-    from worker import showing
+    from tilewatch.worker.cli import status as showing
 
-    database_url = command.ready_database()
+    database_url = options.ready_database()
     if as_json:
         print(showing.as_json(database_url))
     elif follow:
@@ -141,10 +141,10 @@ def cancel(job: Job = None, submission: OfSubmission = None, who: Who = None) ->
 
         tilewatch cancel --submission 12
     """
-    from db.actions import Chosen
-    from worker import queueing
+    from tilewatch.db.lifecycle.actions import Chosen
+    from tilewatch.worker.cli import queueing
 
-    print(queueing.cancel(command.ready_database(), Chosen.of(job, submission), who or getpass.getuser()))
+    print(queueing.cancel(options.ready_database(), Chosen.of(job, submission), who or getpass.getuser()))
 
 
 @cli.command()
@@ -157,11 +157,11 @@ def retry(job: Job = None, submission: OfSubmission = None, who: Who = None) -> 
 
         tilewatch retry --submission 12
     """
-    from db.actions import Chosen
-    from worker import queueing
+    from tilewatch.db.lifecycle.actions import Chosen
+    from tilewatch.worker.cli import queueing
 
-    broker_url = command.settings().connection().broker_url
-    print(queueing.retry(command.ready_database(), broker_url, Chosen.of(job, submission), who or getpass.getuser()))
+    broker_url = options.settings().connection().broker_url
+    print(queueing.retry(options.ready_database(), broker_url, Chosen.of(job, submission), who or getpass.getuser()))
 
 
 @cli.command()
@@ -174,10 +174,10 @@ def prune(
 
     Example: tilewatch prune --days 30
     """
-    from worker import retention
+    from tilewatch.worker import retention
 
-    keep_days = days or command.settings().keep_samples_days
-    rolled_up = retention.prune(command.ready_database(), keep_days, dt.datetime.now(dt.UTC))
+    keep_days = days or options.settings().keep_samples_days
+    rolled_up = retention.prune(options.ready_database(), keep_days, dt.datetime.now(dt.UTC))
     print(f"{rolled_up} trials older than {keep_days} days keep their median and no longer their samples")
 
 
@@ -193,15 +193,15 @@ def export_(
 
     Example: tilewatch export h200.jsonl.gz --gpu h200 --since 2026-11-01
     """
-    from worker.transfer import export_file
+    from tilewatch.worker.transfer.importing import export_file
 
     rows = export_file(
-        command.ready_database(),
+        options.ready_database(),
         file,
         repository=repository,
         kernel=kernel,
         gpu_model=gpu,
-        since=command.day(since),
+        since=options.day(since),
     )
     print(f"{rows} rows written to {file} ({file.stat().st_size / 1e6:.1f} MB)")
 
@@ -217,9 +217,9 @@ def import_(
 
     Example: tilewatch import recordings/*.jsonl.gz
     """
-    from worker.transfer import import_file
+    from tilewatch.worker.transfer.importing import import_file
 
-    database_url = command.ready_database()
+    database_url = options.ready_database()
     for file in files:
         print(import_file(database_url, file, named=repository).sentence)
 
@@ -234,7 +234,7 @@ def judge(
     """
     if not stream:
         raise typer.BadParameter("only --stream is there to judge by hand; the workers judge what is measured")
-    from worker.stream import answers
+    from tilewatch.worker.detection.stream import answers
 
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")  # a byte that is no text spoils its own line only
@@ -256,15 +256,15 @@ def rejudge(
     """
     from dataclasses import asdict
 
-    from worker import policies
-    from worker.place import Place
-    from worker.rejudge import rejudge as judge_again
+    from tilewatch.worker.context import Place
+    from tilewatch.worker.detection import policy as policies
+    from tilewatch.worker.judging.rejudge import rejudge as judge_again
 
-    day = command.day(since)
+    day = options.day(since)
     assert day is not None
     other = policies.load(policy)
-    command.ready_database()
-    found = judge_again(Place.of(command.settings()), other, day)
+    options.ready_database()
+    found = judge_again(Place.of(options.settings()), other, day)
     if as_json:
         print(json.dumps([asdict(each) for each in found.changed], default=str))
         return
@@ -277,10 +277,10 @@ def rejudge(
 @cli.command()
 def migrate() -> None:
     """Bring the database to the tables that this version needs. Safe to run twice, and at once with others."""
-    from db import migrate as migrations
-    from db.session import check
+    from tilewatch.db import migrate as migrations
+    from tilewatch.db.session import check
 
-    database_url = command.settings().connection().database_url
+    database_url = options.settings().connection().database_url
     check(database_url)
     migrations.upgrade(database_url)
     print(f"the database is at {migrations.current(database_url)}")
@@ -297,11 +297,11 @@ def logins(
     Run it as the owner of the database, after `tilewatch migrate`. The passwords come from the environment:
     TILEWATCH_WORKER_PASSWORD and TILEWATCH_BOARD_PASSWORD.
     """
-    from db.logins import Login, Role, make
+    from tilewatch.db.server.logins import Login, Role, make
 
     board: Role = "tilewatch_triage" if board_may_act else "tilewatch_read"
     make(
-        command.ready_database(),
+        options.ready_database(),
         (
             Login("tilewatch_worker", "tilewatch_write", _password("TILEWATCH_WORKER_PASSWORD")),
             Login("tilewatch_board", board, _password("TILEWATCH_BOARD_PASSWORD")),
@@ -316,9 +316,9 @@ def up() -> None:
 
     TILEWATCH_HOME chooses the data folder and TILEWATCH_PORT the dashboard's port.
     """
-    from worker.up import up as run_up
+    from tilewatch.worker.local.up import up as run_up
 
-    raise typer.Exit(run_up(command.settings()))
+    raise typer.Exit(run_up(options.settings()))
 
 
 @cli.command()
@@ -331,18 +331,18 @@ def report(
     """Write the weekly report: the dashboard's charts of one week as a single page to mail."""
     import subprocess
 
-    from worker.settings import CHECKOUT
+    from tilewatch.worker.settings import CHECKOUT
 
     if not week:
         raise typer.BadParameter("a report is of a week: say --week")
 
     # A process of its own, as `up` starts the dashboard: what workers run neither imports it nor needs its packages.
-    line = [sys.executable, "-m", "dashboard.report", "--week", "--html", str(html.absolute())]
+    line = [sys.executable, "-m", "tilewatch.dashboard.report", "--week", "--html", str(html.absolute())]
     if until is not None:
-        line += ["--until", str(command.day(until))]
+        line += ["--until", str(options.day(until))]
     if repository is not None:
         line += ["--repository", repository]
-    environment = {**os.environ, "TILEWATCH_DATABASE_URL": command.ready_database()}
+    environment = {**os.environ, "TILEWATCH_DATABASE_URL": options.ready_database()}
     raise typer.Exit(subprocess.run(line, cwd=CHECKOUT, env=environment, check=False).returncode)
 
 
@@ -354,9 +354,9 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="A JSON list, fo
     from rich.console import Console
     from rich.table import Table
 
-    from worker.doctor import report
+    from tilewatch.worker.local.doctor import report
 
-    findings = report(command.settings())
+    findings = report(options.settings())
     if as_json:
         print(json.dumps([asdict(finding) for finding in findings]))
         return
@@ -377,10 +377,10 @@ def _password(variable: str) -> str:
 
 
 def _submit(action: str, wanted: dict[str, Any], who: str | None) -> None:
-    from worker.asked import submit_for
+    from tilewatch.worker.submit_requests import submit_for
 
     created = False
-    for submitted in submit_for(command.settings(), who or getpass.getuser(), action, wanted):
+    for submitted in submit_for(options.settings(), who or getpass.getuser(), action, wanted):
         print(submitted.sentence, flush=True)
         created = created or submitted.created
     if created:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from worker import command
+from tilewatch.worker.cli import options
 
 tell = typer.Typer(
     help="What people are told: the channels, what was sent, what could not be, the alarms that stand.",
@@ -18,9 +18,9 @@ def check() -> None:
 
     Example: tilewatch tell check
     """
-    from worker import outbox
+    from tilewatch.worker.notify import outbox
 
-    outcomes = outbox.check(outbox.Outbox.of(command.settings()))
+    outcomes = outbox.check(outbox.Outbox.of(options.settings()))
     for channel, outcome in outcomes.items():
         print(f"{channel}: {outcome.trouble or 'taken'}")
     if any(outcome.trouble for outcome in outcomes.values()):
@@ -36,16 +36,16 @@ def messages(
 
     Example: tilewatch tell messages --failed
     """
-    from db import queries
-    from db.session import session
-    from worker import triage_shown
+    from tilewatch.db.queries import messages as message_queries
+    from tilewatch.db.session import session
+    from tilewatch.worker.cli import tables
 
-    with session(command.ready_database()) as opened:
-        rows = queries.messages(opened, states=("failed",) if failed else None)
+    with session(options.ready_database()) as opened:
+        rows = message_queries.messages(opened, states=("failed",) if failed else None)
     if as_json:
-        print(triage_shown.as_json(rows))
+        print(tables.as_json(rows))
     else:
-        triage_shown.show(triage_shown.messages(rows))
+        tables.show(tables.messages(rows))
 
 
 @tell.command()
@@ -56,16 +56,16 @@ def alarms(
 
     Example: tilewatch tell alarms
     """
-    from db import queries
-    from db.session import session
-    from worker import triage_shown
+    from tilewatch.db.queries import alarms as alarm_queries
+    from tilewatch.db.session import session
+    from tilewatch.worker.cli import tables
 
-    with session(command.ready_database()) as opened:
-        rows = queries.alarms(opened)
+    with session(options.ready_database()) as opened:
+        rows = alarm_queries.alarms(opened)
     if as_json:
-        print(triage_shown.as_json(rows))
+        print(tables.as_json(rows))
     else:
-        triage_shown.show(triage_shown.alarms(rows))
+        tables.show(tables.alarms(rows))
 
 
 @tell.command()
@@ -74,9 +74,9 @@ def again(ids: Annotated[list[int], typer.Argument(metavar="ID...", help="Messag
 
     Example: tilewatch tell again 12 13
     """
-    from worker import triage
+    from tilewatch.worker.cli import triage
 
-    sent = triage.send_again(command.ready_database(), ids)
+    sent = triage.send_again(options.ready_database(), ids)
     left = sorted(set(ids) - set(sent))
     print(f"{len(sent)} of {len(set(ids))} messages are sent again")
     if left:

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from worker.settings import Settings
+    from tilewatch.worker.settings import Settings
 
 
 def settings() -> "Settings":
-    from worker.settings import Settings
+    from tilewatch.worker.settings import Settings
 
     return Settings.load()
 
 
 def ready_database() -> str:
     """The URL of a database that answers and has this version's tables."""
-    from db.migrate import require_head
-    from db.session import check
+    from tilewatch.db.migrate import require_head
+    from tilewatch.db.session import check
 
     database_url = settings().connection().database_url
     check(database_url)

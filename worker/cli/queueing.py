@@ -1,12 +1,12 @@
-"""Acting on queued work from the command line: the action of db/actions.py, and the bell rung at once.
+"""Acting on queued work from the command line: the action of db/lifecycle/actions.py, and the bell rung at once.
 
 Needs no GPU stack. A cancel reaches a running job's worker with its next renewal.
 """
 
-from db import actions, jobs
-from db.actions import Chosen
-from db.session import session
-from worker import dispatch
+from tilewatch.db.lifecycle import actions, jobs
+from tilewatch.db.lifecycle.actions import Chosen
+from tilewatch.db.session import session
+from tilewatch.worker.queue import dispatch
 
 
 def cancel(database_url: str, chosen: Chosen, who: str) -> str:

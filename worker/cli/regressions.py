@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from worker import command
+from tilewatch.worker.cli import options
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -49,16 +49,16 @@ def list_(
 
         tilewatch regressions list --all --kernel gemm_fp8 --json
     """
-    from db.regressions import OPEN
-    from worker import triage, triage_shown
+    from tilewatch.db.lifecycle.regressions import OPEN
+    from tilewatch.worker.cli import tables, triage
 
     states = None if every else tuple(each.value for each in state) if state else OPEN
     direction = "improvement" if improvements else "regression"
-    rows = triage.found(command.ready_database(), states=states, kernel=kernel, direction=direction)
+    rows = triage.found(options.ready_database(), states=states, kernel=kernel, direction=direction)
     if as_json:
-        print(triage_shown.as_json(rows))
+        print(tables.as_json(rows))
     else:
-        triage_shown.show(triage_shown.listed(rows))
+        tables.show(tables.listed(rows))
 
 
 @regressions.command()
@@ -67,13 +67,13 @@ def show(number: Number, as_json: AsJson = False) -> None:
 
     Example: tilewatch regressions show 7
     """
-    from worker import triage, triage_shown
+    from tilewatch.worker.cli import tables, triage
 
-    story = triage.story(command.ready_database(), number)
+    story = triage.story(options.ready_database(), number)
     if as_json:
-        print(triage_shown.as_json(story))
+        print(tables.as_json(story))
     else:
-        triage_shown.show(triage_shown.told(story))
+        tables.show(tables.told(story))
 
 
 @regressions.command()
@@ -82,7 +82,7 @@ def acknowledge(number: Number, who: Who = None, note: Note = None) -> None:
 
     Example: tilewatch regressions acknowledge 7
     """
-    from db import regressions as life
+    from tilewatch.db.lifecycle import regressions as life
 
     _change(number, who, lambda opened, name: life.acknowledge(opened, number, name, note))
 
@@ -93,7 +93,7 @@ def expect(number: Number, who: Who = None, note: Note = None) -> None:
 
     Example: tilewatch regressions expect 7 --note "bought accuracy with it"
     """
-    from db import regressions as life
+    from tilewatch.db.lifecycle import regressions as life
 
     _change(number, who, lambda opened, name: life.expect(opened, number, name, note))
 
@@ -104,7 +104,7 @@ def resolve(number: Number, who: Who = None, note: Note = None) -> None:
 
     Example: tilewatch regressions resolve 7 --note "reverted in 1a2b3c4d"
     """
-    from db import regressions as life
+    from tilewatch.db.lifecycle import regressions as life
 
     _change(number, who, lambda opened, name: life.resolve(opened, number, name, note))
 
@@ -115,7 +115,7 @@ def reopen(number: Number, who: Who = None, note: Note = None) -> None:
 
     Example: tilewatch regressions reopen 7
     """
-    from db import regressions as life
+    from tilewatch.db.lifecycle import regressions as life
 
     _change(number, who, lambda opened, name: life.reopen(opened, number, name, note))
 
@@ -130,7 +130,7 @@ def assign(
 
     Example: tilewatch regressions assign 7 grace
     """
-    from db import regressions as life
+    from tilewatch.db.lifecycle import regressions as life
 
     _change(number, who, lambda opened, name: life.assign(opened, number, name, owner))
 
@@ -143,7 +143,7 @@ def note_(
 
     Example: tilewatch regressions note 7 "the swizzle is off for M < 64"
     """
-    from db import regressions as life
+    from tilewatch.db.lifecycle import regressions as life
 
     _change(number, who, lambda opened, name: life.note(opened, number, name, text))
 
@@ -156,7 +156,7 @@ def link(
 
     Example: tilewatch regressions link 7 https://forge.example.org/issues/12
     """
-    from db import regressions as life
+    from tilewatch.db.lifecycle import regressions as life
 
     _change(number, who, lambda opened, name: life.link(opened, number, name, url))
 
@@ -177,12 +177,12 @@ def mark(
 
         tilewatch regressions mark 4711 wrong --run
     """
-    from db import regressions as life
-    from worker import triage
+    from tilewatch.db.lifecycle import regressions as life
+    from tilewatch.worker.cli import triage
 
     right = verdict == "right"
     if run:
-        triage.mark_run(command.ready_database(), number, triage.whoever(who), right=right, note=note)
+        triage.mark_run(options.ready_database(), number, triage.whoever(who), right=right, note=note)
         print(f"the verdict of run {number} is marked {verdict}")
         return
     _change(number, who, lambda opened, name: life.mark(opened, name, right=right, regression_id=number, note=note))
@@ -194,9 +194,9 @@ def rerun(number: Number, who: Who = None) -> None:
 
     Example: tilewatch regressions rerun 7
     """
-    from worker import triage
+    from tilewatch.worker.cli import triage
 
-    print(triage.measure_again(command.ready_database(), number, triage.whoever(who)))
+    print(triage.measure_again(options.ready_database(), number, triage.whoever(who)))
 
 
 @regressions.command()
@@ -205,9 +205,9 @@ def bisect(number: Number, who: Who = None) -> None:
 
     Example: tilewatch regressions bisect 7
     """
-    from worker import triage
+    from tilewatch.worker.cli import triage
 
-    print(triage.bisect(command.ready_database(), number, triage.whoever(who)))
+    print(triage.bisect(options.ready_database(), number, triage.whoever(who)))
 
 
 @regressions.command()
@@ -219,23 +219,23 @@ def score(
 
     Example: tilewatch regressions score --since 2026-11-01
     """
-    from db import queries
-    from db.session import session
-    from worker import triage_shown
+    from tilewatch.db.queries import judge_score
+    from tilewatch.db.session import session
+    from tilewatch.worker.cli import tables
 
-    day = command.day(since)
+    day = options.day(since)
     begin = None if day is None else dt.datetime.combine(day, dt.time(), dt.UTC)
-    with session(command.ready_database()) as opened:
-        found = queries.score(opened, begin)
+    with session(options.ready_database()) as opened:
+        found = judge_score.score(opened, begin)
     if as_json:
-        print(triage_shown.as_json(found))
+        print(tables.as_json(found))
     else:
-        triage_shown.show(triage_shown.scored(found))
+        tables.show(tables.scored(found))
 
 
 def _change(number: int, who: str | None, act: "Callable[[Session, str], None]") -> None:
-    from worker import triage
+    from tilewatch.worker.cli import triage
 
     name = triage.whoever(who)
-    row = triage.change(command.ready_database(), number, lambda opened: act(opened, name)).regression
+    row = triage.change(options.ready_database(), number, lambda opened: act(opened, name)).regression
     print(f"regression {row.id} is {row.state}, owned by {row.owner or 'nobody'}")

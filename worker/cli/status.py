@@ -8,9 +8,9 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 
-from db import queries
-from db.queries import Status
-from db.session import session
+from tilewatch.db.queries import queue
+from tilewatch.db.queries.queue import Status
+from tilewatch.db.session import session
 
 REFRESH_S = 2.0
 OPEN = ("waiting", "queued", "running")
@@ -39,7 +39,7 @@ def follow(database_url: str) -> None:
 
 def _status(database_url: str) -> Status:
     with session(database_url) as opened:
-        return queries.status(opened)
+        return queue.status(opened)
 
 
 def _drawn(status: Status) -> RenderableType:

@@ -8,8 +8,11 @@ from typing import Any
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 
-from db.queries import AlarmRow, MessageRow, RegressionRow, RegressionStory, Score
-from worker.tell import ALARMS, SHA_DIGITS, one_line, percent
+from tilewatch.db.queries.alarms import AlarmRow
+from tilewatch.db.queries.judge_score import Score
+from tilewatch.db.queries.messages import MessageRow, RegressionStory
+from tilewatch.db.queries.regressions import RegressionRow
+from tilewatch.worker.notify.wording import ALARMS, SHA_DIGITS, one_line, percent
 
 
 def as_json(shown: Any) -> str:

@@ -1,6 +1,7 @@
 """What a person does with regressions from a terminal, as the page does: look, take, judge, close. Needs no GPU stack.
 
-Every change is one of db/regressions.py's, with the name of who made it. Draws nothing (worker/triage_shown.py does).
+Every change is one of db/lifecycle/regressions.py's, with the name of who made it. Draws nothing (worker/cli/tables.py
+does).
 """
 
 import getpass
@@ -8,11 +9,15 @@ from collections.abc import Callable
 
 from sqlalchemy.orm import Session
 
-from db import actions, messages, queries, regressions
-from db.queries import RegressionRow, RegressionStory
-from db.regressions import NoSuchRegression, NotPossible
-from db.session import session
-from worker.tell import SHA_DIGITS
+from tilewatch.db.lifecycle import actions, messages, regressions
+from tilewatch.db.lifecycle.regressions import NoSuchRegression, NotPossible
+from tilewatch.db.queries import evidence
+from tilewatch.db.queries import messages as message_queries
+from tilewatch.db.queries import regressions as regression_queries
+from tilewatch.db.queries.messages import RegressionStory
+from tilewatch.db.queries.regressions import RegressionRow
+from tilewatch.db.session import session
+from tilewatch.worker.notify.wording import SHA_DIGITS
 
 
 class NoName(Exception):
@@ -34,7 +39,7 @@ def found(
     database_url: str, *, states: tuple[str, ...] | None, kernel: str | None, direction: str
 ) -> list[RegressionRow]:
     with session(database_url) as opened:
-        known = queries.regressions(opened)
+        known = regression_queries.regressions(opened)
     return [
         row
         for row in known
@@ -82,7 +87,7 @@ def bisect(database_url: str, regression_id: int, who: str) -> str:
 
 def mark_run(database_url: str, run_id: int, who: str, *, right: bool, note: str | None) -> None:
     with session(database_url) as opened:
-        if queries.run(opened, run_id) is None:
+        if evidence.run(opened, run_id) is None:
             raise NoSuchRegression(f"there is no run {run_id}; the evidence page of a point shows its number")
         regressions.mark(opened, who, right=right, run_id=run_id, note=note)
 
@@ -97,7 +102,7 @@ def _sweeps(count: int) -> str:
 
 
 def _story(opened: Session, regression_id: int) -> RegressionStory:
-    known = queries.story(opened, regression_id)
+    known = message_queries.story(opened, regression_id)
     if known is None:
         raise NoSuchRegression(
             f"there is no regression {regression_id}; `tilewatch regressions list` shows their numbers"

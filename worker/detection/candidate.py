@@ -12,9 +12,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.detect import Floats, Policy
-from worker.heard import Estimate, Heard, Replayed
-from worker.modes import LaunchNoise
+from tilewatch.worker.detection.modes import LaunchNoise
+from tilewatch.worker.detection.reading import Floats, Policy
+from tilewatch.worker.detection.replay_evidence import Estimate, Heard, Replayed
 
 State = Literal["open", "believed", "confirmed", "refuted", "undecided"]
 

@@ -6,9 +6,9 @@ a night, is known elsewhere.
 
 import numpy as np
 
-from worker.case import Case, Nightly, first_bad, odds, odds_together, posterior, worth
-from worker.detect import Policy
-from worker.heard import Ask, Estimate, Heard, Replayed, estimate
+from tilewatch.worker.detection.candidate import Case, Nightly, first_bad, odds, odds_together, posterior, worth
+from tilewatch.worker.detection.reading import Policy
+from tilewatch.worker.detection.replay_evidence import Ask, Estimate, Heard, Replayed, estimate
 
 __all__ = [
     "Ask",

@@ -9,16 +9,16 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from worker.budget import Budget
-from worker.case import Case, could_be_worth, odds_together, worth
-from worker.confirm import believable, next_launches, step
-from worker.detect import Policy, Reading
-from worker.heard import Ask, Replayed
-from worker.known import Known, Place
-from worker.siblings import siblings
-from worker.standing import verdict
-from worker.suspect import Suspicion
-from worker.verdict import Alert, Answer, Verdict
+from tilewatch.worker.detection.candidate import Case, could_be_worth, odds_together, worth
+from tilewatch.worker.detection.confirmation import believable, next_launches, step
+from tilewatch.worker.detection.reading import Policy, Reading
+from tilewatch.worker.detection.replay_budget import Budget
+from tilewatch.worker.detection.replay_evidence import Ask, Replayed
+from tilewatch.worker.detection.series_state import Known, Place
+from tilewatch.worker.detection.series_verdict import verdict
+from tilewatch.worker.detection.siblings import siblings
+from tilewatch.worker.detection.suspicion import Suspicion
+from tilewatch.worker.detection.verdict import Alert, Answer, Verdict
 
 __all__ = ["Alert", "Answer", "Judge", "Place", "Told", "Verdict"]
 

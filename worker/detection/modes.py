@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from worker.detect import Floats, location
+from tilewatch.worker.detection.reading import Floats, location
 
 LEAST_LAUNCHES = 30
 """Differences between launches of a night that must be known before modes are looked for."""

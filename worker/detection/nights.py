@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from worker import modes, node_noise
-from worker.detect import MAD_TO_DEVIATION, Floats, Policy, Reading, level, location
-from worker.modes import LaunchNoise
-from worker.scan import Scan, median, scan
+from tilewatch.worker.detection import modes, node_noise
+from tilewatch.worker.detection.modes import LaunchNoise
+from tilewatch.worker.detection.reading import MAD_TO_DEVIATION, Floats, Policy, Reading, level, location
+from tilewatch.worker.detection.step_scan import Scan, median, scan
 
 LEARN_EVERY_NIGHTS = 10
 LEAST_LEVEL_NIGHTS = 3

@@ -1,4 +1,5 @@
-"""A policy as a file: JSON with some of the numbers of worker/detect.py's Policy, the others staying as they are.
+"""A policy as a file: JSON with some of the numbers of worker/detection/reading.py's Policy, the others staying as they
+are.
 
 The file's name, without its ending, is the policy's, so that a verdict says which numbers judged it.
 """
@@ -8,7 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from worker.detect import Policy
+from tilewatch.worker.detection.reading import Policy
 
 
 class BadPolicy(ValueError):

@@ -5,7 +5,7 @@ It counts; who asks and why is known elsewhere.
 
 from dataclasses import dataclass, field
 
-from worker.detect import Policy
+from tilewatch.worker.detection.reading import Policy
 
 
 @dataclass

@@ -12,9 +12,9 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
-from worker import modes
-from worker.detect import Floats
-from worker.modes import LaunchNoise, Modes
+from tilewatch.worker.detection import modes
+from tilewatch.worker.detection.modes import LaunchNoise, Modes
+from tilewatch.worker.detection.reading import Floats
 
 PRIOR_LAUNCHES = 6
 """What the launches of past nights weigh in a replay's noise, in replay launches."""

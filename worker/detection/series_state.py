@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from worker.case import Case, Nightly, first_bad
-from worker.detect import Policy, Reading
-from worker.heard import Heard
-from worker.nights import Nights
-from worker.suspect import Evidence, Suspicion, evidence, groups_of, suspicions
-from worker.verdict import Alert
+from tilewatch.worker.detection.candidate import Case, Nightly, first_bad
+from tilewatch.worker.detection.nights import Nights
+from tilewatch.worker.detection.reading import Policy, Reading
+from tilewatch.worker.detection.replay_evidence import Heard
+from tilewatch.worker.detection.suspicion import Evidence, Suspicion, evidence, groups_of, suspicions
+from tilewatch.worker.detection.verdict import Alert
 
 NEVER = -(2**62)
 MOST_SKIPPED_BUILDS = 64

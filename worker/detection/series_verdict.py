@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from worker.case import Case, first_bad
-from worker.known import Known
-from worker.verdict import Alert, Answer, Verdict
+from tilewatch.worker.detection.candidate import Case, first_bad
+from tilewatch.worker.detection.series_state import Known
+from tilewatch.worker.detection.verdict import Alert, Answer, Verdict
 
 
 def verdict(all_known: Known, series: int, case: Case | None) -> Verdict:

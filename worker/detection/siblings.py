@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from worker.case import Case, Nightly, odds, worth
-from worker.confirm import next_launches
-from worker.detect import Policy
-from worker.known import Known
-from worker.verdict import Alert
+from tilewatch.worker.detection.candidate import Case, Nightly, odds, worth
+from tilewatch.worker.detection.confirmation import next_launches
+from tilewatch.worker.detection.reading import Policy
+from tilewatch.worker.detection.series_state import Known
+from tilewatch.worker.detection.verdict import Alert
 
 
 def siblings(all_known: Known, alert: Alert, taken: Container[int], policy: Policy) -> list[Case]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.detect import MAD_TO_DEVIATION, Floats, Policy
+from tilewatch.worker.detection.reading import MAD_TO_DEVIATION, Floats, Policy
 
 Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -8,9 +8,9 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeGuard
 
-from worker.confirm import Replayed
-from worker.detect import Reading
-from worker.regression import Judge, Place, Told
+from tilewatch.worker.detection.confirmation import Replayed
+from tilewatch.worker.detection.detector import Judge, Place, Told
+from tilewatch.worker.detection.reading import Reading
 
 NOTHING = Told((), ())
 

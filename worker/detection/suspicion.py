@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.case import Nightly, log_odds
-from worker.detect import Floats, Policy
-from worker.scan import Scan
+from tilewatch.worker.detection.candidate import Nightly, log_odds
+from tilewatch.worker.detection.reading import Floats, Policy
+from tilewatch.worker.detection.step_scan import Scan
 
 UNLIKELY_SHARE = 0.01
 """Builds at the old end of a suspicion that share less probability than this are taken to be good."""

@@ -1,7 +1,7 @@
 """A worker looks after its GPU: ill, it takes no sweeps; now and then a canary is tried, and a clean one ends that.
 
-What an illness is, kernels/illness.py says; the row is db/quarantine.py's. This is the thread between them, in the
-worker's parent process, which answers while a sweep is under way. A simulated board is looked after alike.
+What an illness is, kernels/gpu/illness.py says; the row is db/lifecycle/quarantine.py's. This is the thread between
+them, in the worker's parent process, which answers while a sweep is under way. A simulated board is looked after alike.
 """
 
 import socket
@@ -14,17 +14,17 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from db import quarantine
-from db.quarantine import Ill
-from db.session import session
-from kernels import health, illness
-from kernels.device import SIMULATED, Gpu, processes_on
-from kernels.health import NoAnswer, Watcher
-from kernels.illness import Illness, Reading
-from kernels.results import RunResult
-from worker import simulated
-from worker.outage import NotNow
-from worker.simulated import Simulation
+from tilewatch.db.lifecycle import quarantine
+from tilewatch.db.lifecycle.quarantine import Ill
+from tilewatch.db.session import session
+from tilewatch.kernels.device import SIMULATED, Gpu, processes_on
+from tilewatch.kernels.gpu import health, illness
+from tilewatch.kernels.gpu.health import NoAnswer, Watcher
+from tilewatch.kernels.gpu.illness import Illness, Reading
+from tilewatch.kernels.results import RunResult
+from tilewatch.worker.gpu import simulated
+from tilewatch.worker.gpu.simulated import Simulation
+from tilewatch.worker.queue.outage import NotNow
 
 log = structlog.get_logger()
 

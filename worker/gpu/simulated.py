@@ -1,8 +1,9 @@
 """A simulated GPU: times from a seed instead of a board, for tests, load figures and demonstrations.
 
-It stands where kernels/measure.py stands and gives the same RunResult, but for its timer, which is "simulated"; the run
-is stored under that origin and the GPU model "sim", so nothing that reads measurements can take it for one. Its speeds
-are known: equal code on an equal problem is equally fast at every commit, and all of it follows from the seed.
+It stands where kernels/measuring/measure.py stands and gives the same RunResult, but for its timer, which is
+"simulated"; the run is stored under that origin and the GPU model "sim", so nothing that reads measurements can take it
+for one. Its speeds are known: equal code on an equal problem is equally fast at every commit, and all of it follows
+from the seed.
 """
 
 import datetime as dt
@@ -14,12 +15,12 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from db.steps import CompiledConfig, SweepFacts
-from kernels import HARNESS
-from kernels.device import SIMULATED, Gpu
-from kernels.replay import ReplayResult
-from kernels.results import Measured, RunResult, TrialResult
-from kernels.statistics import median_interval
+from tilewatch.db.step_queries.steps import CompiledConfig, SweepFacts
+from tilewatch.kernels import HARNESS
+from tilewatch.kernels.device import SIMULATED, Gpu
+from tilewatch.kernels.measuring.replay import ReplayResult
+from tilewatch.kernels.results import Measured, RunResult, TrialResult
+from tilewatch.kernels.statistics import median_interval
 
 FASTEST_US, SLOWEST_US = 100.0, 300.0
 RIVAL_US = 110.0

@@ -12,15 +12,17 @@ from functools import cached_property
 
 from sqlalchemy.orm import Session
 
-from db import record, winners
-from db.judging import Night, ReplayFact, Scope
-from db.winners import Side
-from kernels.provenance import NoHistory, repository_name
-from worker import docket, repository
-from worker.confirm import Ask
-from worker.docket import End, Pair
-from worker.place import Place
-from worker.sitting import Series
+from tilewatch.db import record
+from tilewatch.db.step_queries import winners
+from tilewatch.db.step_queries.judging import Night, ReplayFact, Scope
+from tilewatch.db.step_queries.winners import Side
+from tilewatch.kernels.recording.git_commit import NoHistory, repository_name
+from tilewatch.worker import repository
+from tilewatch.worker.context import Place
+from tilewatch.worker.detection.confirmation import Ask
+from tilewatch.worker.judging import replay_answers
+from tilewatch.worker.judging.replay_answers import End, Pair
+from tilewatch.worker.judging.scope_judge import Series
 
 FARTHEST = 2000
 """Commits that are read from the repository: more than lie between two nights."""
@@ -114,7 +116,7 @@ class History:
         if commit_id is None:
             return None
         won = self.side(build, kernel, problem)
-        code = won.code_sha256 if won else docket.code_known(facts, kernel, problem, commit_id)
+        code = won.code_sha256 if won else replay_answers.code_known(facts, kernel, problem, commit_id)
         night = self._nights.get(build)
         sha = night.sha if night else self._untested[build]
         next_won = None if won else self._next_won(build, kernel, problem)

@@ -10,14 +10,14 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from db import judging, winners
-from db.judging import Before, Point, Scope
-from kernels.store import CubinStore
-from worker import docket
-from worker.confirm import Estimate, estimate
-from worker.detect import Policy
-from worker.place import Place
-from worker.sitting import Series
+from tilewatch.db.step_queries import judging, winners
+from tilewatch.db.step_queries.judging import Before, Point, Scope
+from tilewatch.kernels.compiling.store import CubinStore
+from tilewatch.worker.context import Place
+from tilewatch.worker.detection.confirmation import Estimate, estimate
+from tilewatch.worker.detection.reading import Policy
+from tilewatch.worker.judging import replay_answers
+from tilewatch.worker.judging.scope_judge import Series
 
 LAUNCHES = 8
 """One question and no more. Launches of an FP8 product scatter by 0.14 % between the sides (H200, 2026-11), so eight
@@ -81,7 +81,7 @@ def heard(session: Session, key: str) -> Told | None:
     if fact.good_code is not None and fact.good_code == fact.bad_code:
         return Told(None, True)
     pairs = list(zip(fact.good_us, fact.bad_us, strict=True))
-    return Told(estimate(docket.differences(pairs), 0.0) if pairs else None, False)
+    return Told(estimate(replay_answers.differences(pairs), 0.0) if pairs else None, False)
 
 
 def sentence(doubt: Doubt, told: Told) -> str:
@@ -95,7 +95,7 @@ def sentence(doubt: Doubt, told: Told) -> str:
 
 def _doubt(scope: Scope, point: Point, before: Before, old: winners.Side, new: winners.Side) -> Doubt:
     side = {"commit_id": before.commit_id, "sha": before.sha, "measured": True}
-    good = {name: value for name, value in asdict(old).items() if name in (*docket.CODE, "config_id", "params")}
+    good = {name: value for name, value in asdict(old).items() if name in (*replay_answers.CODE, "config_id", "params")}
     ends = f"{before.sha}:toolchain:{before.run_id}-{point.run_id}:0+{LAUNCHES}"
     return Doubt(
         point=point,
@@ -111,6 +111,6 @@ def _doubt(scope: Scope, point: Point, before: Before, old: winners.Side, new: w
             "start": 0,
             "launches": LAUNCHES,
             "good": {**side, **good},
-            "bad": {**side, **good, **dict.fromkeys(docket.CODE)},
+            "bad": {**side, **good, **dict.fromkeys(replay_answers.CODE)},
         },
     )

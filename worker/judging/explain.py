@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from db.causes import Category
-from db.winners import RunFacts
+from tilewatch.db.lifecycle.regression_causes import Category
+from tilewatch.db.step_queries.winners import RunFacts
 
 MOVED = 0.003
 """What counts as a move of a time or a clock: the smallest change that the judge believes."""

@@ -13,20 +13,24 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from db import judging, record, suspicions, winners
-from db.jobs import Claimed, Priority, Unsent
-from db.judging import Night, Point, ReplayFact, Scope
-from db.session import session
-from kernels.store import CubinStore
-from worker import beside, conclude, docket, explain, raising, replay, served
-from worker.beside import Beside
-from worker.confirm import Ask, Replayed
-from worker.docket import Pair
-from worker.history import History
-from worker.lease import Lease
-from worker.place import Place
-from worker.regression import Verdict
-from worker.sitting import Series, Sitting, first_night, series_of
+from tilewatch.db import record
+from tilewatch.db.lifecycle import suspicions
+from tilewatch.db.lifecycle.jobs import Claimed, Priority, Unsent
+from tilewatch.db.session import session
+from tilewatch.db.step_queries import judging, winners
+from tilewatch.db.step_queries.judging import Night, Point, ReplayFact, Scope
+from tilewatch.kernels.compiling.store import CubinStore
+from tilewatch.worker.context import Place
+from tilewatch.worker.detection.confirmation import Ask, Replayed
+from tilewatch.worker.detection.detector import Verdict
+from tilewatch.worker.judging import explain, open_regression, other_causes, replay_answers, served
+from tilewatch.worker.judging import night as conclude
+from tilewatch.worker.judging.commit_history import History
+from tilewatch.worker.judging.other_causes import Beside
+from tilewatch.worker.judging.replay_answers import Pair
+from tilewatch.worker.judging.scope_judge import Series, Sitting, first_night, series_of
+from tilewatch.worker.queue.lease import Lease
+from tilewatch.worker.steps import confirm
 
 RECORDED = "recorded"
 """Runs of other databases: their cubins are not here, so nothing can be replayed that was not replayed there."""
@@ -76,7 +80,7 @@ def _judge(opened: Session, job: Claimed, place: Place, scope: Scope, lease: Lea
     sitting = _sitting(hearing, nights, lease)
     missing = sitting.settle(lambda series, ask, told: _served(hearing, series, ask, told))
     tonight = {series_of(point): point for point in judging.points(opened, [scope.submission_id], scope.origin)}
-    doubted = beside.tonight(opened, place, scope, nights, tonight) if scope.origin != RECORDED else {}
+    doubted = other_causes.tonight(opened, place, scope, nights, tonight) if scope.origin != RECORDED else {}
     queued: list[Unsent] = []
     if missing or any(each.is_open for each in doubted.values()):
         payloads = _questions(hearing, sitting, missing, tonight)
@@ -119,20 +123,20 @@ def _served(hearing: _Hearing, series: Series, ask: Ask, told: int) -> Replayed 
         return answer
     pair = hearing.history.pair(series, ask, hearing.facts)
     assert pair is not None, "a question without commits was answered with nothing"
-    found = docket.heard(hearing.facts, pair)
+    found = replay_answers.heard(hearing.facts, pair)
     if not _is_hopeless(hearing, pair, found, ask, told):
         return None
     there = slice(told, told + ask.launches)
     return Replayed(ask.series, ask.good, ask.bad, found.good_us[there], found.bad_us[there])
 
 
-def _is_hopeless(hearing: _Hearing, pair: Pair, found: docket.Heard, ask: Ask, told: int) -> bool:
+def _is_hopeless(hearing: _Hearing, pair: Pair, found: replay_answers.Heard, ask: Ask, told: int) -> bool:
     if hearing.scope.origin == RECORDED:
         return True
     return judging.was_given_up(hearing.session, _key(hearing.scope, pair, *_wanted(found, ask, told)))
 
 
-def _wanted(found: docket.Heard, ask: Ask, told: int) -> tuple[int, int]:
+def _wanted(found: replay_answers.Heard, ask: Ask, told: int) -> tuple[int, int]:
     """How many launches are there already, and how many more the question needs."""
     there = len(found.good_us)
     return there, told + ask.launches - there
@@ -165,7 +169,7 @@ def _ask(hearing: _Hearing, wanted: _Wanted, together: Sequence[str]) -> list[Un
         "submission_id": scope.submission_id,
         "round": list(together),
     }
-    return replay.ask(
+    return confirm.ask(
         hearing.session,
         payload,
         ready=wanted.ready,
@@ -183,8 +187,8 @@ def _questions(
     for series, ask in missing:
         pair = hearing.history.pair(series, ask, hearing.facts)
         assert pair is not None, "a question without commits was answered with nothing"
-        start, launches = _wanted(docket.heard(hearing.facts, pair), ask, sitting.told(series, ask))
-        good, bad = docket.sides(pair)
+        start, launches = _wanted(replay_answers.heard(hearing.facts, pair), ask, sitting.told(series, ask))
+        good, bad = replay_answers.sides(pair)
         key = _key(hearing.scope, pair, start, launches)
         point = tonight.get(series)
         payload = {
@@ -199,7 +203,7 @@ def _questions(
             "bad": bad,
         }
         keys = [side.content_key for side in (pair.good.won, pair.bad.won) if side is not None]
-        ready = docket.is_ready(pair) and all(store.outcome(each) is not None for each in keys)
+        ready = replay_answers.is_ready(pair) and all(store.outcome(each) is not None for each in keys)
         both_measured = pair.good.won is not None and pair.bad.won is not None
         found[key] = _Wanted(payload, ready, Priority.CONFIRM if both_measured else Priority.BISECT)
     return found
@@ -229,7 +233,7 @@ def _suspicion(hearing: _Hearing, point: Point, ends: tuple[int, int], size: flo
 
 def _beside(hearing: _Hearing, doubted: Mapping[Series, Beside]) -> dict[str, _Wanted]:
     found: dict[str, _Wanted] = {}
-    for asked in beside.questions(hearing.scope, doubted):
+    for asked in other_causes.questions(hearing.scope, doubted):
         suspicion_id = _suspicion(hearing, asked.point, asked.ends, asked.moved, asked.reason)
         payload = {**asked.payload, "suspicion_id": suspicion_id}
         found[payload["key"]] = _Wanted(payload, asked.ready, Priority.CONFIRM)
@@ -245,14 +249,14 @@ def _settle(hearing: _Hearing, sitting: Sitting, series: Series, point: Point, d
     if outcome is not None or doubt is not None:
         suspicion_id = suspicions.of_run(hearing.session, point.run_id)
     if doubt is not None:
-        for each in beside.settled(hearing.session, hearing.place, hearing.scope, doubt, suspicion_id):
+        for each in other_causes.settled(hearing.session, hearing.place, hearing.scope, doubt, suspicion_id):
             besides.append(each.sentence)
             if each.answer is not None and alert is None:
                 verdict, outcome = each.answer, "confirmed"
         outcome = outcome or "refuted"
     if alert is not None:
         span = hearing.history.span(series, alert.first_bad, hearing.facts)
-        reason, _ = raising.confirmed(
+        reason, _ = open_regression.confirmed(
             hearing.session,
             hearing.scope,
             point=point,

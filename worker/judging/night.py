@@ -7,11 +7,11 @@ its machine code is the same, or not sure enough.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from db.suspicions import Outcome
-from worker import docket
-from worker.confirm import estimate
-from worker.regression import Answer, Verdict
-from worker.sitting import Asked, Series, Sitting
+from tilewatch.db.lifecycle.suspicions import Outcome
+from tilewatch.worker.detection.confirmation import estimate
+from tilewatch.worker.detection.detector import Answer, Verdict
+from tilewatch.worker.judging import replay_answers
+from tilewatch.worker.judging.scope_judge import Asked, Series, Sitting
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def _not_confirmed(said: Verdict, asked: Asked) -> Conclusion:
     if all(good_us == bad_us for good_us, bad_us in launches):
         reason = f"identical machine code, so no change of the commit's: {said.reason}"
         return Conclusion(said, "unchanged", reason, "refuted")
-    found = estimate(docket.differences(launches), 0.0)  # no prior: what is told is what was seen
+    found = estimate(replay_answers.differences(launches), 0.0)  # no prior: what is told is what was seen
     low, high = found.size - 1.96 * found.error, found.size + 1.96 * found.error
     told = f"{len(launches)} replay launches of old and new code differ by {low:+.2%} to {high:+.2%}"
     if low <= 0.0 <= high:

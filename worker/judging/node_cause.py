@@ -14,15 +14,15 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from db import boards, judging, winners
-from db.boards import Board
-from db.judging import Before, Point, Scope
-from db.winners import Side
-from kernels.store import CubinStore
-from worker import docket
-from worker.node_told import WELL_GPUS_DIFFER, Doubt, Told, compared
-from worker.place import Place
-from worker.sitting import Series
+from tilewatch.db.step_queries import gpus, judging, winners
+from tilewatch.db.step_queries.gpus import Board
+from tilewatch.db.step_queries.judging import Before, Point, Scope
+from tilewatch.db.step_queries.winners import Side
+from tilewatch.kernels.compiling.store import CubinStore
+from tilewatch.worker.context import Place
+from tilewatch.worker.judging import replay_answers
+from tilewatch.worker.judging.node_comparison import WELL_GPUS_DIFFER, Doubt, Told, compared
+from tilewatch.worker.judging.scope_judge import Series
 
 LAUNCHES = 8
 """On each of the two GPUs, as for two compilers (toolchains.py)."""
@@ -41,7 +41,7 @@ def doubts(
     runs: dict[tuple[str, str], list[Before]] = defaultdict(list)
     for (kernel, problem, _), run in before.items():
         runs[kernel, problem].append(run)
-    told = boards.known_causes(session, scope.repository, scope.gpu_model)
+    told = gpus.known_causes(session, scope.repository, scope.gpu_model)
     moved = {
         series: point
         for series, point in points.items()
@@ -49,7 +49,7 @@ def doubts(
         or any(abs(point.time_us / run.time_us - 1.0) >= WELL_GPUS_DIFFER for run in runs[series[:2]])
     }
     ids = {run.run_id for series in moved for run in runs[series[:2]]} | {point.run_id for point in moved.values()}
-    ran = boards.of_runs(session, sorted(ids))
+    ran = gpus.of_runs(session, sorted(ids))
     if len({board.host for board in ran.values()}) < 2:
         return []
     won = winners.of_runs(session, sorted(ids))
@@ -170,13 +170,13 @@ def _made(
 
 
 def _side(won: Side, commit_id: int, sha: str) -> dict[str, Any]:
-    code = {name: value for name, value in asdict(won).items() if name in (*docket.CODE, "config_id", "params")}
+    code = {name: value for name, value in asdict(won).items() if name in (*replay_answers.CODE, "config_id", "params")}
     return {"commit_id": commit_id, "sha": sha, "measured": True, **code}
 
 
 def _is_to_be_had(session: Session, scope: Scope, doubt: Doubt) -> bool:
     """What was asked is heard to its end; nothing is asked of a GPU that nobody works for."""
-    there = {board.gpu_uuid for board in boards.available(session, scope.gpu_model)}
+    there = {board.gpu_uuid for board in gpus.available(session, scope.gpu_model)}
     return {doubt.there.gpu_uuid, doubt.here.gpu_uuid} <= there or all(_is_asked(session, doubt))
 
 

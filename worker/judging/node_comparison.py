@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from math import expm1, hypot
 from typing import Any
 
-from db.boards import Board
-from db.judging import Before, Point, ReplayFact
-from worker import docket
-from worker.confirm import Estimate, estimate
-from worker.detect import Policy
+from tilewatch.db.step_queries.gpus import Board
+from tilewatch.db.step_queries.judging import Before, Point, ReplayFact
+from tilewatch.worker.detection.confirmation import Estimate, estimate
+from tilewatch.worker.detection.reading import Policy
+from tilewatch.worker.judging import replay_answers
 
 WELL_GPUS_DIFFER = 0.01
 """Two GPUs of a model that are both well may differ by less than this, and nobody is told of it."""
@@ -88,11 +88,12 @@ class Told:
 def compared(there: ReplayFact, here: ReplayFact, *, same_code: bool) -> Told:
     """Launches of two GPUs have nothing in common, so their differences are taken in any order. Where the code changed,
     the old one says how far apart the nodes are: the new one may suit one of them less."""
-    node = docket.differences(list(zip(there.good_us, here.good_us, strict=False)))
+    node = replay_answers.differences(list(zip(there.good_us, here.good_us, strict=False)))
     if same_code:
         return Told(estimate(node, 0.0), None)
     code = [
-        estimate(docket.differences(list(zip(each.good_us, each.bad_us, strict=True))), 0.0) for each in (there, here)
+        estimate(replay_answers.differences(list(zip(each.good_us, each.bad_us, strict=True))), 0.0)
+        for each in (there, here)
     ]
     return Told(estimate(node, 0.0), (code[0], code[1]))
 

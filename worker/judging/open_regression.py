@@ -1,6 +1,6 @@
 """A confirmed change becomes a regression, or the recovery of one: its cause is named and its series joins the others.
 
-Thin: what explains it is decided in explain.py, what belongs together in db/causes.py.
+Thin: what explains it is decided in explain.py, what belongs together in db/lifecycle/regression_causes.py.
 """
 
 from collections.abc import Sequence
@@ -8,14 +8,15 @@ from math import expm1
 
 from sqlalchemy.orm import Session
 
-from db import causes, winners
-from db.causes import Cause, Moved, Opened
-from db.judging import Point, Scope
-from worker import explain, node_told
-from worker.confirm import Estimate
-from worker.explain import Explanation
-from worker.regression import Alert
-from worker.toolchains import Doubt
+from tilewatch.db.lifecycle import regression_causes
+from tilewatch.db.lifecycle.regression_causes import Cause, Moved, Opened
+from tilewatch.db.step_queries import winners
+from tilewatch.db.step_queries.judging import Point, Scope
+from tilewatch.worker.detection.confirmation import Estimate
+from tilewatch.worker.detection.detector import Alert
+from tilewatch.worker.judging import explain, node_comparison
+from tilewatch.worker.judging.compiler_cause import Doubt
+from tilewatch.worker.judging.explain import Explanation
 
 UNEXPLAINED = Explanation("unknown", "replays of old and new code differ, and no earlier run is left to compare", ())
 
@@ -38,7 +39,7 @@ def confirmed(
     moved = _moved(scope, point, good_run_id, suspicion_id, alert.size, alert.error)
     low, high = moved.low, moved.high
     told = f"replays of old and new code differ by {alert.size:+.1%} ({low:+.1%} to {high:+.1%})"
-    back = causes.recovered(session, moved, repository=scope.repository, kernel=point.kernel)
+    back = regression_causes.recovered(session, moved, repository=scope.repository, kernel=point.kernel)
     if back:
         return f"{told}: it takes back regression {', '.join(map(str, back))}", None
     why = _explained(session, good_run_id, point.run_id)
@@ -52,7 +53,7 @@ def confirmed(
         good_commit_id=span[0],
         bad_commit_id=span[1],
     )
-    return f"{told}; {why.sentence}", causes.open_or_join(session, cause, moved)
+    return f"{told}; {why.sentence}", regression_causes.open_or_join(session, cause, moved)
 
 
 def of_toolchain(
@@ -72,21 +73,26 @@ def of_toolchain(
         what=doubt.what,
     )
     moved = _moved(scope, doubt.point, doubt.good_run_id, suspicion_id, size, found.error)
-    return causes.open_or_join(session, cause, moved)
+    return regression_causes.open_or_join(session, cause, moved)
 
 
 def of_node(
-    session: Session, scope: Scope, doubt: node_told.Doubt, told: node_told.Told, said: str, suspicion_id: int | None
+    session: Session,
+    scope: Scope,
+    doubt: node_comparison.Doubt,
+    told: node_comparison.Told,
+    said: str,
+    suspicion_id: int | None,
 ) -> Opened:
     """What replays of the same cubins on two nodes confirmed: one node, or its new driver, is slower."""
-    found = node_told.of_driver(doubt, told) or told.node
+    found = node_comparison.of_driver(doubt, told) or told.node
     assert found is not None, "a node is slower by what its replays said"
     size = expm1(found.size)
     cause = Cause(
         direction="regression",
         category="toolchain" if doubt.driver else "node",
         sentence=said,
-        explanation=node_told.lines(doubt, told),
+        explanation=node_comparison.lines(doubt, told),
         repository=scope.repository,
         kernel=doubt.point.kernel,
         good_commit_id=doubt.before.commit_id,
@@ -94,17 +100,17 @@ def of_node(
         what=doubt.what,
     )
     moved = _moved(scope, doubt.point, doubt.before.run_id, suspicion_id, size, found.error)
-    return causes.open_or_join(session, cause, moved)
+    return regression_causes.open_or_join(session, cause, moved)
 
 
 def node_recovered(
-    session: Session, scope: Scope, doubt: node_told.Doubt, found: Estimate, suspicion_id: int | None
+    session: Session, scope: Scope, doubt: node_comparison.Doubt, found: Estimate, suspicion_id: int | None
 ) -> None:
     """Replays of the same cubins say that two nodes, of which people were told, are as fast as each other again."""
     assert doubt.told_size is not None
     back = found.size - doubt.told_size
     moved = _moved(scope, doubt.point, doubt.before.run_id, suspicion_id, back, found.error)
-    causes.recovered(session, moved, repository=scope.repository, kernel=doubt.point.kernel, of_node=True)
+    regression_causes.recovered(session, moved, repository=scope.repository, kernel=doubt.point.kernel, of_node=True)
 
 
 def _moved(

@@ -9,12 +9,12 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from db import judging
-from db.judging import Night, Point, Scope
-from worker import node_told, nodes, raising, toolchains
-from worker.place import Place
-from worker.regression import Answer
-from worker.sitting import Series, series_of
+from tilewatch.db.step_queries import judging
+from tilewatch.db.step_queries.judging import Night, Point, Scope
+from tilewatch.worker.context import Place
+from tilewatch.worker.detection.detector import Answer
+from tilewatch.worker.judging import compiler_cause, node_cause, node_comparison, open_regression
+from tilewatch.worker.judging.scope_judge import Series, series_of
 
 RECENT_NIGHTS = 5
 """A series that was not measured in this many nights has other doubts than its compiler or its node."""
@@ -42,8 +42,8 @@ class Found:
 
 @dataclass(frozen=True)
 class Beside:
-    toolchain: tuple[toolchains.Doubt, toolchains.Told | None] | None = None
-    node: tuple[node_told.Doubt, node_told.Told | None] | None = None
+    toolchain: tuple[compiler_cause.Doubt, compiler_cause.Told | None] | None = None
+    node: tuple[node_comparison.Doubt, node_comparison.Told | None] | None = None
 
     @property
     def is_open(self) -> bool:
@@ -56,12 +56,12 @@ def tonight(
     recent = [night.submission_id for night in nights[-1 - RECENT_NIGHTS : -1]]
     before = judging.runs_before(session, recent, scope.origin)
     compilers = {
-        series_of(doubt.point): (doubt, toolchains.heard(session, doubt.payload["key"]))
-        for doubt in toolchains.doubts(session, place, scope, before, points)
+        series_of(doubt.point): (doubt, compiler_cause.heard(session, doubt.payload["key"]))
+        for doubt in compiler_cause.doubts(session, place, scope, before, points)
     }
     boards = {
-        series_of(doubt.point): (doubt, nodes.heard(session, doubt))
-        for doubt in nodes.doubts(session, place, scope, before, points)
+        series_of(doubt.point): (doubt, node_cause.heard(session, doubt))
+        for doubt in node_cause.doubts(session, place, scope, before, points)
     }
     return {series: Beside(compilers.get(series), boards.get(series)) for series in {**compilers, **boards}}
 
@@ -85,19 +85,19 @@ def settled(session: Session, place: Place, scope: Scope, beside: Beside, suspic
     found = []
     if beside.toolchain is not None and beside.toolchain[1] is not None:
         doubt, told = beside.toolchain[0], beside.toolchain[1]
-        said, answer = toolchains.sentence(doubt, told), None
+        said, answer = compiler_cause.sentence(doubt, told), None
         if told.found is not None and told.is_change(place.policy):
-            raising.of_toolchain(session, scope, doubt, told.found, said, suspicion_id)
+            open_regression.of_toolchain(session, scope, doubt, told.found, said, suspicion_id)
             answer = _answer(told.found.size)
         found.append(Found(said, answer))
     if beside.node is not None and beside.node[1] is not None:
         asked, heard = beside.node[0], beside.node[1]
-        said, answer = node_told.sentence(asked, heard, place.policy), None
+        said, answer = node_comparison.sentence(asked, heard, place.policy), None
         if asked.told_size is not None:
             if heard.node is not None and not heard.is_node(place.policy):
-                raising.node_recovered(session, scope, asked, heard.node, suspicion_id)
-        elif node_told.is_slower(asked, heard, place.policy):
-            raising.of_node(session, scope, asked, heard, said, suspicion_id)
+                open_regression.node_recovered(session, scope, asked, heard.node, suspicion_id)
+        elif node_comparison.is_slower(asked, heard, place.policy):
+            open_regression.of_node(session, scope, asked, heard, said, suspicion_id)
             answer = _answer(1.0)
         found.append(Found(said, answer))
     return found

@@ -10,14 +10,15 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from db import judging
-from db.judging import Judged, Night, Point, Scope
-from db.session import engine
-from worker import conclude, served
-from worker.detect import Policy
-from worker.history import History
-from worker.place import Place
-from worker.sitting import Sitting, series_of
+from tilewatch.db.session import engine
+from tilewatch.db.step_queries import judging
+from tilewatch.db.step_queries.judging import Judged, Night, Point, Scope
+from tilewatch.worker.context import Place
+from tilewatch.worker.detection.reading import Policy
+from tilewatch.worker.judging import night as conclude
+from tilewatch.worker.judging import served
+from tilewatch.worker.judging.commit_history import History
+from tilewatch.worker.judging.scope_judge import Sitting, series_of
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass
 from math import log
 from typing import Any
 
-from db.judging import ReplayFact
-from db.suspicions import NOT_NEEDED
-from db.winners import Side
-from worker.confirm import Ask, Replayed
+from tilewatch.db.lifecycle.suspicions import NOT_NEEDED
+from tilewatch.db.step_queries.judging import ReplayFact
+from tilewatch.db.step_queries.winners import Side
+from tilewatch.worker.detection.confirmation import Ask, Replayed
 
 SAME = 1.0
 """Identical machine code takes identical time by definition: such a launch is said to take this on both sides."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from db.judging import Point
-from worker.confirm import Ask, Case, Replayed, first_bad, step
-from worker.detect import Policy, Reading
-from worker.regression import Alert, Answer, Judge, Place, Told, Verdict
+from tilewatch.db.step_queries.judging import Point
+from tilewatch.worker.detection.confirmation import Ask, Case, Replayed, first_bad, step
+from tilewatch.worker.detection.detector import Alert, Answer, Judge, Place, Told, Verdict
+from tilewatch.worker.detection.reading import Policy, Reading
 
 LAUNCHES_A_RUN = 3
 """What a run weighs in replay launches: with its sweep it holds the GPU for longer than three launches."""

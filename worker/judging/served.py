@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from db.judging import Night, Point, ReplayFact
-from worker import docket
-from worker.confirm import Ask, Replayed
-from worker.history import History
-from worker.sitting import Series, Sitting, series_of
+from tilewatch.db.step_queries.judging import Night, Point, ReplayFact
+from tilewatch.worker.detection.confirmation import Ask, Replayed
+from tilewatch.worker.judging import replay_answers
+from tilewatch.worker.judging.commit_history import History
+from tilewatch.worker.judging.scope_judge import Series, Sitting, series_of
 
 
 def by_first_night(nights: Sequence[Night], points: Sequence[Point]) -> list[Series]:
@@ -33,4 +33,4 @@ def on_record(history: History, facts: Sequence[ReplayFact], series: Series, ask
     pair = history.pair(series, ask, facts)
     if pair is None:
         return Replayed(ask.series, ask.good, ask.bad, (), ())
-    return docket.answer(ask, pair, docket.heard(facts, pair), told)
+    return replay_answers.answer(ask, pair, replay_answers.heard(facts, pair), told)

@@ -16,10 +16,12 @@ from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
-from db.embedded import Servers
-from kernels.device import OLDEST_DRIVER, Gpu, gpus
-from worker import port, sentences, telling
-from worker.settings import NotRunning, Settings
+from tilewatch.db.server.embedded import Servers
+from tilewatch.kernels.device import OLDEST_DRIVER, Gpu, gpus
+from tilewatch.worker import errors
+from tilewatch.worker.local import port
+from tilewatch.worker.notify import routing
+from tilewatch.worker.settings import NotRunning, Settings
 
 PYTHONS = ((3, 11), (3, 13))
 ROOMY_BYTES = 5 << 30  # the packages take 1.3 GB (with DeepGEMM's torch several more), a night's cubins some 100 MB
@@ -87,7 +89,7 @@ def _program(name: str, *question: str, package: str | None = None) -> Finding:
 
 
 def _repository(repository: Path) -> Finding:
-    from worker.repository import RepositoryError, resolve
+    from tilewatch.worker.repository import RepositoryError, resolve
 
     try:
         head = resolve(repository, "HEAD")
@@ -100,8 +102,8 @@ def _channels(settings: Settings) -> Finding:
     """Where people are told; whether a service takes a message is for `tilewatch tell check`."""
     example = "docs/tell.example.toml is an example"
     try:
-        known = telling.load(settings.tell_file).channels
-    except telling.BadTelling as error:
+        known = routing.load(settings.tell_file).channels
+    except routing.BadTelling as error:
         return Finding("channels", False, str(error), example)
     if not known:
         return Finding("channels", None, "regressions are told to the log alone", example)
@@ -123,7 +125,7 @@ def _package(name: str, distributions: Iterable[str], fix: str, *, needed: bool 
 
 
 def _compiler(wanted: str | None) -> Finding:
-    from kernels.toolchain import compiler_version
+    from tilewatch.kernels.compiling.toolchain import compiler_version
 
     here = compiler_version()
     if wanted is None:
@@ -135,7 +137,7 @@ def _compiler(wanted: str | None) -> Finding:
 
 
 def _cuobjdump() -> Finding:
-    from kernels.cubin import CuobjdumpMissing, cuobjdump
+    from tilewatch.kernels.compiling.cubin import CuobjdumpMissing, cuobjdump
 
     try:
         return Finding("cuobjdump", True, cuobjdump())
@@ -180,14 +182,14 @@ def _servers(settings: Settings) -> Iterator[Finding]:
         try:
             yield Finding(name, True, f"answers at {check(servers)}")
         except Exception as error:
-            sentence = sentences.of(error)
+            sentence = errors.of(error)
             if sentence is None:
                 raise
             yield Finding(name, False, sentence, "make up, or correct TILEWATCH_DATABASE_URL and TILEWATCH_BROKER_URL")
 
 
 def _postgres(servers: Servers) -> str:
-    from db import migrate, session
+    from tilewatch.db import migrate, session
 
     session.check(servers.database_url)
     migrate.require_head(servers.database_url)
@@ -195,7 +197,7 @@ def _postgres(servers: Servers) -> str:
 
 
 def _redis(servers: Servers) -> str:
-    from worker import dispatch
+    from tilewatch.worker.queue import dispatch
 
     dispatch.check(servers.broker_url)
     return dispatch.address(servers.broker_url)

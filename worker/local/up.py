@@ -1,7 +1,7 @@
 """Everything on one machine in one command: servers, tables, dashboard, workers, the first nightly, until Ctrl-C.
 
-Decides what runs here and tells a person how far it is. How a server runs is db/embedded.py's, how a child process
-lives and ends is children.py's, and what the work is the workers know.
+Decides what runs here and tells a person how far it is. How a server runs is db/server/embedded.py's, how a child
+process lives and ends is children.py's, and what the work is the workers know.
 """
 
 import contextlib
@@ -14,15 +14,20 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from db import jobs, migrate, queries
-from db.embedded import Embedded, Servers
-from db.session import session
-from kernels.device import OLDEST_DRIVER, Gpu, gpus
-from kernels.provenance import NoHistory, repository_name
-from worker import dispatch, port, sentences
-from worker.children import Child, Children
-from worker.doctor import PACKAGED_CUDA, nvcc
-from worker.settings import CHECKOUT, Settings
+import tilewatch
+from tilewatch.db import migrate
+from tilewatch.db.lifecycle import jobs
+from tilewatch.db.queries import queue
+from tilewatch.db.server.embedded import Embedded, Servers
+from tilewatch.db.session import session
+from tilewatch.kernels.device import OLDEST_DRIVER, Gpu, gpus
+from tilewatch.kernels.recording.git_commit import NoHistory, repository_name
+from tilewatch.worker import errors
+from tilewatch.worker.local import port
+from tilewatch.worker.local.children import Child, Children
+from tilewatch.worker.local.doctor import PACKAGED_CUDA, nvcc
+from tilewatch.worker.queue import dispatch
+from tilewatch.worker.settings import CHECKOUT, Settings
 
 DASHBOARD_LIMIT_S = 120  # Streamlit's first import on a cold disk takes long; a dead dashboard is noticed before
 GPU_WORKERS_LIMIT_S = 60
@@ -30,6 +35,7 @@ LOOK_EVERY_S = 1.0
 SPEAK_EVERY_S = 15.0  # where the output is no terminal
 MOST_COMPILERS = 16  # each holds a database connection or two, and the embedded Postgres takes 50
 MEMORY_PER_COMPILER_BYTES = 1 << 30  # tileiras needs a few hundred MB, more while it unrolls a large tile
+PACKAGE = Path(tilewatch.__file__).parent
 RECORDINGS = CHECKOUT / "recordings"
 WITHOUT_GPU = ("gemm_fp8",)
 """What a nightly compiles where nothing is measured: 500 configs for each architecture take two cores some five
@@ -81,7 +87,7 @@ def up(settings: Settings) -> int:
         screen.say("ended at once")
         return 0
     except Exception as error:
-        sentence = sentences.of(error)
+        sentence = errors.of(error)
         if sentence is None and not isinstance(error, CannotRun):
             raise
         screen.say(f"tilewatch: {sentence or error}")
@@ -178,7 +184,7 @@ def dashboard(settings: Settings, environment: Mapping[str, str]) -> Child:
     options = ("--server.port", str(settings.port), "--server.address", "localhost", "--server.headless", "true")
     not_its_own = ("TILEWATCH_BROKER_URL", "TILEWATCH_FORGE_TOKEN")
     reads_only = {name: value for name, value in environment.items() if name not in not_its_own}
-    app = str(CHECKOUT / "dashboard" / "server.py")
+    app = str(PACKAGE / "dashboard" / "server.py")
     return Child("dashboard", (sys.executable, "-m", "streamlit", "run", app, *installed, *options), reads_only)
 
 
@@ -186,7 +192,7 @@ def workers(
     settings: Settings, environment: Mapping[str, str], boards: Iterable[Gpu], compilers: int
 ) -> Iterator[Child]:
     """One worker for compiling, one for judging and telling, one per GPU, and the clock of the nightlies."""
-    celery = (sys.executable, "-m", "celery", "-A", "worker.app")
+    celery = (sys.executable, "-m", "celery", "-A", "tilewatch.worker.app")
     # Mingle and gossip are for workers that coordinate; ours meet in Postgres, and start a second sooner without.
     worker = (*celery, "worker", "--loglevel", "INFO", "--without-mingle", "--without-gossip")
     yield Child("compile", (*worker, "-Q", "compile", "-n", "compile@%h", "-c", str(compilers)), environment)
@@ -231,13 +237,13 @@ def compile_processes(cores: int, memory_bytes: int) -> int:
 def progress(servers: Servers) -> str:
     """One line: what is under way, by GPU model."""
     with session(servers.database_url) as opened:
-        under_way = [row for row in queries.submissions(opened) if row.state in queries.IN_PROGRESS]
+        under_way = [row for row in queue.submissions(opened) if row.state in queue.IN_PROGRESS]
     if not under_way:
         return "everything that was submitted is done; Ctrl-C ends Tilewatch"
     return " · ".join(describe(row) for row in reversed(under_way))
 
 
-def describe(row: queries.SubmissionRow) -> str:
+def describe(row: queue.SubmissionRow) -> str:
     steps = f" {row.settled_trials} of {row.trials} configs" if row.state == "compiling" else ""
     return f"{row.reason} {row.sha[:8]} for {row.gpu_name}: {row.state}{steps}"
 
@@ -245,7 +251,7 @@ def describe(row: queries.SubmissionRow) -> str:
 def _import(settings: Settings, servers: Servers, screen: Screen) -> None:
     """What was recorded of our own library belongs to this checkout, whatever its clone is called; a story in a folder
     of its own is of a repository of its own."""
-    from worker.transfer import import_file
+    from tilewatch.worker.transfer.importing import import_file
 
     own = _name(CHECKOUT) if settings.repository == CHECKOUT else None
     for recording in sorted(RECORDINGS.glob("*.jsonl.gz")):
@@ -267,12 +273,12 @@ def _name(repository: Path) -> str | None:
 
 def _submit(settings: Settings, screen: Screen) -> None:
     """The first nightly. A folder without Git history is no reason to take the dashboard away again."""
-    from worker.submit import submit_nightly
+    from tilewatch.worker.steps.submit import submit_nightly
 
     try:
         screen.say(submit_nightly(settings).sentence)
     except Exception as error:
-        sentence = sentences.of(error)
+        sentence = errors.of(error)
         if sentence is None:
             raise
         screen.say(f"tilewatch: no nightly was submitted: {sentence}")
@@ -280,7 +286,7 @@ def _submit(settings: Settings, screen: Screen) -> None:
 
 def _all_reported(servers: Servers, boards: int) -> bool:
     with session(servers.database_url) as opened:
-        return sum(row.kind == "gpu" and row.alive for row in queries.workers(opened)) >= boards
+        return sum(row.kind == "gpu" and row.alive for row in queue.workers(opened)) >= boards
 
 
 def _wait(ready: Callable[[], bool], watch: Callable[[], None], limit_s: float, sentence: str) -> None:

@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from db.nights import Fell, SweepPair
-from db.queries import AlarmRow, QuarantineRow, SubmissionRow
-from db.run_pairs import RunPair
+from tilewatch.db.queries.alarms import AlarmRow
+from tilewatch.db.queries.quarantine import QuarantineRow
+from tilewatch.db.queries.queue import SubmissionRow
+from tilewatch.db.step_queries.fallen_configs import Fell, SweepPair
+from tilewatch.db.step_queries.run_pairs import RunPair
 
 FINE = ("measured", "static facts only")
 """States in which a nightly is over and well."""

@@ -1,7 +1,8 @@
 """Looks for what is no regression and still wants to be known, opens an alarm and its message, closes what has passed.
 
-Thin: db/nights.py and db/run_pairs.py say what there is, alarms.py what of it stands, outbox.py writes the messages, in
-the transaction that opens the alarm. Runs every few minutes on any judge's worker; two at once take turns.
+Thin: db/step_queries/fallen_configs.py and db/step_queries/run_pairs.py say what there is, alarms.py what of it stands,
+outbox.py writes the messages, in the transaction that opens the alarm. Runs every few minutes on any judge's worker;
+two at once take turns.
 """
 
 import datetime as dt
@@ -10,14 +11,16 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from db import alarms as life
-from db import nights, queries, run_pairs, steps
-from db.queries import AlarmRow
-from db.session import session
-from worker import alarms, outbox
-from worker.alarms import Changes, Standing
-from worker.nightly import night_due
-from worker.outbox import Outbox
+from tilewatch.db.lifecycle import alarms as life
+from tilewatch.db.queries import alarms as alarm_queries
+from tilewatch.db.queries import quarantine, queue
+from tilewatch.db.queries.alarms import AlarmRow
+from tilewatch.db.session import session
+from tilewatch.db.step_queries import fallen_configs, run_pairs, steps
+from tilewatch.worker.notify import alarms, outbox
+from tilewatch.worker.notify.alarms import Changes, Standing
+from tilewatch.worker.notify.outbox import Outbox
+from tilewatch.worker.schedule import night_due
 
 LATELY = dt.timedelta(days=2)
 """What is older was looked at when it was young."""
@@ -39,7 +42,7 @@ class Limits:
 def watch(out: Outbox, limits: Limits, now: dt.datetime) -> Changes:
     with session(out.database_url) as opened:
         life.take_turns(opened)
-        open_ = queries.alarms(opened)
+        open_ = alarm_queries.alarms(opened)
         found = alarms.changes(standing(opened, open_, limits, now), open_)
         for alarm in found.to_open:
             alarm_id, new = life.open_once(
@@ -54,13 +57,13 @@ def watch(out: Outbox, limits: Limits, now: dt.datetime) -> Changes:
 def standing(opened: Session, open_: Sequence[AlarmRow], limits: Limits, now: dt.datetime) -> list[Standing]:
     runs = run_pairs.newest_runs_of_series(opened, now - alarms.FAILURE_STANDS)
     lately = [run for run in runs if run.made_at >= now - LATELY]
-    pairs = nights.newest_pairs(opened, now - LATELY)
+    pairs = fallen_configs.newest_pairs(opened, now - LATELY)
     late = dt.timedelta(hours=limits.nightly_limit_h)
     due = night_due(now - MISSING_AFTER, limits.nightly_at)
     return [
-        *alarms.of_nightlies(queries.last_nights(opened), steps.last_night(opened), due, late, now),
-        *alarms.of_quarantines(queries.quarantines(opened)),
-        *alarms.of_configs(pairs, nights.fell(opened, pairs)),
+        *alarms.of_nightlies(queue.last_nights(opened), steps.last_night(opened), due, late, now),
+        *alarms.of_quarantines(quarantine.quarantines(opened)),
+        *alarms.of_configs(pairs, fallen_configs.fell(opened, pairs)),
         *_still_fallen(opened, open_, now),
         *alarms.of_winners(lately),
         *alarms.of_baselines(lately),
@@ -75,7 +78,7 @@ def _still_fallen(opened: Session, open_: Sequence[AlarmRow], now: dt.datetime) 
     for alarm in open_:
         since = alarms.stands_since(alarm.key)
         if since is not None and alarm.opened_at >= now - alarms.FAILURE_STANDS:
-            pairs = nights.pairs_since(opened, *since, measured=alarm.kind == "became_wrong")
-            fallen = alarms.of_configs(pairs, nights.fell(opened, pairs))
+            pairs = fallen_configs.pairs_since(opened, *since, measured=alarm.kind == "became_wrong")
+            fallen = alarms.of_configs(pairs, fallen_configs.fell(opened, pairs))
             found += [each for each in fallen if each.key == alarm.key]
     return found

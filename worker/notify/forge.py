@@ -11,7 +11,7 @@ from typing import Any
 
 import requests
 
-from worker.carriers import ANSWER_LIMIT_S, CONNECT_LIMIT_S, TAKEN, Note, Outcome, outcome_of
+from tilewatch.worker.notify.senders import ANSWER_LIMIT_S, CONNECT_LIMIT_S, TAKEN, Note, Outcome, outcome_of
 
 LONGEST_DESCRIPTION = 140  # characters that GitHub takes in a status
 COMMENTS_A_PAGE = 100

@@ -1,7 +1,7 @@
 """The way out: changes of regressions become messages, messages are carried, and what came of each is written down.
 
-Thin: what is said is tell.py's, to whom telling.py's, how carriers.py's, and the life of a message db/messages.py's.
-Any number of these may run at once, on any machine; one message has one sender.
+Thin: what is said is tell.py's, to whom telling.py's, how carriers.py's, and the life of a message
+db/lifecycle/messages.py's. Any number of these may run at once, on any machine; one message has one sender.
 """
 
 import datetime as dt
@@ -12,16 +12,19 @@ from typing import Self
 import structlog
 from sqlalchemy.orm import Session
 
-from db import messages, queries, regressions
-from db.messages import Claimed
-from db.queries import RegressionStory
-from db.session import session
-from worker import tell, telling
-from worker.alarms import Standing
-from worker.carriers import Carrier, Log, Note, Outcome, Service, Webhook
-from worker.forge import Forge
-from worker.settings import Settings
-from worker.telling import LOG, BadTelling, Channel, Telling
+from tilewatch.db.lifecycle import messages, regressions
+from tilewatch.db.lifecycle.messages import Claimed
+from tilewatch.db.queries import alarms, queue
+from tilewatch.db.queries import messages as message_queries
+from tilewatch.db.queries import regressions as regression_queries
+from tilewatch.db.queries.messages import RegressionStory
+from tilewatch.db.session import session
+from tilewatch.worker.notify import routing, wording
+from tilewatch.worker.notify.alarms import Standing
+from tilewatch.worker.notify.forge import Forge
+from tilewatch.worker.notify.routing import LOG, BadTelling, Channel, Telling
+from tilewatch.worker.notify.senders import Carrier, Log, Note, Outcome, Service, Webhook
+from tilewatch.worker.settings import Settings
 
 log = structlog.get_logger()
 
@@ -44,7 +47,7 @@ class Outbox:
     @classmethod
     def of(cls, settings: Settings) -> Self:
         """Raises BadTelling for a file that makes no sense, or a forge without a token."""
-        known = telling.load(settings.tell_file)
+        known = routing.load(settings.tell_file)
         token = settings.forge_token.get_secret_value() if settings.forge_token else None
         carriers: dict[str, Carrier] = {LOG: Log()}
         carriers |= {name: _carrier(name, channel, token) for name, channel in known.channels.items()}
@@ -62,11 +65,11 @@ def tell_all(outbox: Outbox, now: dt.datetime) -> int:
 
 def write_changes(opened: Session, outbox: Outbox, now: dt.datetime) -> None:
     for change in messages.untold(opened):
-        story = queries.story(opened, change.regression_id)
+        story = message_queries.story(opened, change.regression_id)
         if story is None or not story.series:
             continue
         story = _with_owner(opened, outbox, story)
-        text = tell.of_regression(story, change.kind, outbox.dashboard_url)
+        text = wording.of_regression(story, change.kind, outbox.dashboard_url)
         for channel in _channels(outbox, story, change.kind):
             messages.write(
                 opened,
@@ -76,15 +79,15 @@ def write_changes(opened: Session, outbox: Outbox, now: dt.datetime) -> None:
                 subject=text.subject,
                 body=text.body,
                 regression_id=change.regression_id,
-                not_before=telling.quiet_until(outbox.telling, channel, now),
+                not_before=routing.quiet_until(outbox.telling, channel, now),
             )
 
 
 def write_alarm(opened: Session, outbox: Outbox, alarm_id: int, standing: Standing, now: dt.datetime) -> None:
     """In the transaction that opens the alarm. What is about one kernel or one GPU model goes where that goes."""
-    text = tell.of_alarm(standing.kind, standing.subject, standing.detail, outbox.dashboard_url)
+    text = wording.of_alarm(standing.kind, standing.subject, standing.detail, outbox.dashboard_url)
     gpus = (standing.gpu_model,) if standing.gpu_model else ()
-    for channel in telling.recipients(outbox.telling, "alarm", standing.kernel, gpus):
+    for channel in routing.recipients(outbox.telling, "alarm", standing.kernel, gpus):
         if not _is_forge(outbox, channel):
             messages.write(
                 opened,
@@ -94,13 +97,13 @@ def write_alarm(opened: Session, outbox: Outbox, alarm_id: int, standing: Standi
                 subject=text.subject,
                 body=text.body,
                 alarm_id=alarm_id,
-                not_before=telling.quiet_until(outbox.telling, channel, now),
+                not_before=routing.quiet_until(outbox.telling, channel, now),
             )
 
 
 def write_digest(opened: Session, outbox: Outbox, now: dt.datetime) -> None:
     """Once a day: the key holds the day."""
-    day = telling.digest_due(outbox.telling, now)
+    day = routing.digest_due(outbox.telling, now)
     if day is None or outbox.telling.digest is None:
         return
     wanted = [name for name in outbox.telling.digest.to if not _is_forge(outbox, name)]
@@ -108,7 +111,7 @@ def write_digest(opened: Session, outbox: Outbox, now: dt.datetime) -> None:
     missing = messages.unwritten(opened, list(keys))
     if not missing:
         return
-    text = tell.of_day(_day(opened, now), outbox.dashboard_url)
+    text = wording.of_day(_day(opened, now), outbox.dashboard_url)
     for key in missing:
         messages.write(opened, key=key, kind="digest", channel=keys[key], subject=text.subject, body=text.body)
 
@@ -143,16 +146,16 @@ def check(outbox: Outbox) -> dict[str, Outcome]:
 def _channels(outbox: Outbox, story: RegressionStory, kind: str) -> list[str]:
     """A forge hears of what a commit brought, and of nothing that a toolchain, a node or a rival did to it."""
     regression = story.regression
-    topic: telling.Topic = "regression" if regression.direction == "regression" else "improvement"
-    on_commit = topic == "regression" and regression.category in tell.BY_A_COMMIT
-    wanted = telling.recipients(outbox.telling, topic, regression.kernel, regression.gpu_models)
+    topic: routing.Topic = "regression" if regression.direction == "regression" else "improvement"
+    on_commit = topic == "regression" and regression.category in wording.BY_A_COMMIT
+    wanted = routing.recipients(outbox.telling, topic, regression.kernel, regression.gpu_models)
     return [name for name in wanted if (on_commit if _is_forge(outbox, name) else kind not in FORGE_ONLY)]
 
 
 def _with_owner(opened: Session, outbox: Outbox, story: RegressionStory) -> RegressionStory:
     """A regression that nobody has taken goes to whom its route names."""
     regression = story.regression
-    owner = telling.owner(outbox.telling, regression.kernel, regression.gpu_models)
+    owner = routing.owner(outbox.telling, regression.kernel, regression.gpu_models)
     if regression.owner or not owner:
         return story
     regressions.assign(opened, regression.id, regressions.ITSELF, owner)
@@ -169,7 +172,7 @@ def _carried(outbox: Outbox, message: Claimed) -> Outcome:
         return Outcome.never(f"there is no channel {message.channel!r} any more")
     number, link = message.regression_id, outbox.dashboard_url
     if number is not None:
-        link = tell.regression_link(outbox.dashboard_url, number)
+        link = wording.regression_link(outbox.dashboard_url, number)
     note = Note(
         message.key,
         message.kind,
@@ -200,18 +203,18 @@ def _write_down(opened: Session, message: Claimed, outcome: Outcome) -> None:
         messages.fail(opened, message.id, outcome.trouble)
 
 
-def _day(opened: Session, now: dt.datetime) -> tell.Day:
+def _day(opened: Session, now: dt.datetime) -> wording.Day:
     since = now - dt.timedelta(days=1)
-    known = queries.regressions(opened)
+    known = regression_queries.regressions(opened)
     slower = [row for row in known if row.direction == "regression"]
-    return tell.Day(
+    return wording.Day(
         opened=[row for row in slower if row.opened_at >= since],
         ended=[row for row in slower if row.state in ("resolved", "expected") and row.changed_at >= since],
         still_open=[row for row in slower if row.state in regressions.OPEN],
         improvements=[row for row in known if row.direction == "improvement" and row.opened_at >= since],
-        alarms=queries.alarms(opened),
-        nights=queries.last_nights(opened),
-        untold=queries.messages(opened, states=("failed",), since=since),
+        alarms=alarms.alarms(opened),
+        nights=queue.last_nights(opened),
+        untold=message_queries.messages(opened, states=("failed",), since=since),
     )
 
 

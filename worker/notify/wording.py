@@ -7,7 +7,10 @@ the evidence, and the commands that repeat it. Plain text: it has to read well i
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from db.queries import AlarmRow, MessageRow, RegressionRow, RegressionStory, SubmissionRow
+from tilewatch.db.queries.alarms import AlarmRow
+from tilewatch.db.queries.messages import MessageRow, RegressionStory
+from tilewatch.db.queries.queue import SubmissionRow
+from tilewatch.db.queries.regressions import RegressionRow
 
 SHA_DIGITS = 10
 LISTED = 12
@@ -62,7 +65,7 @@ def of_regression(story: RegressionStory, kind: str, dashboard_url: str) -> Text
         f"Triage: {regression_link(dashboard_url, regression.id)}",
         "Repeat it on such a GPU:",
         f"  git checkout {regression.bad_sha}",
-        f"  python -m kernels sweep {regression.kernel} {worst.problem}",
+        f"  python -m tilewatch.kernels sweep {regression.kernel} {worst.problem}",
         "Take it, or say that it is wrong:",
         f"  tilewatch regressions acknowledge {regression.id}",
         f"  tilewatch regressions mark {regression.id} wrong",

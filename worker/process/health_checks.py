@@ -6,13 +6,13 @@ from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from db import quarantine
-from db.session import DatabaseUnreachable, check, session
-from kernels.store import CubinStore, StoreError
-from worker import dispatch
-from worker.dispatch import BrokerUnreachable
-from worker.endpoint import Troubles
-from worker.place import Place
+from tilewatch.db.lifecycle import quarantine
+from tilewatch.db.session import DatabaseUnreachable, check, session
+from tilewatch.kernels.compiling.store import CubinStore, StoreError
+from tilewatch.worker.context import Place
+from tilewatch.worker.process.http_endpoint import Troubles
+from tilewatch.worker.queue import dispatch
+from tilewatch.worker.queue.dispatch import BrokerUnreachable
 
 SILENT_S = 60
 """A heartbeat this old: the thread that says that this worker is here is gone or stuck."""

@@ -14,14 +14,15 @@ from dataclasses import dataclass, field
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
-from db import record, steps
-from db.session import session
-from kernels import HARNESS
-from kernels.device import OLDEST_DRIVER, SIMULATED, Gpu, gpus
-from kernels.toolchain import MEASURING, compiler_version, versions
-from worker import simulated
-from worker.dispatch import COMPILE, OF_A_BOARD, board_queue, gpu_queue
-from worker.simulated import Simulation
+from tilewatch.db import record
+from tilewatch.db.session import session
+from tilewatch.db.step_queries import steps
+from tilewatch.kernels import HARNESS
+from tilewatch.kernels.compiling.toolchain import MEASURING, compiler_version, versions
+from tilewatch.kernels.device import OLDEST_DRIVER, SIMULATED, Gpu, gpus
+from tilewatch.worker.gpu import simulated
+from tilewatch.worker.gpu.simulated import Simulation
+from tilewatch.worker.queue.dispatch import COMPILE, OF_A_BOARD, board_queue, gpu_queue
 
 log = structlog.get_logger()
 

@@ -7,12 +7,13 @@ Import it after counting.py was told where: what it imports wants to know.
 from collections.abc import Callable
 from typing import Any
 
-from worker import exposition, quarantine, troubles
-from worker.endpoint import Endpoint
-from worker.place import Place
-from worker.presence import Identity, Presence
-from worker.quarantine import GpuWatch
-from worker.settings import Settings
+from tilewatch.worker.context import Place
+from tilewatch.worker.gpu import quarantine
+from tilewatch.worker.gpu.quarantine import GpuWatch
+from tilewatch.worker.process import health_checks, prometheus
+from tilewatch.worker.process.heartbeat import Identity, Presence
+from tilewatch.worker.process.http_endpoint import Endpoint
+from tilewatch.worker.settings import Settings
 
 
 class Life:
@@ -62,8 +63,8 @@ def _endpoint(settings: Settings, place: Place, identity: Identity, presence: Pr
     if not port:
         return None
     gpu_uuid = identity.gpu.uuid if identity.gpu else None
-    wrong = troubles.of_worker(identity.kind, gpu_uuid, place, settings.home, presence.silent_s)
-    sources: list[Any] = [exposition.of_worker(identity.kind, wrong, place.spool)]
+    wrong = health_checks.of_worker(identity.kind, gpu_uuid, place, settings.home, presence.silent_s)
+    sources: list[Any] = [prometheus.of_worker(identity.kind, wrong, place.spool)]
     if identity.kind == "judge":
-        sources.append(exposition.of_queue(place.database_url))
-    return Endpoint(settings.health_address, port, wrong, exposition.exposition(*sources))
+        sources.append(prometheus.of_queue(place.database_url))
+    return Endpoint(settings.health_address, port, wrong, prometheus.exposition(*sources))

@@ -13,18 +13,19 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from sqlalchemy.exc import SQLAlchemyError
 
-from db import queries
-from db.queries import Vitals
-from db.session import session
-from worker import counting, spool
-from worker.endpoint import Troubles
+from tilewatch.db.queries import queue_metrics
+from tilewatch.db.queries.queue_metrics import Vitals
+from tilewatch.db.session import session
+from tilewatch.worker.process import metrics_folder
+from tilewatch.worker.process.http_endpoint import Troubles
+from tilewatch.worker.steps import spool
 
 Families = Callable[[], Iterable[Metric]]
 
 
 def exposition(*sources: Families) -> Callable[[], bytes]:
     registry = CollectorRegistry()
-    if (folder := counting.folder()) is not None:
+    if (folder := metrics_folder.folder()) is not None:
         MultiProcessCollector(registry, path=str(folder))  # type: ignore[no-untyped-call]
     for source in sources:
         registry.register(_Source(source))
@@ -51,7 +52,7 @@ def of_queue(database_url: str) -> Families:
     def families() -> Iterator[Metric]:
         try:
             with session(database_url) as opened:
-                told = queries.vitals(opened)
+                told = queue_metrics.vitals(opened)
         except SQLAlchemyError:
             yield GaugeMetricFamily("tilewatch_database_up", "1 while Postgres answers.", value=0.0)
             return

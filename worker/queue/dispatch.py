@@ -13,11 +13,11 @@ import redis
 from celery import Celery
 from kombu.exceptions import OperationalError
 
-from db import jobs, messages
-from db.jobs import Unsent
-from db.session import session
-from worker import message
-from worker.message import RUN
+from tilewatch.db.lifecycle import jobs, messages
+from tilewatch.db.lifecycle.jobs import Unsent
+from tilewatch.db.session import session
+from tilewatch.worker.queue import message
+from tilewatch.worker.queue.message import RUN
 
 TELL_PEOPLE = "worker.tell"
 COMPILE = "compile"
@@ -41,7 +41,7 @@ CONFIGURATION: dict[str, Any] = {
     "worker_disable_prefetch": True,
     "worker_cancel_long_running_tasks_on_connection_loss": False,
     "broker_connection_retry_on_startup": True,
-    "broker_transport": "worker.transport:Transport",
+    "broker_transport": "tilewatch.worker.queue.transport:Transport",
     # Nobody steers a worker through the broker: whoever can write there could stop it. Workers are told by signals.
     "worker_enable_remote_control": False,
     "broker_transport_options": {"socket_connect_timeout": CONNECT_LIMIT_S},

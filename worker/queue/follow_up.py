@@ -2,9 +2,9 @@
 
 from sqlalchemy.orm import Session
 
-from db import jobs
-from db.jobs import Unsent
-from worker.dispatch import JUDGE
+from tilewatch.db.lifecycle import jobs
+from tilewatch.db.lifecycle.jobs import Unsent
+from tilewatch.worker.queue.dispatch import JUDGE
 
 
 def add(

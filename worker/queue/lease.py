@@ -7,8 +7,8 @@ from typing import Self
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
-from db import jobs
-from db.session import session
+from tilewatch.db.lifecycle import jobs
+from tilewatch.db.session import session
 
 log = structlog.get_logger()
 

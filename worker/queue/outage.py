@@ -13,8 +13,8 @@ import structlog
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
-from db.session import address, session
-from kernels.store import StoreError
+from tilewatch.db.session import address, session
+from tilewatch.kernels.compiling.store import StoreError
 
 log = structlog.get_logger()
 

@@ -1,9 +1,11 @@
 """Puts right what a crash or an empty Redis left behind: the job table says what should be queued, and is believed."""
 
-from db import jobs, steps
-from db.jobs import Unsent
-from db.session import session
-from worker import dispatch, replay
+from tilewatch.db.lifecycle import jobs
+from tilewatch.db.lifecycle.jobs import Unsent
+from tilewatch.db.session import session
+from tilewatch.db.step_queries import steps
+from tilewatch.worker.queue import dispatch
+from tilewatch.worker.steps import confirm
 
 
 def reconcile(database_url: str, broker_url: str) -> list[Unsent]:
@@ -11,6 +13,6 @@ def reconcile(database_url: str, broker_url: str) -> list[Unsent]:
     with session(database_url) as opened:
         jobs.requeue_expired(opened)
         jobs.release(opened, steps.ready_to_measure(opened))
-        replay.give_up(opened)
+        confirm.give_up(opened)
         queued = jobs.unsent(opened, dispatch.RESEND_AFTER_S)
     return dispatch.lost(broker_url, queued)

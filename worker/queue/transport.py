@@ -10,8 +10,8 @@ from typing import Any
 import structlog
 from kombu.transport import redis
 
-from worker import message
-from worker.message import Refused
+from tilewatch.worker.queue import message
+from tilewatch.worker.queue.message import Refused
 
 log = structlog.get_logger()
 
@@ -47,7 +47,7 @@ class Transport(redis.Transport):
 
 
 def refuse(queue: str, reason: Exception) -> None:
-    from worker import metrics  # after the worker has chosen where its metrics lie
+    from tilewatch.worker import metrics  # after the worker has chosen where its metrics lie
 
     metrics.MESSAGES_REFUSED.inc()
     log.warning("message refused", queue=queue, reason=str(reason))

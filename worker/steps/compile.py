@@ -12,16 +12,18 @@ from typing import Any, TypeVar
 
 from sqlalchemy.orm import Session
 
-from db import jobs, record, steps
-from db.jobs import Claimed, Unsent
-from db.session import session
-from kernels.build import Compiler
-from kernels.results import Compiled, StaticFacts
-from kernels.store import CubinStore
-from worker import metrics, repository
-from worker.dispatch import COMPILE
-from worker.lease import Lease
-from worker.place import Place
+from tilewatch.db import record
+from tilewatch.db.lifecycle import jobs
+from tilewatch.db.lifecycle.jobs import Claimed, Unsent
+from tilewatch.db.session import session
+from tilewatch.db.step_queries import steps
+from tilewatch.kernels.compiling.compiler import Compiler
+from tilewatch.kernels.compiling.store import CubinStore
+from tilewatch.kernels.results import Compiled, StaticFacts
+from tilewatch.worker import metrics, repository
+from tilewatch.worker.context import Place
+from tilewatch.worker.queue.dispatch import COMPILE
+from tilewatch.worker.queue.lease import Lease
 
 BATCH = 10
 """Configs per job: half a minute of work, so that a killed worker loses little and the last batches end together."""
@@ -38,9 +40,9 @@ _compiler: Compiler | None = None
 
 def step(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
     if "round" in job.payload:  # the sides of a replay that have no cubin yet
-        from worker import replay
+        from tilewatch.worker.steps import confirm
 
-        return replay.prepare(job, place, lease)
+        return confirm.prepare(job, place, lease)
     return _compile_batch(job, place, lease) if "items" in job.payload else _deal(job, place)
 
 

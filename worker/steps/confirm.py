@@ -11,22 +11,27 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from db import boards, jobs, judging, suspicions
-from db.jobs import Claimed, Unsent
-from db.session import session
-from db.suspicions import NOT_NEEDED
-from kernels.device import SIMULATED, Gpu, gpus
-from kernels.measure import GpuBusy, GpuMissing, MeasureFailed
-from kernels.replay import ReplayFailed, ReplayRequest, ReplayResult, Side, replay
-from kernels.results import Compiled, Cubin
-from worker import compile, judge_jobs, quarantine, repository, simulated
-from worker.dispatch import COMPILE, board_queue, gpu_queue
-from worker.docket import CODE
-from worker.lease import Lease
-from worker.outage import NotNow
-from worker.place import Place
-from worker.presence import WrongWorker, visible_gpu
-from worker.simulated import Simulation
+from tilewatch.db.lifecycle import jobs, suspicions
+from tilewatch.db.lifecycle.jobs import Claimed, Unsent
+from tilewatch.db.lifecycle.suspicions import NOT_NEEDED
+from tilewatch.db.session import session
+from tilewatch.db.step_queries import gpus as boards
+from tilewatch.db.step_queries import judging
+from tilewatch.kernels.device import SIMULATED, Gpu, gpus
+from tilewatch.kernels.measuring.measure import GpuBusy, GpuMissing, MeasureFailed
+from tilewatch.kernels.measuring.replay import ReplayFailed, ReplayRequest, ReplayResult, Side, replay
+from tilewatch.kernels.results import Compiled, Cubin
+from tilewatch.worker import repository
+from tilewatch.worker.context import Place
+from tilewatch.worker.gpu import quarantine, simulated
+from tilewatch.worker.gpu.simulated import Simulation
+from tilewatch.worker.judging.replay_answers import CODE
+from tilewatch.worker.process.heartbeat import WrongWorker, visible_gpu
+from tilewatch.worker.queue import follow_up
+from tilewatch.worker.queue.dispatch import COMPILE, board_queue, gpu_queue
+from tilewatch.worker.queue.lease import Lease
+from tilewatch.worker.queue.outage import NotNow
+from tilewatch.worker.steps import compile
 
 Payload = Mapping[str, Any]
 
@@ -122,7 +127,7 @@ def judge_again(opened: Session, payload: Payload, submission_id: int | None, pr
     if judging.waits_for(opened, payload["round"]):
         return []
     asked = hashlib.sha256("\n".join(payload["round"]).encode()).hexdigest()[:16]
-    bell, new = judge_jobs.add(
+    bell, new = follow_up.add(
         opened,
         payload["run_id"],
         submission_id=submission_id,

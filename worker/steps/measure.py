@@ -1,8 +1,8 @@
 """The measure step: a sweep's cubins are checked, raced and timed on this worker's GPU, and the run goes on record.
 
-Everything that touches the GPU happens in a child process of kernels/measure.py. This process asks for it, writes down
-what comes back, and holds no CUDA context that a kernel could crash. What comes back is spooled to this machine's disk
-first: a Postgres that is away, or a kill just then, costs no GPU time.
+Everything that touches the GPU happens in a child process of kernels/measuring/measure.py. This process asks for it,
+writes down what comes back, and holds no CUDA context that a kernel could crash. What comes back is spooled to this
+machine's disk first: a Postgres that is away, or a kill just then, costs no GPU time.
 """
 
 import time
@@ -15,25 +15,29 @@ import structlog
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
-from db import judging, record, steps
-from db.jobs import Claimed, Unsent
-from db.record import config_sha256
-from db.session import session
-from db.steps import CompiledConfig, SweepFacts
-from kernels import HARNESS
-from kernels.device import SIMULATED, Gpu, gpus
-from kernels.journal import Journal, journal_path
-from kernels.measure import GpuBusy, GpuMissing, MeasureFailed, MeasureRequest, measure
-from kernels.results import Cubin, Planned, RunResult, TrialResult
-from kernels.store import CubinStore
-from worker import judge_jobs, metrics, outage, quarantine, repository, simulated, spool
-from worker.derive import Sampled, measurement_rows
-from worker.lease import Lease
-from worker.outage import NotNow
-from worker.place import Place
-from worker.presence import WrongWorker, visible_gpu
-from worker.simulated import Simulation
-from worker.spool import Spooled
+from tilewatch.db import record
+from tilewatch.db.lifecycle.jobs import Claimed, Unsent
+from tilewatch.db.record import config_sha256
+from tilewatch.db.session import session
+from tilewatch.db.step_queries import judging, steps
+from tilewatch.db.step_queries.steps import CompiledConfig, SweepFacts
+from tilewatch.kernels import HARNESS
+from tilewatch.kernels.compiling.store import CubinStore
+from tilewatch.kernels.device import SIMULATED, Gpu, gpus
+from tilewatch.kernels.measuring.journal import Journal, journal_path
+from tilewatch.kernels.measuring.measure import GpuBusy, GpuMissing, MeasureFailed, MeasureRequest, measure
+from tilewatch.kernels.results import Cubin, Planned, RunResult, TrialResult
+from tilewatch.worker import metrics, repository
+from tilewatch.worker.context import Place
+from tilewatch.worker.gpu import quarantine, simulated
+from tilewatch.worker.gpu.simulated import Simulation
+from tilewatch.worker.measurement_rows import Sampled, measurement_rows
+from tilewatch.worker.process.heartbeat import WrongWorker, visible_gpu
+from tilewatch.worker.queue import follow_up, outage
+from tilewatch.worker.queue.lease import Lease
+from tilewatch.worker.queue.outage import NotNow
+from tilewatch.worker.steps import spool
+from tilewatch.worker.steps.spool import Spooled
 
 log = structlog.get_logger()
 
@@ -286,7 +290,7 @@ def write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, i
 
 def judge_next(opened: Session, facts: SweepFacts, run_id: int, priority: int) -> Unsent:
     subject = f"{facts.kernel} {facts.problem} on {facts.gpu_model}"
-    bell, _ = judge_jobs.add(opened, run_id, submission_id=facts.submission_id, subject=subject, priority=priority)
+    bell, _ = follow_up.add(opened, run_id, submission_id=facts.submission_id, subject=subject, priority=priority)
     return bell
 
 
@@ -299,7 +303,7 @@ def judge_the_rest(opened: Session, job: Claimed) -> list[Unsent]:
     run_id = judging.any_run(opened, job.submission_id)
     if run_id is None:
         return []
-    bell, new = judge_jobs.add(
+    bell, new = follow_up.add(
         opened,
         run_id,
         submission_id=job.submission_id,

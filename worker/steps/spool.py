@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from kernels.results import RunResult
+from tilewatch.kernels.results import RunResult
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,21 @@ from dataclasses import asdict, dataclass
 
 from sqlalchemy.orm import Session
 
-from db import jobs, record, steps
-from db.jobs import Priority, Unsent
-from db.migrate import require_head
-from db.session import check, session
-from kernels import catalog, device, heuristics
-from kernels.device import SIMULATED, GpuModel
-from kernels.provenance import Commit
-from kernels.results import Plan
-from worker import dispatch, repository
-from worker.dispatch import COMPILE, gpu_queue
-from worker.settings import Settings
+from tilewatch.db import record
+from tilewatch.db.lifecycle import jobs
+from tilewatch.db.lifecycle.jobs import Priority, Unsent
+from tilewatch.db.migrate import require_head
+from tilewatch.db.session import check, session
+from tilewatch.db.step_queries import steps
+from tilewatch.kernels import device, tile_table
+from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.device import SIMULATED, GpuModel
+from tilewatch.kernels.recording.git_commit import Commit
+from tilewatch.kernels.results import Plan
+from tilewatch.worker import repository
+from tilewatch.worker.queue import dispatch
+from tilewatch.worker.queue.dispatch import COMPILE, gpu_queue
+from tilewatch.worker.settings import Settings
 
 SHORT = 10
 """Digits of a commit that people read."""
@@ -215,7 +219,7 @@ def _write_sweep(opened: Session, submission_id: int, commit_id: int, model: Gpu
         gpu_model=model.slug,
         arch=plan.arch,
         source_sha256=plan.source_sha256,
-        space=heuristics.stored_space(plan, model.slug),
+        space=tile_table.stored_space(plan, model.slug),
         space_size=len(plan.trials),
         flops=plan.flops,
         bytes=plan.bytes,

@@ -16,16 +16,19 @@ from typing import Any
 from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.orm import Session
 
-from db import judging, record, steps
-from db.jobs import Priority
-from db.models import Compilation
-from db.record import config_sha256
-from db.session import session
-from db.steps import Exported
-from kernels import HARNESS, recording
-from kernels.recording import BadRecording, Header
-from worker import judge_jobs, transfer_replays
-from worker.derive import Sampled, measurement_rows, trial_median_us
+from tilewatch.db import record
+from tilewatch.db.lifecycle.jobs import Priority
+from tilewatch.db.models import Compilation
+from tilewatch.db.record import config_sha256
+from tilewatch.db.session import session
+from tilewatch.db.step_queries import judging, steps
+from tilewatch.db.step_queries.steps import Exported
+from tilewatch.kernels import HARNESS
+from tilewatch.kernels.recording import recording_file
+from tilewatch.kernels.recording.recording_file import BadRecording, Header
+from tilewatch.worker.measurement_rows import Sampled, measurement_rows, trial_median_us
+from tilewatch.worker.queue import follow_up
+from tilewatch.worker.transfer import replays as transfer_replays
 
 Row = Mapping[str, Any]
 
@@ -65,7 +68,7 @@ def export_file(
         if not found:
             raise NothingToExport("nothing to export: no worker of this database has measured such a sweep")
         replays = transfer_replays.rows(opened, repository=repository, kernel=kernel, gpu_model=gpu_model, since=since)
-        return recording.write(path, _header(found), itertools.chain(_rows(found), replays))
+        return recording_file.write(path, _header(found), itertools.chain(_rows(found), replays))
 
 
 def import_file(database_url: str, path: Path, *, named: str | None = None) -> Imported:
@@ -73,11 +76,13 @@ def import_file(database_url: str, path: Path, *, named: str | None = None) -> I
 
     The nights that came are judged as they were where they were measured; whoever sends messages next rings for that.
     """
-    contents = recording.read(path)
+    contents = recording_file.read(path)
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     try:
         with session(database_url) as opened:
-            return _import(opened, path.name, sha256, contents if named is None else recording.renamed(contents, named))
+            return _import(
+                opened, path.name, sha256, contents if named is None else recording_file.renamed(contents, named)
+            )
     except KeyError as error:
         raise BadRecording(f"{path} cannot be imported: a row names or lacks {error}") from None
     except (DBAPIError, StatementError) as error:
@@ -187,7 +192,7 @@ def _run_rows(number: int, each: Exported) -> Iterator[dict[str, Any]]:
             }
 
 
-def _import(opened: Session, file_name: str, sha256: str, contents: recording.Recording) -> Imported:
+def _import(opened: Session, file_name: str, sha256: str, contents: recording_file.Recording) -> Imported:
     header = contents.header
     recorded_at = dt.datetime.fromisoformat(header.recorded_at)
     recording_id, new = record.recording(
@@ -220,7 +225,7 @@ def _import(opened: Session, file_name: str, sha256: str, contents: recording.Re
 def _judge(opened: Session, recording_id: int) -> None:
     """A judge job for each night that came: their verdicts are derived here like their medians."""
     for night in judging.nights_of_recording(opened, recording_id):
-        judge_jobs.add(
+        follow_up.add(
             opened,
             night.run_id,
             submission_id=night.submission_id,

@@ -10,8 +10,9 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session, aliased
 
-from db import record, suspicions
-from db.models import Commit, Config, Replay
+from tilewatch.db import record
+from tilewatch.db.lifecycle import suspicions
+from tilewatch.db.models import Commit, Config, Replay
 
 Row = Mapping[str, Any]
 

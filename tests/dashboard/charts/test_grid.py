@@ -6,8 +6,8 @@ from urllib.parse import parse_qsl, urlsplit
 import pandas as pd
 import pytest
 
-from dashboard import colours, grid
-from tests.dashboard.test_changes import paired, stood
+from tests.dashboard.frames.test_changes import paired, stood
+from tilewatch.dashboard.charts import colours, grid
 
 B200 = {"gpu_model": "b200", "gpu_name": "NVIDIA B200"}
 

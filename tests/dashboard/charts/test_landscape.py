@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from dashboard import landscape
+from tilewatch.dashboard.charts import landscape
 
 
 def trials(*rows: tuple[int, str, float | None], tile: int = 64) -> pd.DataFrame:

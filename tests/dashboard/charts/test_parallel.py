@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 
-from dashboard import colours, parallel
-from tests.dashboard.test_sweep_charts import trial
+from tests.dashboard.charts.test_sweep import trial
+from tilewatch.dashboard.charts import colours, parallel
 
 
 def test_the_values_of_a_parameter_are_spaced_evenly_and_the_best_config_is_drawn_last() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from dashboard import shapes
+from tilewatch.dashboard.charts import shapes
 
 ARCHS = {"h100": "sm_90", "h200": "sm_90", "b200": "sm_100"}
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from dashboard import statics
+from tilewatch.dashboard.charts import static_facts
 
 COUNTED = {
     "sha": "a" * 40,
@@ -43,7 +43,7 @@ GONE = {
 
 def test_a_sweep_that_still_compiles_does_not_look_like_a_loss() -> None:
     unfinished = {**COUNTED, "sha": "b" * 40, "settled": 5, "compiled": 4}
-    figure = statics.over_commits(pd.DataFrame([COUNTED, unfinished]))
+    figure = static_facts.over_commits(pd.DataFrame([COUNTED, unfinished]))
     compiled = next(trace for trace in figure.data if trace.name == "compiled")
     assert list(compiled.y) == [90.0, 80.0]
     assert compiled.customdata[0][2] == "Load &lt;B&gt; through TMA"
@@ -52,12 +52,12 @@ def test_a_sweep_that_still_compiles_does_not_look_like_a_loss() -> None:
 
 def test_another_compiler_is_a_line_between_the_commits() -> None:
     newer = {**COUNTED, "sha": "b" * 40, "compiler": "tileiras 13.5"}
-    assert len(statics.over_commits(pd.DataFrame([COUNTED, newer])).layout.shapes) == 1
+    assert len(static_facts.over_commits(pd.DataFrame([COUNTED, newer])).layout.shapes) == 1
 
 
 def test_what_happened_to_a_config_is_told_by_kind() -> None:
     spilled = {**SAME, "stack_after": 96, "tma_after": 0}
-    kinds = statics.by_kind(pd.DataFrame([{**SAME, **GONE}, spilled, {**SAME, "tensor_core_after": 0}]))
+    kinds = static_facts.by_kind(pd.DataFrame([{**SAME, **GONE}, spilled, {**SAME, "tensor_core_after": 0}]))
     assert {kind: len(rows) for kind, rows in kinds.items()} == {
         "Stopped compiling": 1,
         "Lost Tensor Core code": 1,
@@ -68,7 +68,7 @@ def test_what_happened_to_a_config_is_told_by_kind() -> None:
 
 
 def test_the_table_shows_only_the_facts_that_moved() -> None:
-    table = statics.table(pd.DataFrame([{**SAME, "stack_after": 96}]))
+    table = static_facts.table(pd.DataFrame([{**SAME, "stack_after": 96}]))
     assert table.to_dict("records") == [{"config": "tile_m=64", "stack bytes": "0 → 96"}]
-    gone = statics.table(pd.DataFrame([{**SAME, **GONE}])).iloc[0]
+    gone = static_facts.table(pd.DataFrame([{**SAME, **GONE}])).iloc[0]
     assert (gone["compiled"], gone["failure"]) == ("ok → error", "error: no")

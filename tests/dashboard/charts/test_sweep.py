@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from dashboard import sweep_charts as charts
+from tilewatch.dashboard.charts import sweep as charts
 
 
 def trial(tile_m: int, tile_n: int, tile_k: int, outcome: str = "timed", **other: Any) -> dict[str, Any]:

@@ -7,8 +7,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from dashboard import charts, colours, hover, marks
-from dashboard.metrics import METRICS, of_samples
+from tilewatch.dashboard.charts import colours, hover, marks
+from tilewatch.dashboard.charts import trend as charts
+from tilewatch.dashboard.frames.metrics import METRICS, of_samples
 
 RATIO, TIME, TFLOPS, ROOFLINE = METRICS[:4]
 NOON = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from dashboard import changes
+from tilewatch.dashboard.frames import changes
 
 NOW = dt.datetime(2026, 11, 20, 9, tzinfo=dt.UTC)
 

@@ -6,14 +6,16 @@ import json
 
 from sqlalchemy.orm import Session
 
-from dashboard import colours, data, evidence, evidence_charts
-from db import queries
-from db.queries import ReplayRow
-from tests.dashboard.filled import SHAS
+from tests.dashboard.fixtures.small_database import SHAS
+from tilewatch.dashboard.charts import colours
+from tilewatch.dashboard.charts import evidence as evidence_charts
+from tilewatch.dashboard.frames import evidence, reads
+from tilewatch.db.queries import evidence as evidence_queries
+from tilewatch.db.queries.replays import ReplayRow
 
 
-def found(filled: Session, url: str) -> data.Evidence:
-    shown = data.evidence(url, queries.newest_runs(filled)[0].run_id)
+def found(filled: Session, url: str) -> reads.Evidence:
+    shown = reads.evidence(url, evidence_queries.newest_runs(filled)[0].run_id)
     assert shown is not None
     return shown
 
@@ -21,7 +23,7 @@ def found(filled: Session, url: str) -> data.Evidence:
 def test_the_commands_check_out_both_commits(filled: Session, filled_url: str) -> None:
     lines = evidence.commands(found(filled, filled_url)).splitlines()
     assert [line.split()[-1] for line in lines if line.startswith("git checkout")] == [SHAS[2], SHAS[1]]
-    assert lines.count("python -m kernels sweep gemm_fp8 320x32576x7168") == 2
+    assert lines.count("python -m tilewatch.kernels sweep gemm_fp8 320x32576x7168") == 2
 
 
 def test_the_csv_has_every_sample_of_both_runs(filled: Session, filled_url: str) -> None:

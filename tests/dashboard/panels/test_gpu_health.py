@@ -3,15 +3,16 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from db import quarantine, session
-from tests.dashboard.test_pages import APP, opened
-from tests.db import flow
+from tests.dashboard.views.test_pages import APP, opened
+from tests.db.fixtures import one_commit
+from tilewatch.db import session
+from tilewatch.db.lifecycle import quarantine
 
 
 def test_a_gpu_in_quarantine_is_named_with_its_reason(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with session.session(database_url) as writing:
-        flow.submit(writing)
-        flow.job(writing)
+        one_commit.submit(writing)
+        one_commit.job(writing)
         for uuid, reason in (("GPU-1", "the driver reported Xid 79"), ("GPU-2", "well again")):
             quarantine.begin(
                 writing, gpu_uuid=uuid, gpu_model="b200", host="node-a", kind="xid", reason=reason, evidence={}

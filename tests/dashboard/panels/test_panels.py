@@ -4,8 +4,8 @@ import datetime as dt
 
 import pandas as pd
 
-from dashboard.panels import gpus, queue, scoreboard
-from db.queries import Delay, Score
+from tilewatch.dashboard.panels import gpu_health, judge_score, queue
+from tilewatch.db.queries.judge_score import Delay, Score
 
 NOON = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
 
@@ -18,7 +18,7 @@ def sung(compute_us: float, hours: int, uuid: str = "GPU-0") -> dict[str, object
 
 def test_a_canary_is_held_against_the_best_of_its_own_gpu() -> None:
     canaries = pd.DataFrame([sung(200.0, 0), sung(200.0, 1), sung(220.0, 2), sung(400.0, 0, "GPU-1")])
-    figure = gpus.trend(canaries, pd.DataFrame())
+    figure = gpu_health.trend(canaries, pd.DataFrame())
     slow, *_ = [trace for trace in figure.data if trace.name == "node-1 GPU-0, arithmetic"]
     other, *_ = [trace for trace in figure.data if trace.name == "node-1 GPU-1, arithmetic"]
     assert [round(value) for value in slow.y] == [0, 0, 10]
@@ -27,7 +27,7 @@ def test_a_canary_is_held_against_the_best_of_its_own_gpu() -> None:
 
 def test_a_quarantine_that_goes_on_is_shaded_up_to_the_last_canary() -> None:
     quarantines = pd.DataFrame([{"began_at": NOON, "ended_at": pd.NaT}])
-    shade, *_ = gpus.trend(pd.DataFrame([sung(200.0, 0), sung(230.0, 5)]), quarantines).layout.shapes
+    shade, *_ = gpu_health.trend(pd.DataFrame([sung(200.0, 0), sung(230.0, 5)]), quarantines).layout.shapes
     assert (shade.x0, shade.x1) == (NOON, NOON + dt.timedelta(hours=5))
 
 
@@ -60,7 +60,7 @@ def score(**other: object) -> Score:
 
 
 def test_the_score_comes_with_what_it_stands_on() -> None:
-    precision, time_to_tell, false_alarms, replays = scoreboard.cards(score())
+    precision, time_to_tell, false_alarms, replays = judge_score.cards(score())
     assert precision[1] == "75 %"
     assert precision[2].endswith("of 4 marks")
     assert time_to_tell[1:] == ("1.5 h", "from the run that showed it; 2.1 d from its commit")
@@ -70,5 +70,5 @@ def test_the_score_comes_with_what_it_stands_on() -> None:
 
 
 def test_a_score_of_nothing_claims_nothing() -> None:
-    cards = scoreboard.cards(score(points=0, right=0, wrong=0, runs=0, from_run=Delay(0, None, None)))
+    cards = judge_score.cards(score(points=0, right=0, wrong=0, runs=0, from_run=Delay(0, None, None)))
     assert [value for _, value, _ in cards] == ["none yet", "none told", "none judged", "none"]

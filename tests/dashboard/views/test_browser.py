@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from db import session
-from db.models import Mark, Regression, RegressionEvent, Sweep, Trial
-from tests.dashboard import serving
-from tests.dashboard.filled import PROBLEM
+from tests.dashboard.fixtures import servers
+from tests.dashboard.fixtures.small_database import PROBLEM
+from tilewatch.db import session
+from tilewatch.db.models import Mark, Regression, RegressionEvent, Sweep, Trial
 
 pytestmark = pytest.mark.browser
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.browser
 @pytest.fixture(scope="module")
 def address(filled_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     may_triage = {"TILEWATCH_ANONYMOUS": "act"}  # so that a journey can
-    with serving.dashboard(filled_url, tmp_path_factory.mktemp("elsewhere"), serving.free_port(), may_triage) as served:
+    with servers.dashboard(filled_url, tmp_path_factory.mktemp("elsewhere"), servers.free_port(), may_triage) as served:
         yield served
 
 

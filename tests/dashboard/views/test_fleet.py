@@ -9,37 +9,38 @@ from sqlalchemy.orm import Session
 from streamlit.testing.v1 import AppTest
 
 from benchmarks import fleet
-from db import queries, session
-from db.models import Commit, Measurement, Run, Sweep, Trial
+from tilewatch.db import session
+from tilewatch.db.models import Commit, Measurement, Run, Sweep, Trial
+from tilewatch.db.queries import queue, regressions, series, snapshots, static_facts, sweeps
 
-APP = Path(__file__).parents[2] / "dashboard" / "app.py"
+APP = Path(__file__).parents[3] / "dashboard" / "app.py"
 SMALL = fleet.Fleet(nights=6, gpu_models=2, kernels=2, problems=2)
 NOON = dt.datetime.combine(SMALL.last_night, dt.time(12), dt.UTC)
 
 
 def test_a_small_fleet_has_all_its_nights_series_and_trials(db_session: Session) -> None:
     fleet.fill(db_session, SMALL)
-    assert len(queries.series(db_session)) == len(queries.spaces(db_session)) == 8
+    assert len(series.series(db_session)) == len(static_facts.spaces(db_session)) == 8
     assert db_session.scalar(select(func.count(Trial.id))) == 6 * 8 * 54
     assert db_session.scalar(select(func.count(Measurement.id))) == 6 * 8 * 3
-    assert {row.state for row in queries.last_nights(db_session)} == {"measured"}
-    assert len(queries.commits(db_session, fleet.REPOSITORY)) == 6
+    assert {row.state for row in queue.last_nights(db_session)} == {"measured"}
+    assert len(snapshots.commits(db_session, fleet.REPOSITORY)) == 6
 
 
 def test_the_last_nights_have_a_wide_space_and_steps_are_regressions(db_session: Session) -> None:
     fleet.fill(db_session, fleet.Fleet(nights=12, gpu_models=2, kernels=3, problems=4, wide_nights=1))
-    wide = queries.sweeps(db_session, fleet.REPOSITORY, fleet.WIDE_KERNEL, fleet.WIDE_PROBLEM, "h200")
+    wide = sweeps.sweeps(db_session, fleet.REPOSITORY, fleet.WIDE_KERNEL, fleet.WIDE_PROBLEM, "h200")
     assert [sweep.space_size for sweep in wide] == [500]
-    assert len(queries.trials(db_session, wide[0].id)) == 500
+    assert len(sweeps.trials(db_session, wide[0].id)) == 500
     judged = {
-        row.verdict for row in queries.changes_judged(db_session, fleet.REPOSITORY, NOON - dt.timedelta(days=400))
+        row.verdict for row in snapshots.changes_judged(db_session, fleet.REPOSITORY, NOON - dt.timedelta(days=400))
     }
-    assert {row.direction for row in queries.regressions(db_session)} == judged != set()
+    assert {row.direction for row in regressions.regressions(db_session)} == judged != set()
 
 
 def test_a_series_that_missed_nights_stands_at_the_last_it_has(db_session: Session) -> None:
     fleet.fill(db_session, SMALL)
-    missed = queries.series(db_session)[0]
+    missed = series.series(db_session)[0]
     late = (
         select(Run)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -51,7 +52,7 @@ def test_a_series_that_missed_nights_stands_at_the_last_it_has(db_session: Sessi
         db_session.delete(run)
     db_session.flush()
     for days, expected in ((0, 5), (2, 3), (5, 0), (400, 0)):
-        standing = queries.standing(db_session, fleet.REPOSITORY, NOON - dt.timedelta(days=days))
+        standing = snapshots.standing(db_session, fleet.REPOSITORY, NOON - dt.timedelta(days=days))
         positions = {(row.kernel, row.problem, row.gpu_model): row.position for row in standing}
         assert positions.pop((missed.kernel, missed.problem, missed.gpu_model)) == min(expected, 2)
         assert set(positions.values()) == {expected}

@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from db import actions, queries, session
-from db.models import Commit
 from tests.conftest import NewDatabase
-from tests.dashboard.filled import MACHINE, OTHER_PROBLEM, fill
-from tests.dashboard.test_grid import rows
+from tests.dashboard.charts.test_grid import rows
+from tests.dashboard.fixtures.small_database import MACHINE, OTHER_PROBLEM, fill
+from tilewatch.db import session
+from tilewatch.db.lifecycle import actions
+from tilewatch.db.models import Commit
+from tilewatch.db.queries import actions as action_queries
+from tilewatch.db.queries import evidence, queue, regressions
 
-APP = Path(__file__).parents[2] / "dashboard" / "app.py"
+APP = Path(__file__).parents[3] / "dashboard" / "app.py"
 PAGES = ("overview", "trends", "sweeps", "compare", "architectures", "regressions", "evidence", "jobs")
 
 
@@ -120,7 +123,7 @@ def test_overview_shows_the_state_of_every_submission(filled_app: AppTest) -> No
 
 def newest_run(url: str) -> str:
     with session.session(url) as opened_session:
-        return str(queries.newest_runs(opened_session)[0].run_id)
+        return str(evidence.newest_runs(opened_session)[0].run_id)
 
 
 def test_the_evidence_of_a_run_is_a_permalink(filled_app: AppTest, filled_url: str) -> None:
@@ -140,7 +143,7 @@ def test_the_evidence_of_a_run_is_a_permalink(filled_app: AppTest, filled_url: s
     )
     assert app.code[-1].value.splitlines()[:2] == [
         "git checkout 9c0d1e2f" + "0" * 32,
-        "python -m kernels sweep gemm_fp8 320x32576x7168",
+        "python -m tilewatch.kernels sweep gemm_fp8 320x32576x7168",
     ]
 
 
@@ -276,10 +279,10 @@ def test_triage_is_written_down_with_who_did_it(new_database: NewDatabase, monke
         app.button(key="bisect").click().run()
         assert not app.exception
         with session.session(url) as opened_session:
-            row = queries.regression(opened_session, 1)
+            row = regressions.regression(opened_session, 1)
             assert row is not None
             assert (row.state, row.owner, row.right) == ("acknowledged", "kim (not signed in)", 1)
-            life = [(event.who, event.action, event.note) for event in queries.events(opened_session, 1)]
+            life = [(event.who, event.action, event.note) for event in regressions.events(opened_session, 1)]
             assert life[:2] == [
                 ("kim (not signed in)", "mark right", None),
                 ("kim (not signed in)", "acknowledge", "it is mine"),
@@ -472,13 +475,13 @@ def test_work_is_submitted_and_cancelled_from_the_page_under_a_name(
         assert not app.exception
         assert app.success[0].value.startswith("Queued job ")
         with session.session(url) as opened_session:
-            found = queries.actions(opened_session)
+            found = action_queries.actions(opened_session)
             assert [(row.who, row.action, row.state) for row in found] == [
                 ("kim (not signed in)", "retry", "done"),
                 ("kim (not signed in)", "nightly", "asked"),
             ]
             assert found[1].wanted == {"commit": "v1.2", "gpus": []}
-            assert not queries.jobs(opened_session, ("failed",))
+            assert not queue.jobs(opened_session, ("failed",))
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,17 @@ import pytest
 from sqlalchemy.orm import Session
 from streamlit.testing.v1 import AppTest
 
-from db import queries, run_pairs, session
-from db.models import Commit, Sweep
 from tests.conftest import NewDatabase
-from tests.dashboard.filled import FIRST_DAY, KERNEL, PROBLEM, REPOSITORY, SHAS, fill
-from tests.db import flow
-from worker.transfer import import_file
+from tests.dashboard.fixtures.small_database import FIRST_DAY, KERNEL, PROBLEM, REPOSITORY, SHAS, fill
+from tests.db.fixtures import one_commit
+from tilewatch.db import session
+from tilewatch.db.models import Commit, Sweep
+from tilewatch.db.queries import regressions, series, snapshots, static_facts, sweeps
+from tilewatch.db.step_queries import run_pairs
+from tilewatch.worker.transfer.importing import import_file
 
-APP = Path(__file__).parents[2] / "dashboard" / "app.py"
-STORY = Path(__file__).parents[2] / "recordings" / "story" / "h200.jsonl.gz"
+APP = Path(__file__).parents[3] / "dashboard" / "app.py"
+STORY = Path(__file__).parents[3] / "recordings" / "story" / "h200.jsonl.gz"
 OTHER = "tilewatch-story"
 SERIES = (KERNEL, PROBLEM, "h200")
 
@@ -50,28 +52,28 @@ def labels(app: AppTest) -> list[str]:
 
 
 def test_a_series_is_of_one_repository(both: Session) -> None:
-    keys = {(row.repository, row.kernel, row.problem, row.gpu_model) for row in queries.series(both)}
+    keys = {(row.repository, row.kernel, row.problem, row.gpu_model) for row in series.series(both)}
     assert {(REPOSITORY, *SERIES), (OTHER, *SERIES)} <= keys
-    own = {row.sha for row in queries.points(both, REPOSITORY, *SERIES)}
-    other = {row.sha for row in queries.points(both, OTHER, *SERIES)}
+    own = {row.sha for row in series.points(both, REPOSITORY, *SERIES)}
+    other = {row.sha for row in series.points(both, OTHER, *SERIES)}
     assert (own, len(other)) == (set(SHAS), 6)
     now = FIRST_DAY + dt.timedelta(days=30)
     for repository, shas in ((REPOSITORY, own), (OTHER, other)):
-        assert {row.sha for row in queries.standing(both, repository, now)} <= shas
-        assert {row.sha for row in queries.commits(both, repository)} == shas
-        assert {row.sha for row in queries.sweeps(both, repository, *SERIES)} == shas
-        assert {row.sha for row in queries.winners(both, repository, *SERIES)} == shas
-        assert {row.sha for row in queries.statics(both, repository, *SERIES)} <= shas
-    assert queries.standing_at(both, OTHER, SHAS[0]) == []
-    assert queries.levels(both, OTHER, *SERIES) == []
+        assert {row.sha for row in snapshots.standing(both, repository, now)} <= shas
+        assert {row.sha for row in snapshots.commits(both, repository)} == shas
+        assert {row.sha for row in sweeps.sweeps(both, repository, *SERIES)} == shas
+        assert {row.sha for row in sweeps.winners(both, repository, *SERIES)} == shas
+        assert {row.sha for row in static_facts.statics(both, repository, *SERIES)} <= shas
+    assert snapshots.standing_at(both, OTHER, SHAS[0]) == []
+    assert regressions.levels(both, OTHER, *SERIES) == []
 
 
 def test_the_repository_that_is_watched_here_comes_before_those_of_recordings(both: Session) -> None:
-    assert queries.repositories(both) == [REPOSITORY, OTHER]
+    assert series.repositories(both) == [REPOSITORY, OTHER]
 
 
 def test_a_sweep_has_the_repository_of_its_commit_whatever_is_written(db_session: Session) -> None:
-    sweep = db_session.get_one(Sweep, flow.submit(db_session).sweep_id)
+    sweep = db_session.get_one(Sweep, one_commit.submit(db_session).sweep_id)
     sweep.repository = "another"
     db_session.flush()
     db_session.refresh(sweep)
@@ -81,8 +83,8 @@ def test_a_sweep_has_the_repository_of_its_commit_whatever_is_written(db_session
 def test_alarms_compare_runs_of_one_repository(db_session: Session) -> None:
     """The newest run of each of two repositories, and neither is the one before the other."""
     for repository in ("one", "another"):
-        flow.measure(db_session, flow.submit(db_session, repository, repository), repository)
-    found = run_pairs.newest_runs_of_series(db_session, flow.NOON - dt.timedelta(days=400))
+        one_commit.measure(db_session, one_commit.submit(db_session, repository, repository), repository)
+    found = run_pairs.newest_runs_of_series(db_session, one_commit.NOON - dt.timedelta(days=400))
     assert sorted((run.repository, run.old_winner) for run in found) == [("another", None), ("one", None)]
 
 

@@ -8,10 +8,11 @@ from sqlalchemy import func, select, text, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from db import jobs, session
-from db.jobs import Priority, Unsent
-from db.models import Job
-from tests.db import flow
+from tests.db.fixtures import one_commit
+from tilewatch.db import session
+from tilewatch.db.lifecycle import jobs
+from tilewatch.db.lifecycle.jobs import Priority, Unsent
+from tilewatch.db.models import Job
 
 LEASE_S = 60.0
 OVER_S = -1.0
@@ -26,13 +27,13 @@ def _job(opened: Session, job_id: int) -> Job:
 
 
 def test_a_job_is_added_once(db_session: Session) -> None:
-    job_id = flow.job(db_session)
-    assert flow.job(db_session) == job_id
+    job_id = one_commit.job(db_session)
+    assert one_commit.job(db_session) == job_id
     assert _job(db_session, job_id).state == "queued"
 
 
 def test_a_claim_hands_over_all_that_the_step_needs(db_session: Session) -> None:
-    job_id = flow.job(db_session)
+    job_id = one_commit.job(db_session)
     claimed = jobs.claim(db_session, job_id, "a", LEASE_S)
     assert claimed is not None
     assert (claimed.id, claimed.kind, claimed.queue, claimed.attempt) == (job_id, "measure", "gpu.b200", 1)
@@ -44,7 +45,7 @@ def test_a_claim_hands_over_all_that_the_step_needs(db_session: Session) -> None
 
 @pytest.mark.parametrize("state", ["waiting", "running", "done", "failed", "cancelled"])
 def test_only_a_queued_job_can_be_claimed(db_session: Session, state: str) -> None:
-    job_id = flow.job(db_session, state="waiting" if state == "waiting" else "queued")
+    job_id = one_commit.job(db_session, state="waiting" if state == "waiting" else "queued")
     if state not in ("waiting", "cancelled"):
         assert jobs.claim(db_session, job_id, "a", LEASE_S)
     if state == "done":
@@ -63,7 +64,7 @@ def test_a_job_that_does_not_exist_cannot_be_claimed(db_session: Session) -> Non
 
 def test_of_many_claimers_one_gets_the_job(database_url: str) -> None:
     with session.session(database_url) as opened:
-        job_ids = [flow.job(opened, f"job {number}") for number in range(20)]
+        job_ids = [one_commit.job(opened, f"job {number}") for number in range(20)]
     won: list[tuple[int, str]] = []
 
     def claim(owner: str) -> None:
@@ -78,22 +79,25 @@ def test_of_many_claimers_one_gets_the_job(database_url: str) -> None:
 
 
 def test_the_most_urgent_job_of_a_queue_is_taken_whatever_the_message_names(db_session: Session) -> None:
-    nightly = flow.job(db_session, "nightly")
-    later = flow.job(db_session, "a later nightly")
-    confirm = flow.job(db_session, "confirm", priority=Priority.CONFIRM)
-    manual = flow.job(db_session, "manual", priority=Priority.MANUAL)
-    elsewhere = flow.job(db_session, "elsewhere", priority=Priority.CONFIRM, queue="gpu.h200")
+    nightly = one_commit.job(db_session, "nightly")
+    later = one_commit.job(db_session, "a later nightly")
+    confirm = one_commit.job(db_session, "confirm", priority=Priority.CONFIRM)
+    manual = one_commit.job(db_session, "manual", priority=Priority.MANUAL)
+    elsewhere = one_commit.job(db_session, "elsewhere", priority=Priority.CONFIRM, queue="gpu.h200")
     assert [_claimed(db_session, nightly) for _ in range(5)] == [confirm, manual, nightly, later, None]
     assert _claimed(db_session, elsewhere) == elsewhere
 
 
 def test_messages_go_out_in_the_order_of_urgency(db_session: Session) -> None:
-    nightly, manual = flow.job(db_session, "nightly"), flow.job(db_session, "manual", priority=Priority.MANUAL)
+    nightly, manual = (
+        one_commit.job(db_session, "nightly"),
+        one_commit.job(db_session, "manual", priority=Priority.MANUAL),
+    )
     assert [job.id for job in jobs.unsent(db_session, 0)] == [manual, nightly]
 
 
 def test_a_job_that_is_put_off_waits_and_costs_no_attempt(db_session: Session) -> None:
-    job_id = flow.job(db_session)
+    job_id = one_commit.job(db_session)
     jobs.claim(db_session, job_id, "a", LEASE_S)
     assert jobs.put_off(db_session, job_id, "a", "GPU 0 is in use by 17 python")
     row = _job(db_session, job_id)
@@ -108,7 +112,7 @@ def test_a_job_that_is_put_off_waits_and_costs_no_attempt(db_session: Session) -
 
 
 def test_a_job_waits_twice_as_long_each_time_up_to_the_longest(db_session: Session) -> None:
-    job_id = flow.job(db_session)
+    job_id = one_commit.job(db_session)
     waits_s = []
     for _ in range(8):
         jobs.claim(db_session, job_id, "a", LEASE_S)
@@ -124,7 +128,7 @@ def test_a_job_waits_twice_as_long_each_time_up_to_the_longest(db_session: Sessi
 
 @pytest.mark.parametrize("ended", ["failed", "poison", "cancelled"])
 def test_a_job_that_ended_short_can_be_retried_as_if_new(db_session: Session, ended: str) -> None:
-    job_id = flow.job(db_session, kind="compile")
+    job_id = one_commit.job(db_session, kind="compile")
     jobs.claim(db_session, job_id, "a", LEASE_S)
     if ended == "failed":
         jobs.fail(db_session, job_id, "a", "no such kernel", "Traceback ...")
@@ -141,21 +145,21 @@ def test_a_job_that_ended_short_can_be_retried_as_if_new(db_session: Session, en
 
 
 def test_a_retried_measure_job_waits_for_its_cubins_again(db_session: Session) -> None:
-    job_id = flow.job(db_session)
+    job_id = one_commit.job(db_session)
     jobs.cancel(db_session, [job_id])
     assert jobs.retry(db_session, [job_id]) == [job_id]
     assert _job(db_session, job_id).state == "waiting"
 
 
 def test_a_job_that_is_done_is_not_retried(db_session: Session) -> None:
-    job_id = flow.job(db_session)
+    job_id = one_commit.job(db_session)
     jobs.claim(db_session, job_id, "a", LEASE_S)
     jobs.finish(db_session, job_id, "a")
     assert jobs.retry(db_session, [job_id]) == []
 
 
 def test_a_lease_that_ran_out_can_be_claimed_by_another(db_session: Session) -> None:
-    job_id = flow.job(db_session)
+    job_id = one_commit.job(db_session)
     assert jobs.claim(db_session, job_id, "a", OVER_S)
     claimed = jobs.claim(db_session, job_id, "b", LEASE_S)
     assert claimed is not None
@@ -164,7 +168,7 @@ def test_a_lease_that_ran_out_can_be_claimed_by_another(db_session: Session) -> 
 
 def test_the_first_start_of_a_job_is_the_one_on_record(database_url: str) -> None:
     with session.session(database_url) as opened:
-        job_id = flow.job(opened)
+        job_id = one_commit.job(opened)
         jobs.claim(opened, job_id, "a", OVER_S)
         first = _job(opened, job_id).started_at
     with session.session(database_url) as opened:
@@ -173,7 +177,7 @@ def test_the_first_start_of_a_job_is_the_one_on_record(database_url: str) -> Non
 
 
 def test_progress_is_told_with_the_lease(db_session: Session) -> None:
-    job_id = flow.job(db_session)
+    job_id = one_commit.job(db_session)
     jobs.claim(db_session, job_id, "a", OVER_S)
     assert jobs.renew(db_session, job_id, "a", LEASE_S, done_steps=3, total_steps=8)
     assert jobs.renew(db_session, job_id, "a", LEASE_S)
@@ -183,7 +187,7 @@ def test_progress_is_told_with_the_lease(db_session: Session) -> None:
 
 
 def test_a_worker_that_lost_its_job_changes_nothing(db_session: Session) -> None:
-    job_id = flow.job(db_session)
+    job_id = one_commit.job(db_session)
     jobs.claim(db_session, job_id, "slow", OVER_S)
     jobs.claim(db_session, job_id, "quick", LEASE_S)
     assert not jobs.renew(db_session, job_id, "slow", LEASE_S, done_steps=4)
@@ -196,7 +200,7 @@ def test_a_worker_that_lost_its_job_changes_nothing(db_session: Session) -> None
 
 
 def test_a_finished_job_is_done_to_the_last_step_and_once(db_session: Session) -> None:
-    job_id = flow.job(db_session)
+    job_id = one_commit.job(db_session)
     jobs.claim(db_session, job_id, "a", LEASE_S)
     assert jobs.finish(db_session, job_id, "a")
     assert not jobs.finish(db_session, job_id, "a")
@@ -206,7 +210,7 @@ def test_a_finished_job_is_done_to_the_last_step_and_once(db_session: Session) -
 
 
 def test_a_failed_job_keeps_its_reason_and_is_not_tried_again(db_session: Session) -> None:
-    job_id = flow.job(db_session)
+    job_id = one_commit.job(db_session)
     jobs.claim(db_session, job_id, "a", LEASE_S)
     assert jobs.fail(db_session, job_id, "a", "no such kernel", "Traceback ...")
     row = _job(db_session, job_id)
@@ -216,7 +220,7 @@ def test_a_failed_job_keeps_its_reason_and_is_not_tried_again(db_session: Sessio
 
 
 def test_a_job_handed_back_is_sent_again_and_costs_no_attempt(db_session: Session) -> None:
-    job_id = flow.job(db_session)
+    job_id = one_commit.job(db_session)
     jobs.mark_sent(db_session, [job_id])
     jobs.claim(db_session, job_id, "a", LEASE_S)
     assert jobs.hand_back(db_session, job_id, "a")
@@ -227,9 +231,9 @@ def test_a_job_handed_back_is_sent_again_and_costs_no_attempt(db_session: Sessio
 
 
 def test_a_silent_workers_job_is_queued_again_to_be_sent(db_session: Session) -> None:
-    held = flow.job(db_session, "held")
+    held = one_commit.job(db_session, "held")
     jobs.claim(db_session, held, "b", LEASE_S)
-    job_id = flow.job(db_session, "silent")
+    job_id = one_commit.job(db_session, "silent")
     jobs.mark_sent(db_session, [job_id, held])
     jobs.claim(db_session, job_id, "a", OVER_S)
     assert jobs.requeue_expired(db_session) == [Unsent(job_id, "gpu.b200")]
@@ -239,7 +243,7 @@ def test_a_silent_workers_job_is_queued_again_to_be_sent(db_session: Session) ->
 
 
 def test_a_job_that_takes_every_worker_down_is_set_aside_as_poison(db_session: Session) -> None:
-    job_id = flow.job(db_session)
+    job_id = one_commit.job(db_session)
     _poison(db_session, job_id)
     row = _job(db_session, job_id)
     assert (row.state, row.attempt) == ("poison", jobs.MAX_ATTEMPTS)
@@ -250,7 +254,7 @@ def test_a_job_that_takes_every_worker_down_is_set_aside_as_poison(db_session: S
 
 def test_reconcilers_at_once_requeue_a_job_once(database_url: str) -> None:
     with session.session(database_url) as opened:
-        job_ids = [flow.job(opened, f"job {number}") for number in range(20)]
+        job_ids = [one_commit.job(opened, f"job {number}") for number in range(20)]
         for job_id in job_ids:
             jobs.claim(opened, job_id, "a", LEASE_S)
         opened.execute(update(Job).values(lease_until=text("now() - interval '1 s'")))
@@ -265,7 +269,7 @@ def test_reconcilers_at_once_requeue_a_job_once(database_url: str) -> None:
 
 
 def test_a_waiting_job_is_released_once_and_then_sent(db_session: Session) -> None:
-    waiting, queued = flow.job(db_session, "waiting", state="waiting"), flow.job(db_session, "queued")
+    waiting, queued = one_commit.job(db_session, "waiting", state="waiting"), one_commit.job(db_session, "queued")
     jobs.mark_sent(db_session, [queued])
     assert jobs.unsent(db_session, LEASE_S) == []
     assert jobs.release(db_session, [waiting, queued]) == [Unsent(waiting, "gpu.b200")]
@@ -274,14 +278,16 @@ def test_a_waiting_job_is_released_once_and_then_sent(db_session: Session) -> No
 
 
 def test_a_message_that_was_sent_long_ago_is_sent_again(db_session: Session) -> None:
-    job_id = flow.job(db_session)
+    job_id = one_commit.job(db_session)
     jobs.mark_sent(db_session, [job_id])
     assert jobs.unsent(db_session, 3600) == []
     assert jobs.unsent(db_session, 0) == [Unsent(job_id, "gpu.b200")]
 
 
 def test_a_cancelled_job_is_lost_to_its_worker(db_session: Session) -> None:
-    running, waiting, done = (flow.job(db_session, key, state="waiting") for key in ("running", "waiting", "done"))
+    running, waiting, done = (
+        one_commit.job(db_session, key, state="waiting") for key in ("running", "waiting", "done")
+    )
     jobs.release(db_session, [running, done])
     for job_id in (running, done):
         jobs.claim(db_session, job_id, "a", LEASE_S)
@@ -293,7 +299,7 @@ def test_a_cancelled_job_is_lost_to_its_worker(db_session: Session) -> None:
 
 def test_a_state_without_its_evidence_cannot_be_stored(db_session: Session) -> None:
     """The table itself refuses a job that failed for no reason."""
-    _job(db_session, flow.job(db_session)).state = "failed"
+    _job(db_session, one_commit.job(db_session)).state = "failed"
     with pytest.raises(IntegrityError, match="ck_jobs_failed_has_reason"):
         db_session.flush()
 

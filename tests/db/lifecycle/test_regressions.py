@@ -7,11 +7,12 @@ import pytest
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from db import record, regressions
-from db.causes import Cause, Moved, Opened, open_or_join, recovered
-from db.models import Mark, Regression, RegressionEvent, RegressionSeries
-from db.session import session
-from tests.db import flow
+from tests.db.fixtures import one_commit
+from tilewatch.db import record
+from tilewatch.db.lifecycle import regressions
+from tilewatch.db.lifecycle.regression_causes import Cause, Moved, Opened, open_or_join, recovered
+from tilewatch.db.models import Mark, Regression, RegressionEvent, RegressionSeries
+from tilewatch.db.session import session
 
 PROBLEMS = tuple(f"{m}x512x512" for m in (16, 32, 64, 128))
 JUDGES = 8
@@ -25,7 +26,7 @@ def commits(opened: Session, count: int) -> list[int]:
             repository="tilewatch",
             sha=f"{number:040x}",
             position=number,
-            committed_at=flow.NOON + dt.timedelta(hours=number),
+            committed_at=one_commit.NOON + dt.timedelta(hours=number),
             subject=f"Change {number}",
         )
         for number in range(count)
@@ -33,7 +34,7 @@ def commits(opened: Session, count: int) -> list[int]:
 
 
 def run_of(opened: Session) -> int:
-    return flow.measure(opened, flow.submit(opened))
+    return one_commit.measure(opened, one_commit.submit(opened))
 
 
 def cause(good: int, bad: int, *, kernel: str = "gemm_fp8", direction: str = "regression") -> Cause:
@@ -147,7 +148,7 @@ def test_what_a_state_does_not_allow_is_refused_with_what_it_does(db_session: Se
 
 def test_a_regression_whose_series_all_recovered_resolves_by_itself_once(db_session: Session) -> None:
     ids, run_id = commits(db_session, 4), run_of(db_session)
-    later = flow.measure(db_session, flow.submit(db_session, key="later"), key="run 2")
+    later = one_commit.measure(db_session, one_commit.submit(db_session, key="later"), key="run 2")
     for problem in PROBLEMS[:2]:
         number = open_or_join(db_session, cause(ids[0], ids[1]), moved(run_id, problem, 0.05)).id
     half = moved(later, PROBLEMS[0], -0.02)

@@ -6,9 +6,10 @@ import pytest
 from sqlalchemy import select, text, update
 from sqlalchemy.orm import Session
 
-from db import messages, queries, regressions
-from db.models import Commit, Message, Regression, Replay, Run, Suspicion
-from tests.worker import regressed
+from tests.worker.fixtures import open_regression
+from tilewatch.db.lifecycle import messages, regressions
+from tilewatch.db.models import Commit, Message, Regression, Replay, Run, Suspicion
+from tilewatch.db.queries import judge_score
 
 
 def tell(opened: Session, number: int, after_h: float) -> None:
@@ -20,18 +21,18 @@ def tell(opened: Session, number: int, after_h: float) -> None:
 
 
 def test_without_marks_there_is_no_precision(db_session: Session) -> None:
-    regressed.regress(db_session)
-    found = queries.score(db_session)
+    open_regression.regress(db_session)
+    found = judge_score.score(db_session)
     assert (found.points, found.regressions, found.improvements) == (1, 1, 0)
     assert (found.precision, found.precision_interval, found.from_commit.median_h) == (None, None, None)
 
 
 def test_marks_give_precision_and_the_newest_of_several_people_counts(db_session: Session) -> None:
-    numbers = [regressed.regress(db_session, kernel=f"kernel_{each}") for each in range(4)]
+    numbers = [open_regression.regress(db_session, kernel=f"kernel_{each}") for each in range(4)]
     for number in numbers:
         regressions.mark(db_session, "ada", right=True, regression_id=number)
     regressions.mark(db_session, "eve", right=False, regression_id=numbers[0])
-    found = queries.score(db_session)
+    found = judge_score.score(db_session)
     assert (found.right, found.wrong, found.precision) == (3, 1, 0.75)
     low, high = found.precision_interval or (0.0, 0.0)
     assert (low, high) == (pytest.approx(0.301, abs=0.001), pytest.approx(0.954, abs=0.001))
@@ -39,27 +40,27 @@ def test_marks_give_precision_and_the_newest_of_several_people_counts(db_session
 
 
 def test_a_run_that_was_marked_counts_beside_regressions_and_not_twice(db_session: Session) -> None:
-    number = regressed.regress(db_session)
+    number = open_regression.regress(db_session)
     run_id = db_session.scalars(select(Run.id)).one()
     regressions.mark(db_session, "ada", right=False, run_id=run_id)  # its verdict saw no change: something was missed
-    assert (queries.score(db_session).wrong, queries.score(db_session).missed) == (0, 1)
+    assert (judge_score.score(db_session).wrong, judge_score.score(db_session).missed) == (0, 1)
     regressions.mark(db_session, "ada", right=True, regression_id=number)
-    assert (queries.score(db_session).right, queries.score(db_session).missed) == (1, 0)
+    assert (judge_score.score(db_session).right, judge_score.score(db_session).missed) == (1, 0)
     db_session.execute(text("update verdicts set verdict = 'regression'"))
-    assert (queries.score(db_session).right, queries.score(db_session).wrong) == (1, 0)
+    assert (judge_score.score(db_session).right, judge_score.score(db_session).wrong) == (1, 0)
 
 
 def test_the_time_to_detect_is_from_the_bad_commit_to_the_first_message(db_session: Session) -> None:
     for hours in (2.0, 4.0, 12.0):
-        tell(db_session, regressed.regress(db_session, kernel=f"kernel_{hours}"), hours)
-    regressed.regress(db_session, kernel="untold")
-    found = queries.score(db_session).from_commit
+        tell(db_session, open_regression.regress(db_session, kernel=f"kernel_{hours}"), hours)
+    open_regression.regress(db_session, kernel="untold")
+    found = judge_score.score(db_session).from_commit
     assert (found.count, found.median_h) == (3, pytest.approx(4.0))
     assert found.p90_h == pytest.approx(10.4)
 
 
 def test_what_replays_took_is_held_against_what_was_measured_anyway(db_session: Session) -> None:
-    regressed.regress(db_session)
+    open_regression.regress(db_session)
     run_id = db_session.scalars(select(Run.id)).one()
     good, bad = db_session.scalars(select(Commit.id).order_by(Commit.position).limit(2))
     series = {"kernel": "gemm_fp8", "problem": "1x1x1", "gpu_model": "b200"}
@@ -71,7 +72,7 @@ def test_what_replays_took_is_held_against_what_was_measured_anyway(db_session: 
         Replay(key="r", **about, axis="commit", good_us=[1.0] * 4, bad_us=[1.0] * 4, gpu_s=1, origin="measured")
     )
     db_session.flush()
-    found = queries.score(db_session)
+    found = judge_score.score(db_session)
     assert (found.suspicions, found.confirmed, found.refuted) == (1, 0, 1)
     assert (found.launches, found.runs, found.launches_a_run) == (4, 1, 4.0)
-    assert queries.score(db_session, dt.datetime.now(dt.UTC) + dt.timedelta(days=1)).suspicions == 0
+    assert judge_score.score(db_session, dt.datetime.now(dt.UTC) + dt.timedelta(days=1)).suspicions == 0

@@ -18,17 +18,17 @@ import psycopg
 import pytest
 import redis
 
-from db import server_programs, server_user
-from db.embedded import Embedded, EmbeddedError, Servers
+from tilewatch.db.server import programs, user
+from tilewatch.db.server.embedded import Embedded, EmbeddedError, Servers
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 ROOT = os.geteuid() == 0
 only_root = pytest.mark.skipif(not ROOT, reason="only root can become another user")
 
 STARTER = """
 import sys, time
 from pathlib import Path
-from db.embedded import Embedded
+from tilewatch.db.server.embedded import Embedded
 servers = Embedded(Path(sys.argv[1]), fsync=False).start()
 print(servers.database_url, servers.broker_url, flush=True)
 time.sleep(600)
@@ -191,7 +191,7 @@ def test_a_thread_may_not_start_the_servers(scratch: Path) -> None:
 @only_root
 def test_root_may_keep_the_data_where_only_root_may_go(scratch: Path) -> None:
     """And no folder becomes more open for it."""
-    if not server_user.namespaces_allowed():
+    if not user.namespaces_allowed():
         pytest.skip("user namespaces are not allowed here")
     closed = scratch / "closed"
     closed.mkdir(mode=0o700)
@@ -206,7 +206,7 @@ def test_root_without_namespaces_runs_the_servers_as_nobody(scratch: Path, monke
     with Embedded(scratch, fsync=False) as servers:
         _remember(servers, "as root")
     with monkeypatch.context() as patched:
-        patched.setattr(server_user, "namespaces_allowed", lambda: False)
+        patched.setattr(user, "namespaces_allowed", lambda: False)
         with Embedded(scratch, fsync=False) as servers:
             assert _remembered(servers) == "as root"
             assert (scratch / "postgres").stat().st_uid == pwd.getpwnam("nobody").pw_uid
@@ -216,7 +216,7 @@ def test_root_without_namespaces_runs_the_servers_as_nobody(scratch: Path, monke
 
 @only_root
 def test_nobody_cannot_work_where_only_root_may_go(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_user, "namespaces_allowed", lambda: False)
+    monkeypatch.setattr(user, "namespaces_allowed", lambda: False)
     closed = scratch / "closed"
     closed.mkdir(mode=0o700)
     with pytest.raises(EmbeddedError, match=f"nobody, who cannot enter {closed}/home; choose a data folder"):
@@ -225,7 +225,7 @@ def test_nobody_cannot_work_where_only_root_may_go(scratch: Path, monkeypatch: p
 
 @only_root
 def test_an_ordinary_user_needs_nothing_special(scratch: Path) -> None:
-    nobody = server_user.choose()
+    nobody = user.choose()
     if not (nobody.can_enter(REPOSITORY) and nobody.can_enter(Path(sys.executable))):
         pytest.skip(f"an ordinary user cannot enter {REPOSITORY} or run {sys.executable}")
     nobody.own(scratch)
@@ -234,7 +234,7 @@ def test_an_ordinary_user_needs_nothing_special(scratch: Path) -> None:
 
 
 def test_programs_that_cannot_be_run_where_they_are_work_as_copies(scratch: Path) -> None:
-    copied = server_programs.find(lambda _: False, scratch / "programs")
+    copied = programs.find(lambda _: False, scratch / "programs")
     for program in (copied.initdb, copied.postgres, copied.valkey):
         assert program.is_relative_to(scratch)
         said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout

@@ -4,8 +4,8 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from db import logins
-from db.logins import Login, NoLogin
+from tilewatch.db.server import logins
+from tilewatch.db.server.logins import Login, NoLogin
 
 # A server's roles outlive a test's database, so these names are the tests' own.
 WORKER = Login("tilewatch_test_worker", "tilewatch_write", "first")

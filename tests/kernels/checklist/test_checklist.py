@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from kernels import catalog
-from kernels.build import Compiler
-from kernels.checklist import checklist
-from kernels.cubin import threads_per_block
-from kernels.occupancy import occupancy
-from kernels.results import Compiled, StaticFacts
-from kernels.source_facts import source_facts
-from kernels.store import CubinStore, folder
+from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.checklist.checklist import checklist
+from tilewatch.kernels.checklist.occupancy import occupancy
+from tilewatch.kernels.checklist.source_facts import source_facts
+from tilewatch.kernels.compiling.compiler import Compiler
+from tilewatch.kernels.compiling.cubin import threads_per_block
+from tilewatch.kernels.compiling.store import CubinStore, folder
+from tilewatch.kernels.library import FOLDER as LIBRARY
+from tilewatch.kernels.results import Compiled, StaticFacts
 
-LIBRARY = Path(__file__).resolve().parents[2] / "kernels" / "library"
 CONFIG = {"tile_m": 64, "tile_n": 128, "tile_k": 128, "num_ctas": 1, "occupancy": 1, "group_size_m": 8}
 FACTS = StaticFacts(128, 0, 100_000, 9_000, 100_000, 2, 2, 1, 1, ())
 COMPILED = Compiled("ok", "tileiras", "sm_90", 1.0, 1.0, reused=False, content_key="k", facts=FACTS)
@@ -147,7 +147,16 @@ def test_a_cubin_tells_its_threads(tmp_path: Path) -> None:
 
 
 def test_the_command_prints_every_line_with_its_evidence() -> None:
-    command = [sys.executable, "-m", "kernels", "checklist", "residual_add", "--config", "tile_rows=4", "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "tilewatch.kernels",
+        "checklist",
+        "residual_add",
+        "--config",
+        "tile_rows=4",
+        "--json",
+    ]
     said = subprocess.run(command, cwd=LIBRARY.parents[1], capture_output=True, text=True, check=True).stdout
     report = json.loads(said)
     assert report["config"]["tile_rows"] == 4

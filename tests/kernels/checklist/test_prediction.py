@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from kernels.prediction import predictions, signs
-from kernels.results import StaticFacts
+from tilewatch.kernels.checklist.prediction import predictions, signs
+from tilewatch.kernels.results import StaticFacts
 
 GOOD = StaticFacts(128, 0, 100_000, 9_000, 100_000, 2, 2, 1, 1, ())
 

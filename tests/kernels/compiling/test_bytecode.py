@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernels.bytecode import MAGIC, BadBytecode, meaning_sha256, sections
+from tilewatch.kernels.compiling.bytecode import MAGIC, BadBytecode, meaning_sha256, sections
 
 HEADER = MAGIC + bytes((13, 4, 0, 0))
 

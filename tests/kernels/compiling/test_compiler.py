@@ -9,14 +9,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kernels import catalog
-from kernels.build import BuildError, Compiler
-from kernels.contract import BadProblem
-from kernels.loading import LibraryError
-from kernels.process import Child, ChildDied, ChildHung
-from kernels.store import CubinStore, folder
+from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.child_process import Child, ChildDied, ChildHung
+from tilewatch.kernels.compiling.compiler import BuildError, Compiler
+from tilewatch.kernels.compiling.store import CubinStore, folder
+from tilewatch.kernels.contract import BadProblem
+from tilewatch.kernels.library import FOLDER as LIBRARY
+from tilewatch.kernels.loading import LibraryError
 
-LIBRARY = Path(__file__).resolve().parents[2] / "kernels" / "library"
 PROBLEM = "320x32576x7168"
 
 

@@ -1,6 +1,6 @@
 """Remarks of the compiler, as it writes them."""
 
-from kernels.cubin import remarks
+from tilewatch.kernels.compiling.cubin import remarks
 
 YAML = """--- !Passed
 Pass:            Memory

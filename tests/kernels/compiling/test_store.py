@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kernels.store import CubinStore, StoreError, folder
+from tilewatch.kernels.compiling.store import CubinStore, StoreError, folder
 
 OK = {"status": "ok", "symbol": "double"}
 TIMEOUT = {"status": "timeout", "failure": "not compiled within 15 s"}

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from kernels import health
-from kernels.health import NoAnswer, Watcher
-from kernels.illness import DRIFT, ENOUGH, HARMLESS_XIDS, of_canary, of_readings
-from kernels.watch import KernelLog, xids_in
+from tilewatch.kernels.gpu import health
+from tilewatch.kernels.gpu.health import NoAnswer, Watcher
+from tilewatch.kernels.gpu.illness import DRIFT, ENOUGH, HARMLESS_XIDS, of_canary, of_readings
+from tilewatch.kernels.gpu.xid_watch import KernelLog, xids_in
 
 USUAL = [{"when": "canary before", "canary_compute_us": 222.5 + each, "canary_memory_us": 135.0} for each in range(8)]
 

@@ -3,17 +3,16 @@
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
-from kernels.build import Compiler
-from kernels.heuristics import default_config
-from kernels.loading import load
-from kernels.signature import code_key, element_bytes, signature
-from kernels.store import folder
+from tilewatch.kernels.compiling.compiler import Compiler
+from tilewatch.kernels.compiling.store import folder
+from tilewatch.kernels.library import FOLDER as LIBRARY
+from tilewatch.kernels.loading import load
+from tilewatch.kernels.signature import code_key, element_bytes, signature
+from tilewatch.kernels.tile_table import default_config
 
-LIBRARY = Path(__file__).resolve().parents[2] / "kernels" / "library"
 ARCHS = ("sm_90", "sm_100", "sm_120")
 CORES = 2
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernels import device
-from tests.kernels.interpreter import case_file, on_gpu
+from tilewatch.kernels import device
+from tools.tile_interpreter import case_file, on_gpu
 
 
 def test_a_case_file_holds_cubins_inputs_and_answers(tmp_path: Path) -> None:

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from kernels.loading import load as load_real
-from tests.kernels.interpreter import running
-from tests.kernels.interpreter.cases import SMALL, cases, inputs, largest_error
-from tests.kernels.interpreter.rounding import NotCovered
-from tests.kernels.interpreter.tile import Undefined
+from tilewatch.kernels.library import FOLDER as LIBRARY
+from tilewatch.kernels.loading import load as load_real
+from tools.tile_interpreter import running
+from tools.tile_interpreter.cases import SMALL, cases, inputs, largest_error
+from tools.tile_interpreter.rounding import NotCovered
+from tools.tile_interpreter.tile import Undefined
 
-LIBRARY = Path(__file__).resolve().parents[2] / "kernels" / "library"
 GUIDE = LIBRARY.parents[1] / "docs" / "kernels.md"
 INTERPRETED = {
     name: found
@@ -23,7 +23,7 @@ INTERPRETED = {
 
 def test_every_kernel_of_the_library_has_small_cases() -> None:
     assert set(SMALL) == set(INTERPRETED) == set(load_real(LIBRARY)), (
-        "add the kernel to tests/kernels/interpreter/cases.py"
+        "add the kernel to tools/tile_interpreter/cases.py"
     )
 
 

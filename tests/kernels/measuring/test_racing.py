@@ -2,7 +2,7 @@
 
 import random
 
-from kernels.racing import Policy, ranking, still_in
+from tilewatch.kernels.measuring.racing import Policy, ranking, still_in
 
 POLICY = Policy()
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from kernels import device, measure, sweep
-from kernels.device import Gpu, gpu_model
-from kernels.process import ChildDied
-from kernels.replay import WARM_UP_ROUNDS, ReplayFailed, ReplayRequest, ReplayResult, Side, replay
-from kernels.results import Cubin
+from tilewatch.kernels import device
+from tilewatch.kernels.child_process import ChildDied
+from tilewatch.kernels.device import Gpu, gpu_model
+from tilewatch.kernels.measuring import measure, sweep
+from tilewatch.kernels.measuring.replay import WARM_UP_ROUNDS, ReplayFailed, ReplayRequest, ReplayResult, Side, replay
+from tilewatch.kernels.results import Cubin
 
 GPU = Gpu(0, "GPU-1", "NVIDIA H200", "580.1", gpu_model("h200"))
 

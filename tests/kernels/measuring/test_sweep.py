@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from kernels import sweep as module
-from kernels.process import ChildDied, ChildHung
-from kernels.racing import Policy
-from kernels.results import Cubin, TrialResult
-from kernels.sweep import Bench, GpuChild, SweepFailed, sweep
+from tilewatch.kernels.child_process import ChildDied, ChildHung
+from tilewatch.kernels.measuring import sweep as module
+from tilewatch.kernels.measuring.racing import Policy
+from tilewatch.kernels.measuring.sweep import Bench, GpuChild, SweepFailed, sweep
+from tilewatch.kernels.results import Cubin, TrialResult
 
 POLICY = Policy(first=3, rounds=(5,), finalists=4, fresh=10)
 

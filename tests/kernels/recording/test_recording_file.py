@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kernels.recording import BadRecording, Header, read, write
+from tilewatch.kernels.recording.recording_file import BadRecording, Header, read, write
 
 HEADER = Header("box, NVIDIA H200", "2026-11-21T03:00:00+00:00", "tilewatch", "tilewatch 0.1.0")
 ROWS = [{"row": "sweep", "id": 1}, {"row": "run", "key": "a", "sweep": 1}]

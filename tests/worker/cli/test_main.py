@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from db.session import engine
 from tests.conftest import NewDatabase
-from worker.settings import Settings
+from tilewatch.db.session import engine
+from tilewatch.worker.settings import Settings
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 Tilewatch = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -34,7 +34,7 @@ def tilewatch(settings: Settings) -> Tilewatch:
             **changed,
         }
         return subprocess.run(
-            [sys.executable, "-c", "from worker.cli import main; main()", *arguments],
+            [sys.executable, "-c", "from tilewatch.worker.cli.main import main; main()", *arguments],
             env={**os.environ, **{f"TILEWATCH_{name.upper()}": value for name, value in told.items()}},
             cwd=ROOT,
             capture_output=True,

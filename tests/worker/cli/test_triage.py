@@ -8,15 +8,16 @@ import pytest
 from sqlalchemy import select, update
 from typer.testing import CliRunner
 
-from db import alarms
-from db.models import Action, Message, Run
-from db.session import session
-from tests.worker import regressed
-from tests.worker.receiver import Answer, Receiver, receiver
-from worker import sentences, triage
-from worker.cli import cli
-from worker.settings import Settings
-from worker.triage import NoName
+from tests.worker.fixtures import open_regression
+from tests.worker.fixtures.http_receiver import Answer, Receiver, receiver
+from tilewatch.db.lifecycle import alarms
+from tilewatch.db.models import Action, Message, Run
+from tilewatch.db.session import session
+from tilewatch.worker import errors
+from tilewatch.worker.cli import triage
+from tilewatch.worker.cli.main import cli
+from tilewatch.worker.cli.triage import NoName
+from tilewatch.worker.settings import Settings
 
 Tilewatch = Callable[..., str]
 
@@ -30,7 +31,7 @@ def board() -> Iterator[Receiver]:
 @pytest.fixture
 def number(settings: Settings) -> int:
     with session(settings.connection().database_url) as opened:
-        return regressed.regress(opened)
+        return open_regression.regress(opened)
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def tilewatch(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Tilewatch:
         done = CliRunner().invoke(cli, arguments)
         assert (done.exit_code != 0) == fails, done.output
         raised = done.exception if fails else None
-        return (sentences.of(raised) if raised else None) or done.output
+        return (errors.of(raised) if raised else None) or done.output
 
     return run
 
@@ -93,7 +94,7 @@ def test_lists_are_filtered_and_are_json_too(tilewatch: Tilewatch, number: int) 
         found: list[dict[str, Any]] = json.loads(tilewatch("regressions", "list", "--json", *options))
         return [row["id"] for row in found]
 
-    assert ids() == ids("--all") == ids("--state", "new", "--kernel", regressed.KERNEL) == [number]
+    assert ids() == ids("--all") == ids("--state", "new", "--kernel", open_regression.KERNEL) == [number]
     assert ids("--state", "resolved", "--state", "expected") == ids("--improvements") == ids("--kernel", "other") == []
 
 
@@ -119,11 +120,11 @@ def test_a_regression_is_measured_again_and_its_range_narrowed(
     assert tilewatch("regressions", "rerun", str(number)) == "asked for 1 sweep of bad0bad0ba\n"
     assert "nothing is between" in tilewatch("regressions", "bisect", str(number), fails=True)
     with session(settings.connection().database_url) as opened:
-        wide = regressed.regress(opened, kernel="wide", commits=4, position=200)
+        wide = open_regression.regress(opened, kernel="wide", commits=4, position=200)
     assert tilewatch("regressions", "bisect", str(wide)).startswith("asked for 4 commits after")
     with session(settings.connection().database_url) as opened:
         sweep, backfill = opened.scalars(select(Action).order_by(Action.id))
-    assert (sweep.who, sweep.action, sweep.wanted["commit"]) == ("grace", "sweep", regressed.BAD_SHA)
+    assert (sweep.who, sweep.action, sweep.wanted["commit"]) == ("grace", "sweep", open_regression.BAD_SHA)
     assert (backfill.action, backfill.wanted["gpus"]) == ("backfill", ["b200"])
 
 

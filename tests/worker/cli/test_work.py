@@ -3,16 +3,17 @@
 import pytest
 from sqlalchemy import select
 
-from db import jobs
-from db.actions import Chosen, NoSuchWork
-from db.models import Action, Job
-from db.session import session
 from tests.worker.conftest import Drain
-from tests.worker.test_compile import gpu_worker_is_here
-from worker import queueing, tasks
-from worker.place import Place
-from worker.settings import Settings
-from worker.submit import submit_nightly
+from tests.worker.steps.test_compile import gpu_worker_is_here
+from tilewatch.db.lifecycle import jobs
+from tilewatch.db.lifecycle.actions import Chosen, NoSuchWork
+from tilewatch.db.models import Action, Job
+from tilewatch.db.session import session
+from tilewatch.worker import run_job
+from tilewatch.worker.cli import queueing
+from tilewatch.worker.context import Place
+from tilewatch.worker.settings import Settings
+from tilewatch.worker.steps.submit import submit_nightly
 
 WHO = "ada"
 
@@ -42,7 +43,7 @@ def test_a_submission_is_cancelled_and_taken_up_again(settings: Settings, place:
 
 def test_a_failed_job_is_retried_by_its_number(place: Place) -> None:
     job_id = judge_job(place)
-    tasks.run(job_id, "tester#1", place)
+    run_job.run(job_id, "tester#1", place)
     assert states(place) == ["failed"]
     said = queueing.retry(place.database_url, place.broker_url, Chosen.of(job_id, None), WHO)
     assert said == f"queued job {job_id} again"

@@ -7,11 +7,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from worker.confirm import Ask, Case, Nightly, Replayed, believable, first_bad, next_launches, step, worth
-from worker.detect import Policy, Reading
-from worker.modes import LaunchNoise
-from worker.regression import Alert, Judge, Place, Told
-from worker.suspect import Evidence, suspicions
+from tilewatch.worker.detection.confirmation import (
+    Ask,
+    Case,
+    Nightly,
+    Replayed,
+    believable,
+    first_bad,
+    next_launches,
+    step,
+    worth,
+)
+from tilewatch.worker.detection.detector import Alert, Judge, Place, Told
+from tilewatch.worker.detection.modes import LaunchNoise
+from tilewatch.worker.detection.reading import Policy, Reading
+from tilewatch.worker.detection.suspicion import Evidence, suspicions
 
 Replay = Callable[[Ask], tuple[float, float]]
 

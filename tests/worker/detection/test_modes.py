@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from worker import modes
-from worker.detect import Reading
-from worker.heard import Heard, Replayed
-from worker.modes import LaunchNoise, Modes
-from worker.regression import Alert, Judge, Place
+from tilewatch.worker.detection import modes
+from tilewatch.worker.detection.detector import Alert, Judge, Place
+from tilewatch.worker.detection.modes import LaunchNoise, Modes
+from tilewatch.worker.detection.reading import Reading
+from tilewatch.worker.detection.replay_evidence import Heard, Replayed
 
 GAP, UPPER, DEVIATION = 0.03, 0.3, 0.002
 TWO = Modes(GAP, UPPER)

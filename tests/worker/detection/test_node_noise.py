@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from worker import node_noise
+from tilewatch.worker.detection import node_noise
 
 NIGHTS, KERNELS, SHAPES = 80, 5, 4
 SERIES = KERNELS * SHAPES

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.judge import play
 from benchmarks.judge_worlds import Kind, World
-from worker.stream import answers
+from tilewatch.worker.detection.stream import answers
 
 QUIET = Kind("a few steps", "quiet", nuisances=False, changed=0.1, sizes=(0.05, 0.05))
 
@@ -143,7 +143,7 @@ def test_a_world_of_one_series_and_one_launch_a_night_finds_a_step() -> None:
 
 def test_the_command_answers_without_a_database() -> None:
     told = subprocess.run(
-        (sys.executable, "-m", "worker.cli", "judge", "--stream"),
+        (sys.executable, "-m", "tilewatch.worker.cli.main", "judge", "--stream"),
         input="\n".join(world_lines(2)),
         capture_output=True,
         text=True,

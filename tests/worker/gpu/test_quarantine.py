@@ -7,21 +7,24 @@ from typing import Any
 import pytest
 from sqlalchemy import select, text, update
 
-from db import quarantine, queries
-from db.models import Job, Quarantine, Run, Trial, Verdict
-from db.quarantine import Ill
-from db.session import session
-from kernels.device import SIMULATED, Gpu
-from kernels.health import NoAnswer
-from tests.worker import tiny
 from tests.worker.conftest import Drain
-from tests.worker.ready import ready_sweep
-from worker import simulated, tasks
-from worker.outage import NotNow
-from worker.place import Place
-from worker.quarantine import GpuWatch, Senses
-from worker.settings import Settings
-from worker.simulated import Simulation
+from tests.worker.fixtures import tiny_repository
+from tests.worker.fixtures.compiled_sweep import ready_sweep
+from tilewatch.db.lifecycle import quarantine
+from tilewatch.db.lifecycle.quarantine import Ill
+from tilewatch.db.models import Job, Quarantine, Run, Trial, Verdict
+from tilewatch.db.queries import quarantine as quarantine_queries
+from tilewatch.db.queries import queue_metrics
+from tilewatch.db.session import session
+from tilewatch.kernels.device import SIMULATED, Gpu
+from tilewatch.kernels.gpu.health import NoAnswer
+from tilewatch.worker import run_job
+from tilewatch.worker.context import Place
+from tilewatch.worker.gpu import simulated
+from tilewatch.worker.gpu.quarantine import GpuWatch, Senses
+from tilewatch.worker.gpu.simulated import Simulation
+from tilewatch.worker.queue.outage import NotNow
+from tilewatch.worker.settings import Settings
 
 BOARD = Gpu(0, "GPU-7", "Simulated GPU", "none", SIMULATED)
 
@@ -69,11 +72,11 @@ def test_a_run_on_a_board_that_falls_ill_is_no_measurement_and_the_sweep_is_meas
     job_id = ready_sweep(settings, place)
     ill = a_place_where_it_falls_ill(place, 1)
     with pytest.raises(NotNow, match="fell ill in this sweep"):
-        tasks.run(job_id, "gpu0@n#1", ill)
+        run_job.run(job_id, "gpu0@n#1", ill)
     (row,) = quarantines(place)
     assert row.ended_at is None
     assert row.kind == kind
-    assert row.evidence["samples_us"].keys() == {tiny.KERNEL, "deepgemm"}
+    assert row.evidence["samples_us"].keys() == {tiny_repository.KERNEL, "deepgemm"}
     with session(place.database_url) as opened:
         assert opened.scalars(select(Run)).all() == []
         job = opened.get_one(Job, job_id)
@@ -81,7 +84,7 @@ def test_a_run_on_a_board_that_falls_ill_is_no_measurement_and_the_sweep_is_meas
         assert opened.scalars(select(Job).where(Job.kind == "judge")).all() == []
     again(place, job_id)
     with pytest.raises(NotNow, match="is in quarantine since"):
-        tasks.run(job_id, "gpu0@n#1", place)
+        run_job.run(job_id, "gpu0@n#1", place)
     with session(place.database_url) as opened:
         quarantine.canary_sang(opened, row.id, "clean", clean=True)
     again(place, job_id)
@@ -98,10 +101,10 @@ def test_a_canary_that_drifts_from_the_boards_history_is_noticed(
     monkeypatch.setattr(simulated, "ILLNESSES", ("canary",))
     for _ in range(3):
         job_id = ready_sweep(settings, place)
-        tasks.run(job_id, "gpu0@n#1", place)
+        run_job.run(job_id, "gpu0@n#1", place)
     job_id = ready_sweep(settings, place)
     with pytest.raises(NotNow, match="canary takes"):
-        tasks.run(job_id, "gpu0@n#1", a_place_where_it_falls_ill(place, 1))
+        run_job.run(job_id, "gpu0@n#1", a_place_where_it_falls_ill(place, 1))
     (row,) = quarantines(place)
     assert row.kind == "canary"
 
@@ -174,7 +177,7 @@ def test_what_a_run_said_while_its_gpu_was_in_quarantine_is_no_measurement(
 
     monkeypatch.setattr(simulated, "measure", meanwhile)
     with pytest.raises(NotNow, match="fell ill in this sweep: the driver reported Xid 79"):
-        tasks.run(job_id, "gpu0@n#1", place)
+        run_job.run(job_id, "gpu0@n#1", place)
     with session(place.database_url) as opened:
         assert opened.scalars(select(Run)).all() == []
 
@@ -184,6 +187,6 @@ def test_people_see_which_gpus_are_ill(place: Place) -> None:
     gpu.says = {"xids": [79]}
     gpu.watch.look()
     with session(place.database_url) as opened:
-        (row,) = queries.quarantines(opened)
-        assert queries.vitals(opened).quarantined == {"sim": 1}
+        (row,) = quarantine_queries.quarantines(opened)
+        assert queue_metrics.vitals(opened).quarantined == {"sim": 1}
     assert (row.gpu_uuid, row.reason, row.ended_at) == ("GPU-7", "the driver reported Xid 79", None)

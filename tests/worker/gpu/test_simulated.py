@@ -4,20 +4,20 @@ import pytest
 from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
 
-from db import steps
-from db.models import Measurement, Run, Submission, Trial, Verdict
-from db.session import session
-from db.steps import CompiledConfig, SweepFacts
-from kernels.statistics import median_interval
-from tests.worker import tiny
 from tests.worker.conftest import Drain
-from worker import simulated
-from worker.place import Place
-from worker.presence import identify
-from worker.settings import Settings
-from worker.simulated import Simulation
-from worker.submit import submit_nightly
-from worker.transfer import NothingToExport, export_file
+from tests.worker.fixtures import tiny_repository
+from tilewatch.db.models import Measurement, Run, Submission, Trial, Verdict
+from tilewatch.db.session import session
+from tilewatch.db.step_queries import steps
+from tilewatch.db.step_queries.steps import CompiledConfig, SweepFacts
+from tilewatch.kernels.statistics import median_interval
+from tilewatch.worker.context import Place
+from tilewatch.worker.gpu import simulated
+from tilewatch.worker.gpu.simulated import Simulation
+from tilewatch.worker.process.heartbeat import identify
+from tilewatch.worker.settings import Settings
+from tilewatch.worker.steps.submit import submit_nightly
+from tilewatch.worker.transfer.importing import NothingToExport, export_file
 
 FACTS = SweepFacts(1, "tilewatch", "ab" * 20, "double", "1024", "sim", "sm_90")
 CONFIGS = [CompiledConfig(number, {"width": number}, f"cubin {number}", "double") for number in range(400)]
@@ -52,8 +52,8 @@ def test_a_simulated_nightly_goes_the_whole_road_and_says_what_it_is(
         runs = opened.scalars(select(Run)).all()
         assert [(run.origin, run.timer, run.gpu_name) for run in runs] == [
             ("simulated", "simulated", "Simulated GPU")
-        ] * len(tiny.PROBLEMS)
-        assert len(opened.scalars(select(Verdict)).all()) == len(tiny.PROBLEMS)
+        ] * len(tiny_repository.PROBLEMS)
+        assert len(opened.scalars(select(Verdict)).all()) == len(tiny_repository.PROBLEMS)
         assert "waiting" not in set(opened.scalars(select(Trial.status)))
         assert all(row.detail["simulated"] for row in opened.scalars(select(Measurement)))
         assert steps.gpu_models_measured_here(opened) == []

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from db.winners import RunFacts
-from worker import explain
+from tilewatch.db.step_queries.winners import RunFacts
+from tilewatch.worker.judging import explain
 
 GOOD = RunFacts(
     time_us=100.0,

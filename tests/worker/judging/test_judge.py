@@ -10,22 +10,35 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, func, select, update
 
-from db import jobs
-from db.jobs import Priority
-from db.models import Commit, Job, Regression, RegressionEvent, RegressionSeries, Replay, Run, Suspicion, Sweep, Verdict
-from db.session import session
-from kernels.build import Compiler
-from kernels.results import Compiled
-from tests.worker import history, tiny
+from tests.end_to_end.test_worker import all_done, celery_worker, wait_for
 from tests.worker.conftest import do_all_jobs, settings_for
-from tests.worker.test_celery import all_done, celery_worker, wait_for
-from worker import compile, judge, rejudge, tasks
-from worker.place import Place
-from worker.settings import Settings
-from worker.submit import submit_nightly
+from tests.worker.fixtures import git_history, tiny_repository
+from tilewatch.db.lifecycle import jobs
+from tilewatch.db.lifecycle.jobs import Priority
+from tilewatch.db.models import (
+    Commit,
+    Job,
+    Regression,
+    RegressionEvent,
+    RegressionSeries,
+    Replay,
+    Run,
+    Suspicion,
+    Sweep,
+    Verdict,
+)
+from tilewatch.db.session import session
+from tilewatch.kernels.compiling.compiler import Compiler
+from tilewatch.kernels.results import Compiled
+from tilewatch.worker import run_job
+from tilewatch.worker.context import Place
+from tilewatch.worker.judging import judge, rejudge
+from tilewatch.worker.settings import Settings
+from tilewatch.worker.steps import compile
+from tilewatch.worker.steps.submit import submit_nightly
 
 FIRST_NIGHT = dt.date(2026, 11, 1)
-STORY = (history.ADD, history.SPACE, history.CAST, history.WORDS, history.NAME)
+STORY = (git_history.ADD, git_history.SPACE, git_history.CAST, git_history.WORDS, git_history.NAME)
 
 
 @pytest.fixture
@@ -52,7 +65,7 @@ def do_one_job(place: Place) -> bool:
     with session(place.database_url) as opened:
         queued = jobs.unsent(opened, 0)
     if queued:
-        tasks.run(queued[0].id, "tester#1", place)
+        run_job.run(queued[0].id, "tester#1", place)
     return bool(queued)
 
 
@@ -81,7 +94,7 @@ def test_real_changes_are_confirmed_with_their_cause_and_changes_of_words_raise_
     watched: Settings, tmp_path: Path
 ) -> None:
     """The whole road with real workers: each of five commits is a night, and each is told for what it is."""
-    shas = history.make(tmp_path / "watched", *STORY)
+    shas = git_history.make(tmp_path / "watched", *STORY)
     place = Place.of(watched)
     with contextlib.ExitStack() as workers:
         for queues, name in (("compile,judge", "cpu@test"), ("gpu.sim", "gpu0@test")):
@@ -94,7 +107,7 @@ def test_real_changes_are_confirmed_with_their_cause_and_changes_of_words_raise_
         assert {verdict for verdict, _ in said[subject]} <= {"regression", "improvement"}, said[subject]
         assert all("replays of old and new code differ by" in reason for _, reason in said[subject])
     for subject in STORY[3:]:
-        assert [verdict for verdict, _ in said[subject]] == ["unchanged"] * len(tiny.PROBLEMS)
+        assert [verdict for verdict, _ in said[subject]] == ["unchanged"] * len(tiny_repository.PROBLEMS)
         assert all(reason.startswith("identical machine code to") for _, reason in said[subject])
     with session(place.database_url) as opened:
         raised = opened.execute(
@@ -110,32 +123,34 @@ def test_real_changes_are_confirmed_with_their_cause_and_changes_of_words_raise_
         )
     assert [(subject, series) for subject, _, series in raised] == [(subject, 2) for subject in STORY[:3]]
     by_subject = {subject: regression for subject, regression, _ in raised}
-    assert by_subject[history.SPACE].category == "search_space"
-    assert "width lost 128, 256" in " ".join(by_subject[history.SPACE].explanation)
-    assert "10 -> 9 registers a thread" in by_subject[history.CAST].cause
+    assert by_subject[git_history.SPACE].category == "search_space"
+    assert "width lost 128, 256" in " ".join(by_subject[git_history.SPACE].explanation)
+    assert "10 -> 9 registers a thread" in by_subject[git_history.CAST].cause
     assert (states, set(gpu_kinds)) == ({"confirmed"}, {"gpu.sim"})
 
 
 def test_a_range_of_untested_commits_is_narrowed_to_the_one(watched: Settings, tmp_path: Path) -> None:
     """Nobody tested the comment, the name and the cast; all three are compiled here, two of them are known code."""
-    shas = history.make(tmp_path / "watched", history.ADD, history.WORDS, history.CAST, history.NAME)
-    place = nightlies(watched, shas[history.ADD], shas[history.NAME])
+    shas = git_history.make(
+        tmp_path / "watched", git_history.ADD, git_history.WORDS, git_history.CAST, git_history.NAME
+    )
+    place = nightlies(watched, shas[git_history.ADD], shas[git_history.NAME])
     with session(place.database_url) as opened:
         (regression,) = opened.scalars(select(Regression))
         subjects = {commit.id: commit.subject for commit in opened.scalars(select(Commit))}
         urgent = set(opened.scalars(select(Job.priority).where(Job.key.startswith("prepare:"))))
-    assert subjects[regression.bad_commit_id] == history.CAST
-    assert subjects[regression.good_commit_id] == history.WORDS
+    assert subjects[regression.bad_commit_id] == git_history.CAST
+    assert subjects[regression.good_commit_id] == git_history.WORDS
     assert urgent == {Priority.BISECT}
     held = [replay for replay in replays(place) if replay.good_us]
     assert {(subjects[each.good_commit_id], subjects[each.bad_commit_id]) for each in held} == {
-        (history.ADD, history.NAME)
+        (git_history.ADD, git_history.NAME)
     }, "what has the code of a tested commit was not timed again"
 
 
 def test_eight_judges_of_one_night_say_and_raise_everything_once(watched: Settings, tmp_path: Path) -> None:
     """The night's replays are there and all else is forgotten; then eight judges start on it at once."""
-    shas = history.make(tmp_path / "watched", history.ADD)
+    shas = git_history.make(tmp_path / "watched", git_history.ADD)
     place = nightlies(watched, *shas.values())
     judge.forget()
     with session(place.database_url) as opened:
@@ -144,11 +159,11 @@ def test_eight_judges_of_one_night_say_and_raise_everything_once(watched: Settin
         opened.execute(update(Suspicion).values(state="open", closed_at=None))
         runs = list(opened.scalars(select(Run.id)))
         for number in range(8):
-            run_id = runs[-1 - number % len(tiny.PROBLEMS)]
+            run_id = runs[-1 - number % len(tiny_repository.PROBLEMS)]
             jobs.add(opened, key=f"again:{number}", kind="judge", queue="judge", subject="s", payload={}, run_id=run_id)
         again = [job.id for job in jobs.unsent(opened, 0)]
     assert len(again) == 8
-    judges = [threading.Thread(target=tasks.run, args=(job_id, f"judge#{job_id}", place)) for job_id in again]
+    judges = [threading.Thread(target=run_job.run, args=(job_id, f"judge#{job_id}", place)) for job_id in again]
     for each in judges:
         each.start()
     for each in judges:
@@ -156,14 +171,14 @@ def test_eight_judges_of_one_night_say_and_raise_everything_once(watched: Settin
     with session(place.database_url) as opened:
         assert opened.scalars(select(Job.failure).where(Job.failure.is_not(None))).all() == []
         assert len(opened.scalars(select(Regression.id)).all()) == 1
-        assert len(opened.scalars(select(RegressionSeries.id)).all()) == len(tiny.PROBLEMS)
+        assert len(opened.scalars(select(RegressionSeries.id)).all()) == len(tiny_repository.PROBLEMS)
         assert opened.scalars(select(RegressionEvent.action).order_by(RegressionEvent.id)).all() == ["open", "join"]
-        assert len(opened.scalars(select(Verdict.run_id)).all()) == len(tiny.PROBLEMS)
+        assert len(opened.scalars(select(Verdict.run_id)).all()) == len(tiny_repository.PROBLEMS)
 
 
 def test_a_judge_that_remembers_nothing_says_the_same(watched: Settings, tmp_path: Path) -> None:
     """What one worker process keeps in memory is made again from the database by another."""
-    shas = history.make(tmp_path / "watched", *STORY[:3])
+    shas = git_history.make(tmp_path / "watched", *STORY[:3])
     place = Place.of(watched)
     for night, sha in enumerate(shas.values()):
         judge.forget()
@@ -174,21 +189,21 @@ def test_a_judge_that_remembers_nothing_says_the_same(watched: Settings, tmp_pat
     assert {verdict for subject in STORY[:3] for verdict, _ in said[subject]} <= {"regression", "improvement"}
     with session(place.database_url) as opened:
         asked = opened.scalar(select(func.sum(func.cardinality(Replay.good_us))))
-    assert asked == 3 * len(tiny.PROBLEMS) * place.policy.told_launches
+    assert asked == 3 * len(tiny_repository.PROBLEMS) * place.policy.told_launches
 
 
 def test_a_question_that_cannot_be_answered_is_undecided_with_its_reason(
     watched: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kernels.replay import ReplayFailed
+    from tilewatch.kernels.measuring.replay import ReplayFailed
 
     def wrong(*_: object, **__: object) -> None:
         raise ReplayFailed("the good side cannot be replayed (wrong): the output is off by 1")
 
-    monkeypatch.setattr("worker.simulated.replay", wrong)
-    shas = history.make(tmp_path / "watched", history.ADD)
+    monkeypatch.setattr("tilewatch.worker.gpu.simulated.replay", wrong)
+    shas = git_history.make(tmp_path / "watched", git_history.ADD)
     place = nightlies(watched, *shas.values())
-    assert [verdict for verdict, _ in verdicts(place)[history.ADD]] == ["undecided"] * len(tiny.PROBLEMS)
+    assert [verdict for verdict, _ in verdicts(place)[git_history.ADD]] == ["undecided"] * len(tiny_repository.PROBLEMS)
     with session(place.database_url) as opened:
         assert set(opened.scalars(select(Suspicion.state))) == {"undecided"}
         assert all(reason.startswith("no replay could be held") for reason in opened.scalars(select(Suspicion.reason)))
@@ -199,9 +214,9 @@ def test_a_question_that_cannot_be_answered_is_undecided_with_its_reason(
 
 
 def test_a_night_spends_no_more_replay_launches_than_it_may(watched: Settings, tmp_path: Path) -> None:
-    shas = history.make(tmp_path / "watched", history.ADD)
+    shas = git_history.make(tmp_path / "watched", git_history.ADD)
     place = nightlies(watched.model_copy(update={"replay_launches": 3}), *shas.values())
-    said = sorted(verdict for verdict, _ in verdicts(place)[history.ADD])
+    said = sorted(verdict for verdict, _ in verdicts(place)[git_history.ADD])
     assert said in (["improvement", "undecided"], ["regression", "undecided"], ["undecided", "undecided"])
     # Three for the first suspicion, nothing for the second; what is believed is made sure beyond that.
     assert sum(len(replay.good_us) for replay in replays(place)) == place.policy.told_launches
@@ -210,19 +225,19 @@ def test_a_night_spends_no_more_replay_launches_than_it_may(watched: Settings, t
 
 def test_another_policy_over_the_history_says_what_it_would_have_changed(watched: Settings, tmp_path: Path) -> None:
     """Judged as before nothing changes; a policy that believes nothing leaves every change undecided."""
-    shas = history.make(tmp_path / "watched", *STORY[:2])
+    shas = git_history.make(tmp_path / "watched", *STORY[:2])
     place = nightlies(watched, *shas.values())
     said = verdicts(place)
     before = {subject: [verdict for verdict, _ in found] for subject, found in said.items()}
     today = dt.datetime.now(dt.UTC).date()
     same = rejudge.rejudge(place, place.policy, today - dt.timedelta(days=1))
-    assert (same.runs, same.changed) == (3 * len(tiny.PROBLEMS), ())
+    assert (same.runs, same.changed) == (3 * len(tiny_repository.PROBLEMS), ())
     doubtful = rejudge.rejudge(place, replace(place.policy, believed_deviations=1e6), today - dt.timedelta(days=1))
     assert {(each.was, each.would_be) for each in doubtful.changed} <= {
         ("regression", "undecided"),
         ("improvement", "undecided"),
     }
-    assert len(doubtful.changed) == 2 * len(tiny.PROBLEMS)
+    assert len(doubtful.changed) == 2 * len(tiny_repository.PROBLEMS)
     assert {subject: [verdict for verdict, _ in found] for subject, found in verdicts(place).items()} == before
 
 
@@ -238,7 +253,7 @@ def test_another_compiler_is_told_from_a_commit(
         return replace(outcome, code_sha256=f"{code} by another") if code and self.limit_s == 16.0 else outcome
 
     monkeypatch.setattr(Compiler, "compile", as_another_would)
-    (sha,) = history.make(tmp_path / "watched").values()
+    (sha,) = git_history.make(tmp_path / "watched").values()
     nightlies(watched, sha)
     compile.close()
     changed = watched.model_copy(update={"compile_limit_s": 16.0})  # the limit is part of a compiler's name
@@ -271,11 +286,11 @@ def test_a_commit_and_a_compiler_that_changed_in_one_night_are_told_apart(
         return replace(outcome, code_sha256=f"{outcome.code_sha256} by another")
 
     monkeypatch.setattr(Compiler, "compile", as_another_would)
-    shas = history.make(tmp_path / "watched", history.ADD)
-    nightlies(watched, shas[history.BASE])
+    shas = git_history.make(tmp_path / "watched", git_history.ADD)
+    nightlies(watched, shas[git_history.BASE])
     compile.close()
     changed = watched.model_copy(update={"compile_limit_s": 16.0})
-    nightly(changed, shas[history.ADD], 1)
+    nightly(changed, shas[git_history.ADD], 1)
     place = Place.of(changed)
     do_all_jobs(place)
     held = [each for each in replays(place) if each.good_us]
@@ -285,10 +300,10 @@ def test_a_commit_and_a_compiler_that_changed_in_one_night_are_told_apart(
     for each in held:
         ends, compilers = (each.good_commit_id, each.bad_commit_id), (each.good_toolchain, each.bad_toolchain)
         if each.axis == "commit":
-            assert ends == (ids[history.BASE], ids[history.ADD])
+            assert ends == (ids[git_history.BASE], ids[git_history.ADD])
             assert compilers[0] == compilers[1]
         else:
-            assert ends == (ids[history.BASE], ids[history.BASE])
+            assert ends == (ids[git_history.BASE], ids[git_history.BASE])
             assert compilers[0] != compilers[1]
     assert {each.axis for each in held} == {"commit", "toolchain"}
     assert set(raised) == {"code", "toolchain"}

@@ -8,27 +8,31 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, text, update
 
-from db import boards, jobs, queries
-from db.judging import Before, Point, ReplayFact
-from db.models import Job, Regression, RegressionSeries, Replay, Run, Suspicion, Verdict, Worker
-from db.session import session
-from tests.worker import history, tiny
+from tests.end_to_end.test_worker import all_done, celery_worker, wait_for, workers
 from tests.worker.conftest import settings_for
-from tests.worker.test_celery import all_done, celery_worker, wait_for, workers
-from worker import node_told, nodes, tasks, tell
-from worker.detect import Policy
-from worker.dispatch import OF_A_BOARD
-from worker.node_told import Doubt, compared
-from worker.outage import NotNow
-from worker.place import Place
-from worker.presence import Presence, identify
-from worker.reconcile import reconcile
-from worker.settings import Settings
-from worker.submit import submit_nightly
+from tests.worker.fixtures import git_history, tiny_repository
+from tilewatch.db.lifecycle import jobs
+from tilewatch.db.models import Job, Regression, RegressionSeries, Replay, Run, Suspicion, Verdict, Worker
+from tilewatch.db.queries import messages, regressions, replays
+from tilewatch.db.session import session
+from tilewatch.db.step_queries import gpus
+from tilewatch.db.step_queries.judging import Before, Point, ReplayFact
+from tilewatch.worker import run_job
+from tilewatch.worker.context import Place
+from tilewatch.worker.detection.reading import Policy
+from tilewatch.worker.judging import node_cause, node_comparison
+from tilewatch.worker.judging.node_comparison import Doubt, compared
+from tilewatch.worker.notify import wording
+from tilewatch.worker.process.heartbeat import Presence, identify
+from tilewatch.worker.queue.dispatch import OF_A_BOARD
+from tilewatch.worker.queue.outage import NotNow
+from tilewatch.worker.queue.reconcile import reconcile
+from tilewatch.worker.settings import Settings
+from tilewatch.worker.steps.submit import submit_nightly
 
 FIRST_NIGHT = dt.date(2026, 11, 1)
 SLOW = 0.05
-LAUNCHES = nodes.LAUNCHES
+LAUNCHES = node_cause.LAUNCHES
 
 
 @pytest.fixture
@@ -64,7 +68,7 @@ def do_all_jobs(measuring: Settings, *others: Settings) -> None:
             return
         for job in queued:
             board = job.queue.partition(OF_A_BOARD)[2]
-            tasks.run(job.id, "tester#1", by_board.get(board, place), (job.queue,))
+            run_job.run(job.id, "tester#1", by_board.get(board, place), (job.queue,))
 
 
 def raised(settings: Settings) -> list[Regression]:
@@ -76,13 +80,13 @@ def last_verdicts(settings: Settings) -> list[tuple[str, str]]:
     """Of the newest night."""
     with session(Place.of(settings).database_url) as opened:
         newest = select(Verdict.verdict, Verdict.reason).join(Run, Run.id == Verdict.run_id).order_by(Run.id.desc())
-        return [(verdict, reason) for verdict, reason in opened.execute(newest.limit(len(tiny.PROBLEMS)))]
+        return [(verdict, reason) for verdict, reason in opened.execute(newest.limit(len(tiny_repository.PROBLEMS)))]
 
 
 def test_a_slow_node_is_told_from_slow_code(watched: Settings, tmp_path: Path) -> None:
     """The whole road with real workers: the second night is measured by a node that is 5 % slower, the code is the
     same, both nodes replay the same cubin, and the node is what people are told of."""
-    (sha,) = history.make(tmp_path / "watched").values()
+    (sha,) = git_history.make(tmp_path / "watched").values()
     first, second = node(watched, "n1"), node(watched, "n2", SLOW)
     place, log = Place.of(watched), watched.home / "cpu@test.log"
     with contextlib.ExitStack() as fleet:
@@ -102,18 +106,20 @@ def test_a_slow_node_is_told_from_slow_code(watched: Settings, tmp_path: Path) -
         states = set(opened.scalars(select(Suspicion.state)))
         (regression,) = opened.scalars(select(Regression))
         series = opened.scalars(select(RegressionSeries.size)).all()
-        story = queries.story(opened, regression.id)
+        story = messages.story(opened, regression.id)
         run_id = opened.scalars(select(RegressionSeries.run_id)).first()
-        evidence = queries.replays(opened, run_id or 0)
-    assert sorted(each.host or "" for each in held) == ["n1"] * len(tiny.PROBLEMS) + ["n2"] * len(tiny.PROBLEMS)
+        evidence = replays.replays(opened, run_id or 0)
+    assert sorted(each.host or "" for each in held) == ["n1"] * len(tiny_repository.PROBLEMS) + ["n2"] * len(
+        tiny_repository.PROBLEMS
+    )
     assert all(each.good_content_key == each.bad_content_key for each in held), "the same stored cubin"
     assert queues == {"gpu.sim@SIM-n1", "gpu.sim@SIM-n2"}
-    assert (states, regression.category, len(series)) == ({"confirmed"}, "node", len(tiny.PROBLEMS))
+    assert (states, regression.category, len(series)) == ({"confirmed"}, "node", len(tiny_repository.PROBLEMS))
     assert series == pytest.approx([SLOW] * len(series), abs=0.003)
     assert regression.cause.startswith("node n2 is 5.0% slower than n1, the code is not: it is the same cubin")
     assert {verdict for verdict, _ in last_verdicts(watched)} == {"regression"}
     assert story is not None
-    message = tell.of_regression(story, "opened", "http://board")
+    message = wording.of_regression(story, "opened", "http://board")
     assert "Cause (node): node n2 is 5.0% slower than n1" in message.body
     assert "First seen at:" in message.body, "no commit is blamed for a node"
     assert {row.host for row in evidence if row.axis == "node"} == {"n1", "n2"}
@@ -121,12 +127,12 @@ def test_a_slow_node_is_told_from_slow_code(watched: Settings, tmp_path: Path) -
 
 def test_what_a_commit_did_and_what_the_node_did_are_told_apart(watched: Settings, tmp_path: Path) -> None:
     """Both changed in one night: the commit has its regression, the node has its own, each with its own size."""
-    shas = history.make(tmp_path / "watched", history.ADD)
+    shas = git_history.make(tmp_path / "watched", git_history.ADD)
     first, second = node(watched, "n1"), node(watched, "n2", SLOW)
     arrive(first, second)
-    nightly(watched, shas[history.BASE], 0)
+    nightly(watched, shas[git_history.BASE], 0)
     do_all_jobs(first)
-    nightly(watched, shas[history.ADD], 1)
+    nightly(watched, shas[git_history.ADD], 1)
     do_all_jobs(second, first)
     found = {regression.category: regression for regression in raised(watched)}
     assert set(found) == {"code", "node"}
@@ -137,7 +143,7 @@ def test_what_a_commit_did_and_what_the_node_did_are_told_apart(watched: Setting
 
 
 def test_a_node_that_is_known_to_be_slow_is_not_asked_about_every_night(watched: Settings, tmp_path: Path) -> None:
-    shas = history.make(tmp_path / "watched", history.WORDS, history.NAME)
+    shas = git_history.make(tmp_path / "watched", git_history.WORDS, git_history.NAME)
     first, second = node(watched, "n1"), node(watched, "n2", SLOW)
     arrive(first, second)
     for night, (sha, measuring, other) in enumerate(
@@ -147,7 +153,7 @@ def test_a_node_that_is_known_to_be_slow_is_not_asked_about_every_night(watched:
         do_all_jobs(measuring, other)
     with session(Place.of(watched).database_url) as opened:
         held = list(opened.scalars(select(Replay.id).where(Replay.axis == "node")))
-    assert len(held) == 2 * len(tiny.PROBLEMS), "of the night that found it, on both nodes"
+    assert len(held) == 2 * len(tiny_repository.PROBLEMS), "of the night that found it, on both nodes"
     assert [regression.category for regression in raised(watched)] == ["node"]
     assert {verdict for verdict, _ in last_verdicts(watched)} == {"unchanged"}
 
@@ -156,7 +162,7 @@ def test_a_node_that_was_mended_closes_its_regression_and_one_that_falls_back_op
     watched: Settings, tmp_path: Path
 ) -> None:
     """It looks as fast as the other one again; both replay the same cubin, and then it is over, without anybody."""
-    (sha,) = history.make(tmp_path / "watched").values()
+    (sha,) = git_history.make(tmp_path / "watched").values()
     first, second, mended = node(watched, "n1"), node(watched, "n2", SLOW), node(watched, "n2")
     arrive(first, second)
     for night, (measuring, other) in enumerate(((first, second), (second, first), (mended, first))):
@@ -164,7 +170,7 @@ def test_a_node_that_was_mended_closes_its_regression_and_one_that_falls_back_op
         do_all_jobs(measuring, other)
     (regression,) = raised(watched)
     with session(Place.of(watched).database_url) as opened:
-        events = [event.action for event in reversed(queries.events(opened, regression.id))]
+        events = [event.action for event in reversed(regressions.events(opened, regression.id))]
     assert (regression.category, regression.state) == ("node", "resolved")
     assert events == ["open", "join", "recover", "recover", "resolve"]
     nightly(watched, sha, 3)
@@ -174,7 +180,7 @@ def test_a_node_that_was_mended_closes_its_regression_and_one_that_falls_back_op
 
 
 def test_a_faster_node_raises_nothing(watched: Settings, tmp_path: Path) -> None:
-    (sha,) = history.make(tmp_path / "watched").values()
+    (sha,) = git_history.make(tmp_path / "watched").values()
     slow, fast = node(watched, "n1", SLOW), node(watched, "n2")
     arrive(slow, fast)
     nightly(watched, sha, 0)
@@ -189,7 +195,7 @@ def test_a_faster_node_raises_nothing(watched: Settings, tmp_path: Path) -> None
 
 def test_a_new_driver_is_held_against_a_node_that_has_the_old_one(watched: Settings, tmp_path: Path) -> None:
     """Both nodes measured the commit, the second a little slower; then the second's driver is replaced."""
-    (sha,) = history.make(tmp_path / "watched").values()
+    (sha,) = git_history.make(tmp_path / "watched").values()
     first, second = node(watched, "n1"), node(watched, "n2", 0.008)
     for night, measuring in enumerate((first, second)):
         nightly(watched, sha, night)
@@ -208,7 +214,7 @@ def test_a_new_driver_is_held_against_a_node_that_has_the_old_one(watched: Setti
 
 def test_a_question_to_a_gpu_that_went_away_is_given_up(watched: Settings, tmp_path: Path) -> None:
     """Its night is judged without it, and says so."""
-    (sha,) = history.make(tmp_path / "watched").values()
+    (sha,) = git_history.make(tmp_path / "watched").values()
     first, second = node(watched, "n1"), node(watched, "n2", SLOW)
     place = Place.of(second)
     arrive(first, second)
@@ -220,11 +226,11 @@ def test_a_question_to_a_gpu_that_went_away_is_given_up(watched: Settings, tmp_p
             queued = [job for job in jobs.unsent(opened, 0) if not job.queue.endswith("SIM-n1")]
         if not queued:
             break
-        tasks.run(queued[0].id, "tester#1", place, (queued[0].queue,))
+        run_job.run(queued[0].id, "tester#1", place, (queued[0].queue,))
     reconcile(place.database_url, place.broker_url)
     assert {verdict for verdict, _ in last_verdicts(watched)} == {"undecided"}
     with session(place.database_url) as opened:
-        assert boards.stranded(opened) == [], "the worker of n1 is only late"
+        assert gpus.stranded(opened) == [], "the worker of n1 is only late"
         opened.execute(update(Worker).where(Worker.host == "n1").values(seen_at=text("now() - interval '20 min'")))
         opened.execute(update(Job).values(created_at=text("now() - interval '20 min'")))
     reconcile(place.database_url, place.broker_url)
@@ -234,7 +240,7 @@ def test_a_question_to_a_gpu_that_went_away_is_given_up(watched: Settings, tmp_p
 
 
 def test_a_worker_leaves_a_replay_for_another_gpu(watched: Settings, tmp_path: Path) -> None:
-    (sha,) = history.make(tmp_path / "watched").values()
+    (sha,) = git_history.make(tmp_path / "watched").values()
     first, second = node(watched, "n1"), node(watched, "n2", SLOW)
     arrive(first, second)
     nightly(watched, sha, 0)
@@ -255,7 +261,7 @@ def fact(good_us: float, bad_us: float) -> ReplayFact:
 
 def doubt(*, same_code: bool = False) -> Doubt:
     point = Point(1, 2, "double", "1024", "n2", "toolchain", 105.0, 104.9, 105.1, None, None)
-    there, here = (boards.Board(host, f"GPU-{host}", "580.1") for host in ("n1", "n2"))
+    there, here = (gpus.Board(host, f"GPU-{host}", "580.1") for host in ("n1", "n2"))
     return Doubt(point, Before(1, 1, "a" * 40, 100.0), there, here, 0.05, same_code, None, 0.0, ({}, {}))
 
 
@@ -279,4 +285,4 @@ def doubt(*, same_code: bool = False) -> Doubt:
 )
 def test_the_sentence_says_what_is_slower(there: tuple[float, float], here: tuple[float, float], said: str) -> None:
     told = compared(fact(*there), fact(*here), same_code=False)
-    assert node_told.sentence(doubt(), told, Policy()).startswith(said)
+    assert node_comparison.sentence(doubt(), told, Policy()).startswith(said)

@@ -4,15 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from db.judging import ReplayFact
-from db.suspicions import NOT_NEEDED
-from db.winners import Side
-from worker import docket, policies
-from worker.confirm import Ask
-from worker.detect import Policy
-from worker.docket import End, Pair
-from worker.policies import BadPolicy
-from worker.sitting import NIGHTS_HEARD, NIGHTS_STEP, first_night
+from tilewatch.db.lifecycle.suspicions import NOT_NEEDED
+from tilewatch.db.step_queries.judging import ReplayFact
+from tilewatch.db.step_queries.winners import Side
+from tilewatch.worker.detection import policy
+from tilewatch.worker.detection.confirmation import Ask
+from tilewatch.worker.detection.policy import BadPolicy
+from tilewatch.worker.detection.reading import Policy
+from tilewatch.worker.judging import replay_answers
+from tilewatch.worker.judging.replay_answers import End, Pair
+from tilewatch.worker.judging.scope_judge import NIGHTS_HEARD, NIGHTS_STEP, first_night
 
 ASK = Ask(0, 10, 20, 4)
 
@@ -36,31 +37,36 @@ def pair(good: End, bad: End, *, identical: bool = False) -> Pair:
 
 def test_a_question_is_answered_when_all_its_launches_are_there() -> None:
     asked = pair(end(1, won("a")), end(2, won("b")))
-    three = docket.heard([fact(1, 2, ("a", "b"), 3)], asked)
-    assert docket.answer(ASK, asked, three, 0) is None
-    seven = docket.heard([fact(1, 2, ("a", "b"), 3), fact(1, 2, ("a", "b"), 4)], asked)
-    answer = docket.answer(ASK, asked, seven, 3)
+    three = replay_answers.heard([fact(1, 2, ("a", "b"), 3)], asked)
+    assert replay_answers.answer(ASK, asked, three, 0) is None
+    seven = replay_answers.heard([fact(1, 2, ("a", "b"), 3), fact(1, 2, ("a", "b"), 4)], asked)
+    answer = replay_answers.answer(ASK, asked, seven, 3)
     assert answer is not None
     assert len(answer.good_us) == 4
 
 
 def test_launches_of_the_same_code_answer_for_other_commits() -> None:
     asked = pair(end(1, won("a")), end(3, None, "b"))
-    found = docket.heard([fact(1, 2, ("a", "b"), 4), fact(1, 4, ("a", "c"), 8)], asked)
+    found = replay_answers.heard([fact(1, 2, ("a", "b"), 4), fact(1, 4, ("a", "c"), 8)], asked)
     assert len(found.good_us) == 4
 
 
 def test_a_replay_that_was_not_needed_is_no_failure_and_a_failed_one_ends_the_waiting() -> None:
     asked = pair(end(1, won("a")), end(2, won("b")))
-    assert docket.answer(ASK, asked, docket.heard([fact(1, 2, ("a", "b"), 0, NOT_NEEDED)], asked), 0) is None
-    failed = docket.answer(ASK, asked, docket.heard([fact(1, 2, ("a", "b"), 0, "it is wrong")], asked), 0)
+    assert (
+        replay_answers.answer(ASK, asked, replay_answers.heard([fact(1, 2, ("a", "b"), 0, NOT_NEEDED)], asked), 0)
+        is None
+    )
+    failed = replay_answers.answer(
+        ASK, asked, replay_answers.heard([fact(1, 2, ("a", "b"), 0, "it is wrong")], asked), 0
+    )
     assert failed is not None
     assert failed.good_us == ()
 
 
 def test_identical_code_takes_identical_time_without_a_gpu() -> None:
     asked = pair(end(1, won("a")), end(2, won("a")), identical=True)
-    answer = docket.answer(ASK, asked, docket.heard([], asked), 0)
+    answer = replay_answers.answer(ASK, asked, replay_answers.heard([], asked), 0)
     assert answer is not None
     assert answer.good_us == answer.bad_us
     assert len(answer.good_us) == ASK.launches
@@ -68,11 +74,11 @@ def test_identical_code_takes_identical_time_without_a_gpu() -> None:
 
 def test_sides_of_two_compilers_are_compiled_again_by_one() -> None:
     mixed = pair(end(1, won("a", "c1")), end(2, won("b", "c2")))
-    assert not docket.is_ready(mixed)
-    assert [side["content_key"] for side in docket.sides(mixed)] == [None, None]
+    assert not replay_answers.is_ready(mixed)
+    assert [side["content_key"] for side in replay_answers.sides(mixed)] == [None, None]
     alike = pair(end(1, won("a")), end(2, won("b")))
-    assert docket.is_ready(alike)
-    assert [side["content_key"] for side in docket.sides(alike)] == ["key of a", "key of b"]
+    assert replay_answers.is_ready(alike)
+    assert [side["content_key"] for side in replay_answers.sides(alike)] == ["key of a", "key of b"]
 
 
 def test_a_run_is_judged_from_the_same_first_night_whenever_it_is_judged() -> None:
@@ -85,10 +91,10 @@ def test_a_run_is_judged_from_the_same_first_night_whenever_it_is_judged() -> No
 def test_a_policy_file_changes_only_what_it_names(tmp_path: Path) -> None:
     file = tmp_path / "bolder.json"
     file.write_text('{"believed_deviations": 2, "min_history": 4}')
-    found = policies.load(file)
+    found = policy.load(file)
     assert (found.name, found.believed_deviations, found.min_history) == ("bolder", 2.0, 4)
     assert found.min_change == Policy().min_change
-    assert policies.load(None) == Policy()
+    assert policy.load(None) == Policy()
 
 
 @pytest.mark.parametrize(
@@ -106,6 +112,6 @@ def test_a_policy_that_makes_no_sense_is_a_sentence(tmp_path: Path, text: str, s
     file = tmp_path / "p.json"
     file.write_text(text)
     with pytest.raises(BadPolicy, match=sentence):
-        policies.load(file)
+        policy.load(file)
     with pytest.raises(BadPolicy, match="cannot be read"):
-        policies.load(tmp_path / "none.json")
+        policy.load(tmp_path / "none.json")

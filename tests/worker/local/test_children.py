@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from worker.children import MOST_RESTARTS, Child, Children
+from tilewatch.worker.local.children import MOST_RESTARTS, Child, Children
 
 DEADLINE_S = 30
 SLEEPS = "import time; print('sleeping', flush=True); time.sleep(600)"
@@ -84,7 +84,7 @@ def test_stopping_ends_grandchildren_too(children: Children) -> None:
 
 
 def test_a_child_that_ignores_the_kind_signal_is_killed(children: Children, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("worker.children.PATIENCE_S", 0.1)
+    monkeypatch.setattr("tilewatch.worker.local.children.PATIENCE_S", 0.1)
     children.start(_python(STUBBORN))
     leader = _leader(children)
     _until(lambda: "sleeping" in children._log("worker").read_text())
@@ -96,7 +96,7 @@ def test_a_second_ctrl_c_skips_the_wait(children: Children, monkeypatch: pytest.
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("worker.children._wait", interrupted)
+    monkeypatch.setattr("tilewatch.worker.local.children._wait", interrupted)
     children.start(_python(STUBBORN))
     leader = _leader(children)
     with pytest.raises(KeyboardInterrupt):
@@ -108,7 +108,7 @@ def test_a_child_dies_with_a_parent_that_was_killed(tmp_path: Path) -> None:
     parent = f"""
 import os, sys, time
 from pathlib import Path
-from worker.children import Child, Children
+from tilewatch.worker.local.children import Child, Children
 children = Children(Path({str(tmp_path)!r}), Path({str(tmp_path)!r}))
 children.start(Child("worker", (sys.executable, "-c", {SLEEPS!r}), dict(os.environ)))
 print(children._running["worker"][1].pid, flush=True)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from kernels.device import GPU_MODELS, Gpu
-from worker import doctor
-from worker.doctor import Finding, report
-from worker.settings import Settings
+from tilewatch.kernels.device import GPU_MODELS, Gpu
+from tilewatch.worker.local import doctor
+from tilewatch.worker.local.doctor import Finding, report
+from tilewatch.worker.settings import Settings
 
 
 def _settings(home: Path, **given: object) -> Settings:

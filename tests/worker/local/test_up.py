@@ -14,16 +14,16 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from db.queries import SubmissionRow
-from kernels.device import GPU_MODELS, Gpu
-from tests.worker import tiny
-from worker import port, up
-from worker.settings import Settings
+from tests.worker.fixtures import tiny_repository
+from tilewatch.db.queries.queue import SubmissionRow
+from tilewatch.kernels.device import GPU_MODELS, Gpu
+from tilewatch.worker.local import port, up
+from tilewatch.worker.settings import Settings
 
 DEADLINE_S = 300.0  # against a hang: a ring that is lost while a worker starts is rung again after up to two minutes
-TRIALS = len(tiny.PROBLEMS) * tiny.CONFIGS
-TILEWATCH = [sys.executable, "-c", "from worker.cli import main; main()"]
-ROOT = Path(__file__).parents[2]
+TRIALS = len(tiny_repository.PROBLEMS) * tiny_repository.CONFIGS
+TILEWATCH = [sys.executable, "-c", "from tilewatch.worker.cli.main import main; main()"]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def environment(scratch: Path) -> dict[str, str]:
         "PYTHONPATH": str(ROOT),
         "TILEWATCH_HOME": str(scratch / "home"),
         "TILEWATCH_PORT": str(free),
-        "TILEWATCH_REPOSITORY": str(tiny.make(scratch / "watched")),
+        "TILEWATCH_REPOSITORY": str(tiny_repository.make(scratch / "watched")),
         "TILEWATCH_LIBRARY": "library",
         "TILEWATCH_WATCH": "h200",
     }

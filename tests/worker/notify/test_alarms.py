@@ -5,11 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from db.nights import Fell, SweepPair
-from db.queries import AlarmRow, QuarantineRow, SubmissionRow
-from db.run_pairs import RunPair
-from worker import alarms
-from worker.alarms import Standing
+from tilewatch.db.queries.alarms import AlarmRow
+from tilewatch.db.queries.quarantine import QuarantineRow
+from tilewatch.db.queries.queue import SubmissionRow
+from tilewatch.db.step_queries.fallen_configs import Fell, SweepPair
+from tilewatch.db.step_queries.run_pairs import RunPair
+from tilewatch.worker.notify import alarms
+from tilewatch.worker.notify.alarms import Standing
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 NIGHT = dt.date(2026, 11, 21)

@@ -5,14 +5,15 @@ import datetime as dt
 import pytest
 from sqlalchemy import select, update
 
-from db import queries, record
-from db.models import Alarm, Measurement, Message, Run, Submission, Trial
-from db.session import session
-from tests.db import flow
-from worker.carriers import Log
-from worker.outbox import Outbox
-from worker.telling import Telling
-from worker.watch import Limits, watch
+from tests.db.fixtures import one_commit
+from tilewatch.db import record
+from tilewatch.db.models import Alarm, Measurement, Message, Run, Submission, Trial
+from tilewatch.db.queries import alarms
+from tilewatch.db.session import session
+from tilewatch.worker.notify.check_alarms import Limits, watch
+from tilewatch.worker.notify.outbox import Outbox
+from tilewatch.worker.notify.routing import Telling
+from tilewatch.worker.notify.senders import Log
 
 LIMITS = Limits(dt.time(3, 0), nightly_limit_h=8, regret=0.1)
 
@@ -25,15 +26,15 @@ def out(database_url: str) -> Outbox:
 def night(out: Outbox, number: int, *, broken: tuple[int, ...] = (), wrong: tuple[int, ...] = ()) -> int:
     """A night of the same commit, with configs that do not compile or are wrong; its run. A compiler changed."""
     with session(out.database_url) as opened:
-        planned = flow.submit(opened, f"night {number}")
+        planned = one_commit.submit(opened, f"night {number}")
         compiler = f"compiler {number}"
         rows = [
-            flow.compiled(code_key, status="error" if each in broken else "ok", compiler=compiler)
+            one_commit.compiled(code_key, status="error" if each in broken else "ok", compiler=compiler)
             for each, code_key in enumerate(planned.code_keys)
         ]
         record.compilations(opened, rows)
         record.attach_compilations(opened, compiler=compiler, sweep_id=planned.sweep_id)
-        run_id = flow.measure(opened, planned, f"run {number}")
+        run_id = one_commit.measure(opened, planned, f"run {number}")
         for each, config_id in enumerate(planned.config_ids):
             status = "wrong" if each in wrong else "not_compiled" if each in broken else "timed"
             opened.execute(
@@ -58,7 +59,7 @@ def open_(out: Outbox) -> list[tuple[str, str]]:
     with session(out.database_url) as opened:
         return sorted(
             (alarm.kind, alarm.detail.splitlines()[0])
-            for alarm in queries.alarms(opened)
+            for alarm in alarms.alarms(opened)
             if not alarm.kind.startswith("nightly")
         )
 
@@ -151,4 +152,4 @@ def test_a_missing_nightly_is_told_until_there_is_one(out: Outbox) -> None:
         opened.execute(update(Submission).values(night=(today + dt.timedelta(days=1)).date(), requested_at=today))
     look(out)
     with session(out.database_url) as opened:
-        assert queries.alarms(opened) == []
+        assert alarms.alarms(opened) == []

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 import pytest
 import requests
 
-from tests.worker.receiver import Answer, Asked, Receiver, receiver
-from worker.carriers import Note, Outcome, asked_wait_s, outcome_of
-from worker.forge import COMMENTS_A_PAGE, Forge
+from tests.worker.fixtures.http_receiver import Answer, Asked, Receiver, receiver
+from tilewatch.worker.notify.forge import COMMENTS_A_PAGE, Forge
+from tilewatch.worker.notify.senders import Note, Outcome, asked_wait_s, outcome_of
 
 KNOWN = "ghp_hunter2"
 SHA = "bad0" * 10

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import select, text, update
 
-from db import messages, regressions
-from db.models import Message, Regression
-from db.session import session
-from tests.worker import regressed
-from tests.worker.receiver import Answer, Receiver, receiver
-from worker.carriers import Log, Service, Webhook
-from worker.forge import Forge
-from worker.outbox import Outbox, send_due, tell_all
-from worker.telling import Telling
+from tests.worker.fixtures import open_regression
+from tests.worker.fixtures.http_receiver import Answer, Receiver, receiver
+from tilewatch.db.lifecycle import messages, regressions
+from tilewatch.db.models import Message, Regression
+from tilewatch.db.session import session
+from tilewatch.worker.notify.forge import Forge
+from tilewatch.worker.notify.outbox import Outbox, send_due, tell_all
+from tilewatch.worker.notify.routing import Telling
+from tilewatch.worker.notify.senders import Log, Service, Webhook
 
 NOW = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
 SENDERS = 4
@@ -35,7 +35,7 @@ def outbox_of(database_url: str, board: Receiver, **told: object) -> Outbox:
 
 def regress(database_url: str, **how: object) -> int:
     with session(database_url) as opened:
-        return regressed.regress(opened, **how)  # type: ignore[arg-type]  # passed on
+        return open_regression.regress(opened, **how)  # type: ignore[arg-type]  # passed on
 
 
 def stored(database_url: str) -> list[Message]:
@@ -64,8 +64,8 @@ def test_a_confirmed_regression_is_told_once_with_all_that_one_needs(database_ur
         "First bad commit: bad0bad0ba Turn the swizzle off",
         "Owner: nobody yet",
         "Evidence: http://here/evidence?run=",
-        f"git checkout {regressed.BAD_SHA}",
-        "python -m kernels sweep gemm_fp8 320x32576x7168",
+        f"git checkout {open_regression.BAD_SHA}",
+        "python -m tilewatch.kernels sweep gemm_fp8 320x32576x7168",
         f"tilewatch regressions acknowledge {number}",
     ):
         assert words in asked.told["body"]
@@ -267,12 +267,12 @@ def test_a_forge_hears_of_what_a_commit_brought_and_of_what_a_person_did_about_i
     assert tell_all(outbox, NOW) == 0
     number = regress(database_url)
     assert tell_all(outbox, NOW) == 1
-    assert [asked.path.rpartition("/")[2] for asked in board.asked] == [regressed.BAD_SHA, "comments"]
+    assert [asked.path.rpartition("/")[2] for asked in board.asked] == [open_regression.BAD_SHA, "comments"]
     with session(database_url) as opened:
         regressions.expect(opened, number, "ada", "bought accuracy")
     assert tell_all(outbox, NOW) == 1
     assert board.asked[-1].told["state"] == "success"
-    assert board.asked[-1].told["context"] == f"tilewatch/{regressed.KERNEL}"
+    assert board.asked[-1].told["context"] == f"tilewatch/{open_regression.KERNEL}"
     assert board.asked[-1].told["target_url"] == f"http://here/regressions?regression={number}"
 
 

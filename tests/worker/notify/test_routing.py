@@ -6,10 +6,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from worker import telling
-from worker.telling import BadTelling, Telling
+from tilewatch.worker.notify import routing
+from tilewatch.worker.notify.routing import BadTelling, Telling
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 BERLIN = ZoneInfo("Europe/Berlin")
 HIDDEN = "xoxb-hunter2"
 
@@ -49,7 +49,7 @@ to = ["kernels"]
 def read(text: str, tmp_path: Path, **environment: str) -> Telling:
     file = tmp_path / "tell.toml"
     file.write_text(text)
-    return telling.load(file, environment)
+    return routing.load(file, environment)
 
 
 @pytest.fixture
@@ -58,25 +58,25 @@ def written(tmp_path: Path) -> Telling:
 
 
 def test_without_a_file_the_log_hears_of_regressions_and_alarms_and_nobody_of_improvements() -> None:
-    nobody = telling.load(None)
-    assert telling.recipients(nobody, "regression", "gemm", ["h200"]) == ("log",)
-    assert telling.recipients(nobody, "alarm", None, []) == ("log",)
-    assert telling.recipients(nobody, "improvement", "gemm", ["h200"]) == ()
+    nobody = routing.load(None)
+    assert routing.recipients(nobody, "regression", "gemm", ["h200"]) == ("log",)
+    assert routing.recipients(nobody, "alarm", None, []) == ("log",)
+    assert routing.recipients(nobody, "improvement", "gemm", ["h200"]) == ()
 
 
 def test_every_route_that_fits_is_taken_and_each_channel_once(written: Telling) -> None:
-    assert telling.recipients(written, "regression", "gemm_fp8", ["b200", "h200"]) == ("kernels", "commits")
-    assert telling.recipients(written, "regression", "attention", ["h200"]) == ("kernels",)
-    assert telling.recipients(written, "regression", "attention", ["b200"]) == ()
-    assert telling.recipients(written, "improvement", "attention", ["h200"]) == ("board",)
-    assert telling.recipients(written, "alarm", "gemm_fp8", ["h200"]) == ("kernels", "commits", "board")
-    assert telling.recipients(written, "alarm", None, ["h200"]) == ("board", "kernels")
-    assert telling.recipients(written, "alarm", None, []) == ()
+    assert routing.recipients(written, "regression", "gemm_fp8", ["b200", "h200"]) == ("kernels", "commits")
+    assert routing.recipients(written, "regression", "attention", ["h200"]) == ("kernels",)
+    assert routing.recipients(written, "regression", "attention", ["b200"]) == ()
+    assert routing.recipients(written, "improvement", "attention", ["h200"]) == ("board",)
+    assert routing.recipients(written, "alarm", "gemm_fp8", ["h200"]) == ("kernels", "commits", "board")
+    assert routing.recipients(written, "alarm", None, ["h200"]) == ("board", "kernels")
+    assert routing.recipients(written, "alarm", None, []) == ()
 
 
 def test_the_owner_is_that_of_the_first_route_that_names_one(written: Telling) -> None:
-    assert telling.owner(written, "gemm_fp8", ["h200"]) == "ada"
-    assert telling.owner(written, "attention", ["h200"]) is None
+    assert routing.owner(written, "gemm_fp8", ["h200"]) == "ada"
+    assert routing.owner(written, "attention", ["h200"]) is None
 
 
 @pytest.mark.parametrize(
@@ -92,13 +92,13 @@ def test_the_owner_is_that_of_the_first_route_that_names_one(written: Telling) -
 def test_quiet_hours_go_over_midnight_on_the_zone_s_clock(now: str, until: str | None, written: Telling) -> None:
     at = dt.datetime.fromisoformat(now).replace(tzinfo=BERLIN)
     end = None if until is None else dt.datetime.fromisoformat(until).replace(tzinfo=BERLIN)
-    assert telling.quiet_until(written, "kernels", at.astimezone(dt.UTC)) == end
+    assert routing.quiet_until(written, "kernels", at.astimezone(dt.UTC)) == end
 
 
 def test_a_forge_and_a_channel_that_says_so_are_never_quiet(written: Telling) -> None:
     night = dt.datetime(2026, 11, 21, 3, tzinfo=BERLIN)
-    assert telling.quiet_until(written, "commits", night) is None
-    assert telling.quiet_until(written, "board", night) is None
+    assert routing.quiet_until(written, "commits", night) is None
+    assert routing.quiet_until(written, "board", night) is None
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_forge_and_a_channel_that_says_so_are_never_quiet(written: Telling) ->
 )
 def test_a_digest_is_due_from_its_hour_on_and_not_for_ever(now: str, day: dt.date | None, written: Telling) -> None:
     at = dt.datetime.fromisoformat(f"2026-11-21T{now}").replace(tzinfo=BERLIN)
-    assert telling.digest_due(written, at.astimezone(dt.UTC)) == day
+    assert routing.digest_due(written, at.astimezone(dt.UTC)) == day
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_what_is_wrong_is_said_without_an_address(text: str, words: str, tmp_pat
 
 def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(BadTelling, match="cannot be read: No such file"):
-        telling.load(tmp_path / "nowhere.toml")
+        routing.load(tmp_path / "nowhere.toml")
 
 
 def test_an_address_is_in_no_repr(written: Telling) -> None:
@@ -142,7 +142,7 @@ def test_an_address_is_in_no_repr(written: Telling) -> None:
 
 
 def test_the_example_is_a_file_that_works() -> None:
-    example = telling.load(ROOT / "docs" / "tell.example.toml", {"TEAM_SLACK": "slack://a/b/c"})
-    assert telling.recipients(example, "regression", "gemm_fp8", ["h200"])
+    example = routing.load(ROOT / "docs" / "tell.example.toml", {"TEAM_SLACK": "slack://a/b/c"})
+    assert routing.recipients(example, "regression", "gemm_fp8", ["h200"])
     assert example.quiet
     assert example.digest

@@ -2,8 +2,8 @@
 
 import pytest
 
-from worker.carriers import Note, Service, without_secrets
-from worker.tell import one_line
+from tilewatch.worker.notify.senders import Note, Service, without_secrets
+from tilewatch.worker.notify.wording import one_line
 
 
 @pytest.mark.parametrize(

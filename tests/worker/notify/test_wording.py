@@ -5,9 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from db.queries import AlarmRow, EventRow, MessageRow, RegressedRow, RegressionRow, RegressionStory
-from worker import tell
-from worker.tell import Day
+from tilewatch.db.queries.alarms import AlarmRow
+from tilewatch.db.queries.messages import MessageRow, RegressionStory
+from tilewatch.db.queries.regressions import EventRow, RegressedRow, RegressionRow
+from tilewatch.worker.notify import wording
+from tilewatch.worker.notify.wording import Day
 
 NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
 ROW = RegressionRow(
@@ -42,14 +44,14 @@ SERIES = RegressedRow("gemm", "1x2x3", "h200", "H200", 11, 10, 0.042, 0.039, 0.0
 CALM = Day(opened=[], ended=[], still_open=[], improvements=[], alarms=[], nights=[], untold=[])
 
 
-def told(kind: str = "opened", **changed: object) -> tell.Text:
+def told(kind: str = "opened", **changed: object) -> wording.Text:
     events = (
         EventRow(NOW, "tilewatch", "open", None, "new", "why"),
         EventRow(NOW, "eve", "resolve", "new", "resolved", "reverted"),
         EventRow(NOW, "eve", "note", "resolved", "resolved", "a note"),
     )
     row = replace(ROW, **changed)  # type: ignore[arg-type]  # a test's short hand
-    return tell.of_regression(RegressionStory(row, (SERIES,), events, (), ()), kind, "http://here")
+    return wording.of_regression(RegressionStory(row, (SERIES,), events, (), ()), kind, "http://here")
 
 
 def test_a_headline_says_what_by_how_much_where_and_since_when() -> None:
@@ -79,7 +81,7 @@ def test_an_end_says_who_ended_it_and_a_recovery_that_it_ended_by_itself() -> No
 
 
 def test_a_digest_has_only_the_sections_that_have_something_and_says_how_much_it_leaves_out() -> None:
-    calm = tell.of_day(CALM, "http://here")
+    calm = wording.of_day(CALM, "http://here")
     assert (calm.subject, calm.body) == (
         "Tilewatch: 0 new regressions, 0 open, 0 alarms",
         "Dashboard: http://here",
@@ -87,8 +89,8 @@ def test_a_digest_has_only_the_sections_that_have_something_and_says_how_much_it
     alarm = AlarmRow(1, "k", "nightly_late", "the nightly of 2026-11-21 for H200: measuring", "", NOW, None)
     untold = MessageRow(1, "opened", "mail", "gemm is slower", "failed", 1, None, None, "no such address", NOW)
     busy = replace(CALM, still_open=[ROW] * 20, alarms=[alarm], untold=[untold])
-    body = tell.of_day(busy, "http://here").body
-    assert body.count("#7 gemm is 4.2 % slower") == tell.LISTED
+    body = wording.of_day(busy, "http://here").body
+    assert body.count("#7 gemm is 4.2 % slower") == wording.LISTED
     assert "  and 8 more" in body
     assert "Alarms:\n  the nightly is late: the nightly of 2026-11-21 for H200: measuring" in body
     assert "Could not be told:\n  gemm is slower to mail: no such address" in body
@@ -98,10 +100,10 @@ def test_a_digest_has_only_the_sections_that_have_something_and_says_how_much_it
 def test_every_kind_of_alarm_has_its_words() -> None:
     from sqlalchemy import CheckConstraint, Table
 
-    from db.models import Alarm
+    from tilewatch.db.models import Alarm
 
     table = Alarm.__table__
     assert isinstance(table, Table)
     (check,) = [each for each in table.constraints if isinstance(each, CheckConstraint)]
-    assert all(f"'{kind}'" in str(check.sqltext) for kind in tell.ALARMS)
-    assert str(check.sqltext).count("'") == 2 * len(tell.ALARMS)
+    assert all(f"'{kind}'" in str(check.sqltext) for kind in wording.ALARMS)
+    assert str(check.sqltext).count("'") == 2 * len(wording.ALARMS)

@@ -8,25 +8,28 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, text, update
 
-from db import quarantine, steps
-from db.models import Job, Run, Worker
-from db.session import session
-from kernels.device import GPU_MODELS, SIMULATED, Gpu
-from tests.worker.ready import ready_sweep
-from tests.worker.test_celery import celery_worker, wait_for
-from tests.worker.test_compile import gpu_worker_is_here
-from tests.worker.test_quarantine import again
-from tests.worker.test_spool import free_port
-from worker import dispatch, simulated, troubles
-from worker.endpoint import Endpoint
-from worker.exposition import exposition, of_queue, of_worker
-from worker.life import health_port
-from worker.place import Place
-from worker.presence import Identity
-from worker.reconcile import reconcile
-from worker.settings import Settings
-from worker.simulated import Simulation
-from worker.submit import submit_nightly
+from tests.end_to_end.test_worker import celery_worker, wait_for
+from tests.worker.fixtures.compiled_sweep import ready_sweep
+from tests.worker.gpu.test_quarantine import again
+from tests.worker.steps.test_compile import gpu_worker_is_here
+from tests.worker.steps.test_spool import free_port
+from tilewatch.db.lifecycle import quarantine
+from tilewatch.db.models import Job, Run, Worker
+from tilewatch.db.session import session
+from tilewatch.db.step_queries import steps
+from tilewatch.kernels.device import GPU_MODELS, SIMULATED, Gpu
+from tilewatch.worker.context import Place
+from tilewatch.worker.gpu import simulated
+from tilewatch.worker.gpu.simulated import Simulation
+from tilewatch.worker.process import health_checks
+from tilewatch.worker.process.heartbeat import Identity
+from tilewatch.worker.process.http_endpoint import Endpoint
+from tilewatch.worker.process.lifecycle import health_port
+from tilewatch.worker.process.prometheus import exposition, of_queue, of_worker
+from tilewatch.worker.queue import dispatch
+from tilewatch.worker.queue.reconcile import reconcile
+from tilewatch.worker.settings import Settings
+from tilewatch.worker.steps.submit import submit_nightly
 
 
 def asked(port: int, path: str = "/healthz") -> tuple[int, str]:
@@ -55,32 +58,32 @@ def test_a_well_worker_says_ok_and_another_why_not() -> None:
 
 
 def test_what_keeps_a_worker_from_working_is_said_without_a_password(settings: Settings, place: Place) -> None:
-    well = troubles.of_worker("judge", None, place, settings.home, lambda: 1.0)
+    well = health_checks.of_worker("judge", None, place, settings.home, lambda: 1.0)
     assert well() == ()
-    assert troubles.database("postgresql://me:hunter2@127.0.0.1:9/x").startswith(
+    assert health_checks.database("postgresql://me:hunter2@127.0.0.1:9/x").startswith(
         "Postgres cannot be used at 127.0.0.1:9/x"
     )
-    assert troubles.broker("redis://:hunter2@127.0.0.1:9/0").startswith("Redis cannot be used at 127.0.0.1:9")
-    silent = troubles.of_worker("judge", None, place, settings.home, lambda: 200.0)
+    assert health_checks.broker("redis://:hunter2@127.0.0.1:9/0").startswith("Redis cannot be used at 127.0.0.1:9")
+    silent = health_checks.of_worker("judge", None, place, settings.home, lambda: 200.0)
     assert silent() == ("this worker has not said for 200 s that it is here, at most 60 s were expected",)
 
 
 def test_a_store_that_cannot_be_read_is_a_trouble_of_those_who_need_cubins(settings: Settings, place: Place) -> None:
     settings.home.mkdir(parents=True, exist_ok=True)
     (settings.home / "cubins").write_text("a file where the folder should be")
-    (said,) = troubles.of_worker("compile", None, place, settings.home, lambda: 0.0)()
+    (said,) = health_checks.of_worker("compile", None, place, settings.home, lambda: 0.0)()
     assert said.startswith("the cubin store file://")
-    assert troubles.of_worker("judge", None, place, settings.home, lambda: 0.0)() == ()
+    assert health_checks.of_worker("judge", None, place, settings.home, lambda: 0.0)() == ()
 
 
 def test_a_quarantine_is_a_trouble_of_that_gpus_worker(settings: Settings, place: Place) -> None:
     gpu_worker_is_here(place)
     with session(place.database_url) as opened:
         quarantine.begin(opened, gpu_uuid="GPU-1", gpu_model="h200", host="n", kind="xid", reason="Xid 79", evidence={})
-    (said,) = troubles.of_worker("gpu", "GPU-1", place, settings.home, lambda: 0.0)()
+    (said,) = health_checks.of_worker("gpu", "GPU-1", place, settings.home, lambda: 0.0)()
     assert said.startswith("GPU GPU-1 is in quarantine since ")
     assert said.endswith(": Xid 79")
-    assert troubles.of_worker("gpu", "GPU-2", place, settings.home, lambda: 0.0)() == ()
+    assert health_checks.of_worker("gpu", "GPU-2", place, settings.home, lambda: 0.0)() == ()
 
 
 def test_the_queues_vital_signs(settings: Settings, place: Place) -> None:

@@ -17,15 +17,15 @@ import pytest
 import redis
 from sqlalchemy import select
 
-from db import jobs
-from db.models import Base, Job
-from db.session import engine, session
-from tests.worker.test_celery import celery_worker, wait_for
-from tests.worker.test_spool import free_port
-from worker import message
-from worker.message import Refused, Ring
-from worker.place import Place
-from worker.settings import Settings
+from tests.end_to_end.test_worker import celery_worker, wait_for
+from tests.worker.steps.test_spool import free_port
+from tilewatch.db.lifecycle import jobs
+from tilewatch.db.models import Base, Job
+from tilewatch.db.session import engine, session
+from tilewatch.worker.context import Place
+from tilewatch.worker.queue import message
+from tilewatch.worker.queue.message import Refused, Ring
+from tilewatch.worker.settings import Settings
 
 MESSAGES = 10_000
 HUGE = 2**70

@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
-from db import jobs
-from db.models import Job
-from db.session import DatabaseUnreachable, check, engine, session
-from tests.worker.test_celery import celery_worker, wait_for
-from worker import dispatch
-from worker.dispatch import BrokerUnreachable
-from worker.place import Place
-from worker.settings import Settings
+from tests.end_to_end.test_worker import celery_worker, wait_for
+from tilewatch.db.lifecycle import jobs
+from tilewatch.db.models import Job
+from tilewatch.db.session import DatabaseUnreachable, check, engine, session
+from tilewatch.worker.context import Place
+from tilewatch.worker.queue import dispatch
+from tilewatch.worker.queue.dispatch import BrokerUnreachable
+from tilewatch.worker.settings import Settings
 
 SSL_REQUEST = bytes.fromhex("0000000804d2162f")
 """What a Postgres client sends first, in the clear, to ask for TLS."""

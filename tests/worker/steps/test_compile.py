@@ -7,17 +7,18 @@ from pathlib import Path
 
 from sqlalchemy import func, select, update
 
-from db import jobs, record
-from db.models import Compilation, Job, Trial
-from db.session import session
-from kernels.device import gpu_model
-from tests.worker import tiny
 from tests.worker.conftest import Drain
-from worker import tasks
-from worker.compile import BATCH, deal
-from worker.place import Place
-from worker.settings import Settings
-from worker.submit import submit_nightly
+from tests.worker.fixtures import tiny_repository
+from tilewatch.db import record
+from tilewatch.db.lifecycle import jobs
+from tilewatch.db.models import Compilation, Job, Trial
+from tilewatch.db.session import session
+from tilewatch.kernels.device import gpu_model
+from tilewatch.worker import run_job
+from tilewatch.worker.context import Place
+from tilewatch.worker.settings import Settings
+from tilewatch.worker.steps.compile import BATCH, deal
+from tilewatch.worker.steps.submit import submit_nightly
 
 
 def gpu_worker_is_here(place: Place) -> None:
@@ -65,7 +66,7 @@ def test_every_config_ends_with_static_facts_or_a_reason(settings: Settings, pla
 def test_problems_share_their_code(settings: Settings, place: Place, drain: Drain) -> None:
     submit_nightly(settings)
     drain()
-    assert compilations(place) == tiny.CONFIGS
+    assert compilations(place) == tiny_repository.CONFIGS
 
 
 def test_a_second_night_of_a_commit_compiles_nothing(settings: Settings, place: Place, drain: Drain) -> None:
@@ -73,17 +74,17 @@ def test_a_second_night_of_a_commit_compiles_nothing(settings: Settings, place: 
     drain()
     submit_nightly(settings, night=dt.date(2026, 11, 2))
     assert drain() == 1  # the job that deals, and it had nothing to deal
-    assert compilations(place) == tiny.CONFIGS
+    assert compilations(place) == tiny_repository.CONFIGS
     assert trial_states(place) == {"compiled": 12, "not_compiled": 4}
 
 
 def test_a_commit_that_changes_the_kernel_compiles_it_again(settings: Settings, place: Place, drain: Drain) -> None:
     submit_nightly(settings)
     drain()
-    tiny.commit(settings.repository, "Triple numbers", factor=3)
+    tiny_repository.commit(settings.repository, "Triple numbers", factor=3)
     submit_nightly(settings)
     drain()
-    assert compilations(place) == 2 * tiny.CONFIGS
+    assert compilations(place) == 2 * tiny_repository.CONFIGS
 
 
 def test_measure_jobs_are_released_when_the_last_compile_job_ends(settings: Settings, place: Place) -> None:
@@ -93,8 +94,8 @@ def test_measure_jobs_are_released_when_the_last_compile_job_ends(settings: Sett
     with session(place.database_url) as opened:
         compile_ids = opened.scalars(select(Job.id).where(Job.kind == "compile")).all()
     for job_id in compile_ids:
-        (batch,) = tasks.run(job_id, "tester#1", place)
-        released = tasks.run(batch.id, "tester#1", place)
+        (batch,) = run_job.run(job_id, "tester#1", place)
+        released = run_job.run(batch.id, "tester#1", place)
     assert job_states(place) == {("compile", "done"): 2, ("measure", "queued"): 2}
     assert {job.queue for job in released} == {"gpu.h200"}
 
@@ -122,8 +123,8 @@ def test_a_compilation_known_from_a_recording_is_made_again_where_its_cubin_is_n
     submit_nightly(settings, night=dt.date(2026, 11, 2))
     with session(place.database_url) as opened:
         deal_id = opened.scalars(select(Job.id).where(Job.kind == "compile", Job.state == "queued")).one()
-    (batch,) = tasks.run(deal_id, "tester#1", place)
-    released = tasks.run(batch.id, "tester#1", place)
+    (batch,) = run_job.run(deal_id, "tester#1", place)
+    released = run_job.run(batch.id, "tester#1", place)
     assert [job.queue for job in released] == ["gpu.h200", "gpu.h200"]
     made = {file.suffix for file in Path(settings.home / "cubins").rglob("*.cubin")}
     assert made == {".cubin"}
@@ -133,9 +134,9 @@ def test_each_of_several_kernels_known_from_a_recording_is_made_again(
     settings: Settings, place: Place, repository: Path, drain: Drain
 ) -> None:
     """The first kernel's compile job lets all trials know what is on record; the second's has its own to make then."""
-    triple = tiny.SOURCE.replace("FACTOR", "3.0").replace("double", "triple")
+    triple = tiny_repository.SOURCE.replace("FACTOR", "3.0").replace("double", "triple")
     (repository / "library" / "triple.py").write_text(triple)
-    tiny.commit(repository, "Triple numbers too", factor=2)
+    tiny_repository.commit(repository, "Triple numbers too", factor=2)
     submit_nightly(settings, night=dt.date(2026, 11, 1))
     drain()
     for file in list(Path(settings.home / "cubins").rglob("*.*")):
@@ -143,7 +144,7 @@ def test_each_of_several_kernels_known_from_a_recording_is_made_again(
     submit_nightly(settings, night=dt.date(2026, 11, 2))
     with session(place.database_url) as opened:
         deals = opened.scalars(select(Job.id).where(Job.kind == "compile", Job.state == "queued")).all()
-    assert [len(tasks.run(deal_id, "tester#1", place)) for deal_id in deals] == [1, 1]
+    assert [len(run_job.run(deal_id, "tester#1", place)) for deal_id in deals] == [1, 1]
 
 
 def test_static_facts_known_from_a_recording_alone_are_compiled_here_too(settings: Settings, drain: Drain) -> None:
@@ -188,7 +189,7 @@ def test_of_two_compile_jobs_that_end_at_once_one_releases_the_measure_jobs(sett
         ]
         jobs.cancel(opened, [template.id])
     with ThreadPoolExecutor(4) as pool:
-        released = list(pool.map(lambda job_id: tasks.run(job_id, f"tester#{job_id}", place), twins))
+        released = list(pool.map(lambda job_id: run_job.run(job_id, f"tester#{job_id}", place), twins))
     assert sorted(job.queue for found in released for job in found) == ["gpu.h200", "gpu.h200"]
 
 

@@ -5,26 +5,28 @@ import datetime as dt
 import pytest
 from sqlalchemy import select, update
 
-from db import jobs, steps
-from db.jobs import Priority
-from db.models import Job, Measurement, Run, Sweep, Trial, Verdict
-from db.record import config_sha256
-from db.session import session
-from kernels.device import gpus
-from kernels.store import CubinStore
-from tests.worker import made, tiny
 from tests.worker.conftest import Drain
-from tests.worker.test_compile import gpu_worker_is_here
-from worker import measure, tasks
-from worker.outage import NotNow
-from worker.place import Place
-from worker.settings import Settings
-from worker.submit import submit_nightly, submit_sweep
+from tests.worker.fixtures import run_result, tiny_repository
+from tests.worker.steps.test_compile import gpu_worker_is_here
+from tilewatch.db.lifecycle import jobs
+from tilewatch.db.lifecycle.jobs import Priority
+from tilewatch.db.models import Job, Measurement, Run, Sweep, Trial, Verdict
+from tilewatch.db.record import config_sha256
+from tilewatch.db.session import session
+from tilewatch.db.step_queries import steps
+from tilewatch.kernels.compiling.store import CubinStore
+from tilewatch.kernels.device import gpus
+from tilewatch.worker import run_job
+from tilewatch.worker.context import Place
+from tilewatch.worker.queue.outage import NotNow
+from tilewatch.worker.settings import Settings
+from tilewatch.worker.steps import measure
+from tilewatch.worker.steps.submit import submit_nightly, submit_sweep
 
 
 def measured(settings: Settings, place: Place, drain: Drain, **how: float) -> int:
     """Submit, compile, and put a made run on record as the measure step does; the run's id."""
-    submit_sweep(settings, tiny.KERNEL, "1024", gpus=("h200",))
+    submit_sweep(settings, tiny_repository.KERNEL, "1024", gpus=("h200",))
     with session(place.database_url) as opened:  # ours is the run; there is no GPU for another
         jobs.cancel(opened, opened.scalars(select(Job.id).where(Job.state == "waiting")).all())
     drain()
@@ -32,7 +34,7 @@ def measured(settings: Settings, place: Place, drain: Drain, **how: float) -> in
         sweep_id = opened.scalars(select(Sweep.id).order_by(Sweep.id.desc())).first()
         assert sweep_id is not None
         ids = {config_sha256(each.params): each.config_id for each in steps.compiled_configs(opened, sweep_id)}
-        run_id = measure.write(opened, sweep_id, made.result(**how), ids)
+        run_id = measure.write(opened, sweep_id, run_result.result(**how), ids)
         measure.judge_next(opened, steps.sweep_facts(opened, sweep_id), run_id, Priority.MANUAL)
     drain()
     return run_id
@@ -41,13 +43,13 @@ def measured(settings: Settings, place: Place, drain: Drain, **how: float) -> in
 def compiled(settings: Settings, place: Place) -> int:
     """Submit and compile a sweep for a GPU that this machine lacks; its measure job."""
     gpu_worker_is_here(place)
-    submit_sweep(settings, tiny.KERNEL, "1024", gpus=("h200",))
+    submit_sweep(settings, tiny_repository.KERNEL, "1024", gpus=("h200",))
     with session(place.database_url) as opened:
         (measuring,) = opened.scalars(select(Job.id).where(Job.kind == "measure")).all()
         compiling = opened.scalars(select(Job.id).where(Job.kind == "compile")).all()
     for job_id in compiling:
-        for batch in tasks.run(job_id, "tester#1", place):
-            tasks.run(batch.id, "tester#1", place)
+        for batch in run_job.run(job_id, "tester#1", place):
+            run_job.run(batch.id, "tester#1", place)
     return measuring
 
 
@@ -85,7 +87,7 @@ def test_a_sweep_whose_cubins_are_gone_fails_with_a_sentence_before_it_takes_a_g
     measuring = compiled(settings, place)
     for file in list((settings.home / "cubins").rglob("*.*")):
         file.unlink()
-    tasks.run(measuring, "tester#2", place)
+    run_job.run(measuring, "tester#2", place)
     with session(place.database_url) as opened:
         job = opened.get_one(Job, measuring)
         assert (job.state, set(opened.scalars(select(Trial.status)))) == ("failed", {"compiled", "not_compiled"})
@@ -104,7 +106,7 @@ def test_a_cubin_that_compiled_elsewhere_and_not_here_is_not_sent_to_the_gpu(set
     if gpus():
         pytest.skip("this machine has a GPU")
     with pytest.raises(NotNow, match="no NVIDIA GPU"):  # the rest would have been measured
-        tasks.run(measuring, "tester#2", place)
+        run_job.run(measuring, "tester#2", place)
     with session(place.database_url) as opened:
         told = {row.config_id: (row.status, row.failure) for row in opened.scalars(select(Trial))}
     assert told[elsewhere.config_id] == ("not_compiled", "not compiled within 15 s")
@@ -130,7 +132,7 @@ def test_a_measure_job_whose_run_is_on_record_goes_straight_to_the_judge(
     with session(place.database_url) as opened:
         job = opened.scalars(select(Job).where(Job.kind == "measure")).one()
         opened.execute(update(Job).where(Job.id == job.id).values(state="queued", failure=None, trace=None))
-    (judge,) = tasks.run(job.id, "tester#1", place)
+    (judge,) = run_job.run(job.id, "tester#1", place)
     assert judge.queue == "judge"
     with session(place.database_url) as opened:
         assert len(opened.scalars(select(Run.id)).all()) == 1
@@ -142,7 +144,7 @@ def test_a_sweep_of_which_nothing_compiled_fails_with_a_sentence(settings: Setti
     with session(place.database_url) as opened:
         waiting = opened.scalars(select(Job.id).where(Job.kind == "measure")).all()
         (queued, *_) = jobs.release(opened, waiting)
-    tasks.run(queued.id, "tester#1", place)
+    run_job.run(queued.id, "tester#1", place)
     with session(place.database_url) as opened:
         job = opened.get_one(Job, queued.id)
     assert (job.state, job.failure) == ("failed", "no config of double compiled for 1024 on sm_90")
@@ -153,7 +155,7 @@ def test_a_gpu_that_is_not_there_leaves_the_job_to_another_worker(settings: Sett
     if gpus():
         pytest.skip("this machine has a GPU")
     with pytest.raises(NotNow, match="no NVIDIA GPU"):
-        tasks.run(measure_id, "tester#1", place)
+        run_job.run(measure_id, "tester#1", place)
     with session(place.database_url) as opened:
         job = opened.get_one(Job, measure_id)
     assert (job.state, job.attempt) == ("queued", 0)
@@ -166,6 +168,6 @@ def test_a_gpu_measures_what_was_submitted(settings: Settings, place: Place, dra
     drain()
     with session(place.database_url) as opened:
         assert set(opened.scalars(select(Job.state))) == {"done"}
-        assert len(opened.scalars(select(Run.id)).all()) == len(tiny.PROBLEMS)
-        assert len(opened.scalars(select(Verdict.verdict)).all()) == len(tiny.PROBLEMS)
+        assert len(opened.scalars(select(Run.id)).all()) == len(tiny_repository.PROBLEMS)
+        assert len(opened.scalars(select(Verdict.verdict)).all()) == len(tiny_repository.PROBLEMS)
         assert set(opened.scalars(select(Trial.status))) == {"timed", "not_compiled"}

@@ -13,21 +13,23 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select, text, update
 
-from db import jobs, migrate
-from db.embedded import Embedded
-from db.jobs import Unsent
-from db.models import Job, Measurement, Run, Trial
-from db.session import engine, session
-from kernels.device import Gpu
-from kernels.results import RunResult, TrialResult
-from tests.worker import made, tiny
 from tests.worker.conftest import do_all_jobs, settings_for
-from tests.worker.test_compile import gpu_worker_is_here
-from worker import measure, spool, tasks
-from worker.place import Place
-from worker.settings import Settings
-from worker.spool import Spooled
-from worker.submit import submit_sweep
+from tests.worker.fixtures import run_result, tiny_repository
+from tests.worker.steps.test_compile import gpu_worker_is_here
+from tilewatch.db import migrate
+from tilewatch.db.lifecycle import jobs
+from tilewatch.db.lifecycle.jobs import Unsent
+from tilewatch.db.models import Job, Measurement, Run, Trial
+from tilewatch.db.server.embedded import Embedded
+from tilewatch.db.session import engine, session
+from tilewatch.kernels.device import Gpu
+from tilewatch.kernels.results import RunResult, TrialResult
+from tilewatch.worker import run_job
+from tilewatch.worker.context import Place
+from tilewatch.worker.settings import Settings
+from tilewatch.worker.steps import measure, spool
+from tilewatch.worker.steps.spool import Spooled
+from tilewatch.worker.steps.submit import submit_sweep
 
 PATIENCE_S = 60  # a deadline for a hung test, not a speed
 
@@ -35,17 +37,17 @@ PATIENCE_S = 60  # a deadline for a hung test, not a speed
 @pytest.fixture
 def spooled(settings: Settings, place: Place) -> Spooled:
     """A run whose measure job is still this worker's."""
-    return queued_measure_job(settings, place, made.result())
+    return queued_measure_job(settings, place, run_result.result())
 
 
 def queued_measure_job(settings: Settings, place: Place, result: RunResult) -> Spooled:
     """Submit, compile, and leave the one measure job queued."""
     gpu_worker_is_here(place)
-    submit_sweep(settings, tiny.KERNEL, "1024", gpus=("h200",))
+    submit_sweep(settings, tiny_repository.KERNEL, "1024", gpus=("h200",))
     with session(place.database_url) as opened:
         compile_id = opened.scalars(select(Job.id).where(Job.kind == "compile")).one()
-    (batch,) = tasks.run(compile_id, "tester#1", place)
-    (job,) = tasks.run(batch.id, "tester#1", place)
+    (batch,) = run_job.run(compile_id, "tester#1", place)
+    (job,) = run_job.run(batch.id, "tester#1", place)
     with session(place.database_url) as opened:
         return Spooled(job.id, opened.get_one(Job, job.id).key, result)
 
@@ -65,7 +67,7 @@ def a_gpu_that(monkeypatch: pytest.MonkeyPatch, does: Callable[..., RunResult]) 
 
 def test_a_run_comes_back_from_the_disk_as_it_was(tmp_path: Path) -> None:
     odd = TrialResult({"width": 64}, "wrong", error=float("inf"), failure="not a number")
-    result = dataclasses.replace(made.result(), trials=(*made.result().trials, odd))
+    result = dataclasses.replace(run_result.result(), trials=(*run_result.result().trials, odd))
     kept = Spooled(7, "manual:x", result)
     file = spool.keep(tmp_path / "spool", kept)
     assert spool.left(tmp_path / "spool") == [file]
@@ -80,7 +82,7 @@ def test_a_half_written_file_is_not_left_on_a_full_disk(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        spool.keep(tmp_path, Spooled(7, "manual:x", made.result()))
+        spool.keep(tmp_path, Spooled(7, "manual:x", run_result.result()))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -96,7 +98,7 @@ def test_of_workers_that_finish_one_sweep_at_once_one_is_on_record(place: Place,
     together = threading.Barrier(4)
 
     def finish(minute: int) -> None:
-        mine = dataclasses.replace(spooled, result=made.result(minute=minute))
+        mine = dataclasses.replace(spooled, result=run_result.result(minute=minute))
         together.wait()
         with session(place.database_url) as opened:
             measure.put_on_record(opened, mine)
@@ -121,7 +123,7 @@ def test_what_a_killed_worker_spooled_is_delivered_by_its_next_life(place: Place
     assert count(place, Run) == 1
     with session(place.database_url) as opened:
         opened.execute(update(Job).where(Job.state == "running").values(lease_until=text("now() - interval '1 s'")))
-    assert tasks.run(spooled.job_id, "next#1", place) == [judge]
+    assert run_job.run(spooled.job_id, "next#1", place) == [judge]
     assert count(place, Run) == 1
 
 
@@ -131,7 +133,7 @@ def test_what_cannot_be_delivered_is_put_aside_and_kept(place: Place, wrong: str
         place.spool.mkdir(parents=True)
         (place.spool / "job-1.json").write_text('{"job_id": 1}')
     else:
-        spool.keep(place.spool, Spooled(4711, "manual:elsewhere", made.result()))
+        spool.keep(place.spool, Spooled(4711, "manual:elsewhere", run_result.result()))
     assert measure.deliver_left(place) == []
     assert spool.left(place.spool) == []
     assert [file.suffix for file in place.spool.iterdir()] == [".refused"]
@@ -143,7 +145,7 @@ def test_a_full_disk_costs_no_result(place: Place, spooled: Spooled, monkeypatch
 
     monkeypatch.setattr(spool, "keep", full)
     a_gpu_that(monkeypatch, lambda *_, **__: spooled.result)
-    tasks.run(spooled.job_id, "tester#1", place)
+    run_job.run(spooled.job_id, "tester#1", place)
     assert count(place, Run) == 1
 
 
@@ -152,14 +154,14 @@ def test_a_sweep_that_ends_while_postgres_is_away_is_on_record_once_when_it_is_b
 ) -> None:
     """The real server is stopped in the middle of the sweep, and started when the run lies in the spool."""
     monkeypatch.setattr(measure, "WRITE_S", 0.0)
-    monkeypatch.setattr("worker.lease.RENEW_S", 0.2)
+    monkeypatch.setattr("tilewatch.worker.queue.lease.RENEW_S", 0.2)
     postgres_port, broker_port = free_port(), free_port()
     own = Embedded(scratch, postgres_port=postgres_port, broker_port=broker_port, fsync=False)
     with own as servers:
         migrate.upgrade(servers.database_url)
         settings = settings_for(tmp_path / "home", repository, servers.database_url, servers.broker_url)
         place = Place.of(settings)
-        result = made.result()
+        result = run_result.result()
         spooled = queued_measure_job(settings, place, result)
 
         def sweep(*_: object, on_trial: Callable[[TrialResult], None], **__: object) -> RunResult:
@@ -171,7 +173,7 @@ def test_a_sweep_that_ends_while_postgres_is_away_is_on_record_once_when_it_is_b
 
         a_gpu_that(monkeypatch, sweep)
         queued: list[Unsent] = []
-        worker = threading.Thread(target=lambda: queued.extend(tasks.run(spooled.job_id, "tester#1", place)))
+        worker = threading.Thread(target=lambda: queued.extend(run_job.run(spooled.job_id, "tester#1", place)))
         worker.start()
         deadline = time.monotonic() + PATIENCE_S
         while not spool.left(place.spool):
@@ -185,7 +187,7 @@ def test_a_sweep_that_ends_while_postgres_is_away_is_on_record_once_when_it_is_b
             assert opened.get_one(Job, spooled.job_id).state == "done"
             assert opened.get_one(Job, judge.id).state == "queued"
             run = opened.scalars(select(Run)).one()
-            assert run.started_at == made.STARTED_AT.astimezone(dt.UTC)
+            assert run.started_at == run_result.STARTED_AT.astimezone(dt.UTC)
             assert sorted(opened.scalars(select(Trial.status))) == ["not_compiled", "timed", "timed", "wrong"]
         assert do_all_jobs(place) == 1
         engine(servers.database_url).dispose()

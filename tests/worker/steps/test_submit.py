@@ -6,15 +6,15 @@ import pytest
 import redis
 from sqlalchemy import func, select
 
-from db.models import Base, Commit, Job, Submission, Sweep, Trial
-from db.session import session
-from kernels.catalog import UnknownKernel
-from kernels.contract import BadProblem
-from kernels.device import UnknownGpu
-from tests.worker import tiny
-from worker.repository import RepositoryError
-from worker.settings import Settings
-from worker.submit import NothingToSubmit, submit_nightly, submit_sweep
+from tests.worker.fixtures import tiny_repository
+from tilewatch.db.models import Base, Commit, Job, Submission, Sweep, Trial
+from tilewatch.db.session import session
+from tilewatch.kernels.catalog.catalog import UnknownKernel
+from tilewatch.kernels.contract import BadProblem
+from tilewatch.kernels.device import UnknownGpu
+from tilewatch.worker.repository import RepositoryError
+from tilewatch.worker.settings import Settings
+from tilewatch.worker.steps.submit import NothingToSubmit, submit_nightly, submit_sweep
 
 NIGHT = dt.date(2026, 11, 1)
 
@@ -40,9 +40,9 @@ def test_a_nightly_becomes_sweeps_trials_jobs_and_messages(settings: Settings) -
         submission = opened.scalars(select(Submission)).one()
         assert (submission.reason, submission.night, submission.gpu_model) == ("nightly", NIGHT, "h200")
         sweeps = opened.scalars(select(Sweep).order_by(Sweep.problem)).all()
-        assert [sweep.problem for sweep in sweeps] == list(tiny.PROBLEMS)
+        assert [sweep.problem for sweep in sweeps] == list(tiny_repository.PROBLEMS)
         assert set(sweeps[0].space) == {"axes", "tile_table"}
-        assert opened.scalar(select(func.count(Trial.id))) == tiny.CONFIGS * len(tiny.PROBLEMS)
+        assert opened.scalar(select(func.count(Trial.id))) == tiny_repository.CONFIGS * len(tiny_repository.PROBLEMS)
         job = opened.scalars(select(Job)).one()
         assert (job.kind, job.queue, job.state) == ("compile", "compile", "queued")
         assert job.sent_at is not None
@@ -77,7 +77,7 @@ def test_a_gpu_model_without_a_worker_gets_static_facts_only_and_the_sentence_sa
 
 
 def test_an_older_commit_can_be_submitted(settings: Settings) -> None:
-    tiny.commit(settings.repository, "Triple numbers", factor=3)
+    tiny_repository.commit(settings.repository, "Triple numbers", factor=3)
     submit_nightly(settings, commit="HEAD~1", night=NIGHT)
     with session(settings.connection().database_url) as opened:
         commit = opened.scalars(select(Commit)).one()

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from db.embedded import Servers
-from db.models import Base, Compilation, Config, Measurement, Recording, Run, Submission, Sweep, Trial
-from db.session import session
-from kernels.recording import BadRecording
 from tests.conftest import NewDatabase
-from tests.worker import tiny
 from tests.worker.conftest import do_all_jobs, settings_for
-from tests.worker.test_measure import measured
-from worker.place import Place
-from worker.transfer import NothingToExport, export_file, import_file
+from tests.worker.fixtures import tiny_repository
+from tests.worker.steps.test_measure import measured
+from tilewatch.db.models import Base, Compilation, Config, Measurement, Recording, Run, Submission, Sweep, Trial
+from tilewatch.db.server.embedded import Servers
+from tilewatch.db.session import session
+from tilewatch.kernels.recording.recording_file import BadRecording
+from tilewatch.worker.context import Place
+from tilewatch.worker.transfer.importing import NothingToExport, export_file, import_file
 
 Line = dict[str, Any]
 
@@ -29,7 +29,7 @@ def source(new_database: NewDatabase, servers: Servers, tmp_path_factory: pytest
     """A database where two runs at one commit were measured."""
     folder = tmp_path_factory.mktemp("source")
     with new_database() as url:
-        settings = settings_for(folder / "home", tiny.make(folder / "watched"), url, servers.broker_url)
+        settings = settings_for(folder / "home", tiny_repository.make(folder / "watched"), url, servers.broker_url)
         place = Place.of(settings)
         drain = functools.partial(do_all_jobs, place)
         measured(settings, place, drain)

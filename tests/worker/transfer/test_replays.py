@@ -5,17 +5,18 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, update
 
-from db import messages, queries
-from db.models import Regression, Replay, Run
-from db.session import session
 from tests.conftest import NewDatabase
-from tests.worker import history
 from tests.worker.conftest import do_all_jobs, settings_for
-from tests.worker.test_judging import nightlies, verdicts
-from worker.place import Place
-from worker.transfer import export_file, import_file
+from tests.worker.fixtures import git_history
+from tests.worker.judging.test_judge import nightlies, verdicts
+from tilewatch.db.lifecycle import messages
+from tilewatch.db.models import Regression, Replay, Run
+from tilewatch.db.queries import regressions, series
+from tilewatch.db.session import session
+from tilewatch.worker.context import Place
+from tilewatch.worker.transfer.importing import export_file, import_file
 
-RECORDINGS = Path(__file__).resolve().parent.parent.parent / "recordings"
+RECORDINGS = Path(__file__).resolve().parents[3] / "recordings"
 
 
 def imported(tmp_path: Path, url: str, broker_url: str, file: Path) -> Place:
@@ -29,7 +30,7 @@ def test_a_recorded_history_is_judged_as_where_it_was_measured(
 ) -> None:
     """The simulated GPU stands for a real one: its runs and replays are renamed, since simulations do not travel."""
     watched = settings_for(tmp_path / "home", tmp_path / "watched", database_url, broker_url)
-    shas = history.make(tmp_path / "watched", history.ADD, history.WORDS)
+    shas = git_history.make(tmp_path / "watched", git_history.ADD, git_history.WORDS)
     place = nightlies(watched, *shas.values())
     with session(database_url) as opened:
         opened.execute(update(Run).values(origin="measured", timer="events"))
@@ -61,7 +62,7 @@ def test_the_judge_tells_five_real_changes_apart(
     assert all(set(words) <= {"regression", "improvement"} for words in said[1:4])
     assert said[4:] == [["unchanged"], ["unchanged"]]
     with session(place.database_url) as opened:
-        found = queries.regressions(opened)
+        found = regressions.regressions(opened)
         assert [row.recorded for row in found] == [True] * 3
         assert messages.untold(opened) == [], "people were told where it was recorded"
 
@@ -73,4 +74,4 @@ def test_what_was_recorded_of_this_library_belongs_to_this_clone(database_url: s
     for file in files:
         import_file(database_url, file, named="https://example.org/tilewatch.git")
     with session(database_url) as opened:
-        assert queries.repositories(opened) == ["https://example.org/tilewatch.git"]
+        assert series.repositories(opened) == ["https://example.org/tilewatch.git"]

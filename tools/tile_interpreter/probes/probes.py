@@ -9,7 +9,7 @@ from typing import Any
 import cuda.tile as ct
 import numpy as np
 
-from kernels.contract import Array, Kernel, Problem, Space
+from tilewatch.kernels.contract import Array, Kernel, Problem, Space
 
 SIDE = 64
 

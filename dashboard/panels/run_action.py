@@ -9,10 +9,10 @@ from typing import Any
 import streamlit as st
 from sqlalchemy.orm import Session
 
-from dashboard import people
-from db.actions import NoSuchWork
-from db.regressions import NoSuchRegression, NotPossible
-from db.session import session
+from tilewatch.dashboard import rights
+from tilewatch.db.lifecycle.actions import NoSuchWork
+from tilewatch.db.lifecycle.regressions import NoSuchRegression, NotPossible
+from tilewatch.db.session import session
 
 REFUSALS = (NoSuchWork, NoSuchRegression, NotPossible, ValueError)
 SAID = "said"
@@ -21,12 +21,12 @@ SAID = "said"
 def actor() -> str | None:
     """The name to act with, or None with the reason on the page. Where nobody signs in, people say who they are."""
     claimed = ""
-    of = people.configured()
-    if of.anonymous == "act" and people.visitor().who is None:
+    of = rights.configured()
+    if of.anonymous == "act" and rights.visitor().who is None:
         claimed = st.text_input(
             "Your name", key="who", max_chars=80, placeholder="who does this", help="Written down with every action."
         )
-    found = people.visitor(claimed)
+    found = rights.visitor(claimed)
     if not found.act:
         st.caption(found.why_not)
         return None

@@ -1,0 +1,60 @@
+"""The wheel: one top-level package, everything in it, and it runs where there is no checkout."""
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("kernels", "db", "worker", "dashboard")
+BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the unpacked wheel, built from a copy: a build leaves files beside its source."""
+    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("site")
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, source)
+    for name in ("src", *FOLDERS):
+        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    command = [sys.executable, "-c", BUILD, str(target)]
+    built = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    (wheel,) = target.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(target)
+    wheel.unlink()
+    return target
+
+
+def test_the_wheel_holds_every_file_and_takes_one_name(site: Path) -> None:
+    tracked = subprocess.run(["git", "ls-files", *FOLDERS], cwd=ROOT, capture_output=True, text=True, check=True)
+    missing = [file for file in tracked.stdout.splitlines() if not (site / "tilewatch" / file).exists()]
+    assert missing == []
+    assert {each.name for each in site.iterdir() if each.suffix != ".dist-info"} == {"tilewatch"}
+
+
+def test_the_wheel_runs_outside_the_checkout(site: Path, tmp_path: Path) -> None:
+    """Its children too: the catalog is read by a process of its own."""
+    program = (
+        "import pathlib, tilewatch.worker.cli.main, tilewatch.dashboard.weekly\n"
+        "from tilewatch.kernels import library\n"
+        "from tilewatch.kernels.catalog import catalog\n"
+        "print(library.FOLDER, len(catalog.read(library.FOLDER, arch='sm_90', kernel='gemm_fp8')))"
+    )
+    # -S keeps the editable install away, which is a line in site-packages; its other packages stay reachable.
+    packages = [path for path in sys.path if path.endswith("site-packages")]
+    ran = subprocess.run(
+        [sys.executable, "-P", "-S", "-c", program],
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join([str(site), *packages])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.split()[0] == str(site / "tilewatch" / "kernels" / "library")
+    assert int(ran.stdout.split()[1]) > 0
