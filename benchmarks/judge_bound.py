@@ -17,7 +17,8 @@ from benchmarks.judge import FOUND_WITHIN_NIGHTS, KINDS, NIGHTS, ROUNDS_A_NIGHT
 from benchmarks.judge_misses import SOON_NIGHTS
 from benchmarks.judge_worlds import LAUNCHES, NOISES, WARM_UP_NIGHTS, Change, World
 from tilewatch.worker.detection.detector import Judge, Place
-from tilewatch.worker.detection.reading import Policy, Reading
+from tilewatch.worker.detection.policy import Policy
+from tilewatch.worker.detection.reading import Reading
 from tilewatch.worker.detection.replay_evidence import Replayed
 
 PRICES = ((30.0, 28.0), (100.0, 28.0), (400.0, 28.0), (400.0, 100.0), (1200.0, 28.0))

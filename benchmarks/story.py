@@ -33,7 +33,7 @@ from tilewatch.worker.local.up import cuda_home
 from tilewatch.worker.queue.dispatch import gpu_queue
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps.submit import submit_nightly
-from tilewatch.worker.transfer.importing import export_file
+from tilewatch.worker.transfer.exporting import export_file
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT_S = 420.0

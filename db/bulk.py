@@ -9,7 +9,11 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
+from sqlalchemy import Table, select
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
+
+from tilewatch.db.models import Base
 
 Columns = Mapping[str, str]
 """Names and Postgres' types."""
@@ -35,3 +39,26 @@ def copied(session: Session, name: str, columns: Columns, rows: Iterable[Sequenc
             copy.set_types(list(columns.values()))
             for row in rows:
                 copy.write_row(row)
+
+
+def find_or_add(
+    session: Session, model: type[Base], natural_key: Mapping[str, Any], rest: Mapping[str, Any]
+) -> tuple[int, bool]:
+    """The id of the row with this natural key, and whether it was added now."""
+    table = _table(model)
+    added = session.execute(
+        insert(table)
+        .values(**natural_key, **rest)
+        .on_conflict_do_nothing(index_elements=list(natural_key))
+        .returning(table.c.id)
+    ).scalar()
+    if added is not None:
+        return int(added), True
+    there = select(table.c.id).where(*(table.c[name] == value for name, value in natural_key.items()))
+    return int(session.execute(there).scalar_one()), False
+
+
+def _table(model: type[Base]) -> Table:
+    table = model.__table__
+    assert isinstance(table, Table)
+    return table

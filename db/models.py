@@ -652,3 +652,7 @@ class Quarantine(Base):
     canary_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
     canary_said: Mapped[str | None] = mapped_column(Text)
     ended_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
+
+
+ENDED_SHORT = ("failed", "poison", "cancelled")
+"""States of a job that ended without its work done, and that `retry` takes up again."""

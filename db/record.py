@@ -11,13 +11,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Table, case, delete, exists, func, select, text, update
+from sqlalchemy import case, delete, exists, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from tilewatch.db import bulk
+from tilewatch.db.bulk import find_or_add
 from tilewatch.db.models import (
-    Base,
     Commit,
     Compilation,
     Config,
@@ -437,29 +437,6 @@ def worker_seen(
 
 def worker_gone(session: Session, name: str) -> None:
     session.execute(delete(Worker).where(Worker.name == name))
-
-
-def find_or_add(
-    session: Session, model: type[Base], natural_key: Mapping[str, Any], rest: Mapping[str, Any]
-) -> tuple[int, bool]:
-    """The id of the row with this natural key, and whether it was added now."""
-    table = _table(model)
-    added = session.execute(
-        insert(table)
-        .values(**natural_key, **rest)
-        .on_conflict_do_nothing(index_elements=list(natural_key))
-        .returning(table.c.id)
-    ).scalar()
-    if added is not None:
-        return int(added), True
-    there = select(table.c.id).where(*(table.c[name] == value for name, value in natural_key.items()))
-    return int(session.execute(there).scalar_one()), False
-
-
-def _table(model: type[Base]) -> Table:
-    table = model.__table__
-    assert isinstance(table, Table)
-    return table
 
 
 def _sha256(value: Mapping[str, Any]) -> str:

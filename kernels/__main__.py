@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tilewatch.kernels import HARNESS, device, library
+from tilewatch.kernels import HARNESS, device
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.checklist import command
 from tilewatch.kernels.checklist.prediction import Prediction, Pruned, predictions, signs
@@ -23,6 +23,7 @@ from tilewatch.kernels.compiling import store
 from tilewatch.kernels.compiling.compile_plan import compile_plan
 from tilewatch.kernels.compiling.compiler import LIMIT_S, BuildError
 from tilewatch.kernels.contract import BadProblem
+from tilewatch.kernels.library import FOLDER as LIBRARY
 from tilewatch.kernels.loading import LibraryError
 from tilewatch.kernels.measuring.journal import Journal, config_key, journal_path
 from tilewatch.kernels.measuring.measure import GpuBusy, GpuMissing, MeasureFailed, MeasureRequest, measure
@@ -81,7 +82,7 @@ def compile(
     arch: Annotated[str, typer.Option(help="Architecture to compile for; no GPU is needed.")] = "sm_100",
     jobs: Jobs = CORES,
     limit: Limit = LIMIT_S,
-    library: Library = library.FOLDER,
+    library: Library = LIBRARY,
     cubins: Store = DEFAULT_STORE,
     as_json: AsJson = False,
 ) -> None:
@@ -110,7 +111,7 @@ def sweep(
     gpu: Annotated[int, typer.Option(min=0, help="Which of this machine's GPUs.")] = 0,
     jobs: Jobs = SPARE_CORES,  # one is left for the process that feeds the GPU
     limit: Limit = LIMIT_S,
-    library: Library = library.FOLDER,
+    library: Library = LIBRARY,
     cubins: Store = DEFAULT_STORE,
     record: Annotated[Path | None, typer.Option(help="Also write the run to FILE, for `tilewatch import`.")] = None,
     prune: Annotated[

@@ -25,7 +25,7 @@ from sqlalchemy.exc import OperationalError
 from tilewatch.worker import errors, logs, schedule, submit_requests
 from tilewatch.worker.context import Place
 from tilewatch.worker.process import metrics_folder
-from tilewatch.worker.process.heartbeat import identify
+from tilewatch.worker.process.identity import identify
 from tilewatch.worker.queue import dispatch, message, outage
 from tilewatch.worker.queue.dispatch import BrokerUnreachable
 from tilewatch.worker.queue.outage import NotNow
@@ -146,11 +146,11 @@ def _outbox() -> "Outbox | None":
 
 @celery.task(name="worker.prune")  # type: ignore[untyped-decorator]  # Celery has no types
 def run_prune() -> None:
-    from tilewatch.worker import retention
+    from tilewatch.worker import schedule
 
     settings = Settings.load()
     now = dt.datetime.now(dt.UTC)
-    log.info("pruned", trials=retention.prune(settings.connection().database_url, settings.keep_samples_days, now))
+    log.info("pruned", trials=schedule.prune(settings.connection().database_url, settings.keep_samples_days, now))
 
 
 def _set_up_logging(loglevel: int | str = "INFO", **_: Any) -> None:
@@ -158,9 +158,7 @@ def _set_up_logging(loglevel: int | str = "INFO", **_: Any) -> None:
 
 
 def _count_tick() -> None:
-    from tilewatch.worker import (
-        metrics,  # counting.py has chosen the folder by now, for which the library looks when imported
-    )
+    from tilewatch.worker import metrics
 
     metrics.LAST_TICK.set_to_current_time()
 
@@ -195,7 +193,7 @@ def _consume(controller: Any, queues: tuple[str, ...], wanted: bool) -> None:
 
 
 def _deliver_left() -> None:
-    from tilewatch.worker.steps.measure import deliver_left
+    from tilewatch.worker.steps.record_run import deliver_left
 
     place = Place.of(Settings.load())
     try:
@@ -232,9 +230,9 @@ def _forked(**_: Any) -> None:
 
 
 def _close_compiler(**_: Any) -> None:
-    from tilewatch.worker.steps import compile
+    from tilewatch.worker.steps import compiler
 
-    compile.close()
+    compiler.close()
 
 
 signals.setup_logging.connect(_set_up_logging)

@@ -1,13 +1,26 @@
 """Where the steps of a worker find things: plain addresses and folders, taken from the settings once."""
 
+import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
 from tilewatch.worker.detection import policy as policies
-from tilewatch.worker.detection.reading import Policy
-from tilewatch.worker.gpu.simulated import Simulation
+from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.settings import Settings
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """`trial_s` is how long a trial keeps its worker busy; the times that it reports do not depend on it. `ill` is the
+    share of sweeps in which the board falls ill, `slow` how much longer everything takes on this node (0.05 is 5 %)."""
+
+    seed: int
+    trial_s: float
+    ill: float = 0.0
+    node: str = field(default_factory=socket.gethostname)
+    slow: float = 0.0
+    driver: str = "none"
 
 
 @dataclass(frozen=True)

@@ -28,14 +28,14 @@ def _expected() -> tuple[type[BaseException], ...]:
     from tilewatch.kernels.recording.recording_file import BadRecording
     from tilewatch.worker.cli.triage import NoName
     from tilewatch.worker.detection.policy import BadPolicy
+    from tilewatch.worker.gpu.visible_gpu import WrongWorker
     from tilewatch.worker.notify.routing import BadTelling
-    from tilewatch.worker.process.heartbeat import WrongWorker
     from tilewatch.worker.queue.dispatch import BrokerUnreachable
     from tilewatch.worker.repository import RepositoryError
     from tilewatch.worker.settings import BadSettings, NotRunning
     from tilewatch.worker.steps.measure import NothingToMeasure
     from tilewatch.worker.steps.submit import NothingToSubmit
-    from tilewatch.worker.transfer.importing import NothingToExport
+    from tilewatch.worker.transfer.exporting import NothingToExport
 
     return (
         BadPolicy,

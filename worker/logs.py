@@ -1,11 +1,10 @@
 """How workers log: one line per event on standard error, with the job it belongs to, and never with a password."""
 
 import logging
+import re
 import sys
 
 import structlog
-
-from tilewatch.worker.scrub import scrubbed
 
 
 def set_up(level: int | str) -> None:
@@ -34,3 +33,16 @@ def set_up(level: int | str) -> None:
 
 def _scrub(_: object, __: str, event: structlog.types.EventDict) -> structlog.types.EventDict:
     return {name: scrubbed(value) if isinstance(value, str) else value for name, value in event.items()}
+
+
+_IN_URL = re.compile(r"(?P<before>[a-zA-Z][a-zA-Z0-9+.-]*://[^\s:/@]*:)[^\s@/]+@")
+
+
+_NAMED = re.compile(
+    r"(?i)(?P<before>\b(?:password|passwd|secret|token|api_?key)\b['\"]?\s*[=:]\s*)(?:'[^']*'|\"[^\"]*\"|[^\s,;&]+)"
+)
+
+
+def scrubbed(text: str) -> str:
+    """scheme://user:password@host and password=... without the password."""
+    return _NAMED.sub(r"\g<before>***", _IN_URL.sub(r"\g<before>***@", text))

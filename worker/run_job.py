@@ -17,10 +17,10 @@ from tilewatch.db.session import session
 from tilewatch.db.step_queries import steps
 from tilewatch.worker import errors
 from tilewatch.worker.context import Place
+from tilewatch.worker.logs import scrubbed
 from tilewatch.worker.queue import outage
 from tilewatch.worker.queue.lease import LEASE_S, Lease, LeaseLost
 from tilewatch.worker.queue.outage import NotNow
-from tilewatch.worker.scrub import scrubbed
 
 log = structlog.get_logger()
 
@@ -88,13 +88,13 @@ def _release(job: Claimed, place: Place) -> list[Unsent]:
     """
     with session(place.database_url) as opened:
         if "round" in job.payload:  # a question of the judge's that ended without an answer
-            from tilewatch.worker.steps.confirm import judge_again
+            from tilewatch.worker.queue.follow_up import judge_again
 
             return judge_again(opened, job.payload, job.submission_id, job.priority)
         if job.kind == "compile":
             return jobs.release(opened, steps.ready_to_measure(opened, job.submission_id))
         if job.kind == "measure":
-            from tilewatch.worker.steps.measure import judge_the_rest
+            from tilewatch.worker.queue.follow_up import judge_the_rest
 
             return judge_the_rest(opened, job)
     return []

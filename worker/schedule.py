@@ -8,6 +8,7 @@ import datetime as dt
 
 from celery.schedules import crontab
 
+from tilewatch.db import record
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import steps
 from tilewatch.worker.settings import Settings
@@ -42,3 +43,19 @@ def night_due(now: dt.datetime, at: dt.time) -> dt.date:
     """The newest night that should have its nightly, with some patience for the clock's own entry to submit it."""
     told = dt.datetime.combine(now.date(), at, dt.UTC) + PATIENCE
     return now.date() if now >= told else now.date() - dt.timedelta(days=1)
+
+
+BATCH = 5_000
+"""Trials in one transaction."""
+
+
+def prune(database_url: str, days: int, now: dt.datetime) -> int:
+    """How many trials were rolled up to their median."""
+    before = now - dt.timedelta(days=days)
+    rolled_up = 0
+    while True:
+        with session(database_url) as opened:
+            changed = record.roll_up_trials(opened, before, BATCH)
+        rolled_up += changed
+        if not changed:
+            return rolled_up

@@ -14,8 +14,7 @@ from sqlalchemy import func, insert, select, update
 from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle import jobs
-from tilewatch.db.lifecycle.jobs import ENDED_SHORT
-from tilewatch.db.models import Action
+from tilewatch.db.models import ENDED_SHORT, Action
 from tilewatch.db.step_queries import steps
 
 Asking = Literal["nightly", "sweep", "backfill"]

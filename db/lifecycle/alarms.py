@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
+from tilewatch.db.bulk import find_or_add
 from tilewatch.db.models import Alarm
-from tilewatch.db.record import find_or_add
 
 WATCHERS = 7_114_553_032
 """Any number that no other advisory lock of ours has."""

@@ -14,8 +14,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, String, and_, case, cast, func, literal, or_, select, update
 from sqlalchemy.orm import Session
 
-from tilewatch.db.models import Job
-from tilewatch.db.record import find_or_add
+from tilewatch.db.bulk import find_or_add
+from tilewatch.db.models import ENDED_SHORT, Job
 
 MAX_ATTEMPTS = 3
 """A job that took this many workers down with it is what is wrong, not the workers."""
@@ -23,9 +23,6 @@ MAX_ATTEMPTS = 3
 FIRST_WAIT_S = 15.0
 LONGEST_WAIT_S = 600.0
 """A job that meets passing trouble waits this long, then twice as long each time, up to the longest."""
-
-ENDED_SHORT = ("failed", "poison", "cancelled")
-"""States of a job that ended without its work done, and that `retry` takes up again."""
 
 
 class Priority(IntEnum):

@@ -12,10 +12,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, String, case, cast, exists, func, literal, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
+from tilewatch.db.bulk import find_or_add
 from tilewatch.db.joins import came_with_a_recording
 from tilewatch.db.lifecycle.regressions import ITSELF
 from tilewatch.db.models import Commit, Message, Regression, RegressionEvent
-from tilewatch.db.record import find_or_add
 
 FIRST_WAIT_S = 15.0
 LONGEST_WAIT_S = 600.0

@@ -12,9 +12,9 @@ from sqlalchemy import and_, exists, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session, aliased
 
+from tilewatch.db.bulk import find_or_add
 from tilewatch.db.lifecycle.regressions import ITSELF, OPEN, event, locked, move, remark
 from tilewatch.db.models import Commit, Regression, RegressionSeries
-from tilewatch.db.record import find_or_add
 
 Direction = Literal["regression", "improvement"]
 Category = Literal["code", "toolchain", "node", "baseline", "search_space", "unknown"]

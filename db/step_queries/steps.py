@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from sqlalchemy import exists, func, select
 from sqlalchemy.orm import Session, aliased
 
-from tilewatch.db.lifecycle.jobs import ENDED_SHORT
 from tilewatch.db.models import (
+    ENDED_SHORT,
     Commit,
     Compilation,
     Config,

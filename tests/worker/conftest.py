@@ -12,7 +12,7 @@ from tilewatch.db.session import session
 from tilewatch.worker import run_job
 from tilewatch.worker.context import Place
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps import compile
+from tilewatch.worker.steps import compiler
 
 Drain = Callable[[], int]
 
@@ -36,7 +36,7 @@ def place(settings: Settings) -> Place:
 def no_compiler_left() -> Iterator[None]:
     """Ends the tile compiler that a compile step keeps for the life of its process."""
     yield
-    compile.close()
+    compiler.close()
 
 
 @pytest.fixture

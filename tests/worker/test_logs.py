@@ -11,8 +11,8 @@ from tilewatch.db.models import Job
 from tilewatch.db.session import session
 from tilewatch.worker import logs, run_job
 from tilewatch.worker.context import Place
+from tilewatch.worker.logs import scrubbed
 from tilewatch.worker.queue.outage import NotNow
-from tilewatch.worker.scrub import scrubbed
 
 URL = "postgresql://node1:hunter2@db:5432/tilewatch"
 

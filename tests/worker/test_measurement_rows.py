@@ -6,7 +6,7 @@ import pytest
 
 from tilewatch.db.step_queries.judging import Point
 from tilewatch.worker.detection.confirmation import Ask, Replayed
-from tilewatch.worker.detection.reading import Policy
+from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.judging.scope_judge import Series, Sitting
 from tilewatch.worker.measurement_rows import Sampled, measurement_rows
 

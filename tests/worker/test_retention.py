@@ -8,7 +8,7 @@ from tests.worker.conftest import Drain
 from tests.worker.steps.test_measure import measured
 from tilewatch.db.models import Measurement, Run, Sweep, Trial, Verdict
 from tilewatch.db.session import session
-from tilewatch.worker import retention
+from tilewatch.worker import schedule
 from tilewatch.worker.context import Place
 from tilewatch.worker.settings import Settings
 
@@ -28,9 +28,9 @@ def test_the_samples_of_an_old_loser_go_and_its_median_stays(settings: Settings,
     with session(place.database_url) as opened:
         opened.execute(update(Sweep).values(created_at=NOW - dt.timedelta(days=91)))
         opened.execute(update(Trial).where(Trial.status == "wrong").values(samples_us=[1.0]))
-    assert retention.prune(place.database_url, 90, NOW) == 1  # the wrong one: 128 won, and 256 is tied with it
+    assert schedule.prune(place.database_url, 90, NOW) == 1  # the wrong one: 128 won, and 256 is tied with it
     assert samples(place) == {128: True, 256: True}
-    assert retention.prune(place.database_url, 90, NOW) == 0
+    assert schedule.prune(place.database_url, 90, NOW) == 0
     with session(place.database_url) as opened:
         assert all(row.samples_us for row in opened.scalars(select(Measurement)))
         assert opened.get_one(Verdict, run_id)
@@ -41,7 +41,7 @@ def test_what_lost_narrowly_but_is_no_tie_goes_too(settings: Settings, place: Pl
     with session(place.database_url) as opened:
         opened.execute(update(Sweep).values(created_at=NOW - dt.timedelta(days=91)))
         opened.execute(update(Run).where(Run.id == run_id).values(tie=[]))
-    assert retention.prune(place.database_url, 90, NOW) == 1
+    assert schedule.prune(place.database_url, 90, NOW) == 1
     assert samples(place) == {128: True, 256: False}
 
 
@@ -49,4 +49,4 @@ def test_young_trials_keep_their_samples(settings: Settings, place: Place, drain
     measured(settings, place, drain)
     with session(place.database_url) as opened:
         opened.execute(update(Sweep).values(created_at=NOW - dt.timedelta(days=89)))
-    assert retention.prune(place.database_url, 90, NOW) == 0
+    assert schedule.prune(place.database_url, 90, NOW) == 0

@@ -174,10 +174,10 @@ def prune(
 
     Example: tilewatch prune --days 30
     """
-    from tilewatch.worker import retention
+    from tilewatch.worker import schedule
 
     keep_days = days or options.settings().keep_samples_days
-    rolled_up = retention.prune(options.ready_database(), keep_days, dt.datetime.now(dt.UTC))
+    rolled_up = schedule.prune(options.ready_database(), keep_days, dt.datetime.now(dt.UTC))
     print(f"{rolled_up} trials older than {keep_days} days keep their median and no longer their samples")
 
 
@@ -193,7 +193,7 @@ def export_(
 
     Example: tilewatch export h200.jsonl.gz --gpu h200 --since 2026-11-01
     """
-    from tilewatch.worker.transfer.importing import export_file
+    from tilewatch.worker.transfer.exporting import export_file
 
     rows = export_file(
         options.ready_database(),

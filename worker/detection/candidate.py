@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewatch.worker.detection.modes import LaunchNoise
-from tilewatch.worker.detection.reading import Floats, Policy
+from tilewatch.worker.detection.policy import Policy
+from tilewatch.worker.detection.reading import Floats
 from tilewatch.worker.detection.replay_evidence import Estimate, Heard, Replayed
 
 State = Literal["open", "believed", "confirmed", "refuted", "undecided"]

@@ -7,7 +7,7 @@ a night, is known elsewhere.
 import numpy as np
 
 from tilewatch.worker.detection.candidate import Case, Nightly, first_bad, odds, odds_together, posterior, worth
-from tilewatch.worker.detection.reading import Policy
+from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.replay_evidence import Ask, Estimate, Heard, Replayed, estimate
 
 __all__ = [

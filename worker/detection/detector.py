@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from tilewatch.worker.detection.candidate import Case, could_be_worth, odds_together, worth
 from tilewatch.worker.detection.confirmation import believable, next_launches, step
-from tilewatch.worker.detection.reading import Policy, Reading
+from tilewatch.worker.detection.policy import Policy
+from tilewatch.worker.detection.reading import Reading
 from tilewatch.worker.detection.replay_budget import Budget
 from tilewatch.worker.detection.replay_evidence import Ask, Replayed
 from tilewatch.worker.detection.series_state import Known, Place

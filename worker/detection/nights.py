@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from tilewatch.worker.detection import modes, node_noise
 from tilewatch.worker.detection.modes import LaunchNoise
-from tilewatch.worker.detection.reading import MAD_TO_DEVIATION, Floats, Policy, Reading, level, location
+from tilewatch.worker.detection.policy import Policy
+from tilewatch.worker.detection.reading import MAD_TO_DEVIATION, Floats, Reading, level, location
 from tilewatch.worker.detection.step_scan import Scan, median, scan
 
 LEARN_EVERY_NIGHTS = 10

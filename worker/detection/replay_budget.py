@@ -5,7 +5,7 @@ It counts; who asks and why is known elsewhere.
 
 from dataclasses import dataclass, field
 
-from tilewatch.worker.detection.reading import Policy
+from tilewatch.worker.detection.policy import Policy
 
 
 @dataclass

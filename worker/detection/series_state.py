@@ -11,7 +11,8 @@ import numpy as np
 
 from tilewatch.worker.detection.candidate import Case, Nightly, first_bad
 from tilewatch.worker.detection.nights import Nights
-from tilewatch.worker.detection.reading import Policy, Reading
+from tilewatch.worker.detection.policy import Policy
+from tilewatch.worker.detection.reading import Reading
 from tilewatch.worker.detection.replay_evidence import Heard
 from tilewatch.worker.detection.suspicion import Evidence, Suspicion, evidence, groups_of, suspicions
 from tilewatch.worker.detection.verdict import Alert

@@ -7,7 +7,7 @@ import numpy as np
 
 from tilewatch.worker.detection.candidate import Case, Nightly, odds, worth
 from tilewatch.worker.detection.confirmation import next_launches
-from tilewatch.worker.detection.reading import Policy
+from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.series_state import Known
 from tilewatch.worker.detection.verdict import Alert
 

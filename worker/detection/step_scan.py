@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewatch.worker.detection.reading import MAD_TO_DEVIATION, Floats, Policy
+from tilewatch.worker.detection.policy import Policy
+from tilewatch.worker.detection.reading import MAD_TO_DEVIATION, Floats
 
 Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewatch.worker.detection.candidate import Nightly, log_odds
-from tilewatch.worker.detection.reading import Floats, Policy
+from tilewatch.worker.detection.policy import Policy
+from tilewatch.worker.detection.reading import Floats
 from tilewatch.worker.detection.step_scan import Scan
 
 UNLIKELY_SHARE = 0.01

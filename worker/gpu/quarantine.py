@@ -22,8 +22,8 @@ from tilewatch.kernels.gpu import health, illness
 from tilewatch.kernels.gpu.health import NoAnswer, Watcher
 from tilewatch.kernels.gpu.illness import Illness, Reading
 from tilewatch.kernels.results import RunResult
+from tilewatch.worker.context import Simulation
 from tilewatch.worker.gpu import simulated
-from tilewatch.worker.gpu.simulated import Simulation
 from tilewatch.worker.queue.outage import NotNow
 
 log = structlog.get_logger()

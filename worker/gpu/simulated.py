@@ -8,10 +8,8 @@ from the seed.
 
 import datetime as dt
 import hashlib
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -21,6 +19,7 @@ from tilewatch.kernels.device import SIMULATED, Gpu
 from tilewatch.kernels.measuring.replay import ReplayResult
 from tilewatch.kernels.results import Measured, RunResult, TrialResult
 from tilewatch.kernels.statistics import median_interval
+from tilewatch.worker.context import Simulation
 
 FASTEST_US, SLOWEST_US = 100.0, 300.0
 RIVAL_US = 110.0
@@ -37,19 +36,6 @@ CANARY_US = {"canary_compute_us": 220.0, "canary_memory_us": 135.0}
 ILLNESSES = ("xid", "ecc", "canary")
 STILL_ILL = 0.5
 """The share of canaries of an ill board that show it again."""
-
-
-@dataclass(frozen=True)
-class Simulation:
-    """`trial_s` is how long a trial keeps its worker busy; the times that it reports do not depend on it. `ill` is the
-    share of sweeps in which the board falls ill, `slow` how much longer everything takes on this node (0.05 is 5 %)."""
-
-    seed: int
-    trial_s: float
-    ill: float = 0.0
-    node: str = field(default_factory=socket.gethostname)
-    slow: float = 0.0
-    driver: str = "none"
 
 
 def board(simulation: Simulation) -> Gpu:

@@ -15,7 +15,7 @@ from tilewatch.db.step_queries.judging import Before, Point, Scope
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.worker.context import Place
 from tilewatch.worker.detection.confirmation import Estimate, estimate
-from tilewatch.worker.detection.reading import Policy
+from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.judging import replay_answers
 from tilewatch.worker.judging.scope_judge import Series
 

@@ -23,14 +23,14 @@ from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.worker.context import Place
 from tilewatch.worker.detection.confirmation import Ask, Replayed
 from tilewatch.worker.detection.detector import Verdict
-from tilewatch.worker.judging import explain, open_regression, other_causes, replay_answers, served
-from tilewatch.worker.judging import night as conclude
+from tilewatch.worker.judging import explain, open_regression, other_causes, replay_answers
+from tilewatch.worker.judging import night as served
 from tilewatch.worker.judging.commit_history import History
 from tilewatch.worker.judging.other_causes import Beside
 from tilewatch.worker.judging.replay_answers import Pair
 from tilewatch.worker.judging.scope_judge import Series, Sitting, first_night, series_of
+from tilewatch.worker.queue import follow_up
 from tilewatch.worker.queue.lease import Lease
-from tilewatch.worker.steps import confirm
 
 RECORDED = "recorded"
 """Runs of other databases: their cubins are not here, so nothing can be replayed that was not replayed there."""
@@ -169,7 +169,7 @@ def _ask(hearing: _Hearing, wanted: _Wanted, together: Sequence[str]) -> list[Un
         "submission_id": scope.submission_id,
         "round": list(together),
     }
-    return confirm.ask(
+    return follow_up.ask(
         hearing.session,
         payload,
         ready=wanted.ready,
@@ -242,7 +242,7 @@ def _beside(hearing: _Hearing, doubted: Mapping[Series, Beside]) -> dict[str, _W
 
 def _settle(hearing: _Hearing, sitting: Sitting, series: Series, point: Point, doubt: Beside | None) -> None:
     """Nothing is left to be asked: what is known of the series tonight is its verdict."""
-    found = conclude.conclusion(sitting, series, hearing.history.same_as(series, hearing.scope.position))
+    found = served.conclusion(sitting, series, hearing.history.same_as(series, hearing.scope.position))
     said, verdict, reason, outcome = found.said, found.verdict, found.reason, found.outcome
     span, alert, besides = None, sitting.alerts.get(series), list[str]()
     suspicion_id = None

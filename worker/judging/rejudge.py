@@ -14,9 +14,8 @@ from tilewatch.db.session import engine
 from tilewatch.db.step_queries import judging
 from tilewatch.db.step_queries.judging import Judged, Night, Point, Scope
 from tilewatch.worker.context import Place
-from tilewatch.worker.detection.reading import Policy
+from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.judging import night as conclude
-from tilewatch.worker.judging import served
 from tilewatch.worker.judging.commit_history import History
 from tilewatch.worker.judging.scope_judge import Sitting, series_of
 
@@ -59,12 +58,12 @@ def _scope(session: Session, place: Place, scope: Scope, policy: Policy, said: S
     history = History(session, place, scope, nights)
     facts = judging.replays(session, scope, nights[0].position)
     points = judging.points(session, [night.submission_id for night in nights], scope.origin)
-    sitting = Sitting(served.by_first_night(nights, points), policy, place.replay_launches)
+    sitting = Sitting(conclude.by_first_night(nights, points), policy, place.replay_launches)
     was = {each.run_id: each for each in said}
     for night in nights:
         tonight = [point for point in points if point.submission_id == night.submission_id]
-        served.hear(sitting, history, night, tonight)
-        sitting.settle_past(lambda series, ask, told: served.on_record(history, facts, series, ask, told))
+        conclude.hear(sitting, history, night, tonight)
+        sitting.settle_past(lambda series, ask, told: conclude.on_record(history, facts, series, ask, told))
         yield from _differences(sitting, history, scope, night, tonight, was)
 
 

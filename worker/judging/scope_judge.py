@@ -13,7 +13,8 @@ import numpy as np
 from tilewatch.db.step_queries.judging import Point
 from tilewatch.worker.detection.confirmation import Ask, Case, Replayed, first_bad, step
 from tilewatch.worker.detection.detector import Alert, Answer, Judge, Place, Told, Verdict
-from tilewatch.worker.detection.reading import Policy, Reading
+from tilewatch.worker.detection.policy import Policy
+from tilewatch.worker.detection.reading import Reading
 
 LAUNCHES_A_RUN = 3
 """What a run weighs in replay launches: with its sweep it holds the GPU for longer than three launches."""

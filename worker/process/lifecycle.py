@@ -11,8 +11,9 @@ from tilewatch.worker.context import Place
 from tilewatch.worker.gpu import quarantine
 from tilewatch.worker.gpu.quarantine import GpuWatch
 from tilewatch.worker.process import health_checks, prometheus
-from tilewatch.worker.process.heartbeat import Identity, Presence
+from tilewatch.worker.process.heartbeat import Presence
 from tilewatch.worker.process.http_endpoint import Endpoint
+from tilewatch.worker.process.identity import Identity
 from tilewatch.worker.settings import Settings
 
 

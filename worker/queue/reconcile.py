@@ -4,8 +4,7 @@ from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle.jobs import Unsent
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import steps
-from tilewatch.worker.queue import dispatch
-from tilewatch.worker.steps import confirm
+from tilewatch.worker.queue import dispatch, follow_up
 
 
 def reconcile(database_url: str, broker_url: str) -> list[Unsent]:
@@ -13,6 +12,6 @@ def reconcile(database_url: str, broker_url: str) -> list[Unsent]:
     with session(database_url) as opened:
         jobs.requeue_expired(opened)
         jobs.release(opened, steps.ready_to_measure(opened))
-        confirm.give_up(opened)
+        follow_up.give_up(opened)
         queued = jobs.unsent(opened, dispatch.RESEND_AFTER_S)
     return dispatch.lost(broker_url, queued)

@@ -17,13 +17,13 @@ from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle.jobs import Claimed, Unsent
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import steps
-from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.results import Compiled, StaticFacts
 from tilewatch.worker import metrics, repository
 from tilewatch.worker.context import Place
 from tilewatch.worker.queue.dispatch import COMPILE
 from tilewatch.worker.queue.lease import Lease
+from tilewatch.worker.steps.compiler import open_compiler
 
 BATCH = 10
 """Configs per job: half a minute of work, so that a killed worker loses little and the last batches end together."""
@@ -35,8 +35,6 @@ NO_FACTS: dict[str, Any] = {**dict.fromkeys(each.name for each in fields(StaticF
 
 Item = TypeVar("Item")
 
-_compiler: Compiler | None = None
-
 
 def step(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
     if "round" in job.payload:  # the sides of a replay that have no cubin yet
@@ -44,14 +42,6 @@ def step(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
 
         return confirm.prepare(job, place, lease)
     return _compile_batch(job, place, lease) if "items" in job.payload else _deal(job, place)
-
-
-def close() -> None:
-    """End this process's compiler, if it has one."""
-    global _compiler
-    if _compiler is not None:
-        _compiler.close()
-        _compiler = None
 
 
 def _deal(job: Claimed, place: Place) -> list[Unsent]:
@@ -145,11 +135,3 @@ def _row(code_key: str, compiled: Compiled) -> dict[str, Any]:
         "host": gethostname(),
         **facts,
     }
-
-
-def open_compiler(place: Place) -> Compiler:
-    """One per process: its child keeps the tile compiler loaded, and is started again by itself when it dies."""
-    global _compiler
-    if _compiler is None:
-        _compiler = Compiler(place.store_url, limit_s=place.compile_limit_s)
-    return _compiler

@@ -5,61 +5,27 @@ first, by a job of its own on a CPU; sides that turn out to be identical machine
 ends with a row, also when it cannot be answered, and the last one of a round lets the judge go on.
 """
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy.orm import Session
-
-from tilewatch.db.lifecycle import jobs, suspicions
+from tilewatch.db.lifecycle import suspicions
 from tilewatch.db.lifecycle.jobs import Claimed, Unsent
 from tilewatch.db.lifecycle.suspicions import NOT_NEEDED
 from tilewatch.db.session import session
-from tilewatch.db.step_queries import gpus as boards
 from tilewatch.db.step_queries import judging
 from tilewatch.kernels.device import SIMULATED, Gpu, gpus
 from tilewatch.kernels.measuring.measure import GpuBusy, GpuMissing, MeasureFailed
 from tilewatch.kernels.measuring.replay import ReplayFailed, ReplayRequest, ReplayResult, Side, replay
 from tilewatch.kernels.results import Compiled, Cubin
 from tilewatch.worker import repository
-from tilewatch.worker.context import Place
+from tilewatch.worker.context import Place, Simulation
 from tilewatch.worker.gpu import quarantine, simulated
-from tilewatch.worker.gpu.simulated import Simulation
+from tilewatch.worker.gpu.visible_gpu import WrongWorker, visible_gpu
 from tilewatch.worker.judging.replay_answers import CODE
-from tilewatch.worker.process.heartbeat import WrongWorker, visible_gpu
-from tilewatch.worker.queue import follow_up
-from tilewatch.worker.queue.dispatch import COMPILE, board_queue, gpu_queue
+from tilewatch.worker.queue.follow_up import Payload, ask, judge_again
 from tilewatch.worker.queue.lease import Lease
 from tilewatch.worker.queue.outage import NotNow
-from tilewatch.worker.steps import compile
-
-Payload = Mapping[str, Any]
-
-
-def ask(opened: Session, payload: Payload, *, ready: bool, submission_id: int, priority: int) -> list[Unsent]:
-    """Queue the job that answers a question: at once where both cubins are there, else the one that compiles."""
-    kind, queue = ("confirm", _queue(payload)) if ready else ("compile", COMPILE)
-    prepare, confirm = judging.job_keys(payload["key"])
-    job_id, new = jobs.add(
-        opened,
-        key=confirm if ready else prepare,
-        kind=kind,
-        queue=queue,
-        subject=_subject(payload),
-        payload=dict(payload),
-        submission_id=submission_id,
-        run_id=payload["run_id"],
-        total_steps=payload["launches"] if ready else 2,
-        priority=priority,
-    )
-    return [Unsent(job_id, queue)] if new else []
-
-
-def give_up(opened: Session) -> None:
-    """End what was asked of a GPU that is gone: its night waits for nothing else."""
-    for job in boards.stranded(opened):
-        jobs.cancel(opened, [job.id])
-        judge_again(opened, job.payload, job.submission_id, job.priority)
+from tilewatch.worker.steps import compiler
 
 
 def prepare(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
@@ -121,29 +87,6 @@ def step(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
         return judge_again(opened, payload, job.submission_id, job.priority)
 
 
-def judge_again(opened: Session, payload: Payload, submission_id: int | None, priority: int) -> list[Unsent]:
-    """When nothing of the round is left to be answered: a judge job for the run that asked, once per round."""
-    suspicions.hold_run(opened, payload["run_id"])
-    if judging.waits_for(opened, payload["round"]):
-        return []
-    asked = hashlib.sha256("\n".join(payload["round"]).encode()).hexdigest()[:16]
-    bell, new = follow_up.add(
-        opened,
-        payload["run_id"],
-        submission_id=submission_id,
-        subject=_subject(payload),
-        priority=priority,
-        again=asked,
-    )
-    return [bell] if new else []
-
-
-def _queue(payload: Payload) -> str:
-    """Of the GPU that is asked about, or else of whichever is free."""
-    board = payload.get("board")
-    return gpu_queue(payload["gpu_model"]) if board is None else board_queue(payload["gpu_model"], board)
-
-
 def _own_gpu(payload: Payload, simulation: Simulation) -> Gpu:
     model = payload["gpu_model"]
     gpu = simulated.board(simulation) if model == SIMULATED.slug else visible_gpu({model})
@@ -173,8 +116,9 @@ def _replay_here(payload: Payload, place: Place, gpu: Gpu, lease: Lease) -> Repl
 
 def _compiled(place: Place, payload: Payload, side: Payload, params: Mapping[str, int]) -> Compiled:
     library = repository.checkout(place.repository, side["sha"], payload["library"], place.checkouts)
-    compiler = compile.open_compiler(place)
-    return compiler.compile(library, payload["kernel"], payload["problem"], params, payload["arch"])
+    return compiler.open_compiler(place).compile(
+        library, payload["kernel"], payload["problem"], params, payload["arch"]
+    )
 
 
 def _code(outcome: Compiled) -> dict[str, Any]:
@@ -204,9 +148,3 @@ def _row(payload: Payload, result: ReplayResult | None = None) -> dict[str, Any]
         "telemetry": telemetry,
         "gpu_s": result.gpu_s,
     }
-
-
-def _subject(payload: Payload) -> str:
-    good, bad = payload["good"]["sha"][:10], payload["bad"]["sha"][:10]
-    where = payload["gpu_model"] if payload.get("host") is None else f"{payload['gpu_model']} of {payload['host']}"
-    return f"{payload['kernel']} {payload['problem']} on {where}: replay {good} beside {bad}"

@@ -6,9 +6,8 @@ What can be derived from samples is derived again here (derive.py), never taken 
 
 import datetime as dt
 import hashlib
-import itertools
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,26 +17,16 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db import record
 from tilewatch.db.lifecycle.jobs import Priority
-from tilewatch.db.models import Compilation
 from tilewatch.db.record import config_sha256
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import judging, steps
-from tilewatch.db.step_queries.steps import Exported
-from tilewatch.kernels import HARNESS
 from tilewatch.kernels.recording import recording_file
-from tilewatch.kernels.recording.recording_file import BadRecording, Header
+from tilewatch.kernels.recording.recording_file import BadRecording
 from tilewatch.worker.measurement_rows import Sampled, measurement_rows, trial_median_us
 from tilewatch.worker.queue import follow_up
 from tilewatch.worker.transfer import replays as transfer_replays
 
 Row = Mapping[str, Any]
-
-NOT_TRAVELLING = frozenset({"id", "created_at"})
-"""Columns of a compilation that mean something in their own database only."""
-
-
-class NothingToExport(Exception):
-    """No run fits what was asked for; the message is a sentence."""
 
 
 @dataclass(frozen=True)
@@ -46,29 +35,6 @@ class Imported:
 
     created: bool
     sentence: str
-
-
-def export_file(
-    database_url: str,
-    path: Path,
-    *,
-    repository: str | None = None,
-    kernel: str | None = None,
-    gpu_model: str | None = None,
-    since: dt.date | None = None,
-) -> int:
-    """Write what workers of this database measured; returns the number of rows. Imported runs are not passed on."""
-    with session(database_url) as opened:
-        found = [
-            steps.exported(opened, sweep_id)
-            for sweep_id in steps.sweeps_to_export(
-                opened, repository=repository, kernel=kernel, gpu_model=gpu_model, since=since
-            )
-        ]
-        if not found:
-            raise NothingToExport("nothing to export: no worker of this database has measured such a sweep")
-        replays = transfer_replays.rows(opened, repository=repository, kernel=kernel, gpu_model=gpu_model, since=since)
-        return recording_file.write(path, _header(found), itertools.chain(_rows(found), replays))
 
 
 def import_file(database_url: str, path: Path, *, named: str | None = None) -> Imported:
@@ -91,105 +57,6 @@ def import_file(database_url: str, path: Path, *, named: str | None = None) -> I
         raise BadRecording(f"{path} cannot be imported: {str(error.orig).splitlines()[0]}") from None
     except (TypeError, ValueError, AttributeError) as error:
         raise BadRecording(f"{path} cannot be imported: a value does not fit its place: {error}") from None
-
-
-def _header(found: Sequence[Exported]) -> Header:
-    runs = [run for each in found for run, _ in each.runs]
-    return Header(
-        machine="; ".join(sorted({f"{run.host}, {run.gpu_name}" for run in runs})),
-        recorded_at=max(run.finished_at for run in runs).isoformat(timespec="seconds"),
-        repository="; ".join(sorted({each.commit.repository for each in found})),
-        tool=f"tilewatch harness {HARNESS}",
-    )
-
-
-def _rows(found: Sequence[Exported]) -> Iterator[dict[str, Any]]:
-    told: set[int] = set()
-    for number, each in enumerate(found, start=1):
-        yield _sweep_row(number, each)
-        for trial, params, compilation in each.trials:
-            if compilation is not None and compilation.id not in told:
-                told.add(compilation.id)
-                yield _compilation_row(compilation)
-            yield {
-                "row": "trial",
-                "sweep": number,
-                "config": params,
-                "code_key": trial.code_key,
-                "compiler": compilation.compiler if compilation else None,
-                "status": trial.status,
-                "failure": trial.failure,
-                "samples_us": trial.samples_us,
-                "error": trial.error,
-            }
-        yield from _run_rows(number, each)
-
-
-def _sweep_row(number: int, each: Exported) -> dict[str, Any]:
-    sweep, submission, commit, model = each.sweep, each.submission, each.commit, each.gpu_model
-    return {
-        "row": "sweep",
-        "id": number,
-        "commit": {
-            "repository": commit.repository,
-            "sha": commit.sha,
-            "position": commit.position,
-            "committed_at": commit.committed_at.isoformat(),
-            "subject": commit.subject,
-            "author": commit.author,
-        },
-        "gpu_model": {
-            "slug": model.slug,
-            "name": model.name,
-            "arch": model.arch,
-            "fp8_tflops": model.fp8_tflops,
-            "bandwidth_gbps": model.bandwidth_gbps,
-        },
-        "reason": submission.reason,
-        "night": submission.night.isoformat() if submission.night else None,
-        "kernel": sweep.kernel,
-        "problem": sweep.problem,
-        "arch": sweep.arch,
-        "source_sha256": sweep.source_sha256,
-        "space": sweep.space,
-        "space_size": sweep.space_size,
-        "flops": sweep.flops,
-        "bytes": sweep.bytes,
-    }
-
-
-def _compilation_row(compilation: Compilation) -> dict[str, Any]:
-    columns = [column.name for column in Compilation.__table__.columns if column.name not in NOT_TRAVELLING]
-    return {"row": "compilation", **{name: getattr(compilation, name) for name in columns}}
-
-
-def _run_rows(number: int, each: Exported) -> Iterator[dict[str, Any]]:
-    for run, measurements in each.runs:
-        yield {
-            "row": "run",
-            "key": run.key,
-            "sweep": number,
-            "host": run.host,
-            "gpu_uuid": run.gpu_uuid,
-            "gpu_name": run.gpu_name,
-            "timer": run.timer,
-            "toolchain": run.toolchain,
-            "telemetry": run.telemetry,
-            "sweep_gpu_s": run.sweep_gpu_s,
-            "tie": [each.params[config_id] for config_id in run.tie],
-            "started_at": run.started_at.isoformat(),
-            "finished_at": run.finished_at.isoformat(),
-        }
-        for measurement, params in measurements:
-            yield {
-                "row": "measurement",
-                "run": run.key,
-                "implementation": measurement.implementation,
-                "role": measurement.role,
-                "config": params,
-                "samples_us": measurement.samples_us,
-                "detail": measurement.detail,
-            }
 
 
 def _import(opened: Session, file_name: str, sha256: str, contents: recording_file.Recording) -> Imported:

@@ -20,7 +20,8 @@ from tilewatch.worker.detection.confirmation import (
 )
 from tilewatch.worker.detection.detector import Alert, Judge, Place, Told
 from tilewatch.worker.detection.modes import LaunchNoise
-from tilewatch.worker.detection.reading import Policy, Reading
+from tilewatch.worker.detection.policy import Policy
+from tilewatch.worker.detection.reading import Reading
 from tilewatch.worker.detection.suspicion import Evidence, suspicions
 
 Replay = Callable[[Ask], tuple[float, float]]

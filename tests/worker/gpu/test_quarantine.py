@@ -19,10 +19,9 @@ from tilewatch.db.session import session
 from tilewatch.kernels.device import SIMULATED, Gpu
 from tilewatch.kernels.gpu.health import NoAnswer
 from tilewatch.worker import run_job
-from tilewatch.worker.context import Place
+from tilewatch.worker.context import Place, Simulation
 from tilewatch.worker.gpu import simulated
 from tilewatch.worker.gpu.quarantine import GpuWatch, Senses
-from tilewatch.worker.gpu.simulated import Simulation
 from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.settings import Settings
 

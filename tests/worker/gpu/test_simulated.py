@@ -11,13 +11,12 @@ from tilewatch.db.session import session
 from tilewatch.db.step_queries import steps
 from tilewatch.db.step_queries.steps import CompiledConfig, SweepFacts
 from tilewatch.kernels.statistics import median_interval
-from tilewatch.worker.context import Place
+from tilewatch.worker.context import Place, Simulation
 from tilewatch.worker.gpu import simulated
-from tilewatch.worker.gpu.simulated import Simulation
-from tilewatch.worker.process.heartbeat import identify
+from tilewatch.worker.process.identity import identify
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps.submit import submit_nightly
-from tilewatch.worker.transfer.importing import NothingToExport, export_file
+from tilewatch.worker.transfer.exporting import NothingToExport, export_file
 
 FACTS = SweepFacts(1, "tilewatch", "ab" * 20, "double", "1024", "sim", "sm_90")
 CONFIGS = [CompiledConfig(number, {"width": number}, f"cubin {number}", "double") for number in range(400)]

@@ -34,7 +34,7 @@ from tilewatch.worker import run_job
 from tilewatch.worker.context import Place
 from tilewatch.worker.judging import judge, rejudge
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps import compile
+from tilewatch.worker.steps import compiler
 from tilewatch.worker.steps.submit import submit_nightly
 
 FIRST_NIGHT = dt.date(2026, 11, 1)
@@ -255,7 +255,7 @@ def test_another_compiler_is_told_from_a_commit(
     monkeypatch.setattr(Compiler, "compile", as_another_would)
     (sha,) = git_history.make(tmp_path / "watched").values()
     nightlies(watched, sha)
-    compile.close()
+    compiler.close()
     changed = watched.model_copy(update={"compile_limit_s": 16.0})  # the limit is part of a compiler's name
     nightly(changed, sha, 1)
     place = Place.of(changed)
@@ -288,7 +288,7 @@ def test_a_commit_and_a_compiler_that_changed_in_one_night_are_told_apart(
     monkeypatch.setattr(Compiler, "compile", as_another_would)
     shas = git_history.make(tmp_path / "watched", git_history.ADD)
     nightlies(watched, shas[git_history.BASE])
-    compile.close()
+    compiler.close()
     changed = watched.model_copy(update={"compile_limit_s": 16.0})
     nightly(changed, shas[git_history.ADD], 1)
     place = Place.of(changed)

@@ -19,11 +19,12 @@ from tilewatch.db.step_queries import gpus
 from tilewatch.db.step_queries.judging import Before, Point, ReplayFact
 from tilewatch.worker import run_job
 from tilewatch.worker.context import Place
-from tilewatch.worker.detection.reading import Policy
+from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.judging import node_cause, node_comparison
 from tilewatch.worker.judging.node_comparison import Doubt, compared
 from tilewatch.worker.notify import wording
-from tilewatch.worker.process.heartbeat import Presence, identify
+from tilewatch.worker.process.heartbeat import Presence
+from tilewatch.worker.process.identity import identify
 from tilewatch.worker.queue.dispatch import OF_A_BOARD
 from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.queue.reconcile import reconcile

@@ -4,8 +4,9 @@ import pytest
 
 from tilewatch.kernels.compiling.toolchain import compiler_version
 from tilewatch.kernels.device import GPU_MODELS, OLDEST_DRIVER, Gpu
+from tilewatch.worker.gpu.visible_gpu import WrongWorker
 from tilewatch.worker.process import heartbeat
-from tilewatch.worker.process.heartbeat import WrongWorker, identify
+from tilewatch.worker.process.identity import identify
 
 H200 = next(model for model in GPU_MODELS if model.slug == "h200")
 

@@ -18,12 +18,11 @@ from tilewatch.db.models import Job, Run, Worker
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import steps
 from tilewatch.kernels.device import GPU_MODELS, SIMULATED, Gpu
-from tilewatch.worker.context import Place
+from tilewatch.worker.context import Place, Simulation
 from tilewatch.worker.gpu import simulated
-from tilewatch.worker.gpu.simulated import Simulation
 from tilewatch.worker.process import health_checks
-from tilewatch.worker.process.heartbeat import Identity
 from tilewatch.worker.process.http_endpoint import Endpoint
+from tilewatch.worker.process.identity import Identity
 from tilewatch.worker.process.lifecycle import health_port
 from tilewatch.worker.process.prometheus import exposition, of_queue, of_worker
 from tilewatch.worker.queue import dispatch

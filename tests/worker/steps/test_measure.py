@@ -18,9 +18,10 @@ from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.device import gpus
 from tilewatch.worker import run_job
 from tilewatch.worker.context import Place
+from tilewatch.worker.queue import follow_up
 from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps import measure
+from tilewatch.worker.steps import record_run
 from tilewatch.worker.steps.submit import submit_nightly, submit_sweep
 
 
@@ -34,8 +35,8 @@ def measured(settings: Settings, place: Place, drain: Drain, **how: float) -> in
         sweep_id = opened.scalars(select(Sweep.id).order_by(Sweep.id.desc())).first()
         assert sweep_id is not None
         ids = {config_sha256(each.params): each.config_id for each in steps.compiled_configs(opened, sweep_id)}
-        run_id = measure.write(opened, sweep_id, run_result.result(**how), ids)
-        measure.judge_next(opened, steps.sweep_facts(opened, sweep_id), run_id, Priority.MANUAL)
+        run_id = record_run.write(opened, sweep_id, run_result.result(**how), ids)
+        follow_up.judge_next(opened, steps.sweep_facts(opened, sweep_id), run_id, Priority.MANUAL)
     drain()
     return run_id
 

@@ -27,7 +27,7 @@ from tilewatch.kernels.results import RunResult, TrialResult
 from tilewatch.worker import run_job
 from tilewatch.worker.context import Place
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps import measure, spool
+from tilewatch.worker.steps import measure, record_run, spool
 from tilewatch.worker.steps.spool import Spooled
 from tilewatch.worker.steps.submit import submit_sweep
 
@@ -88,9 +88,9 @@ def test_a_half_written_file_is_not_left_on_a_full_disk(tmp_path: Path, monkeypa
 
 def test_a_run_that_is_delivered_twice_is_on_record_once(place: Place, spooled: Spooled) -> None:
     with session(place.database_url) as opened:
-        first = measure.put_on_record(opened, spooled)
+        first = record_run.put_on_record(opened, spooled)
     with session(place.database_url) as opened:
-        assert measure.put_on_record(opened, spooled) == first
+        assert record_run.put_on_record(opened, spooled) == first
     assert (count(place, Run), count(place, Measurement)) == (1, 2)
 
 
@@ -101,7 +101,7 @@ def test_of_workers_that_finish_one_sweep_at_once_one_is_on_record(place: Place,
         mine = dataclasses.replace(spooled, result=run_result.result(minute=minute))
         together.wait()
         with session(place.database_url) as opened:
-            measure.put_on_record(opened, mine)
+            record_run.put_on_record(opened, mine)
 
     workers = [threading.Thread(target=finish, args=(minute,)) for minute in range(4)]
     for worker in workers:
@@ -117,7 +117,7 @@ def test_what_a_killed_worker_spooled_is_delivered_by_its_next_life(place: Place
     with session(place.database_url) as opened:
         assert jobs.claim(opened, spooled.job_id, "killed#1", 60)
     spool.keep(place.spool, spooled)
-    (judge,) = measure.deliver_left(place)
+    (judge,) = record_run.deliver_left(place)
     assert judge.queue == "judge"
     assert spool.left(place.spool) == []
     assert count(place, Run) == 1
@@ -134,7 +134,7 @@ def test_what_cannot_be_delivered_is_put_aside_and_kept(place: Place, wrong: str
         (place.spool / "job-1.json").write_text('{"job_id": 1}')
     else:
         spool.keep(place.spool, Spooled(4711, "manual:elsewhere", run_result.result()))
-    assert measure.deliver_left(place) == []
+    assert record_run.deliver_left(place) == []
     assert spool.left(place.spool) == []
     assert [file.suffix for file in place.spool.iterdir()] == [".refused"]
 

@@ -19,7 +19,8 @@ from tilewatch.db.server.embedded import Servers
 from tilewatch.db.session import session
 from tilewatch.kernels.recording.recording_file import BadRecording
 from tilewatch.worker.context import Place
-from tilewatch.worker.transfer.importing import NothingToExport, export_file, import_file
+from tilewatch.worker.transfer.exporting import NothingToExport, export_file
+from tilewatch.worker.transfer.importing import import_file
 
 Line = dict[str, Any]
 

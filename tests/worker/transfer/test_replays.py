@@ -14,7 +14,8 @@ from tilewatch.db.models import Regression, Replay, Run
 from tilewatch.db.queries import regressions, series
 from tilewatch.db.session import session
 from tilewatch.worker.context import Place
-from tilewatch.worker.transfer.importing import export_file, import_file
+from tilewatch.worker.transfer.exporting import export_file
+from tilewatch.worker.transfer.importing import import_file
 
 RECORDINGS = Path(__file__).resolve().parents[3] / "recordings"
 

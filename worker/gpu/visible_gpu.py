@@ -1,0 +1,54 @@
+"""Finds the GPU that this worker may use and checks that driver and packages are the right ones."""
+
+import os
+
+from tilewatch.kernels.compiling.toolchain import MEASURING, compiler_version, versions
+from tilewatch.kernels.device import OLDEST_DRIVER, Gpu, gpus
+from tilewatch.worker.queue.dispatch import gpu_queue
+
+
+class WrongWorker(Exception):
+    """A worker was started in a way that cannot work; the message is a sentence."""
+
+
+def visible_gpu(models: set[str]) -> Gpu:
+    """The one GPU of these models that this process may use."""
+    wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
+    chosen = None if wanted is None else [name.strip() for name in wanted.split(",")]
+    seen = [gpu for gpu in gpus() if chosen is None or gpu.uuid in chosen or str(gpu.index) in chosen]
+    fitting = [gpu for gpu in seen if gpu.model is not None and gpu.model.slug in models]
+    if len(fitting) == 1:
+        return fitting[0]
+    queues = ", ".join(sorted(gpu_queue(model) for model in models))
+    shown = ", ".join(f"{gpu.name} ({gpu.uuid})" for gpu in seen) or "no NVIDIA GPU"
+    raise WrongWorker(
+        f"a worker for {queues} needs exactly one such GPU but sees {shown}; "
+        "set CUDA_VISIBLE_DEVICES to one GPU's UUID (nvidia-smi -L)"
+    )
+
+
+def right_driver(gpu: Gpu) -> None:
+    major = gpu.driver.split(".")[0]
+    if major.isdigit() and int(major) < OLDEST_DRIVER:
+        raise WrongWorker(
+            f"GPU {gpu.index} ({gpu.name}) has driver {gpu.driver}, under which our cubins do not load: "
+            f"install NVIDIA driver {OLDEST_DRIVER} or newer"
+        )
+
+
+def right_packages() -> None:
+    """What a GPU worker cannot measure without."""
+    if "cupy-cuda13x" not in versions(MEASURING):
+        raise WrongWorker("CuPy is not installed here, which a GPU worker measures with: run `make install`")
+
+
+def right_compiler(wanted: str | None) -> None:
+    """A fleet that compiles with two compilers compiles everything twice and compares apples with pears."""
+    here = compiler_version()
+    if not here:
+        raise WrongWorker("the tile compiler is not installed here, which a compile worker needs: run `make install`")
+    if wanted is not None and here != wanted:
+        raise WrongWorker(
+            f"this machine compiles with {here}, but TILEWATCH_COMPILER wants {wanted}: run `make install` of the "
+            "release that has it, or change TILEWATCH_COMPILER on every compile worker"
+        )

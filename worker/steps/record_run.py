@@ -1,0 +1,171 @@
+"""Writes a run and its trials to the database, by way of the spool."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
+
+from tilewatch.db import record
+from tilewatch.db.lifecycle.jobs import Unsent
+from tilewatch.db.record import config_sha256
+from tilewatch.db.session import session
+from tilewatch.db.step_queries import steps
+from tilewatch.db.step_queries.steps import CompiledConfig
+from tilewatch.kernels.results import RunResult, TrialResult
+from tilewatch.worker.context import Place
+from tilewatch.worker.gpu import quarantine
+from tilewatch.worker.measurement_rows import Sampled, measurement_rows
+from tilewatch.worker.queue import outage
+from tilewatch.worker.queue.follow_up import judge_next
+from tilewatch.worker.queue.outage import NotNow
+from tilewatch.worker.steps import spool
+from tilewatch.worker.steps.measure import log
+from tilewatch.worker.steps.spool import Spooled
+
+WRITE_S = 2.0
+"""Trials end hundreds per second at best; people look every few seconds."""
+
+
+def deliver_left(place: Place) -> list[Unsent]:
+    """Put on record what an earlier life of a worker of this machine left in the spool."""
+    queued: list[Unsent] = []
+    for file in spool.left(place.spool):
+        try:
+            spooled = spool.read(file)
+            if spooled is not None:
+                with session(place.database_url) as opened:
+                    delivered = put_on_record(opened, spooled)
+                file.unlink(missing_ok=True)
+                queued += delivered.queued
+                log.info("delivered from the spool", job=spooled.job_id, file=file.name, ill=delivered.ill)
+        except (ValueError, NotOurs) as error:
+            log.error("cannot be delivered", file=str(spool.refuse(file)), reason=str(error).splitlines()[0])
+    return queued
+
+
+class NotOurs(Exception):
+    """A spooled run whose job is not in this database; the message is a sentence."""
+
+
+def _deliver(spooled: Spooled, place: Place) -> list[Unsent]:
+    file: Path | None = None
+    try:
+        file = spool.keep(place.spool, spooled)
+    except OSError as error:  # a full disk: it lies in memory, and Postgres may well be there
+        log.error("not spooled", job=spooled.job_id, reason=error.strerror)
+    delivered = outage.once_postgres_is_back(place.database_url, lambda opened: put_on_record(opened, spooled))
+    if file is not None:
+        file.unlink(missing_ok=True)
+    if delivered.ill is not None:
+        raise NotNow(f"GPU {spooled.result.gpu_uuid} fell ill in this sweep: {delivered.ill}")
+    return delivered.queued
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """The jobs that a run queued, or why the GPU was ill and the run is no measurement: then it is on no record but
+    the quarantine's."""
+
+    queued: list[Unsent]
+    ill: str | None = None
+
+
+def put_on_record(opened: Session, spooled: Spooled) -> Delivered:
+    """A run and its judge job, once: a second delivery, or another worker's run of the sweep, leaves the first."""
+    job = steps.measure_job(opened, spooled.job_id, spooled.job_key)
+    if job is None:
+        raise NotOurs(f"job {spooled.job_id} ({spooled.job_key}) is not in this database")
+    record.hold_sweep(opened, job.sweep_id)
+    run_id = steps.run_of(opened, job.sweep_id)
+    if run_id is None:
+        ill = quarantine.illness_of_run(opened, spooled.result)
+        if ill is not None:
+            return Delivered([], ill)
+        ids = {config_sha256(each.params): each.config_id for each in steps.compiled_configs(opened, job.sweep_id)}
+        run_id = write(opened, job.sweep_id, spooled.result, ids)
+    return Delivered([judge_next(opened, steps.sweep_facts(opened, job.sweep_id), run_id, job.priority)])
+
+
+class _TrialWriter:
+    """Writes trials as they end, a few at a time; a sweep that is killed keeps what it found."""
+
+    def __init__(
+        self,
+        database_url: str,
+        sweep_id: int,
+        config_ids: Mapping[str, int],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.ended = 0
+        self._database_url, self._sweep_id, self._config_ids, self._clock = database_url, sweep_id, config_ids, clock
+        self._kept: list[dict[str, Any]] = []
+        self._wrote_at = clock()
+
+    def add(self, trial: TrialResult) -> None:
+        self.ended += 1
+        self._kept.append(_trial_row(trial, self._config_ids))
+        if self._clock() - self._wrote_at >= WRITE_S:
+            self._write()
+
+    def _write(self) -> None:
+        """Without Postgres the sweep goes on: these rows are kept for the next write, and all come with the run."""
+        try:
+            with session(self._database_url) as opened:
+                record.trial_results(opened, self._sweep_id, self._kept)
+            self._kept = []
+        except OperationalError as error:
+            log.warning("trials not written yet", trials=len(self._kept), reason=outage.passing(error))
+        self._wrote_at = self._clock()
+
+
+def write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, int]) -> int:
+    """The run whole or not at all; its trials with their last samples (finalists are timed more than once)."""
+    record.trial_results(opened, sweep_id, [_trial_row(trial, ids) for trial in result.trials])
+    run_id = record.run(
+        opened,
+        key=f"{result.host}:{result.gpu_uuid}:{result.started_at.isoformat()}",
+        sweep_id=sweep_id,
+        origin="simulated" if result.timer == "simulated" else "measured",
+        host=result.host,
+        gpu_uuid=result.gpu_uuid,
+        gpu_name=result.gpu_name,
+        timer=result.timer,
+        toolchain=result.toolchain,
+        telemetry=result.telemetry,
+        sweep_gpu_s=result.sweep_gpu_s,
+        tie=[ids[config_sha256(config)] for config in result.tie],
+        started_at=result.started_at,
+        finished_at=result.finished_at,
+    )
+    sampled = [
+        Sampled(
+            each.implementation,
+            each.role,
+            ids[config_sha256(each.config)] if each.config is not None else None,
+            each.samples_us,
+            each.detail,
+        )
+        for each in result.measurements
+    ]
+    record.measurements(opened, run_id, measurement_rows(sampled))
+    return run_id
+
+
+def _not_compiled(each: CompiledConfig, outcome: Mapping[str, Any]) -> dict[str, Any]:
+    told = {"status": "not_compiled", "failure": outcome["failure"]}
+    return {"config_id": each.config_id, "samples_us": None, "median_us": None, "error": None, **told}
+
+
+def _trial_row(trial: TrialResult, config_ids: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        "config_id": config_ids[config_sha256(trial.config)],
+        "status": trial.status,
+        "samples_us": list(trial.samples_us) or None,
+        "median_us": trial.median_us,
+        "error": trial.error,
+        "failure": trial.failure,
+    }
