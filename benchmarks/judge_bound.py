@@ -16,10 +16,11 @@ import numpy as np
 from benchmarks.judge import FOUND_WITHIN_NIGHTS, KINDS, NIGHTS, ROUNDS_A_NIGHT
 from benchmarks.judge_misses import SOON_NIGHTS
 from benchmarks.judge_worlds import LAUNCHES, NOISES, WARM_UP_NIGHTS, Change, World
-from tilewatch.worker.detection.detector import Judge, Place
+from tilewatch.worker.detection.detector import Detector
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Reading
 from tilewatch.worker.detection.replay_evidence import Replayed
+from tilewatch.worker.detection.series_state import Place
 
 PRICES = ((30.0, 28.0), (100.0, 28.0), (400.0, 28.0), (400.0, 100.0), (1200.0, 28.0))
 """What telling a fresh change may cost in launches, and an old one."""
@@ -58,7 +59,7 @@ def main() -> None:
 def play(seed: int, policy: Policy) -> Judged:
     world = World(next(kind for kind in KINDS if kind.name.startswith("mix")), NIGHTS, np.random.default_rng(seed))
     header = world.header()["series"]
-    judge = Judge({each["id"]: Place(each["node"], each["kernel"]) for each in header}, LAUNCHES, policy)
+    judge = Detector({each["id"]: Place(each["node"], each["kernel"]) for each in header}, LAUNCHES, policy)
     told_at: dict[Change, int] = {}
     nightly = replays = 0
     for night in range(NIGHTS):

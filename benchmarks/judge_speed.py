@@ -10,9 +10,10 @@ import time
 
 import numpy as np
 
-from tilewatch.worker.detection.confirmation import Ask, Replayed
-from tilewatch.worker.detection.detector import Judge, Place
+from tilewatch.worker.detection.detector import Detector
 from tilewatch.worker.detection.reading import Reading
+from tilewatch.worker.detection.replay_evidence import Ask, Replayed
+from tilewatch.worker.detection.series_state import Place
 
 NODES, KERNELS, SHAPES = 500, 5, 4
 SERIES = NODES * KERNELS * SHAPES
@@ -24,7 +25,7 @@ NOISE = 0.004
 def main() -> None:
     chance = np.random.default_rng(0)
     places = {i: Place(i // (KERNELS * SHAPES), i // SHAPES % KERNELS) for i in range(SERIES)}
-    judge = Judge(places, LAUNCHES)
+    judge = Detector(places, LAUNCHES)
     for night in range(NIGHTS):
         judge.night(night, _readings(chance, night, 0.0))
     last = _readings(chance, NIGHTS, CHANGE)

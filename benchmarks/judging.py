@@ -19,7 +19,7 @@ from tilewatch.db.models import Job, Run, Sweep
 from tilewatch.db.server.embedded import Embedded
 from tilewatch.db.session import session
 from tilewatch.worker import run_job
-from tilewatch.worker.context import Place
+from tilewatch.worker.context import Context
 from tilewatch.worker.judging import judge
 from tilewatch.worker.settings import Settings
 
@@ -72,29 +72,29 @@ def main() -> None:
                 database_url=servers.database_url,
                 broker_url=servers.broker_url,
             )
-            place = Place.of(settings)
-            _load(place, options.series, options.nights)
-            _judge(place, options.nights - 1)
-            warm_s = _judge(place, options.nights)
-            _forget(place)
-            cold_s = _judge(place, options.nights)
+            context = Context.of(settings)
+            _load(context, options.series, options.nights)
+            _judge(context, options.nights - 1)
+            warm_s = _judge(context, options.nights)
+            _forget(context)
+            cold_s = _judge(context, options.nights)
     print(f"a night of {options.series} series, after {options.nights - 1} nights of history:")
     print(f"  judged in {warm_s:.1f} s by a judge that heard the nights before (must: under 60 s)")
     print(f"  judged in {cold_s:.1f} s by one that remembers nothing")
 
 
-def _load(place: Place, series: int, nights: int) -> None:
+def _load(context: Context, series: int, nights: int) -> None:
     numbers = {"series": series, "nights": nights, "a_kernel": A_KERNEL}
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         for statement in HISTORY.split(";\n"):
             wanted = {name: value for name, value in numbers.items() if f":{name}" in statement}
             if statement.strip():
                 opened.execute(text(statement), wanted)
 
 
-def _judge(place: Place, night: int) -> float:
+def _judge(context: Context, night: int) -> float:
     """The seconds of the judge job of a night."""
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         run_id = opened.scalar(
             select(func.min(Run.id)).join(Sweep, Sweep.id == Run.sweep_id).where(Sweep.submission_id == night)
         )
@@ -102,19 +102,19 @@ def _judge(place: Place, night: int) -> float:
             opened, key=f"judge:{time.time_ns()}", kind="judge", queue="judge", subject="s", payload={}, run_id=run_id
         )
     started = time.monotonic()
-    run_job.run(job_id, "benchmark#1", place)
+    run_job.run(job_id, "benchmark#1", context)
     took_s = time.monotonic() - started
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         failure = opened.get_one(Job, job_id).failure
     if failure is not None:
         raise SystemExit(f"the judge failed: {failure}")
     return took_s
 
 
-def _forget(place: Place) -> None:
+def _forget(context: Context) -> None:
     """As another process would begin: no memory, and the last night without verdicts."""
     judge.forget()
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         opened.execute(text("truncate verdicts"))
 
 

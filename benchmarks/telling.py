@@ -38,7 +38,7 @@ from tilewatch.worker.notify.check_alarms import Limits, watch
 from tilewatch.worker.notify.outbox import Outbox
 from tilewatch.worker.notify.routing import Telling
 from tilewatch.worker.notify.senders import Log
-from tilewatch.worker.queue import dispatch
+from tilewatch.worker.queue import dispatch, message
 
 ROOT = Path(__file__).resolve().parent.parent
 JUDGES = 8
@@ -105,7 +105,7 @@ def _told(servers: Servers, board: Board, when: str, regressions: int, *, rings:
     """From the commit of the transaction that opens a regression to the arrival of its message, one after another."""
     celery, took_s = dispatch.sender(servers.broker_url), []
     for _ in range(rings):
-        celery.send_task(dispatch.RUN, (2**62,), queue=dispatch.JUDGE)
+        celery.send_task(message.RUN, (2**62,), queue=dispatch.JUDGE)
     for number in range(regressions):
         kernel = f"kernel_{rings}_{number}"
         with session(servers.database_url) as opened:

@@ -22,7 +22,7 @@ IMPORTED = re.compile(r'(?:from|import)\s*"\./([^"]+\.js)"')
 """A module's imports, as Streamlit's bundler writes them."""
 
 
-class Ahead:
+class Preload:
     """ASGI middleware: a `Link` header beside every page of HTML."""
 
     def __init__(self, app: ASGIApp) -> None:

@@ -10,7 +10,7 @@ import streamlit as st
 from starlette.middleware import Middleware
 
 from tilewatch.dashboard.gc_tuning import settle
-from tilewatch.dashboard.preload import Ahead
+from tilewatch.dashboard.preload import Preload
 
 NEEDED = ("pandas", "plotly.graph_objects", "plotly.io", "sqlalchemy.orm", "psycopg", "tilewatch.db.queries.series")
 
@@ -18,4 +18,4 @@ for name in NEEDED:
     importlib.import_module(name)
 settle()
 
-app = st.App("app.py", middleware=[Middleware(Ahead)])
+app = st.App("app.py", middleware=[Middleware(Preload)])

@@ -23,7 +23,7 @@ from celery.schedules import crontab
 from sqlalchemy.exc import OperationalError
 
 from tilewatch.worker import errors, logs, schedule, submit_requests
-from tilewatch.worker.context import Place
+from tilewatch.worker.context import Context
 from tilewatch.worker.process import metrics_folder
 from tilewatch.worker.process.identity import identify
 from tilewatch.worker.queue import dispatch, message, outage
@@ -80,11 +80,11 @@ _life: "Life | None" = None
 def run_job(job_id: int) -> None:
     assert _life is not None
     who = _life.identity
-    place = Place.of(Settings.load())
+    context = Context.of(Settings.load())
     try:
-        dispatch.send(celery, place.database_url, run(job_id, who.owner(), place, who.queues))
+        dispatch.send(celery, context.database_url, run(job_id, who.owner(), context, who.queues))
         if dispatch.JUDGE in who.queues:
-            dispatch.ring_to_tell(celery, place.database_url)
+            dispatch.ring_to_tell(celery, context.database_url)
     except NotNow as reason:
         log.info("not now", reason=str(reason))
         _life.presence.say(str(reason))
@@ -103,8 +103,8 @@ def run_reconcile() -> None:
     from tilewatch.worker.queue.reconcile import reconcile
 
     settings = Settings.load()
-    place = Place.of(settings)
-    dispatch.send(celery, place.database_url, reconcile(place.database_url, place.broker_url))
+    context = Context.of(settings)
+    dispatch.send(celery, context.database_url, reconcile(context.database_url, context.broker_url))
     if said := schedule.catch_up(settings, dt.datetime.now(dt.UTC)):
         log.info("a night was missed", said=said)
     for said in submit_requests.carry_out(settings):
@@ -169,7 +169,7 @@ def _learn_who_we_are(sender: str, instance: Any, **_: Any) -> None:
     try:
         queues = tuple(instance.app.amqp.queues.consume_from)
         settings = Settings.load()
-        identity = identify(sender, queues, settings.compiler, Place.of(settings).simulation)
+        identity = identify(sender, queues, settings.compiler, Context.of(settings).simulation)
         for queue in set(identity.queues) - set(queues):
             instance.app.amqp.queues.select_add(instance.app.amqp.queues[queue])
         metrics_folder.count_in(settings.home / "metrics" / identity.name)
@@ -195,9 +195,9 @@ def _consume(controller: Any, queues: tuple[str, ...], wanted: bool) -> None:
 def _deliver_left() -> None:
     from tilewatch.worker.steps.record_run import deliver_left
 
-    place = Place.of(Settings.load())
+    context = Context.of(Settings.load())
     try:
-        dispatch.send(celery, place.database_url, deliver_left(place))
+        dispatch.send(celery, context.database_url, deliver_left(context))
     except BrokerUnreachable as error:
         log.warning("no message sent", reason=str(error))
 

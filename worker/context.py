@@ -24,7 +24,7 @@ class Simulation:
 
 
 @dataclass(frozen=True)
-class Place:
+class Context:
     database_url: str = field(repr=False)
     broker_url: str = field(repr=False)
     repository: Path

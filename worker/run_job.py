@@ -16,7 +16,7 @@ from tilewatch.db.lifecycle.jobs import Claimed, Unsent
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import steps
 from tilewatch.worker import errors
-from tilewatch.worker.context import Place
+from tilewatch.worker.context import Context
 from tilewatch.worker.logs import scrubbed
 from tilewatch.worker.queue import outage
 from tilewatch.worker.queue.lease import LEASE_S, Lease, LeaseLost
@@ -24,14 +24,14 @@ from tilewatch.worker.queue.outage import NotNow
 
 log = structlog.get_logger()
 
-Step = Callable[[Claimed, Place, Lease], list[Unsent]]
+Step = Callable[[Claimed, Context, Lease], list[Unsent]]
 """Does a job's work and commits it; returns the jobs that it queued. A step may run twice and repeats no fact."""
 
 
-def run(job_id: int, owner: str, place: Place, queues: Collection[str] | None = None) -> list[Unsent]:
+def run(job_id: int, owner: str, context: Context, queues: Collection[str] | None = None) -> list[Unsent]:
     """Do the most urgent job of this job's queue, if one is to be had and the queue is one of the worker's. Returns
     the jobs to send now."""
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         job = jobs.claim(opened, job_id, owner, LEASE_S, queues)
     if job is None:
         log.info("nothing to be had", job=job_id, owner=owner)
@@ -39,31 +39,31 @@ def run(job_id: int, owner: str, place: Place, queues: Collection[str] | None = 
     with structlog.contextvars.bound_contextvars(job=job.id):
         log.info("claimed", kind=job.kind, subject=job.subject, attempt=job.attempt)
         try:
-            return _hold_and_do(job, owner, place)
+            return _hold_and_do(job, owner, context)
         except LeaseLost:
             log.warning("lost to another worker or cancelled")
             return []
 
 
-def _hold_and_do(job: Claimed, owner: str, place: Place) -> list[Unsent]:
+def _hold_and_do(job: Claimed, owner: str, context: Context) -> list[Unsent]:
     try:
-        with Lease(place.database_url, job.id, owner) as lease:
-            queued = _step_of(job.kind)(job, place, lease)
-        ended = outage.once_postgres_is_back(place.database_url, lambda opened: jobs.finish(opened, job.id, owner))
-        queued += _release(job, place)
+        with Lease(context.database_url, job.id, owner) as lease:
+            queued = _step_of(job.kind)(job, context, lease)
+        ended = outage.once_postgres_is_back(context.database_url, lambda opened: jobs.finish(opened, job.id, owner))
+        queued += _release(job, context)
         log.info("done" if ended else "done, but lost meanwhile", queued=len(queued))
         return queued
     except (SystemExit, KeyboardInterrupt):
-        _hand_back(job.id, owner, place)
+        _hand_back(job.id, owner, context)
         raise
     except LeaseLost:
         raise
     except Exception as error:  # the edge of a job: whatever it raised belongs on its row
         trouble = outage.passing(error)
         if trouble is None:
-            _fail(job.id, owner, place, error)
-            return _release(job, place)
-        _put_off(job.id, owner, place, trouble)
+            _fail(job.id, owner, context, error)
+            return _release(job, context)
+        _put_off(job.id, owner, context, trouble)
         raise NotNow(trouble) from error
 
 
@@ -80,13 +80,13 @@ def _step_of(kind: str) -> Step:
     return step
 
 
-def _release(job: Claimed, place: Place) -> list[Unsent]:
+def _release(job: Claimed, context: Context) -> list[Unsent]:
     """The end of a job, good or bad, may be what others wait for.
 
     Looked at in a transaction of its own, after the end is committed: of two compile jobs that end at once, the later
     one then sees both. A crash in between is for reconcile.py.
     """
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         if "round" in job.payload:  # a question of the judge's that ended without an answer
             from tilewatch.worker.queue.follow_up import judge_again
 
@@ -100,24 +100,24 @@ def _release(job: Claimed, place: Place) -> list[Unsent]:
     return []
 
 
-def _hand_back(job_id: int, owner: str, place: Place) -> None:
+def _hand_back(job_id: int, owner: str, context: Context) -> None:
     try:
-        with session(place.database_url) as opened:
+        with session(context.database_url) as opened:
             jobs.hand_back(opened, job_id, owner)
     except SQLAlchemyError as error:  # the servers may be stopping too; then the lease runs out
         log.warning("not handed back", reason=type(error).__name__)
 
 
-def _put_off(job_id: int, owner: str, place: Place, trouble: str) -> None:
+def _put_off(job_id: int, owner: str, context: Context, trouble: str) -> None:
     """Said even when it takes Postgres a while: a lease that runs out would count against the job."""
     trouble = scrubbed(trouble)
     log.warning("put off", reason=trouble)
-    outage.once_postgres_is_back(place.database_url, lambda opened: jobs.put_off(opened, job_id, owner, trouble))
+    outage.once_postgres_is_back(context.database_url, lambda opened: jobs.put_off(opened, job_id, owner, trouble))
 
 
-def _fail(job_id: int, owner: str, place: Place, error: Exception) -> None:
+def _fail(job_id: int, owner: str, context: Context, error: Exception) -> None:
     sentence = errors.of(error)
     trace = None if sentence else scrubbed(traceback.format_exc())
     failure = scrubbed(sentence or f"{type(error).__name__}: {error}".splitlines()[0])
     log.error("failed", failure=failure, trace=trace)
-    outage.once_postgres_is_back(place.database_url, lambda opened: jobs.fail(opened, job_id, owner, failure, trace))
+    outage.once_postgres_is_back(context.database_url, lambda opened: jobs.fail(opened, job_id, owner, failure, trace))

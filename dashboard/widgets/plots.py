@@ -6,7 +6,7 @@ from typing import Any
 import plotly.graph_objects as go
 import streamlit as st
 
-from tilewatch.dashboard import preload
+from tilewatch.dashboard import charts, preload
 from tilewatch.dashboard.charts import grid, parallel
 
 PICTURE_KEY = "picture"
@@ -14,7 +14,7 @@ PNG, SVG = "PNG", "SVG"
 SHARP = 2
 """Saved pictures have this many pixels for each on the page, so that they stand printing."""
 
-_PICTURE_STYLE = (Path(__file__).parent / "picture.css").read_text(encoding="utf-8")
+_PICTURE_STYLE = (Path(charts.__file__).parent / "picture.css").read_text(encoding="utf-8")
 _GRID = st.components.v2.component(
     "tilewatch_grid",
     html='<div class="series-grid"></div>',

@@ -20,7 +20,7 @@ from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle.jobs import Unsent
 from tilewatch.db.models import Job, Run, Trial, Worker
 from tilewatch.db.session import session
-from tilewatch.worker.context import Place
+from tilewatch.worker.context import Context
 from tilewatch.worker.queue import dispatch
 from tilewatch.worker.queue.reconcile import reconcile
 from tilewatch.worker.settings import Settings
@@ -99,145 +99,145 @@ def wait_for(what: Callable[[], object], log: Path | None = None) -> None:
         time.sleep(0.1)
 
 
-def jobs_in(place: Place, state: str) -> int:
-    with session(place.database_url) as opened:
+def jobs_in(context: Context, state: str) -> int:
+    with session(context.database_url) as opened:
         return opened.execute(select(func.count(Job.id)).where(Job.state == state)).scalar_one()
 
 
-def batch_runs(place: Place) -> bool:
+def batch_runs(context: Context) -> bool:
     """A job that takes seconds is under way: it has a tile compiler to start."""
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         return bool(opened.scalars(select(Job.id).where(Job.state == "running", Job.total_steps > 0)).all())
 
 
-def all_done(place: Place) -> bool:
-    with session(place.database_url) as opened:
+def all_done(context: Context) -> bool:
+    with session(context.database_url) as opened:
         return not opened.scalars(select(Job.id).where(Job.state != "done")).all()
 
 
-def workers(place: Place) -> list[Worker]:
-    with session(place.database_url) as opened:
+def workers(context: Context) -> list[Worker]:
+    with session(context.database_url) as opened:
         return list(opened.scalars(select(Worker)))
 
 
-def test_a_worker_compiles_what_was_submitted_and_says_that_it_is_here(settings: Settings, place: Place) -> None:
+def test_a_worker_compiles_what_was_submitted_and_says_that_it_is_here(settings: Settings, context: Context) -> None:
     submit_nightly(settings)
     with celery_worker(settings) as process:
-        wait_for(lambda: all_done(place), settings.home / "compile@test.log")
-        with session(place.database_url) as opened:
+        wait_for(lambda: all_done(context), settings.home / "compile@test.log")
+        with session(context.database_url) as opened:
             assert opened.scalar(select(func.count(Trial.id)).where(Trial.status == "waiting")) == 0
-        wait_for(lambda: workers(place))
-        (worker,) = workers(place)
+        wait_for(lambda: workers(context))
+        (worker,) = workers(context)
         assert (worker.name, worker.kind) == ("compile@test", "compile")
         assert "cuda-tile" in worker.toolchain["compiler"]
         process.send_signal(signal.SIGTERM)
         process.wait(PATIENCE_S)
-    assert workers(place) == []
+    assert workers(context) == []
     said = (settings.home / "compile@test.log").read_text()
-    for url in (place.database_url, place.broker_url):
+    for url in (context.database_url, context.broker_url):
         assert url not in said
 
 
-def test_a_job_of_a_killed_worker_is_done_by_the_next(settings: Settings, place: Place) -> None:
+def test_a_job_of_a_killed_worker_is_done_by_the_next(settings: Settings, context: Context) -> None:
     submit_nightly(settings)
     with celery_worker(settings) as process:
-        wait_for(lambda: batch_runs(place), settings.home / "compile@test.log")
+        wait_for(lambda: batch_runs(context), settings.home / "compile@test.log")
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         assert opened.scalars(select(Job).where(Job.state == "running")).all()
         # What 45 seconds of silence do.
         opened.execute(update(Job).where(Job.state == "running").values(lease_until=text("now() - interval '1 s'")))
     with celery_worker(settings, name="second@test"):
-        lost = reconcile(place.database_url, place.broker_url)
-        dispatch.send(dispatch.sender(place.broker_url), place.database_url, lost)
-        wait_for(lambda: all_done(place), settings.home / "second@test.log")
-    with session(place.database_url) as opened:
+        lost = reconcile(context.database_url, context.broker_url)
+        dispatch.send(dispatch.sender(context.broker_url), context.database_url, lost)
+        wait_for(lambda: all_done(context), settings.home / "second@test.log")
+    with session(context.database_url) as opened:
         assert max(opened.scalars(select(Job.attempt))) == 2
 
 
-def test_an_emptied_redis_loses_nothing(settings: Settings, place: Place) -> None:
+def test_an_emptied_redis_loses_nothing(settings: Settings, context: Context) -> None:
     submit_nightly(settings)
-    with redis.Redis.from_url(place.broker_url) as client:
+    with redis.Redis.from_url(context.broker_url) as client:
         client.flushdb()
     with celery_worker(settings):
-        wait_for(lambda: workers(place), settings.home / "compile@test.log")
-        assert jobs_in(place, "queued") == 1
-        with session(place.database_url) as opened:
+        wait_for(lambda: workers(context), settings.home / "compile@test.log")
+        assert jobs_in(context, "queued") == 1
+        with session(context.database_url) as opened:
             opened.execute(update(Job).values(sent_at=text("now() - interval '2 minutes'")))
-        lost = reconcile(place.database_url, place.broker_url)
+        lost = reconcile(context.database_url, context.broker_url)
         assert len(lost) == 1
-        dispatch.send(dispatch.sender(place.broker_url), place.database_url, lost)
-        wait_for(lambda: all_done(place), settings.home / "compile@test.log")
+        dispatch.send(dispatch.sender(context.broker_url), context.database_url, lost)
+        wait_for(lambda: all_done(context), settings.home / "compile@test.log")
 
 
-def test_a_redis_that_is_emptied_in_the_middle_of_a_night_loses_nothing(settings: Settings, place: Place) -> None:
+def test_a_redis_that_is_emptied_in_the_middle_of_a_night_loses_nothing(settings: Settings, context: Context) -> None:
     submit_nightly(settings, gpus=("h200", "b200"))
     with celery_worker(settings):
-        wait_for(lambda: batch_runs(place), settings.home / "compile@test.log")
-        with redis.Redis.from_url(place.broker_url) as client:
+        wait_for(lambda: batch_runs(context), settings.home / "compile@test.log")
+        with redis.Redis.from_url(context.broker_url) as client:
             client.flushdb()
         deadline = time.monotonic() + PATIENCE_S
-        while not all_done(place) and time.monotonic() < deadline:
-            with session(place.database_url) as opened:  # what a minute does to a message that is lost
+        while not all_done(context) and time.monotonic() < deadline:
+            with session(context.database_url) as opened:  # what a minute does to a message that is lost
                 opened.execute(
                     update(Job).where(Job.sent_at.is_not(None)).values(sent_at=text("now() - interval '2 min'"))
                 )
-            lost = reconcile(place.database_url, place.broker_url)
-            dispatch.send(dispatch.sender(place.broker_url), place.database_url, lost)
+            lost = reconcile(context.database_url, context.broker_url)
+            dispatch.send(dispatch.sender(context.broker_url), context.database_url, lost)
             time.sleep(0.5)
-        assert all_done(place)
-    with session(place.database_url) as opened:
+        assert all_done(context)
+    with session(context.database_url) as opened:
         assert set(opened.scalars(select(Job.attempt))) == {1}
 
 
-def test_a_worker_that_is_told_to_stop_gives_its_job_back(settings: Settings, place: Place) -> None:
+def test_a_worker_that_is_told_to_stop_gives_its_job_back(settings: Settings, context: Context) -> None:
     submit_nightly(settings)
     with celery_worker(settings) as process:
-        wait_for(lambda: batch_runs(place), settings.home / "compile@test.log")
+        wait_for(lambda: batch_runs(context), settings.home / "compile@test.log")
         process.send_signal(signal.SIGQUIT)  # Celery's cold shutdown
         process.wait(PATIENCE_S)
-    assert (jobs_in(place, "running"), jobs_in(place, "queued")) == (0, 1)
+    assert (jobs_in(context, "running"), jobs_in(context, "queued")) == (0, 1)
 
 
 @pytest.mark.parametrize(("drain_s", "left"), [(60.0, ("done", 1)), (0.5, ("queued", 0))])
 def test_a_worker_that_drains_finishes_its_sweep_or_hands_it_back_in_time(
-    settings: Settings, place: Place, drain_s: float, left: tuple[str, int]
+    settings: Settings, context: Context, drain_s: float, left: tuple[str, int]
 ) -> None:
-    job_id = ready_sweep(settings, place)
+    job_id = ready_sweep(settings, context)
     slow = settings.model_copy(update={"sim_trial_s": 1.0 if left[0] == "done" else 60.0, "drain_s": drain_s})
     log = settings.home / "gpu0@test.log"
     with celery_worker(slow, queues="gpu.sim", name="gpu0@test") as process:
-        dispatch.send(dispatch.sender(place.broker_url), place.database_url, [Unsent(job_id, "gpu.sim")])
-        wait_for(lambda: jobs_in(place, "running"), log)
+        dispatch.send(dispatch.sender(context.broker_url), context.database_url, [Unsent(job_id, "gpu.sim")])
+        wait_for(lambda: jobs_in(context, "running"), log)
         process.send_signal(signal.SIGTERM)
         process.wait(PATIENCE_S)
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         job = opened.get_one(Job, job_id)
         runs = opened.scalar(select(func.count(Run.id)))
         assert (job.state, runs) == left, log.read_text()[-2000:]
         assert job.owner is None
 
 
-def test_the_clock_submits_the_nightly(settings: Settings, place: Place) -> None:
+def test_the_clock_submits_the_nightly(settings: Settings, context: Context) -> None:
     with celery_worker(settings, queues="judge", name="judge@test"):
-        dispatch.sender(place.broker_url).send_task("worker.nightly", queue="judge")
-        wait_for(lambda: jobs_in(place, "queued"), settings.home / "judge@test.log")
+        dispatch.sender(context.broker_url).send_task("worker.nightly", queue="judge")
+        wait_for(lambda: jobs_in(context, "queued"), settings.home / "judge@test.log")
 
 
-def test_what_a_judge_opened_is_told_as_soon_as_its_job_has_ended(settings: Settings, place: Place) -> None:
+def test_what_a_judge_opened_is_told_as_soon_as_its_job_has_ended(settings: Settings, context: Context) -> None:
     with receiver() as board, celery_worker(settings, queues="judge,tell", name="judge@test"):
         written = f"[channels.board]\nwebhook = '{board.url}'\n[[routes]]\nto = ['board']\n"
         (settings.home / "tell.toml").write_text(written)
-        with session(place.database_url) as opened:
+        with session(context.database_url) as opened:
             number = open_regression.regress(opened)
             run_id = opened.scalars(select(Run.id)).one()
             jobs.add(opened, key="judge 1", kind="judge", queue="judge", subject="1", payload={}, run_id=run_id)
             queued = jobs.unsent(opened, 0)
-        dispatch.send(dispatch.sender(place.broker_url), place.database_url, queued)
+        dispatch.send(dispatch.sender(context.broker_url), context.database_url, queued)
         wait_for(lambda: board.taken, settings.home / "judge@test.log")
         assert f"tilewatch regressions acknowledge {number}" in board.taken[0].told["body"]
-        dispatch.sender(place.broker_url).send_task("worker.watch", queue="tell")
+        dispatch.sender(context.broker_url).send_task("worker.watch", queue="tell")
         log = settings.home / "judge@test.log"
         wait_for(lambda: "watched" in log.read_text(), log)
 

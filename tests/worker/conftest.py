@@ -10,7 +10,7 @@ from tests.worker.fixtures import tiny_repository
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.session import session
 from tilewatch.worker import run_job
-from tilewatch.worker.context import Place
+from tilewatch.worker.context import Context
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps import compiler
 
@@ -28,8 +28,8 @@ def settings(tmp_path: Path, repository: Path, database_url: str, broker_url: st
 
 
 @pytest.fixture
-def place(settings: Settings) -> Place:
-    return Place.of(settings)
+def context(settings: Settings) -> Context:
+    return Context.of(settings)
 
 
 @pytest.fixture(autouse=True)
@@ -40,20 +40,20 @@ def no_compiler_left() -> Iterator[None]:
 
 
 @pytest.fixture
-def drain(place: Place) -> Drain:
-    return functools.partial(do_all_jobs, place)
+def drain(context: Context) -> Drain:
+    return functools.partial(do_all_jobs, context)
 
 
-def do_all_jobs(place: Place) -> int:
+def do_all_jobs(context: Context) -> int:
     """Does every queued job in this process, as workers would; returns how many it did."""
     done = 0
     while True:
-        with session(place.database_url) as opened:
+        with session(context.database_url) as opened:
             queued = jobs.unsent(opened, 0)
         if not queued:
             return done
         for job in queued:
-            run_job.run(job.id, f"tester#{done}", place)
+            run_job.run(job.id, f"tester#{done}", context)
             done += 1
 
 

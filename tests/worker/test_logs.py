@@ -10,7 +10,7 @@ from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Job
 from tilewatch.db.session import session
 from tilewatch.worker import logs, run_job
-from tilewatch.worker.context import Place
+from tilewatch.worker.context import Context
 from tilewatch.worker.logs import scrubbed
 from tilewatch.worker.queue.outage import NotNow
 
@@ -37,20 +37,20 @@ def test_passwords_are_taken_out_and_nothing_else(said: str, left: str) -> None:
 
 @pytest.mark.parametrize("error", [RuntimeError(f"odd: {URL}"), NotNow(f"not now: {URL}")])
 def test_an_error_that_repeats_a_url_leaves_no_password_on_the_row(
-    place: Place, monkeypatch: pytest.MonkeyPatch, error: Exception
+    context: Context, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def fails(*_: object) -> None:
         raise error
 
     monkeypatch.setattr(run_job, "_step_of", lambda _: fails)
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         job_id, _ = jobs.add(opened, key="k", kind="judge", queue="judge", subject="s", payload={})
     if isinstance(error, NotNow):
         with pytest.raises(NotNow):
-            run_job.run(job_id, "tester#1", place)
+            run_job.run(job_id, "tester#1", context)
     else:
-        run_job.run(job_id, "tester#1", place)
-    with session(place.database_url) as opened:
+        run_job.run(job_id, "tester#1", context)
+    with session(context.database_url) as opened:
         row = opened.get_one(Job, job_id)
     told = f"{row.failure} {row.trace} {row.trouble}"
     assert "node1:***@db" in told

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tilewatch.db.step_queries.judging import Point
-from tilewatch.worker.detection.confirmation import Ask, Replayed
 from tilewatch.worker.detection.policy import Policy
-from tilewatch.worker.judging.scope_judge import Series, Sitting
+from tilewatch.worker.detection.replay_evidence import Ask, Replayed
+from tilewatch.worker.judging.scope_judge import ScopeJudge, Series
 from tilewatch.worker.measurement_rows import Sampled, measurement_rows
 
 OURS_US, DEEPGEMM_US, CUDNN_US = (100.0,) * 20, (90.0,) * 20, (120.0,) * 20
@@ -56,7 +56,7 @@ def test_another_main_baseline_begins_a_segment_and_is_no_change_of_the_kernel(m
     """From night 12 on cuDNN is missing and ratios are to the next baseline, 30 % away. As after another toolchain, the
     series is compared once with the build before; nobody is told of anything."""
     series = [(point.kernel, point.problem, point.host) for point in night(0, None, None)]
-    sitting, asked = Sitting(series, Policy(), 240), list[tuple[Series, int, int]]()
+    sitting, asked = ScopeJudge(series, Policy(), 240), list[tuple[Series, int, int]]()
 
     def equal(of: Series, ask: Ask, _: int) -> Replayed:
         asked.append((of, ask.good, ask.bad))

@@ -12,50 +12,53 @@ from tilewatch.db.models import Job
 from tilewatch.db.session import session
 from tilewatch.kernels.compiling.store import StoreError
 from tilewatch.worker import run_job
-from tilewatch.worker.context import Place
+from tilewatch.worker.context import Context
+from tilewatch.worker.queue import lease as queue_lease
 from tilewatch.worker.queue.outage import NotNow
 
 
-def queued_job(place: Place, kind: str = "judge", **columns: object) -> int:
-    with session(place.database_url) as opened:
+def queued_job(context: Context, kind: str = "judge", **columns: object) -> int:
+    with session(context.database_url) as opened:
         told = {"key": "k", "queue": kind, "subject": "s", "payload": {}, **columns}
         job_id, _ = jobs.add(opened, kind=kind, **told)  # type: ignore[arg-type]  # a test's short hand
     return job_id
 
 
-def job(place: Place) -> Job:
-    with session(place.database_url) as opened:
+def job(context: Context) -> Job:
+    with session(context.database_url) as opened:
         return opened.scalars(select(Job)).one()
 
 
-def test_a_job_that_another_worker_holds_is_left_alone(place: Place) -> None:
-    job_id = queued_job(place)
-    with session(place.database_url) as opened:
+def test_a_job_that_another_worker_holds_is_left_alone(context: Context) -> None:
+    job_id = queued_job(context)
+    with session(context.database_url) as opened:
         assert jobs.claim(opened, job_id, "other#1", 60)
-    assert run_job.run(job_id, "tester#1", place) == []
-    assert job(place).owner == "other#1"
+    assert run_job.run(job_id, "tester#1", context) == []
+    assert job(context).owner == "other#1"
 
 
-def test_a_message_for_a_job_that_is_not_there_is_nothing(place: Place) -> None:
-    assert run_job.run(4711, "tester#1", place) == []
+def test_a_message_for_a_job_that_is_not_there_is_nothing(context: Context) -> None:
+    assert run_job.run(4711, "tester#1", context) == []
 
 
-def test_a_bug_fails_the_job_and_its_row_keeps_the_traceback(place: Place) -> None:
-    job_id = queued_job(place)  # a judge job without a run: no road leads here
-    assert run_job.run(job_id, "tester#1", place) == []
-    ended = job(place)
+def test_a_bug_fails_the_job_and_its_row_keeps_the_traceback(context: Context) -> None:
+    job_id = queued_job(context)  # a judge job without a run: no road leads here
+    assert run_job.run(job_id, "tester#1", context) == []
+    ended = job(context)
     assert ended.state == "failed"
     assert ended.failure == "AssertionError: "
     assert ended.trace is not None
     assert "worker/judging/judge.py" in ended.trace
 
 
-def test_a_job_of_a_worker_that_is_told_to_stop_is_handed_back(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_of_a_worker_that_is_told_to_stop_is_handed_back(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(run_job, "_step_of", lambda _: raising(SystemExit(0)))
-    job_id = queued_job(place)
+    job_id = queued_job(context)
     with pytest.raises(SystemExit):
-        run_job.run(job_id, "tester#1", place)
-    ended = job(place)
+        run_job.run(job_id, "tester#1", context)
+    ended = job(context)
     assert (ended.state, ended.attempt, ended.owner, ended.not_before) == ("queued", 0, None, None)
 
 
@@ -69,13 +72,13 @@ def test_a_job_of_a_worker_that_is_told_to_stop_is_handed_back(place: Place, mon
     ],
 )
 def test_a_job_that_meets_passing_trouble_waits_and_says_why(
-    place: Place, monkeypatch: pytest.MonkeyPatch, raised: Exception, trouble: str
+    context: Context, monkeypatch: pytest.MonkeyPatch, raised: Exception, trouble: str
 ) -> None:
     monkeypatch.setattr(run_job, "_step_of", lambda _: raising(raised))
-    job_id = queued_job(place)
+    job_id = queued_job(context)
     with pytest.raises(NotNow):
-        run_job.run(job_id, "tester#1", place)
-    ended = job(place)
+        run_job.run(job_id, "tester#1", context)
+    ended = job(context)
     assert (ended.state, ended.attempt, ended.owner, ended.put_offs) == ("queued", 0, None, 1)
     assert ended.not_before is not None
     assert ended.trouble is not None
@@ -89,16 +92,16 @@ def raising(error: BaseException) -> Callable[..., None]:
     return step
 
 
-def test_a_cancelled_job_stops_and_stays_cancelled(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cancelled_job_stops_and_stays_cancelled(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tilewatch.worker.queue.lease.RENEW_S", 0.01)
-    job_id = queued_job(place)
+    job_id = queued_job(context)
 
-    def step(_job: object, _place: object, lease: run_job.Lease) -> None:
-        with session(place.database_url) as opened:
+    def step(_job: object, _place: object, lease: queue_lease.Lease) -> None:
+        with session(context.database_url) as opened:
             jobs.cancel(opened, [job_id])
         while True:
             lease.progress(1)
 
     monkeypatch.setattr(run_job, "_step_of", lambda _: step)
-    assert run_job.run(job_id, "tester#1", place) == []
-    assert job(place).state == "cancelled"
+    assert run_job.run(job_id, "tester#1", context) == []
+    assert job(context).state == "cancelled"

@@ -11,7 +11,7 @@ from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Commit, Job, Submission
 from tilewatch.db.session import session
 from tilewatch.worker import schedule
-from tilewatch.worker.context import Place
+from tilewatch.worker.context import Context
 from tilewatch.worker.repository import RepositoryError
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps.submit import NothingToSubmit, submit_backfill, submit_nightly, submit_sweep
@@ -24,8 +24,8 @@ def at(hour: int, minute: int = 0, *, day: int = 20) -> dt.datetime:
     return dt.datetime(2026, 11, day, hour, minute, tzinfo=dt.UTC)
 
 
-def nights(place: Place) -> list[dt.date | None]:
-    with session(place.database_url) as opened:
+def nights(context: Context) -> list[dt.date | None]:
+    with session(context.database_url) as opened:
         return list(opened.scalars(select(Submission.night).order_by(Submission.id)))
 
 
@@ -43,7 +43,7 @@ def test_a_night_is_due_once_its_hour_has_passed(now: dt.datetime, due: dt.date)
     assert schedule.night_due(now, AT) == due
 
 
-def test_two_clocks_at_once_submit_one_nightly(settings: Settings, place: Place) -> None:
+def test_two_clocks_at_once_submit_one_nightly(settings: Settings, context: Context) -> None:
     together = threading.Barrier(2)
     created = []
 
@@ -57,40 +57,40 @@ def test_two_clocks_at_once_submit_one_nightly(settings: Settings, place: Place)
     for thread in beats:
         thread.join()
     assert sorted(created) == [False, True]
-    assert nights(place) == [NIGHT]
-    with session(place.database_url) as opened:
+    assert nights(context) == [NIGHT]
+    with session(context.database_url) as opened:
         assert opened.scalar(select(func.count(Job.id))) == 1
 
 
-def test_a_missed_night_is_submitted_once(settings: Settings, place: Place) -> None:
+def test_a_missed_night_is_submitted_once(settings: Settings, context: Context) -> None:
     submit_nightly(settings, night=dt.date(2026, 11, 17))
     said = schedule.catch_up(settings, at(9))
     assert said is not None
     assert "submitted the nightly of 2026-11-20" in said
     assert schedule.catch_up(settings, at(9, 1)) is None
-    assert nights(place) == [dt.date(2026, 11, 17), NIGHT]
+    assert nights(context) == [dt.date(2026, 11, 17), NIGHT]
 
 
-def test_nothing_is_missed_before_the_first_nightly(settings: Settings, place: Place) -> None:
+def test_nothing_is_missed_before_the_first_nightly(settings: Settings, context: Context) -> None:
     assert schedule.catch_up(settings, at(9)) is None
     submit_sweep(settings, tiny_repository.KERNEL, "1024")
     assert schedule.catch_up(settings, at(9)) is None
-    assert nights(place) == [None]
+    assert nights(context) == [None]
 
 
 def test_a_backfill_submits_the_commits_of_a_range_once_and_after_all_other_work(
-    settings: Settings, place: Place
+    settings: Settings, context: Context
 ) -> None:
     start = tiny_repository.git(settings.repository, "rev-parse", "HEAD").strip()
     shas = [tiny_repository.commit(settings.repository, f"Change {number}", factor=number) for number in (3, 4)]
     assert [each.created for each in submit_backfill(settings, f"{start}..HEAD")] == [True, True]
     assert [each.created for each in submit_backfill(settings, f"{start}..HEAD")] == [False, False]
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         submitted = select(Commit.sha).join(Submission, Submission.commit_id == Commit.id).order_by(Submission.id)
         assert list(opened.scalars(submitted)) == shas[::-1]
         assert set(opened.scalars(select(Job.priority))) == {jobs.Priority.BACKFILL}
     submit_nightly(settings, night=NIGHT)
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         first, *_ = jobs.unsent(opened, 0)
         assert opened.get_one(Job, first.id).priority == jobs.Priority.NIGHTLY
 

@@ -8,35 +8,35 @@ from tilewatch.db.lifecycle import actions
 from tilewatch.db.models import Action, Submission
 from tilewatch.db.session import session
 from tilewatch.worker import submit_requests
-from tilewatch.worker.context import Place
+from tilewatch.worker.context import Context
 from tilewatch.worker.queue.dispatch import BrokerUnreachable
 from tilewatch.worker.settings import Settings
 
 WHO = "ada@example.org"
 
 
-def every(place: Place) -> list[Action]:
-    with session(place.database_url) as opened:
+def every(context: Context) -> list[Action]:
+    with session(context.database_url) as opened:
         return list(opened.scalars(select(Action).order_by(Action.id)))
 
 
-def submissions(place: Place) -> int:
-    with session(place.database_url) as opened:
+def submissions(context: Context) -> int:
+    with session(context.database_url) as opened:
         return opened.execute(select(func.count(Submission.id))).scalar_one()
 
 
-def test_a_nightly_a_sweep_and_a_backfill_are_submitted_for_who_asked(settings: Settings, place: Place) -> None:
+def test_a_nightly_a_sweep_and_a_backfill_are_submitted_for_who_asked(settings: Settings, context: Context) -> None:
     start = tiny_repository.git(settings.repository, "rev-parse", "HEAD").strip()
     for number in (3, 4):
         tiny_repository.commit(settings.repository, f"Change {number}", factor=number)
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         actions.ask_nightly(opened, WHO, gpus=("h200",))
         actions.ask_sweep(opened, WHO, tiny_repository.KERNEL, "1024", gpus=("b200",))
         actions.ask_backfill(opened, WHO, f"{start}..HEAD", gpus=("h200",))
     assert len(submit_requests.carry_out(settings)) == 3
     assert submit_requests.carry_out(settings) == []
-    assert submissions(place) == 4
-    rows = every(place)
+    assert submissions(context) == 4
+    rows = every(context)
     assert {(row.who, row.state) for row in rows} == {(WHO, "done")}
     assert [row.action for row in rows] == ["nightly", "sweep", "backfill"]
     assert rows[1].said is not None
@@ -46,33 +46,35 @@ def test_a_nightly_a_sweep_and_a_backfill_are_submitted_for_who_asked(settings: 
 
 
 def test_what_cannot_be_submitted_is_refused_with_the_sentence_and_not_tried_again(
-    settings: Settings, place: Place
+    settings: Settings, context: Context
 ) -> None:
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         actions.ask_sweep(opened, WHO, "duoble", "1024")
     (said,) = submit_requests.carry_out(settings)
-    (row,) = every(place)
+    (row,) = every(context)
     assert row.state == "refused"
     assert row.said == "there is no kernel 'duoble' in this library; nearest: double"
     assert said == f"{WHO} asked for action {row.id} (sweep): {row.said}"
     assert submit_requests.carry_out(settings) == []
 
 
-def test_an_action_that_redis_was_away_for_is_carried_out_later_and_once(settings: Settings, place: Place) -> None:
-    with session(place.database_url) as opened:
+def test_an_action_that_redis_was_away_for_is_carried_out_later_and_once(settings: Settings, context: Context) -> None:
+    with session(context.database_url) as opened:
         actions.ask_sweep(opened, WHO, tiny_repository.KERNEL, "1024", gpus=("h200",))
     away = settings.model_copy(update={"broker_url": "redis://127.0.0.1:9/0"})
     with pytest.raises(BrokerUnreachable):
         submit_requests.carry_out(away)
-    assert [row.state for row in every(place)] == ["asked"]
+    assert [row.state for row in every(context)] == ["asked"]
     # As after a crash between submitting and saying so.
-    list(submit_requests.submissions(settings, "sweep", every(place)[0].wanted, once=f"action {every(place)[0].id}"))
+    list(
+        submit_requests.submissions(settings, "sweep", every(context)[0].wanted, once=f"action {every(context)[0].id}")
+    )
     submit_requests.carry_out(settings)
-    assert [row.state for row in every(place)] == ["done"]
-    assert submissions(place) == 1
+    assert [row.state for row in every(context)] == ["done"]
+    assert submissions(context) == 1
 
 
-def test_a_submission_from_the_command_line_says_who_it_was(settings: Settings, place: Place) -> None:
+def test_a_submission_from_the_command_line_says_who_it_was(settings: Settings, context: Context) -> None:
     list(submit_requests.submit_for(settings, "grace", "nightly", {"commit": "HEAD", "gpus": ["h200"]}))
-    (row,) = every(place)
+    (row,) = every(context)
     assert (row.who, row.action, row.state) == ("grace", "nightly", "done")

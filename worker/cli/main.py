@@ -256,7 +256,7 @@ def rejudge(
     """
     from dataclasses import asdict
 
-    from tilewatch.worker.context import Place
+    from tilewatch.worker.context import Context
     from tilewatch.worker.detection import policy as policies
     from tilewatch.worker.judging.rejudge import rejudge as judge_again
 
@@ -264,7 +264,7 @@ def rejudge(
     assert day is not None
     other = policies.load(policy)
     options.ready_database()
-    found = judge_again(Place.of(options.settings()), other, day)
+    found = judge_again(Context.of(options.settings()), other, day)
     if as_json:
         print(json.dumps([asdict(each) for each in found.changed], default=str))
         return

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tilewatch.worker.detection.modes import LaunchNoise
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Floats
-from tilewatch.worker.detection.replay_evidence import Estimate, Heard, Replayed
+from tilewatch.worker.detection.replay_evidence import Estimate, Replayed, ReplayEvidence
 
 State = Literal["open", "believed", "confirmed", "refuted", "undecided"]
 
@@ -41,7 +41,7 @@ class Nightly:
 
 
 @dataclass
-class Case:
+class Candidate:
     """A suspicion on its way to an answer: somewhere in (good, bad] a build changed the series by about `size`.
 
     `prior` are the log-odds before nights and replays were looked at. A case without a `size` is a check: nothing was
@@ -56,10 +56,10 @@ class Case:
     nightly: Nightly
     launch_noise: LaunchNoise
     prior: float
-    heard: Heard = field(default_factory=Heard)
+    heard: ReplayEvidence = field(default_factory=ReplayEvidence)
     fresh_since: int | None = None  # the first build that can still be told soon; None where no night shows anything
     state: State = "open"
-    companions: tuple["Case", ...] = ()
+    companions: tuple["Candidate", ...] = ()
     least_deviations: float | None = None  # of its own replays; the policy's, unless others already speak for it
     enough: float | None = None  # log-odds to believe it; the policy's, unless others already speak for it
     launches: int = 0
@@ -118,14 +118,14 @@ def log_odds(nightly: Nightly, weighed: Floats, precisions: Floats, policy: Poli
     return np.where(~seen | (np.abs(shown) >= 0.7 * policy.min_change), found, -np.inf)
 
 
-def odds(case: Case, policy: Policy) -> float:
+def odds(case: Candidate, policy: Policy) -> float:
     """Log-odds that some build of the range changed the series, all that is known put together."""
     weighed, precisions, _ = case.said
     told = log_odds(case.nightly, weighed, precisions, policy)
     return case.prior + float(np.logaddexp.reduce(told))
 
 
-def odds_together(cases: Sequence[Case], prior: float, policy: Policy) -> float:
+def odds_together(cases: Sequence[Candidate], prior: float, policy: Policy) -> float:
     """Log-odds that one build changed all these series by the same size."""
     said = [case.said for case in cases]
     nightly = Nightly(
@@ -136,14 +136,14 @@ def odds_together(cases: Sequence[Case], prior: float, policy: Policy) -> float:
     return prior + float(np.logaddexp.reduce(log_odds(nightly, weighed, precisions, policy)))
 
 
-def first_bad(case: Case) -> tuple[int, float]:
+def first_bad(case: Candidate) -> tuple[int, float]:
     """The likeliest first bad build and its probability."""
     likely = posterior(case)
     best = int(np.argmax(likely))
     return case.good + 1 + best, float(likely[best])
 
 
-def posterior(case: Case) -> Floats:
+def posterior(case: Candidate) -> Floats:
     """How likely each build of the range is the first bad one, by nights and replays of all that share the cause."""
     logs = np.zeros(case.bad - case.good)
     for each in (case, *case.companions):
@@ -153,7 +153,7 @@ def posterior(case: Case) -> Floats:
     return np.asarray(likely / likely.sum())
 
 
-def _location(case: Case) -> Floats:
+def _location(case: Candidate) -> Floats:
     """Log-likelihood of each build, at the size that suits nights and replays best were it the first bad one."""
     weighed, precisions, _ = case.said
     nightly = case.nightly
@@ -173,7 +173,7 @@ def _location(case: Case) -> Floats:
     return np.asarray(np.maximum(both, without))
 
 
-def worth(cases: Sequence[Case], log_odds_: float, launches: int, policy: Policy) -> bool:
+def worth(cases: Sequence[Candidate], log_odds_: float, launches: int, policy: Policy) -> bool:
     """Whether so many launches more may be spent on a suspicion of these series: the likelier it is, and the sooner it
     could be told, the more."""
     return max(_value(case, policy) for case in cases) * _probability(log_odds_) >= launches
@@ -188,7 +188,7 @@ def _probability(log_odds_: float) -> float:
     return 1.0 / (1.0 + math.exp(min(-log_odds_, 500.0)))
 
 
-def _value(case: Case, policy: Policy) -> float:
+def _value(case: Candidate, policy: Policy) -> float:
     """Of telling the change, in launches: somebody still remembers what was committed last."""
     if case.fresh_since is None:
         return policy.reasoned_worth_launches

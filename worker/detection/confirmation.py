@@ -6,29 +6,12 @@ a night, is known elsewhere.
 
 import numpy as np
 
-from tilewatch.worker.detection.candidate import Case, Nightly, first_bad, odds, odds_together, posterior, worth
+from tilewatch.worker.detection.candidate import Candidate, first_bad, odds, posterior, worth
 from tilewatch.worker.detection.policy import Policy
-from tilewatch.worker.detection.replay_evidence import Ask, Estimate, Heard, Replayed, estimate
-
-__all__ = [
-    "Ask",
-    "Case",
-    "Estimate",
-    "Heard",
-    "Nightly",
-    "Replayed",
-    "believable",
-    "estimate",
-    "first_bad",
-    "next_launches",
-    "odds",
-    "odds_together",
-    "step",
-    "worth",
-]
+from tilewatch.worker.detection.replay_evidence import Ask
 
 
-def step(case: Case, policy: Policy) -> Ask | None:
+def step(case: Candidate, policy: Policy) -> Ask | None:
     """The next replay of a case, or None when it came to its end (its state says which)."""
     if case.state == "open":
         launches = _confirm(case, policy)
@@ -49,7 +32,7 @@ def step(case: Case, policy: Policy) -> Ask | None:
     return None
 
 
-def believable(case: Case, policy: Policy) -> bool:
+def believable(case: Candidate, policy: Policy) -> bool:
     """Whether what was located and sized is still a change worth telling: with more launches some shrink to nothing."""
     found = case.estimate
     if found is None or case.state not in ("believed", "confirmed"):
@@ -60,7 +43,7 @@ def believable(case: Case, policy: Policy) -> bool:
     return likely and sure and abs(found.deviations) >= least and abs(found.size) >= policy.told_change
 
 
-def next_launches(case: Case, policy: Policy) -> int:
+def next_launches(case: Candidate, policy: Policy) -> int:
     """Few enough to end early, and enough to tell something of a change of the suspected size."""
     found = case.estimate
     if case.size is None and found is None:
@@ -72,7 +55,7 @@ def next_launches(case: Case, policy: Policy) -> int:
     return min(max(wanted, growing, policy.first_launches), policy.step_launches)
 
 
-def _confirm(case: Case, policy: Policy) -> int:
+def _confirm(case: Candidate, policy: Policy) -> int:
     """How many more launches are wanted; 0 when the case left the state "open"."""
     found, so_far = case.estimate, odds(case, policy)
     if found is not None:
@@ -99,7 +82,7 @@ def _confirm(case: Case, policy: Policy) -> int:
     return launches
 
 
-def _to_size(case: Case, policy: Policy) -> int:
+def _to_size(case: Candidate, policy: Policy) -> int:
     found = case.estimate
     assert found is not None, "a case is believed on replays"
     if (case.good, case.bad) in case.silent:
@@ -108,7 +91,7 @@ def _to_size(case: Case, policy: Policy) -> int:
     return max(0, min(policy.sizing_launches, max(wanted, policy.told_launches)) - found.launches)
 
 
-def _locate(case: Case, policy: Policy) -> Ask | None:
+def _locate(case: Candidate, policy: Policy) -> Ask | None:
     """Replay the build that splits what is left in two equal halves, until one build has nearly all."""
     likely = posterior(case)
     found = case.estimate

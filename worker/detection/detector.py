@@ -9,19 +9,17 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tilewatch.worker.detection.candidate import Case, could_be_worth, odds_together, worth
+from tilewatch.worker.detection.candidate import Candidate, could_be_worth, odds_together, worth
 from tilewatch.worker.detection.confirmation import believable, next_launches, step
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Reading
 from tilewatch.worker.detection.replay_budget import Budget
 from tilewatch.worker.detection.replay_evidence import Ask, Replayed
-from tilewatch.worker.detection.series_state import Known, Place
+from tilewatch.worker.detection.series_state import Place, SeriesState
 from tilewatch.worker.detection.series_verdict import verdict
 from tilewatch.worker.detection.siblings import siblings
 from tilewatch.worker.detection.suspicion import Suspicion
-from tilewatch.worker.detection.verdict import Alert, Answer, Verdict
-
-__all__ = ["Alert", "Answer", "Judge", "Place", "Told", "Verdict"]
+from tilewatch.worker.detection.verdict import Alert, Verdict
 
 
 @dataclass(frozen=True)
@@ -34,11 +32,11 @@ class Told:
 class Group:
     """Cases of one kernel's shapes, as long as they are asked about together."""
 
-    cases: list[Case]
+    cases: list[Candidate]
     prior: float
 
 
-class Judge:
+class Detector:
     """Give it nights, and replays while it asks for them. Asks that stay unanswered are dropped at the next night.
 
     `launches` is how many a night takes of a series: the unit of the replay budget.
@@ -46,11 +44,11 @@ class Judge:
 
     def __init__(self, places: Mapping[int, Place], launches: int, policy: Policy | None = None) -> None:
         self.policy = policy or Policy()  # its budget may be another one every night
-        self.known = Known(places, self.policy)
+        self.known = SeriesState(places, self.policy)
         self.series, self.nights = self.known.series, self.known.nights
         self.launches = launches
         self.budget = Budget(self.policy)
-        self.cases: dict[int, Case] = {}
+        self.cases: dict[int, Candidate] = {}
         self.groups: list[Group] = []
         self._awaited: dict[int, Ask] = {}
 
@@ -85,7 +83,7 @@ class Judge:
                 self.cases[ask.series].hear(Replayed(ask.series, ask.good, ask.bad, (), ()))
         return self._ask([])
 
-    def check(self, series: int, good: int, bad: int) -> Case:
+    def check(self, series: int, good: int, bad: int) -> Candidate:
         """A case for builds that somebody has a reason to compare, though no night shows anything; not among the
         judge's own."""
         return self.known.unseen(series, good, bad, self.policy.reasoned_log_odds)
@@ -141,7 +139,7 @@ class Judge:
                 asks += self._step(case, alerts)
         return Told(tuple(alerts), tuple(asks))
 
-    def _step(self, case: Case, alerts: list[Alert]) -> list[Ask]:
+    def _step(self, case: Candidate, alerts: list[Alert]) -> list[Ask]:
         ask = step(case, self.policy)
         # A believed change is located and sized whatever it costs: naming a wrong build costs people more.
         affordable = ask is not None and (self.budget.allows(ask.launches) or case.state == "believed")
@@ -189,7 +187,7 @@ class Judge:
             return []
         return [self._spend(Ask(case.series, case.good, case.bad, launches)) for case in telling]
 
-    def _close(self, case: Case) -> list[Alert]:
+    def _close(self, case: Candidate) -> list[Alert]:
         """Remembers what the replays said. A confirmed change starts a new level; anything else is kept as evidence."""
         del self.cases[case.series]
         if case.estimate is None:

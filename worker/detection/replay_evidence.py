@@ -56,7 +56,7 @@ class Estimate:
 
 
 @dataclass
-class Heard:
+class ReplayEvidence:
     """What replays said of one series: logarithms of bad over good, one a launch, for each pair (good, bad)."""
 
     differences: dict[tuple[int, int], list[float]] = field(default_factory=dict)

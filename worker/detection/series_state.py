@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tilewatch.worker.detection.candidate import Case, Nightly, first_bad
+from tilewatch.worker.detection.candidate import Candidate, Nightly, first_bad
 from tilewatch.worker.detection.nights import Nights
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Reading
-from tilewatch.worker.detection.replay_evidence import Heard
+from tilewatch.worker.detection.replay_evidence import ReplayEvidence
 from tilewatch.worker.detection.suspicion import Evidence, Suspicion, evidence, groups_of, suspicions
 from tilewatch.worker.detection.verdict import Alert
 
@@ -35,13 +35,13 @@ class Series:
     place: Place
     column: int
     known_since: int = NEVER  # first build of the level that was last confirmed
-    heard: Heard = field(default_factory=Heard)  # what replays said since
+    heard: ReplayEvidence = field(default_factory=ReplayEvidence)  # what replays said since
     check_at: int | None = None  # the night count at which the builds around the last new place are compared
     check_from: int | None = None  # the last build before that place
     told: Alert | None = None  # what was confirmed tonight
 
 
-class Known:
+class SeriesState:
     def __init__(self, places: Mapping[int, Place], policy: Policy) -> None:
         self.policy = policy
         self.keys = sorted(places)
@@ -88,7 +88,7 @@ class Known:
         since = self._shown_since(known)
         return 0 if since is None else len(built) - int(np.searchsorted(built, since, "right"))
 
-    def case(self, key: int, ages: int, prior: float) -> Case:
+    def case(self, key: int, ages: int, prior: float) -> Candidate:
         known, built = self.series[key], self.nights.builds
         bad = built[-1]
         while ages > 1 and bad - built[-ages] > MOST_SKIPPED_BUILDS:
@@ -104,11 +104,11 @@ class Known:
             size = self.nights.size(known.column, int(np.argmax(told)) + 1, known.known_since) or None
         nightly = _by_build(nightly, built[-ages:], good, bad)
         fresh_since = built[-min(self.policy.fresh_nights, len(built))]
-        return Case(
+        return Candidate(
             key, good, bad, size, nightly, self.nights.launch_noise(known.column), prior, known.heard, fresh_since
         )
 
-    def due_checks(self) -> Iterator[tuple[Series, Case | None]]:
+    def due_checks(self) -> Iterator[tuple[Series, Candidate | None]]:
         """Once, some nights after a new machine or toolchain: the build before it beside tonight's.
 
         A series counts as checked when the caller sets its `check_at` to None; without a case nothing is left to check.
@@ -124,19 +124,19 @@ class Known:
             due_case = 0 < last - good <= MOST_SKIPPED_BUILDS
             yield known, self.unseen(key, good, last, prior, known.heard) if due_case else None
 
-    def unseen(self, key: int, good: int, bad: int, prior: float, heard: Heard | None = None) -> Case:
+    def unseen(self, key: int, good: int, bad: int, prior: float, heard: ReplayEvidence | None = None) -> Candidate:
         """A case for builds that somebody has a reason to compare, though no night shows anything."""
         none = Nightly(*np.zeros((2, bad - good)))
         noise = self.nights.launch_noise(self.series[key].column)
-        return Case(key, good, bad, None, none, noise, prior, heard or Heard())
+        return Candidate(key, good, bad, None, none, noise, prior, heard or ReplayEvidence())
 
     def settled(self, key: int, first_bad_build: int) -> None:
         """The series has a new level since this build."""
         known = self.series[key]
-        known.known_since, known.heard = first_bad_build, Heard()
+        known.known_since, known.heard = first_bad_build, ReplayEvidence()
         self._weighed[:, known.column] = self._precisions[:, known.column] = 0.0
 
-    def confirmed(self, case: Case) -> Alert | None:
+    def confirmed(self, case: Candidate) -> Alert | None:
         """Of a case that came to its end as a change: what is told of it, and its series' new level."""
         found = case.estimate
         if found is None:
@@ -147,7 +147,7 @@ class Known:
         known.told = Alert(case.series, known.known_since, float(np.expm1(found.size)), found.error, "code")
         return known.told
 
-    def remember(self, case: Case) -> None:
+    def remember(self, case: Candidate) -> None:
         """What the replays of a case said is evidence for the nights to come."""
         known, built = self.series[case.series], np.asarray(self.nights.builds, dtype=np.int64)
         weighed, precisions, _ = known.heard.across(built, case.launch_noise)

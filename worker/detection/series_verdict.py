@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from tilewatch.worker.detection.candidate import Case, first_bad
-from tilewatch.worker.detection.series_state import Known
+from tilewatch.worker.detection.candidate import Candidate, first_bad
+from tilewatch.worker.detection.series_state import SeriesState
 from tilewatch.worker.detection.verdict import Alert, Answer, Verdict
 
 
-def verdict(all_known: Known, series: int, case: Case | None) -> Verdict:
+def verdict(all_known: SeriesState, series: int, case: Candidate | None) -> Verdict:
     """`case` is the suspicion that is not settled, if there is one."""
     known, policy = all_known.series[series], all_known.policy
     column, nights = known.column, all_known.nights

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from tilewatch.worker.detection.candidate import Case, Nightly, odds, worth
+from tilewatch.worker.detection.candidate import Candidate, Nightly, odds, worth
 from tilewatch.worker.detection.confirmation import next_launches
 from tilewatch.worker.detection.policy import Policy
-from tilewatch.worker.detection.series_state import Known
+from tilewatch.worker.detection.series_state import SeriesState
 from tilewatch.worker.detection.verdict import Alert
 
 
-def siblings(all_known: Known, alert: Alert, taken: Container[int], policy: Policy) -> list[Case]:
+def siblings(all_known: SeriesState, alert: Alert, taken: Container[int], policy: Policy) -> list[Candidate]:
     """A commit that changed a kernel changes its other shapes and GPUs too. `taken` are asked about already."""
     if all_known.evidence is None:
         return []
@@ -23,7 +23,7 @@ def siblings(all_known: Known, alert: Alert, taken: Container[int], policy: Poli
     place = all_known.series[alert.series].place
     on_node = [known for known in all_known.series.values() if known.place == place]
     several = sum(known.known_since == alert.first_bad for known in on_node) > 1
-    opened: list[Case] = []
+    opened: list[Candidate] = []
     for key in all_known.keys:
         known = all_known.series[key]
         asked = key in taken or known.known_since >= alert.first_bad or not all_known.nights.measured[known.column]
@@ -47,7 +47,7 @@ def siblings(all_known: Known, alert: Alert, taken: Container[int], policy: Poli
     return opened
 
 
-def _only(case: Case, build: int) -> Case:
+def _only(case: Candidate, build: int) -> Candidate:
     """The same suspicion, of one build alone."""
     at = build - case.good - 1
     nightly = Nightly(case.nightly.weighed[at : at + 1], case.nightly.precisions[at : at + 1])

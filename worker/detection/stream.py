@@ -8,9 +8,10 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeGuard
 
-from tilewatch.worker.detection.confirmation import Replayed
-from tilewatch.worker.detection.detector import Judge, Place, Told
+from tilewatch.worker.detection.detector import Detector, Told
 from tilewatch.worker.detection.reading import Reading
+from tilewatch.worker.detection.replay_evidence import Replayed
+from tilewatch.worker.detection.series_state import Place
 
 NOTHING = Told((), ())
 
@@ -21,7 +22,7 @@ class NotTheProtocol(Exception):
 
 def answers(lines: Iterable[str], complain: Callable[[str], None]) -> Iterator[str]:
     """One line for each line that is not a world. A new `world` starts from nothing."""
-    judge: Judge | None = None
+    judge: Detector | None = None
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -40,7 +41,7 @@ def answers(lines: Iterable[str], complain: Callable[[str], None]) -> Iterator[s
         yield _answer(_heard(judge, told, kind, wrong))
 
 
-def _heard(judge: Judge | None, told: dict[str, Any], kind: Any, wrong: Callable[[str], None]) -> Told:
+def _heard(judge: Detector | None, told: dict[str, Any], kind: Any, wrong: Callable[[str], None]) -> Told:
     try:
         if kind not in ("night", "rerun"):
             raise NotTheProtocol("this is not a world, night or rerun in JSON")
@@ -52,7 +53,7 @@ def _heard(judge: Judge | None, told: dict[str, Any], kind: Any, wrong: Callable
         return NOTHING
 
 
-def _world(told: dict[str, Any], wrong: Callable[[str], None]) -> Judge | None:
+def _world(told: dict[str, Any], wrong: Callable[[str], None]) -> Detector | None:
     places: dict[int, Place] = {}
     for each in _objects(told, "series", wrong):
         try:
@@ -63,10 +64,10 @@ def _world(told: dict[str, Any], wrong: Callable[[str], None]) -> Judge | None:
     if not _is_small(launches) or launches < 1:
         wrong(f"launches is {launches!r}, where a whole number above 0 is expected; 1 is taken")
         launches = 1
-    return Judge(places, launches) if places else None
+    return Detector(places, launches) if places else None
 
 
-def _night(judge: Judge, told: dict[str, Any], wrong: Callable[[str], None]) -> Told:
+def _night(judge: Detector, told: dict[str, Any], wrong: Callable[[str], None]) -> Told:
     build = told.get("build", told.get("night"))
     if not _is_small(build):
         raise NotTheProtocol(f"build is {build!r}, where a whole number is expected")
@@ -81,7 +82,7 @@ def _night(judge: Judge, told: dict[str, Any], wrong: Callable[[str], None]) -> 
     return judge.night(build, readings)
 
 
-def _rerun(judge: Judge, told: dict[str, Any], wrong: Callable[[str], None]) -> Told:
+def _rerun(judge: Detector, told: dict[str, Any], wrong: Callable[[str], None]) -> Told:
     results: list[Replayed] = []
     for each in _objects(told, "results", wrong):
         numbers = [each.get(name) for name in ("id", "a", "b")]

@@ -18,8 +18,8 @@ from tilewatch.db.step_queries.judging import Night, ReplayFact, Scope
 from tilewatch.db.step_queries.winners import Side
 from tilewatch.kernels.recording.git_commit import NoHistory, repository_name
 from tilewatch.worker import repository
-from tilewatch.worker.context import Place
-from tilewatch.worker.detection.confirmation import Ask
+from tilewatch.worker.context import Context
+from tilewatch.worker.detection.replay_evidence import Ask
 from tilewatch.worker.judging import replay_answers
 from tilewatch.worker.judging.replay_answers import End, Pair
 from tilewatch.worker.judging.scope_judge import Series
@@ -32,8 +32,8 @@ SHORT = 10
 
 
 class History:
-    def __init__(self, session: Session, place: Place, scope: Scope, nights: Sequence[Night]) -> None:
-        self._session, self._place, self._scope = session, place, scope
+    def __init__(self, session: Session, context: Context, scope: Scope, nights: Sequence[Night]) -> None:
+        self._session, self._place, self._scope = session, context, scope
         self._nights = {night.position: night for night in nights}
         self._known: dict[int, int] = {night.position: night.commit_id for night in nights}
         self._builds = sorted(self._nights)

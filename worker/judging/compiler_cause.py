@@ -13,9 +13,9 @@ from sqlalchemy.orm import Session
 from tilewatch.db.step_queries import judging, winners
 from tilewatch.db.step_queries.judging import Before, Point, Scope
 from tilewatch.kernels.compiling.store import CubinStore
-from tilewatch.worker.context import Place
-from tilewatch.worker.detection.confirmation import Estimate, estimate
+from tilewatch.worker.context import Context
 from tilewatch.worker.detection.policy import Policy
+from tilewatch.worker.detection.replay_evidence import Estimate, estimate
 from tilewatch.worker.judging import replay_answers
 from tilewatch.worker.judging.scope_judge import Series
 
@@ -53,17 +53,17 @@ class Told:
 
 
 def doubts(
-    session: Session, place: Place, scope: Scope, before: Mapping[Series, Before], points: Mapping[Series, Point]
+    session: Session, context: Context, scope: Scope, before: Mapping[Series, Before], points: Mapping[Series, Point]
 ) -> list[Doubt]:
     """The series that moved tonight and of which another compiler made what won the night before."""
     moved = [
         (point, earlier)
         for series, point in points.items()
         if (earlier := before.get(series)) is not None
-        and abs(point.time_us / earlier.time_us - 1.0) >= place.policy.min_change
+        and abs(point.time_us / earlier.time_us - 1.0) >= context.policy.min_change
     ]
     won = winners.of_runs(session, [each.run_id for pair in moved for each in pair])
-    store = CubinStore(place.store_url)
+    store = CubinStore(context.store_url)
     found = []
     for point, earlier in moved:
         old, new = won.get(earlier.run_id), won.get(point.run_id)

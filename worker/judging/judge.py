@@ -20,15 +20,15 @@ from tilewatch.db.session import session
 from tilewatch.db.step_queries import judging, winners
 from tilewatch.db.step_queries.judging import Night, Point, ReplayFact, Scope
 from tilewatch.kernels.compiling.store import CubinStore
-from tilewatch.worker.context import Place
-from tilewatch.worker.detection.confirmation import Ask, Replayed
-from tilewatch.worker.detection.detector import Verdict
+from tilewatch.worker.context import Context
+from tilewatch.worker.detection.replay_evidence import Ask, Replayed
+from tilewatch.worker.detection.verdict import Verdict
 from tilewatch.worker.judging import explain, open_regression, other_causes, replay_answers
 from tilewatch.worker.judging import night as served
 from tilewatch.worker.judging.commit_history import History
-from tilewatch.worker.judging.other_causes import Beside
+from tilewatch.worker.judging.other_causes import OtherCauses
 from tilewatch.worker.judging.replay_answers import Pair
-from tilewatch.worker.judging.scope_judge import Series, Sitting, first_night, series_of
+from tilewatch.worker.judging.scope_judge import ScopeJudge, Series, first_night, series_of
 from tilewatch.worker.queue import follow_up
 from tilewatch.worker.queue.lease import Lease
 
@@ -37,7 +37,7 @@ RECORDED = "recorded"
 
 TOO_LATE = "its replays did not end before the next night was judged"
 
-_sittings: dict[tuple[str, ...], Sitting] = {}
+_sittings: dict[tuple[str, ...], ScopeJudge] = {}
 """The last sitting of each scope, so that a night costs one night and not all that came before it. Only a memory of
 what the database says: without it the same sitting is made again, with the same answers."""
 
@@ -47,7 +47,7 @@ class _Hearing:
     """Everything that one judging of one night works with."""
 
     session: Session
-    place: Place
+    context: Context
     scope: Scope
     history: History
     facts: Sequence[ReplayFact]
@@ -60,27 +60,27 @@ def forget() -> None:
     _sittings.clear()
 
 
-def step(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
+def step(job: Claimed, context: Context, lease: Lease) -> list[Unsent]:
     assert job.run_id is not None
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         scope = judging.scope_of(opened, job.run_id)
         judging.take_turns(opened, scope)
         if judging.is_measuring(opened, scope.submission_id) or judging.is_settled(opened, scope):
             return []
-        return _judge(opened, job, place, scope, lease)
+        return _judge(opened, job, context, scope, lease)
 
 
-def _judge(opened: Session, job: Claimed, place: Place, scope: Scope, lease: Lease) -> list[Unsent]:
+def _judge(opened: Session, job: Claimed, context: Context, scope: Scope, lease: Lease) -> list[Unsent]:
     suspicions.close_older(opened, scope, TOO_LATE)
     nights = judging.nights(opened, scope)
     nights = nights[first_night(len(nights)) :]
-    history = History(opened, place, scope, nights)
+    history = History(opened, context, scope, nights)
     facts = judging.replays(opened, scope, nights[0].position if nights else 0)
-    hearing = _Hearing(opened, place, scope, history, facts, job)
+    hearing = _Hearing(opened, context, scope, history, facts, job)
     sitting = _sitting(hearing, nights, lease)
     missing = sitting.settle(lambda series, ask, told: _served(hearing, series, ask, told))
     tonight = {series_of(point): point for point in judging.points(opened, [scope.submission_id], scope.origin)}
-    doubted = other_causes.tonight(opened, place, scope, nights, tonight) if scope.origin != RECORDED else {}
+    doubted = other_causes.tonight(opened, context, scope, nights, tonight) if scope.origin != RECORDED else {}
     queued: list[Unsent] = []
     if missing or any(each.is_open for each in doubted.values()):
         payloads = _questions(hearing, sitting, missing, tonight)
@@ -96,7 +96,7 @@ def _judge(opened: Session, job: Claimed, place: Place, scope: Scope, lease: Lea
     return queued
 
 
-def _sitting(hearing: _Hearing, nights: Sequence[Night], lease: Lease) -> Sitting:
+def _sitting(hearing: _Hearing, nights: Sequence[Night], lease: Lease) -> ScopeJudge:
     """The sitting of this scope with all of these nights heard: the one at hand where it heard the same, else anew."""
     opened, scope = hearing.session, hearing.scope
     ids = [night.submission_id for night in nights]
@@ -105,7 +105,9 @@ def _sitting(hearing: _Hearing, nights: Sequence[Night], lease: Lease) -> Sittin
     points = judging.points(opened, ids if new is None else new, scope.origin)
     if known is None or new is None or not {series_of(point) for point in points} <= set(known.numbers):
         points = judging.points(opened, ids, scope.origin) if new is not None else points
-        known = Sitting(served.by_first_night(nights, points), hearing.place.policy, hearing.place.replay_launches)
+        known = ScopeJudge(
+            served.by_first_night(nights, points), hearing.context.policy, hearing.context.replay_launches
+        )
     by_night: dict[int, list[Point]] = {id_: [] for id_ in ids}
     for point in points:
         by_night[point.submission_id].append(point)
@@ -164,7 +166,7 @@ def _ask(hearing: _Hearing, wanted: _Wanted, together: Sequence[str]) -> list[Un
         "gpu_model": scope.gpu_model,
         "arch": scope.arch,
         "origin": scope.origin,
-        "library": hearing.place.library,
+        "library": hearing.context.library,
         "run_id": hearing.job.run_id,
         "submission_id": scope.submission_id,
         "round": list(together),
@@ -179,10 +181,10 @@ def _ask(hearing: _Hearing, wanted: _Wanted, together: Sequence[str]) -> list[Un
 
 
 def _questions(
-    hearing: _Hearing, sitting: Sitting, missing: Sequence[tuple[Series, Ask]], tonight: Mapping[Series, Point]
+    hearing: _Hearing, sitting: ScopeJudge, missing: Sequence[tuple[Series, Ask]], tonight: Mapping[Series, Point]
 ) -> dict[str, _Wanted]:
     """By key: series that ask the same share the answer."""
-    store = CubinStore(hearing.place.store_url)
+    store = CubinStore(hearing.context.store_url)
     found: dict[str, _Wanted] = {}
     for series, ask in missing:
         pair = hearing.history.pair(series, ask, hearing.facts)
@@ -209,7 +211,7 @@ def _questions(
     return found
 
 
-def _suspect(hearing: _Hearing, sitting: Sitting, series: Series, point: Point, pair: Pair) -> int:
+def _suspect(hearing: _Hearing, sitting: ScopeJudge, series: Series, point: Point, pair: Pair) -> int:
     """The suspicion of a series' night, and a verdict that says what is waited for."""
     said = sitting.verdict(series)
     _write(hearing, point, said, "undecided", f"{said.reason}; a replay is asked for", None)
@@ -231,7 +233,7 @@ def _suspicion(hearing: _Hearing, point: Point, ends: tuple[int, int], size: flo
     )
 
 
-def _beside(hearing: _Hearing, doubted: Mapping[Series, Beside]) -> dict[str, _Wanted]:
+def _beside(hearing: _Hearing, doubted: Mapping[Series, OtherCauses]) -> dict[str, _Wanted]:
     found: dict[str, _Wanted] = {}
     for asked in other_causes.questions(hearing.scope, doubted):
         suspicion_id = _suspicion(hearing, asked.point, asked.ends, asked.moved, asked.reason)
@@ -240,7 +242,7 @@ def _beside(hearing: _Hearing, doubted: Mapping[Series, Beside]) -> dict[str, _W
     return found
 
 
-def _settle(hearing: _Hearing, sitting: Sitting, series: Series, point: Point, doubt: Beside | None) -> None:
+def _settle(hearing: _Hearing, sitting: ScopeJudge, series: Series, point: Point, doubt: OtherCauses | None) -> None:
     """Nothing is left to be asked: what is known of the series tonight is its verdict."""
     found = served.conclusion(sitting, series, hearing.history.same_as(series, hearing.scope.position))
     said, verdict, reason, outcome = found.said, found.verdict, found.reason, found.outcome
@@ -249,7 +251,7 @@ def _settle(hearing: _Hearing, sitting: Sitting, series: Series, point: Point, d
     if outcome is not None or doubt is not None:
         suspicion_id = suspicions.of_run(hearing.session, point.run_id)
     if doubt is not None:
-        for each in other_causes.settled(hearing.session, hearing.place, hearing.scope, doubt, suspicion_id):
+        for each in other_causes.settled(hearing.session, hearing.context, hearing.scope, doubt, suspicion_id):
             besides.append(each.sentence)
             if each.answer is not None and alert is None:
                 verdict, outcome = each.answer, "confirmed"
@@ -298,7 +300,7 @@ def _say_of_the_wrong(hearing: _Hearing, tonight: dict[Series, Point]) -> None:
                 change=None,
                 noise=None,
                 history_points=0,
-                policy=hearing.place.policy.name,
+                policy=hearing.context.policy.name,
                 reason="no config gave a right answer, so no time",
             )
 
@@ -326,4 +328,4 @@ def _write(
 
 def _name(hearing: _Hearing) -> tuple[str, ...]:
     scope = hearing.scope
-    return hearing.place.database_url, scope.repository, scope.gpu_model, scope.origin
+    return hearing.context.database_url, scope.repository, scope.gpu_model, scope.origin

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from tilewatch.db.lifecycle.suspicions import Outcome
 from tilewatch.db.step_queries.judging import Night, Point, ReplayFact
-from tilewatch.worker.detection.confirmation import Ask, Replayed, estimate
-from tilewatch.worker.detection.detector import Answer, Verdict
+from tilewatch.worker.detection.replay_evidence import Ask, Replayed, estimate
+from tilewatch.worker.detection.verdict import Answer, Verdict
 from tilewatch.worker.judging import replay_answers
 from tilewatch.worker.judging.commit_history import History
-from tilewatch.worker.judging.scope_judge import Asked, Series, Sitting, series_of
+from tilewatch.worker.judging.scope_judge import Asked, ScopeJudge, Series, series_of
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Conclusion:
     outcome: Outcome | None
 
 
-def conclusion(sitting: Sitting, series: Series, same_as: str | None) -> Conclusion:
+def conclusion(sitting: ScopeJudge, series: Series, same_as: str | None) -> Conclusion:
     """`same_as` is the commit before, if what wins still is its machine code."""
     said, asked = sitting.verdict(series), sitting.asked.get(series)
     if series in sitting.alerts:
@@ -78,7 +78,7 @@ def by_first_night(nights: Sequence[Night], points: Sequence[Point]) -> list[Ser
     return sorted(first, key=lambda series: (first[series], series))
 
 
-def hear(sitting: Sitting, history: History, night: Night, points: Sequence[Point]) -> None:
+def hear(sitting: ScopeJudge, history: History, night: Night, points: Sequence[Point]) -> None:
     """A night, and which of its series have other machine code than the night before."""
     sitting.night(night.submission_id, night.position, points)
     for series in sorted({series_of(point) for point in points}):

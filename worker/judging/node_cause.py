@@ -19,7 +19,7 @@ from tilewatch.db.step_queries.gpus import Board
 from tilewatch.db.step_queries.judging import Before, Point, Scope
 from tilewatch.db.step_queries.winners import Side
 from tilewatch.kernels.compiling.store import CubinStore
-from tilewatch.worker.context import Place
+from tilewatch.worker.context import Context
 from tilewatch.worker.judging import replay_answers
 from tilewatch.worker.judging.node_comparison import WELL_GPUS_DIFFER, Doubt, Told, compared
 from tilewatch.worker.judging.scope_judge import Series
@@ -35,7 +35,7 @@ MOST_ASKED = 4
 
 
 def doubts(
-    session: Session, place: Place, scope: Scope, before: Mapping[Series, Before], points: Mapping[Series, Point]
+    session: Session, context: Context, scope: Scope, before: Mapping[Series, Before], points: Mapping[Series, Point]
 ) -> list[Doubt]:
     """The series that are farthest from what another node, or this one under another driver, took of late."""
     runs: dict[tuple[str, str], list[Before]] = defaultdict(list)
@@ -53,7 +53,7 @@ def doubts(
     if len({board.host for board in ran.values()}) < 2:
         return []
     won = winners.of_runs(session, sorted(ids))
-    store = CubinStore(place.store_url)
+    store = CubinStore(context.store_url)
     found = []
     for series, point in moved.items():
         others = [run for run in runs[series[:2]] if ran[run.run_id].host != point.host and run.run_id in won]

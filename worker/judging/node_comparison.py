@@ -11,8 +11,8 @@ from typing import Any
 
 from tilewatch.db.step_queries.gpus import Board
 from tilewatch.db.step_queries.judging import Before, Point, ReplayFact
-from tilewatch.worker.detection.confirmation import Estimate, estimate
 from tilewatch.worker.detection.policy import Policy
+from tilewatch.worker.detection.replay_evidence import Estimate, estimate
 from tilewatch.worker.judging import replay_answers
 
 WELL_GPUS_DIFFER = 0.01

@@ -12,8 +12,8 @@ from tilewatch.db.lifecycle import regression_causes
 from tilewatch.db.lifecycle.regression_causes import Cause, Moved, Opened
 from tilewatch.db.step_queries import winners
 from tilewatch.db.step_queries.judging import Point, Scope
-from tilewatch.worker.detection.confirmation import Estimate
-from tilewatch.worker.detection.detector import Alert
+from tilewatch.worker.detection.replay_evidence import Estimate
+from tilewatch.worker.detection.verdict import Alert
 from tilewatch.worker.judging import explain, node_comparison
 from tilewatch.worker.judging.compiler_cause import Doubt
 from tilewatch.worker.judging.explain import Explanation

@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db.step_queries import judging
 from tilewatch.db.step_queries.judging import Night, Point, Scope
-from tilewatch.worker.context import Place
-from tilewatch.worker.detection.detector import Answer
+from tilewatch.worker.context import Context
+from tilewatch.worker.detection.verdict import Answer
 from tilewatch.worker.judging import compiler_cause, node_cause, node_comparison, open_regression
 from tilewatch.worker.judging.scope_judge import Series, series_of
 
@@ -41,7 +41,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Beside:
+class OtherCauses:
     toolchain: tuple[compiler_cause.Doubt, compiler_cause.Told | None] | None = None
     node: tuple[node_comparison.Doubt, node_comparison.Told | None] | None = None
 
@@ -51,22 +51,22 @@ class Beside:
 
 
 def tonight(
-    session: Session, place: Place, scope: Scope, nights: Sequence[Night], points: Mapping[Series, Point]
-) -> dict[Series, Beside]:
+    session: Session, context: Context, scope: Scope, nights: Sequence[Night], points: Mapping[Series, Point]
+) -> dict[Series, OtherCauses]:
     recent = [night.submission_id for night in nights[-1 - RECENT_NIGHTS : -1]]
     before = judging.runs_before(session, recent, scope.origin)
     compilers = {
         series_of(doubt.point): (doubt, compiler_cause.heard(session, doubt.payload["key"]))
-        for doubt in compiler_cause.doubts(session, place, scope, before, points)
+        for doubt in compiler_cause.doubts(session, context, scope, before, points)
     }
     boards = {
         series_of(doubt.point): (doubt, node_cause.heard(session, doubt))
-        for doubt in node_cause.doubts(session, place, scope, before, points)
+        for doubt in node_cause.doubts(session, context, scope, before, points)
     }
-    return {series: Beside(compilers.get(series), boards.get(series)) for series in {**compilers, **boards}}
+    return {series: OtherCauses(compilers.get(series), boards.get(series)) for series in {**compilers, **boards}}
 
 
-def questions(scope: Scope, doubted: Mapping[Series, Beside]) -> Iterator[Question]:
+def questions(scope: Scope, doubted: Mapping[Series, OtherCauses]) -> Iterator[Question]:
     for beside in doubted.values():
         if beside.toolchain is not None and beside.toolchain[1] is None:
             doubt = beside.toolchain[0]
@@ -80,23 +80,25 @@ def questions(scope: Scope, doubted: Mapping[Series, Beside]) -> Iterator[Questi
                 yield Question(asked.point, ends, asked.moved, asked.reason, payload, ready=True)
 
 
-def settled(session: Session, place: Place, scope: Scope, beside: Beside, suspicion_id: int | None) -> list[Found]:
+def settled(
+    session: Session, context: Context, scope: Scope, beside: OtherCauses, suspicion_id: int | None
+) -> list[Found]:
     """What the replays said of each doubt of a series; a change becomes a regression of its own cause."""
     found = []
     if beside.toolchain is not None and beside.toolchain[1] is not None:
         doubt, told = beside.toolchain[0], beside.toolchain[1]
         said, answer = compiler_cause.sentence(doubt, told), None
-        if told.found is not None and told.is_change(place.policy):
+        if told.found is not None and told.is_change(context.policy):
             open_regression.of_toolchain(session, scope, doubt, told.found, said, suspicion_id)
             answer = _answer(told.found.size)
         found.append(Found(said, answer))
     if beside.node is not None and beside.node[1] is not None:
         asked, heard = beside.node[0], beside.node[1]
-        said, answer = node_comparison.sentence(asked, heard, place.policy), None
+        said, answer = node_comparison.sentence(asked, heard, context.policy), None
         if asked.told_size is not None:
-            if heard.node is not None and not heard.is_node(place.policy):
+            if heard.node is not None and not heard.is_node(context.policy):
                 open_regression.node_recovered(session, scope, asked, heard.node, suspicion_id)
-        elif node_comparison.is_slower(asked, heard, place.policy):
+        elif node_comparison.is_slower(asked, heard, context.policy):
             open_regression.of_node(session, scope, asked, heard, said, suspicion_id)
             answer = _answer(1.0)
         found.append(Found(said, answer))

@@ -13,11 +13,11 @@ from sqlalchemy.orm import Session
 from tilewatch.db.session import engine
 from tilewatch.db.step_queries import judging
 from tilewatch.db.step_queries.judging import Judged, Night, Point, Scope
-from tilewatch.worker.context import Place
+from tilewatch.worker.context import Context
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.judging import night as conclude
 from tilewatch.worker.judging.commit_history import History
-from tilewatch.worker.judging.scope_judge import Sitting, series_of
+from tilewatch.worker.judging.scope_judge import ScopeJudge, series_of
 
 
 @dataclass(frozen=True)
@@ -40,25 +40,27 @@ class Rejudged:
     changed: tuple[Changed, ...]
 
 
-def rejudge(place: Place, policy: Policy, since: dt.date) -> Rejudged:
+def rejudge(context: Context, policy: Policy, since: dt.date) -> Rejudged:
     """Every scope's nights since a day, with what came before them as history."""
     runs, changed = 0, list[Changed]()
     # Never committed: a bisection of the past may put untested commits on record.
-    with Session(engine(place.database_url), expire_on_commit=False) as session:
+    with Session(engine(context.database_url), expire_on_commit=False) as session:
         for scope in judging.newest_of_each_scope(session):
             said = judging.judged_since(session, scope, since)
             runs += len(said)
             if said:
-                changed += _scope(session, place, scope, policy, said)
+                changed += _scope(session, context, scope, policy, said)
     return Rejudged(runs, tuple(changed))
 
 
-def _scope(session: Session, place: Place, scope: Scope, policy: Policy, said: Sequence[Judged]) -> Iterator[Changed]:
+def _scope(
+    session: Session, context: Context, scope: Scope, policy: Policy, said: Sequence[Judged]
+) -> Iterator[Changed]:
     nights = judging.nights(session, scope)
-    history = History(session, place, scope, nights)
+    history = History(session, context, scope, nights)
     facts = judging.replays(session, scope, nights[0].position)
     points = judging.points(session, [night.submission_id for night in nights], scope.origin)
-    sitting = Sitting(conclude.by_first_night(nights, points), policy, place.replay_launches)
+    sitting = ScopeJudge(conclude.by_first_night(nights, points), policy, context.replay_launches)
     was = {each.run_id: each for each in said}
     for night in nights:
         tonight = [point for point in points if point.submission_id == night.submission_id]
@@ -68,7 +70,7 @@ def _scope(session: Session, place: Place, scope: Scope, policy: Policy, said: S
 
 
 def _differences(
-    sitting: Sitting,
+    sitting: ScopeJudge,
     history: History,
     scope: Scope,
     night: Night,

@@ -12,7 +12,7 @@ from typing import Any
 from tilewatch.db.lifecycle.suspicions import NOT_NEEDED
 from tilewatch.db.step_queries.judging import ReplayFact
 from tilewatch.db.step_queries.winners import Side
-from tilewatch.worker.detection.confirmation import Ask, Replayed
+from tilewatch.worker.detection.replay_evidence import Ask, Replayed
 
 SAME = 1.0
 """Identical machine code takes identical time by definition: such a launch is said to take this on both sides."""

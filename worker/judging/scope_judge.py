@@ -11,10 +11,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tilewatch.db.step_queries.judging import Point
-from tilewatch.worker.detection.confirmation import Ask, Case, Replayed, first_bad, step
-from tilewatch.worker.detection.detector import Alert, Answer, Judge, Place, Told, Verdict
+from tilewatch.worker.detection.candidate import Candidate, first_bad
+from tilewatch.worker.detection.confirmation import step
+from tilewatch.worker.detection.detector import Detector, Told
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Reading
+from tilewatch.worker.detection.replay_evidence import Ask, Replayed
+from tilewatch.worker.detection.series_state import Place
+from tilewatch.worker.detection.verdict import Alert, Answer, Verdict
 
 LAUNCHES_A_RUN = 3
 """What a run weighs in replay launches: with its sweep it holds the GPU for longer than three launches."""
@@ -47,7 +51,7 @@ class Asked:
     answers: list[Replayed] = field(default_factory=list)
 
 
-class Sitting:
+class ScopeJudge:
     """Give it nights in order, and after each the series whose machine code changed. `replay_launches` is how many a
     night may spend."""
 
@@ -61,9 +65,9 @@ class Sitting:
         kernels = {name: number for number, name in enumerate(dict.fromkeys(kernel for kernel, _, _ in series))}
         hosts = {name: number for number, name in enumerate(dict.fromkeys(host for _, _, host in series))}
         places = {self.numbers[each]: Place(hosts[each[2]], kernels[each[0]]) for each in series}
-        self._judge = Judge(places, LAUNCHES_A_RUN, policy)
+        self._judge = Detector(places, LAUNCHES_A_RUN, policy)
         self._asks: tuple[Ask, ...] = ()
-        self._checks: dict[int, Case] = {}
+        self._checks: dict[int, Candidate] = {}
         self._spent = 0
         self._latest: dict[int, int] = {}
         self._again: set[int] = set()

@@ -23,7 +23,7 @@ from tilewatch.worker.notify import routing, wording
 from tilewatch.worker.notify.alarms import Standing
 from tilewatch.worker.notify.forge import Forge
 from tilewatch.worker.notify.routing import LOG, BadTelling, Channel, Telling
-from tilewatch.worker.notify.senders import Carrier, Log, Note, Outcome, Service, Webhook
+from tilewatch.worker.notify.senders import Log, Note, Outcome, Sender, Service, Webhook
 from tilewatch.worker.settings import Settings
 
 log = structlog.get_logger()
@@ -41,7 +41,7 @@ class Outbox:
 
     database_url: str
     telling: Telling
-    carriers: Mapping[str, Carrier]
+    carriers: Mapping[str, Sender]
     dashboard_url: str
 
     @classmethod
@@ -49,7 +49,7 @@ class Outbox:
         """Raises BadTelling for a file that makes no sense, or a forge without a token."""
         known = routing.load(settings.tell_file)
         token = settings.forge_token.get_secret_value() if settings.forge_token else None
-        carriers: dict[str, Carrier] = {LOG: Log()}
+        carriers: dict[str, Sender] = {LOG: Log()}
         carriers |= {name: _carrier(name, channel, token) for name, channel in known.channels.items()}
         return cls(settings.connection().database_url, known, carriers, settings.dashboard_url.rstrip("/"))
 
@@ -218,7 +218,7 @@ def _day(opened: Session, now: dt.datetime) -> wording.Day:
     )
 
 
-def _carrier(name: str, channel: Channel, token: str | None) -> Carrier:
+def _carrier(name: str, channel: Channel, token: str | None) -> Sender:
     if channel.apprise:
         return Service(channel.apprise)
     if channel.webhook:

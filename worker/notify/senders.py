@@ -63,7 +63,7 @@ class Outcome:
 TAKEN = Outcome()
 
 
-class Carrier(Protocol):
+class Sender(Protocol):
     """`repeatable`: a note that is sent twice arrives once, because the other side knows its key."""
 
     @property

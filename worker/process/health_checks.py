@@ -9,7 +9,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from tilewatch.db.lifecycle import quarantine
 from tilewatch.db.session import DatabaseUnreachable, check, session
 from tilewatch.kernels.compiling.store import CubinStore, StoreError
-from tilewatch.worker.context import Place
+from tilewatch.worker.context import Context
 from tilewatch.worker.process.http_endpoint import Troubles
 from tilewatch.worker.queue import dispatch
 from tilewatch.worker.queue.dispatch import BrokerUnreachable
@@ -21,18 +21,18 @@ FULL_BYTES = 256 << 20
 """Less than this on the disk of the data folder, and the next sweep's results may find no place."""
 
 
-def of_worker(kind: str, gpu_uuid: str | None, place: Place, home: Path, silent_s: Callable[[], float]) -> Troubles:
+def of_worker(kind: str, gpu_uuid: str | None, context: Context, home: Path, silent_s: Callable[[], float]) -> Troubles:
     """What to ask of a worker of this kind. A judge needs no cubins, and only a GPU can be in quarantine."""
     checks: list[Callable[[], str | None]] = [
-        lambda: database(place.database_url),
-        lambda: broker(place.broker_url),
+        lambda: database(context.database_url),
+        lambda: broker(context.broker_url),
         lambda: heartbeat(silent_s()),
         lambda: disk(home),
     ]
     if kind in ("compile", "gpu"):
-        checks.append(lambda: store(place.store_url))
+        checks.append(lambda: store(context.store_url))
     if gpu_uuid is not None:
-        checks.append(lambda: illness(place.database_url, gpu_uuid))
+        checks.append(lambda: illness(context.database_url, gpu_uuid))
     return lambda: found(checks)
 
 

@@ -7,7 +7,7 @@ Import it after counting.py was told where: what it imports wants to know.
 from collections.abc import Callable
 from typing import Any
 
-from tilewatch.worker.context import Place
+from tilewatch.worker.context import Context
 from tilewatch.worker.gpu import quarantine
 from tilewatch.worker.gpu.quarantine import GpuWatch
 from tilewatch.worker.process import health_checks, prometheus
@@ -23,14 +23,14 @@ class Life:
     def __init__(
         self, settings: Settings, identity: Identity, on_beat: Callable[[], None], consume: Callable[[bool], None]
     ) -> None:
-        place = Place.of(settings)
+        context = Context.of(settings)
         self.identity = identity
-        self.presence = Presence(place.database_url, identity, on_beat)
-        self._endpoint = _endpoint(settings, place, identity, self.presence)
+        self.presence = Presence(context.database_url, identity, on_beat)
+        self._endpoint = _endpoint(settings, context, identity, self.presence)
         self._watch = None
         if identity.gpu is not None:
-            senses = quarantine.senses(identity.gpu, place.simulation)
-            self._watch = GpuWatch(place.database_url, identity.gpu, senses, consume, settings.canary_every_s)
+            senses = quarantine.senses(identity.gpu, context.simulation)
+            self._watch = GpuWatch(context.database_url, identity.gpu, senses, consume, settings.canary_every_s)
 
     def begin(self) -> None:
         self.presence.arrive()
@@ -59,13 +59,13 @@ def health_port(settings: Settings, identity: Identity) -> int:
     return settings.gpu_health_port + max(0, identity.gpu.index if identity.gpu else 0)
 
 
-def _endpoint(settings: Settings, place: Place, identity: Identity, presence: Presence) -> Endpoint | None:
+def _endpoint(settings: Settings, context: Context, identity: Identity, presence: Presence) -> Endpoint | None:
     port = health_port(settings, identity)
     if not port:
         return None
     gpu_uuid = identity.gpu.uuid if identity.gpu else None
-    wrong = health_checks.of_worker(identity.kind, gpu_uuid, place, settings.home, presence.silent_s)
-    sources: list[Any] = [prometheus.of_worker(identity.kind, wrong, place.spool)]
+    wrong = health_checks.of_worker(identity.kind, gpu_uuid, context, settings.home, presence.silent_s)
+    sources: list[Any] = [prometheus.of_worker(identity.kind, wrong, context.spool)]
     if identity.kind == "judge":
-        sources.append(prometheus.of_queue(place.database_url))
+        sources.append(prometheus.of_queue(context.database_url))
     return Endpoint(settings.health_address, port, wrong, prometheus.exposition(*sources))

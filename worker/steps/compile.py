@@ -20,7 +20,7 @@ from tilewatch.db.step_queries import steps
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.results import Compiled, StaticFacts
 from tilewatch.worker import metrics, repository
-from tilewatch.worker.context import Place
+from tilewatch.worker.context import Context
 from tilewatch.worker.queue.dispatch import COMPILE
 from tilewatch.worker.queue.lease import Lease
 from tilewatch.worker.steps.compiler import open_compiler
@@ -36,21 +36,21 @@ NO_FACTS: dict[str, Any] = {**dict.fromkeys(each.name for each in fields(StaticF
 Item = TypeVar("Item")
 
 
-def step(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
+def step(job: Claimed, context: Context, lease: Lease) -> list[Unsent]:
     if "round" in job.payload:  # the sides of a replay that have no cubin yet
         from tilewatch.worker.steps import confirm
 
-        return confirm.prepare(job, place, lease)
-    return _compile_batch(job, place, lease) if "items" in job.payload else _deal(job, place)
+        return confirm.prepare(job, context, lease)
+    return _compile_batch(job, context, lease) if "items" in job.payload else _deal(job, context)
 
 
-def _deal(job: Claimed, place: Place) -> list[Unsent]:
+def _deal(job: Claimed, context: Context) -> list[Unsent]:
     assert job.submission_id is not None
-    version = open_compiler(place).version
-    with session(place.database_url) as opened:
+    version = open_compiler(context).version
+    with session(context.database_url) as opened:
         wanted = steps.unmeasured(opened, job.submission_id, job.payload["kernel"])
         keys = [each.code_key for each in wanted]
-        known = _usable(opened, keys, version, place)
+        known = _usable(opened, keys, version, context)
         queued: list[Unsent] = []
         missing = [each for each in wanted if each.code_key not in known]
         metrics.COMPILE_CACHE.labels("hit").inc(len(wanted) - len(missing))
@@ -80,14 +80,14 @@ def deal(items: Sequence[Item]) -> list[list[Item]]:
     return [list(items[number::batches]) for number in range(batches)]
 
 
-def _compile_batch(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
+def _compile_batch(job: Claimed, context: Context, lease: Lease) -> list[Unsent]:
     assert job.submission_id is not None
     payload = job.payload
-    compiler = open_compiler(place)
-    library = repository.checkout(place.repository, payload["sha"], payload["library"], place.checkouts)
-    with session(place.database_url) as opened:
+    compiler = open_compiler(context)
+    library = repository.checkout(context.repository, payload["sha"], payload["library"], context.checkouts)
+    with session(context.database_url) as opened:
         keys = [item["code_key"] for item in payload["items"]]
-        known = _usable(opened, keys, compiler.version, place)
+        known = _usable(opened, keys, compiler.version, context)
     rows: list[dict[str, Any]] = []
     for done, item in enumerate(payload["items"]):
         lease.progress(done)
@@ -96,26 +96,26 @@ def _compile_batch(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
             metrics.COMPILE_SECONDS.labels(compiled.status).observe(compiled.compile_s)
             rows.append(_row(item["code_key"], compiled))
         if len(rows) >= CHUNK:
-            _write(rows, compiler.version, job.submission_id, place)
+            _write(rows, compiler.version, job.submission_id, context)
             rows = []
     lease.progress(len(payload["items"]))
-    _write(rows, compiler.version, job.submission_id, place)
+    _write(rows, compiler.version, job.submission_id, context)
     return []
 
 
-def _write(rows: Sequence[dict[str, Any]], version: str, submission_id: int, place: Place) -> None:
-    with session(place.database_url) as opened:
+def _write(rows: Sequence[dict[str, Any]], version: str, submission_id: int, context: Context) -> None:
+    with session(context.database_url) as opened:
         record.compilations(opened, rows)
         record.attach_compilations(opened, compiler=version, submission_id=submission_id)
 
 
-def _usable(opened: Session, keys: Sequence[str], version: str, place: Place) -> set[str]:
+def _usable(opened: Session, keys: Sequence[str], version: str, context: Context) -> set[str]:
     """Code keys that need no compiling here.
 
     A cubin must lie in our store, to be measured or replayed: a recording tells of cubins that stayed elsewhere.
     """
     known = steps.compiled_keys(opened, keys, version)
-    outcomes = CubinStore(place.store_url).outcomes({cubin for cubin in known.values() if cubin is not None})
+    outcomes = CubinStore(context.store_url).outcomes({cubin for cubin in known.values() if cubin is not None})
     return {key for key, cubin in known.items() if cubin is None or cubin in outcomes}
 
 

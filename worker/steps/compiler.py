@@ -1,7 +1,7 @@
 """Keeps one compiler for the life of a worker process and closes it."""
 
 from tilewatch.kernels.compiling.compiler import Compiler
-from tilewatch.worker.context import Place
+from tilewatch.worker.context import Context
 
 _compiler: Compiler | None = None
 
@@ -14,9 +14,9 @@ def close() -> None:
         _compiler = None
 
 
-def open_compiler(place: Place) -> Compiler:
+def open_compiler(context: Context) -> Compiler:
     """One per process: its child keeps the tile compiler loaded, and is started again by itself when it dies."""
     global _compiler
     if _compiler is None:
-        _compiler = Compiler(place.store_url, limit_s=place.compile_limit_s)
+        _compiler = Compiler(context.store_url, limit_s=context.compile_limit_s)
     return _compiler

@@ -18,7 +18,7 @@ from tilewatch.kernels.measuring.measure import GpuBusy, GpuMissing, MeasureFail
 from tilewatch.kernels.measuring.replay import ReplayFailed, ReplayRequest, ReplayResult, Side, replay
 from tilewatch.kernels.results import Compiled, Cubin
 from tilewatch.worker import repository
-from tilewatch.worker.context import Place, Simulation
+from tilewatch.worker.context import Context, Simulation
 from tilewatch.worker.gpu import quarantine, simulated
 from tilewatch.worker.gpu.visible_gpu import WrongWorker, visible_gpu
 from tilewatch.worker.judging.replay_answers import CODE
@@ -28,7 +28,7 @@ from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.steps import compiler
 
 
-def prepare(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
+def prepare(job: Claimed, context: Context, lease: Lease) -> list[Unsent]:
     """Compile what has no cubin with this machine's compiler, so that only what is asked about differs; ask a GPU."""
     assert job.submission_id is not None
     payload = job.payload
@@ -39,32 +39,32 @@ def prepare(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
         if side["content_key"] is not None:  # as another compiler made it, which is what is asked about
             made[name] = dict(side)
             continue
-        outcome = _compiled(place, payload, side, side["params"])
+        outcome = _compiled(context, payload, side, side["params"])
         if outcome.status != "ok":
             said = f"the {name} side, {side['sha'][:10]}, does not compile: {outcome.failure}"
-            return _unanswered(place, payload, said, job.priority)
+            return _unanswered(context, payload, said, job.priority)
         made[name] = {**side, **_code(outcome)}
     if not made["bad"]["measured"]:
         # Where what won before is still the same code, nothing has changed yet, whatever wins at the next measured one.
-        before = _compiled(place, payload, made["bad"], made["good"]["params"])
+        before = _compiled(context, payload, made["bad"], made["good"]["params"])
         if before.status == "ok" and before.code_sha256 == made["good"]["code_sha256"]:
             made["bad"] = {**made["good"], "commit_id": made["bad"]["commit_id"], "sha": made["bad"]["sha"]}
     payload = {**payload, **made}
     row = _row(payload)
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         known = judging.launches_of_code(opened, row) > payload["start"]
     if known or row["good_code_sha256"] == row["bad_code_sha256"]:
-        return _unanswered(place, payload, NOT_NEEDED, job.priority)
-    with session(place.database_url) as opened:
+        return _unanswered(context, payload, NOT_NEEDED, job.priority)
+    with session(context.database_url) as opened:
         return ask(opened, payload, ready=True, submission_id=job.submission_id, priority=job.priority)
 
 
-def step(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
+def step(job: Claimed, context: Context, lease: Lease) -> list[Unsent]:
     payload = job.payload
     good, bad = payload["good"], payload["bad"]
     try:
-        gpu = _own_gpu(payload, place.simulation)
-        with session(place.database_url) as opened:
+        gpu = _own_gpu(payload, context.simulation)
+        with session(context.database_url) as opened:
             quarantine.refuse_if_ill(opened, gpu.uuid)
         if gpu.model == SIMULATED:
             result = simulated.replay(
@@ -72,16 +72,16 @@ def step(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
                 good["content_key"],
                 bad["content_key"],
                 payload["launches"],
-                place.simulation,
+                context.simulation,
                 of=payload["key"],
             )
         else:
-            result = _replay_here(payload, place, gpu, lease)
+            result = _replay_here(payload, context, gpu, lease)
     except (GpuBusy, GpuMissing, WrongWorker) as error:
         raise NotNow(str(error)) from error
     except (ReplayFailed, MeasureFailed) as error:
-        return _unanswered(place, payload, str(error), job.priority)
-    with session(place.database_url) as opened:
+        return _unanswered(context, payload, str(error), job.priority)
+    with session(context.database_url) as opened:
         quarantine.refuse_if_ill(opened, gpu.uuid)  # it may have fallen ill meanwhile, and then this says nothing
         suspicions.replay(opened, payload["key"], _row(payload, result), good_us=result.good_us, bad_us=result.bad_us)
         return judge_again(opened, payload, job.submission_id, job.priority)
@@ -95,17 +95,17 @@ def _own_gpu(payload: Payload, simulation: Simulation) -> Gpu:
     return gpu
 
 
-def _replay_here(payload: Payload, place: Place, gpu: Gpu, lease: Lease) -> ReplayResult:
+def _replay_here(payload: Payload, context: Context, gpu: Gpu, lease: Lease) -> ReplayResult:
     sides = []
     for name in ("good", "bad"):
         side = payload[name]
-        library = repository.checkout(place.repository, side["sha"], payload["library"], place.checkouts)
+        library = repository.checkout(context.repository, side["sha"], payload["library"], context.checkouts)
         sides.append(Side(library, Cubin(side["params"], side["content_key"], side["symbol"])))
     request = ReplayRequest(
         kernel=payload["kernel"],
         problem=payload["problem"],
         arch=payload["arch"],
-        store_url=place.store_url,
+        store_url=context.store_url,
         good=sides[0],
         bad=sides[1],
         launches=payload["launches"],
@@ -114,9 +114,9 @@ def _replay_here(payload: Payload, place: Place, gpu: Gpu, lease: Lease) -> Repl
     return replay(request, on_launch=lease.progress)
 
 
-def _compiled(place: Place, payload: Payload, side: Payload, params: Mapping[str, int]) -> Compiled:
-    library = repository.checkout(place.repository, side["sha"], payload["library"], place.checkouts)
-    return compiler.open_compiler(place).compile(
+def _compiled(context: Context, payload: Payload, side: Payload, params: Mapping[str, int]) -> Compiled:
+    library = repository.checkout(context.repository, side["sha"], payload["library"], context.checkouts)
+    return compiler.open_compiler(context).compile(
         library, payload["kernel"], payload["problem"], params, payload["arch"]
     )
 
@@ -125,8 +125,8 @@ def _code(outcome: Compiled) -> dict[str, Any]:
     return {name: getattr(outcome, name) for name in CODE}
 
 
-def _unanswered(place: Place, payload: Payload, why: str, priority: int) -> list[Unsent]:
-    with session(place.database_url) as opened:
+def _unanswered(context: Context, payload: Payload, why: str, priority: int) -> list[Unsent]:
+    with session(context.database_url) as opened:
         suspicions.replay(opened, payload["key"], _row(payload), failure=why)
         return judge_again(opened, payload, payload["submission_id"], priority)
 

@@ -23,13 +23,13 @@ from tilewatch.kernels.measuring.journal import Journal, journal_path
 from tilewatch.kernels.measuring.measure import GpuBusy, GpuMissing, MeasureFailed, MeasureRequest, measure
 from tilewatch.kernels.results import Cubin, Planned, RunResult, TrialResult
 from tilewatch.worker import metrics, repository
-from tilewatch.worker.context import Place, Simulation
+from tilewatch.worker.context import Context, Simulation
 from tilewatch.worker.gpu import quarantine, simulated
 from tilewatch.worker.gpu.visible_gpu import WrongWorker, visible_gpu
 from tilewatch.worker.queue.follow_up import judge_next
 from tilewatch.worker.queue.lease import Lease
 from tilewatch.worker.queue.outage import NotNow
-from tilewatch.worker.steps.record_run import _deliver, _not_compiled, _TrialWriter
+from tilewatch.worker.steps.record_run import TrialWriter, deliver, not_compiled
 from tilewatch.worker.steps.spool import Spooled
 
 log = structlog.get_logger()
@@ -39,60 +39,60 @@ class NothingToMeasure(Exception):
     """No config of the sweep compiled, or what was compiled is not here; the message is a sentence."""
 
 
-def step(job: Claimed, place: Place, lease: Lease) -> list[Unsent]:
+def step(job: Claimed, context: Context, lease: Lease) -> list[Unsent]:
     assert job.sweep_id is not None
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         facts = steps.sweep_facts(opened, job.sweep_id)
         run_id = steps.run_of(opened, job.sweep_id)
         compiled = steps.compiled_configs(opened, job.sweep_id)
     if run_id is not None:  # an earlier attempt died after the run was written
-        with session(place.database_url) as opened:
+        with session(context.database_url) as opened:
             return [judge_next(opened, facts, run_id, job.priority)]
-    compiled = _with_cubins(job.sweep_id, facts, compiled, place)
+    compiled = _with_cubins(job.sweep_id, facts, compiled, context)
     ids = {config_sha256(each.params): each.config_id for each in compiled}
-    trials = _TrialWriter(place.database_url, job.sweep_id, ids)
+    trials = TrialWriter(context.database_url, job.sweep_id, ids)
 
     def trial_ended(trial: TrialResult) -> None:
         trials.add(trial)
         lease.progress(trials.ended)
 
     try:
-        gpu = _own_gpu(facts, place.simulation)
-        with session(place.database_url) as opened:
+        gpu = _own_gpu(facts, context.simulation)
+        with session(context.database_url) as opened:
             times_ill = quarantine.refuse_if_ill(opened, gpu.uuid)
         if facts.gpu_model == SIMULATED.slug:
-            result = simulated.measure(facts, compiled, place.simulation, times_ill, on_trial=trial_ended)
+            result = simulated.measure(facts, compiled, context.simulation, times_ill, on_trial=trial_ended)
         else:
-            result = _measure_here(job, facts, compiled, place, gpu, trial_ended)
+            result = _measure_here(job, facts, compiled, context, gpu, trial_ended)
     except (GpuBusy, GpuMissing, WrongWorker) as error:
         # In use, or fallen off the bus: that is this GPU's trouble, and the job may be another worker's.
         raise NotNow(str(error)) from error
     except MeasureFailed:
         time.sleep(quarantine.NOTICED_S)  # what broke the sweep may have been the GPU, as its watch will have seen
-        with session(place.database_url) as opened:
+        with session(context.database_url) as opened:
             quarantine.refuse_if_ill(opened, gpu.uuid)
         raise
     metrics.SWEEP_SECONDS.labels(facts.gpu_model).observe((result.finished_at - result.started_at).total_seconds())
-    return _deliver(Spooled(job.id, job.key, result), place)
+    return deliver(Spooled(job.id, job.key, result), context)
 
 
 def _with_cubins(
-    sweep_id: int, facts: SweepFacts, compiled: Sequence[CompiledConfig], place: Place
+    sweep_id: int, facts: SweepFacts, compiled: Sequence[CompiledConfig], context: Context
 ) -> list[CompiledConfig]:
     """The configs whose cubins lie in this store: without its cubin, the GPU would find a config to crash.
 
     A recording may tell of a cubin that did not compile here, in the time that it may take: that trial ends so.
     """
-    outcomes = CubinStore(place.store_url).outcomes({each.content_key for each in compiled})
+    outcomes = CubinStore(context.store_url).outcomes({each.content_key for each in compiled})
     if missing := sum(each.content_key not in outcomes for each in compiled):
         raise NothingToMeasure(
-            f"{missing:,} cubins of {facts.kernel} {facts.problem} are not in the store {place.store_url}; "
+            f"{missing:,} cubins of {facts.kernel} {facts.problem} are not in the store {context.store_url}; "
             "submit it again and they are compiled again"
         )
     failed = [each for each in compiled if outcomes[each.content_key]["status"] != "ok"]
     if failed:
-        rows = [_not_compiled(each, outcomes[each.content_key]) for each in failed]
-        with session(place.database_url) as opened:
+        rows = [not_compiled(each, outcomes[each.content_key]) for each in failed]
+        with session(context.database_url) as opened:
             record.trial_results(opened, sweep_id, rows)
     here = [each for each in compiled if outcomes[each.content_key]["status"] == "ok"]
     if not here:
@@ -110,7 +110,7 @@ def _measure_here(
     job: Claimed,
     facts: SweepFacts,
     compiled: Sequence[CompiledConfig],
-    place: Place,
+    context: Context,
     gpu: Gpu,
     on_trial: Callable[[TrialResult], None],
 ) -> RunResult:
@@ -119,13 +119,13 @@ def _measure_here(
     Another GPU's times would be of no use here, so the database's trials are not taken for that.
     """
     planned = [Planned(each.params, each.content_key) for each in compiled]
-    with Journal(journal_path(place.journals, planned, (job.key, gpu.uuid, gpu.driver, HARNESS))) as journal:
+    with Journal(journal_path(context.journals, planned, (job.key, gpu.uuid, gpu.driver, HARNESS))) as journal:
 
         def trial_ended(trial: TrialResult) -> None:
             journal.add(trial)
             on_trial(trial)
 
-        request = _request(job, facts, compiled, place, gpu, dict(journal.known))
+        request = _request(job, facts, compiled, context, gpu, dict(journal.known))
         result = measure(request, on_trial=trial_ended, on_step=lambda *_: None)
         journal.done()
     return result
@@ -135,17 +135,17 @@ def _request(
     job: Claimed,
     facts: SweepFacts,
     compiled: Sequence[CompiledConfig],
-    place: Place,
+    context: Context,
     gpu: Gpu,
     known: Mapping[str, TrialResult],
 ) -> MeasureRequest:
-    library = repository.checkout(place.repository, facts.sha, job.payload["library"], place.checkouts)
+    library = repository.checkout(context.repository, facts.sha, job.payload["library"], context.checkouts)
     return MeasureRequest(
         library=library,
         kernel=facts.kernel,
         problem=facts.problem,
         arch=facts.arch,
-        store_url=place.store_url,
+        store_url=context.store_url,
         cubins=tuple(Cubin(each.params, each.content_key, each.symbol) for each in compiled),
         gpu_index=[each.uuid for each in gpus()].index(gpu.uuid),
         baselines=tuple(job.payload["baselines"]),

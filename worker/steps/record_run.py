@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import structlog
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
@@ -16,28 +17,29 @@ from tilewatch.db.session import session
 from tilewatch.db.step_queries import steps
 from tilewatch.db.step_queries.steps import CompiledConfig
 from tilewatch.kernels.results import RunResult, TrialResult
-from tilewatch.worker.context import Place
+from tilewatch.worker.context import Context
 from tilewatch.worker.gpu import quarantine
 from tilewatch.worker.measurement_rows import Sampled, measurement_rows
 from tilewatch.worker.queue import outage
 from tilewatch.worker.queue.follow_up import judge_next
 from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.steps import spool
-from tilewatch.worker.steps.measure import log
 from tilewatch.worker.steps.spool import Spooled
+
+log = structlog.get_logger()
 
 WRITE_S = 2.0
 """Trials end hundreds per second at best; people look every few seconds."""
 
 
-def deliver_left(place: Place) -> list[Unsent]:
+def deliver_left(context: Context) -> list[Unsent]:
     """Put on record what an earlier life of a worker of this machine left in the spool."""
     queued: list[Unsent] = []
-    for file in spool.left(place.spool):
+    for file in spool.left(context.spool):
         try:
             spooled = spool.read(file)
             if spooled is not None:
-                with session(place.database_url) as opened:
+                with session(context.database_url) as opened:
                     delivered = put_on_record(opened, spooled)
                 file.unlink(missing_ok=True)
                 queued += delivered.queued
@@ -51,13 +53,13 @@ class NotOurs(Exception):
     """A spooled run whose job is not in this database; the message is a sentence."""
 
 
-def _deliver(spooled: Spooled, place: Place) -> list[Unsent]:
+def deliver(spooled: Spooled, context: Context) -> list[Unsent]:
     file: Path | None = None
     try:
-        file = spool.keep(place.spool, spooled)
+        file = spool.keep(context.spool, spooled)
     except OSError as error:  # a full disk: it lies in memory, and Postgres may well be there
         log.error("not spooled", job=spooled.job_id, reason=error.strerror)
-    delivered = outage.once_postgres_is_back(place.database_url, lambda opened: put_on_record(opened, spooled))
+    delivered = outage.once_postgres_is_back(context.database_url, lambda opened: put_on_record(opened, spooled))
     if file is not None:
         file.unlink(missing_ok=True)
     if delivered.ill is not None:
@@ -90,7 +92,7 @@ def put_on_record(opened: Session, spooled: Spooled) -> Delivered:
     return Delivered([judge_next(opened, steps.sweep_facts(opened, job.sweep_id), run_id, job.priority)])
 
 
-class _TrialWriter:
+class TrialWriter:
     """Writes trials as they end, a few at a time; a sweep that is killed keeps what it found."""
 
     def __init__(
@@ -155,7 +157,7 @@ def write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, i
     return run_id
 
 
-def _not_compiled(each: CompiledConfig, outcome: Mapping[str, Any]) -> dict[str, Any]:
+def not_compiled(each: CompiledConfig, outcome: Mapping[str, Any]) -> dict[str, Any]:
     told = {"status": "not_compiled", "failure": outcome["failure"]}
     return {"config_id": each.config_id, "samples_us": None, "median_us": None, "error": None, **told}
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from tilewatch.dashboard.charts import landscape
+from tilewatch.dashboard.charts import landscape, sweep
 
 
 def trials(*rows: tuple[int, str, float | None], tile: int = 64) -> pd.DataFrame:
@@ -83,4 +83,4 @@ def test_the_place_of_a_config_is_among_those_that_were_timed() -> None:
 
 def test_the_names_of_parameters_come_without_their_prefix() -> None:
     row: dict[str, Any] = BEFORE.iloc[0].to_dict()
-    assert landscape.config_of(row) == "tile_m=64"
+    assert sweep.config_of(row) == "tile_m=64"

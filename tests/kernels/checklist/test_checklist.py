@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.catalog import catalog, description
 from tilewatch.kernels.checklist.checklist import checklist
 from tilewatch.kernels.checklist.occupancy import occupancy
 from tilewatch.kernels.checklist.source_facts import source_facts
@@ -41,7 +41,7 @@ def part(a, i, side, turned):
 """
 
 
-def answers(described: catalog.Description = DESCRIBED, compiled: Compiled = COMPILED) -> dict[str, str]:
+def answers(described: description.Description = DESCRIBED, compiled: Compiled = COMPILED) -> dict[str, str]:
     return {line.item: line.answer for line in checklist(described, compiled, 256)}
 
 

@@ -210,7 +210,7 @@ def test_the_tile_compiler_ends_with_the_process_that_asked(tmp_path: Path) -> N
     """A 512x512x512 tile compiles for ever: killing a worker must not leave that behind."""
     asks = f"""
 import pathlib
-from kernels.build import Compiler
+from tilewatch.kernels.compiling.compiler import Compiler
 Compiler({folder(tmp_path)!r}, limit_s=600).compile(
     pathlib.Path({str(LIBRARY)!r}), "gemm_fp8", {PROBLEM!r}, {config(512, 512, 512)!r}, "sm_90")
 """

@@ -7,22 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tilewatch.worker.detection.confirmation import (
-    Ask,
-    Case,
-    Nightly,
-    Replayed,
-    believable,
-    first_bad,
-    next_launches,
-    step,
-    worth,
-)
-from tilewatch.worker.detection.detector import Alert, Judge, Place, Told
+from tilewatch.worker.detection.candidate import Candidate, Nightly, first_bad, worth
+from tilewatch.worker.detection.confirmation import believable, next_launches, step
+from tilewatch.worker.detection.detector import Detector, Told
 from tilewatch.worker.detection.modes import LaunchNoise
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Reading
+from tilewatch.worker.detection.replay_evidence import Ask, Replayed
+from tilewatch.worker.detection.series_state import Place
 from tilewatch.worker.detection.suspicion import Evidence, suspicions
+from tilewatch.worker.detection.verdict import Alert
 
 Replay = Callable[[Ask], tuple[float, float]]
 
@@ -36,7 +30,7 @@ def reading(build: int, time_us: float, baseline_us: float = 90.0, env: str = "e
     return Reading(build, machine, env, launches, ((baseline_us,) * 5,) * 3)
 
 
-def answered(judge: Judge, told: Told, replay: Replay) -> tuple[list[Alert], list[Ask]]:
+def answered(judge: Detector, told: Told, replay: Replay) -> tuple[list[Alert], list[Ask]]:
     """Every replay that is asked for is given, until none is."""
     alerts, asks = list(told.alerts), list(told.asks)
     while told.asks:
@@ -50,8 +44,8 @@ def answered(judge: Judge, told: Told, replay: Replay) -> tuple[list[Alert], lis
     return alerts, asks
 
 
-def lived(readings: list[Reading], replay: Replay = no_change) -> tuple[Judge, list[Alert], list[Ask]]:
-    judge = Judge({0: Place(0, 0)}, launches=3)
+def lived(readings: list[Reading], replay: Replay = no_change) -> tuple[Detector, list[Alert], list[Ask]]:
+    judge = Detector({0: Place(0, 0)}, launches=3)
     alerts: list[Alert] = []
     asks: list[Ask] = []
     for each in readings:
@@ -164,7 +158,7 @@ def test_too_short_a_history_is_undecided_and_says_how_short() -> None:
 
 
 def test_a_suspicion_without_replays_is_undecided_with_its_size() -> None:
-    judge = Judge({0: Place(0, 0)}, launches=3)
+    judge = Detector({0: Place(0, 0)}, launches=3)
     for each in stepped(0.05, nights=31):
         judge.night(each.build, {0: each})
     said = judge.verdict(0)
@@ -187,7 +181,7 @@ def test_the_same_nights_give_the_same_answers() -> None:
 
 
 def test_a_small_change_of_all_shapes_of_a_kernel_is_believed_on_the_replays_of_all() -> None:
-    judge = Judge({i: Place(0, 0) for i in range(4)}, launches=3, policy=Policy())
+    judge = Detector({i: Place(0, 0) for i in range(4)}, launches=3, policy=Policy())
     chance = random.Random(7)
     alerts: list[Alert] = []
 
@@ -203,7 +197,7 @@ def test_a_small_change_of_all_shapes_of_a_kernel_is_believed_on_the_replays_of_
 
 
 def test_a_change_in_the_night_of_a_new_machine_is_found_when_it_moved_unlike_the_others_of_its_node() -> None:
-    judge = Judge({i: Place(0, i) for i in range(8)}, launches=3)
+    judge = Detector({i: Place(0, i) for i in range(8)}, launches=3)
     chance = random.Random(8)
     alerts: list[Alert] = []
 
@@ -222,7 +216,7 @@ def test_a_change_in_the_night_of_a_new_machine_is_found_when_it_moved_unlike_th
 
 
 def test_a_second_night_of_a_build_is_heard_and_can_not_be_its_first_bad_one() -> None:
-    judge = Judge({0: Place(0, 0)}, launches=3)
+    judge = Detector({0: Place(0, 0)}, launches=3)
     alerts: list[Alert] = []
     for each in stepped(0.05, nights=30):
         answered(judge, judge.night(each.build, {0: each}), no_change)
@@ -238,7 +232,7 @@ def test_a_build_older_than_the_newest_is_not_judged_again() -> None:
 
 
 def test_replays_that_are_not_given_are_not_asked_for_again_that_night() -> None:
-    judge = Judge({0: Place(0, 0)}, launches=3)
+    judge = Detector({0: Place(0, 0)}, launches=3)
     asked: list[Ask] = []
     for each in stepped(0.05, nights=32):
         told = judge.night(each.build, {0: each})
@@ -248,7 +242,7 @@ def test_replays_that_are_not_given_are_not_asked_for_again_that_night() -> None
 
 
 def test_builds_that_cannot_be_replayed_leave_the_likeliest_one_to_be_told() -> None:
-    judge = Judge({0: Place(0, 0)}, launches=3)
+    judge = Detector({0: Place(0, 0)}, launches=3)
     readings = [each for each in stepped(0.05, nights=36) if each.build not in (28, 29, 30)]
     alerts: list[Alert] = []
     for each in readings:
@@ -287,7 +281,7 @@ def replays(good: int, bad: int, size: float, launches: int = 4) -> Replayed:
 def test_a_step_larger_than_a_night_may_count_for_is_not_put_on_an_older_build_of_which_little_is_known() -> None:
     shown, deviation = np.array([0.008, 0.001, 0.0005, 0.0044]), np.array([0.01, 0.001, 0.001, 0.0013])
     nightly = Nightly(shown / deviation**2, deviation**-2.0)
-    case = Case(0, 58, 62, 0.032, nightly, LaunchNoise(1e-6), -7.0)
+    case = Candidate(0, 58, 62, 0.032, nightly, LaunchNoise(1e-6), -7.0)
     case.hear(replays(58, 62, 0.03))
     build, probability = first_bad(case)
     assert build == 62
@@ -295,7 +289,7 @@ def test_a_step_larger_than_a_night_may_count_for_is_not_put_on_an_older_build_o
 
 
 def test_a_change_before_the_builds_in_question_is_none_of_theirs() -> None:
-    case = Case(0, 60, 64, None, Nightly(*np.zeros((2, 4))), LaunchNoise(1e-6), -7.0)
+    case = Candidate(0, 60, 64, None, Nightly(*np.zeros((2, 4))), LaunchNoise(1e-6), -7.0)
     case.hear(replays(50, 63, 0.03))
     assert case.estimate is None
     case.hear(replays(52, 64, 0.0))
@@ -305,7 +299,7 @@ def test_a_change_before_the_builds_in_question_is_none_of_theirs() -> None:
 
 def test_replays_that_contradict_what_a_night_seemed_to_show_are_believed_of_another_build() -> None:
     nightly = Nightly(np.array([0.008, -0.0005]) / 0.003**2, np.array([1.0, 0.01]) / 0.003**2)
-    case = Case(0, 40, 42, 0.008, nightly, LaunchNoise(1e-6), -1.0, fresh_since=41)
+    case = Candidate(0, 40, 42, 0.008, nightly, LaunchNoise(1e-6), -1.0, fresh_since=41)
     for _ in range(20):
         ask = step(case, Policy())
         if ask is None:
@@ -319,7 +313,7 @@ def test_old_news_is_worth_fewer_launches_than_a_fresh_change_that_is_as_likely(
     policy = Policy()
     shown = np.array([0.02, 0.0, 0.0, 0.02])
     nightly = Nightly(shown / 0.008**2, np.full(4, 0.008**-2.0))
-    old = Case(
+    old = Candidate(
         0,
         40,
         44,
@@ -329,7 +323,7 @@ def test_old_news_is_worth_fewer_launches_than_a_fresh_change_that_is_as_likely(
         -1.0,
         fresh_since=44,
     )
-    fresh = Case(
+    fresh = Candidate(
         0,
         40,
         44,
@@ -347,7 +341,7 @@ def test_old_news_is_worth_fewer_launches_than_a_fresh_change_that_is_as_likely(
 def test_a_shape_whose_commit_is_named_already_is_worth_fewer_launches() -> None:
     policy = Policy()
     nightly = Nightly(np.full(1, 0.02 / 0.008**2), np.full(1, 0.008**-2.0))
-    first = Case(0, 40, 41, 0.02, nightly, LaunchNoise(1e-4), -1.0, fresh_since=41)
+    first = Candidate(0, 40, 41, 0.02, nightly, LaunchNoise(1e-4), -1.0, fresh_since=41)
     sibling = replace(first, least_deviations=policy.sibling_deviations)
     assert worth([first], -2.5, policy.step_launches, policy)
     assert not worth([sibling], -2.5, policy.step_launches, policy)
@@ -356,7 +350,7 @@ def test_a_shape_whose_commit_is_named_already_is_worth_fewer_launches() -> None
 def four_shapes(noises: tuple[float, ...], size: float, at: int, nights: int, seed: int) -> list[tuple[int, Alert]]:
     """Alerts with their nights, of four shapes of a kernel that change together; launches are as noisy as nights."""
     chance = random.Random(seed)
-    judge = Judge({i: Place(0, 0) for i in range(4)}, launches=3)
+    judge = Detector({i: Place(0, 0) for i in range(4)}, launches=3)
     alerts: list[tuple[int, Alert]] = []
 
     def launched(series: int, build: int) -> float:
@@ -394,7 +388,7 @@ def test_one_quiet_shape_that_says_enough_leads_to_the_noisy_ones_of_its_kernel_
 
 @pytest.mark.parametrize("seed", [3, 10, 11])
 def test_a_shape_that_was_told_does_not_hide_its_build_from_the_others(seed: int) -> None:
-    judge = Judge({i: Place(0, 0) for i in range(4)}, launches=3)
+    judge = Detector({i: Place(0, 0) for i in range(4)}, launches=3)
     chance = random.Random(seed)
     alerts: list[Alert] = []
 
@@ -433,7 +427,7 @@ def test_a_change_that_three_launches_agree_on_is_told_after_eight() -> None:
 
 
 def test_what_is_believed_is_told_of_the_launches_there_are_when_no_more_are_given() -> None:
-    case = Case(0, 40, 41, None, Nightly(*np.zeros((2, 1))), LaunchNoise(1e-6), -1.0)
+    case = Candidate(0, 40, 41, None, Nightly(*np.zeros((2, 1))), LaunchNoise(1e-6), -1.0)
     asked: list[int] = []
     while (ask := step(case, Policy())) is not None:
         asked.append(ask.launches)
@@ -444,7 +438,7 @@ def test_what_is_believed_is_told_of_the_launches_there_are_when_no_more_are_giv
 
 
 def test_launches_asked_for_grow_with_those_that_did_not_settle_it() -> None:
-    case = Case(
+    case = Candidate(
         0,
         40,
         41,

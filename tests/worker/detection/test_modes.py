@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from tilewatch.worker.detection import modes
-from tilewatch.worker.detection.detector import Alert, Judge, Place
+from tilewatch.worker.detection.detector import Detector
 from tilewatch.worker.detection.modes import LaunchNoise, Modes
 from tilewatch.worker.detection.reading import Reading
-from tilewatch.worker.detection.replay_evidence import Heard, Replayed
+from tilewatch.worker.detection.replay_evidence import Replayed, ReplayEvidence
+from tilewatch.worker.detection.series_state import Place
+from tilewatch.worker.detection.verdict import Alert
 
 GAP, UPPER, DEVIATION = 0.03, 0.3, 0.002
 TWO = Modes(GAP, UPPER)
@@ -79,7 +81,7 @@ def test_launches_that_do_not_say_which_mode_they_are_in_refute_nothing() -> Non
 def lived(change: float, at: int, seed: int) -> tuple[list[tuple[int, Alert]], int]:
     """Alerts with their nights, and replay launches after a warm-up, of a series of two modes that changes once."""
     chance = np.random.default_rng(seed)
-    judge = Judge({i: Place(0, i) for i in range(4)}, launches=3)
+    judge = Detector({i: Place(0, i) for i in range(4)}, launches=3)
     alerts: list[tuple[int, Alert]] = []
     spent = 0
 
@@ -127,7 +129,7 @@ def test_modes_alone_are_told_to_nobody_and_cost_little(seed: int) -> None:
 def test_one_variance_is_the_launches_own_and_no_part_of_the_gap() -> None:
     chance = np.random.default_rng(6)
     noise = LaunchNoise(DEVIATION**2, TWO)
-    heard = Heard()
+    heard = ReplayEvidence()
     good, bad = 100.0 * np.exp(launched(chance, 24)), 100.0 * np.exp(launched(chance, 24))
     heard.add(Replayed(0, 1, 2, tuple(good), tuple(bad)))
     assert math.sqrt(heard.pair_variance(noise)) == pytest.approx(math.sqrt(2.0) * DEVIATION, rel=0.4)

@@ -19,7 +19,7 @@ from tilewatch.db.session import session
 from tilewatch.kernels.device import SIMULATED, Gpu
 from tilewatch.kernels.gpu.health import NoAnswer
 from tilewatch.worker import run_job
-from tilewatch.worker.context import Place, Simulation
+from tilewatch.worker.context import Context, Simulation
 from tilewatch.worker.gpu import simulated
 from tilewatch.worker.gpu.quarantine import GpuWatch, Senses
 from tilewatch.worker.queue.outage import NotNow
@@ -28,31 +28,31 @@ from tilewatch.worker.settings import Settings
 BOARD = Gpu(0, "GPU-7", "Simulated GPU", "none", SIMULATED)
 
 
-def a_place_where_it_falls_ill(place: Place, seed: int, share: float = 1.0) -> Place:
-    return dataclasses.replace(place, simulation=Simulation(seed, 0.0, share))
+def a_place_where_it_falls_ill(context: Context, seed: int, share: float = 1.0) -> Context:
+    return dataclasses.replace(context, simulation=Simulation(seed, 0.0, share))
 
 
-def again(place: Place, job_id: int) -> None:
+def again(context: Context, job_id: int) -> None:
     """What the waiting time of a job that was put off does."""
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         opened.execute(update(Job).where(Job.id == job_id).values(not_before=None))
 
 
-def quarantines(place: Place) -> list[Quarantine]:
-    with session(place.database_url) as opened:
+def quarantines(context: Context) -> list[Quarantine]:
+    with session(context.database_url) as opened:
         return list(opened.scalars(select(Quarantine).order_by(Quarantine.id)))
 
 
 class Watched:
     """A GPU whose answers a test chooses, and what its worker was told."""
 
-    def __init__(self, place: Place, canary_every_s: float = 0.0, gpu: Gpu = BOARD) -> None:
+    def __init__(self, context: Context, canary_every_s: float = 0.0, gpu: Gpu = BOARD) -> None:
         self.says: dict[str, Any] = {"when": "watch", "xids": [], "ecc_uncorrected": 0}
         self.sings: Sequence[dict[str, Any]] = ({"when": "canary", "xids": []},)
         self.told: list[bool] = []
         asked = Senses(lambda: self.says, self._sing, lambda: None)
-        self.watch = GpuWatch(place.database_url, gpu, asked, self.told.append, canary_every_s)
-        with session(place.database_url) as opened:
+        self.watch = GpuWatch(context.database_url, gpu, asked, self.told.append, canary_every_s)
+        with session(context.database_url) as opened:
             opened.execute(
                 text("insert into gpu_models (slug, name, arch) values ('sim', 'S', 'sm_90') on conflict do nothing")
             )
@@ -65,127 +65,127 @@ class Watched:
 
 @pytest.mark.parametrize("kind", ["xid", "ecc"])
 def test_a_run_on_a_board_that_falls_ill_is_no_measurement_and_the_sweep_is_measured_when_it_is_well(
-    settings: Settings, place: Place, drain: Drain, monkeypatch: pytest.MonkeyPatch, kind: str
+    settings: Settings, context: Context, drain: Drain, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.setattr(simulated, "ILLNESSES", (kind,))
-    job_id = ready_sweep(settings, place)
-    ill = a_place_where_it_falls_ill(place, 1)
+    job_id = ready_sweep(settings, context)
+    ill = a_place_where_it_falls_ill(context, 1)
     with pytest.raises(NotNow, match="fell ill in this sweep"):
         run_job.run(job_id, "gpu0@n#1", ill)
-    (row,) = quarantines(place)
+    (row,) = quarantines(context)
     assert row.ended_at is None
     assert row.kind == kind
     assert row.evidence["samples_us"].keys() == {tiny_repository.KERNEL, "deepgemm"}
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         assert opened.scalars(select(Run)).all() == []
         job = opened.get_one(Job, job_id)
         assert (job.state, job.attempt) == ("queued", 0)
         assert opened.scalars(select(Job).where(Job.kind == "judge")).all() == []
-    again(place, job_id)
+    again(context, job_id)
     with pytest.raises(NotNow, match="is in quarantine since"):
-        run_job.run(job_id, "gpu0@n#1", place)
-    with session(place.database_url) as opened:
+        run_job.run(job_id, "gpu0@n#1", context)
+    with session(context.database_url) as opened:
         quarantine.canary_sang(opened, row.id, "clean", clean=True)
-    again(place, job_id)
+    again(context, job_id)
     drain()
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         assert len(opened.scalars(select(Run)).all()) == 1
         assert len(opened.scalars(select(Verdict)).all()) == 1
         assert "waiting" not in set(opened.scalars(select(Trial.status)))
 
 
 def test_a_canary_that_drifts_from_the_boards_history_is_noticed(
-    settings: Settings, place: Place, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(simulated, "ILLNESSES", ("canary",))
     for _ in range(3):
-        job_id = ready_sweep(settings, place)
-        run_job.run(job_id, "gpu0@n#1", place)
-    job_id = ready_sweep(settings, place)
+        job_id = ready_sweep(settings, context)
+        run_job.run(job_id, "gpu0@n#1", context)
+    job_id = ready_sweep(settings, context)
     with pytest.raises(NotNow, match="canary takes"):
-        run_job.run(job_id, "gpu0@n#1", a_place_where_it_falls_ill(place, 1))
-    (row,) = quarantines(place)
+        run_job.run(job_id, "gpu0@n#1", a_place_where_it_falls_ill(context, 1))
+    (row,) = quarantines(context)
     assert row.kind == "canary"
 
 
-def test_the_watch_puts_an_ill_gpu_aside_and_takes_it_back_after_a_clean_canary(place: Place) -> None:
-    gpu = Watched(place)
+def test_the_watch_puts_an_ill_gpu_aside_and_takes_it_back_after_a_clean_canary(context: Context) -> None:
+    gpu = Watched(context)
     gpu.watch.look()
-    assert (gpu.told, quarantines(place)) == ([], [])
+    assert (gpu.told, quarantines(context)) == ([], [])
     gpu.says = {"when": "watch", "xids": [79]}
     gpu.watch.look()
     assert gpu.told == [False]
-    (row,) = quarantines(place)
+    (row,) = quarantines(context)
     assert (row.gpu_uuid, row.kind, row.reason) == ("GPU-7", "xid", "the driver reported Xid 79")
     gpu.sings = ()
     gpu.watch.look()
     gpu.sings = ({"when": "canary", "xids": [79]},)
     gpu.watch.look()
-    (row,) = quarantines(place)
+    (row,) = quarantines(context)
     assert (row.canaries, row.canary_said, row.ended_at) == (2, "the driver reported Xid 79", None)
     gpu.sings = ({"when": "canary", "xids": []},)
     gpu.watch.look()
-    (row,) = quarantines(place)
+    (row,) = quarantines(context)
     assert row.ended_at is not None
     assert (row.canaries, row.canary_said) == (3, "clean")
     assert gpu.told == [False, True]
 
 
-def test_memory_errors_between_two_looks_are_seen_and_old_ones_are_not(place: Place) -> None:
-    gpu = Watched(place)
+def test_memory_errors_between_two_looks_are_seen_and_old_ones_are_not(context: Context) -> None:
+    gpu = Watched(context)
     gpu.says = {"ecc_uncorrected": 4}
     gpu.watch.look()
     gpu.watch.look()
-    assert quarantines(place) == []
+    assert quarantines(context) == []
     gpu.says = {"ecc_uncorrected": 5}
     gpu.watch.look()
-    (row,) = quarantines(place)
+    (row,) = quarantines(context)
     assert row.reason == "1 memory errors that ECC could not correct"
 
 
-def test_a_new_life_of_a_worker_finds_its_gpu_still_in_quarantine_and_sings_not_too_soon(place: Place) -> None:
-    ill = Watched(place)
+def test_a_new_life_of_a_worker_finds_its_gpu_still_in_quarantine_and_sings_not_too_soon(context: Context) -> None:
+    ill = Watched(context)
     ill.says = {"xids": [48]}
     ill.watch.look()
-    next_life = Watched(place, canary_every_s=3600.0)
+    next_life = Watched(context, canary_every_s=3600.0)
     next_life.watch.look()
     assert next_life.told == [False]
-    (row,) = quarantines(place)
+    (row,) = quarantines(context)
     assert row.canaries == 0
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         opened.execute(update(Quarantine).values(began_at=text("now() - interval '2 hours'")))
     next_life.watch.look()
     assert next_life.told == [False, True]
 
 
 def test_what_a_run_said_while_its_gpu_was_in_quarantine_is_no_measurement(
-    settings: Settings, place: Place, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The watch saw an Xid in the middle of the sweep, of which the sweep itself knows nothing."""
-    job_id = ready_sweep(settings, place)
+    job_id = ready_sweep(settings, context)
     board = simulated.board(Simulation(0, 0.0, node="n1"))
     monkeypatch.setattr(simulated, "board", lambda _: board)
     real = simulated.measure
-    gpu = Watched(place, gpu=dataclasses.replace(BOARD, uuid=board.uuid))
+    gpu = Watched(context, gpu=dataclasses.replace(BOARD, uuid=board.uuid))
 
     def meanwhile(*given: Any, **named: Any) -> Any:
         result = real(*given, **named)
         gpu.says = {"xids": [79]}
         gpu.watch.look()
-        return dataclasses.replace(result, finished_at=quarantines(place)[0].began_at)
+        return dataclasses.replace(result, finished_at=quarantines(context)[0].began_at)
 
     monkeypatch.setattr(simulated, "measure", meanwhile)
     with pytest.raises(NotNow, match="fell ill in this sweep: the driver reported Xid 79"):
-        run_job.run(job_id, "gpu0@n#1", place)
-    with session(place.database_url) as opened:
+        run_job.run(job_id, "gpu0@n#1", context)
+    with session(context.database_url) as opened:
         assert opened.scalars(select(Run)).all() == []
 
 
-def test_people_see_which_gpus_are_ill(place: Place) -> None:
-    gpu = Watched(place)
+def test_people_see_which_gpus_are_ill(context: Context) -> None:
+    gpu = Watched(context)
     gpu.says = {"xids": [79]}
     gpu.watch.look()
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         (row,) = quarantine_queries.quarantines(opened)
         assert queue_metrics.vitals(opened).quarantined == {"sim": 1}
     assert (row.gpu_uuid, row.reason, row.ended_at) == ("GPU-7", "the driver reported Xid 79", None)

@@ -11,7 +11,7 @@ from tilewatch.db.session import session
 from tilewatch.db.step_queries import steps
 from tilewatch.db.step_queries.steps import CompiledConfig, SweepFacts
 from tilewatch.kernels.statistics import median_interval
-from tilewatch.worker.context import Place, Simulation
+from tilewatch.worker.context import Context, Simulation
 from tilewatch.worker.gpu import simulated
 from tilewatch.worker.process.identity import identify
 from tilewatch.worker.settings import Settings
@@ -43,11 +43,11 @@ def test_the_winner_is_the_config_that_is_known_to_be_fastest_or_one_beside_it()
 
 
 def test_a_simulated_nightly_goes_the_whole_road_and_says_what_it_is(
-    settings: Settings, place: Place, drain: Drain
+    settings: Settings, context: Context, drain: Drain
 ) -> None:
     submit_nightly(settings, gpus=("sim",))
     drain()
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         runs = opened.scalars(select(Run)).all()
         assert [(run.origin, run.timer, run.gpu_name) for run in runs] == [
             ("simulated", "simulated", "Simulated GPU")
@@ -57,24 +57,24 @@ def test_a_simulated_nightly_goes_the_whole_road_and_says_what_it_is(
         assert all(row.detail["simulated"] for row in opened.scalars(select(Measurement)))
         assert steps.gpu_models_measured_here(opened) == []
     with pytest.raises(NothingToExport):
-        export_file(place.database_url, settings.home / "out.jsonl.gz")
+        export_file(context.database_url, settings.home / "out.jsonl.gz")
 
 
 def test_the_database_refuses_a_simulation_that_calls_itself_a_measurement(
-    settings: Settings, place: Place, drain: Drain
+    settings: Settings, context: Context, drain: Drain
 ) -> None:
     submit_nightly(settings, gpus=("sim",))
     drain()
     with (
         pytest.raises(IntegrityError, match="ck_runs_simulated_has_no_timer"),
-        session(place.database_url) as opened,
+        session(context.database_url) as opened,
     ):
         opened.execute(update(Run).values(origin="measured"))
 
 
-def test_nobody_simulates_unasked(settings: Settings, place: Place) -> None:
+def test_nobody_simulates_unasked(settings: Settings, context: Context) -> None:
     submit_nightly(settings)
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         assert list(opened.scalars(select(Submission.gpu_model))) == ["h200"]
 
 

@@ -31,7 +31,7 @@ from tilewatch.db.session import session
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.results import Compiled
 from tilewatch.worker import run_job
-from tilewatch.worker.context import Place
+from tilewatch.worker.context import Context
 from tilewatch.worker.judging import judge, rejudge
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps import compiler
@@ -51,27 +51,27 @@ def nightly(settings: Settings, sha: str, night: int) -> None:
     submit_nightly(settings, commit=sha, gpus=("sim",), night=FIRST_NIGHT + dt.timedelta(days=night))
 
 
-def nightlies(settings: Settings, *shas: str) -> Place:
+def nightlies(settings: Settings, *shas: str) -> Context:
     """One night per commit, each measured and judged in this process before the next."""
-    place = Place.of(settings)
+    context = Context.of(settings)
     for night, sha in enumerate(shas):
         nightly(settings, sha, night)
-        do_all_jobs(place)
-    return place
+        do_all_jobs(context)
+    return context
 
 
-def do_one_job(place: Place) -> bool:
+def do_one_job(context: Context) -> bool:
     """The next queued job; False when there was none."""
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         queued = jobs.unsent(opened, 0)
     if queued:
-        run_job.run(queued[0].id, "tester#1", place)
+        run_job.run(queued[0].id, "tester#1", context)
     return bool(queued)
 
 
-def verdicts(place: Place) -> dict[str, list[tuple[str, str]]]:
+def verdicts(context: Context) -> dict[str, list[tuple[str, str]]]:
     """Verdicts and reasons of a commit's runs, by the commit's subject."""
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         query = (
             select(Commit.subject, Verdict.verdict, Verdict.reason)
             .join(Sweep, Sweep.commit_id == Commit.id)
@@ -85,8 +85,8 @@ def verdicts(place: Place) -> dict[str, list[tuple[str, str]]]:
     return found
 
 
-def replays(place: Place) -> list[Replay]:
-    with session(place.database_url) as opened:
+def replays(context: Context) -> list[Replay]:
+    with session(context.database_url) as opened:
         return list(opened.scalars(select(Replay).order_by(Replay.id)))
 
 
@@ -95,21 +95,21 @@ def test_real_changes_are_confirmed_with_their_cause_and_changes_of_words_raise_
 ) -> None:
     """The whole road with real workers: each of five commits is a night, and each is told for what it is."""
     shas = git_history.make(tmp_path / "watched", *STORY)
-    place = Place.of(watched)
+    context = Context.of(watched)
     with contextlib.ExitStack() as workers:
         for queues, name in (("compile,judge", "cpu@test"), ("gpu.sim", "gpu0@test")):
             workers.enter_context(celery_worker(watched, queues=queues, name=name))
         for night, sha in enumerate(shas.values()):
             nightly(watched, sha, night)
-            wait_for(lambda: all_done(place), watched.home / "cpu@test.log")
-    said = verdicts(place)
+            wait_for(lambda: all_done(context), watched.home / "cpu@test.log")
+    said = verdicts(context)
     for subject in STORY[:3]:
         assert {verdict for verdict, _ in said[subject]} <= {"regression", "improvement"}, said[subject]
         assert all("replays of old and new code differ by" in reason for _, reason in said[subject])
     for subject in STORY[3:]:
         assert [verdict for verdict, _ in said[subject]] == ["unchanged"] * len(tiny_repository.PROBLEMS)
         assert all(reason.startswith("identical machine code to") for _, reason in said[subject])
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         raised = opened.execute(
             select(Commit.subject, Regression, func.count(RegressionSeries.id))
             .join(Commit, Commit.id == Regression.bad_commit_id)
@@ -134,15 +134,15 @@ def test_a_range_of_untested_commits_is_narrowed_to_the_one(watched: Settings, t
     shas = git_history.make(
         tmp_path / "watched", git_history.ADD, git_history.WORDS, git_history.CAST, git_history.NAME
     )
-    place = nightlies(watched, shas[git_history.ADD], shas[git_history.NAME])
-    with session(place.database_url) as opened:
+    context = nightlies(watched, shas[git_history.ADD], shas[git_history.NAME])
+    with session(context.database_url) as opened:
         (regression,) = opened.scalars(select(Regression))
         subjects = {commit.id: commit.subject for commit in opened.scalars(select(Commit))}
         urgent = set(opened.scalars(select(Job.priority).where(Job.key.startswith("prepare:"))))
     assert subjects[regression.bad_commit_id] == git_history.CAST
     assert subjects[regression.good_commit_id] == git_history.WORDS
     assert urgent == {Priority.BISECT}
-    held = [replay for replay in replays(place) if replay.good_us]
+    held = [replay for replay in replays(context) if replay.good_us]
     assert {(subjects[each.good_commit_id], subjects[each.bad_commit_id]) for each in held} == {
         (git_history.ADD, git_history.NAME)
     }, "what has the code of a tested commit was not timed again"
@@ -151,9 +151,9 @@ def test_a_range_of_untested_commits_is_narrowed_to_the_one(watched: Settings, t
 def test_eight_judges_of_one_night_say_and_raise_everything_once(watched: Settings, tmp_path: Path) -> None:
     """The night's replays are there and all else is forgotten; then eight judges start on it at once."""
     shas = git_history.make(tmp_path / "watched", git_history.ADD)
-    place = nightlies(watched, *shas.values())
+    context = nightlies(watched, *shas.values())
     judge.forget()
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         opened.execute(delete(Regression))
         opened.execute(delete(Verdict))
         opened.execute(update(Suspicion).values(state="open", closed_at=None))
@@ -163,12 +163,12 @@ def test_eight_judges_of_one_night_say_and_raise_everything_once(watched: Settin
             jobs.add(opened, key=f"again:{number}", kind="judge", queue="judge", subject="s", payload={}, run_id=run_id)
         again = [job.id for job in jobs.unsent(opened, 0)]
     assert len(again) == 8
-    judges = [threading.Thread(target=run_job.run, args=(job_id, f"judge#{job_id}", place)) for job_id in again]
+    judges = [threading.Thread(target=run_job.run, args=(job_id, f"judge#{job_id}", context)) for job_id in again]
     for each in judges:
         each.start()
     for each in judges:
         each.join()
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         assert opened.scalars(select(Job.failure).where(Job.failure.is_not(None))).all() == []
         assert len(opened.scalars(select(Regression.id)).all()) == 1
         assert len(opened.scalars(select(RegressionSeries.id)).all()) == len(tiny_repository.PROBLEMS)
@@ -179,17 +179,17 @@ def test_eight_judges_of_one_night_say_and_raise_everything_once(watched: Settin
 def test_a_judge_that_remembers_nothing_says_the_same(watched: Settings, tmp_path: Path) -> None:
     """What one worker process keeps in memory is made again from the database by another."""
     shas = git_history.make(tmp_path / "watched", *STORY[:3])
-    place = Place.of(watched)
+    context = Context.of(watched)
     for night, sha in enumerate(shas.values()):
         judge.forget()
         nightly(watched, sha, night)
-        while do_one_job(place):
+        while do_one_job(context):
             judge.forget()
-    said = verdicts(place)
+    said = verdicts(context)
     assert {verdict for subject in STORY[:3] for verdict, _ in said[subject]} <= {"regression", "improvement"}
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         asked = opened.scalar(select(func.sum(func.cardinality(Replay.good_us))))
-    assert asked == 3 * len(tiny_repository.PROBLEMS) * place.policy.told_launches
+    assert asked == 3 * len(tiny_repository.PROBLEMS) * context.policy.told_launches
 
 
 def test_a_question_that_cannot_be_answered_is_undecided_with_its_reason(
@@ -202,43 +202,45 @@ def test_a_question_that_cannot_be_answered_is_undecided_with_its_reason(
 
     monkeypatch.setattr("tilewatch.worker.gpu.simulated.replay", wrong)
     shas = git_history.make(tmp_path / "watched", git_history.ADD)
-    place = nightlies(watched, *shas.values())
-    assert [verdict for verdict, _ in verdicts(place)[git_history.ADD]] == ["undecided"] * len(tiny_repository.PROBLEMS)
-    with session(place.database_url) as opened:
+    context = nightlies(watched, *shas.values())
+    assert [verdict for verdict, _ in verdicts(context)[git_history.ADD]] == ["undecided"] * len(
+        tiny_repository.PROBLEMS
+    )
+    with session(context.database_url) as opened:
         assert set(opened.scalars(select(Suspicion.state))) == {"undecided"}
         assert all(reason.startswith("no replay could be held") for reason in opened.scalars(select(Suspicion.reason)))
         assert opened.scalars(select(Regression.id)).all() == []
-    assert {replay.failure for replay in replays(place)} == {
+    assert {replay.failure for replay in replays(context)} == {
         "the good side cannot be replayed (wrong): the output is off by 1"
     }
 
 
 def test_a_night_spends_no_more_replay_launches_than_it_may(watched: Settings, tmp_path: Path) -> None:
     shas = git_history.make(tmp_path / "watched", git_history.ADD)
-    place = nightlies(watched.model_copy(update={"replay_launches": 3}), *shas.values())
-    said = sorted(verdict for verdict, _ in verdicts(place)[git_history.ADD])
+    context = nightlies(watched.model_copy(update={"replay_launches": 3}), *shas.values())
+    said = sorted(verdict for verdict, _ in verdicts(context)[git_history.ADD])
     assert said in (["improvement", "undecided"], ["regression", "undecided"], ["undecided", "undecided"])
     # Three for the first suspicion, nothing for the second; what is believed is made sure beyond that.
-    assert sum(len(replay.good_us) for replay in replays(place)) == place.policy.told_launches
-    assert len({replay.problem for replay in replays(place)}) == 1
+    assert sum(len(replay.good_us) for replay in replays(context)) == context.policy.told_launches
+    assert len({replay.problem for replay in replays(context)}) == 1
 
 
 def test_another_policy_over_the_history_says_what_it_would_have_changed(watched: Settings, tmp_path: Path) -> None:
     """Judged as before nothing changes; a policy that believes nothing leaves every change undecided."""
     shas = git_history.make(tmp_path / "watched", *STORY[:2])
-    place = nightlies(watched, *shas.values())
-    said = verdicts(place)
+    context = nightlies(watched, *shas.values())
+    said = verdicts(context)
     before = {subject: [verdict for verdict, _ in found] for subject, found in said.items()}
     today = dt.datetime.now(dt.UTC).date()
-    same = rejudge.rejudge(place, place.policy, today - dt.timedelta(days=1))
+    same = rejudge.rejudge(context, context.policy, today - dt.timedelta(days=1))
     assert (same.runs, same.changed) == (3 * len(tiny_repository.PROBLEMS), ())
-    doubtful = rejudge.rejudge(place, replace(place.policy, believed_deviations=1e6), today - dt.timedelta(days=1))
+    doubtful = rejudge.rejudge(context, replace(context.policy, believed_deviations=1e6), today - dt.timedelta(days=1))
     assert {(each.was, each.would_be) for each in doubtful.changed} <= {
         ("regression", "undecided"),
         ("improvement", "undecided"),
     }
     assert len(doubtful.changed) == 2 * len(tiny_repository.PROBLEMS)
-    assert {subject: [verdict for verdict, _ in found] for subject, found in verdicts(place).items()} == before
+    assert {subject: [verdict for verdict, _ in found] for subject, found in verdicts(context).items()} == before
 
 
 def test_another_compiler_is_told_from_a_commit(
@@ -258,13 +260,13 @@ def test_another_compiler_is_told_from_a_commit(
     compiler.close()
     changed = watched.model_copy(update={"compile_limit_s": 16.0})  # the limit is part of a compiler's name
     nightly(changed, sha, 1)
-    place = Place.of(changed)
-    do_all_jobs(place)
-    (first, *rest) = (each for each in replays(place) if each.axis == "toolchain")
+    context = Context.of(changed)
+    do_all_jobs(context)
+    (first, *rest) = (each for each in replays(context) if each.axis == "toolchain")
     assert "limit 15s" in (first.good_toolchain or "")
     assert "limit 16s" in (first.bad_toolchain or "")
     assert all(each.good_commit_id == each.bad_commit_id for each in (first, *rest))
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         raised = opened.scalars(select(Regression)).all()
         said = opened.scalars(select(Verdict).join(RegressionSeries, RegressionSeries.run_id == Verdict.run_id)).all()
     assert {regression.category for regression in raised} == {"toolchain"}
@@ -291,10 +293,10 @@ def test_a_commit_and_a_compiler_that_changed_in_one_night_are_told_apart(
     compiler.close()
     changed = watched.model_copy(update={"compile_limit_s": 16.0})
     nightly(changed, shas[git_history.ADD], 1)
-    place = Place.of(changed)
-    do_all_jobs(place)
-    held = [each for each in replays(place) if each.good_us]
-    with session(place.database_url) as opened:
+    context = Context.of(changed)
+    do_all_jobs(context)
+    held = [each for each in replays(context) if each.good_us]
+    with session(context.database_url) as opened:
         ids = {commit.subject: commit.id for commit in opened.scalars(select(Commit))}
         raised = {each.category: each for each in opened.scalars(select(Regression))}
     for each in held:

@@ -18,7 +18,7 @@ from tilewatch.db.session import session
 from tilewatch.db.step_queries import gpus
 from tilewatch.db.step_queries.judging import Before, Point, ReplayFact
 from tilewatch.worker import run_job
-from tilewatch.worker.context import Place
+from tilewatch.worker.context import Context
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.judging import node_cause, node_comparison
 from tilewatch.worker.judging.node_comparison import Doubt, compared
@@ -53,33 +53,33 @@ def nightly(settings: Settings, sha: str, night: int) -> None:
 def arrive(*settings: Settings) -> None:
     """The GPU workers say that they are here."""
     for each in settings:
-        simulation = Place.of(each).simulation
+        simulation = Context.of(each).simulation
         who = identify(f"gpu0@{simulation.node}", ["gpu.sim"], simulation=simulation)
-        Presence(Place.of(each).database_url, who).say(None)
+        Presence(Context.of(each).database_url, who).say(None)
 
 
 def do_all_jobs(measuring: Settings, *others: Settings) -> None:
     """Every queued job, each where it belongs: what is for one GPU on that one, the rest on the first."""
-    by_board = {f"SIM-{each.sim_node}": Place.of(each) for each in (measuring, *others)}
-    place = Place.of(measuring)
+    by_board = {f"SIM-{each.sim_node}": Context.of(each) for each in (measuring, *others)}
+    context = Context.of(measuring)
     while True:
-        with session(place.database_url) as opened:
+        with session(context.database_url) as opened:
             queued = jobs.unsent(opened, 0)
         if not queued:
             return
         for job in queued:
             board = job.queue.partition(OF_A_BOARD)[2]
-            run_job.run(job.id, "tester#1", by_board.get(board, place), (job.queue,))
+            run_job.run(job.id, "tester#1", by_board.get(board, context), (job.queue,))
 
 
 def raised(settings: Settings) -> list[Regression]:
-    with session(Place.of(settings).database_url) as opened:
+    with session(Context.of(settings).database_url) as opened:
         return list(opened.scalars(select(Regression).order_by(Regression.id)))
 
 
 def last_verdicts(settings: Settings) -> list[tuple[str, str]]:
     """Of the newest night."""
-    with session(Place.of(settings).database_url) as opened:
+    with session(Context.of(settings).database_url) as opened:
         newest = select(Verdict.verdict, Verdict.reason).join(Run, Run.id == Verdict.run_id).order_by(Run.id.desc())
         return [(verdict, reason) for verdict, reason in opened.execute(newest.limit(len(tiny_repository.PROBLEMS)))]
 
@@ -89,19 +89,19 @@ def test_a_slow_node_is_told_from_slow_code(watched: Settings, tmp_path: Path) -
     same, both nodes replay the same cubin, and the node is what people are told of."""
     (sha,) = git_history.make(tmp_path / "watched").values()
     first, second = node(watched, "n1"), node(watched, "n2", SLOW)
-    place, log = Place.of(watched), watched.home / "cpu@test.log"
+    context, log = Context.of(watched), watched.home / "cpu@test.log"
     with contextlib.ExitStack() as fleet:
         fleet.enter_context(celery_worker(watched, queues="compile,judge", name="cpu@test"))
         with celery_worker(first, queues="gpu.sim", name="gpu0@n1"):
             nightly(watched, sha, 0)
-            wait_for(lambda: all_done(place), log)
+            wait_for(lambda: all_done(context), log)
         # The first node stays for what is asked of its GPU alone, so that the other one measures the night.
         for settings, queue in ((first, f"gpu.sim{OF_A_BOARD}SIM-n1"), (second, "gpu.sim")):
             fleet.enter_context(celery_worker(settings, queues=queue, name=f"gpu0@{settings.sim_node}"))
-        wait_for(lambda: {worker.host for worker in workers(place) if worker.kind == "gpu"} == {"n1", "n2"})
+        wait_for(lambda: {worker.host for worker in workers(context) if worker.kind == "gpu"} == {"n1", "n2"})
         nightly(watched, sha, 1)
-        wait_for(lambda: all_done(place), log)
-    with session(place.database_url) as opened:
+        wait_for(lambda: all_done(context), log)
+    with session(context.database_url) as opened:
         held = list(opened.scalars(select(Replay).where(Replay.axis == "node").order_by(Replay.id)))
         queues = set(opened.scalars(select(Job.queue).where(Job.key.contains(":node:"))))
         states = set(opened.scalars(select(Suspicion.state)))
@@ -152,7 +152,7 @@ def test_a_node_that_is_known_to_be_slow_is_not_asked_about_every_night(watched:
     ):
         nightly(watched, sha, night)
         do_all_jobs(measuring, other)
-    with session(Place.of(watched).database_url) as opened:
+    with session(Context.of(watched).database_url) as opened:
         held = list(opened.scalars(select(Replay.id).where(Replay.axis == "node")))
     assert len(held) == 2 * len(tiny_repository.PROBLEMS), "of the night that found it, on both nodes"
     assert [regression.category for regression in raised(watched)] == ["node"]
@@ -170,7 +170,7 @@ def test_a_node_that_was_mended_closes_its_regression_and_one_that_falls_back_op
         nightly(watched, sha, night)
         do_all_jobs(measuring, other)
     (regression,) = raised(watched)
-    with session(Place.of(watched).database_url) as opened:
+    with session(Context.of(watched).database_url) as opened:
         events = [event.action for event in reversed(regressions.events(opened, regression.id))]
     assert (regression.category, regression.state) == ("node", "resolved")
     assert events == ["open", "join", "recover", "recover", "resolve"]
@@ -217,24 +217,24 @@ def test_a_question_to_a_gpu_that_went_away_is_given_up(watched: Settings, tmp_p
     """Its night is judged without it, and says so."""
     (sha,) = git_history.make(tmp_path / "watched").values()
     first, second = node(watched, "n1"), node(watched, "n2", SLOW)
-    place = Place.of(second)
+    context = Context.of(second)
     arrive(first, second)
     nightly(watched, sha, 0)
     do_all_jobs(first)
     nightly(watched, sha, 1)
     while True:  # nobody takes what is for n1's GPU
-        with session(place.database_url) as opened:
+        with session(context.database_url) as opened:
             queued = [job for job in jobs.unsent(opened, 0) if not job.queue.endswith("SIM-n1")]
         if not queued:
             break
-        run_job.run(queued[0].id, "tester#1", place, (queued[0].queue,))
-    reconcile(place.database_url, place.broker_url)
+        run_job.run(queued[0].id, "tester#1", context, (queued[0].queue,))
+    reconcile(context.database_url, context.broker_url)
     assert {verdict for verdict, _ in last_verdicts(watched)} == {"undecided"}
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         assert gpus.stranded(opened) == [], "the worker of n1 is only late"
         opened.execute(update(Worker).where(Worker.host == "n1").values(seen_at=text("now() - interval '20 min'")))
         opened.execute(update(Job).values(created_at=text("now() - interval '20 min'")))
-    reconcile(place.database_url, place.broker_url)
+    reconcile(context.database_url, context.broker_url)
     do_all_jobs(second)
     assert raised(watched) == []
     assert all("node against node could not be replayed: n1" in reason for _, reason in last_verdicts(watched))
@@ -249,7 +249,7 @@ def test_a_worker_leaves_a_replay_for_another_gpu(watched: Settings, tmp_path: P
     nightly(watched, sha, 1)
     with pytest.raises(NotNow, match="this replay is for GPU SIM-n1, and this worker has SIM-n2"):
         do_all_jobs(second)  # it is handed what is for n1 too, by mistake
-    with session(Place.of(watched).database_url) as opened:
+    with session(Context.of(watched).database_url) as opened:
         left = opened.execute(select(Job.state).where(Job.queue == "gpu.sim@SIM-n1")).all()
     assert {row.state for row in left} == {"queued"}
 

@@ -18,7 +18,7 @@ from tilewatch.db.models import Job, Run, Worker
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import steps
 from tilewatch.kernels.device import GPU_MODELS, SIMULATED, Gpu
-from tilewatch.worker.context import Place, Simulation
+from tilewatch.worker.context import Context, Simulation
 from tilewatch.worker.gpu import simulated
 from tilewatch.worker.process import health_checks
 from tilewatch.worker.process.http_endpoint import Endpoint
@@ -56,43 +56,45 @@ def test_a_well_worker_says_ok_and_another_why_not() -> None:
         endpoint.stop()
 
 
-def test_what_keeps_a_worker_from_working_is_said_without_a_password(settings: Settings, place: Place) -> None:
-    well = health_checks.of_worker("judge", None, place, settings.home, lambda: 1.0)
+def test_what_keeps_a_worker_from_working_is_said_without_a_password(settings: Settings, context: Context) -> None:
+    well = health_checks.of_worker("judge", None, context, settings.home, lambda: 1.0)
     assert well() == ()
     assert health_checks.database("postgresql://me:hunter2@127.0.0.1:9/x").startswith(
         "Postgres cannot be used at 127.0.0.1:9/x"
     )
     assert health_checks.broker("redis://:hunter2@127.0.0.1:9/0").startswith("Redis cannot be used at 127.0.0.1:9")
-    silent = health_checks.of_worker("judge", None, place, settings.home, lambda: 200.0)
+    silent = health_checks.of_worker("judge", None, context, settings.home, lambda: 200.0)
     assert silent() == ("this worker has not said for 200 s that it is here, at most 60 s were expected",)
 
 
-def test_a_store_that_cannot_be_read_is_a_trouble_of_those_who_need_cubins(settings: Settings, place: Place) -> None:
+def test_a_store_that_cannot_be_read_is_a_trouble_of_those_who_need_cubins(
+    settings: Settings, context: Context
+) -> None:
     settings.home.mkdir(parents=True, exist_ok=True)
     (settings.home / "cubins").write_text("a file where the folder should be")
-    (said,) = health_checks.of_worker("compile", None, place, settings.home, lambda: 0.0)()
+    (said,) = health_checks.of_worker("compile", None, context, settings.home, lambda: 0.0)()
     assert said.startswith("the cubin store file://")
-    assert health_checks.of_worker("judge", None, place, settings.home, lambda: 0.0)() == ()
+    assert health_checks.of_worker("judge", None, context, settings.home, lambda: 0.0)() == ()
 
 
-def test_a_quarantine_is_a_trouble_of_that_gpus_worker(settings: Settings, place: Place) -> None:
-    gpu_worker_is_here(place)
-    with session(place.database_url) as opened:
+def test_a_quarantine_is_a_trouble_of_that_gpus_worker(settings: Settings, context: Context) -> None:
+    gpu_worker_is_here(context)
+    with session(context.database_url) as opened:
         quarantine.begin(opened, gpu_uuid="GPU-1", gpu_model="h200", host="n", kind="xid", reason="Xid 79", evidence={})
-    (said,) = health_checks.of_worker("gpu", "GPU-1", place, settings.home, lambda: 0.0)()
+    (said,) = health_checks.of_worker("gpu", "GPU-1", context, settings.home, lambda: 0.0)()
     assert said.startswith("GPU GPU-1 is in quarantine since ")
     assert said.endswith(": Xid 79")
-    assert health_checks.of_worker("gpu", "GPU-2", place, settings.home, lambda: 0.0)() == ()
+    assert health_checks.of_worker("gpu", "GPU-2", context, settings.home, lambda: 0.0)() == ()
 
 
-def test_the_queues_vital_signs(settings: Settings, place: Place) -> None:
-    gpu_worker_is_here(place)
+def test_the_queues_vital_signs(settings: Settings, context: Context) -> None:
+    gpu_worker_is_here(context)
     submit_nightly(settings, gpus=("h200",))
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         opened.execute(update(Job).values(created_at=text("now() - interval '2 minutes'")))
         opened.execute(update(Worker).values(seen_at=text("now()")))
         quarantine.begin(opened, gpu_uuid="GPU-1", gpu_model="h200", host="n", kind="xid", reason="Xid 79", evidence={})
-    said = exposition(of_queue(place.database_url))().decode()
+    said = exposition(of_queue(context.database_url))().decode()
     for line in (
         'tilewatch_jobs{kind="compile",state="queued"} 1.0',
         'tilewatch_jobs{kind="measure",state="waiting"} 2.0',
@@ -105,9 +107,9 @@ def test_the_queues_vital_signs(settings: Settings, place: Place) -> None:
     (oldest,) = [line for line in said.splitlines() if line.startswith("tilewatch_oldest_queued_seconds{")]
     assert 120 <= float(oldest.split()[-1]) < 600
     assert "tilewatch_last_good_nightly_timestamp_seconds{" not in said
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         opened.execute(update(Job).values(state="done", finished_at=text("'2026-11-21 04:00+00'")))
-    said = exposition(of_queue(place.database_url))().decode()
+    said = exposition(of_queue(context.database_url))().decode()
     assert 'tilewatch_last_good_nightly_timestamp_seconds{gpu_model="h200"} 1.7952336e+09' in said
     assert "tilewatch_database_up 0.0" in exposition(of_queue("postgresql://me:x@127.0.0.1:9/x"))().decode()
 
@@ -138,13 +140,15 @@ def test_each_worker_of_a_machine_has_a_port_of_its_own(tmp_path: Path, kind: st
     assert health_port(nowhere, who) == 0
 
 
-def test_a_worker_whose_gpu_falls_ill_says_so_leaves_its_queue_and_comes_back(settings: Settings, place: Place) -> None:
+def test_a_worker_whose_gpu_falls_ill_says_so_leaves_its_queue_and_comes_back(
+    settings: Settings, context: Context
+) -> None:
     """The whole road with a real Celery worker of the simulated GPU."""
-    job_id = ready_sweep(settings, place)
+    job_id = ready_sweep(settings, context)
     port = free_port()
     told = settings.model_copy(
         update={
-            "sim_seed": seed_that_falls_ill_once(place, job_id),
+            "sim_seed": seed_that_falls_ill_once(context, job_id),
             "sim_ill": 0.5,
             "canary_every_s": 6.0,
             "gpu_health_port": port,
@@ -154,13 +158,13 @@ def test_a_worker_whose_gpu_falls_ill_says_so_leaves_its_queue_and_comes_back(se
     with celery_worker(told, "gpu.sim", "gpu0@test"):
         wait_for(lambda: "health endpoint" in log.read_text(), log)
         assert asked(port) == (200, "ok\n")
-        ring(place)
+        ring(context)
         wait_for(lambda: asked(port)[0] == 503, log)
         assert "is in quarantine since" in asked(port)[1]
-        again(place, job_id)
+        again(context, job_id)
         wait_for(lambda: asked(port) == (200, "ok\n"), log)
-        ring(place)
-        wait_for(lambda: runs(place) == 1, log)
+        ring(context)
+        wait_for(lambda: runs(context) == 1, log)
         assert 'tilewatch_sweep_seconds_count{gpu_model="sim"} 2.0' in asked(port, "/metrics")[1]
     said = log.read_text()
     for words in ("takes no sweeps", "Canceling queue gpu.sim", "takes sweeps again", "Started consuming from gpu.sim"):
@@ -168,9 +172,9 @@ def test_a_worker_whose_gpu_falls_ill_says_so_leaves_its_queue_and_comes_back(se
     assert "Traceback" not in said
 
 
-def seed_that_falls_ill_once(place: Place, job_id: int) -> int:
+def seed_that_falls_ill_once(context: Context, job_id: int) -> int:
     """Ill in its first try of the sweep and not in the second, and well at the first canary."""
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         facts = steps.sweep_facts(opened, opened.get_one(Job, job_id).sweep_id or 0)
 
     def fits(seed: int) -> bool:
@@ -182,13 +186,13 @@ def seed_that_falls_ill_once(place: Place, job_id: int) -> int:
     return next(seed for seed in range(10_000) if fits(seed))
 
 
-def ring(place: Place) -> None:
-    with session(place.database_url) as opened:
+def ring(context: Context) -> None:
+    with session(context.database_url) as opened:
         opened.execute(update(Job).where(Job.state == "queued").values(sent_at=None))
-    lost = reconcile(place.database_url, place.broker_url)
-    dispatch.send(dispatch.sender(place.broker_url), place.database_url, lost)
+    lost = reconcile(context.database_url, context.broker_url)
+    dispatch.send(dispatch.sender(context.broker_url), context.database_url, lost)
 
 
-def runs(place: Place) -> int:
-    with session(place.database_url) as opened:
+def runs(context: Context) -> int:
+    with session(context.database_url) as opened:
         return len(opened.scalars(select(Run.id)).all())

@@ -22,7 +22,7 @@ from tests.worker.steps.test_spool import free_port
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Base, Job
 from tilewatch.db.session import engine, session
-from tilewatch.worker.context import Place
+from tilewatch.worker.context import Context
 from tilewatch.worker.queue import message
 from tilewatch.worker.queue.message import Refused, Ring
 from tilewatch.worker.settings import Settings
@@ -103,40 +103,40 @@ def steering(chance: random.Random) -> bytes:
     )
 
 
-def rows(place: Place) -> dict[str, list[Any]]:
+def rows(context: Context) -> dict[str, list[Any]]:
     """Everything but the heartbeats."""
-    with engine(place.database_url).connect() as connection:
+    with engine(context.database_url).connect() as connection:
         tables = (table for table in Base.metadata.sorted_tables if table.name != "workers")
         return {table.name: sorted(connection.execute(select(table)), key=str) for table in tables}
 
 
 def test_ten_thousand_pieces_of_garbage_change_nothing_and_are_logged_once_each(
-    settings: Settings, place: Place
+    settings: Settings, context: Context
 ) -> None:
     chance = random.Random(7)
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         elsewhere, _ = jobs.add(opened, key="c", kind="compile", queue="compile", subject="not the judge's", payload={})
-    before = rows(place)
+    before = rows(context)
     garbage = list(fuzz(MESSAGES, chance, elsewhere))
     port = free_port()
     told = settings.model_copy(update={"judge_health_port": port})
     log = settings.home / "judge@test.log"
-    with redis.Redis.from_url(place.broker_url) as client, celery_worker(told, "judge", "judge@test") as process:
+    with redis.Redis.from_url(context.broker_url) as client, celery_worker(told, "judge", "judge@test") as process:
         for start in range(0, MESSAGES, 500):
             client.lpush("judge", *garbage[start : start + 500])
         wait_for(lambda: client.llen("judge") == 0, log)
         wait_for(lambda: said(log, "succeeded") == MESSAGES // 10, log)
         assert process.poll() is None
-        assert rows(place) == before
+        assert rows(context) == before
         assert said(log, "received") == MESSAGES // 10
         assert said(log, "message refused") == MESSAGES - MESSAGES // 10
         assert said(log, "nothing to be had") == MESSAGES // 10
         assert "Traceback" not in log.read_text()
         assert f"tilewatch_messages_refused_total {MESSAGES - MESSAGES // 10:.1f}" in scraped(port)
-        with session(place.database_url) as opened:
+        with session(context.database_url) as opened:
             mine, _ = jobs.add(opened, key="j", kind="judge", queue="judge", subject="of no run", payload={})
         client.lpush("judge", ring(mine))
-        wait_for(lambda: ended(place, mine), log)
+        wait_for(lambda: ended(context, mine), log)
         assert process.poll() is None
 
 
@@ -149,8 +149,8 @@ def scraped(port: int) -> str:
         return str(answer.read().decode())
 
 
-def ended(place: Place, job_id: int) -> bool:
-    with session(place.database_url) as opened:
+def ended(context: Context, job_id: int) -> bool:
+    with session(context.database_url) as opened:
         return opened.get_one(Job, job_id).state == "failed"
 
 

@@ -19,7 +19,7 @@ from tests.end_to_end.test_worker import celery_worker, wait_for
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Job
 from tilewatch.db.session import DatabaseUnreachable, check, engine, session
-from tilewatch.worker.context import Place
+from tilewatch.worker.context import Context
 from tilewatch.worker.queue import dispatch
 from tilewatch.worker.queue.dispatch import BrokerUnreachable
 from tilewatch.worker.settings import Settings
@@ -83,8 +83,8 @@ def _pump(source: socket.socket, target: socket.socket) -> None:
             each.shutdown(socket.SHUT_RDWR)
 
 
-def test_postgres_is_reached_encrypted_and_its_certificate_is_checked(place: Place, certificate: Path) -> None:
-    plain = make_url(place.database_url)
+def test_postgres_is_reached_encrypted_and_its_certificate_is_checked(context: Context, certificate: Path) -> None:
+    plain = make_url(context.database_url)
     with encrypted(certificate, plain.port or 5432, postgres=True) as port:
         road = plain.set(host="127.0.0.1", port=port)
         query = {"sslmode": "verify-full", "sslrootcert": str(certificate)}
@@ -108,9 +108,9 @@ def test_redis_is_reached_encrypted_and_its_certificate_is_checked(broker_url: s
 
 
 def test_a_job_is_sent_taken_and_ended_over_encrypted_roads(
-    settings: Settings, place: Place, certificate: Path
+    settings: Settings, context: Context, certificate: Path
 ) -> None:
-    database, broker = make_url(place.database_url), make_url(place.broker_url)
+    database, broker = make_url(context.database_url), make_url(context.broker_url)
     with (
         encrypted(certificate, database.port or 5432, postgres=True) as database_port,
         encrypted(certificate, broker.port or 6379, postgres=False) as broker_port,
@@ -134,10 +134,10 @@ def test_a_job_is_sent_taken_and_ended_over_encrypted_roads(
                 job_id, _ = jobs.add(opened, key="k", kind="judge", queue="judge", subject="of no run", payload={})
             queued = [jobs.Unsent(job_id, "judge")]
             dispatch.send(dispatch.sender(told.connection().broker_url), told.connection().database_url, queued)
-            wait_for(lambda: state(place, job_id) == "failed", log)
+            wait_for(lambda: state(context, job_id) == "failed", log)
         engine(told.connection().database_url).dispose()
 
 
-def state(place: Place, job_id: int) -> str:
-    with session(place.database_url) as opened:
+def state(context: Context, job_id: int) -> str:
+    with session(context.database_url) as opened:
         return opened.get_one(Job, job_id).state

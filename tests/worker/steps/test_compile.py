@@ -15,15 +15,15 @@ from tilewatch.db.models import Compilation, Job, Trial
 from tilewatch.db.session import session
 from tilewatch.kernels.device import gpu_model
 from tilewatch.worker import run_job
-from tilewatch.worker.context import Place
+from tilewatch.worker.context import Context
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps.compile import BATCH, deal
 from tilewatch.worker.steps.submit import submit_nightly
 
 
-def gpu_worker_is_here(place: Place) -> None:
+def gpu_worker_is_here(context: Context) -> None:
     model = gpu_model("h200")
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         record.gpu_model(
             opened,
             slug=model.slug,
@@ -35,26 +35,26 @@ def gpu_worker_is_here(place: Place) -> None:
         record.worker_seen(opened, name="gpu0@n", kind="gpu", host="n", gpu_model="h200", gpu_uuid="g", toolchain={})
 
 
-def trial_states(place: Place) -> Counter[str]:
-    with session(place.database_url) as opened:
+def trial_states(context: Context) -> Counter[str]:
+    with session(context.database_url) as opened:
         return Counter(opened.scalars(select(Trial.status)))
 
 
-def job_states(place: Place) -> Counter[tuple[str, str]]:
-    with session(place.database_url) as opened:
+def job_states(context: Context) -> Counter[tuple[str, str]]:
+    with session(context.database_url) as opened:
         return Counter((kind, state) for kind, state in opened.execute(select(Job.kind, Job.state)))
 
 
-def compilations(place: Place) -> int:
-    with session(place.database_url) as opened:
+def compilations(context: Context) -> int:
+    with session(context.database_url) as opened:
         return opened.execute(select(func.count(Compilation.id))).scalar_one()
 
 
-def test_every_config_ends_with_static_facts_or_a_reason(settings: Settings, place: Place, drain: Drain) -> None:
+def test_every_config_ends_with_static_facts_or_a_reason(settings: Settings, context: Context, drain: Drain) -> None:
     submit_nightly(settings)
     drain()
-    assert trial_states(place) == {"compiled": 6, "not_compiled": 2}
-    with session(place.database_url) as opened:
+    assert trial_states(context) == {"compiled": 6, "not_compiled": 2}
+    with session(context.database_url) as opened:
         assert opened.scalars(select(Trial.failure).where(Trial.status == "not_compiled")).first()
         facts = opened.scalars(select(Compilation).where(Compilation.status == "ok")).first()
     assert facts is not None
@@ -63,75 +63,75 @@ def test_every_config_ends_with_static_facts_or_a_reason(settings: Settings, pla
     assert Path(settings.home / "cubins").is_dir()
 
 
-def test_problems_share_their_code(settings: Settings, place: Place, drain: Drain) -> None:
+def test_problems_share_their_code(settings: Settings, context: Context, drain: Drain) -> None:
     submit_nightly(settings)
     drain()
-    assert compilations(place) == tiny_repository.CONFIGS
+    assert compilations(context) == tiny_repository.CONFIGS
 
 
-def test_a_second_night_of_a_commit_compiles_nothing(settings: Settings, place: Place, drain: Drain) -> None:
+def test_a_second_night_of_a_commit_compiles_nothing(settings: Settings, context: Context, drain: Drain) -> None:
     submit_nightly(settings, night=dt.date(2026, 11, 1))
     drain()
     submit_nightly(settings, night=dt.date(2026, 11, 2))
     assert drain() == 1  # the job that deals, and it had nothing to deal
-    assert compilations(place) == tiny_repository.CONFIGS
-    assert trial_states(place) == {"compiled": 12, "not_compiled": 4}
+    assert compilations(context) == tiny_repository.CONFIGS
+    assert trial_states(context) == {"compiled": 12, "not_compiled": 4}
 
 
-def test_a_commit_that_changes_the_kernel_compiles_it_again(settings: Settings, place: Place, drain: Drain) -> None:
+def test_a_commit_that_changes_the_kernel_compiles_it_again(settings: Settings, context: Context, drain: Drain) -> None:
     submit_nightly(settings)
     drain()
     tiny_repository.commit(settings.repository, "Triple numbers", factor=3)
     submit_nightly(settings)
     drain()
-    assert compilations(place) == 2 * tiny_repository.CONFIGS
+    assert compilations(context) == 2 * tiny_repository.CONFIGS
 
 
-def test_measure_jobs_are_released_when_the_last_compile_job_ends(settings: Settings, place: Place) -> None:
-    gpu_worker_is_here(place)
+def test_measure_jobs_are_released_when_the_last_compile_job_ends(settings: Settings, context: Context) -> None:
+    gpu_worker_is_here(context)
     submit_nightly(settings)
-    assert job_states(place) == {("compile", "queued"): 1, ("measure", "waiting"): 2}
-    with session(place.database_url) as opened:
+    assert job_states(context) == {("compile", "queued"): 1, ("measure", "waiting"): 2}
+    with session(context.database_url) as opened:
         compile_ids = opened.scalars(select(Job.id).where(Job.kind == "compile")).all()
     for job_id in compile_ids:
-        (batch,) = run_job.run(job_id, "tester#1", place)
-        released = run_job.run(batch.id, "tester#1", place)
-    assert job_states(place) == {("compile", "done"): 2, ("measure", "queued"): 2}
+        (batch,) = run_job.run(job_id, "tester#1", context)
+        released = run_job.run(batch.id, "tester#1", context)
+    assert job_states(context) == {("compile", "done"): 2, ("measure", "queued"): 2}
     assert {job.queue for job in released} == {"gpu.h200"}
 
 
-def test_a_step_that_runs_twice_repeats_nothing(settings: Settings, place: Place, drain: Drain) -> None:
+def test_a_step_that_runs_twice_repeats_nothing(settings: Settings, context: Context, drain: Drain) -> None:
     submit_nightly(settings)
     drain()
-    before = (trial_states(place), compilations(place), job_states(place))
-    with session(place.database_url) as opened:
+    before = (trial_states(context), compilations(context), job_states(context))
+    with session(context.database_url) as opened:
         opened.execute(update(Job).values(state="queued", sent_at=None))
     drain()
-    assert (trial_states(place), compilations(place), job_states(place)) == before
+    assert (trial_states(context), compilations(context), job_states(context)) == before
 
 
 def test_a_compilation_known_from_a_recording_is_made_again_where_its_cubin_is_needed(
-    settings: Settings, place: Place, drain: Drain
+    settings: Settings, context: Context, drain: Drain
 ) -> None:
     """A recording tells that it compiled; the cubin stayed on the machine that recorded."""
     submit_nightly(settings, night=dt.date(2026, 11, 1))
     drain()
-    gpu_worker_is_here(place)
+    gpu_worker_is_here(context)
     cubins = list(Path(settings.home / "cubins").rglob("*.*"))
     for file in cubins:
         file.unlink()
     submit_nightly(settings, night=dt.date(2026, 11, 2))
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         deal_id = opened.scalars(select(Job.id).where(Job.kind == "compile", Job.state == "queued")).one()
-    (batch,) = run_job.run(deal_id, "tester#1", place)
-    released = run_job.run(batch.id, "tester#1", place)
+    (batch,) = run_job.run(deal_id, "tester#1", context)
+    released = run_job.run(batch.id, "tester#1", context)
     assert [job.queue for job in released] == ["gpu.h200", "gpu.h200"]
     made = {file.suffix for file in Path(settings.home / "cubins").rglob("*.cubin")}
     assert made == {".cubin"}
 
 
 def test_each_of_several_kernels_known_from_a_recording_is_made_again(
-    settings: Settings, place: Place, repository: Path, drain: Drain
+    settings: Settings, context: Context, repository: Path, drain: Drain
 ) -> None:
     """The first kernel's compile job lets all trials know what is on record; the second's has its own to make then."""
     triple = tiny_repository.SOURCE.replace("FACTOR", "3.0").replace("double", "triple")
@@ -142,9 +142,9 @@ def test_each_of_several_kernels_known_from_a_recording_is_made_again(
     for file in list(Path(settings.home / "cubins").rglob("*.*")):
         file.unlink()
     submit_nightly(settings, night=dt.date(2026, 11, 2))
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         deals = opened.scalars(select(Job.id).where(Job.kind == "compile", Job.state == "queued")).all()
-    assert [len(run_job.run(deal_id, "tester#1", place)) for deal_id in deals] == [1, 1]
+    assert [len(run_job.run(deal_id, "tester#1", context)) for deal_id in deals] == [1, 1]
 
 
 def test_static_facts_known_from_a_recording_alone_are_compiled_here_too(settings: Settings, drain: Drain) -> None:
@@ -158,22 +158,26 @@ def test_static_facts_known_from_a_recording_alone_are_compiled_here_too(setting
     assert any(Path(settings.home / "cubins").rglob("*.cubin"))
 
 
-def test_a_library_that_is_gone_fails_the_job_with_a_sentence(settings: Settings, place: Place, drain: Drain) -> None:
+def test_a_library_that_is_gone_fails_the_job_with_a_sentence(
+    settings: Settings, context: Context, drain: Drain
+) -> None:
     submit_nightly(settings)
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         opened.execute(update(Job).values(payload={**opened.scalars(select(Job.payload)).one(), "library": "gone"}))
     drain()
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         failed = opened.scalars(select(Job).where(Job.state == "failed")).one()
     assert failed.failure is not None
     assert "has no folder 'gone'" in failed.failure
     assert failed.trace is None
 
 
-def test_of_two_compile_jobs_that_end_at_once_one_releases_the_measure_jobs(settings: Settings, place: Place) -> None:
-    gpu_worker_is_here(place)
+def test_of_two_compile_jobs_that_end_at_once_one_releases_the_measure_jobs(
+    settings: Settings, context: Context
+) -> None:
+    gpu_worker_is_here(context)
     submit_nightly(settings)
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         template = opened.scalars(select(Job).where(Job.kind == "compile")).one()
         twins = [
             jobs.add(
@@ -189,7 +193,7 @@ def test_of_two_compile_jobs_that_end_at_once_one_releases_the_measure_jobs(sett
         ]
         jobs.cancel(opened, [template.id])
     with ThreadPoolExecutor(4) as pool:
-        released = list(pool.map(lambda job_id: run_job.run(job_id, f"tester#{job_id}", place), twins))
+        released = list(pool.map(lambda job_id: run_job.run(job_id, f"tester#{job_id}", context), twins))
     assert sorted(job.queue for found in released for job in found) == ["gpu.h200", "gpu.h200"]
 
 

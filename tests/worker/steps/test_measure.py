@@ -17,7 +17,7 @@ from tilewatch.db.step_queries import steps
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.device import gpus
 from tilewatch.worker import run_job
-from tilewatch.worker.context import Place
+from tilewatch.worker.context import Context
 from tilewatch.worker.queue import follow_up
 from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.settings import Settings
@@ -25,13 +25,13 @@ from tilewatch.worker.steps import record_run
 from tilewatch.worker.steps.submit import submit_nightly, submit_sweep
 
 
-def measured(settings: Settings, place: Place, drain: Drain, **how: float) -> int:
+def measured(settings: Settings, context: Context, drain: Drain, **how: float) -> int:
     """Submit, compile, and put a made run on record as the measure step does; the run's id."""
     submit_sweep(settings, tiny_repository.KERNEL, "1024", gpus=("h200",))
-    with session(place.database_url) as opened:  # ours is the run; there is no GPU for another
+    with session(context.database_url) as opened:  # ours is the run; there is no GPU for another
         jobs.cancel(opened, opened.scalars(select(Job.id).where(Job.state == "waiting")).all())
     drain()
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         sweep_id = opened.scalars(select(Sweep.id).order_by(Sweep.id.desc())).first()
         assert sweep_id is not None
         ids = {config_sha256(each.params): each.config_id for each in steps.compiled_configs(opened, sweep_id)}
@@ -41,22 +41,24 @@ def measured(settings: Settings, place: Place, drain: Drain, **how: float) -> in
     return run_id
 
 
-def compiled(settings: Settings, place: Place) -> int:
+def compiled(settings: Settings, context: Context) -> int:
     """Submit and compile a sweep for a GPU that this machine lacks; its measure job."""
-    gpu_worker_is_here(place)
+    gpu_worker_is_here(context)
     submit_sweep(settings, tiny_repository.KERNEL, "1024", gpus=("h200",))
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         (measuring,) = opened.scalars(select(Job.id).where(Job.kind == "measure")).all()
         compiling = opened.scalars(select(Job.id).where(Job.kind == "compile")).all()
     for job_id in compiling:
-        for batch in run_job.run(job_id, "tester#1", place):
-            run_job.run(batch.id, "tester#1", place)
+        for batch in run_job.run(job_id, "tester#1", context):
+            run_job.run(batch.id, "tester#1", context)
     return measuring
 
 
-def test_a_run_has_medians_intervals_and_its_ratio_to_deepgemm(settings: Settings, place: Place, drain: Drain) -> None:
-    run_id = measured(settings, place, drain)
-    with session(place.database_url) as opened:
+def test_a_run_has_medians_intervals_and_its_ratio_to_deepgemm(
+    settings: Settings, context: Context, drain: Drain
+) -> None:
+    run_id = measured(settings, context, drain)
+    with session(context.database_url) as opened:
         rows = {row.implementation: row for row in opened.scalars(select(Measurement))}
         assert opened.get_one(Run, run_id).tie
     ours = rows["double"]
@@ -68,106 +70,108 @@ def test_a_run_has_medians_intervals_and_its_ratio_to_deepgemm(settings: Setting
     assert "cublaslt" not in rows
 
 
-def test_trials_end_with_a_time_or_a_reason(settings: Settings, place: Place, drain: Drain) -> None:
-    measured(settings, place, drain)
-    with session(place.database_url) as opened:
+def test_trials_end_with_a_time_or_a_reason(settings: Settings, context: Context, drain: Drain) -> None:
+    measured(settings, context, drain)
+    with session(context.database_url) as opened:
         states = {trial.config.params["width"]: trial.status for trial in opened.scalars(select(Trial))}
     assert states == {64: "wrong", 96: "not_compiled", 128: "timed", 256: "timed"}
 
 
-def test_the_first_run_of_a_series_is_undecided(settings: Settings, place: Place, drain: Drain) -> None:
-    run_id = measured(settings, place, drain)
-    with session(place.database_url) as opened:
+def test_the_first_run_of_a_series_is_undecided(settings: Settings, context: Context, drain: Drain) -> None:
+    run_id = measured(settings, context, drain)
+    with session(context.database_url) as opened:
         said = opened.get_one(Verdict, run_id)
     assert (said.verdict, said.history_points) == ("undecided", 0)
 
 
 def test_a_sweep_whose_cubins_are_gone_fails_with_a_sentence_before_it_takes_a_gpu(
-    settings: Settings, place: Place
+    settings: Settings, context: Context
 ) -> None:
-    measuring = compiled(settings, place)
+    measuring = compiled(settings, context)
     for file in list((settings.home / "cubins").rglob("*.*")):
         file.unlink()
-    run_job.run(measuring, "tester#2", place)
-    with session(place.database_url) as opened:
+    run_job.run(measuring, "tester#2", context)
+    with session(context.database_url) as opened:
         job = opened.get_one(Job, measuring)
         assert (job.state, set(opened.scalars(select(Trial.status)))) == ("failed", {"compiled", "not_compiled"})
         assert job.failure is not None
         assert "cubins of double 1024 are not in the store" in job.failure
 
 
-def test_a_cubin_that_compiled_elsewhere_and_not_here_is_not_sent_to_the_gpu(settings: Settings, place: Place) -> None:
+def test_a_cubin_that_compiled_elsewhere_and_not_here_is_not_sent_to_the_gpu(
+    settings: Settings, context: Context
+) -> None:
     """A recording told of it; here its compile ran into the time limit, which the store alone knows."""
-    measuring = compiled(settings, place)
-    with session(place.database_url) as opened:
+    measuring = compiled(settings, context)
+    with session(context.database_url) as opened:
         sweep_id = opened.scalars(select(Sweep.id)).one()
         here, elsewhere, *_ = steps.compiled_configs(opened, sweep_id)
-    store = CubinStore(place.store_url)
+    store = CubinStore(context.store_url)
     store.put(elsewhere.content_key, {"status": "timeout", "failure": "not compiled within 15 s"}, None)
     if gpus():
         pytest.skip("this machine has a GPU")
     with pytest.raises(NotNow, match="no NVIDIA GPU"):  # the rest would have been measured
-        run_job.run(measuring, "tester#2", place)
-    with session(place.database_url) as opened:
+        run_job.run(measuring, "tester#2", context)
+    with session(context.database_url) as opened:
         told = {row.config_id: (row.status, row.failure) for row in opened.scalars(select(Trial))}
     assert told[elsewhere.config_id] == ("not_compiled", "not compiled within 15 s")
     assert told[here.config_id] == ("compiled", None)
 
 
-def test_judging_again_changes_nothing(settings: Settings, place: Place, drain: Drain) -> None:
-    run_id = measured(settings, place, drain)
-    with session(place.database_url) as opened:
+def test_judging_again_changes_nothing(settings: Settings, context: Context, drain: Drain) -> None:
+    run_id = measured(settings, context, drain)
+    with session(context.database_url) as opened:
         before = opened.get_one(Verdict, run_id).judged_at
         opened.execute(update(Job).where(Job.kind == "judge").values(state="queued", sent_at=None))
     drain()
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         assert opened.get_one(Verdict, run_id).judged_at == before
 
 
 def test_a_measure_job_whose_run_is_on_record_goes_straight_to_the_judge(
-    settings: Settings, place: Place, drain: Drain
+    settings: Settings, context: Context, drain: Drain
 ) -> None:
     """An earlier attempt died between writing the run and saying so; the GPU is not asked again."""
-    gpu_worker_is_here(place)
-    measured(settings, place, drain)
-    with session(place.database_url) as opened:
+    gpu_worker_is_here(context)
+    measured(settings, context, drain)
+    with session(context.database_url) as opened:
         job = opened.scalars(select(Job).where(Job.kind == "measure")).one()
         opened.execute(update(Job).where(Job.id == job.id).values(state="queued", failure=None, trace=None))
-    (judge,) = run_job.run(job.id, "tester#1", place)
+    (judge,) = run_job.run(job.id, "tester#1", context)
     assert judge.queue == "judge"
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         assert len(opened.scalars(select(Run.id)).all()) == 1
 
 
-def test_a_sweep_of_which_nothing_compiled_fails_with_a_sentence(settings: Settings, place: Place) -> None:
-    gpu_worker_is_here(place)
+def test_a_sweep_of_which_nothing_compiled_fails_with_a_sentence(settings: Settings, context: Context) -> None:
+    gpu_worker_is_here(context)
     submit_nightly(settings, night=dt.date(2026, 11, 1))
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         waiting = opened.scalars(select(Job.id).where(Job.kind == "measure")).all()
         (queued, *_) = jobs.release(opened, waiting)
-    run_job.run(queued.id, "tester#1", place)
-    with session(place.database_url) as opened:
+    run_job.run(queued.id, "tester#1", context)
+    with session(context.database_url) as opened:
         job = opened.get_one(Job, queued.id)
     assert (job.state, job.failure) == ("failed", "no config of double compiled for 1024 on sm_90")
 
 
-def test_a_gpu_that_is_not_there_leaves_the_job_to_another_worker(settings: Settings, place: Place) -> None:
-    measure_id = compiled(settings, place)
+def test_a_gpu_that_is_not_there_leaves_the_job_to_another_worker(settings: Settings, context: Context) -> None:
+    measure_id = compiled(settings, context)
     if gpus():
         pytest.skip("this machine has a GPU")
     with pytest.raises(NotNow, match="no NVIDIA GPU"):
-        run_job.run(measure_id, "tester#1", place)
-    with session(place.database_url) as opened:
+        run_job.run(measure_id, "tester#1", context)
+    with session(context.database_url) as opened:
         job = opened.get_one(Job, measure_id)
     assert (job.state, job.attempt) == ("queued", 0)
 
 
 @pytest.mark.gpu
-def test_a_gpu_measures_what_was_submitted(settings: Settings, place: Place, drain: Drain) -> None:
+def test_a_gpu_measures_what_was_submitted(settings: Settings, context: Context, drain: Drain) -> None:
     model = next(gpu.model for gpu in gpus() if gpu.model is not None)
     submit_nightly(settings, gpus=(model.slug,))
     drain()
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         assert set(opened.scalars(select(Job.state))) == {"done"}
         assert len(opened.scalars(select(Run.id)).all()) == len(tiny_repository.PROBLEMS)
         assert len(opened.scalars(select(Verdict.verdict)).all()) == len(tiny_repository.PROBLEMS)

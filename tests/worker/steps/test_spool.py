@@ -25,7 +25,7 @@ from tilewatch.db.session import engine, session
 from tilewatch.kernels.device import Gpu
 from tilewatch.kernels.results import RunResult, TrialResult
 from tilewatch.worker import run_job
-from tilewatch.worker.context import Place
+from tilewatch.worker.context import Context
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps import measure, record_run, spool
 from tilewatch.worker.steps.spool import Spooled
@@ -35,25 +35,25 @@ PATIENCE_S = 60  # a deadline for a hung test, not a speed
 
 
 @pytest.fixture
-def spooled(settings: Settings, place: Place) -> Spooled:
+def spooled(settings: Settings, context: Context) -> Spooled:
     """A run whose measure job is still this worker's."""
-    return queued_measure_job(settings, place, run_result.result())
+    return queued_measure_job(settings, context, run_result.result())
 
 
-def queued_measure_job(settings: Settings, place: Place, result: RunResult) -> Spooled:
+def queued_measure_job(settings: Settings, context: Context, result: RunResult) -> Spooled:
     """Submit, compile, and leave the one measure job queued."""
-    gpu_worker_is_here(place)
+    gpu_worker_is_here(context)
     submit_sweep(settings, tiny_repository.KERNEL, "1024", gpus=("h200",))
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         compile_id = opened.scalars(select(Job.id).where(Job.kind == "compile")).one()
-    (batch,) = run_job.run(compile_id, "tester#1", place)
-    (job,) = run_job.run(batch.id, "tester#1", place)
-    with session(place.database_url) as opened:
+    (batch,) = run_job.run(compile_id, "tester#1", context)
+    (job,) = run_job.run(batch.id, "tester#1", context)
+    with session(context.database_url) as opened:
         return Spooled(job.id, opened.get_one(Job, job.id).key, result)
 
 
-def count(place: Place, table: type) -> int:
-    with session(place.database_url) as opened:
+def count(context: Context, table: type) -> int:
+    with session(context.database_url) as opened:
         return opened.scalars(select(func.count()).select_from(table)).one()
 
 
@@ -86,21 +86,21 @@ def test_a_half_written_file_is_not_left_on_a_full_disk(tmp_path: Path, monkeypa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_that_is_delivered_twice_is_on_record_once(place: Place, spooled: Spooled) -> None:
-    with session(place.database_url) as opened:
+def test_a_run_that_is_delivered_twice_is_on_record_once(context: Context, spooled: Spooled) -> None:
+    with session(context.database_url) as opened:
         first = record_run.put_on_record(opened, spooled)
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         assert record_run.put_on_record(opened, spooled) == first
-    assert (count(place, Run), count(place, Measurement)) == (1, 2)
+    assert (count(context, Run), count(context, Measurement)) == (1, 2)
 
 
-def test_of_workers_that_finish_one_sweep_at_once_one_is_on_record(place: Place, spooled: Spooled) -> None:
+def test_of_workers_that_finish_one_sweep_at_once_one_is_on_record(context: Context, spooled: Spooled) -> None:
     together = threading.Barrier(4)
 
     def finish(minute: int) -> None:
         mine = dataclasses.replace(spooled, result=run_result.result(minute=minute))
         together.wait()
-        with session(place.database_url) as opened:
+        with session(context.database_url) as opened:
             record_run.put_on_record(opened, mine)
 
     workers = [threading.Thread(target=finish, args=(minute,)) for minute in range(4)]
@@ -108,61 +108,61 @@ def test_of_workers_that_finish_one_sweep_at_once_one_is_on_record(place: Place,
         worker.start()
     for worker in workers:
         worker.join()
-    assert (count(place, Run), count(place, Measurement)) == (1, 2)
-    with session(place.database_url) as opened:
+    assert (count(context, Run), count(context, Measurement)) == (1, 2)
+    with session(context.database_url) as opened:
         assert opened.scalar(select(func.count(Job.id)).where(Job.kind == "judge")) == 1
 
 
-def test_what_a_killed_worker_spooled_is_delivered_by_its_next_life(place: Place, spooled: Spooled) -> None:
-    with session(place.database_url) as opened:
+def test_what_a_killed_worker_spooled_is_delivered_by_its_next_life(context: Context, spooled: Spooled) -> None:
+    with session(context.database_url) as opened:
         assert jobs.claim(opened, spooled.job_id, "killed#1", 60)
-    spool.keep(place.spool, spooled)
-    (judge,) = record_run.deliver_left(place)
+    spool.keep(context.spool, spooled)
+    (judge,) = record_run.deliver_left(context)
     assert judge.queue == "judge"
-    assert spool.left(place.spool) == []
-    assert count(place, Run) == 1
-    with session(place.database_url) as opened:
+    assert spool.left(context.spool) == []
+    assert count(context, Run) == 1
+    with session(context.database_url) as opened:
         opened.execute(update(Job).where(Job.state == "running").values(lease_until=text("now() - interval '1 s'")))
-    assert run_job.run(spooled.job_id, "next#1", place) == [judge]
-    assert count(place, Run) == 1
+    assert run_job.run(spooled.job_id, "next#1", context) == [judge]
+    assert count(context, Run) == 1
 
 
 @pytest.mark.parametrize("wrong", ["another database's", "unreadable"])
-def test_what_cannot_be_delivered_is_put_aside_and_kept(place: Place, wrong: str) -> None:
+def test_what_cannot_be_delivered_is_put_aside_and_kept(context: Context, wrong: str) -> None:
     if wrong == "unreadable":
-        place.spool.mkdir(parents=True)
-        (place.spool / "job-1.json").write_text('{"job_id": 1}')
+        context.spool.mkdir(parents=True)
+        (context.spool / "job-1.json").write_text('{"job_id": 1}')
     else:
-        spool.keep(place.spool, Spooled(4711, "manual:elsewhere", run_result.result()))
-    assert record_run.deliver_left(place) == []
-    assert spool.left(place.spool) == []
-    assert [file.suffix for file in place.spool.iterdir()] == [".refused"]
+        spool.keep(context.spool, Spooled(4711, "manual:elsewhere", run_result.result()))
+    assert record_run.deliver_left(context) == []
+    assert spool.left(context.spool) == []
+    assert [file.suffix for file in context.spool.iterdir()] == [".refused"]
 
 
-def test_a_full_disk_costs_no_result(place: Place, spooled: Spooled, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_costs_no_result(context: Context, spooled: Spooled, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> Path:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(spool, "keep", full)
     a_gpu_that(monkeypatch, lambda *_, **__: spooled.result)
-    run_job.run(spooled.job_id, "tester#1", place)
-    assert count(place, Run) == 1
+    run_job.run(spooled.job_id, "tester#1", context)
+    assert count(context, Run) == 1
 
 
 def test_a_sweep_that_ends_while_postgres_is_away_is_on_record_once_when_it_is_back(
     scratch: Path, tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The real server is stopped in the middle of the sweep, and started when the run lies in the spool."""
-    monkeypatch.setattr(measure, "WRITE_S", 0.0)
+    monkeypatch.setattr(record_run, "WRITE_S", 0.0)
     monkeypatch.setattr("tilewatch.worker.queue.lease.RENEW_S", 0.2)
     postgres_port, broker_port = free_port(), free_port()
     own = Embedded(scratch, postgres_port=postgres_port, broker_port=broker_port, fsync=False)
     with own as servers:
         migrate.upgrade(servers.database_url)
         settings = settings_for(tmp_path / "home", repository, servers.database_url, servers.broker_url)
-        place = Place.of(settings)
+        context = Context.of(settings)
         result = run_result.result()
-        spooled = queued_measure_job(settings, place, result)
+        spooled = queued_measure_job(settings, context, result)
 
         def sweep(*_: object, on_trial: Callable[[TrialResult], None], **__: object) -> RunResult:
             on_trial(result.trials[0])
@@ -173,23 +173,23 @@ def test_a_sweep_that_ends_while_postgres_is_away_is_on_record_once_when_it_is_b
 
         a_gpu_that(monkeypatch, sweep)
         queued: list[Unsent] = []
-        worker = threading.Thread(target=lambda: queued.extend(run_job.run(spooled.job_id, "tester#1", place)))
+        worker = threading.Thread(target=lambda: queued.extend(run_job.run(spooled.job_id, "tester#1", context)))
         worker.start()
         deadline = time.monotonic() + PATIENCE_S
-        while not spool.left(place.spool):
+        while not spool.left(context.spool):
             assert time.monotonic() < deadline, "nothing was spooled"
             time.sleep(0.05)
         own.start()
         worker.join(PATIENCE_S)
         (judge,) = queued
-        assert spool.left(place.spool) == []
-        with session(place.database_url) as opened:
+        assert spool.left(context.spool) == []
+        with session(context.database_url) as opened:
             assert opened.get_one(Job, spooled.job_id).state == "done"
             assert opened.get_one(Job, judge.id).state == "queued"
             run = opened.scalars(select(Run)).one()
             assert run.started_at == run_result.STARTED_AT.astimezone(dt.UTC)
             assert sorted(opened.scalars(select(Trial.status))) == ["not_compiled", "timed", "timed", "wrong"]
-        assert do_all_jobs(place) == 1
+        assert do_all_jobs(context) == 1
         engine(servers.database_url).dispose()
 
 

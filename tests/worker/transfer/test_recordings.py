@@ -18,7 +18,7 @@ from tilewatch.db.models import Base, Compilation, Config, Measurement, Recordin
 from tilewatch.db.server.embedded import Servers
 from tilewatch.db.session import session
 from tilewatch.kernels.recording.recording_file import BadRecording
-from tilewatch.worker.context import Place
+from tilewatch.worker.context import Context
 from tilewatch.worker.transfer.exporting import NothingToExport, export_file
 from tilewatch.worker.transfer.importing import import_file
 
@@ -26,20 +26,20 @@ Line = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def source(new_database: NewDatabase, servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def source(new_database: NewDatabase, servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Context]:
     """A database where two runs at one commit were measured."""
     folder = tmp_path_factory.mktemp("source")
     with new_database() as url:
         settings = settings_for(folder / "home", tiny_repository.make(folder / "watched"), url, servers.broker_url)
-        place = Place.of(settings)
-        drain = functools.partial(do_all_jobs, place)
-        measured(settings, place, drain)
-        measured(settings, place, drain, minute=1)
-        yield place
+        context = Context.of(settings)
+        drain = functools.partial(do_all_jobs, context)
+        measured(settings, context, drain)
+        measured(settings, context, drain, minute=1)
+        yield context
 
 
 @pytest.fixture
-def recording(source: Place, tmp_path: Path) -> Path:
+def recording(source: Context, tmp_path: Path) -> Path:
     file = tmp_path / "h200.jsonl.gz"
     assert export_file(source.database_url, file) > 0
     return file
@@ -81,7 +81,7 @@ def rewritten(file: Path, change: Callable[[list[Line]], list[Line]]) -> Path:
     return other
 
 
-def test_a_recording_arrives_as_it_left(recording: Path, source: Place, new_database: NewDatabase) -> None:
+def test_a_recording_arrives_as_it_left(recording: Path, source: Context, new_database: NewDatabase) -> None:
     with new_database() as elsewhere:
         said = import_file(elsewhere, recording)
         assert said.created
@@ -116,7 +116,7 @@ def test_a_run_that_is_known_from_another_file_is_not_repeated(recording: Path, 
         assert (counts(elsewhere)["runs"], counts(elsewhere)["sweeps"]) == (2, 2)
 
 
-def test_our_own_export_is_nothing_new(recording: Path, source: Place) -> None:
+def test_our_own_export_is_nothing_new(recording: Path, source: Context) -> None:
     before = counts(source.database_url)
     import_file(source.database_url, recording)
     assert counts(source.database_url) == {**before, "recordings": 1}
@@ -129,13 +129,13 @@ def test_imported_runs_are_not_passed_on(recording: Path, tmp_path: Path, new_da
             export_file(elsewhere, tmp_path / "again.jsonl.gz")
 
 
-def test_the_same_runs_give_the_same_file(recording: Path, source: Place, tmp_path: Path) -> None:
+def test_the_same_runs_give_the_same_file(recording: Path, source: Context, tmp_path: Path) -> None:
     export_file(source.database_url, tmp_path / "again.jsonl.gz")
     assert (tmp_path / "again.jsonl.gz").read_bytes() == recording.read_bytes()
 
 
 def test_one_repository_of_several_is_exported_and_its_name_here_may_be_another(
-    source: Place, tmp_path: Path, new_database: NewDatabase
+    source: Context, tmp_path: Path, new_database: NewDatabase
 ) -> None:
     with pytest.raises(NothingToExport):
         export_file(source.database_url, tmp_path / "none.jsonl.gz", repository="another")

@@ -13,17 +13,17 @@ from tilewatch.db.lifecycle import messages
 from tilewatch.db.models import Regression, Replay, Run
 from tilewatch.db.queries import regressions, series
 from tilewatch.db.session import session
-from tilewatch.worker.context import Place
+from tilewatch.worker.context import Context
 from tilewatch.worker.transfer.exporting import export_file
 from tilewatch.worker.transfer.importing import import_file
 
 RECORDINGS = Path(__file__).resolve().parents[3] / "recordings"
 
 
-def imported(tmp_path: Path, url: str, broker_url: str, file: Path) -> Place:
+def imported(tmp_path: Path, url: str, broker_url: str, file: Path) -> Context:
     import_file(url, file)
     settings = settings_for(tmp_path / "there", tmp_path / "nowhere", url, broker_url)
-    return Place.of(settings)
+    return Context.of(settings)
 
 
 def test_a_recorded_history_is_judged_as_where_it_was_measured(
@@ -32,11 +32,11 @@ def test_a_recorded_history_is_judged_as_where_it_was_measured(
     """The simulated GPU stands for a real one: its runs and replays are renamed, since simulations do not travel."""
     watched = settings_for(tmp_path / "home", tmp_path / "watched", database_url, broker_url)
     shas = git_history.make(tmp_path / "watched", git_history.ADD, git_history.WORDS)
-    place = nightlies(watched, *shas.values())
+    context = nightlies(watched, *shas.values())
     with session(database_url) as opened:
         opened.execute(update(Run).values(origin="measured", timer="events"))
         opened.execute(update(Replay).values(origin="measured"))
-    said = verdicts(place)
+    said = verdicts(context)
     file = tmp_path / "story.jsonl.gz"
     export_file(database_url, file)
     with new_database() as url:
@@ -56,13 +56,13 @@ def test_the_judge_tells_five_real_changes_apart(
     tmp_path: Path, database_url: str, broker_url: str, file: Path
 ) -> None:
     """What benchmarks/story.py recorded on a real GPU: three changes of speed, a comment and a new name."""
-    place = imported(tmp_path, database_url, broker_url, file)
-    do_all_jobs(place)
-    said = [[verdict for verdict, _ in found] for found in verdicts(place).values()]
+    context = imported(tmp_path, database_url, broker_url, file)
+    do_all_jobs(context)
+    said = [[verdict for verdict, _ in found] for found in verdicts(context).values()]
     assert said[0] == ["undecided"]
     assert all(set(words) <= {"regression", "improvement"} for words in said[1:4])
     assert said[4:] == [["unchanged"], ["unchanged"]]
-    with session(place.database_url) as opened:
+    with session(context.database_url) as opened:
         found = regressions.regressions(opened)
         assert [row.recorded for row in found] == [True] * 3
         assert messages.untold(opened) == [], "people were told where it was recorded"
