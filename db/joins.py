@@ -12,6 +12,9 @@ Made = TypeVar("Made")
 SERIES = ("repository", "kernel", "problem", "gpu_model")
 """What names a series: two repositories may have a kernel of one name."""
 
+WORKER_ALIVE_S = 60
+"""A worker says it is here every few seconds; one that was silent this long is not counted on."""
+
 Question = Select[*tuple[Any, ...]]
 
 

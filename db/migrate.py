@@ -12,6 +12,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
 from tilewatch.db import session
+from tilewatch.errors import ExpectedError
 
 UPGRADE_LOCK = 7_114_553_023
 """Any number, the same in every release: it is the advisory lock that migrating processes take turns by."""
@@ -20,11 +21,11 @@ LOCK_LIMIT = "5s"
 """A migration that cannot get a table by then gives up, rather than keep every reader waiting behind it."""
 
 
-class DatabaseNewer(Exception):
+class DatabaseNewer(ExpectedError):
     """The database was migrated by a newer Tilewatch; the message says what to do."""
 
 
-class DatabaseOlder(Exception):
+class DatabaseOlder(ExpectedError):
     """The database wants migrating; the message says what to do."""
 
 

@@ -9,11 +9,13 @@ from sqlalchemy import URL, Engine, create_engine, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.orm import Session
 
+from tilewatch.errors import ExpectedError
+
 CONNECT_LIMIT_S = 5
 """A server that has not answered by then is reported, not waited for: a person or a health check is watching."""
 
 
-class DatabaseUnreachable(Exception):
+class DatabaseUnreachable(ExpectedError):
     """Postgres cannot be used; the message is a sentence with its address and without its password."""
 
 

@@ -15,19 +15,17 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tilewatch.errors import ExpectedError
 from tilewatch.kernels import HARNESS, device
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.checklist import command
 from tilewatch.kernels.checklist.prediction import Prediction, Pruned, predictions, signs
 from tilewatch.kernels.compiling import store
 from tilewatch.kernels.compiling.compile_plan import compile_plan
-from tilewatch.kernels.compiling.compiler import LIMIT_S, BuildError
-from tilewatch.kernels.contract import BadProblem
+from tilewatch.kernels.compiling.compiler import LIMIT_S
 from tilewatch.kernels.library import FOLDER as LIBRARY
-from tilewatch.kernels.loading import LibraryError
 from tilewatch.kernels.measuring.journal import Journal, config_key, journal_path
-from tilewatch.kernels.measuring.measure import GpuBusy, GpuMissing, MeasureFailed, MeasureRequest, measure
-from tilewatch.kernels.measuring.sweep import SweepFailed
+from tilewatch.kernels.measuring.measure import GpuMissing, MeasureRequest, measure
 from tilewatch.kernels.recording import git_commit, recording_file
 from tilewatch.kernels.recording.recorded_run import recorded_rows
 from tilewatch.kernels.results import Compiled, Cubin, Params, Plan, Planned, RunResult
@@ -40,20 +38,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 say = Console(stderr=True)
-
-EXPECTED = (
-    SweepFailed,
-    catalog.UnknownKernel,
-    BadProblem,
-    LibraryError,
-    device.UnknownGpu,
-    BuildError,
-    GpuBusy,
-    GpuMissing,
-    MeasureFailed,
-    git_commit.NoHistory,
-    store.StoreError,
-)
 
 KernelName = Annotated[str, typer.Argument(help="A kernel of the library, e.g. gemm_fp8.")]
 Library = Annotated[Path, typer.Option(help="Folder of library files.")]
@@ -313,7 +297,7 @@ def _version() -> str:
 def main() -> None:
     try:
         app()
-    except EXPECTED as error:
+    except ExpectedError as error:
         say.print(f"Error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
         sys.exit(2)
 

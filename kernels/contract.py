@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from tilewatch.errors import ExpectedError
+
 Config = Mapping[str, int]
 """One point of a search space: parameter name to value, e.g. {"tile_m": 64, ..., "num_ctas": 1}."""
 
@@ -15,7 +17,7 @@ HINTS = ("num_ctas", "occupancy", "num_worker_warps")
 """The parameters that cuTile takes as compiler hints; every other parameter of a config is the library file's own."""
 
 
-class BadProblem(ValueError):
+class BadProblem(ExpectedError, ValueError):
     """A problem text that does not name a problem of this kernel; the message is a sentence for a person."""
 
 

@@ -9,6 +9,8 @@ import io
 import subprocess
 from dataclasses import dataclass
 
+from tilewatch.errors import ExpectedError
+
 OLDEST_DRIVER = 580
 """CUDA 13 drivers start here; cubins of tileiras 13.4 load from it on (H200, driver 580.159, 2026-11)."""
 
@@ -40,7 +42,7 @@ GPU_MODELS = (
 )
 
 
-class UnknownGpu(Exception):
+class UnknownGpu(ExpectedError):
     """No GPU model of that name; the message lists the nearest."""
 
 

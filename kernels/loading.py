@@ -14,6 +14,7 @@ import types
 from dataclasses import dataclass
 from pathlib import Path
 
+from tilewatch.errors import ExpectedError
 from tilewatch.kernels import contract
 from tilewatch.kernels.contract import Kernel
 
@@ -30,7 +31,7 @@ class Loaded:
     source_sha256: str
 
 
-class LibraryError(Exception):
+class LibraryError(ExpectedError):
     """A library folder or file that cannot be used; the message is a sentence."""
 
 

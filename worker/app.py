@@ -22,7 +22,8 @@ from celery import Celery, signals
 from celery.schedules import crontab
 from sqlalchemy.exc import OperationalError
 
-from tilewatch.worker import errors, logs, schedule, submit_requests
+from tilewatch import errors
+from tilewatch.worker import logs, schedule, submit_requests
 from tilewatch.worker.context import Context
 from tilewatch.worker.process import metrics_folder
 from tilewatch.worker.process.identity import identify
@@ -178,7 +179,7 @@ def _learn_who_we_are(sender: str, instance: Any, **_: Any) -> None:
         on_beat = _deliver_left if identity.kind == "gpu" else _nothing
         _life = Life(settings, identity, on_beat, functools.partial(_consume, instance, identity.queues))
     except Exception as error:
-        raise SystemExit(f"tilewatch: {errors.of(error) or traceback.format_exc()}") from error
+        raise SystemExit(f"tilewatch: {errors.sentence(error) or traceback.format_exc()}") from error
 
 
 def _consume(controller: Any, queues: tuple[str, ...], wanted: bool) -> None:

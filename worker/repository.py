@@ -9,10 +9,11 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from tilewatch.errors import ExpectedError
 from tilewatch.kernels.recording.git_commit import Commit, NoHistory, commit_of
 
 
-class RepositoryError(RuntimeError):
+class RepositoryError(ExpectedError, RuntimeError):
     """The repository does not have what was asked for; the message is a sentence for a person."""
 
 

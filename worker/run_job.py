@@ -11,11 +11,11 @@ from collections.abc import Callable, Collection
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
+from tilewatch import errors
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle.jobs import Claimed, Unsent
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import steps
-from tilewatch.worker import errors
 from tilewatch.worker.context import Context
 from tilewatch.worker.logs import scrubbed
 from tilewatch.worker.queue import outage
@@ -116,7 +116,7 @@ def _put_off(job_id: int, owner: str, context: Context, trouble: str) -> None:
 
 
 def _fail(job_id: int, owner: str, context: Context, error: Exception) -> None:
-    sentence = errors.of(error)
+    sentence = errors.sentence(error)
     trace = None if sentence else scrubbed(traceback.format_exc())
     failure = scrubbed(sentence or f"{type(error).__name__}: {error}".splitlines()[0])
     log.error("failed", failure=failure, trace=trace)

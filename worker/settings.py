@@ -15,11 +15,12 @@ from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from tilewatch.db.server.embedded import Servers
+from tilewatch.errors import ExpectedError
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 
 
-class BadSettings(ValueError):
+class BadSettings(ExpectedError, ValueError):
     """A TILEWATCH_ variable with a value that makes no sense; the message is a sentence for a person."""
 
 
@@ -27,7 +28,7 @@ EVERY_KERNEL = "all"
 """The word for the whole suite in TILEWATCH_KERNELS."""
 
 
-class NotRunning(RuntimeError):
+class NotRunning(ExpectedError, RuntimeError):
     """No servers are known on this machine; the message says how to get some."""
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from sqlalchemy.exc import OperationalError
 
+from tilewatch import errors
 from tilewatch.db.lifecycle import actions
 from tilewatch.db.lifecycle.actions import Asked
 from tilewatch.db.session import DatabaseUnreachable, session
-from tilewatch.worker import errors
 from tilewatch.worker.queue.dispatch import BrokerUnreachable
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps.submit import Submitted, submit_backfill, submit_nightly, submit_sweep
@@ -70,4 +70,4 @@ def _answer(settings: Settings, asked: Asked) -> tuple[bool, str]:
     except AWAY:
         raise
     except Exception as error:  # noqa: BLE001 - the edge of an action: what it raised is its answer
-        return True, errors.of(error) or f"{type(error).__name__}: {error}"
+        return True, errors.sentence(error) or f"{type(error).__name__}: {error}"

@@ -24,6 +24,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device, library
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.child_process import ChildDied, ChildHung
@@ -340,7 +341,7 @@ def _python(module: str, *arguments: str, gpu: str, before: Sequence[str] = ()) 
     return done.stdout
 
 
-class BenchFailed(Exception):
+class BenchFailed(ExpectedError):
     """A helper process of the benchmark failed; the message holds its last words."""
 
 

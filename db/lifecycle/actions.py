@@ -16,11 +16,12 @@ from sqlalchemy.orm import Session
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import ENDED_SHORT, Action
 from tilewatch.db.step_queries import steps
+from tilewatch.errors import ExpectedError
 
 Asking = Literal["nightly", "sweep", "backfill"]
 
 
-class NoSuchWork(Exception):
+class NoSuchWork(ExpectedError):
     """A job or submission that is not there, or not in a state for what was asked; the message is a sentence."""
 
 

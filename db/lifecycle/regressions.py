@@ -12,6 +12,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from tilewatch.db.models import Mark, Regression, RegressionEvent
+from tilewatch.errors import ExpectedError
 
 ITSELF = "tilewatch"
 """Who an event names when no person made it."""
@@ -28,11 +29,11 @@ OPEN = ("new", "acknowledged", "reopened")
 """States in which a regression waits for somebody. "expected" is a new level that people accepted."""
 
 
-class NoSuchRegression(LookupError):
+class NoSuchRegression(ExpectedError, LookupError):
     """The message is a sentence with the number that was asked for."""
 
 
-class NotPossible(ValueError):
+class NotPossible(ExpectedError, ValueError):
     """A change that the regression's state does not allow; the message says which are."""
 
 

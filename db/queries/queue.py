@@ -11,12 +11,9 @@ from sqlalchemy import Select, func, select
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
-from tilewatch.db.joins import or_zero, read
+from tilewatch.db.joins import WORKER_ALIVE_S, or_zero, read
 from tilewatch.db.models import Commit, GpuModel, Job, Recording, Run, Submission, Sweep, Trial, Worker
 from tilewatch.db.queries.quarantine import QuarantineRow, quarantines
-
-WORKER_ALIVE_S = 60
-"""A worker says it is here every few seconds; one that was silent this long is not counted on."""
 
 OPEN_JOB = ("waiting", "queued", "running")
 FAILED_JOB = ("failed", "poison")

@@ -31,6 +31,7 @@ from tilewatch.db.server import programs as server_programs
 from tilewatch.db.server import user as server_user
 from tilewatch.db.server.programs import Programs, ProgramsMissing
 from tilewatch.db.server.user import ServerUser
+from tilewatch.errors import ExpectedError
 
 HOST = "127.0.0.1"
 NAME = "tilewatch"
@@ -61,7 +62,7 @@ SIGTERM it would wait for its clients."""
 UNSAFE_POSTGRES_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 
-class EmbeddedError(Exception):
+class EmbeddedError(ExpectedError):
     """The servers cannot run; the message is a sentence for a person."""
 
 

@@ -12,11 +12,12 @@ import psycopg
 from psycopg import sql
 
 from tilewatch.db import session
+from tilewatch.errors import ExpectedError
 
 Role = Literal["tilewatch_write", "tilewatch_read", "tilewatch_triage"]
 
 
-class NoLogin(Exception):
+class NoLogin(ExpectedError):
     """A login cannot be made; the message is a sentence without a password."""
 
 

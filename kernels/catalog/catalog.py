@@ -7,6 +7,7 @@ neither cuda-tile nor CuPy and works on a laptop.
 from pathlib import Path
 from typing import Any
 
+from tilewatch.errors import ExpectedError
 from tilewatch.kernels.catalog.description import Description, described
 from tilewatch.kernels.child_process import Child, ChildDied, ChildHung
 from tilewatch.kernels.contract import BadProblem
@@ -17,7 +18,7 @@ DEADLINE_S = 120.0
 """Loading a library takes about a second; a file that does not load in this time never will."""
 
 
-class UnknownKernel(Exception):
+class UnknownKernel(ExpectedError):
     """No kernel of that name in the library; the message names the nearest."""
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tilewatch.errors import ExpectedError
 from tilewatch.kernels.child_process import Child, ChildDied, ChildHung
 from tilewatch.kernels.compiling.toolchain import compiler_version
 from tilewatch.kernels.results import Compiled, Params, StaticFacts
@@ -29,7 +30,7 @@ READY_S = 120.0
 """Importing cuda-tile takes a second, more on a cold disk."""
 
 
-class BuildError(Exception):
+class BuildError(ExpectedError):
     """The set-up is broken (library, store, tools), so no config can be compiled; the message is a sentence."""
 
 

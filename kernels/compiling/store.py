@@ -12,8 +12,10 @@ from typing import Any
 
 import fsspec
 
+from tilewatch.errors import ExpectedError
 
-class StoreError(Exception):
+
+class StoreError(ExpectedError):
     """The store cannot be read or written; the message names it."""
 
 

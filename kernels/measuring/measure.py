@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device, tile_table
 from tilewatch.kernels.child_process import ChildDied, ChildHung
 from tilewatch.kernels.compiling import toolchain
@@ -29,15 +30,15 @@ BASELINES_DEADLINE_S = 600.0
 """DeepGEMM compiles its kernel with nvcc when it first meets a shape."""
 
 
-class GpuMissing(Exception):
+class GpuMissing(ExpectedError):
     """No such GPU here; the message is a sentence."""
 
 
-class GpuBusy(Exception):
+class GpuBusy(ExpectedError):
     """Somebody else's process is on the GPU; the message names it."""
 
 
-class MeasureFailed(Exception):
+class MeasureFailed(ExpectedError):
     """The session could not be held; the message is a sentence."""
 
 

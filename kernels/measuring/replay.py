@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from tilewatch.errors import ExpectedError
 from tilewatch.kernels.child_process import ChildDied, ChildHung
 from tilewatch.kernels.measuring.measure import MeasureFailed, usable_gpu
 from tilewatch.kernels.measuring.sweep import Bench, GpuChild, SweepFailed
@@ -34,7 +35,7 @@ SPARE_LAUNCHES = 2
 GOOD, BAD = 0, 1
 
 
-class ReplayFailed(Exception):
+class ReplayFailed(ExpectedError):
     """The sides cannot be compared, now or later; the message is a sentence that names the side."""
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from tilewatch.errors import ExpectedError
 from tilewatch.kernels.child_process import Child, ChildDied, ChildHung
 from tilewatch.kernels.measuring.journal import config_key
 from tilewatch.kernels.measuring.racing import Policy, ranking, still_in
@@ -24,7 +25,7 @@ PREPARE_DEADLINE_S = 300.0
 OnTrial = Callable[[TrialResult], None]
 
 
-class SweepFailed(Exception):
+class SweepFailed(ExpectedError):
     """The GPU cannot be worked with, whatever the config; the message is a sentence."""
 
 

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
+from tilewatch.errors import ExpectedError
 
-class NoHistory(Exception):
+
+class NoHistory(ExpectedError):
     """The folder has no usable Git history; the message is a sentence."""
 
 

@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tilewatch.errors import ExpectedError
+
 VERSION = 1
 
 KEYS: Mapping[str, tuple[str, ...]] = {
@@ -27,7 +29,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 """What makes a row of each kind unique in a file."""
 
 
-class BadRecording(Exception):
+class BadRecording(ExpectedError):
     """A file that cannot be imported; the message is a sentence naming file and line."""
 
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tilewatch import errors
 from tilewatch.worker.cli import options
 from tilewatch.worker.cli.notify import tell
 from tilewatch.worker.cli.regressions import regressions
@@ -48,9 +49,7 @@ def main() -> None:
     try:
         cli()
     except Exception as error:
-        from tilewatch.worker import errors
-
-        sentence = errors.of(error)
+        sentence = errors.sentence(error)
         if sentence is None:
             raise
         print(f"tilewatch: {sentence}", file=sys.stderr)

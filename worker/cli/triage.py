@@ -17,10 +17,11 @@ from tilewatch.db.queries import regressions as regression_queries
 from tilewatch.db.queries.messages import RegressionStory
 from tilewatch.db.queries.regressions import RegressionRow
 from tilewatch.db.session import session
+from tilewatch.errors import ExpectedError
 from tilewatch.worker.notify.wording import SHA_DIGITS
 
 
-class NoName(Exception):
+class NoName(ExpectedError):
     """Nobody can be told who made a change; the message is a sentence."""
 
 

@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tilewatch.errors import ExpectedError
+
 
 @dataclass(frozen=True)
 class Policy:
@@ -67,7 +69,7 @@ class Policy:
     rounds: int = 23  # replay rounds a night; one below the 24 that a night allows
 
 
-class BadPolicy(ValueError):
+class BadPolicy(ExpectedError, ValueError):
     """A policy file that cannot be used; the message is a sentence naming file and field."""
 
 

@@ -2,12 +2,13 @@
 
 import os
 
+from tilewatch.errors import ExpectedError
 from tilewatch.kernels.compiling.toolchain import MEASURING, compiler_version, versions
 from tilewatch.kernels.device import OLDEST_DRIVER, Gpu, gpus
 from tilewatch.worker.queue.dispatch import gpu_queue
 
 
-class WrongWorker(Exception):
+class WrongWorker(ExpectedError):
     """A worker was started in a way that cannot work; the message is a sentence."""
 
 

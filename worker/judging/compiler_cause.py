@@ -18,6 +18,7 @@ from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.replay_evidence import Estimate, estimate
 from tilewatch.worker.judging import replay_answers
 from tilewatch.worker.judging.scope_judge import Series
+from tilewatch.worker.queue import follow_up
 
 LAUNCHES = 8
 """One question and no more. Launches of an FP8 product scatter by 0.14 % between the sides (H200, 2026-11), so eight
@@ -95,7 +96,7 @@ def sentence(doubt: Doubt, told: Told) -> str:
 
 def _doubt(scope: Scope, point: Point, before: Before, old: winners.Side, new: winners.Side) -> Doubt:
     side = {"commit_id": before.commit_id, "sha": before.sha, "measured": True}
-    good = {name: value for name, value in asdict(old).items() if name in (*replay_answers.CODE, "config_id", "params")}
+    good = {name: value for name, value in asdict(old).items() if name in (*follow_up.CODE, "config_id", "params")}
     ends = f"{before.sha}:toolchain:{before.run_id}-{point.run_id}:0+{LAUNCHES}"
     return Doubt(
         point=point,
@@ -111,6 +112,6 @@ def _doubt(scope: Scope, point: Point, before: Before, old: winners.Side, new: w
             "start": 0,
             "launches": LAUNCHES,
             "good": {**side, **good},
-            "bad": {**side, **good, **dict.fromkeys(replay_answers.CODE)},
+            "bad": {**side, **good, **dict.fromkeys(follow_up.CODE)},
         },
     )

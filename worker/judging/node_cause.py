@@ -20,9 +20,9 @@ from tilewatch.db.step_queries.judging import Before, Point, Scope
 from tilewatch.db.step_queries.winners import Side
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.worker.context import Context
-from tilewatch.worker.judging import replay_answers
 from tilewatch.worker.judging.node_comparison import WELL_GPUS_DIFFER, Doubt, Told, compared
 from tilewatch.worker.judging.scope_judge import Series
+from tilewatch.worker.queue import follow_up
 
 LAUNCHES = 8
 """On each of the two GPUs, as for two compilers (toolchains.py)."""
@@ -170,7 +170,7 @@ def _made(
 
 
 def _side(won: Side, commit_id: int, sha: str) -> dict[str, Any]:
-    code = {name: value for name, value in asdict(won).items() if name in (*replay_answers.CODE, "config_id", "params")}
+    code = {name: value for name, value in asdict(won).items() if name in (*follow_up.CODE, "config_id", "params")}
     return {"commit_id": commit_id, "sha": sha, "measured": True, **code}
 
 

@@ -13,12 +13,10 @@ from tilewatch.db.lifecycle.suspicions import NOT_NEEDED
 from tilewatch.db.step_queries.judging import ReplayFact
 from tilewatch.db.step_queries.winners import Side
 from tilewatch.worker.detection.replay_evidence import Ask, Replayed
+from tilewatch.worker.queue import follow_up
 
 SAME = 1.0
 """Identical machine code takes identical time by definition: such a launch is said to take this on both sides."""
-
-CODE = ("content_key", "symbol", "code_sha256", "compiler")
-"""What names the machine code of a side; all None where it is still to be compiled."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,7 @@ def sides(pair: Pair) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _side(end: End, either: Side, ready: bool) -> dict[str, Any]:
     won = asdict(end.won or end.next_won or either)
-    code = {name: won[name] if ready else None for name in CODE}
+    code = {name: won[name] if ready else None for name in follow_up.CODE}
     return {
         "commit_id": end.commit_id,
         "sha": end.sha,

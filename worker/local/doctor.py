@@ -16,9 +16,9 @@ from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
+from tilewatch import errors
 from tilewatch.db.server.embedded import Servers
 from tilewatch.kernels.device import OLDEST_DRIVER, Gpu, gpus
-from tilewatch.worker import errors
 from tilewatch.worker.local import port
 from tilewatch.worker.notify import routing
 from tilewatch.worker.settings import NotRunning, Settings
@@ -182,7 +182,7 @@ def _servers(settings: Settings) -> Iterator[Finding]:
         try:
             yield Finding(name, True, f"answers at {check(servers)}")
         except Exception as error:
-            sentence = errors.of(error)
+            sentence = errors.sentence(error)
             if sentence is None:
                 raise
             yield Finding(name, False, sentence, "make up, or correct TILEWATCH_DATABASE_URL and TILEWATCH_BROKER_URL")

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import tilewatch
+from tilewatch import errors
 from tilewatch.db import migrate
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.queries import queue
@@ -22,7 +23,6 @@ from tilewatch.db.server.embedded import Embedded, Servers
 from tilewatch.db.session import session
 from tilewatch.kernels.device import OLDEST_DRIVER, Gpu, gpus
 from tilewatch.kernels.recording.git_commit import NoHistory, repository_name
-from tilewatch.worker import errors
 from tilewatch.worker.local import port
 from tilewatch.worker.local.children import Child, Children
 from tilewatch.worker.local.doctor import PACKAGED_CUDA, nvcc
@@ -87,7 +87,7 @@ def up(settings: Settings) -> int:
         screen.say("ended at once")
         return 0
     except Exception as error:
-        sentence = errors.of(error)
+        sentence = errors.sentence(error)
         if sentence is None and not isinstance(error, CannotRun):
             raise
         screen.say(f"tilewatch: {sentence or error}")
@@ -278,7 +278,7 @@ def _submit(settings: Settings, screen: Screen) -> None:
     try:
         screen.say(submit_nightly(settings).sentence)
     except Exception as error:
-        sentence = errors.of(error)
+        sentence = errors.sentence(error)
         if sentence is None:
             raise
         screen.say(f"tilewatch: no nightly was submitted: {sentence}")

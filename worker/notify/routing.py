@@ -15,6 +15,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from tilewatch.errors import ExpectedError
+
 LOG = "log"
 """The channel that is always there and needs no service: the log of whoever sends."""
 
@@ -24,7 +26,7 @@ DIGEST_PATIENCE = dt.timedelta(hours=6)
 Topic = Literal["regression", "improvement", "alarm"]
 
 
-class BadTelling(ValueError):
+class BadTelling(ExpectedError, ValueError):
     """The file of channels and routes makes no sense; the message is a sentence without its addresses."""
 
 

@@ -16,6 +16,7 @@ from kombu.exceptions import OperationalError
 from tilewatch.db.lifecycle import jobs, messages
 from tilewatch.db.lifecycle.jobs import Unsent
 from tilewatch.db.session import session
+from tilewatch.errors import ExpectedError
 from tilewatch.worker.queue import message
 from tilewatch.worker.queue.message import RUN
 
@@ -52,7 +53,7 @@ CONFIGURATION: dict[str, Any] = {
 }
 
 
-class BrokerUnreachable(Exception):
+class BrokerUnreachable(ExpectedError):
     """Redis cannot be used; the message is a sentence with its address and without its password."""
 
 

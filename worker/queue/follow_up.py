@@ -64,6 +64,9 @@ def judge_the_rest(opened: Session, job: Claimed) -> list[Unsent]:
     return [bell] if new else []
 
 
+CODE = ("content_key", "symbol", "code_sha256", "compiler")
+"""What names the machine code of a side; all None where it is still to be compiled."""
+
 Payload = Mapping[str, Any]
 
 

@@ -21,8 +21,7 @@ from tilewatch.worker import repository
 from tilewatch.worker.context import Context, Simulation
 from tilewatch.worker.gpu import quarantine, simulated
 from tilewatch.worker.gpu.visible_gpu import WrongWorker, visible_gpu
-from tilewatch.worker.judging.replay_answers import CODE
-from tilewatch.worker.queue.follow_up import Payload, ask, judge_again
+from tilewatch.worker.queue.follow_up import CODE, Payload, ask, judge_again
 from tilewatch.worker.queue.lease import Lease
 from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.steps import compiler

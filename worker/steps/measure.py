@@ -16,6 +16,7 @@ from tilewatch.db.record import config_sha256
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import steps
 from tilewatch.db.step_queries.steps import CompiledConfig, SweepFacts
+from tilewatch.errors import ExpectedError
 from tilewatch.kernels import HARNESS
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.device import SIMULATED, Gpu, gpus
@@ -35,7 +36,7 @@ from tilewatch.worker.steps.spool import Spooled
 log = structlog.get_logger()
 
 
-class NothingToMeasure(Exception):
+class NothingToMeasure(ExpectedError):
     """No config of the sweep compiled, or what was compiled is not here; the message is a sentence."""
 
 

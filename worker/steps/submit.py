@@ -16,6 +16,7 @@ from tilewatch.db.lifecycle.jobs import Priority, Unsent
 from tilewatch.db.migrate import require_head
 from tilewatch.db.session import check, session
 from tilewatch.db.step_queries import steps
+from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device, tile_table
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.device import SIMULATED, GpuModel
@@ -30,7 +31,7 @@ SHORT = 10
 """Digits of a commit that people read."""
 
 
-class NothingToSubmit(Exception):
+class NothingToSubmit(ExpectedError):
     """No GPU model was named, owned or watched, or no commit is in a range; the message is a sentence."""
 
 

@@ -10,6 +10,7 @@ from tilewatch.db.models import Compilation
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import steps
 from tilewatch.db.step_queries.steps import Exported
+from tilewatch.errors import ExpectedError
 from tilewatch.kernels import HARNESS
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.recording.recording_file import Header
@@ -19,7 +20,7 @@ NOT_TRAVELLING = frozenset({"id", "created_at"})
 """Columns of a compilation that mean something in their own database only."""
 
 
-class NothingToExport(Exception):
+class NothingToExport(ExpectedError):
     """No run fits what was asked for; the message is a sentence."""
 
 

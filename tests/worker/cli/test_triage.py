@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 from tests.worker.fixtures import open_regression
 from tests.worker.fixtures.http_receiver import Answer, Receiver, receiver
+from tilewatch import errors
 from tilewatch.db.lifecycle import alarms
 from tilewatch.db.models import Action, Message, Run
 from tilewatch.db.session import session
-from tilewatch.worker import errors
 from tilewatch.worker.cli import triage
 from tilewatch.worker.cli.main import cli
 from tilewatch.worker.cli.triage import NoName
@@ -51,7 +51,7 @@ def tilewatch(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Tilewatch:
         done = CliRunner().invoke(cli, arguments)
         assert (done.exit_code != 0) == fails, done.output
         raised = done.exception if fails else None
-        return (errors.of(raised) if raised else None) or done.output
+        return (errors.sentence(raised) if raised else None) or done.output
 
     return run
 
