@@ -218,8 +218,6 @@ class Trial(Base):
     samples_us: Mapped[list[float] | None] = mapped_column(ARRAY(Double))
     median_us: Mapped[float | None]
     error: Mapped[float | None]  # largest |out - reference| as a share of the reference's largest magnitude
-    config: Mapped[Config] = relationship()
-    compilation: Mapped[Compilation | None] = relationship()
 
 
 class Run(Base):
@@ -255,7 +253,6 @@ class Run(Base):
     tie: Mapped[list[int]] = mapped_column(ARRAY(BigInteger), server_default=text("'{}'"))
     started_at: Mapped[instant]
     finished_at: Mapped[instant]
-    sweep: Mapped[Sweep] = relationship()
 
 
 class Measurement(Base):

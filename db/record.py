@@ -5,10 +5,12 @@ opened the session commits. Bulk writes sort their rows by natural key: two work
 take their locks in the same order and cannot deadlock.
 """
 
+import dataclasses
 import datetime as dt
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import case, delete, exists, func, select, text, update
@@ -62,6 +64,24 @@ _END_TRIALS = text("""
 
 MEASURED = ("timed", "wrong", "launch_error", "crashed", "hung")
 """Trial states that only a GPU can give."""
+
+
+@dataclass(frozen=True)
+class NewVerdict:
+    """A row of `verdicts`; the commits are the range in which the change came."""
+
+    run_id: int
+    verdict: str
+    change: float | None
+    noise: float | None
+    history_points: int
+    policy: str
+    reason: str
+    low: float | None = None
+    high: float | None = None
+    smallest: float | None = None
+    good_commit_id: int | None = None
+    bad_commit_id: int | None = None
 
 
 def gpu_model(
@@ -329,59 +349,20 @@ def measurements(session: Session, run_id: int, rows: Sequence[Row]) -> None:
         session.execute(kept, told)
 
 
-def verdict(
-    session: Session,
-    *,
-    run_id: int,
-    verdict: str,
-    change: float | None,
-    noise: float | None,
-    history_points: int,
-    policy: str,
-    reason: str,
-    low: float | None = None,
-    high: float | None = None,
-    smallest: float | None = None,
-    good_commit_id: int | None = None,
-    bad_commit_id: int | None = None,
-) -> None:
-    verdicts(
-        session,
-        [
-            {
-                "run_id": run_id,
-                "verdict": verdict,
-                "change": change,
-                "noise": noise,
-                "history_points": history_points,
-                "policy": policy,
-                "reason": reason,
-                "low": low,
-                "high": high,
-                "smallest": smallest,
-                "good_commit_id": good_commit_id,
-                "bad_commit_id": bad_commit_id,
-            }
-        ],
-    )
-
-
-def verdicts(session: Session, rows: Sequence[Row]) -> None:
-    """The first decided verdict on a run stays: people may have acted on it. "undecided" may be decided later.
-
-    A row has every column but judged_at.
-    """
+def verdicts(session: Session, new: Iterable[NewVerdict]) -> None:
+    """The first decided verdict on a run stays: people may have acted on it. "undecided" may be decided later."""
+    rows = [dataclasses.asdict(verdict) for verdict in sorted(new, key=lambda verdict: verdict.run_id)]
     if not rows:
         return
-    new = insert(Verdict)
-    told = {name: new.excluded[name] for name in rows[0] if name != "run_id"}
-    differs = (Verdict.reason != new.excluded.reason) | (Verdict.verdict != new.excluded.verdict)
-    said = new.on_conflict_do_update(
+    proposed = insert(Verdict)
+    columns = {name: proposed.excluded[name] for name in rows[0] if name != "run_id"}
+    differs = (Verdict.reason != proposed.excluded.reason) | (Verdict.verdict != proposed.excluded.verdict)
+    decided = proposed.on_conflict_do_update(
         index_elements=[Verdict.run_id],
-        set_={**told, "judged_at": func.now()},
+        set_={**columns, "judged_at": func.now()},
         where=(Verdict.verdict == "undecided") & differs,
     )
-    session.execute(said, sorted((dict(row) for row in rows), key=lambda row: row["run_id"]))
+    session.execute(decided, rows)
 
 
 def roll_up_trials(session: Session, before: dt.datetime, most: int) -> int:

@@ -140,21 +140,9 @@ def claim(
     return None if row is None else Claimed(**row._mapping)
 
 
-def renew(
-    session: Session,
-    job_id: int,
-    owner: str,
-    lease_s: float,
-    done_steps: int | None = None,
-    total_steps: int | None = None,
-) -> bool:
-    """Keep a job and say how far it is. False: it was cancelled or is another's now; stop working on it."""
-    told: dict[str, Any] = {"lease_until": _in(lease_s)}
-    if done_steps is not None:
-        told["done_steps"] = done_steps
-    if total_steps is not None:
-        told["total_steps"] = total_steps
-    return _as_owner(session, job_id, owner, told)
+def renew(session: Session, job_id: int, owner: str, lease_s: float, done_steps: int) -> bool:
+    """Extends the lease and stores the progress. False: it was cancelled or is another's now; stop working on it."""
+    return _as_owner(session, job_id, owner, {"lease_until": _in(lease_s), "done_steps": done_steps})
 
 
 def finish(session: Session, job_id: int, owner: str) -> bool:

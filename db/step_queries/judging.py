@@ -375,9 +375,3 @@ def was_given_up(session: Session, key: str) -> bool:
 def job_keys(key: str) -> tuple[str, str]:
     """The keys of the jobs that may work on a replay: one compiles what is missing, one holds it on a GPU."""
     return f"prepare:{key}", f"confirm:{key}"
-
-
-def commit_ids(session: Session, repository: str, shas: Sequence[str]) -> dict[str, int]:
-    """Those of these commits that are on record."""
-    query = select(Commit.sha, Commit.id).where(Commit.repository == repository, Commit.sha == func.any(list(shas)))
-    return {row.sha: row.id for row in session.execute(query)}

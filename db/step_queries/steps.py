@@ -25,9 +25,6 @@ from tilewatch.db.models import (
     Worker,
 )
 
-HISTORY_POINTS = 200
-"""More than any policy looks at, few enough to read at once."""
-
 
 @dataclass(frozen=True)
 class Unmeasured:
@@ -65,25 +62,6 @@ class CompiledConfig:
     params: dict[str, int]
     content_key: str
     symbol: str
-
-
-@dataclass(frozen=True)
-class SeriesPoint:
-    """One run of a series, as the judge sees it."""
-
-    time_us: float
-    ratio: float | None
-    toolchain_sha256: str
-    host: str
-
-
-@dataclass(frozen=True)
-class Series:
-    """A run's point and the points of its series at earlier commits, oldest first."""
-
-    subject: str
-    current: SeriesPoint
-    history: tuple[SeriesPoint, ...]
 
 
 @dataclass(frozen=True)
@@ -201,47 +179,6 @@ def run_of(session: Session, sweep_id: int) -> int | None:
     """The run that measured (or simulated) a sweep here, if one did."""
     query = select(Run.id).where(Run.sweep_id == sweep_id, Run.origin != "recorded").order_by(Run.id)
     return session.scalars(query).first()
-
-
-def series_of(session: Session, run_id: int) -> Series | None:
-    """A run's own point and its history; None when no config of the kernel could be measured.
-
-    History is of the same repository, kernel, problem, GPU model and origin, at earlier commits along first parents.
-    """
-    facts = session.execute(
-        select(
-            Sweep.kernel,
-            Sweep.problem,
-            Sweep.gpu_model,
-            Commit.repository,
-            Commit.position,
-            Run.origin,
-        )
-        .join(Sweep, Sweep.id == Run.sweep_id)
-        .join(Commit, Commit.id == Sweep.commit_id)
-        .where(Run.id == run_id)
-    ).one()
-    points = (
-        select(Measurement.median_us, Measurement.ratio, Run.toolchain_sha256, Run.host)
-        .join(Run, Run.id == Measurement.run_id)
-        .join(Sweep, Sweep.id == Run.sweep_id)
-        .join(Commit, Commit.id == Sweep.commit_id)
-        .where(Measurement.role == "kernel")
-    )
-    current = session.execute(points.where(Run.id == run_id)).one_or_none()
-    if current is None:
-        return None
-    earlier = points.where(
-        Sweep.kernel == facts.kernel,
-        Sweep.problem == facts.problem,
-        Sweep.gpu_model == facts.gpu_model,
-        Commit.repository == facts.repository,
-        Commit.position < facts.position,
-        Run.origin == facts.origin,
-    ).order_by(Commit.position.desc(), Run.started_at.desc())
-    history = [SeriesPoint(*row) for row in session.execute(earlier.limit(HISTORY_POINTS))]
-    subject = f"{facts.kernel} {facts.problem} on {facts.gpu_model}"
-    return Series(subject, SeriesPoint(*current), tuple(reversed(history)))
 
 
 def open_jobs(session: Session, submission_id: int) -> list[int]:

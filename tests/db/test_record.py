@@ -258,11 +258,10 @@ def test_a_verdict_is_decided_once(db_session: Session) -> None:
     """ "undecided" waits for replays; what is decided stays, since people may have acted on it."""
     run_id = one_commit.measure(db_session, one_commit.submit(db_session))
 
-    def said(verdict: str) -> str:
-        record.verdict(
-            db_session,
+    def judge(word: str) -> str:
+        verdict = record.NewVerdict(
             run_id=run_id,
-            verdict=verdict,
+            verdict=word,
             change=0.1,
             noise=0.01,
             history_points=9,
@@ -271,10 +270,11 @@ def test_a_verdict_is_decided_once(db_session: Session) -> None:
             low=0.09,
             high=0.11,
         )
+        record.verdicts(db_session, [verdict])
         db_session.expire_all()
         return db_session.scalars(select(Verdict.verdict)).one()
 
-    assert [said("regression"), said("unchanged"), said("undecided")] == ["regression"] * 3
+    assert [judge("regression"), judge("unchanged"), judge("undecided")] == ["regression"] * 3
 
 
 def test_equal_toolchains_have_equal_fingerprints(db_session: Session) -> None:

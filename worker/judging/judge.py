@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from tilewatch.db import record
 from tilewatch.db.lifecycle import suspicions
 from tilewatch.db.lifecycle.jobs import Claimed, Priority, Unsent
+from tilewatch.db.record import NewVerdict
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import judging, winners
 from tilewatch.db.step_queries.judging import Night, Point, ReplayFact, Scope
@@ -52,7 +53,7 @@ class _Hearing:
     history: History
     facts: Sequence[ReplayFact]
     job: Claimed
-    verdicts: list[dict[str, Any]] = field(default_factory=list)  # written together: a night may have thousands
+    verdicts: list[NewVerdict] = field(default_factory=list)  # written together: a night may have thousands
 
 
 def forget() -> None:
@@ -90,8 +91,8 @@ def _judge(opened: Session, job: Claimed, context: Context, scope: Scope, lease:
     else:
         for series, point in tonight.items():
             _settle(hearing, sitting, series, point, doubted.get(series))
-    record.verdicts(opened, hearing.verdicts)
     _say_of_the_wrong(hearing, tonight)
+    record.verdicts(opened, hearing.verdicts)
     _sittings[_name(hearing)] = sitting
     return queued
 
@@ -293,15 +294,16 @@ def _say_of_the_wrong(hearing: _Hearing, tonight: dict[Series, Point]) -> None:
     timed = {point.run_id for point in tonight.values()}
     for run_id in judging.runs_of(hearing.session, hearing.scope):
         if run_id not in timed:
-            record.verdict(
-                hearing.session,
-                run_id=run_id,
-                verdict="undecided",
-                change=None,
-                noise=None,
-                history_points=0,
-                policy=hearing.context.policy.name,
-                reason="no config gave a right answer, so no time",
+            hearing.verdicts.append(
+                NewVerdict(
+                    run_id=run_id,
+                    verdict="undecided",
+                    change=None,
+                    noise=None,
+                    history_points=0,
+                    policy=hearing.context.policy.name,
+                    reason="no config gave a right answer, so no time",
+                )
             )
 
 
@@ -309,20 +311,20 @@ def _write(
     hearing: _Hearing, point: Point, said: Verdict, verdict: str, reason: str, span: tuple[int, int] | None
 ) -> None:
     hearing.verdicts.append(
-        {
-            "run_id": point.run_id,
-            "verdict": verdict,
-            "change": said.change,
-            "noise": said.noise,
-            "history_points": said.history_points,
-            "policy": said.policy,
-            "reason": reason,
-            "low": said.low,
-            "high": said.high,
-            "smallest": said.smallest,
-            "good_commit_id": span[0] if span else None,
-            "bad_commit_id": span[1] if span else None,
-        }
+        NewVerdict(
+            run_id=point.run_id,
+            verdict=verdict,
+            change=said.change,
+            noise=said.noise,
+            history_points=said.history_points,
+            policy=said.policy,
+            reason=reason,
+            low=said.low,
+            high=said.high,
+            smallest=said.smallest,
+            good_commit_id=span[0] if span else None,
+            bad_commit_id=span[1] if span else None,
+        )
     )
 
 

@@ -29,12 +29,12 @@ class Lease:
     def __init__(self, database_url: str, job_id: int, owner: str) -> None:
         self.owner = owner
         self._database_url, self._job_id = database_url, job_id
-        self._done_steps: int | None = None
+        self._done_steps = 0
         self._lost = False
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._keep_renewing, name=f"lease of job {job_id}", daemon=True)
 
-    def progress(self, done_steps: int | None = None) -> None:
+    def progress(self, done_steps: int = 0) -> None:
         """Say how far the step is, to be written with the next renewal. Raises LeaseLost when there is no point."""
         self._done_steps = done_steps
         if self._lost:
