@@ -107,8 +107,6 @@ def _fill(url: str, nights: int) -> None:
     with session(url) as opened:
         found = opened.scalar(select(func.count()).select_from(Commit))
         if not found:
-            # Half of the time would go to checking that the rows made here point at each other.
-            opened.execute(text("set local session_replication_role = replica"))
             fleet.fill(opened, fleet.Fleet(nights=nights, wide_nights=WIDE_NIGHTS, last_night=_yesterday()))
     if not found:
         with psycopg.connect(url, autocommit=True) as admin:
