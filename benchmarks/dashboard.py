@@ -34,7 +34,7 @@ from sqlalchemy.orm import Session
 from streamlit.testing.v1 import AppTest
 
 from benchmarks import browsing, fleet, visitors
-from tilewatch.dashboard.gc_tuning import settle
+from tilewatch.dashboard.gc_tuning import tune_memory
 from tilewatch.db import migrate
 from tilewatch.db.models import Commit, Measurement, Sweep, Trial
 from tilewatch.db.queries import actions, canaries, evidence, queue, regressions, snapshots, static_facts, sweeps
@@ -128,7 +128,7 @@ def _yesterday() -> dt.date:
 
 
 def _queries(url: str, repeats: int) -> None:
-    settle()  # as the server does
+    tune_memory()  # as the server does
     print(f"\n{'query':34}{'median ms':>12}{'p95 ms':>10}{'rows':>8}")
     for name, question in _questions(url).items():
         took_ms, rows = [], 0

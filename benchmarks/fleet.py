@@ -129,8 +129,8 @@ on conflict do nothing;
 
 insert into sweeps (submission_id, commit_id, repository, kernel, problem, gpu_model, arch, source_sha256, space,
                     space_size, flops, bytes, created_at)
-select b.id, b.commit_id, c.repository, k.kernel, p.problem, b.gpu_model, g.arch, 'sim', cast(:space as jsonb), :configs,
-       150000000000, 250000000, b.requested_at
+select b.id, b.commit_id, c.repository, k.kernel, p.problem, b.gpu_model, g.arch, 'sim', cast(:space as jsonb),
+       :configs, 150000000000, 250000000, b.requested_at
 from submissions b join commits c on c.id = b.commit_id join gpu_models g on g.slug = b.gpu_model,
      unnest(cast(:kernels as text[])) as k(kernel), unnest(cast(:problems as text[])) as p(problem)
 where c.sha = :sha;

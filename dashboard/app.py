@@ -4,7 +4,7 @@ import streamlit as st
 
 from tilewatch.dashboard import sign_in
 from tilewatch.dashboard.widgets import plots
-from tilewatch.dashboard.widgets.errors import told
+from tilewatch.dashboard.widgets.errors import show_errors
 
 # No icons: Material ones make the page fetch a font from outside, and emoji are empty boxes where no emoji font is.
 PAGES = (
@@ -24,8 +24,8 @@ COMPACT = "<style>.stMainBlockContainer {padding-top: 4.2rem; padding-bottom: 2r
 st.set_page_config(page_title="Tilewatch", layout="wide")
 st.html(COMPACT)
 page = st.navigation(PAGES, position="top")
-with told():
-    if sign_in.opens():
+with show_errors():
+    if sign_in.admit():
         page.run()
-        plots.picture_format()
-        plots.ready()
+        plots.choose_picture_format()
+        plots.load_plotly_early()

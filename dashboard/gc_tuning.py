@@ -8,7 +8,7 @@ M_ARENA_MAX, ARENAS = -8, 2
 """Streamlit runs each view in a thread of its own, and glibc keeps the memory of up to eight threads per core apart."""
 
 
-def settle() -> None:
+def tune_memory() -> None:
     """Two arenas for all threads, and no search for garbage among what stays for ever.
 
     Python's full collections walk over every object there is. With pandas, Plotly and Streamlit imported one took 160

@@ -100,10 +100,10 @@ def _regressions(title: str, found: pd.DataFrame) -> Iterable[str]:
 
 
 def _board(week: Week) -> Iterable[str]:
-    shown = changes.one_record(week.pairs)
+    shown = changes.one_row_per_series(week.pairs)
     if len(shown) and shown["ratio"].notna().any():
         yield "<h2>Ratio to the main baseline</h2>"
-        yield f'<div class="series-grid">{grid.board(shown)}</div>'
+        yield f'<div class="series-grid">{grid.ratio_table(shown)}</div>'
         told = "Over 1.00 is faster than it, which is DeepGEMM where a cell names no other"
         yield f'<p class="small">{told}; ▲ ▼ faster or slower than a week before.</p>'
 
@@ -168,7 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     until = now if options.until is None else dt.datetime.combine(options.until, dt.time.max, dt.UTC)
     try:
         with session(url) as opened:
-            written = page(weekly.read(opened, until, options.repository))
+            written = page(weekly.read_week(opened, until, options.repository))
     except DatabaseUnreachable as error:
         return _refused(str(error))
     except DBAPIError:

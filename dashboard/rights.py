@@ -44,7 +44,7 @@ class BadRules(Exception):
     """A setting that names nothing; the message is a sentence."""
 
 
-def rules(sign_in: bool, anonymous: str, triagers: str) -> Rules:
+def read_rules(sign_in: bool, anonymous: str, triagers: str) -> Rules:
     """The settings, read strictly: a misspelt right must not become a wider one."""
     anonymous = anonymous.strip() or ("nothing" if sign_in else "browse")
     if anonymous not in ANONYMOUS:
@@ -53,7 +53,7 @@ def rules(sign_in: bool, anonymous: str, triagers: str) -> Rules:
     return Rules(sign_in, anonymous, named)  # type: ignore[arg-type]  # looked up in ANONYMOUS above
 
 
-def rights(of: Rules, email: str | None, claimed: str) -> Rights:
+def decide_rights(of: Rules, email: str | None, claimed: str) -> Rights:
     """What one visitor may do. `email` is of who signed in, `claimed` the name that somebody typed who did not."""
     if email is not None:
         may = is_triager(email, of.triagers)
@@ -72,13 +72,13 @@ def is_triager(email: str, triagers: Sequence[str]) -> bool:
     return any(fnmatchcase(email.lower(), pattern) for pattern in triagers)
 
 
-def visitor(claimed: str = "") -> Rights:
+def find_rights(claimed: str = "") -> Rights:
     """What the visitor of this page may do."""
-    return rights(configured(), _signed_in(), claimed)
+    return decide_rights(find_rules(), _signed_in(), claimed)
 
 
-def configured() -> Rules:
-    return rules(_has_sign_in(), _setting("TILEWATCH_ANONYMOUS"), _setting("TILEWATCH_TRIAGERS"))
+def find_rules() -> Rules:
+    return read_rules(_has_sign_in(), _setting("TILEWATCH_ANONYMOUS"), _setting("TILEWATCH_TRIAGERS"))
 
 
 def _signed_in() -> str | None:

@@ -9,13 +9,13 @@ import importlib
 import streamlit as st
 from starlette.middleware import Middleware
 
-from tilewatch.dashboard.gc_tuning import settle
+from tilewatch.dashboard.gc_tuning import tune_memory
 from tilewatch.dashboard.preload import Preload
 
 NEEDED = ("pandas", "plotly.graph_objects", "plotly.io", "sqlalchemy.orm", "psycopg", "tilewatch.db.queries.series")
 
 for name in NEEDED:
     importlib.import_module(name)
-settle()
+tune_memory()
 
 app = st.App("app.py", middleware=[Middleware(Preload)])

@@ -5,14 +5,14 @@ import streamlit as st
 from tilewatch.dashboard import rights
 
 
-def opens() -> bool:
+def admit() -> bool:
     """Whether this visitor may see a page; otherwise what to do stands here instead of it."""
     try:
-        of = rights.configured()
+        of = rights.find_rules()
     except rights.BadRules as wrong:
         st.error(str(wrong))
         return False
-    visitor = rights.visitor()
+    visitor = rights.find_rights()
     if of.sign_in:
         _sign(visitor)
     if not visitor.browse:

@@ -8,7 +8,7 @@ import pandas as pd
 from sqlalchemy.orm import Session
 
 from tilewatch.dashboard.frames import changes
-from tilewatch.dashboard.frames.frames import frame
+from tilewatch.dashboard.frames.frames import to_frame
 from tilewatch.db.lifecycle.regressions import OPEN
 from tilewatch.db.queries import queue, snapshots
 from tilewatch.db.queries import regressions as regression_queries
@@ -41,25 +41,25 @@ class Week:
     trends: tuple[Trend, ...]
 
 
-def read(session: Session, until: dt.datetime, repository: str | None = None) -> Week:
+def read_week(session: Session, until: dt.datetime, repository: str | None = None) -> Week:
     """Of the repository that this Tilewatch watches itself, if none is named."""
     since = until - WEEK
     if repository is None:
         repository = next(iter(series_queries.repositories(session)), "")
-    regressions = frame(regression_queries.RegressionRow, regression_queries.regressions(session))
+    regressions = to_frame(regression_queries.RegressionRow, regression_queries.regressions(session))
     regressions = regressions[regressions["repository"] == repository]
     opened = regressions[(regressions["opened_at"] > since) & (regressions["opened_at"] <= until)]
     waiting = regressions[(regressions["direction"] == "regression") & regressions["state"].isin(OPEN)]
-    judged = frame(snapshots.JudgedRow, snapshots.changes_judged(session, repository, since))
-    before = frame(snapshots.StandingRow, snapshots.standing(session, repository, since))
-    after = frame(snapshots.StandingRow, snapshots.standing(session, repository, until))
+    judged = to_frame(snapshots.JudgedRow, snapshots.changes_judged(session, repository, since))
+    before = to_frame(snapshots.StandingRow, snapshots.standing(session, repository, since))
+    after = to_frame(snapshots.StandingRow, snapshots.standing(session, repository, until))
     return Week(
         since=since,
         until=until,
         opened=opened,
         waiting=waiting,
         judged=judged,
-        pairs=changes.pair(before, after),
+        pairs=changes.pair_snapshots(before, after),
         nights=_nights(session, since, until),
         trends=tuple(_trend(session, repository, *series) for series in _worst(session, opened, judged)),
     )
@@ -67,7 +67,7 @@ def read(session: Session, until: dt.datetime, repository: str | None = None) ->
 
 def _nights(session: Session, since: dt.datetime, until: dt.datetime) -> pd.DataFrame:
     """How many nightlies of each GPU model ended in which state."""
-    found = frame(queue.SubmissionRow, queue.submissions(session, MOST_SUBMISSIONS))
+    found = to_frame(queue.SubmissionRow, queue.submissions(session, MOST_SUBMISSIONS))
     nightly = found[(found["reason"] == "nightly") & (found["requested_at"] > since) & (found["requested_at"] <= until)]
     return nightly.groupby(["gpu_name", "state"]).size().rename("nights").reset_index()
 
@@ -89,6 +89,8 @@ def _worst(session: Session, opened: pd.DataFrame, judged: pd.DataFrame) -> Sequ
 def _trend(session: Session, repository: str, kernel: str, problem: str, gpu_model: str) -> Trend:
     return Trend(
         f"{kernel} {problem} on {gpu_model}",
-        frame(series_queries.PointRow, series_queries.points(session, repository, kernel, problem, gpu_model)),
-        frame(regression_queries.LevelRow, regression_queries.levels(session, repository, kernel, problem, gpu_model)),
+        to_frame(series_queries.PointRow, series_queries.points(session, repository, kernel, problem, gpu_model)),
+        to_frame(
+            regression_queries.LevelRow, regression_queries.levels(session, repository, kernel, problem, gpu_model)
+        ),
     )

@@ -33,14 +33,14 @@ LINE = "#8a94a3"
 """Marks of the toolchain, zero lines and whiskers: readable on the light and on the dark background."""
 
 
-def of(implementation: str, role: str) -> str:
+def colour_of(implementation: str, role: str) -> str:
     if role == "kernel":
         return KERNEL
     other = OTHERS[zlib.crc32(implementation.encode()) % len(OTHERS)]
     return BASELINES.get(implementation, other)
 
 
-def along(scale: Sequence[tuple[float, str]], share: float) -> str:
+def colour_at(scale: Sequence[tuple[float, str]], share: float) -> str:
     """The colour at a share of the way along a scale, whose ends stand for all that is beyond them."""
     share = min(max(share, 0.0), 1.0)
     for (low, before), (high, after) in pairwise(scale):

@@ -38,7 +38,7 @@ def differences(pairs: pd.DataFrame, label: str) -> go.Figure:
                 "width": 3,
                 "color": colours.UNCERTAIN,
             },
-            customdata=[hover.marked_up(hover.of_series(row)) for row in rows],
+            customdata=[hover.to_html(hover.series_lines(row)) for row in rows],
             hovertemplate="%{customdata}<extra></extra>",
         )
     )

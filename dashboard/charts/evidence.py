@@ -23,8 +23,8 @@ def samples(sampled: Sequence[SampledRow]) -> go.Figure:
             y=row.samples_us,
             name=row.implementation,
             mode="markers+lines",
-            marker={"size": 5, "color": colours.of(row.implementation, row.role)},
-            line={"width": 1, "color": colours.of(row.implementation, row.role)},
+            marker={"size": 5, "color": colours.colour_of(row.implementation, row.role)},
+            line={"width": 1, "color": colours.colour_of(row.implementation, row.role)},
             hovertemplate="round %{x}: %{y:,.2f} us",
         )
     figure.update_layout(
@@ -38,7 +38,7 @@ def distribution(now: SampledRow, before: SampledRow | None) -> go.Figure:
     figure = go.Figure()
     for row, name, colour in (
         (before, "before", BEFORE_COLOUR),
-        (now, "this run", colours.of(now.implementation, now.role)),
+        (now, "this run", colours.colour_of(now.implementation, now.role)),
     ):
         if row is not None:
             figure.add_histogram(

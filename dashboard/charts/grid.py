@@ -41,10 +41,10 @@ class Scale:
     write: Callable[[Row], str]
 
     def colour(self, value: float) -> str:
-        return colours.along(colours.SLOWER_TO_FASTER, 0.5 + (value - self.middle) / (2 * self.span))
+        return colours.colour_at(colours.SLOWER_TO_FASTER, 0.5 + (value - self.middle) / (2 * self.span))
 
 
-def board(series: pd.DataFrame, address: Address | None = None) -> str:
+def ratio_table(series: pd.DataFrame, address: Address | None = None) -> str:
     """The ratio of each series, and its change where the intervals are apart.
 
     A cell names what its ratio is to where that is not DeepGEMM, which most kernels have. The frame is of
@@ -53,7 +53,7 @@ def board(series: pd.DataFrame, address: Address | None = None) -> str:
     return _table(series, RATIO, address)
 
 
-def change_map(pairs: pd.DataFrame, address: Address | None = None) -> str:
+def change_table(pairs: pd.DataFrame, address: Address | None = None) -> str:
     """The changes by series and GPU model: a row of one colour is the algorithm, one cell is one architecture."""
     return _table(pairs, CHANGE, address)
 
@@ -94,7 +94,7 @@ def _cell(row: Row | None, scale: Scale, address: Address | None) -> str:
         return "<td></td>"
     colour = scale.colour(row[scale.column])
     words = escape(scale.write(row))
-    told = f'title="{escape(chr(10).join(hover.of_series(row)))}"'
+    told = f'title="{escape(chr(10).join(hover.series_lines(row)))}"'
     inside = f'<a href="{escape(address(row))}" {told}>{words}</a>' if address else f"<span {told}>{words}</span>"
     return f'<td style="background:{colour};color:{colours.ink_on(colour)}">{inside}</td>'
 

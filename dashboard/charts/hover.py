@@ -27,7 +27,7 @@ RUN = 0
 """The place of the run's id in what each point carries."""
 
 
-def of_series(row: Mapping[Any, Any]) -> list[str]:
+def series_lines(row: Mapping[Any, Any]) -> list[str]:
     """How one series stands and what changed, from a row of `changes.pair`."""
     lines = [
         f"{row['kernel']} {row['problem']}, {row['gpu_name']}",
@@ -47,7 +47,7 @@ def of_series(row: Mapping[Any, Any]) -> list[str]:
     return lines
 
 
-def of_points(line: pd.DataFrame, metric: Metric) -> tuple[str, npt.NDArray[np.object_]]:
+def points_hover(line: pd.DataFrame, metric: Metric) -> tuple[str, npt.NDArray[np.object_]]:
     """The points of one implementation: a hover template for all of them, and what each carries into it.
 
     A year of nights has a thousand points. What all of a line share is in its template once, so that a figure is a
@@ -102,7 +102,7 @@ def _shared(run_ids: list[int], parts: list[tuple[str, list[str]]]) -> tuple[str
     return f"{template}<extra></extra>", carried
 
 
-def marked_up(lines: Sequence[str]) -> str:
+def to_html(lines: Sequence[str]) -> str:
     """As Plotly's hover text, whose markup is HTML's; the first line is the heading."""
     first, *others = map(escape, lines)
     return "<br>".join([f"<b>{first}</b>", *others])

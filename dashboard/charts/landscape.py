@@ -12,7 +12,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tilewatch.dashboard.charts import colours
-from tilewatch.dashboard.charts.sweep import config_of, parameters
+from tilewatch.dashboard.charts.sweep import config_of_trial, parameters
 from tilewatch.dashboard.text import change_text, config_text, first_line, plural
 
 FAILURES = ("timeout", "compile error", "wrong", "launch error", "crashed", "hung")
@@ -48,7 +48,7 @@ def regret(name: str, params: Mapping[str, Any], trials: pd.DataFrame, tie: Coll
     return Regret(name, text, float(trial["median_us"]), slower, "cannot be told from the winner" if tied else "")
 
 
-def pair(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
+def pair_trials(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
     """One row per config of either sweep; `change` is of the time, +0.05 is 5 % slower."""
     keep = ["config_id", "outcome", "median_us", "failure"]
     named = [f"param.{name}" for name in parameters(after)]
@@ -59,7 +59,7 @@ def pair(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
     return both
 
 
-def summary(both: pd.DataFrame) -> str:
+def describe_shift(both: pd.DataFrame) -> str:
     """The landscape's shift in a sentence."""
     known = both["change"].dropna()
     if known.empty:
@@ -71,7 +71,7 @@ def summary(both: pd.DataFrame) -> str:
     )
 
 
-def shift(both: pd.DataFrame, winners: Sequence[tuple[str, int]]) -> go.Figure:
+def shift_figure(both: pd.DataFrame, winners: Sequence[tuple[str, int]]) -> go.Figure:
     """Each config's change over its earlier time; a flat line is a landscape that moved as a whole."""
     known = both.dropna(subset="change")
     figure = go.Figure(
@@ -82,7 +82,7 @@ def shift(both: pd.DataFrame, winners: Sequence[tuple[str, int]]) -> go.Figure:
             name="config",
             marker={"size": 6, "color": colours.KERNEL, "opacity": 0.6},
             customdata=[
-                f"<b>{config_of(row)}</b><br>{row['median_us_before']:,.1f} → {row['median_us_after']:,.1f} us, "
+                f"<b>{config_of_trial(row)}</b><br>{row['median_us_before']:,.1f} → {row['median_us_after']:,.1f} us, "
                 f"{change_text(row['change'])}"
                 for row in known.to_dict("records")
             ],
@@ -111,7 +111,7 @@ def shift(both: pd.DataFrame, winners: Sequence[tuple[str, int]]) -> go.Figure:
     return figure
 
 
-def newly(both: pd.DataFrame) -> dict[str, pd.DataFrame]:
+def changed_outcomes(both: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """The configs that ended differently, by how: bad news first."""
     told = both[both["side"] == "both"].dropna(subset=["outcome_before", "outcome_after"])
     waits = told["outcome_before"].isin(["waiting"]) | told["outcome_after"].isin(["waiting"])
@@ -128,7 +128,7 @@ def newly(both: pd.DataFrame) -> dict[str, pd.DataFrame]:
 def _endings(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(
         {
-            "config": [config_of(row) for row in rows.to_dict("records")],
+            "config": [config_of_trial(row) for row in rows.to_dict("records")],
             "before": rows["outcome_before"].to_numpy(),
             "after": rows["outcome_after"].to_numpy(),
             "failure": [first_line(text) if isinstance(text, str) else "" for text in rows["failure_after"]],
@@ -136,7 +136,7 @@ def _endings(rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def space_changes(both: pd.DataFrame) -> str:
+def describe_space_changes(both: pd.DataFrame) -> str:
     """A sentence about configs that only one of the two search spaces has; empty when they are the same."""
     only_before, only_after = int((both["side"] == "right_only").sum()), int((both["side"] == "left_only").sum())
     if not only_before and not only_after:

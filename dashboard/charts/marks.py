@@ -36,7 +36,7 @@ def toolchain_changes(points: pd.DataFrame) -> Iterator[Mark]:
     for _, line in _kernel(points).groupby(["origin", "machine"], sort=False):
         for before, after in _neighbours(line, "toolchain_sha256", "toolchain"):
             if before["toolchain_sha256"] != after["toolchain_sha256"]:
-                yield Mark(before["sha"], after["sha"], difference(before["toolchain"], after["toolchain"]))
+                yield Mark(before["sha"], after["sha"], describe_difference(before["toolchain"], after["toolchain"]))
 
 
 def baseline_changes(points: pd.DataFrame) -> Iterator[Mark]:
@@ -77,7 +77,7 @@ def level_changes(levels: pd.DataFrame) -> list[Mark]:
     ]
 
 
-def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+def describe_difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     """What is not the same in two toolchains, the first two in words."""
     changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
     told = [f"{name} {before.get(name, 'none')} → {after.get(name, 'none')}" for name in changed[:2]]

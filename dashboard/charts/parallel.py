@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from tilewatch.dashboard.charts import colours
-from tilewatch.dashboard.charts.sweep import FACTS, Fact, axis_of, parameters, with_shares
+from tilewatch.dashboard.charts.sweep import FACTS, Fact, axis_title, parameters, with_shares
 from tilewatch.dashboard.text import config_text, time_text
 
 HERE = Path(__file__).parent
@@ -42,7 +42,7 @@ def drawing(trials: pd.DataFrame) -> dict[str, Any]:
         "lines": [
             {
                 "at": [round(places[i], 4) for _, _, places in axes],
-                "colour": colours.along(colours.GOOD_TO_BAD, (value - best) / span),
+                "colour": colours.colour_at(colours.GOOD_TO_BAD, (value - best) / span),
                 "told": told[i],
             }
             for i, value in enumerate(known[by])
@@ -66,7 +66,7 @@ def _fact(known: pd.DataFrame, fact: Fact) -> Axis:
     values = known[fact.key].astype(float).fillna(0)
     low, high = float(values.min()), float(values.max())
     ticks = [((tick - low) / (high - low), format(tick, ",.10g")) for tick in _round_between(low, high)]
-    return axis_of(fact), ticks, [(value - low) / (high - low) for value in values]
+    return axis_title(fact), ticks, [(value - low) / (high - low) for value in values]
 
 
 def _round_between(low: float, high: float) -> Sequence[float]:

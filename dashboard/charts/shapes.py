@@ -60,7 +60,7 @@ def shape_map(pairs: pd.DataFrame) -> go.Figure:
     return figure
 
 
-def with_shapes(pairs: pd.DataFrame) -> pd.DataFrame:
+def keep_shaped(pairs: pd.DataFrame) -> pd.DataFrame:
     """The rows whose problem is a shape: those of a softmax or an attention have no M, N and K."""
     return pairs[pairs["problem"].map(_shape).notna()]
 
@@ -80,7 +80,7 @@ def _problem(name: str, group: pd.DataFrame) -> tuple[object, ...]:
     return m, n, k, middle, change_text(middle), "<br>".join([f"<b>{name}</b>", *told])
 
 
-def where(pairs: pd.DataFrame) -> pd.DataFrame:
+def list_moved(pairs: pd.DataFrame) -> pd.DataFrame:
     """Each kernel and problem that moved anywhere, one column per GPU model, and what the pattern says."""
     known = pairs.dropna(subset="change")
     models = sorted(set(known["gpu_model"]))
@@ -95,7 +95,7 @@ def where(pairs: pd.DataFrame) -> pd.DataFrame:
                         "kernel": kernel,
                         "problem": problem,
                         "moved": direction,
-                        "where": reading(moved[sign], group),
+                        "where": explain_pattern(moved[sign], group),
                         "worst": float(moved[sign]["change"].abs().max()),
                         **{model: _cell(cells.get(model)) for model in models},
                     }
@@ -105,7 +105,7 @@ def where(pairs: pd.DataFrame) -> pd.DataFrame:
     return order.drop(columns=["worst", "bad"])
 
 
-def reading(moved: pd.DataFrame, all_models: pd.DataFrame) -> str:
+def explain_pattern(moved: pd.DataFrame, all_models: pd.DataFrame) -> str:
     """What the GPU models on which it moved have in common."""
     archs, models = sorted(set(moved["arch"])), sorted(set(moved["gpu_model"]))
     if len(all_models) == 1:

@@ -135,25 +135,25 @@ def parameters(trials: pd.DataFrame) -> list[str]:
     return [column.removeprefix("param.") for column in trials.columns if column.startswith("param.")]
 
 
-def in_order(trials: pd.DataFrame, axes: Sequence[Sequence[Any]]) -> pd.DataFrame:
+def order_parameters(trials: pd.DataFrame, axes: Sequence[Sequence[Any]]) -> pd.DataFrame:
     """The parameters' columns as the search space lists them: JSON keeps no order."""
     params = [f"param.{name}" for name, _ in axes if f"param.{name}" in trials.columns]
     return trials[[*(column for column in trials.columns if column not in params), *params]]
 
 
-def config_of(trial: Mapping[str, Any]) -> str:
+def config_of_trial(trial: Mapping[str, Any]) -> str:
     """A row's config as people write it."""
     names = [str(column) for column in trial if str(column).startswith("param.")]
     return config_text({name.removeprefix("param."): trial[name] for name in names})
 
 
-def axis_of(fact: Fact) -> str:
+def axis_title(fact: Fact) -> str:
     units = {"median_us": "us", "stack_bytes": "bytes", "shared_bytes": "bytes"}
     unit = units.get(fact.key, "%" if fact.more_is_better else "")
     return f"{fact.label}, {unit}" if unit else fact.label
 
 
-def beside_speed(trials: pd.DataFrame, fact: Fact, tie: Collection[int]) -> go.Figure:
+def fact_over_time(trials: pd.DataFrame, fact: Fact, tie: Collection[int]) -> go.Figure:
     """A static fact beside the time of each config: a mark's colour is its spills, its shape its TMA loads."""
     known = with_shares(trials).dropna(subset=["median_us", fact.key])
     spills = known["stack_bytes"].fillna(0) > 0
@@ -186,7 +186,7 @@ def beside_speed(trials: pd.DataFrame, fact: Fact, tie: Collection[int]) -> go.F
         height=380,
         margin={"t": 10, "b": 10, "l": 10, "r": 10},
         hoverlabel={"align": "left"},
-        xaxis={"title": axis_of(fact), "zeroline": False},
+        xaxis={"title": axis_title(fact), "zeroline": False},
         yaxis={"title": "time in the sweep, us (log)", "type": "log", "zeroline": False},
         legend={"orientation": "h", "y": -0.22, "x": 0},
     )
@@ -203,7 +203,7 @@ def _tma_kinds(trials: pd.DataFrame) -> Sequence[tuple[pd.Series, str, str]]:
 
 
 def _told(trial: Mapping[str, Any]) -> str:
-    lines = [f"<b>{escape(config_of(trial))}</b>", f"{trial['median_us']:,.1f} us"]
+    lines = [f"<b>{escape(config_of_trial(trial))}</b>", f"{trial['median_us']:,.1f} us"]
     for fact in FACTS[1:]:
         if not pd.isna(trial[fact.key]):
             lines.append(f"{fact.label}: {format(float(trial[fact.key]), fact.write)}")

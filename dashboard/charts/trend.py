@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 
 from tilewatch.dashboard.charts import colours, hover
 from tilewatch.dashboard.charts.marks import Mark
-from tilewatch.dashboard.frames.metrics import Metric, axis_of
+from tilewatch.dashboard.frames.metrics import Metric, axis_title
 from tilewatch.dashboard.text import short
 
 MOST_LABELLED_MARKS = 6
@@ -53,7 +53,7 @@ def trend(
         ["implementation", "role", "origin", "machine"], sort=False
     ):
         name = implementation if origin == "measured" else f"{implementation}, {origin} on {machine}"
-        _line(figure, line, metric, along, name, colours.of(implementation, role), main=role == "kernel")
+        _line(figure, line, metric, along, name, colours.colour_of(implementation, role), main=role == "kernel")
     _verdicts(figure, points, along)
     if raw is not None and len(raw):
         _raw(figure, raw, along)
@@ -88,7 +88,7 @@ def _line(
     x = _x(line, along)
     if dense:
         _band(figure, line, x, name, colour)
-    template, carried = hover.of_points(line, metric)
+    template, carried = hover.points_hover(line, metric)
     figure.add_scatter(
         x=x,
         y=line["value"],
@@ -144,7 +144,12 @@ def _raw(figure: go.Figure, raw: pd.DataFrame, along: Along) -> None:
             y=samples["value"],
             name=f"{implementation}, samples",
             mode="markers",
-            marker={"color": colours.of(implementation, role), "size": 4, "opacity": 0.35, "symbol": "line-ew-open"},
+            marker={
+                "color": colours.colour_of(implementation, role),
+                "size": 4,
+                "opacity": 0.35,
+                "symbol": "line-ew-open",
+            },
             hoverinfo="skip",  # or a click near a median would find a sample, which has no evidence of its own
             showlegend=False,
         )
@@ -196,7 +201,10 @@ def _finish(figure: go.Figure, points: pd.DataFrame, metric: Metric, along: Alon
         legend={"orientation": "h", "yanchor": "top", "y": -0.22, "x": 0},
         showlegend=True,
         yaxis={
-            "title": {"text": axis_of(metric, points), "font": {"size": AXIS_TITLE_PX}},  # the longest fits the height
+            "title": {
+                "text": axis_title(metric, points),
+                "font": {"size": AXIS_TITLE_PX},
+            },  # the longest fits the height
             "range": _around(points, with_one=metric.key == "ratio"),
             "zeroline": False,
         },
@@ -242,7 +250,7 @@ def _x(points: pd.DataFrame, along: Along) -> npt.NDArray[np.object_]:
 
 def _colour_of_rival(points: pd.DataFrame) -> str:
     rivals = set(points["baseline"].dropna()) if len(points) else set()
-    return colours.of(rivals.pop(), "baseline") if len(rivals) == 1 else colours.LINE
+    return colours.colour_of(rivals.pop(), "baseline") if len(rivals) == 1 else colours.LINE
 
 
 def _colour_of_series(name: str) -> str:

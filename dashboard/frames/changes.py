@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 SERIES = ("kernel", "problem", "gpu_model")
-RECORD = (*SERIES, "origin", "recording_machine")
+SOURCE_SERIES = (*SERIES, "origin", "recording_machine")
 
 LATE_AFTER = dt.timedelta(hours=12)
 """A nightly that is not through by then will not be through before people come to work."""
@@ -22,7 +22,7 @@ NIGHT_ENDED_WELL = ("measured", "static facts only")
 NIGHT_GOES_ON = ("compiling", "waiting for a GPU", "measuring", "judging")
 
 
-def pair(before: pd.DataFrame, after: pd.DataFrame, on: Sequence[str] = RECORD) -> pd.DataFrame:
+def pair_snapshots(before: pd.DataFrame, after: pd.DataFrame, on: Sequence[str] = SOURCE_SERIES) -> pd.DataFrame:
     """The rows of `after` with the columns change, change_low, change_high and apart; NaN where `before` has no row.
 
     `apart` says that the interval does not hold zero. A row that is the same run on both sides has not changed.
@@ -45,19 +45,19 @@ def pair(before: pd.DataFrame, after: pd.DataFrame, on: Sequence[str] = RECORD) 
     return pairs
 
 
-def one_record(rows: pd.DataFrame) -> pd.DataFrame:
+def one_row_per_series(rows: pd.DataFrame) -> pd.DataFrame:
     """One row per series: what was measured here, and only without that the newest recording."""
     order = rows.assign(here=rows["origin"] == "measured").sort_values(["here", "measured_at"], ascending=False)
     return order.drop_duplicates(list(SERIES)).drop(columns="here").sort_values(list(SERIES))
 
 
-def only_series(rows: pd.DataFrame, of: pd.DataFrame) -> pd.DataFrame:
+def keep_series(rows: pd.DataFrame, of: pd.DataFrame) -> pd.DataFrame:
     """The rows of the series that appear in `of`."""
     wanted = set(zip(*(of[name] for name in SERIES), strict=True)) if len(of) else set()
     return rows[[key in wanted for key in zip(*(rows[name] for name in SERIES), strict=True)]]
 
 
-def only_problems(rows: pd.DataFrame, of: pd.DataFrame) -> pd.DataFrame:
+def keep_problems(rows: pd.DataFrame, of: pd.DataFrame) -> pd.DataFrame:
     """The rows of the kernels and problems that appear in `of`, on every GPU model."""
     wanted = set(zip(of["kernel"], of["problem"], strict=True)) if len(of) else set()
     return rows[[key in wanted for key in zip(rows["kernel"], rows["problem"], strict=True)]]

@@ -35,7 +35,7 @@ FACT_LABELS = {
 CODE_DIGITS = 12
 
 
-def commands(found: Evidence) -> str:
+def repeat_commands(found: Evidence) -> str:
     """What to type on a machine with this GPU model to see both sides again."""
     sweep = f"python -m tilewatch.kernels sweep {found.run.kernel} {found.run.problem}"
     lines = [f"git checkout {found.run.sha}", sweep]
@@ -102,7 +102,7 @@ def static_facts(**cubins: CubinRow | None) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["", *there])
 
 
-def remarks_moved(before: CubinRow | None, after: CubinRow | None) -> pd.DataFrame:
+def changed_remarks(before: CubinRow | None, after: CubinRow | None) -> pd.DataFrame:
     """The compiler's remarks that only one of the two cubins has."""
 
     def lines(cubin: CubinRow | None) -> list[tuple[str, ...]]:

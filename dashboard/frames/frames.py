@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 
-def frame(row: type, rows: Sequence[Any]) -> pd.DataFrame:
+def to_frame(row: type, rows: Sequence[Any]) -> pd.DataFrame:
     """A frame that has its columns even when there is no row, and None where a text is missing.
 
     pandas writes NaN for a missing text, and NaN is true in an `if`.

@@ -70,7 +70,7 @@ def _static(column: str, label: str, axis: str, write: Callable[[float], str]) -
     return Metric(column, label, axis, write, _fact(column), "No cubin of this series is known here", static=True)
 
 
-def of_samples(
+def values_of_samples(
     metric: Metric, point: Mapping[Any, Any], samples_us: Sequence[float], rival_us: Sequence[float]
 ) -> list[float]:
     """The metric of each raw sample; the ratio is of paired rounds. Empty where a sample has no such value."""
@@ -83,7 +83,7 @@ def of_samples(
     return []
 
 
-def axis_of(metric: Metric, points: pd.DataFrame) -> str:
+def axis_title(metric: Metric, points: pd.DataFrame) -> str:
     """The axis' title; a ratio names what it is to where that is one baseline throughout."""
     rivals = set(points["baseline"].dropna()) if metric.key == "ratio" and len(points) else set()
     if len(rivals) != 1:

@@ -17,7 +17,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.errors import StreamlitSecretNotFoundError
 
-from tilewatch.dashboard.frames.frames import frame
+from tilewatch.dashboard.frames.frames import to_frame
 from tilewatch.db.queries import actions as action_queries
 from tilewatch.db.queries import alarms as alarm_queries
 from tilewatch.db.queries import canaries as canary_queries
@@ -35,7 +35,7 @@ HISTORY_TTL_S = 20
 LIVE_EVERY_S = 5
 """How often a live part of a page asks again."""
 
-KEPT_ANSWERS = 32
+CACHED_RESULTS = 32
 """Answers kept per question; the trials of a 500-config sweep take about 1 MB."""
 
 
@@ -85,85 +85,85 @@ def _written_by_up() -> str | None:
     return str(url)
 
 
-@st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+@st.cache_data(ttl=LIVE_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
 def submissions(url: str, limit: int) -> pd.DataFrame:
-    return frame(queue.SubmissionRow, _ask(url, queue.submissions, limit))
+    return to_frame(queue.SubmissionRow, _ask(url, queue.submissions, limit))
 
 
-@st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+@st.cache_data(ttl=LIVE_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
 def last_nights(url: str) -> pd.DataFrame:
-    return frame(queue.SubmissionRow, _ask(url, queue.last_nights))
+    return to_frame(queue.SubmissionRow, _ask(url, queue.last_nights))
 
 
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
-def standing(url: str, repository: str, at: dt.datetime) -> pd.DataFrame:
-    return frame(snapshots.StandingRow, _ask(url, snapshots.standing, repository, at))
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
+def snapshot(url: str, repository: str, at: dt.datetime) -> pd.DataFrame:
+    return to_frame(snapshots.StandingRow, _ask(url, snapshots.standing, repository, at))
 
 
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
-def standing_at(url: str, repository: str, sha: str) -> pd.DataFrame:
-    return frame(snapshots.StandingRow, _ask(url, snapshots.standing_at, repository, sha))
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
+def snapshot_at_commit(url: str, repository: str, sha: str) -> pd.DataFrame:
+    return to_frame(snapshots.StandingRow, _ask(url, snapshots.standing_at, repository, sha))
 
 
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
 def commits(url: str, repository: str) -> pd.DataFrame:
-    return frame(snapshots.CommitRow, _ask(url, snapshots.commits, repository))
+    return to_frame(snapshots.CommitRow, _ask(url, snapshots.commits, repository))
 
 
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
 def changes_judged(url: str, repository: str, since: dt.datetime) -> pd.DataFrame:
-    return frame(snapshots.JudgedRow, _ask(url, snapshots.changes_judged, repository, since))
+    return to_frame(snapshots.JudgedRow, _ask(url, snapshots.changes_judged, repository, since))
 
 
-@st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+@st.cache_data(ttl=LIVE_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
 def regressions(url: str) -> pd.DataFrame:
-    return frame(regression_queries.RegressionRow, _ask(url, regression_queries.regressions))
+    return to_frame(regression_queries.RegressionRow, _ask(url, regression_queries.regressions))
 
 
-@st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
-def regressed(url: str, regression_id: int) -> pd.DataFrame:
-    return frame(regression_queries.RegressedRow, _ask(url, regression_queries.regressed, regression_id))
+@st.cache_data(ttl=LIVE_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
+def regression_series(url: str, regression_id: int) -> pd.DataFrame:
+    return to_frame(regression_queries.RegressedRow, _ask(url, regression_queries.regressed, regression_id))
 
 
-@st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+@st.cache_data(ttl=LIVE_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
 def events(url: str, regression_id: int) -> pd.DataFrame:
-    return frame(regression_queries.EventRow, _ask(url, regression_queries.events, regression_id))
+    return to_frame(regression_queries.EventRow, _ask(url, regression_queries.events, regression_id))
 
 
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
-def score(url: str, since: dt.datetime | None) -> judge_score.Score:
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
+def judge_score_since(url: str, since: dt.datetime | None) -> judge_score.Score:
     with session(url) as opened:
         return judge_score.score(opened, since)
 
 
-@st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+@st.cache_data(ttl=LIVE_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
 def alarms(url: str) -> pd.DataFrame:
-    return frame(alarm_queries.AlarmRow, _ask(url, alarm_queries.alarms))
+    return to_frame(alarm_queries.AlarmRow, _ask(url, alarm_queries.alarms))
 
 
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
 def newest_runs(url: str) -> pd.DataFrame:
-    return frame(evidence_queries.RunLine, _ask(url, evidence_queries.newest_runs))
+    return to_frame(evidence_queries.RunLine, _ask(url, evidence_queries.newest_runs))
 
 
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
 def spaces(url: str) -> pd.DataFrame:
-    return frame(static_fact_queries.SpaceRow, _ask(url, static_fact_queries.spaces))
+    return to_frame(static_fact_queries.SpaceRow, _ask(url, static_fact_queries.spaces))
 
 
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
-def statics(url: str, repository: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
-    return frame(
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
+def static_facts(url: str, repository: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
+    return to_frame(
         static_fact_queries.StaticRow, _ask(url, static_fact_queries.statics, repository, kernel, problem, gpu_model)
     )
 
 
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
-def moved(url: str, before: int, after: int) -> pd.DataFrame:
-    return frame(static_fact_queries.MovedRow, _ask(url, static_fact_queries.moved, before, after))
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
+def cubin_changes(url: str, before: int, after: int) -> pd.DataFrame:
+    return to_frame(static_fact_queries.MovedRow, _ask(url, static_fact_queries.moved, before, after))
 
 
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
 def evidence(url: str, run_id: int) -> Evidence | None:
     """All that is on record about a run and the one before it; None when there is no such run."""
     with session(url) as opened:
@@ -195,49 +195,49 @@ def evidence(url: str, run_id: int) -> Evidence | None:
         )
 
 
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
 def repositories(url: str) -> list[str]:
     return _ask(url, series_queries.repositories)
 
 
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
 def series(url: str) -> pd.DataFrame:
-    return frame(series_queries.SeriesRow, _ask(url, series_queries.series))
+    return to_frame(series_queries.SeriesRow, _ask(url, series_queries.series))
 
 
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
 def points(url: str, repository: str, kernel: str, problem: str, gpu_model: str, *, static_facts: bool) -> pd.DataFrame:
     asked = functools.partial(series_queries.points, static_facts=static_facts)
-    return frame(series_queries.PointRow, _ask(url, asked, repository, kernel, problem, gpu_model))
+    return to_frame(series_queries.PointRow, _ask(url, asked, repository, kernel, problem, gpu_model))
 
 
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
 def raw_samples(url: str, run_ids: tuple[int, ...]) -> dict[tuple[int, str], list[float]]:
     return {(row.run_id, row.implementation): row.samples_us for row in _ask(url, series_queries.raw_samples, run_ids)}
 
 
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
 def levels(url: str, repository: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
-    return frame(
+    return to_frame(
         regression_queries.LevelRow, _ask(url, regression_queries.levels, repository, kernel, problem, gpu_model)
     )
 
 
-@st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+@st.cache_data(ttl=LIVE_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
 def sweeps(url: str, repository: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
-    return frame(sweep_queries.SweepRow, _ask(url, sweep_queries.sweeps, repository, kernel, problem, gpu_model))
+    return to_frame(sweep_queries.SweepRow, _ask(url, sweep_queries.sweeps, repository, kernel, problem, gpu_model))
 
 
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
 def winners(url: str, repository: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
-    return frame(sweep_queries.WinnerRow, _ask(url, sweep_queries.winners, repository, kernel, problem, gpu_model))
+    return to_frame(sweep_queries.WinnerRow, _ask(url, sweep_queries.winners, repository, kernel, problem, gpu_model))
 
 
-@st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+@st.cache_data(ttl=LIVE_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
 def trials(url: str, sweep_id: int) -> pd.DataFrame:
     """The trials with one column per parameter, `param.NAME`, and `outcome`, the word people read for how it ended."""
     rows = _ask(url, sweep_queries.trials, sweep_id)
-    found = frame(sweep_queries.TrialRow, rows)
+    found = to_frame(sweep_queries.TrialRow, rows)
     found["outcome"] = [outcome(row.status, row.compile_status) for row in rows]
     params = pd.DataFrame([row.params for row in rows]).add_prefix("param.")
     return pd.concat([found.drop(columns="params"), params], axis=1)
@@ -249,51 +249,51 @@ def outcome(status: str, compile_status: str | None) -> str:
     return status.replace("_", " ")
 
 
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
 def remarks(url: str, trial_id: int) -> pd.DataFrame:
     """The remarks in reading order; the columns are those of kernels.results.StaticFacts."""
     found = pd.DataFrame(_ask(url, sweep_queries.remarks, trial_id))
     return found.reindex(columns=["line", "instruction", "shape", "passed", "text", "pass", "name"])
 
 
-@st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
-def measured(url: str, sweep_id: int) -> pd.DataFrame:
-    return frame(sweep_queries.MeasuredRow, _ask(url, sweep_queries.measured, sweep_id))
+@st.cache_data(ttl=LIVE_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
+def measurements(url: str, sweep_id: int) -> pd.DataFrame:
+    return to_frame(sweep_queries.MeasuredRow, _ask(url, sweep_queries.measured, sweep_id))
 
 
-@st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+@st.cache_data(ttl=LIVE_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
 def job_counts(url: str) -> pd.DataFrame:
-    return frame(queue.JobCount, _ask(url, queue.job_counts))
+    return to_frame(queue.JobCount, _ask(url, queue.job_counts))
 
 
-@st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+@st.cache_data(ttl=LIVE_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
 def jobs(url: str, *states: str) -> pd.DataFrame:
-    return frame(queue.JobRow, _ask(url, queue.jobs, states))
+    return to_frame(queue.JobRow, _ask(url, queue.jobs, states))
 
 
-@st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+@st.cache_data(ttl=LIVE_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
 def queues(url: str) -> pd.DataFrame:
-    return frame(queue.QueueRow, _ask(url, queue.queues))
+    return to_frame(queue.QueueRow, _ask(url, queue.queues))
 
 
-@st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+@st.cache_data(ttl=LIVE_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
 def workers(url: str) -> pd.DataFrame:
-    return frame(queue.WorkerRow, _ask(url, queue.workers))
+    return to_frame(queue.WorkerRow, _ask(url, queue.workers))
 
 
-@st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+@st.cache_data(ttl=LIVE_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
 def quarantines(url: str) -> pd.DataFrame:
-    return frame(quarantine.QuarantineRow, _ask(url, quarantine.quarantines))
+    return to_frame(quarantine.QuarantineRow, _ask(url, quarantine.quarantines))
 
 
-@st.cache_data(ttl=LIVE_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+@st.cache_data(ttl=LIVE_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
 def actions(url: str) -> pd.DataFrame:
-    return frame(action_queries.ActionRow, _ask(url, action_queries.actions))
+    return to_frame(action_queries.ActionRow, _ask(url, action_queries.actions))
 
 
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=KEPT_ANSWERS, show_spinner=False)
+@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
 def canaries(url: str) -> pd.DataFrame:
-    return frame(canary_queries.CanaryRow, _ask(url, canary_queries.canaries))
+    return to_frame(canary_queries.CanaryRow, _ask(url, canary_queries.canaries))
 
 
 def _ask(url: str, question: Callable[..., list[Any]], *about: object) -> list[Any]:

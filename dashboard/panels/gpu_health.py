@@ -13,7 +13,7 @@ BEST_OF = 0.05
 """The share of a GPU's canaries that counts as how well it can sing: its own best, not another board's."""
 
 
-def ill(quarantines: pd.DataFrame) -> None:
+def show_quarantined(quarantines: pd.DataFrame) -> None:
     """A sentence for each GPU that takes no sweeps now."""
     for row in quarantines[quarantines["ended_at"].isna()].to_dict("records"):
         last = f" Its last canary, {moment(row['canary_at'])}: {row['canary_said']}." if row["canary_said"] else ""
@@ -23,13 +23,13 @@ def ill(quarantines: pd.DataFrame) -> None:
         )
 
 
-def health(url: str) -> None:
+def show_health(url: str) -> None:
     canaries, quarantines = reads.canaries(url), reads.quarantines(url)
     if canaries.empty and quarantines.empty:
         return
     st.subheader("Health of the GPUs", anchor=False)
     if len(canaries):
-        plots.show(trend(canaries, quarantines), "canaries", "Time of the canaries of each GPU over its best")
+        plots.show(canary_figure(canaries, quarantines), "canaries", "Time of the canaries of each GPU over its best")
         st.caption(
             "Two fixed kernels beside every job, over the best that this GPU did: no commit moves them, so when they "
             "move, the GPU did. Shaded: in quarantine."
@@ -38,7 +38,7 @@ def health(url: str) -> None:
         st.dataframe(_table(quarantines), hide_index=True, key="quarantines")
 
 
-def trend(canaries: pd.DataFrame, quarantines: pd.DataFrame) -> go.Figure:
+def canary_figure(canaries: pd.DataFrame, quarantines: pd.DataFrame) -> go.Figure:
     """Each GPU's canaries in percent over its own best. Pure."""
     figure = go.Figure()
     for place, ((uuid, name, host), sung) in enumerate(canaries.groupby(["gpu_uuid", "gpu_name", "host"])):

@@ -11,10 +11,10 @@ from tilewatch.db.queries.judge_score import Score
 MONTH = dt.timedelta(days=30)
 
 
-def board(url: str) -> None:
+def show(url: str) -> None:
     """The last month's score. Marks of people are what it counts, so it says how many they were."""
     now = dt.datetime.now(dt.UTC).replace(minute=0, second=0, microsecond=0)  # by the hour: readers share the answer
-    score = reads.score(url, now - MONTH)
+    score = reads.judge_score_since(url, now - MONTH)
     with st.expander("Scoreboard of the last 30 days", key="scoreboard", expanded=True):
         for column, (label, value, told) in zip(st.columns(4), cards(score), strict=True):
             with column:

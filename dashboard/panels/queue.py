@@ -17,13 +17,13 @@ from tilewatch.db.queries.queue import IN_PROGRESS
 STATES = ("running", "queued", "waiting", "failed", "poison", "done", "cancelled")
 
 
-def counts(url: str) -> None:
+def show_counts(url: str) -> None:
     by_state = reads.job_counts(url).groupby("state")["jobs"].sum()
     for column, state in zip(st.columns(len(STATES)), STATES, strict=True):
         column.metric(state, f"{int(by_state.get(state, 0)):,}")
 
 
-def unserved(queues: pd.DataFrame) -> None:
+def warn_of_queues_without_worker(queues: pd.DataFrame) -> None:
     """A warning for each queue with work that no live worker takes."""
     for _, queue in queues[queues["workers"] == 0].iterrows():
         jobs = queue["waiting"] + queue["queued"]
@@ -36,7 +36,7 @@ def unserved(queues: pd.DataFrame) -> None:
         st.warning(f"{many} in queue `{queue['queue']}` for {what}, and none has been seen for a minute.")
 
 
-def unfinished(url: str, jobs: pd.DataFrame, title: str, who: str | None) -> None:
+def show_unfinished(url: str, jobs: pd.DataFrame, title: str, who: str | None) -> None:
     if jobs.empty:
         return
     st.subheader(title, anchor=False)
@@ -71,7 +71,7 @@ def unfinished(url: str, jobs: pd.DataFrame, title: str, who: str | None) -> Non
     if picked.selection.rows and picked.selection.rows[0] < len(jobs):
         job_id = int(jobs.iloc[picked.selection.rows[0]]["id"])
         if st.button(f"Cancel job {job_id}", key=f"cancel-{job_id}", disabled=who is None) and who:
-            run_action.do(url, partial(_cancel, job_id=job_id, submission_id=None, who=who), "Cancelled")
+            run_action.run(url, partial(_cancel, job_id=job_id, submission_id=None, who=who), "Cancelled")
 
 
 def left_text(done: int, total: int, started_at: dt.datetime | None, now: dt.datetime) -> str:
@@ -81,7 +81,7 @@ def left_text(done: int, total: int, started_at: dt.datetime | None, now: dt.dat
     return span_text((now - started_at).total_seconds() * (total - done) / done)
 
 
-def failed(url: str, jobs: pd.DataFrame, who: str | None) -> None:
+def show_failed(url: str, jobs: pd.DataFrame, who: str | None) -> None:
     if jobs.empty:
         return
     st.subheader("Failed", anchor=False)
@@ -90,10 +90,10 @@ def failed(url: str, jobs: pd.DataFrame, who: str | None) -> None:
             st.caption(f"{job['kind']} job {job['id']}, attempt {job['attempt']}, {_at(job['finished_at'])}")
             st.code(job["trace"] or "No trace was kept.", language=None)
             if st.button("Retry", key=f"retry-{job['id']}", disabled=who is None) and who:
-                run_action.do(url, partial(_retry, job_id=int(job["id"]), submission_id=None, who=who), "Queued again")
+                run_action.run(url, partial(_retry, job_id=int(job["id"]), submission_id=None, who=who), "Queued again")
 
 
-def submissions(url: str, found: pd.DataFrame, who: str | None) -> None:
+def show_submissions(url: str, found: pd.DataFrame, who: str | None) -> None:
     """The newest submissions; a selected one can be cancelled or retried as a whole."""
     found = found[found["reason"] != "recorded"]
     if found.empty:
@@ -129,12 +129,12 @@ def submissions(url: str, found: pd.DataFrame, who: str | None) -> None:
     with st.container(horizontal=True):
         goes_on = chosen["state"] in IN_PROGRESS
         if st.button("Cancel what is left of it", disabled=who is None or not goes_on, key="cancel-all") and who:
-            run_action.do(url, partial(_cancel, job_id=None, submission_id=own, who=who), "Cancelled")
+            run_action.run(url, partial(_cancel, job_id=None, submission_id=own, who=who), "Cancelled")
         if st.button("Retry what ended short", disabled=who is None, key="retry-all") and who:
-            run_action.do(url, partial(_retry, job_id=None, submission_id=own, who=who), "Queued again")
+            run_action.run(url, partial(_retry, job_id=None, submission_id=own, who=who), "Queued again")
 
 
-def queues(found: pd.DataFrame) -> None:
+def show_queues(found: pd.DataFrame) -> None:
     st.subheader("Queues", anchor=False)
     if found.empty:
         st.caption("Every queue is empty.")
@@ -142,7 +142,7 @@ def queues(found: pd.DataFrame) -> None:
     st.dataframe(found, hide_index=True, key="queues")
 
 
-def workers(workers: pd.DataFrame) -> None:
+def show_workers(workers: pd.DataFrame) -> None:
     st.subheader("Workers", anchor=False)
     if workers.empty:
         st.caption("No worker has said that it is here.")

@@ -20,16 +20,16 @@ BUTTONS = {
 }
 
 
-def body(url: str, found: pd.Series) -> None:
+def show(url: str, found: pd.Series) -> None:
     _headline(found)
-    run_action.say_what_was_done()
+    run_action.show_outcome()
     left, right = st.columns([3, 2], gap="medium")
-    series = reads.regressed(url, int(found["id"]))
+    series = reads.regression_series(url, int(found["id"]))
     with left:
         _series(url, found, series)
         _life(reads.events(url, int(found["id"])))
     with right:
-        who = run_action.actor()
+        who = run_action.find_actor()
         if who is None:
             return
         _state(url, found, who)
@@ -79,7 +79,7 @@ def _series(url: str, found: pd.Series, series: pd.DataFrame) -> None:
     picked = st.dataframe(table, hide_index=True, on_select="rerun", selection_mode="single-row", key="series")
     if picked.selection.rows and picked.selection.rows[0] < len(series):
         row = series.iloc[picked.selection.rows[0]]
-        about = repository.series(url, {**row, "repository": found["repository"]})
+        about = repository.series_parameters(url, {**row, "repository": found["repository"]})
         with st.container(horizontal=True):
             st.page_link("views/evidence.py", label="Its evidence", query_params={"run": str(row["run_id"])})
             st.page_link("views/trends.py", label="Its trend", query_params=about)
@@ -108,7 +108,7 @@ def _state(url: str, found: pd.Series, who: str) -> None:
             label, told, act = BUTTONS[action]
             if st.button(label, help=told, key=action):
                 made = partial(act, regression_id=int(found["id"]), who=who, note=why or None)
-                run_action.do(url, made, f"{label}: done")
+                run_action.run(url, made, f"{label}: done")
 
 
 def _words(url: str, found: pd.Series, who: str) -> None:
@@ -122,7 +122,7 @@ def _words(url: str, found: pd.Series, who: str) -> None:
         wanted = {"owner": owner, "note": note, "link": link}
         changed = {name: text for name, text in wanted.items() if text.strip() != (found[name] or "")}
         if changed:
-            run_action.do(url, partial(_write, found=found, who=who, changed=changed), f"Saved {', '.join(changed)}")
+            run_action.run(url, partial(_write, found=found, who=who, changed=changed), f"Saved {', '.join(changed)}")
 
 
 def _write(opened: Session, *, found: pd.Series, who: str, changed: dict[str, str]) -> None:
@@ -141,7 +141,7 @@ def _mark(url: str, found: pd.Series, who: str) -> None:
         for right, label in ((True, "It was right"), (False, "It was wrong")):
             if st.button(label, key=label):
                 made = partial(regressions.mark, who=who, right=right, regression_id=int(found["id"]))
-                run_action.do(url, made, f"Marked as {'right' if right else 'wrong'}")
+                run_action.run(url, made, f"Marked as {'right' if right else 'wrong'}")
 
 
 def _again(url: str, found: pd.Series, series: pd.DataFrame, who: str) -> None:
@@ -150,13 +150,13 @@ def _again(url: str, found: pd.Series, series: pd.DataFrame, who: str) -> None:
     gpus = sorted(set(series["gpu_model"]))
     with st.container(horizontal=True):
         if st.button("Measure it again", key="rerun", disabled=series.empty):
-            run_action.do(url, partial(_measure_again, found=found, series=series, who=who), "Asked for a re-run")
+            run_action.run(url, partial(_measure_again, found=found, series=series, who=who), "Asked for a re-run")
         narrow = int(found["commits_in_range"]) <= 1
         told = "There is no commit in between." if narrow else "Test every commit in the range, which narrows it down."
         if st.button("Bisect", key="bisect", disabled=narrow or series.empty, help=told):
             revisions = f"{found['good_sha']}..{found['bad_sha']}"
             made = partial(_ask_range, who=who, revisions=revisions, gpus=gpus)
-            run_action.do(url, made, f"Asked to test {plural(int(found['commits_in_range']), 'commit')}")
+            run_action.run(url, made, f"Asked to test {plural(int(found['commits_in_range']), 'commit')}")
 
 
 def _measure_again(opened: Session, *, found: pd.Series, series: pd.DataFrame, who: str) -> None:

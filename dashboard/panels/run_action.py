@@ -15,40 +15,40 @@ from tilewatch.db.lifecycle.regressions import NoSuchRegression, NotPossible
 from tilewatch.db.session import session
 
 REFUSALS = (NoSuchWork, NoSuchRegression, NotPossible, ValueError)
-SAID = "said"
+OUTCOME = "said"
 
 
-def actor() -> str | None:
+def find_actor() -> str | None:
     """The name to act with, or None with the reason on the page. Where nobody signs in, people say who they are."""
     claimed = ""
-    of = rights.configured()
-    if of.anonymous == "act" and rights.visitor().who is None:
+    of = rights.find_rules()
+    if of.anonymous == "act" and rights.find_rights().who is None:
         claimed = st.text_input(
             "Your name", key="who", max_chars=80, placeholder="who does this", help="Written down with every action."
         )
-    found = rights.visitor(claimed)
+    found = rights.find_rights(claimed)
     if not found.act:
         st.caption(found.why_not)
         return None
     return found.who
 
 
-def say_what_was_done() -> None:
+def show_outcome() -> None:
     """The sentence about the last action, once."""
-    if SAID in st.session_state:
-        good, sentence = st.session_state.pop(SAID)
+    if OUTCOME in st.session_state:
+        good, sentence = st.session_state.pop(OUTCOME)
         (st.success if good else st.warning)(sentence)
 
 
-def do(url: str, act: Callable[[Session], Any], done: str) -> None:
+def run(url: str, act: Callable[[Session], Any], done: str) -> None:
     """Act in one transaction and draw the page again; what the data forbids becomes a sentence."""
     try:
         with session(url) as opened:
             said = act(opened)
     except REFUSALS as refused:
-        st.session_state[SAID] = (False, _sentence(str(refused)))
+        st.session_state[OUTCOME] = (False, _sentence(str(refused)))
     else:
-        st.session_state[SAID] = (True, _sentence(said if isinstance(said, str) else done))
+        st.session_state[OUTCOME] = (True, _sentence(said if isinstance(said, str) else done))
     st.cache_data.clear()
     st.rerun()
 

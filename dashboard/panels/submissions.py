@@ -6,7 +6,7 @@ import streamlit as st
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.text import day, moment, plural, short
 from tilewatch.dashboard.widgets import badges
-from tilewatch.dashboard.widgets.errors import told
+from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.db.queries.queue import IN_PROGRESS
 
 RECENT = 10
@@ -14,9 +14,9 @@ MOST_CARDS = 4
 
 
 @st.fragment(run_every=reads.LIVE_EVERY_S)
-def submissions(url: str) -> None:
+def show(url: str) -> None:
     """What is going on in front of what was; runs again by itself."""
-    with told():
+    with show_errors():
         found = reads.submissions(url, RECENT)
         st.subheader("Submissions", anchor=False)
         going_on = found[found["state"].isin(IN_PROGRESS)].drop_duplicates("gpu_model").head(MOST_CARDS)
@@ -31,7 +31,7 @@ def submissions(url: str) -> None:
 def _newest(row: pd.Series) -> None:
     """The newest submission for a GPU model."""
     with st.container(border=True, height="stretch"):
-        st.markdown(f"**{row['gpu_name']}** :{badges.COLOURS[row['state']]}[{row['state']}]")
+        st.markdown(f"**{row['gpu_name']}** :{badges.SUBMISSIONS[row['state']]}[{row['state']}]")
         if row["state"] == "compiling":
             share = row["settled_trials"] / max(row["trials"], 1)
             st.progress(share, f"{row['settled_trials']:,} of {row['trials']:,} configs compiled")

@@ -14,7 +14,7 @@ from tilewatch.db.lifecycle import actions
 NIGHTLY, SWEEP, BACKFILL = "The whole suite", "One sweep", "A range of commits"
 
 
-def form(url: str, who: str) -> None:
+def show_form(url: str, who: str) -> None:
     with st.expander("Submit work", key="submit"):
         spaces = reads.spaces(url)
         spaces = spaces[spaces["repository"].isin(reads.repositories(url)[:1])]  # the watched one
@@ -36,10 +36,10 @@ def form(url: str, who: str) -> None:
                 ready = ready and kernel is not None and bool(problem.strip())
                 made = partial(_sweep, kernel=kernel, problem=problem.strip(), commit=commit.strip(), gpus=gpus)
         if st.button("Submit", key="submit-now", disabled=not ready, type="primary"):
-            run_action.do(url, partial(made, who=who), "Asked: a worker submits it within a minute")
+            run_action.run(url, partial(made, who=who), "Asked: a worker submits it within a minute")
 
 
-def asked(url: str) -> None:
+def show_actions(url: str) -> None:
     """Who did or asked for what, and what came of it."""
     found = reads.actions(url)
     if found.empty:

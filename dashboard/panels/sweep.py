@@ -17,16 +17,16 @@ from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.frames.metrics import US_TFLOP
 from tilewatch.dashboard.text import change_text, config_text, first_line, plural, ratio_to, short, source_text
 from tilewatch.dashboard.widgets import filters, plots
-from tilewatch.dashboard.widgets.errors import told
+from tilewatch.dashboard.widgets.errors import show_errors
 
 BEST_CONFIGS = 10
 A_MONTH = dt.timedelta(days=30)
 
 
-def body(url: str, sweep: pd.Series) -> None:
+def show(url: str, sweep: pd.Series) -> None:
     """Everything about one sweep; runs again by itself while the sweep is unfinished."""
-    with told():
-        trials = sweep_charts.in_order(reads.trials(url, sweep["id"]), sweep["axes"])
+    with show_errors():
+        trials = sweep_charts.order_parameters(reads.trials(url, sweep["id"]), sweep["axes"])
         if trials.empty:
             st.info("This sweep has no configs yet.")
             return
@@ -38,10 +38,10 @@ def body(url: str, sweep: pd.Series) -> None:
             )
             return
         _failures(trials)
-        measured = reads.measured(url, sweep["id"])
+        measured = reads.measurements(url, sweep["id"])
         _on_record(measured, sweep)
         tie = set(measured.iloc[0]["tie"]) if len(measured) else set()
-        regrets(url, trials, sweep, tie)
+        show_regrets(url, trials, sweep, tie)
         left, right = st.columns([3, 2], gap="medium")
         with left:
             _cells(trials, sweep)
@@ -89,7 +89,7 @@ def _on_record(measured: pd.DataFrame, sweep: pd.Series) -> None:
     )
 
 
-def regrets(url: str, trials: pd.DataFrame, sweep: pd.Series, tie: set[int]) -> None:
+def show_regrets(url: str, trials: pd.DataFrame, sweep: pd.Series, tie: set[int]) -> None:
     """What it would cost to go on with a config that was chosen before: by a table, or by an earlier sweep."""
     if trials["median_us"].isna().all():
         return
@@ -129,7 +129,7 @@ def _all_parameters(trials: pd.DataFrame) -> None:
     if sweep_charts.with_shares(trials)[["median_us", "registers"]].dropna(how="all").empty:
         return
     st.subheader("Over all parameters", anchor=False)
-    plots.lines(parallel.drawing(trials), "parallel")
+    plots.show_parallel(parallel.drawing(trials), "parallel")
     st.caption(
         "Drag along an axis to keep the configs that pass there, click on it to keep all again; drag its name to "
         "move it. Teal is better."
@@ -145,7 +145,7 @@ def _beside_speed(trials: pd.DataFrame, tie: set[int]) -> None:
     label = filters.pick("Static fact", [fact.label for fact in facts], "beside")
     fact = next(fact for fact in facts if fact.label == label)
     plots.show(
-        sweep_charts.beside_speed(trials, fact, tie), "beside-speed", f"{fact.label} beside the time of each config"
+        sweep_charts.fact_over_time(trials, fact, tie), "beside-speed", f"{fact.label} beside the time of each config"
     )
 
 

@@ -12,7 +12,7 @@ from tilewatch.dashboard.widgets import filters, plots
 THE_ONE_BEFORE = "the one before"
 
 
-def body(url: str, sweeps: pd.DataFrame, after: pd.Series) -> None:
+def show(url: str, sweeps: pd.DataFrame, after: pd.Series) -> None:
     """`sweeps` are all of this search space, the newest commit first; `after` is the later one."""
     earlier = sweeps[(sweeps["position"] < after["position"]) & (sweeps["reason"] == after["reason"])]
     if earlier.empty:
@@ -25,18 +25,18 @@ def body(url: str, sweeps: pd.DataFrame, after: pd.Series) -> None:
     picked = filters.pick("Compared with", [THE_ONE_BEFORE, *names], "before")
     before = commits.iloc[0] if picked == THE_ONE_BEFORE else commits[names == picked].iloc[0]
     st.caption(f"{short(before['sha'])} {before['subject']} → {short(after['sha'])} {after['subject']}")
-    trials_before = sweep_charts.in_order(reads.trials(url, before["id"]), before["axes"])
-    trials_after = sweep_charts.in_order(reads.trials(url, after["id"]), after["axes"])
-    both = landscape.pair(trials_before, trials_after)
-    if changed := landscape.space_changes(both):
+    trials_before = sweep_charts.order_parameters(reads.trials(url, before["id"]), before["axes"])
+    trials_after = sweep_charts.order_parameters(reads.trials(url, after["id"]), after["axes"])
+    both = landscape.pair_trials(trials_before, trials_after)
+    if changed := landscape.describe_space_changes(both):
         st.warning(changed)
     winners = _winners(url, before, after)
     _drift(winners, trials_before, trials_after)
     st.subheader("Landscape", anchor=False)
-    st.markdown(landscape.summary(both))
+    st.markdown(landscape.describe_shift(both))
     if both["change"].notna().any():
         marks = [(f"winner at {sha}", config_id) for sha, config_id in winners]
-        plots.show(landscape.shift(both, marks), "shift", "Change of each config's time over its earlier time")
+        plots.show(landscape.shift_figure(both, marks), "shift", "Change of each config's time over its earlier time")
     _endings(both)
 
 
@@ -66,7 +66,7 @@ def _drift(winners: list[tuple[str, int]], before: pd.DataFrame, after: pd.DataF
         rows.append(
             {
                 "won at": sha,
-                "config": sweep_charts.config_of(known.iloc[0].to_dict()),
+                "config": sweep_charts.config_of_trial(known.iloc[0].to_dict()),
                 "place before": _place(before, config_id),
                 "place after": _place(after, config_id),
             }
@@ -86,7 +86,7 @@ def _place(trials: pd.DataFrame, config_id: int) -> str:
 
 def _endings(both: pd.DataFrame) -> None:
     st.subheader("Configs that end differently", anchor=False)
-    kinds = landscape.newly(both)
+    kinds = landscape.changed_outcomes(both)
     if not kinds:
         st.success("Every config that is in both sweeps ended the same way.")
     for kind, rows in kinds.items():

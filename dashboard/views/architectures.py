@@ -18,24 +18,24 @@ def page(url: str) -> None:
         st.info("No sweep was submitted yet. The compiler alone is enough for this page, for any architecture:")
         st.code("tilewatch submit nightly --gpu b200")
         return
-    spaces = spaces[spaces["repository"] == repository.repository(url)]
+    spaces = spaces[spaces["repository"] == repository.pick_repository(url)]
     first, second, third = st.columns(3)
     named = spaces.assign(gpu=spaces["arch"] + " " + spaces["gpu_name"])
     with first:
-        named = filters.narrow(named, "Architecture and GPU", "gpu", "gpu")
+        named = filters.pick_value(named, "Architecture and GPU", "gpu", "gpu")
     with second:
-        named = filters.narrow(named, "Kernel", "kernel", "kernel")
+        named = filters.pick_value(named, "Kernel", "kernel", "kernel")
     with third:
-        named = filters.narrow(named, "Problem", "problem", "problem")
+        named = filters.pick_value(named, "Problem", "problem", "problem")
     space = named.iloc[0]
-    counts = reads.statics(url, space["repository"], space["kernel"], space["problem"], space["gpu_model"])
+    counts = reads.static_facts(url, space["repository"], space["kernel"], space["problem"], space["gpu_model"])
     if counts.empty:
         st.info("None of its configs is compiled yet. A compile worker takes them in batches.")
         return
     told = f"Configs by what their cubins say, over {plural(len(counts), 'commit')}"
     plots.show(static_facts.over_commits(counts), "statics", told)
     _moved(url, counts)
-    tables.behind(f"The {plural(len(counts), 'commit')} behind the chart", "counts", lambda: _table(counts))
+    tables.show_in_expander(f"The {plural(len(counts), 'commit')} behind the chart", "counts", lambda: _table(counts))
 
 
 def _moved(url: str, counts: pd.DataFrame) -> None:
@@ -46,7 +46,7 @@ def _moved(url: str, counts: pd.DataFrame) -> None:
     newest_first = counts.iloc[::-1].assign(commit=counts["sha"].iloc[::-1].map(short))
     left, right = st.columns(2)
     with right:
-        after = filters.newest_or(newest_first, "After", "commit", "after").iloc[0]
+        after = filters.pick_or_newest(newest_first, "After", "commit", "after").iloc[0]
     earlier = newest_first[newest_first.index < after.name]
     if earlier.empty:
         st.caption("This is the oldest commit that is compiled; pick a later one.")
@@ -54,7 +54,7 @@ def _moved(url: str, counts: pd.DataFrame) -> None:
     with left:
         picked = filters.pick("Before", [THE_ONE_BEFORE, *earlier["commit"]], "before")
     before = earlier.iloc[0] if picked == THE_ONE_BEFORE else earlier[earlier["commit"] == picked].iloc[0]
-    moved = reads.moved(url, int(before["sweep_id"]), int(after["sweep_id"]))
+    moved = reads.cubin_changes(url, int(before["sweep_id"]), int(after["sweep_id"]))
     st.caption(f"{before['commit']} {before['subject']} → {after['commit']} {after['subject']}")
     if before["compiler"] != after["compiler"]:
         st.caption(f"The compiler changed too: {before['compiler']} → {after['compiler']}")

@@ -17,7 +17,7 @@ COMMITS, GPUS = "Two commits", "Two GPU models"
 
 def page(url: str) -> None:
     st.title("Compare", anchor=False)
-    repository = watched.repository(url)
+    repository = watched.pick_repository(url)
     commits = reads.commits(url, repository)
     if commits.empty:
         st.info("Nothing is measured yet, so there is nothing to compare. Submit a nightly, or import a recording.")
@@ -38,7 +38,7 @@ def page(url: str) -> None:
         f"of {len(known):,} series on both sides"
     )
     if kind == COMMITS and known["gpu_model"].nunique() > 1:
-        _where(url, changes.one_record(known))
+        _where(url, changes.one_row_per_series(known))
     st.subheader("Sorted differences", anchor=False)
     figure = differences.differences(known, "change of speed")
     plots.show(figure, "differences", "The largest changes of speed with their intervals")
@@ -47,7 +47,7 @@ def page(url: str) -> None:
         "intervals at their worst; an open circle means that it holds zero."
     )
     _shapes(known)
-    tables.behind(
+    tables.show_in_expander(
         f"{plural(len(known), 'difference')} as a table, slowest first",
         "all",
         lambda: _table(known),
@@ -58,18 +58,18 @@ def page(url: str) -> None:
 def _where(url: str, known: pd.DataFrame) -> None:
     """Per kernel and problem over the GPU models: a change everywhere and a change on one have different causes."""
     st.subheader("Everywhere, or on one architecture?", anchor=False)
-    moved = shapes.where(known)
+    moved = shapes.list_moved(known)
     if moved.empty:
         st.caption("No series is apart on any GPU model.")
         return
     st.dataframe(moved, hide_index=True, key="where")
-    shown = changes.only_problems(known, moved)
-    plots.table(grid.change_map(shown, watched.trends(url)), "map")
+    shown = changes.keep_problems(known, moved)
+    plots.show_grid(grid.change_table(shown, watched.trend_links(url)), "map")
     st.caption("The problems that moved on some GPU model; ≈ where the intervals overlap.")
 
 
 def _shapes(known: pd.DataFrame) -> None:
-    shaped = shapes.with_shapes(known)
+    shaped = shapes.keep_shaped(known)
     if shaped.empty:
         return
     st.subheader("Over the shapes of the problems", anchor=False)
@@ -93,7 +93,9 @@ def _commits(url: str, repository: str, commits: pd.DataFrame) -> pd.DataFrame:
         st.stop()
     a = earlier.iloc[0]
     st.caption(f"A: {short(a['sha'])} {a['subject']}. B: {short(b['sha'])} {b['subject']}.")
-    pairs = changes.pair(reads.standing_at(url, repository, a["sha"]), reads.standing_at(url, repository, b["sha"]))
+    pairs = changes.pair_snapshots(
+        reads.snapshot_at_commit(url, repository, a["sha"]), reads.snapshot_at_commit(url, repository, b["sha"])
+    )
     return pairs.assign(where=pairs["gpu_name"].str.removeprefix("NVIDIA ") + pairs["origin"].map(_record))
 
 
@@ -103,14 +105,16 @@ def _record(origin: str) -> str:
 
 def _gpu_models(url: str, repository: str) -> pd.DataFrame:
     now = dt.datetime.now(dt.UTC).replace(minute=0, second=0, microsecond=0)  # by the hour: readers share the answers
-    newest = changes.one_record(reads.standing(url, repository, now))
+    newest = changes.one_row_per_series(reads.snapshot(url, repository, now))
     names = sorted(set(newest["gpu_model"]))
     left, right = st.columns(2)
     with left:
         a = filters.pick("A", names, "gpu_a")
     with right:
         b = filters.pick("B", [*names[1:], names[0]], "gpu_b")
-    pairs = changes.pair(newest[newest["gpu_model"] == a], newest[newest["gpu_model"] == b], ("kernel", "problem"))
+    pairs = changes.pair_snapshots(
+        newest[newest["gpu_model"] == a], newest[newest["gpu_model"] == b], ("kernel", "problem")
+    )
     st.caption("The newest point of each series on both. Ratios are compared where both have one to the same baseline.")
     return pairs.assign(where="")
 

@@ -99,7 +99,7 @@ def _headline(url: str, found: Evidence) -> None:
             "kernel": run.kernel,
             "problem": run.problem,
             "gpu": run.gpu_model,
-            **repository.link(url, {"repository": run.repository}),
+            **repository.repository_parameters(url, {"repository": run.repository}),
         }
         st.page_link("views/trends.py", label="Its trend", query_params=series)
         st.page_link("views/sweeps.py", label="Its sweep", query_params={**series, "commit": short(run.sha)})
@@ -169,7 +169,7 @@ def _winner(found: Evidence) -> None:
         return
     if earlier.code_sha256 is not None and earlier.code_sha256 == found.winner.code_sha256:
         st.caption("This config's machine code is identical at both commits: a difference in time is not its code.")
-    remarks = evidence.remarks_moved(earlier, found.winner)
+    remarks = evidence.changed_remarks(earlier, found.winner)
     if len(remarks):
         st.markdown("Remarks of this config that changed")
         st.dataframe(remarks, hide_index=True, key="remarks")
@@ -215,7 +215,7 @@ def _circumstances(found: Evidence) -> None:
 def _repeat(found: Evidence) -> None:
     st.subheader("Repeat it", anchor=False)
     st.caption(f"On a machine with an {found.run.gpu_name}, in a clone of the repository under watch:")
-    st.code(evidence.commands(found), language="bash")
+    st.code(evidence.repeat_commands(found), language="bash")
     name = f"tilewatch-run-{found.run.run_id}"
     with st.container(horizontal=True):
         st.download_button("Everything as JSON", lambda: evidence.as_json(found), f"{name}.json", "application/json")

@@ -4,7 +4,7 @@ import streamlit as st
 
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import gpu_health, queue, run_action, submit_form
-from tilewatch.dashboard.widgets.errors import told
+from tilewatch.dashboard.widgets.errors import show_errors
 
 SUBMISSIONS = 20
 
@@ -14,33 +14,33 @@ def page(url: str) -> None:
     if reads.job_counts(url).empty and reads.workers(url).empty:
         st.info("No job was submitted and no worker has said that it is here.")
         st.code("make up                    # starts workers and submits the first nightly\ntilewatch submit nightly")
-    run_action.say_what_was_done()
-    who = run_action.actor()
+    run_action.show_outcome()
+    who = run_action.find_actor()
     if who is not None:
-        submit_form.form(url, who)
+        submit_form.show_form(url, who)
     now(url, who)
-    gpu_health.health(url)
+    gpu_health.show_health(url)
 
 
 @st.fragment(run_every=reads.LIVE_EVERY_S)
 def now(url: str, who: str | None) -> None:
     """The live part: asks again by itself and leaves selections and open traces alone."""
-    with told():
+    with show_errors():
         if reads.job_counts(url).empty and reads.workers(url).empty:
             return
-        queue.counts(url)
-        queue.unserved(reads.queues(url))
-        gpu_health.ill(reads.quarantines(url))
-        queue.unfinished(url, reads.jobs(url, "running"), "Running", who)
-        queue.failed(url, reads.jobs(url, "failed", "poison"), who)
-        queue.unfinished(url, reads.jobs(url, "queued", "waiting"), "Next", who)
-        queue.submissions(url, reads.submissions(url, SUBMISSIONS), who)
+        queue.show_counts(url)
+        queue.warn_of_queues_without_worker(reads.queues(url))
+        gpu_health.show_quarantined(reads.quarantines(url))
+        queue.show_unfinished(url, reads.jobs(url, "running"), "Running", who)
+        queue.show_failed(url, reads.jobs(url, "failed", "poison"), who)
+        queue.show_unfinished(url, reads.jobs(url, "queued", "waiting"), "Next", who)
+        queue.show_submissions(url, reads.submissions(url, SUBMISSIONS), who)
         left, right = st.columns(2, gap="medium")
         with left:
-            queue.queues(reads.queues(url))
+            queue.show_queues(reads.queues(url))
         with right:
-            queue.workers(reads.workers(url))
-        submit_form.asked(url)
+            queue.show_workers(reads.workers(url))
+        submit_form.show_actions(url)
 
 
 page(reads.database_url())

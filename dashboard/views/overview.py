@@ -13,7 +13,7 @@ from tilewatch.dashboard.text import change_text, moment, plural, ratio_to, shor
 from tilewatch.dashboard.widgets import badges as states
 from tilewatch.dashboard.widgets import filters, plots, tables
 from tilewatch.dashboard.widgets import repository as watched
-from tilewatch.dashboard.widgets.errors import told
+from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.db.lifecycle.regressions import OPEN
 
 SHOWN_MOVERS = 20
@@ -34,8 +34,8 @@ def page(url: str) -> None:
     now = dt.datetime.now(dt.UTC).replace(minute=0, second=0, microsecond=0)  # by the hour: readers share the answers
     nights(url)
     _alarms(url)
-    repository = watched.repository(url)
-    everything = reads.standing(url, repository, now + AN_HOUR)  # the hour that goes on is a part of now
+    repository = watched.pick_repository(url)
+    everything = reads.snapshot(url, repository, now + AN_HOUR)  # the hour that goes on is a part of now
     if everything.empty:
         st.info(
             "Nothing is measured yet: that needs a worker on a machine with an NVIDIA GPU, or a recording "
@@ -43,13 +43,13 @@ def page(url: str) -> None:
         )
     else:
         _board(url, repository, everything, now)
-    submissions.submissions(url)
+    submissions.show(url)
 
 
 @st.fragment(run_every=reads.LIVE_EVERY_S)
 def nights(url: str) -> None:
     """How the newest nightly of each GPU model went, as one line."""
-    with told():
+    with show_errors():
         now = dt.datetime.now(dt.UTC)
         badges = []
         for _, night in reads.last_nights(url).sort_values("gpu_name").iterrows():
@@ -76,31 +76,31 @@ def _alarms(url: str) -> None:
         for row in found.to_dict("records")
     ]
     title = f":{states.UNSURE}[{plural(len(found), 'alarm')} open]"
-    tables.behind(title, "alarms", lambda: pd.DataFrame(rows))
+    tables.show_in_expander(title, "alarms", lambda: pd.DataFrame(rows))
 
 
 def _board(url: str, repository: str, everything: pd.DataFrame, now: dt.datetime) -> None:
     """The answer in words, then the board of ratios, then what moved most."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="large"):
-        since_what = filters.choice("Changes since", [*PERIODS, A_COMMIT], "since")
+        since_what = filters.choose("Changes since", [*PERIODS, A_COMMIT], "since")
         only = st.toggle("Only regressions", key="regressions", bind="query-params")
     before, since, words = _since(url, repository, now, since_what)
     judged = reads.changes_judged(url, repository, since)
     regressed = judged[judged["verdict"] == "regression"]
     _answer(judged, everything, words)
-    pairs = changes.pair(before, everything)
+    pairs = changes.pair_snapshots(before, everything)
     _waiting(url, repository)
     if len(regressed):
         _judged(url, regressed, f"Regressions judged since {words}", "judged")
     if only:
-        pairs = changes.only_series(pairs, regressed)
+        pairs = changes.keep_series(pairs, regressed)
     if pairs.empty:
         st.success(f"No series was judged a regression since {words}.")
         return
-    shown = changes.one_record(pairs)
+    shown = changes.one_row_per_series(pairs)
     beside = shown[shown["ratio"].notna()]
     if not beside.empty:
-        plots.table(grid.board(beside, watched.trends(url)), "board")
+        plots.show_grid(grid.ratio_table(beside, watched.trend_links(url)), "board")
         others = len(shown) - len(beside)
         st.caption(
             "The main baseline's time / ours: over 1.00 is faster than it. It is DeepGEMM where a cell names no other. "
@@ -114,12 +114,12 @@ def _since(url: str, repository: str, now: dt.datetime, picked: str) -> tuple[pd
     """The standing to compare with, the moment it is of, and its words."""
     if picked in PERIODS:
         at = now.replace(hour=12) - dt.timedelta(days=PERIODS[picked])
-        return reads.standing(url, repository, at), at, picked
+        return reads.snapshot(url, repository, at), at, picked
     commits = reads.commits(url, repository)
     names = commits["sha"].map(short)
     sha = filters.pick("The commit", list(names), "from")
     commit = commits[names == sha].iloc[0]
-    return reads.standing(url, repository, commit["committed_at"]), commit["committed_at"], sha
+    return reads.snapshot(url, repository, commit["committed_at"]), commit["committed_at"], sha
 
 
 def _answer(judged: pd.DataFrame, everything: pd.DataFrame, words: str) -> None:
@@ -142,10 +142,10 @@ def _waiting(url: str, repository: str) -> None:
     if waiting.empty:
         return
     nobodys = int((waiting["owner"].isna()).sum())
-    told = plural(len(waiting), "confirmed regression") + (" is open" if len(waiting) == 1 else " are open")
+    count = plural(len(waiting), "confirmed regression") + (" is open" if len(waiting) == 1 else " are open")
     st.page_link(
         "views/regressions.py",
-        label=f":{states.BADLY}[{told}], {nobodys:,} without an owner. To the regressions",
+        label=f":{states.BADLY}[{count}], {nobodys:,} without an owner. To the regressions",
     )
 
 
@@ -192,7 +192,7 @@ def _movers(url: str, pairs: pd.DataFrame, words: str) -> None:
 
 def _links(url: str, row: pd.Series) -> None:
     with st.container(horizontal=True):
-        st.page_link("views/trends.py", label="Open its trend", query_params=watched.series(url, row))
+        st.page_link("views/trends.py", label="Open its trend", query_params=watched.series_parameters(url, row))
         st.page_link("views/evidence.py", label="Open its evidence", query_params={"run": str(row["run_id"])})
 
 

@@ -30,13 +30,13 @@ def page(url: str) -> None:
         return
     repositories = sorted(set(found["repository"]))
     if len(repositories) > 1:
-        picked = repository.pick([ALL, *repositories])
+        picked = repository.pick_from([ALL, *repositories])
         found = found if picked == ALL else found[found["repository"] == picked]
     with st.container(
         horizontal=True, vertical_alignment="bottom", gap="large"
     ):  # a narrow window gives them two lines
-        state = filters.choice("State", STATES, "state")
-        group = filters.choice("Group by", list(GROUPS), "group")
+        state = filters.choose("State", STATES, "state")
+        group = filters.choose("Group by", list(GROUPS), "group")
         improvements = st.toggle("Improvements", key="improvements", bind="query-params")
     shown = found[found["direction"] == ("improvement" if improvements else "regression")]
     if state == WAITING:
@@ -44,7 +44,7 @@ def page(url: str) -> None:
     elif state != ALL:
         shown = shown[shown["state"] == state]
     _list(shown, GROUPS[group], "improvement" if improvements else "regression")
-    judge_score.board(url)
+    judge_score.show(url)
 
 
 def _list(shown: pd.DataFrame, group: str, word: str) -> None:
@@ -96,7 +96,7 @@ def _one(url: str, asked: str) -> None:
         st.page_link("views/regressions.py", label="To all regressions")
         return
     st.page_link("views/regressions.py", label="All regressions")
-    regression.body(url, chosen.iloc[0])
+    regression.show(url, chosen.iloc[0])
 
 
 page(reads.database_url())

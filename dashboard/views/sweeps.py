@@ -8,7 +8,7 @@ from tilewatch.dashboard.panels import sweep as one_sweep
 from tilewatch.dashboard.panels import sweep_comparison
 from tilewatch.dashboard.text import moment, plural, short
 from tilewatch.dashboard.widgets import filters, repository
-from tilewatch.dashboard.widgets.errors import told
+from tilewatch.dashboard.widgets.errors import show_errors
 
 THIS_SWEEP, WHAT_MOVED = "This sweep", "What moved"
 
@@ -20,24 +20,24 @@ def page(url: str) -> None:
         st.info("No sweep was submitted yet. Submit a nightly, or one sweep of one kernel on one problem.")
         st.code("tilewatch submit nightly\ntilewatch submit sweep gemm_fp8 320x32576x7168")
         return
-    spaces = spaces[spaces["repository"] == repository.repository(url)]
+    spaces = spaces[spaces["repository"] == repository.pick_repository(url)]
     for column, (label, name, key) in zip(
         st.columns(3),
         (("Kernel", "kernel", "kernel"), ("Problem", "problem", "problem"), ("GPU", "gpu_model", "gpu")),
         strict=True,
     ):
         with column:
-            spaces = filters.narrow(spaces, label, name, key)
+            spaces = filters.pick_value(spaces, label, name, key)
     space = spaces.iloc[0]
     sweeps = reads.sweeps(url, space["repository"], space["kernel"], space["problem"], space["gpu_model"])
     left, right = st.columns([2, 1], vertical_alignment="bottom", gap="medium")
     with left:
-        at_commit = filters.slide(sweeps, "Commit", "commit")
+        at_commit = filters.pick_commit(sweeps, "Commit", "commit")
     with right:
-        view = filters.choice("View", [THIS_SWEEP, WHAT_MOVED], "view")
+        view = filters.choose("View", [THIS_SWEEP, WHAT_MOVED], "view")
     if len(at_commit) > 1:
         named = at_commit.assign(submission=[_submission(sweep) for _, sweep in at_commit.iterrows()])
-        at_commit = filters.newest_or(named, "Submission", "submission", "submission")
+        at_commit = filters.pick_or_newest(named, "Submission", "submission", "submission")
     sweep = at_commit.iloc[0]
     st.text(f"{short(sweep['sha'])} {sweep['subject']}")
     st.caption(
@@ -45,12 +45,12 @@ def page(url: str) -> None:
         f"{_submission(sweep)}"
     )
     if view == WHAT_MOVED:
-        with told():
-            sweep_comparison.body(url, sweeps, sweep)
+        with show_errors():
+            sweep_comparison.show(url, sweeps, sweep)
         return
     goes_on = ["waiting", "compiled"] if sweep["measure"] else ["waiting"]
     unfinished = reads.trials(url, sweep["id"])["status"].isin(goes_on).any()
-    st.fragment(one_sweep.body, run_every=reads.LIVE_EVERY_S if unfinished else None)(url, sweep)
+    st.fragment(one_sweep.show, run_every=reads.LIVE_EVERY_S if unfinished else None)(url, sweep)
 
 
 def _submission(sweep: pd.Series) -> str:

@@ -5,7 +5,7 @@ import streamlit as st
 
 from tilewatch.dashboard.charts import colours, hover, marks, trend
 from tilewatch.dashboard.frames import reads
-from tilewatch.dashboard.frames.metrics import Metric, of_samples
+from tilewatch.dashboard.frames.metrics import Metric, values_of_samples
 from tilewatch.dashboard.text import config_text, moment, plural, rival_text, short, source_text
 from tilewatch.dashboard.widgets import filters, plots, tables
 from tilewatch.dashboard.widgets import repository as watched
@@ -30,7 +30,7 @@ def page(url: str) -> None:
         )
         st.page_link("views/sweeps.py", label="To the sweeps")
         return
-    repository = watched.repository(url)
+    repository = watched.pick_repository(url)
     everything = everything[everything["repository"] == repository]
     if everything.empty:
         st.info(f"No series of {repository} is measured yet.")
@@ -38,14 +38,14 @@ def page(url: str) -> None:
     series = everything
     columns = st.columns(4)
     with columns[0]:
-        series = filters.narrow(series, "Kernel", "kernel", "kernel")
+        series = filters.pick_value(series, "Kernel", "kernel", "kernel")
     with columns[1]:
-        series = filters.narrow(series, "Problem", "problem", "problem")
+        series = filters.pick_value(series, "Problem", "problem", "problem")
     with columns[2]:
         names = dict(zip(series["gpu_model"], series["gpu_name"], strict=True))
         gpu_model = filters.pick("GPU", list(names), "gpu", help=", ".join(names.values()))
     with columns[3]:
-        metric = filters.metric()
+        metric = filters.pick_metric()
     own = series[series["gpu_model"] == gpu_model].iloc[0]
     points = reads.points(url, *_key(own), static_facts=metric.static)
     left, middle, right = st.columns([2, 2, 1], vertical_alignment="bottom", gap="medium")
@@ -84,13 +84,13 @@ def _beside(everything: pd.DataFrame, own: pd.Series) -> dict[str, Key]:
 def _in_view(points: pd.DataFrame) -> pd.DataFrame:
     """The points of the commits between the two ends of the slider."""
     shas = list(dict.fromkeys(points["sha"]))
-    first, last = filters.span(shas, "commits")
+    first, last = filters.pick_span(shas, "commits")
     return points[points["sha"].isin(shas[first : last + 1])].reset_index(drop=True)
 
 
 def _few(url: str, chosen: dict[str, Key], metric: Metric, along: trend.Along) -> None:
     found = {name: reads.points(url, *key, static_facts=metric.static) for name, key in chosen.items()}
-    clicked = plots.picked(
+    clicked = plots.show_clickable(
         trend.trends(found, metric, along=along), "trend", f"{metric.label} of {plural(len(found), 'series')}"
     )
     st.caption("Medians of the kernels with their 95 % interval; a click on a point opens the evidence behind it.")
@@ -112,7 +112,7 @@ def _chart(url: str, own: pd.Series, points: pd.DataFrame, metric: Metric, along
     ]
     raw = _raw(url, points, metric) if points["sha"].nunique() <= FEW_COMMITS else None
     figure = trend.trend(points, metric, along=along, marks=found, raw=raw)
-    clicked = plots.picked(figure, "trend", f"{metric.label} over {plural(points['sha'].nunique(), 'commit')}")
+    clicked = plots.show_clickable(figure, "trend", f"{metric.label} over {plural(points['sha'].nunique(), 'commit')}")
     _open(clicked)
     st.caption(", ".join(_told(points, found, raw)) + ".")
 
@@ -123,7 +123,7 @@ def _raw(url: str, points: pd.DataFrame, metric: Metric) -> pd.DataFrame:
     rows = []
     for point in points.join(metric.values(points)).dropna(subset="value").to_dict("records"):
         own = samples.get((point["run_id"], point["implementation"]), [])
-        values = of_samples(metric, point, own, samples.get((point["run_id"], point["baseline"]), []))
+        values = values_of_samples(metric, point, own, samples.get((point["run_id"], point["baseline"]), []))
         about = {name: point[name] for name in ("sha", "committed_at", "implementation", "role")}
         rows += [{**about, "value": value} for value in values]
     return pd.DataFrame(rows)
@@ -167,7 +167,7 @@ def _told(points: pd.DataFrame, found: list[marks.Mark], raw: pd.DataFrame | Non
 def _behind(title: str, points: pd.DataFrame) -> None:
     columns = {name: st.column_config.NumberColumn(format="%.1f") for name in ("median us", "low us", "high us")}
     columns["ratio"] = st.column_config.NumberColumn(format="%.3fx")
-    tables.behind(title, "points", lambda: _table(points), columns)
+    tables.show_in_expander(title, "points", lambda: _table(points), columns)
 
 
 def _table(points: pd.DataFrame) -> pd.DataFrame:

@@ -1,7 +1,7 @@
 """The colours of words that say how something stands, in tables and badges. Knows no query."""
 
 GOING_ON, WELL, UNSURE, BADLY, OVER = "blue", "green", "orange", "red", "gray"
-COLOURS = {
+SUBMISSIONS = {
     "compiling": GOING_ON,
     "waiting for a GPU": UNSURE,
     "measuring": GOING_ON,
@@ -24,7 +24,7 @@ _TEXT = {GOING_ON: "#3d7fe0", WELL: "#17857a", UNSURE: "#d98214", BADLY: "#cf4a2
 
 def word_colour(word: str) -> str:
     """The style of a cell that holds a state or a verdict."""
-    colour = COLOURS.get(word) or VERDICTS.get(word) or REGRESSIONS.get(word)
+    colour = SUBMISSIONS.get(word) or VERDICTS.get(word) or REGRESSIONS.get(word)
     return f"color: {_TEXT[colour]}" if colour else ""
 
 

@@ -11,7 +11,7 @@ from tilewatch.db.session import DatabaseUnreachable, address
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def show_errors() -> Iterator[None]:
     """Say it on the page instead of raising. Live fragments need their own: they run again without the page."""
     try:
         yield

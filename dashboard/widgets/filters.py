@@ -17,23 +17,23 @@ def pick(label: str, options: Sequence[str], key: str, **more: Any) -> str:
     return str(st.selectbox(label, options, key=key, bind="query-params", **more))
 
 
-def narrow(rows: pd.DataFrame, label: str, column: str, key: str) -> pd.DataFrame:
+def pick_value(rows: pd.DataFrame, label: str, column: str, key: str) -> pd.DataFrame:
     """The rows with the picked value of a column. The values are offered in alphabetical order, which new rows keep."""
     return rows[rows[column] == pick(label, sorted(set(rows[column])), key)]
 
 
-def newest_or(rows: pd.DataFrame, label: str, column: str, key: str) -> pd.DataFrame:
+def pick_or_newest(rows: pd.DataFrame, label: str, column: str, key: str) -> pd.DataFrame:
     """The rows, newest first, with the picked value of a column, or with the newest row's if nobody picked."""
     picked = pick(label, [NEWEST, *dict.fromkeys(rows[column])], key)
     return rows[rows[column] == (rows.iloc[0][column] if picked == NEWEST else picked)]
 
 
-def choice(label: str, options: Sequence[str], key: str) -> str:
+def choose(label: str, options: Sequence[str], key: str) -> str:
     """One of a few, all of them in sight; the first is the default."""
     return str(st.segmented_control(label, options, default=options[0], required=True, key=key, bind="query-params"))
 
 
-def slide(rows: pd.DataFrame, label: str, key: str) -> pd.DataFrame:
+def pick_commit(rows: pd.DataFrame, label: str, key: str) -> pd.DataFrame:
     """The rows of one commit, picked on a slider in commit order; the rows come newest first."""
     names = rows["sha"].map(short)
     stops = [*dict.fromkeys(names.iloc[::-1]), NEWEST]
@@ -41,7 +41,7 @@ def slide(rows: pd.DataFrame, label: str, key: str) -> pd.DataFrame:
     return rows[names == (names.iloc[0] if picked == NEWEST else picked)]
 
 
-def span(shas: Sequence[str], key: str) -> tuple[int, int]:
+def pick_span(shas: Sequence[str], key: str) -> tuple[int, int]:
     """The places of the first and the last commit of a part of the history; the whole by default."""
     names = [short(sha) for sha in shas]
     stops = [OLDEST, *names, NEWEST]
@@ -54,7 +54,7 @@ def span(shas: Sequence[str], key: str) -> tuple[int, int]:
     )
 
 
-def metric() -> Metric:
+def pick_metric() -> Metric:
     """What to show of each point. The URL has its label."""
     label = pick("Show", [metric.label for metric in METRICS], "show")
     return next(metric for metric in METRICS if metric.label == label)

@@ -43,30 +43,30 @@ def show(figure: go.Figure, key: str, alt: str, *, bar: bool = True) -> None:
     st.plotly_chart(figure, key=key, config=_config(key, bar=bar), alt=alt)
 
 
-def picked(figure: go.Figure, key: str, alt: str) -> list[dict[str, Any]]:
+def show_clickable(figure: go.Figure, key: str, alt: str) -> list[dict[str, Any]]:
     """Draw it and return the points that were clicked."""
     clicked = st.plotly_chart(figure, key=key, config=_config(key), alt=alt, on_select="rerun", selection_mode="points")
     return [dict(point) for point in clicked.selection.points]
 
 
-def table(html: str, key: str) -> None:
+def show_grid(html: str, key: str) -> None:
     """Show a table of grid.py; a click on a cell opens the trend that its link names, within the session."""
     shown = _GRID(key=key, data={"html": html, **_saved_as(key)}, on_opened_change=_noted)
     if shown.opened:
         st.switch_page("views/trends.py", query_params={str(name): str(value) for name, value in shown.opened.items()})
 
 
-def lines(drawing: dict[str, Any], key: str) -> None:
+def show_parallel(drawing: dict[str, Any], key: str) -> None:
     """Show what parallel.py has drawn."""
     _PARALLEL(key=key, data={**drawing, **_saved_as(key)})
 
 
-def picture_format() -> None:
+def choose_picture_format() -> None:
     """What the camera button of every plot saves; a part of the frame around the pages."""
     st.segmented_control("Plots are saved as", [PNG, SVG], default=PNG, required=True, key=PICTURE_KEY)
 
 
-def ready() -> None:
+def load_plotly_early() -> None:
     """Have the browser take up the script of Plotly's figures once this page stands; a part of the frame too.
 
     From a page without a figure to one with, it took 1.2 s for the most part of this script.

@@ -13,29 +13,29 @@ KEY = "repository"
 WIDTH_PX = 420
 
 
-def repository(url: str) -> str:
+def pick_repository(url: str) -> str:
     """The picked one; a name that no row has where nothing was submitted."""
     known = reads.repositories(url)
     if len(known) < 2:
         return next(iter(known), "")
-    return pick(known)
+    return pick_from(known)
 
 
-def pick(names: Sequence[str]) -> str:
+def pick_from(names: Sequence[str]) -> str:
     return filters.pick("Repository", names, KEY, width=WIDTH_PX)
 
 
-def link(url: str, row: Mapping[str, object]) -> dict[str, str]:
+def repository_parameters(url: str, row: Mapping[str, object]) -> dict[str, str]:
     """What the address of another page needs to be about a row's repository."""
     return _link(row, several=_several(url))
 
 
-def series(url: str, row: Mapping[str, object]) -> dict[str, str]:
+def series_parameters(url: str, row: Mapping[str, object]) -> dict[str, str]:
     """What the address of another page needs to be about a row's series."""
     return _series(row, several=_several(url))
 
 
-def trends(url: str) -> Callable[[Mapping[str, object]], str]:
+def trend_links(url: str) -> Callable[[Mapping[str, object]], str]:
     """Rows to the address of their series' trend. Asks once, for callers with hundreds of rows."""
     several = _several(url)
     return lambda row: f"trends?{urlencode(_series(row, several=several))}"

@@ -7,7 +7,9 @@ import pandas as pd
 import streamlit as st
 
 
-def behind(title: str, key: str, make: Callable[[], pd.DataFrame], columns: Mapping[str, Any] | None = None) -> None:
+def show_in_expander(
+    title: str, key: str, make: Callable[[], pd.DataFrame], columns: Mapping[str, Any] | None = None
+) -> None:
     """`make` runs when it is open; its key is in the address then. A table's own toolbar saves it as CSV."""
     opened = st.expander(title, key=key, on_change="rerun", bind="query-params")
     with opened:

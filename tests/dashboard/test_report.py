@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def week(filled: Session) -> weekly.Week:
-    return weekly.read(filled, dt.datetime.now(dt.UTC))
+    return weekly.read_week(filled, dt.datetime.now(dt.UTC))
 
 
 def test_the_headline_counts_what_was_confirmed_and_what_is_open(week: weekly.Week) -> None:
@@ -45,7 +45,7 @@ def test_what_commits_say_of_themselves_stays_text(week: weekly.Week) -> None:
 
 
 def test_a_week_in_which_nothing_was_measured_is_a_page_too(db_session: Session) -> None:
-    page = report.page(weekly.read(db_session, UNTIL))
+    page = report.page(weekly.read_week(db_session, UNTIL))
     assert "0 regressions and 0 improvements were confirmed" in page
     assert "No nightly was submitted this week." in page
 

@@ -23,49 +23,51 @@ def rows(html: str) -> list[list[str]]:
 
 def test_the_board_says_the_ratio_and_a_change_only_where_the_intervals_are_apart() -> None:
     pairs = paired([stood(1, 1.0), stood(2, 1.0, **B200)], [stood(3, 0.9), stood(4, 1.005, **B200)])
-    assert rows(grid.board(pairs)) == [["", "H200", "B200"], ["gemm_fp8 320x32576x7168", "0.90 ▼10.0%", "1.00"]]
+    assert rows(grid.ratio_table(pairs)) == [["", "H200", "B200"], ["gemm_fp8 320x32576x7168", "0.90 ▼10.0%", "1.00"]]
 
 
 def test_a_ratio_to_another_baseline_than_deepgemm_names_it() -> None:
     pairs = paired([stood(1, 1.2)], [stood(2, 1.2, baseline="attention_cudnn")])
-    assert rows(grid.board(pairs))[1][1] == "1.20 cuDNN"
+    assert rows(grid.ratio_table(pairs))[1][1] == "1.20 cuDNN"
 
 
 def test_a_gpu_that_measured_nothing_of_a_problem_has_an_empty_cell() -> None:
     pairs = paired([stood(1, 1.0)], [stood(2, 1.0), stood(3, 0.8, problem="64x64x64", **B200)])
-    assert [line[1:] for line in rows(grid.board(pairs))[1:]] == [["1.00", ""], ["", "0.80"]]
+    assert [line[1:] for line in rows(grid.ratio_table(pairs))[1:]] == [["1.00", ""], ["", "0.80"]]
 
 
 def test_what_was_not_measured_here_says_so_over_its_column_and_over_its_cell() -> None:
     elsewhere = {"origin": "recorded", "recording_machine": "lab-7", "machine": "lab-7"}
     mixed = stood(3, 0.8, problem="64x64x64", origin="simulated", **B200)
     pairs = paired([stood(1, 1.0, **elsewhere)], [stood(2, 1.0, **elsewhere), stood(4, 1.0, **B200), mixed])
-    written = grid.board(pairs)
+    written = grid.ratio_table(pairs)
     assert rows(written)[0] == ["", "H200 (recorded)", "B200"]
     assert "recorded on lab-7, 2026-11-" in written
     assert "simulated on node-1, 2026-11-" in written
 
 
 def test_what_a_commit_says_of_itself_stays_text() -> None:
-    written = grid.board(paired([stood(1, 1.0)], [stood(2, 1.0, author='"Kim" & Co')]))
+    written = grid.ratio_table(paired([stood(1, 1.0)], [stood(2, 1.0, author='"Kim" & Co')]))
     assert "Load &lt;B&gt; through TMA, &quot;Kim&quot; &amp; Co, 2026-11-20" in written
     assert "<B>" not in written
 
 
 def test_a_cell_tells_the_config_that_was_measured() -> None:
-    assert "config tile_m=128&#10;" in grid.board(paired([stood(1, 1.0)], [stood(2, 1.0)])).replace("\n", "&#10;")
+    assert "config tile_m=128&#10;" in grid.ratio_table(paired([stood(1, 1.0)], [stood(2, 1.0)])).replace("\n", "&#10;")
 
 
 def test_a_cell_leads_where_it_is_told_to_and_without_that_nowhere() -> None:
     pairs = paired([stood(1, 1.0)], [stood(2, 1.0, kernel="a&b")])
-    (link,) = re.findall(r'<a href="([^"]+)"', grid.board(pairs, lambda row: f"trends?gpu=h200&kernel={row['run_id']}"))
+    (link,) = re.findall(
+        r'<a href="([^"]+)"', grid.ratio_table(pairs, lambda row: f"trends?gpu=h200&kernel={row['run_id']}")
+    )
     assert parse_qsl(urlsplit(link.replace("&amp;", "&")).query) == [("gpu", "h200"), ("kernel", "2")]
-    assert "<a" not in grid.board(pairs)
+    assert "<a" not in grid.ratio_table(pairs)
 
 
 def test_a_map_of_changes_is_around_no_change() -> None:
     pairs = paired([stood(1, 1.0), stood(2, 1.0, **B200)], [stood(3, 0.8), stood(4, 1.0, **B200)])
-    written = grid.change_map(pairs)
+    written = grid.change_table(pairs)
     assert rows(written)[1][1:] == ["-20.0 %", "+0.0 %"]
     assert re.findall(r"background:(#\w+)", written) == [colours.SLOWER_TO_FASTER[0][1], colours.SLOWER_TO_FASTER[2][1]]
 
@@ -74,15 +76,15 @@ def test_a_map_of_changes_is_around_no_change() -> None:
     ("share", "colour"), [(-1.0, "#000000"), (0.0, "#000000"), (0.25, "#404040"), (0.5, "#808080"), (2.0, "#ffffff")]
 )
 def test_a_colour_between_two_of_a_scale_is_their_mixture(share: float, colour: str) -> None:
-    assert colours.along(((0.0, "#000000"), (0.5, "#808080"), (1.0, "#ffffff")), share) == colour
+    assert colours.colour_at(((0.0, "#000000"), (0.5, "#808080"), (1.0, "#ffffff")), share) == colour
 
 
 def test_words_stand_out_on_every_colour_of_the_scales() -> None:
     for scale in (colours.SLOWER_TO_FASTER, colours.GOOD_TO_BAD):
         for step in range(101):
-            assert colours.contrast(colours.ink_on(ground := colours.along(scale, step / 100)), ground) >= 4.5
+            assert colours.contrast(colours.ink_on(ground := colours.colour_at(scale, step / 100)), ground) >= 4.5
 
 
 def test_an_empty_frame_is_an_empty_table() -> None:
     none = paired([stood(1, 1.0)], [stood(2, 1.0)]).iloc[:0]
-    assert rows(grid.board(pd.DataFrame(none))) == [[""]]
+    assert rows(grid.ratio_table(pd.DataFrame(none))) == [[""]]

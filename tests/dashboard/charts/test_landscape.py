@@ -41,7 +41,7 @@ def test_a_config_that_fails_now_says_how_and_one_of_another_space_says_so() -> 
 
 
 def test_newly_failing_configs_are_told_apart_from_those_that_work_again() -> None:
-    kinds = landscape.newly(landscape.pair(BEFORE, AFTER))
+    kinds = landscape.changed_outcomes(landscape.pair_trials(BEFORE, AFTER))
     assert {kind: rows["config"].tolist() for kind, rows in kinds.items()} == {
         "Newly failing": ["tile_m=256"],
         "Work again": ["tile_m=192"],
@@ -51,19 +51,20 @@ def test_newly_failing_configs_are_told_apart_from_those_that_work_again() -> No
 
 def test_a_config_that_still_waits_has_not_ended_differently() -> None:
     waiting = trials((1, "waiting", None))
-    assert landscape.newly(landscape.pair(BEFORE, waiting)) == {}
+    assert landscape.changed_outcomes(landscape.pair_trials(BEFORE, waiting)) == {}
 
 
 def test_the_summary_counts_what_visibly_moved() -> None:
-    told = landscape.summary(landscape.pair(BEFORE, AFTER))
+    told = landscape.describe_shift(landscape.pair_trials(BEFORE, AFTER))
     assert "of 2 configs timed at both, 1 are more than 2 % slower and 0 as much faster" in told
     assert (
-        landscape.summary(landscape.pair(BEFORE, trials((9, "timed", 1.0)))) == "No config was timed at both commits."
+        landscape.describe_shift(landscape.pair_trials(BEFORE, trials((9, "timed", 1.0))))
+        == "No config was timed at both commits."
     )
 
 
 def test_the_shift_shows_each_config_and_marks_the_winners() -> None:
-    figure = landscape.shift(landscape.pair(BEFORE, AFTER), [("winner at a", 1), ("winner at b", 2)])
+    figure = landscape.shift_figure(landscape.pair_trials(BEFORE, AFTER), [("winner at a", 1), ("winner at b", 2)])
     points, old, new = figure.data
     assert sorted(round(value) for value in points.y) == [0, 30]
     assert [round(value) for value in old.y] == [30]
@@ -71,9 +72,11 @@ def test_the_shift_shows_each_config_and_marks_the_winners() -> None:
 
 
 def test_configs_that_only_one_space_has_are_a_sentence() -> None:
-    both = landscape.pair(BEFORE, trials((1, "timed", 1.0), (9, "timed", 1.0)))
-    assert landscape.space_changes(both) == "The search space changed: 1 config came in and 3 configs went out."
-    assert landscape.space_changes(landscape.pair(BEFORE, AFTER)) == ""
+    both = landscape.pair_trials(BEFORE, trials((1, "timed", 1.0), (9, "timed", 1.0)))
+    assert (
+        landscape.describe_space_changes(both) == "The search space changed: 1 config came in and 3 configs went out."
+    )
+    assert landscape.describe_space_changes(landscape.pair_trials(BEFORE, AFTER)) == ""
 
 
 def test_the_place_of_a_config_is_among_those_that_were_timed() -> None:
@@ -83,4 +86,4 @@ def test_the_place_of_a_config_is_among_those_that_were_timed() -> None:
 
 def test_the_names_of_parameters_come_without_their_prefix() -> None:
     row: dict[str, Any] = BEFORE.iloc[0].to_dict()
-    assert sweep.config_of(row) == "tile_m=64"
+    assert sweep.config_of_trial(row) == "tile_m=64"

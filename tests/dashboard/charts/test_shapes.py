@@ -23,7 +23,7 @@ def pair(gpu_model: str, change: float, problem: str = "128x256x512", **other: A
 
 
 def reading(*pairs: dict[str, Any]) -> str:
-    return str(shapes.where(pd.DataFrame(pairs)).iloc[0]["where"])
+    return str(shapes.list_moved(pd.DataFrame(pairs)).iloc[0]["where"])
 
 
 def test_a_change_on_every_gpu_model_is_the_algorithm() -> None:
@@ -44,7 +44,7 @@ def test_one_gpu_model_can_tell_nothing_of_architectures() -> None:
 
 
 def test_slower_comes_before_faster_and_the_worst_first() -> None:
-    table = shapes.where(
+    table = shapes.list_moved(
         pd.DataFrame([pair("h100", 0.3), pair("h100", -0.05, "1x1x1"), pair("h100", -0.2, "2x2x2"), pair("b200", 0.0)])
     )
     assert table["problem"].tolist() == ["2x2x2", "1x1x1", "128x256x512"]
@@ -63,5 +63,5 @@ def test_a_problem_stands_at_its_n_and_m_as_large_as_its_k() -> None:
 def test_only_problems_that_are_a_shape_have_a_place_whatever_their_type_is() -> None:
     problems = ("long", "1x16x16x16384x128", "16384x1024", "64x128x256", "64x128x256-bfloat16")
     pairs = pd.DataFrame([pair("h100", 0.1, problem) for problem in problems])
-    assert shapes.with_shapes(pairs)["problem"].tolist() == ["64x128x256", "64x128x256-bfloat16"]
-    assert shapes.with_shapes(pairs[:3]).empty
+    assert shapes.keep_shaped(pairs)["problem"].tolist() == ["64x128x256", "64x128x256-bfloat16"]
+    assert shapes.keep_shaped(pairs[:3]).empty

@@ -64,7 +64,7 @@ def test_beside_the_speed_spills_have_a_colour_and_tma_a_shape() -> None:
             trial(128, 128, 32, median_us=140.0, stack_bytes=64, tma_loads=0),
         ]
     )
-    figure = charts.beside_speed(trials, fact("registers"), {64 * 1000 + 128})
+    figure = charts.fact_over_time(trials, fact("registers"), {64 * 1000 + 128})
     plain, spilled, tied = figure.data
     assert (plain.name, spilled.name) == ("no spills, all loads through TMA", "spills, no TMA")
     assert plain.marker.color != spilled.marker.color
@@ -73,5 +73,7 @@ def test_beside_the_speed_spills_have_a_colour_and_tma_a_shape() -> None:
 
 
 def test_parameters_follow_the_order_of_the_space() -> None:
-    trials = charts.in_order(pd.DataFrame([trial(64, 128, 32)]), [["tile_k", []], ["tile_m", []], ["tile_n", []]])
+    trials = charts.order_parameters(
+        pd.DataFrame([trial(64, 128, 32)]), [["tile_k", []], ["tile_m", []], ["tile_n", []]]
+    )
     assert charts.parameters(trials) == ["tile_k", "tile_m", "tile_n"]

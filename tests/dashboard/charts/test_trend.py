@@ -9,7 +9,7 @@ import pytest
 
 from tilewatch.dashboard.charts import colours, hover, marks
 from tilewatch.dashboard.charts import trend as charts
-from tilewatch.dashboard.frames.metrics import METRICS, of_samples
+from tilewatch.dashboard.frames.metrics import METRICS, values_of_samples
 
 RATIO, TIME, TFLOPS, ROOFLINE = METRICS[:4]
 NOON = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
@@ -135,7 +135,7 @@ def test_a_point_of_a_quarantined_gpu_keeps_its_mark_among_many_of_a_baseline() 
 
 
 def test_every_point_carries_its_run_and_only_the_words_that_others_do_not_share() -> None:
-    template, carried = hover.of_points(frame(point(1), point(2)).assign(value=0.9, low=0.8, high=1.0), RATIO)
+    template, carried = hover.points_hover(frame(point(1), point(2)).assign(value=0.9, low=0.8, high=1.0), RATIO)
     assert [list(each) for each in carried] == [
         [1, "00000001 Load &lt;B&gt; through TMA, Kim &amp; Co, 2026-11-20"],
         [2, "00000002 Load &lt;B&gt; through TMA, Kim &amp; Co, 2026-11-20"],
@@ -144,7 +144,7 @@ def test_every_point_carries_its_run_and_only_the_words_that_others_do_not_share
 
 
 def test_a_commit_cannot_write_a_place_into_the_template() -> None:
-    template, _ = hover.of_points(
+    template, _ = hover.points_hover(
         frame(point(1, subject="Read %{customdata[0]}")).assign(value=1, low=1, high=1), RATIO
     )
     assert "Read %&#123;customdata[0]}" in template
@@ -282,9 +282,9 @@ def test_a_static_fact_is_a_trend_without_intervals_and_without_baselines() -> N
 
 def test_raw_samples_of_the_ratio_are_of_paired_rounds() -> None:
     shown = {"value": 0.9, "median_us": 100.0}
-    assert of_samples(RATIO, shown, [100.0, 50.0], [90.0, 60.0]) == [0.9, 1.2]
-    assert of_samples(TIME, shown, [100.0, 50.0], []) == [100.0, 50.0]
-    assert of_samples(TFLOPS, {"value": 1000.0, "median_us": 100.0}, [50.0], []) == [2000.0]
+    assert values_of_samples(RATIO, shown, [100.0, 50.0], [90.0, 60.0]) == [0.9, 1.2]
+    assert values_of_samples(TIME, shown, [100.0, 50.0], []) == [100.0, 50.0]
+    assert values_of_samples(TFLOPS, {"value": 1000.0, "median_us": 100.0}, [50.0], []) == [2000.0]
 
 
 def test_a_few_series_share_their_commits_and_show_kernels_alone() -> None:

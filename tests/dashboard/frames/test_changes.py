@@ -42,7 +42,7 @@ def stood(run_id: int, ratio: float | None, **other: Any) -> dict[str, Any]:
 
 
 def paired(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> pd.DataFrame:
-    return changes.pair(pd.DataFrame(before), pd.DataFrame(after))
+    return changes.pair_snapshots(pd.DataFrame(before), pd.DataFrame(after))
 
 
 def test_a_lower_ratio_is_a_loss_of_speed_with_an_interval_around_it() -> None:
@@ -79,13 +79,13 @@ def test_the_same_run_and_a_new_series_have_no_change() -> None:
 def test_a_recording_is_not_compared_with_what_was_measured_here() -> None:
     recorded = stood(2, 0.5, origin="recorded", recording_machine="lab-7")
     assert pd.isna(paired([stood(1, 1.0)], [recorded]).iloc[0]["change"])
-    assert changes.one_record(pd.DataFrame([recorded, stood(1, 1.0)]))["run_id"].tolist() == [1]
+    assert changes.one_row_per_series(pd.DataFrame([recorded, stood(1, 1.0)]))["run_id"].tolist() == [1]
 
 
 def test_only_the_series_that_are_asked_for_remain() -> None:
     rows = pd.DataFrame([stood(1, 1.0), stood(2, 1.0, gpu_model="b200")])
-    assert changes.only_series(rows, rows.iloc[[1]])["run_id"].tolist() == [2]
-    assert changes.only_series(rows, rows.iloc[[]]).empty
+    assert changes.keep_series(rows, rows.iloc[[1]])["run_id"].tolist() == [2]
+    assert changes.keep_series(rows, rows.iloc[[]]).empty
 
 
 @pytest.mark.parametrize(

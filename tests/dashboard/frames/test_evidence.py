@@ -21,7 +21,7 @@ def found(filled: Session, url: str) -> reads.Evidence:
 
 
 def test_the_commands_check_out_both_commits(filled: Session, filled_url: str) -> None:
-    lines = evidence.commands(found(filled, filled_url)).splitlines()
+    lines = evidence.repeat_commands(found(filled, filled_url)).splitlines()
     assert [line.split()[-1] for line in lines if line.startswith("git checkout")] == [SHAS[2], SHAS[1]]
     assert lines.count("python -m tilewatch.kernels sweep gemm_fp8 320x32576x7168") == 2
 
@@ -55,8 +55,8 @@ def test_static_facts_stand_beside_each_other(filled: Session, filled_url: str) 
 
 def test_a_remark_that_only_one_cubin_has_is_told(filled: Session, filled_url: str) -> None:
     shown = found(filled, filled_url)
-    assert evidence.remarks_moved(shown.winner, shown.winner).empty
-    assert evidence.remarks_moved(None, shown.winner)[""].tolist() == ["only this run"] * 2
+    assert evidence.changed_remarks(shown.winner, shown.winner).empty
+    assert evidence.changed_remarks(None, shown.winner)[""].tolist() == ["only this run"] * 2
 
 
 def test_the_clock_and_the_power_have_an_axis_each_and_unreadable_readings_are_left_out() -> None:

@@ -18,7 +18,7 @@ def sung(compute_us: float, hours: int, uuid: str = "GPU-0") -> dict[str, object
 
 def test_a_canary_is_held_against_the_best_of_its_own_gpu() -> None:
     canaries = pd.DataFrame([sung(200.0, 0), sung(200.0, 1), sung(220.0, 2), sung(400.0, 0, "GPU-1")])
-    figure = gpu_health.trend(canaries, pd.DataFrame())
+    figure = gpu_health.canary_figure(canaries, pd.DataFrame())
     slow, *_ = [trace for trace in figure.data if trace.name == "node-1 GPU-0, arithmetic"]
     other, *_ = [trace for trace in figure.data if trace.name == "node-1 GPU-1, arithmetic"]
     assert [round(value) for value in slow.y] == [0, 0, 10]
@@ -27,7 +27,7 @@ def test_a_canary_is_held_against_the_best_of_its_own_gpu() -> None:
 
 def test_a_quarantine_that_goes_on_is_shaded_up_to_the_last_canary() -> None:
     quarantines = pd.DataFrame([{"began_at": NOON, "ended_at": pd.NaT}])
-    shade, *_ = gpu_health.trend(pd.DataFrame([sung(200.0, 0), sung(230.0, 5)]), quarantines).layout.shapes
+    shade, *_ = gpu_health.canary_figure(pd.DataFrame([sung(200.0, 0), sung(230.0, 5)]), quarantines).layout.shapes
     assert (shade.x0, shade.x1) == (NOON, NOON + dt.timedelta(hours=5))
 
 
