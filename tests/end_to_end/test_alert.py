@@ -5,9 +5,9 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from tests.worker.conftest import settings_for
 from tests.worker.fixtures import git_history, tiny_repository
 from tests.worker.fixtures.http_receiver import receiver
+from tests.worker.fixtures.worker_context import settings_for
 from tests.worker.judging.test_judge import nightlies
 from tilewatch.db.models import Message, Regression
 from tilewatch.db.session import session

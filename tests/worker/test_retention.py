@@ -4,7 +4,7 @@ import datetime as dt
 
 from sqlalchemy import select, update
 
-from tests.worker.conftest import Drain
+from tests.worker.fixtures.worker_context import Drain
 from tests.worker.steps.test_measure import measured
 from tilewatch.db.models import Measurement, Run, Sweep, Trial, Verdict
 from tilewatch.db.session import session

@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import select
 
-from tests.worker.conftest import Drain
+from tests.worker.fixtures.worker_context import Drain
 from tests.worker.steps.test_compile import gpu_worker_is_here
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle.actions import Chosen, NoSuchWork

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from sqlalchemy import select, text, update
 
-from tests.worker.conftest import Drain
 from tests.worker.fixtures import tiny_repository
 from tests.worker.fixtures.compiled_sweep import ready_sweep
+from tests.worker.fixtures.worker_context import Drain
 from tilewatch.db.lifecycle import quarantine
 from tilewatch.db.lifecycle.quarantine import Ill
 from tilewatch.db.models import Job, Quarantine, Run, Trial, Verdict

@@ -4,8 +4,8 @@ import pytest
 from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
 
-from tests.worker.conftest import Drain
 from tests.worker.fixtures import tiny_repository
+from tests.worker.fixtures.worker_context import Drain
 from tilewatch.db.models import Measurement, Run, Submission, Trial, Verdict
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import steps

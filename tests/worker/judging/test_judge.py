@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import delete, func, select, update
 
 from tests.end_to_end.test_worker import all_done, celery_worker, wait_for
-from tests.worker.conftest import do_all_jobs, settings_for
 from tests.worker.fixtures import git_history, tiny_repository
+from tests.worker.fixtures.worker_context import do_all_jobs, settings_for
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle.jobs import Priority
 from tilewatch.db.models import (

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import select, text, update
 
 from tests.end_to_end.test_worker import all_done, celery_worker, wait_for, workers
-from tests.worker.conftest import settings_for
 from tests.worker.fixtures import git_history, tiny_repository
+from tests.worker.fixtures.worker_context import settings_for
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Job, Regression, RegressionSeries, Replay, Run, Suspicion, Verdict, Worker
 from tilewatch.db.queries import messages, regressions, replays

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from sqlalchemy import func, select, update
 
-from tests.worker.conftest import Drain
 from tests.worker.fixtures import tiny_repository
+from tests.worker.fixtures.worker_context import Drain
 from tilewatch.db import record
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Compilation, Job, Trial

@@ -5,8 +5,8 @@ import datetime as dt
 import pytest
 from sqlalchemy import select, update
 
-from tests.worker.conftest import Drain
 from tests.worker.fixtures import run_result, tiny_repository
+from tests.worker.fixtures.worker_context import Drain
 from tests.worker.steps.test_compile import gpu_worker_is_here
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle.jobs import Priority

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select, text, update
 
-from tests.worker.conftest import do_all_jobs, settings_for
 from tests.worker.fixtures import run_result, tiny_repository
+from tests.worker.fixtures.worker_context import do_all_jobs, settings_for
 from tests.worker.steps.test_compile import gpu_worker_is_here
 from tilewatch.db import migrate
 from tilewatch.db.lifecycle import jobs

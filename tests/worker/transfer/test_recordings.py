@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import func, select
 
 from tests.conftest import NewDatabase
-from tests.worker.conftest import do_all_jobs, settings_for
 from tests.worker.fixtures import tiny_repository
+from tests.worker.fixtures.worker_context import do_all_jobs, settings_for
 from tests.worker.steps.test_measure import measured
 from tilewatch.db.models import Base, Compilation, Config, Measurement, Recording, Run, Submission, Sweep, Trial
 from tilewatch.db.server.embedded import Servers

@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import select, update
 
 from tests.conftest import NewDatabase
-from tests.worker.conftest import do_all_jobs, settings_for
 from tests.worker.fixtures import git_history
+from tests.worker.fixtures.worker_context import do_all_jobs, settings_for
 from tests.worker.judging.test_judge import nightlies, verdicts
 from tilewatch.db.lifecycle import messages
 from tilewatch.db.models import Regression, Replay, Run

@@ -4,8 +4,8 @@ import pytest
 
 from tilewatch.kernels.compiling.toolchain import compiler_version
 from tilewatch.kernels.device import GPU_MODELS, OLDEST_DRIVER, Gpu
+from tilewatch.worker.gpu import visible_gpu
 from tilewatch.worker.gpu.visible_gpu import WrongWorker
-from tilewatch.worker.process import heartbeat
 from tilewatch.worker.process.identity import identify
 
 H200 = next(model for model in GPU_MODELS if model.slug == "h200")
@@ -16,17 +16,17 @@ def gpu(driver: str) -> Gpu:
 
 
 def test_an_old_driver_is_refused_with_the_one_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heartbeat, "gpus", lambda: (gpu("570.12"),))
+    monkeypatch.setattr(visible_gpu, "gpus", lambda: (gpu("570.12"),))
     with pytest.raises(WrongWorker, match=rf"has driver 570\.12.*install NVIDIA driver {OLDEST_DRIVER} or newer"):
         identify("gpu0@n", ["gpu.h200"])
 
 
 def test_a_gpu_worker_without_its_packages_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heartbeat, "gpus", lambda: (gpu("580.65"),))
-    monkeypatch.setattr(heartbeat, "versions", lambda _: {})
+    monkeypatch.setattr(visible_gpu, "gpus", lambda: (gpu("580.65"),))
+    monkeypatch.setattr(visible_gpu, "versions", lambda _: {})
     with pytest.raises(WrongWorker, match=r"CuPy is not installed here.*make install"):
         identify("gpu0@n", ["gpu.h200"])
-    monkeypatch.setattr(heartbeat, "versions", lambda _: {"cupy-cuda13x": "14.2.0"})
+    monkeypatch.setattr(visible_gpu, "versions", lambda _: {"cupy-cuda13x": "14.2.0"})
     assert identify("gpu0@n", ["gpu.h200"]).gpu == gpu("580.65")
 
 
