@@ -25,9 +25,10 @@ from tilewatch.dashboard.charts import differences, grid, marks
 from tilewatch.dashboard.charts import trend as charts
 from tilewatch.dashboard.frames import changes
 from tilewatch.dashboard.frames.metrics import METRICS, Metric
-from tilewatch.dashboard.text import change_text, day, moment, plural, short
+from tilewatch.dashboard.text import day, moment
 from tilewatch.dashboard.weekly import Trend, Week
 from tilewatch.db.session import DatabaseUnreachable, address, session
+from tilewatch.text import change_text, count_text, short_sha
 
 EXPECTED_ERROR = 2
 SHOWN_COMMITS = 60
@@ -71,9 +72,9 @@ def headline(week: Week) -> str:
     series = len(week.pairs[list(changes.SERIES)].drop_duplicates())
     judged = len(week.judged)
     return (
-        f"{plural(regressions, 'regression')} and {plural(improvements, 'improvement')} were confirmed, "
-        f"{plural(len(week.waiting), 'regression')} {'is' if len(week.waiting) == 1 else 'are'} open, in {series:,} "
-        f"series; {plural(judged, 'verdict')} said that something changed."
+        f"{count_text(regressions, 'regression')} and {count_text(improvements, 'improvement')} were confirmed, "
+        f"{count_text(len(week.waiting), 'regression')} {'is' if len(week.waiting) == 1 else 'are'} open, "
+        f"in {series:,} series; {count_text(judged, 'verdict')} said that something changed."
     )
 
 
@@ -91,7 +92,7 @@ def _regressions(title: str, found: pd.DataFrame) -> Iterable[str]:
             "cause": row["cause"],
             "series": row["series"],
             "GPUs": ", ".join(row["gpu_models"]),
-            "first bad commit": f"{short(row['bad_sha'])} {row['bad_subject']}",
+            "first bad commit": f"{short_sha(row['bad_sha'])} {row['bad_subject']}",
             "owner": row["owner"] or "nobody",
         }
         for row in found.to_dict("records")

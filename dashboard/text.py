@@ -4,7 +4,6 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import Any
 
-SHA_DIGITS = 8
 RIVALS = {
     "deepgemm": "DeepGEMM",
     "deepgemm_as_called": "DeepGEMM as called",
@@ -23,10 +22,6 @@ RIVALS = {
 """Of the baselines that kernels name."""
 
 
-def short(sha: str) -> str:
-    return sha[:SHA_DIGITS]
-
-
 def time_text(microseconds: float) -> str:
     return f"{microseconds:,.1f} us"
 
@@ -43,11 +38,6 @@ def rival_text(baseline: str | None) -> str:
 def ratio_to(ratio: float, baseline: str | None) -> str:
     """A ratio with what it is to, e.g. "0.95x DeepGEMM"."""
     return f"{ratio_text(ratio)} {rival_text(baseline)}"
-
-
-def change_text(change: float) -> str:
-    """A relative change: +0.0312 is "+3.1 %"."""
-    return f"{100 * change:+.1f} %"
 
 
 def moment(at: dt.datetime) -> str:
@@ -89,7 +79,3 @@ def first_line(text: str | None) -> str:
 def commit_text(subject: str, author: str | None, at: dt.datetime) -> str:
     """What a commit is, after its hash: its subject, its author where known, its day."""
     return f"{subject}, {author}, {day(at)}" if author else f"{subject}, {day(at)}"
-
-
-def plural(count: int, word: str) -> str:
-    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.recording.git_commit import Commit, NoHistory, commit_of
+from tilewatch.text import short_sha
 
 
 class RepositoryError(ExpectedError, RuntimeError):
@@ -59,7 +60,7 @@ def checkout(repository: Path, sha: str, library: str, cache: Path) -> Path:
         _git(repository, "rev-parse", "--verify", "--quiet", f"{tree}^{{tree}}")
     except subprocess.CalledProcessError:
         resolve(repository, sha)  # says so when it is the commit that is missing
-        raise RepositoryError(f"commit {sha[:12]} of {repository} has no folder {library!r}") from None
+        raise RepositoryError(f"commit {short_sha(sha)} of {repository} has no folder {library!r}") from None
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache, prefix=".making-") as scratch:
         files = Path(scratch) / "files"

@@ -14,7 +14,8 @@ from typing import Any
 import pandas as pd
 
 from tilewatch.dashboard.charts import colours, hover
-from tilewatch.dashboard.text import change_text, rival_text
+from tilewatch.dashboard.text import rival_text
+from tilewatch.text import change_text
 
 HERE = Path(__file__).parent
 STYLE = (HERE / "grid.css").read_text(encoding="utf-8")

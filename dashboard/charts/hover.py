@@ -10,18 +10,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from tilewatch.dashboard.frames.metrics import Metric
-from tilewatch.dashboard.text import (
-    change_text,
-    commit_text,
-    config_text,
-    moment,
-    plural,
-    ratio_to,
-    rival_text,
-    short,
-    source_text,
-    time_text,
-)
+from tilewatch.dashboard.text import commit_text, config_text, moment, ratio_to, rival_text, source_text, time_text
+from tilewatch.text import change_text, count_text, short_sha
 
 RUN = 0
 """The place of the run's id in what each point carries."""
@@ -31,14 +21,14 @@ def series_lines(row: Mapping[Any, Any]) -> list[str]:
     """How one series stands and what changed, from a row of `changes.pair`."""
     lines = [
         f"{row['kernel']} {row['problem']}, {row['gpu_name']}",
-        f"{short(row['sha'])} {commit_text(row['subject'], row['author'], row['committed_at'])}",
+        f"{short_sha(row['sha'])} {commit_text(row['subject'], row['author'], row['committed_at'])}",
         "without a baseline" if pd.isna(row["ratio"]) else _ratio(row),
         f"median {time_text(row['median_us'])} ({time_text(row['low_us'])} to {time_text(row['high_us'])})",
         f"config {config_text(row['params'])}",
     ]
     if not pd.isna(row["change"]):
         lines.append(
-            f"speed {change_text(row['change'])} since {short(row['sha_before'])} "
+            f"speed {change_text(row['change'])} since {short_sha(row['sha_before'])} "
             f"({change_text(row['change_low'])} to {change_text(row['change_high'])})"
         )
     if row["verdict"]:
@@ -64,7 +54,7 @@ def points_hover(line: pd.DataFrame, metric: Metric) -> tuple[str, npt.NDArray[n
         ("", ["</b>"] * len(line)),
         (" ", [_interval(low, high, metric) for low, high in zip(about["low"], about["high"], strict=True)]),
         ("<br>median ", _each(time_text, about, "median_us") if timed else []),
-        (" of ", _each(lambda count: plural(count, "sample"), about, "samples") if timed else []),
+        (" of ", _each(lambda count: count_text(count, "sample"), about, "samples") if timed else []),
         ("<br>config ", [escape(config_text(params or {})) for params in about["params"]]),
         ("<br>", _each(lambda origin, machine: f"{origin} on {escape(machine)}", about, "origin", "machine")),
         (" ", [f"({_board(*each)})" for each in zip(about["board"], about["toolchain"], strict=True)]),
@@ -123,7 +113,7 @@ def _each(write: Callable[..., str], about: Mapping[str, list[Any]], *names: str
 
 
 def _commit(sha: str, subject: str, author: str | None, committed_at: dt.datetime) -> str:
-    return escape(f"{short(sha)} {commit_text(subject, author, committed_at)}")
+    return escape(f"{short_sha(sha)} {commit_text(subject, author, committed_at)}")
 
 
 def _rival(baseline: str | None) -> str:

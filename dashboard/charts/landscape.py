@@ -13,7 +13,8 @@ import plotly.graph_objects as go
 
 from tilewatch.dashboard.charts import colours
 from tilewatch.dashboard.charts.sweep import config_of_trial, parameters
-from tilewatch.dashboard.text import change_text, config_text, first_line, plural
+from tilewatch.dashboard.text import config_text, first_line
+from tilewatch.text import change_text, count_text
 
 FAILURES = ("timeout", "compile error", "wrong", "launch error", "crashed", "hung")
 MOVED = 0.02
@@ -66,8 +67,9 @@ def describe_shift(both: pd.DataFrame) -> str:
         return "No config was timed at both commits."
     slower, faster = int((known > MOVED).sum()), int((known < -MOVED).sum())
     return (
-        f"The median config moved by {change_text(float(known.median()))} in time; of {plural(len(known), 'config')} "
-        f"timed at both, {slower:,} are more than {100 * MOVED:.0f} % slower and {faster:,} as much faster."
+        f"The median config moved by {change_text(float(known.median()))} in time; "
+        f"of {count_text(len(known), 'config')} timed at both, "
+        f"{slower:,} are more than {100 * MOVED:.0f} % slower and {faster:,} as much faster."
     )
 
 
@@ -141,7 +143,7 @@ def describe_space_changes(both: pd.DataFrame) -> str:
     only_before, only_after = int((both["side"] == "right_only").sum()), int((both["side"] == "left_only").sum())
     if not only_before and not only_after:
         return ""
-    came, went = plural(only_after, "config"), plural(only_before, "config")
+    came, went = count_text(only_after, "config"), count_text(only_before, "config")
     return f"The search space changed: {came} came in and {went} went out."
 
 

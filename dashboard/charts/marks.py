@@ -11,7 +11,8 @@ from typing import Any
 import pandas as pd
 
 from tilewatch.dashboard.charts import colours
-from tilewatch.dashboard.text import change_text, rival_text
+from tilewatch.dashboard.text import rival_text
+from tilewatch.text import change_text
 
 MOST_NODE_CHANGES = 6
 """A series whose runs go back and forth between nodes has no change of node to show."""

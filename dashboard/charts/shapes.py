@@ -10,7 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tilewatch.dashboard.charts import colours
-from tilewatch.dashboard.text import change_text
+from tilewatch.text import change_text
 
 SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)(?:-\w+)?")
 """M, N and K of a problem, which may name its type after them."""

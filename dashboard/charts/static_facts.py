@@ -9,7 +9,8 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tilewatch.dashboard.charts import colours
-from tilewatch.dashboard.text import config_text, first_line, short
+from tilewatch.dashboard.text import config_text, first_line
+from tilewatch.text import short_sha
 
 COUNTS = (
     ("compiled", "compiled", colours.OUTCOMES["compiled"], "circle"),
@@ -28,7 +29,7 @@ def over_commits(counts: pd.DataFrame) -> go.Figure:
     Shares are of the configs whose compilation ended, so that a sweep that still compiles does not look like a loss.
     """
     figure = go.Figure()
-    commits = [short(sha) for sha in counts["sha"]]
+    commits = [short_sha(sha) for sha in counts["sha"]]
     for column, name, colour, symbol in COUNTS:
         figure.add_scatter(
             x=commits,

@@ -12,7 +12,8 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tilewatch.dashboard.charts import colours
-from tilewatch.dashboard.text import config_text, plural
+from tilewatch.dashboard.text import config_text
+from tilewatch.text import count_text
 
 
 def outcomes(trials: pd.DataFrame) -> go.Figure:
@@ -27,7 +28,7 @@ def outcomes(trials: pd.DataFrame) -> go.Figure:
                 orientation="h",
                 name=f"{outcome} {counts[outcome]}",
                 marker={"color": colour},
-                hovertemplate=f"{outcome}: {plural(int(counts[outcome]), 'config')}<extra></extra>",
+                hovertemplate=f"{outcome}: {count_text(int(counts[outcome]), 'config')}<extra></extra>",
             )
     figure.update_layout(
         barmode="stack",
@@ -94,7 +95,7 @@ def cells(trials: pd.DataFrame, x: str, y: str, fact: Fact) -> go.Figure:
             values[-1].append(value)
             texts[-1].append(format(value, fact.write) if value is not None else _why_empty(cell))
             told = "".join(f"<br>{outcome}: {count}" for outcome, count in cell["outcome"].value_counts().items())
-            hovers[-1].append(f"{x}={column} {y}={row}<br>{plural(len(cell), 'config')}{told}")
+            hovers[-1].append(f"{x}={column} {y}={row}<br>{count_text(len(cell), 'config')}{told}")
     figure = go.Figure(
         go.Heatmap(
             x=[str(column) for column in columns],

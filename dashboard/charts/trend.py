@@ -16,7 +16,7 @@ import plotly.graph_objects as go
 from tilewatch.dashboard.charts import colours, hover
 from tilewatch.dashboard.charts.marks import Mark
 from tilewatch.dashboard.frames.metrics import Metric, axis_title
-from tilewatch.dashboard.text import short
+from tilewatch.text import short_sha
 
 MOST_LABELLED_MARKS = 6
 """Marks beyond this many keep their line and lose their words, which would lie over each other."""
@@ -184,7 +184,7 @@ def _finish(figure: go.Figure, points: pd.DataFrame, metric: Metric, along: Alon
             _draw(figure, place, mark, labelled=i < MOST_LABELLED_MARKS, row=i)
     if metric.key == "ratio":
         figure.add_hline(y=1.0, line={"width": 1, "color": _colour_of_rival(points)}, opacity=0.6)
-    names = [short(sha) for sha in commits["sha"]] if len(points) else []
+    names = [short_sha(sha) for sha in commits["sha"]] if len(points) else []
     commit_axis = {
         "title": "commit, in commit order",
         "type": "category",
@@ -244,7 +244,7 @@ def _between(commits: pd.DataFrame, mark: Mark, along: Along) -> Any:
 
 def _x(points: pd.DataFrame, along: Along) -> npt.NDArray[np.object_]:
     """As an array, which Plotly takes whole: it looks into each value of a list."""
-    places = [short(sha) for sha in points["sha"]] if along == "commits" else points["committed_at"].tolist()
+    places = [short_sha(sha) for sha in points["sha"]] if along == "commits" else points["committed_at"].tolist()
     return np.array(places, dtype=object)
 
 

@@ -14,9 +14,10 @@ from typing import Any
 import pandas as pd
 
 from tilewatch.dashboard.frames.reads import Evidence
-from tilewatch.dashboard.text import change_text, short, time_text
+from tilewatch.dashboard.text import time_text
 from tilewatch.db.queries.evidence import CubinRow
 from tilewatch.db.queries.replays import ReplayRow
+from tilewatch.text import change_text, short_sha
 
 FACT_LABELS = {
     "compile_status": "compiled",
@@ -54,8 +55,8 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> pd.DataF
 def replay_sentence(row: ReplayRow) -> str:
     """What was replayed beside what, and by how much they differed."""
     sides = {
-        "commit": f"{short(row.good_sha)} beside {short(row.bad_sha)}",
-        "toolchain": f"{row.good_toolchain} beside {row.bad_toolchain}, same commit {short(row.bad_sha)}",
+        "commit": f"{short_sha(row.good_sha)} beside {short_sha(row.bad_sha)}",
+        "toolchain": f"{row.good_toolchain} beside {row.bad_toolchain}, same commit {short_sha(row.bad_sha)}",
         "node": f"node {row.host or 'unknown'}, for comparison with another: {_cubins(row)}",
     }[row.axis]
     if row.failure is not None:
@@ -79,8 +80,8 @@ def _is_one_code(row: ReplayRow) -> bool:
 
 def _cubins(row: ReplayRow) -> str:
     if _is_one_code(row):
-        return f"the cubin of {short(row.bad_sha)}"
-    return f"the cubins of {short(row.good_sha)} and {short(row.bad_sha)}"
+        return f"the cubin of {short_sha(row.bad_sha)}"
+    return f"the cubins of {short_sha(row.good_sha)} and {short_sha(row.bad_sha)}"
 
 
 def _sides(row: ReplayRow) -> list[list[float]]:

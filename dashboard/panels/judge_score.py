@@ -5,8 +5,8 @@ import datetime as dt
 import streamlit as st
 
 from tilewatch.dashboard.frames import reads
-from tilewatch.dashboard.text import plural
 from tilewatch.db.queries.judge_score import Score
+from tilewatch.text import count_text
 
 MONTH = dt.timedelta(days=30)
 
@@ -27,7 +27,7 @@ def cards(score: Score) -> list[tuple[str, str, str]]:
     interval = score.precision_interval
     marked = score.right + score.wrong
     precision = "none yet" if score.precision is None else f"{100 * score.precision:.0f} %"
-    reach = f"{100 * interval[0]:.0f} to {100 * interval[1]:.0f} %, of {plural(marked, 'mark')}" if interval else ""
+    reach = f"{100 * interval[0]:.0f} to {100 * interval[1]:.0f} %, of {count_text(marked, 'mark')}" if interval else ""
     alarms = score.false_alarms_per_1000
     return [
         ("Precision so far", precision, reach or "Mark regressions right or wrong; the score is made of that."),
@@ -39,12 +39,12 @@ def cards(score: Score) -> list[tuple[str, str, str]]:
         (
             "False alarms per 1,000",
             "none judged" if alarms is None else f"{alarms:.2f}",
-            f"budget {score.budget_per_1000:.2f}, of {plural(score.points, 'judged point')}",
+            f"budget {score.budget_per_1000:.2f}, of {count_text(score.points, 'judged point')}",
         ),
         (
             "Replays per run",
             "none" if score.launches_a_run is None else f"{score.launches_a_run:.2f}",
-            f"{plural(score.suspicions, 'suspicion')}: {score.confirmed} confirmed, {score.refuted} refuted, "
+            f"{count_text(score.suspicions, 'suspicion')}: {score.confirmed} confirmed, {score.refuted} refuted, "
             f"{score.undecided} undecided",
         ),
     ]

@@ -9,10 +9,11 @@ from sqlalchemy.orm import Session
 
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import run_action
-from tilewatch.dashboard.text import ago, moment, short, span_text
+from tilewatch.dashboard.text import ago, moment, span_text
 from tilewatch.dashboard.widgets import badges
 from tilewatch.db.lifecycle import actions
 from tilewatch.db.queries.queue import IN_PROGRESS
+from tilewatch.text import short_sha
 
 STATES = ("running", "queued", "waiting", "failed", "poison", "done", "cancelled")
 
@@ -106,7 +107,7 @@ def show_submissions(url: str, found: pd.DataFrame, who: str | None) -> None:
                 "GPU": row["gpu_name"],
                 "state": row["state"],
                 "why": row["reason"],
-                "commit": f"{short(row['sha'])} {row['subject']}",
+                "commit": f"{short_sha(row['sha'])} {row['subject']}",
                 "compiled": f"{row['settled_trials']:,} of {row['trials']:,}",
                 "measured": f"{row['runs']:,} of {row['sweeps']:,}" if row["measure"] else "",
                 "failed jobs": f"{row['failed_jobs']:,}" if row["failed_jobs"] else "",

@@ -8,9 +8,10 @@ from sqlalchemy.orm import Session
 
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import run_action
-from tilewatch.dashboard.text import change_text, moment, plural, short
+from tilewatch.dashboard.text import moment
 from tilewatch.dashboard.widgets import badges, repository
 from tilewatch.db.lifecycle import actions, regressions
+from tilewatch.text import change_text, count_text, short_sha
 
 BUTTONS = {
     "acknowledge": ("Acknowledge", "Somebody looks after it", regressions.acknowledge),
@@ -46,9 +47,9 @@ def _headline(found: pd.Series) -> None:
     for sentence in found["explanation"]:
         st.caption(sentence)
     st.text(
-        f"after {short(found['good_sha'])} {found['good_subject']}\n"
-        f"up to {short(found['bad_sha'])} {found['bad_subject']}"
-        + (f" ({plural(found['commits_in_range'], 'commit')} in range)" if found["commits_in_range"] > 1 else "")
+        f"after {short_sha(found['good_sha'])} {found['good_subject']}\n"
+        f"up to {short_sha(found['bad_sha'])} {found['bad_subject']}"
+        + (f" ({count_text(found['commits_in_range'], 'commit')} in range)" if found["commits_in_range"] > 1 else "")
     )
     told = [
         f"{found['category']}, opened {moment(found['opened_at'])}",
@@ -64,7 +65,7 @@ def _headline(found: pd.Series) -> None:
 
 
 def _series(url: str, found: pd.Series, series: pd.DataFrame) -> None:
-    st.subheader(f"{plural(len(series), 'series')} changed", anchor=False)
+    st.subheader(f"{count_text(len(series), 'series')} changed", anchor=False)
     table = pd.DataFrame(
         [
             {
@@ -156,7 +157,7 @@ def _again(url: str, found: pd.Series, series: pd.DataFrame, who: str) -> None:
         if st.button("Bisect", key="bisect", disabled=narrow or series.empty, help=told):
             revisions = f"{found['good_sha']}..{found['bad_sha']}"
             made = partial(_ask_range, who=who, revisions=revisions, gpus=gpus)
-            run_action.run(url, made, f"Asked to test {plural(int(found['commits_in_range']), 'commit')}")
+            run_action.run(url, made, f"Asked to test {count_text(int(found['commits_in_range']), 'commit')}")
 
 
 def _measure_again(opened: Session, *, found: pd.Series, series: pd.DataFrame, who: str) -> None:

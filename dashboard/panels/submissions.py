@@ -4,10 +4,11 @@ import pandas as pd
 import streamlit as st
 
 from tilewatch.dashboard.frames import reads
-from tilewatch.dashboard.text import day, moment, plural, short
+from tilewatch.dashboard.text import day, moment
 from tilewatch.dashboard.widgets import badges
 from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.db.queries.queue import IN_PROGRESS
+from tilewatch.text import count_text, short_sha
 
 RECENT = 10
 MOST_CARDS = 4
@@ -35,8 +36,8 @@ def _newest(row: pd.Series) -> None:
         if row["state"] == "compiling":
             share = row["settled_trials"] / max(row["trials"], 1)
             st.progress(share, f"{row['settled_trials']:,} of {row['trials']:,} configs compiled")
-        st.text(f"{short(row['sha'])} {row['subject']}")
-        st.caption(f"{_why(row)}, {plural(row['sweeps'], 'sweep')}, {plural(row['trials'], 'config')}")
+        st.text(f"{short_sha(row['sha'])} {row['subject']}")
+        st.caption(f"{_why(row)}, {count_text(row['sweeps'], 'sweep')}, {count_text(row['trials'], 'config')}")
 
 
 def _row(row: pd.Series) -> dict[str, str]:
@@ -45,7 +46,7 @@ def _row(row: pd.Series) -> dict[str, str]:
         "GPU": row["gpu_name"],
         "state": row["state"],
         "why": _why(row),
-        "commit": f"{short(row['sha'])} {row['subject']}",
+        "commit": f"{short_sha(row['sha'])} {row['subject']}",
         "compiled": compiled,
         "not compiled": f"{row['not_compiled']:,}" if row["not_compiled"] else "",
         "failed jobs": f"{row['failed_jobs']:,}" if row["failed_jobs"] else "",

@@ -15,9 +15,10 @@ from tilewatch.dashboard.charts import landscape, parallel
 from tilewatch.dashboard.charts import sweep as sweep_charts
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.frames.metrics import US_TFLOP
-from tilewatch.dashboard.text import change_text, config_text, first_line, plural, ratio_to, short, source_text
+from tilewatch.dashboard.text import config_text, first_line, ratio_to, source_text
 from tilewatch.dashboard.widgets import filters, plots
 from tilewatch.dashboard.widgets.errors import show_errors
+from tilewatch.text import change_text, count_text, short_sha
 
 BEST_CONFIGS = 10
 A_MONTH = dt.timedelta(days=30)
@@ -34,7 +35,8 @@ def show(url: str, sweep: pd.Series) -> None:
         settled = trials[trials["outcome"] != "waiting"]
         if settled.empty:
             st.info(
-                f"None of the {plural(len(trials), 'config')} is compiled yet. A compile worker takes them in batches."
+                f"None of the {count_text(len(trials), 'config')} is compiled yet. "
+                "A compile worker takes them in batches."
             )
             return
         _failures(trials)
@@ -57,7 +59,7 @@ def _failures(trials: pd.DataFrame) -> None:
     if failed.empty:
         return
     kinds = ", ".join(f"{outcome} {count}" for outcome, count in failed["outcome"].value_counts().items())
-    with st.expander(f"{plural(len(failed), 'config')} failed: {kinds}", key="failed"):
+    with st.expander(f"{count_text(len(failed), 'config')} failed: {kinds}", key="failed"):
         lines = failed.assign(reason=failed["failure"].map(first_line))
         table = lines.groupby(["outcome", "reason"]).size().rename("configs").reset_index()
         st.dataframe(table.sort_values("configs", ascending=False), hide_index=True, key="failures")
@@ -78,7 +80,7 @@ def _on_record(measured: pd.DataFrame, sweep: pd.Series) -> None:
             st.metric(row["implementation"], f"{row['median_us']:,.1f} us")
             ratio = "" if pd.isna(row["ratio"]) else f"{ratio_to(row['ratio'], row['baseline'])}, "
             st.caption(
-                f"{ratio}95 %: {row['low_us']:,.1f} to {row['high_us']:,.1f} us, {plural(row['samples'], 'sample')}"
+                f"{ratio}95 %: {row['low_us']:,.1f} to {row['high_us']:,.1f} us, {count_text(row['samples'], 'sample')}"
             )
             if row["params"]:
                 st.caption(config_text({name: row["params"][name] for name, _ in sweep["axes"]}))
@@ -121,7 +123,7 @@ def _chosen_before(url: str, sweep: pd.Series) -> list[tuple[str, Mapping[str, A
     for name, rows in (("the winner of the commit before", older), ("last month's winner", month)):
         if len(rows):
             newest = rows.iloc[0]
-            found.append((f"{name}, {short(newest['sha'])}", newest["params"]))
+            found.append((f"{name}, {short_sha(newest['sha'])}", newest["params"]))
     return found
 
 

@@ -6,8 +6,8 @@ import streamlit as st
 from tilewatch.dashboard.charts import landscape
 from tilewatch.dashboard.charts import sweep as sweep_charts
 from tilewatch.dashboard.frames import reads
-from tilewatch.dashboard.text import change_text, plural, short
 from tilewatch.dashboard.widgets import filters, plots
+from tilewatch.text import change_text, count_text, short_sha
 
 THE_ONE_BEFORE = "the one before"
 
@@ -21,10 +21,10 @@ def show(url: str, sweeps: pd.DataFrame, after: pd.Series) -> None:
         st.info("This is the oldest commit of this search space; move the slider to a later one.")
         return
     commits = earlier.drop_duplicates("sha")
-    names = commits["sha"].map(short)
+    names = commits["sha"].map(short_sha)
     picked = filters.pick("Compared with", [THE_ONE_BEFORE, *names], "before")
     before = commits.iloc[0] if picked == THE_ONE_BEFORE else commits[names == picked].iloc[0]
-    st.caption(f"{short(before['sha'])} {before['subject']} → {short(after['sha'])} {after['subject']}")
+    st.caption(f"{short_sha(before['sha'])} {before['subject']} → {short_sha(after['sha'])} {after['subject']}")
     trials_before = sweep_charts.order_parameters(reads.trials(url, before["id"]), before["axes"])
     trials_after = sweep_charts.order_parameters(reads.trials(url, after["id"]), after["axes"])
     both = landscape.pair_trials(trials_before, trials_after)
@@ -48,7 +48,7 @@ def _winners(url: str, *sweeps: pd.Series) -> list[tuple[str, int]]:
     for sweep in sweeps:
         own = found[found["sweep_id"] == sweep["id"]]
         if len(own):
-            won.append((short(sweep["sha"]), int(own.iloc[0]["config_id"])))
+            won.append((short_sha(sweep["sha"]), int(own.iloc[0]["config_id"])))
     return won
 
 
@@ -90,5 +90,5 @@ def _endings(both: pd.DataFrame) -> None:
     if not kinds:
         st.success("Every config that is in both sweeps ended the same way.")
     for kind, rows in kinds.items():
-        st.markdown(f"**{kind}: {plural(len(rows), 'config')}**")
+        st.markdown(f"**{kind}: {count_text(len(rows), 'config')}**")
         st.dataframe(rows, hide_index=True, key=f"newly-{kind}")

@@ -5,8 +5,8 @@ import streamlit as st
 
 from tilewatch.dashboard.charts import static_facts
 from tilewatch.dashboard.frames import reads
-from tilewatch.dashboard.text import plural, short
 from tilewatch.dashboard.widgets import filters, plots, repository, tables
+from tilewatch.text import count_text, short_sha
 
 THE_ONE_BEFORE = "the one before"
 
@@ -32,10 +32,12 @@ def page(url: str) -> None:
     if counts.empty:
         st.info("None of its configs is compiled yet. A compile worker takes them in batches.")
         return
-    told = f"Configs by what their cubins say, over {plural(len(counts), 'commit')}"
+    told = f"Configs by what their cubins say, over {count_text(len(counts), 'commit')}"
     plots.show(static_facts.over_commits(counts), "statics", told)
     _moved(url, counts)
-    tables.show_in_expander(f"The {plural(len(counts), 'commit')} behind the chart", "counts", lambda: _table(counts))
+    tables.show_in_expander(
+        f"The {count_text(len(counts), 'commit')} behind the chart", "counts", lambda: _table(counts)
+    )
 
 
 def _moved(url: str, counts: pd.DataFrame) -> None:
@@ -43,7 +45,7 @@ def _moved(url: str, counts: pd.DataFrame) -> None:
     if len(counts) < 2:
         st.caption("Only one commit is compiled, so there is nothing to compare it with.")
         return
-    newest_first = counts.iloc[::-1].assign(commit=counts["sha"].iloc[::-1].map(short))
+    newest_first = counts.iloc[::-1].assign(commit=counts["sha"].iloc[::-1].map(short_sha))
     left, right = st.columns(2)
     with right:
         after = filters.pick_or_newest(newest_first, "After", "commit", "after").iloc[0]
@@ -62,12 +64,12 @@ def _moved(url: str, counts: pd.DataFrame) -> None:
         st.success("Nothing moved in the configs compiled at both: equal registers, spills, TMA, Tensor Cores.")
         return
     for kind, configs in static_facts.by_kind(moved).items():
-        st.markdown(f"**{kind}: {plural(len(configs), 'config')}**")
+        st.markdown(f"**{kind}: {count_text(len(configs), 'config')}**")
         st.dataframe(static_facts.table(configs), hide_index=True, key=f"moved-{kind}")
 
 
 def _table(counts: pd.DataFrame) -> pd.DataFrame:
-    shown = counts.assign(commit=[f"{short(row['sha'])} {row['subject']}" for row in counts.to_dict("records")])
+    shown = counts.assign(commit=[f"{short_sha(row['sha'])} {row['subject']}" for row in counts.to_dict("records")])
     columns = [
         "commit",
         "settled",

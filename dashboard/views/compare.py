@@ -7,9 +7,10 @@ import streamlit as st
 
 from tilewatch.dashboard.charts import differences, grid, shapes
 from tilewatch.dashboard.frames import changes, reads
-from tilewatch.dashboard.text import change_text, plural, ratio_to, short, time_text
+from tilewatch.dashboard.text import ratio_to, time_text
 from tilewatch.dashboard.widgets import filters, plots, tables
 from tilewatch.dashboard.widgets import repository as watched
+from tilewatch.text import change_text, count_text, short_sha
 
 NEWEST, THE_ONE_BEFORE = "newest", "the one before"
 COMMITS, GPUS = "Two commits", "Two GPU models"
@@ -48,7 +49,7 @@ def page(url: str) -> None:
     )
     _shapes(known)
     tables.show_in_expander(
-        f"{plural(len(known), 'difference')} as a table, slowest first",
+        f"{count_text(len(known), 'difference')} as a table, slowest first",
         "all",
         lambda: _table(known),
         {"change": st.column_config.NumberColumn(format="percent")},
@@ -80,7 +81,7 @@ def _shapes(known: pd.DataFrame) -> None:
 
 def _commits(url: str, repository: str, commits: pd.DataFrame) -> pd.DataFrame:
     left, right = st.columns(2)
-    names = commits["sha"].map(short)
+    names = commits["sha"].map(short_sha)
     with right:
         picked = filters.pick("B", [NEWEST, *names], "b")
     b = commits.iloc[0] if picked == NEWEST else commits[names == picked].iloc[0]
@@ -89,10 +90,10 @@ def _commits(url: str, repository: str, commits: pd.DataFrame) -> pd.DataFrame:
     wanted = commits["position"] < b["position"] if picked == THE_ONE_BEFORE else names == picked
     earlier = commits[wanted]
     if earlier.empty:
-        st.caption(f"{short(b['sha'])} is the oldest commit that something was measured of; pick a later B.")
+        st.caption(f"{short_sha(b['sha'])} is the oldest commit that something was measured of; pick a later B.")
         st.stop()
     a = earlier.iloc[0]
-    st.caption(f"A: {short(a['sha'])} {a['subject']}. B: {short(b['sha'])} {b['subject']}.")
+    st.caption(f"A: {short_sha(a['sha'])} {a['subject']}. B: {short_sha(b['sha'])} {b['subject']}.")
     pairs = changes.pair_snapshots(
         reads.snapshot_at_commit(url, repository, a["sha"]), reads.snapshot_at_commit(url, repository, b["sha"])
     )

@@ -6,19 +6,10 @@ import streamlit as st
 from tilewatch.dashboard.charts import evidence as evidence_charts
 from tilewatch.dashboard.frames import evidence, reads
 from tilewatch.dashboard.frames.reads import Evidence
-from tilewatch.dashboard.text import (
-    change_text,
-    commit_text,
-    config_text,
-    moment,
-    plural,
-    ratio_to,
-    short,
-    source_text,
-    time_text,
-)
+from tilewatch.dashboard.text import commit_text, config_text, moment, ratio_to, source_text, time_text
 from tilewatch.dashboard.widgets import plots, repository
 from tilewatch.db.queries.evidence import SampledRow
+from tilewatch.text import change_text, count_text, short_sha
 
 VERDICT_COLOURS = {"regression": "red", "improvement": "green"}
 
@@ -70,7 +61,7 @@ def _choose(url: str) -> None:
             "verdict": [row["verdict"] or "" for _, row in runs.iterrows()],
             "series": [f"{row['kernel']} {row['problem']}" for _, row in runs.iterrows()],
             "GPU": runs["gpu_name"],
-            "commit": [f"{short(row['sha'])} {row['subject']}" for _, row in runs.iterrows()],
+            "commit": [f"{short_sha(row['sha'])} {row['subject']}" for _, row in runs.iterrows()],
             "why": [row["reason"] or "" for _, row in runs.iterrows()],
             "measured": [moment(at) for at in runs["measured_at"]],
         }
@@ -85,13 +76,13 @@ def _headline(url: str, found: Evidence) -> None:
     run, before = found.run, found.before
     st.markdown(f"#### {run.kernel} {run.problem} on {run.gpu_name}")
     of = f" of {run.repository}" if len(reads.repositories(url)) > 1 else ""
-    st.text(f"{short(run.sha)}{of}: {commit_text(run.subject, run.author, run.committed_at)}")
+    st.text(f"{short_sha(run.sha)}{of}: {commit_text(run.subject, run.author, run.committed_at)}")
     if run.verdict:
         colour = VERDICT_COLOURS.get(run.verdict, "gray")
         st.markdown(f"**:{colour}[{run.verdict}]** ({run.policy}): {run.reason}")
     source = source_text(run.origin, run.machine, run.measured_at)
     against = (
-        f"held against {short(before.sha)} of {moment(before.measured_at)}" if before else "the first of its series"
+        f"held against {short_sha(before.sha)} of {moment(before.measured_at)}" if before else "the first of its series"
     )
     st.caption(f"Run {run.run_id}, {source} ({run.board}, timed with {run.timer}); {against}.")
     with st.container(horizontal=True):
@@ -102,7 +93,7 @@ def _headline(url: str, found: Evidence) -> None:
             **repository.repository_parameters(url, {"repository": run.repository}),
         }
         st.page_link("views/trends.py", label="Its trend", query_params=series)
-        st.page_link("views/sweeps.py", label="Its sweep", query_params={**series, "commit": short(run.sha)})
+        st.page_link("views/sweeps.py", label="Its sweep", query_params={**series, "commit": short_sha(run.sha)})
         if before:
             st.page_link("views/evidence.py", label="The run before", query_params={"run": str(before.run_id)})
 
@@ -199,10 +190,10 @@ def _circumstances(found: Evidence) -> None:
         else:
             st.dataframe(changed, hide_index=True, key="toolchain")
     st.subheader("Commits in range", anchor=False)
-    st.caption(f"{plural(len(found.commits), 'commit')} known here after the run before, up to this one.")
+    st.caption(f"{count_text(len(found.commits), 'commit')} known here after the run before, up to this one.")
     lines = [
         {
-            "commit": short(line.sha),
+            "commit": short_sha(line.sha),
             "subject": line.subject,
             "author": line.author or "",
             "date": moment(line.committed_at),

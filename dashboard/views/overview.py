@@ -9,12 +9,13 @@ from tilewatch.dashboard.charts import grid
 from tilewatch.dashboard.frames import changes, reads
 from tilewatch.dashboard.frames.metrics import US_TFLOP
 from tilewatch.dashboard.panels import submissions
-from tilewatch.dashboard.text import change_text, moment, plural, ratio_to, short, source_text, time_text
+from tilewatch.dashboard.text import moment, ratio_to, source_text, time_text
 from tilewatch.dashboard.widgets import badges as states
 from tilewatch.dashboard.widgets import filters, plots, tables
 from tilewatch.dashboard.widgets import repository as watched
 from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.db.lifecycle.regressions import OPEN
+from tilewatch.text import change_text, count_text, short_sha
 
 SHOWN_MOVERS = 20
 PERIODS = {"yesterday": 1, "a week ago": 7, "a month ago": 30, "a year ago": 365}
@@ -75,7 +76,7 @@ def _alarms(url: str) -> None:
         }
         for row in found.to_dict("records")
     ]
-    title = f":{states.UNSURE}[{plural(len(found), 'alarm')} open]"
+    title = f":{states.UNSURE}[{count_text(len(found), 'alarm')} open]"
     tables.show_in_expander(title, "alarms", lambda: pd.DataFrame(rows))
 
 
@@ -116,7 +117,7 @@ def _since(url: str, repository: str, now: dt.datetime, picked: str) -> tuple[pd
         at = now.replace(hour=12) - dt.timedelta(days=PERIODS[picked])
         return reads.snapshot(url, repository, at), at, picked
     commits = reads.commits(url, repository)
-    names = commits["sha"].map(short)
+    names = commits["sha"].map(short_sha)
     sha = filters.pick("The commit", list(names), "from")
     commit = commits[names == sha].iloc[0]
     return reads.snapshot(url, repository, commit["committed_at"]), commit["committed_at"], sha
@@ -128,9 +129,9 @@ def _answer(judged: pd.DataFrame, everything: pd.DataFrame, words: str) -> None:
     regressions, improvements = int(counts.get("regression", 0)), int(counts.get("improvement", 0))
     series = len(everything[list(changes.SERIES)].drop_duplicates())
     colour = states.BADLY if regressions else states.WELL
-    wrong = plural(regressions, "regression") if regressions else "No regression"
+    wrong = count_text(regressions, "regression") if regressions else "No regression"
     st.markdown(
-        f"#### :{colour}[{wrong}] and {plural(improvements, 'improvement')} since {words}, in {series:,} series"
+        f"#### :{colour}[{wrong}] and {count_text(improvements, 'improvement')} since {words}, in {series:,} series"
     )
 
 
@@ -142,7 +143,7 @@ def _waiting(url: str, repository: str) -> None:
     if waiting.empty:
         return
     nobodys = int((waiting["owner"].isna()).sum())
-    count = plural(len(waiting), "confirmed regression") + (" is open" if len(waiting) == 1 else " are open")
+    count = count_text(len(waiting), "confirmed regression") + (" is open" if len(waiting) == 1 else " are open")
     st.page_link(
         "views/regressions.py",
         label=f":{states.BADLY}[{count}], {nobodys:,} without an owner. To the regressions",
@@ -156,7 +157,7 @@ def _judged(url: str, judged: pd.DataFrame, title: str, key: str) -> None:
             "series": [f"{row['kernel']} {row['problem']}" for _, row in judged.iterrows()],
             "GPU": judged["gpu_name"].to_numpy(),
             "time": ["" if pd.isna(change) else change_text(change) for change in judged["change"]],
-            "commit": [f"{short(row['sha'])} {row['subject']}" for _, row in judged.iterrows()],
+            "commit": [f"{short_sha(row['sha'])} {row['subject']}" for _, row in judged.iterrows()],
             "why": judged["reason"].to_numpy(),
             "measured": [moment(at) for at in judged["measured_at"]],
         }
@@ -207,7 +208,7 @@ def _series_row(row: pd.Series) -> dict[str, str]:
         "time": time_text(row["median_us"]),
         "TFLOP/s": f"{row['flops'] / row['median_us'] / US_TFLOP:,.0f}",
         "verdict": row["verdict"] or "",
-        "commit": f"{short(row['sha'])} {row['subject']}",
+        "commit": f"{short_sha(row['sha'])} {row['subject']}",
         "source": source_text(row["origin"], row["machine"], row["measured_at"]),
     }
 

@@ -5,9 +5,10 @@ import streamlit as st
 
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import judge_score, regression
-from tilewatch.dashboard.text import change_text, day, plural, short
+from tilewatch.dashboard.text import day
 from tilewatch.dashboard.widgets import badges, filters, repository
 from tilewatch.db.lifecycle.regressions import OPEN
+from tilewatch.text import change_text, count_text, short_sha
 
 WAITING, ALL = "open", "all"
 STATES = (WAITING, "new", "acknowledged", "expected", "resolved", "reopened", ALL)
@@ -48,7 +49,7 @@ def page(url: str) -> None:
 
 
 def _list(shown: pd.DataFrame, group: str, word: str) -> None:
-    st.markdown(f"#### {plural(len(shown), word)}, worst first within each {group}")
+    st.markdown(f"#### {count_text(len(shown), word)}, worst first within each {group}")
     if shown.empty:
         st.success(f"There is no {word} like that.")
         return
@@ -81,7 +82,7 @@ def _row(row: dict[object, object], group: str) -> dict[str, object]:
         "category": row["category"],
         "series": row["series"],
         "GPUs": ", ".join(row["gpu_models"]),  # type: ignore[arg-type]
-        "first bad commit": f"{short(str(row['bad_sha']))} {row['bad_subject']}",
+        "first bad commit": f"{short_sha(str(row['bad_sha']))} {row['bad_subject']}",
         "owner": row["owner"],
         "opened": day(row["opened_at"]),  # type: ignore[arg-type]
     }

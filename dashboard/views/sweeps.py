@@ -6,9 +6,10 @@ import streamlit as st
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import sweep as one_sweep
 from tilewatch.dashboard.panels import sweep_comparison
-from tilewatch.dashboard.text import moment, plural, short
+from tilewatch.dashboard.text import moment
 from tilewatch.dashboard.widgets import filters, repository
 from tilewatch.dashboard.widgets.errors import show_errors
+from tilewatch.text import count_text, short_sha
 
 THIS_SWEEP, WHAT_MOVED = "This sweep", "What moved"
 
@@ -39,9 +40,9 @@ def page(url: str) -> None:
         named = at_commit.assign(submission=[_submission(sweep) for _, sweep in at_commit.iterrows()])
         at_commit = filters.pick_or_newest(named, "Submission", "submission", "submission")
     sweep = at_commit.iloc[0]
-    st.text(f"{short(sweep['sha'])} {sweep['subject']}")
+    st.text(f"{short_sha(sweep['sha'])} {sweep['subject']}")
     st.caption(
-        f"{sweep['gpu_name']} ({sweep['arch']}), search space of {plural(sweep['space_size'], 'config')}, "
+        f"{sweep['gpu_name']} ({sweep['arch']}), search space of {count_text(sweep['space_size'], 'config')}, "
         f"{_submission(sweep)}"
     )
     if view == WHAT_MOVED:

@@ -6,9 +6,10 @@ import streamlit as st
 from tilewatch.dashboard.charts import colours, hover, marks, trend
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.frames.metrics import Metric, values_of_samples
-from tilewatch.dashboard.text import config_text, moment, plural, rival_text, short, source_text
+from tilewatch.dashboard.text import config_text, moment, rival_text, source_text
 from tilewatch.dashboard.widgets import filters, plots, tables
 from tilewatch.dashboard.widgets import repository as watched
+from tilewatch.text import count_text, short_sha
 
 FEW_COMMITS = 20
 """With this many in view, the raw samples behind each median have room."""
@@ -59,7 +60,7 @@ def page(url: str) -> None:
     with middle:
         points = _in_view(points)
     _chart(url, own, points, metric, along)
-    _behind(f"The {plural(len(points), 'measurement')} behind the chart", points)
+    _behind(f"The {count_text(len(points), 'measurement')} behind the chart", points)
 
 
 def _name(_: str, kernel: str, problem: str, gpu_model: str) -> str:
@@ -91,12 +92,12 @@ def _in_view(points: pd.DataFrame) -> pd.DataFrame:
 def _few(url: str, chosen: dict[str, Key], metric: Metric, along: trend.Along) -> None:
     found = {name: reads.points(url, *key, static_facts=metric.static) for name, key in chosen.items()}
     clicked = plots.show_clickable(
-        trend.trends(found, metric, along=along), "trend", f"{metric.label} of {plural(len(found), 'series')}"
+        trend.trends(found, metric, along=along), "trend", f"{metric.label} of {count_text(len(found), 'series')}"
     )
     st.caption("Medians of the kernels with their 95 % interval; a click on a point opens the evidence behind it.")
     _open(clicked)
     kernels = pd.concat([points[points["role"] == "kernel"].assign(implementation=n) for n, points in found.items()])
-    _behind(f"The {plural(len(kernels), 'measurement')} behind the chart", kernels)
+    _behind(f"The {count_text(len(kernels), 'measurement')} behind the chart", kernels)
 
 
 def _chart(url: str, own: pd.Series, points: pd.DataFrame, metric: Metric, along: trend.Along) -> None:
@@ -112,7 +113,9 @@ def _chart(url: str, own: pd.Series, points: pd.DataFrame, metric: Metric, along
     ]
     raw = _raw(url, points, metric) if points["sha"].nunique() <= FEW_COMMITS else None
     figure = trend.trend(points, metric, along=along, marks=found, raw=raw)
-    clicked = plots.show_clickable(figure, "trend", f"{metric.label} over {plural(points['sha'].nunique(), 'commit')}")
+    clicked = plots.show_clickable(
+        figure, "trend", f"{metric.label} over {count_text(points['sha'].nunique(), 'commit')}"
+    )
     _open(clicked)
     st.caption(", ".join(_told(points, found, raw)) + ".")
 
@@ -174,7 +177,7 @@ def _table(points: pd.DataFrame) -> pd.DataFrame:
     rows = points.to_dict("records")
     return pd.DataFrame(
         {
-            "commit": [f"{short(row['sha'])} {row['subject']}" for row in rows],
+            "commit": [f"{short_sha(row['sha'])} {row['subject']}" for row in rows],
             "implementation": points["implementation"],
             "median us": points["median_us"],
             "low us": points["low_us"],

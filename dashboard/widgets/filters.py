@@ -1,5 +1,6 @@
 """Choices that live in the URL: each is a widget whose key is the query parameter. Knows no query and no chart."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,13 +8,15 @@ import pandas as pd
 import streamlit as st
 
 from tilewatch.dashboard.frames.metrics import METRICS, Metric
-from tilewatch.dashboard.text import short
+from tilewatch.text import short_sha
 
+SHA_8 = re.compile("[0-9a-f]{8}")
 OLDEST, NEWEST = "oldest", "newest"
 
 
 def pick(label: str, options: Sequence[str], key: str, **more: Any) -> str:
     """One of a list. The first is the default, which the URL leaves out: it has to mean the same tomorrow."""
+    _lengthen_shas(key, options)
     return str(st.selectbox(label, options, key=key, bind="query-params", **more))
 
 
@@ -35,16 +38,18 @@ def choose(label: str, options: Sequence[str], key: str) -> str:
 
 def pick_commit(rows: pd.DataFrame, label: str, key: str) -> pd.DataFrame:
     """The rows of one commit, picked on a slider in commit order; the rows come newest first."""
-    names = rows["sha"].map(short)
+    names = rows["sha"].map(short_sha)
     stops = [*dict.fromkeys(names.iloc[::-1]), NEWEST]
+    _lengthen_shas(key, stops)
     picked = str(st.select_slider(label, stops, value=NEWEST, key=key, bind="query-params"))
     return rows[names == (names.iloc[0] if picked == NEWEST else picked)]
 
 
 def pick_span(shas: Sequence[str], key: str) -> tuple[int, int]:
     """The places of the first and the last commit of a part of the history; the whole by default."""
-    names = [short(sha) for sha in shas]
+    names = [short_sha(sha) for sha in shas]
     stops = [OLDEST, *names, NEWEST]
+    _lengthen_shas(key, stops)
     first, last = st.select_slider(
         "Commits", stops, value=(OLDEST, NEWEST), key=key, bind="query-params", help="Fewer commits show raw samples."
     )
@@ -58,3 +63,14 @@ def pick_metric() -> Metric:
     """What to show of each point. The URL has its label."""
     label = pick("Show", [metric.label for metric in METRICS], "show")
     return next(metric for metric in METRICS if metric.label == label)
+
+
+def _lengthen_shas(key: str, options: Sequence[str]) -> None:
+    """Addresses of earlier versions have 8 digits of a commit and not the 10 of `short_sha`; they still work."""
+    given = st.query_params.get_all(key)
+    full = [
+        next((option for option in options if option.startswith(value)), value) if SHA_8.fullmatch(value) else value
+        for value in given
+    ]
+    if full != given and key not in st.session_state:
+        st.session_state[key] = full[0] if len(full) == 1 else tuple(full)

@@ -62,7 +62,7 @@ def test_the_command_writes_the_file_and_says_so(filled_url: str, tmp_path: Path
     ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.startswith(f"wrote {target}")
-    assert "9c0d1e2f" in target.read_text()
+    assert "9c0d1e2f00" in target.read_text()
 
 
 def test_a_file_that_cannot_be_written_is_one_sentence(

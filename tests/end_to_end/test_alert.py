@@ -11,6 +11,7 @@ from tests.worker.fixtures.worker_context import settings_for
 from tests.worker.judging.test_judge import nightlies
 from tilewatch.db.models import Message, Regression
 from tilewatch.db.session import session
+from tilewatch.text import short_sha
 from tilewatch.worker.notify.outbox import Outbox, tell_all
 
 
@@ -32,10 +33,10 @@ def test_a_change_that_replays_confirmed_is_one_message_with_its_cause_and_the_w
         regression = opened.scalars(select(Regression)).one()
         assert opened.scalars(select(Message.state)).all() == ["sent"]
     told = asked.told["body"]
-    assert asked.told["subject"].endswith(f"on sim since {shas[git_history.ADD][:10]} (2 series)")
+    assert asked.told["subject"].endswith(f"on sim since {short_sha(shas[git_history.ADD])} (2 series)")
     assert f"Cause ({regression.category.replace('_', ' ')}): {regression.cause}" in told
     assert all(sentence in told for sentence in regression.explanation)
     first = "First bad commit" if regression.size > 0 else "First commit with it"
-    assert f"{first}: {shas[git_history.ADD][:10]} {git_history.ADD}" in told
+    assert f"{first}: {short_sha(shas[git_history.ADD])} {git_history.ADD}" in told
     assert f"git checkout {shas[git_history.ADD]}\n  python -m tilewatch.kernels sweep {tiny_repository.KERNEL}" in told
     assert f"Triage: {settings.dashboard_url}/regressions?regression={regression.id}" in told

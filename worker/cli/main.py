@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from tilewatch import errors
+from tilewatch.text import short_sha
 from tilewatch.worker.cli import options
 from tilewatch.worker.cli.notify import tell
 from tilewatch.worker.cli.regressions import regressions
@@ -268,7 +269,7 @@ def rejudge(
         print(json.dumps([asdict(each) for each in found.changed], default=str))
         return
     for each in found.changed:
-        what = f"{each.night} {each.kernel} {each.problem} on {each.gpu_model} at {each.sha[:10]}"
+        what = f"{each.night} {each.kernel} {each.problem} on {each.gpu_model} at {short_sha(each.sha)}"
         print(f"{what}: {each.was} -> {each.would_be} ({each.reason})")
     print(f"{len(found.changed)} of {found.runs} verdicts since {day} would be different under {other.name}")
 

@@ -11,6 +11,7 @@ from rich.table import Table
 from tilewatch.db.queries import queue
 from tilewatch.db.queries.queue import Status
 from tilewatch.db.session import session
+from tilewatch.text import short_sha
 
 REFRESH_S = 2.0
 OPEN = ("waiting", "queued", "running")
@@ -65,7 +66,7 @@ def _submissions(status: Status) -> Table:
         compiled = f"{row.settled_trials} of {row.trials}"
         night = f"nightly {row.night}" if row.night else row.reason
         table.add_row(
-            str(row.id), night, row.gpu_name, f"{row.sha[:10]} {row.subject}", row.state, compiled, str(row.runs)
+            str(row.id), night, row.gpu_name, f"{short_sha(row.sha)} {row.subject}", row.state, compiled, str(row.runs)
         )
     return table
 

@@ -12,7 +12,8 @@ from tilewatch.db.queries.alarms import AlarmRow
 from tilewatch.db.queries.judge_score import Score
 from tilewatch.db.queries.messages import MessageRow, RegressionStory
 from tilewatch.db.queries.regressions import RegressionRow
-from tilewatch.worker.notify.wording import ALARMS, SHA_DIGITS, one_line, percent
+from tilewatch.text import change_text, short_sha
+from tilewatch.worker.notify.wording import ALARMS, one_line
 
 
 def as_json(shown: Any) -> str:
@@ -36,9 +37,9 @@ def listed(rows: Sequence[RegressionRow]) -> RenderableType:
             f"{row.kernel} (recorded)" if row.recorded else row.kernel,
             ", ".join(row.gpu_models),
             str(row.series),
-            percent(row.size),
+            change_text(row.size),
             row.category.replace("_", " "),
-            f"{row.bad_sha[:SHA_DIGITS]} {one_line(row.bad_subject)}",
+            f"{short_sha(row.bad_sha)} {one_line(row.bad_subject)}",
             row.owner or "nobody",
         )
     return table
@@ -51,15 +52,15 @@ def told(story: RegressionStory) -> RenderableType:
         f"{row.direction} {row.id} of {row.kernel} in {whose}: {row.state}, owned by {row.owner or 'nobody'}",
         f"cause ({row.category.replace('_', ' ')}): {one_line(row.cause)}",
         *(f"  {one_line(sentence)}" for sentence in row.explanation),
-        f"after {row.good_sha[:SHA_DIGITS]}, at the latest {row.bad_sha[:SHA_DIGITS]} {one_line(row.bad_subject)}",
+        f"after {short_sha(row.good_sha)}, at the latest {short_sha(row.bad_sha)} {one_line(row.bad_subject)}",
         *([f"note: {row.note}"] if row.note else []),
         *([f"link: {row.link}"] if row.link else []),
     ]
     series = _table("problem", "GPU", "size", "95 %", "run", "recovered")
     for one in story.series:
-        interval = f"{percent(one.low)} to {percent(one.high)}"
+        interval = f"{change_text(one.low)} to {change_text(one.high)}"
         recovered = f"{one.recovered_at:%Y-%m-%d}" if one.recovered_at else ""
-        series.add_row(one.problem, one.gpu_name, percent(one.size), interval, str(one.run_id), recovered)
+        series.add_row(one.problem, one.gpu_name, change_text(one.size), interval, str(one.run_id), recovered)
     events = _table("when (UTC)", "who", "did", "now", "note")
     for event in story.events:
         events.add_row(f"{event.at:%Y-%m-%d %H:%M}", event.who, event.action, event.to_state, event.note or "")

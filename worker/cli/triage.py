@@ -18,7 +18,7 @@ from tilewatch.db.queries.messages import RegressionStory
 from tilewatch.db.queries.regressions import RegressionRow
 from tilewatch.db.session import session
 from tilewatch.errors import ExpectedError
-from tilewatch.worker.notify.wording import SHA_DIGITS
+from tilewatch.text import short_sha
 
 
 class NoName(ExpectedError):
@@ -71,7 +71,7 @@ def measure_again(database_url: str, regression_id: int, who: str) -> str:
             gpus.setdefault((one.kernel, one.problem), set()).add(one.gpu_model)
         for (kernel, problem), models in sorted(gpus.items()):
             actions.ask_sweep(opened, who, kernel, problem, commit=known.regression.bad_sha, gpus=sorted(models))
-    return f"asked for {_sweeps(len(known.series))} of {known.regression.bad_sha[:SHA_DIGITS]}"
+    return f"asked for {_sweeps(len(known.series))} of {short_sha(known.regression.bad_sha)}"
 
 
 def bisect(database_url: str, regression_id: int, who: str) -> str:
@@ -80,10 +80,10 @@ def bisect(database_url: str, regression_id: int, who: str) -> str:
         row = _story(opened, regression_id).regression
         if row.commits_in_range <= 1:
             raise NotPossible(
-                f"regression {regression_id} is of one commit, {row.bad_sha[:SHA_DIGITS]}: nothing is between"
+                f"regression {regression_id} is of one commit, {short_sha(row.bad_sha)}: nothing is between"
             )
         actions.ask_backfill(opened, who, f"{row.good_sha}..{row.bad_sha}", gpus=sorted(row.gpu_models))
-    return f"asked for {row.commits_in_range} commits after {row.good_sha[:SHA_DIGITS]}"
+    return f"asked for {row.commits_in_range} commits after {short_sha(row.good_sha)}"
 
 
 def mark_run(database_url: str, run_id: int, who: str, *, right: bool, note: str | None) -> None:

@@ -17,6 +17,7 @@ from tilewatch.db.step_queries import winners
 from tilewatch.db.step_queries.judging import Night, ReplayFact, Scope
 from tilewatch.db.step_queries.winners import Side
 from tilewatch.kernels.recording.git_commit import NoHistory, repository_name
+from tilewatch.text import short_sha
 from tilewatch.worker import repository
 from tilewatch.worker.context import Context
 from tilewatch.worker.detection.replay_evidence import Ask
@@ -27,7 +28,6 @@ from tilewatch.worker.judging.scope_judge import Series
 FARTHEST = 2000
 """Commits that are read from the repository: more than lie between two nights."""
 
-SHORT = 10
 """Digits of a commit that people read."""
 
 
@@ -98,7 +98,7 @@ class History:
     def same_as(self, series: Series, build: int) -> str | None:
         """The commit whose code still is what wins at a build, if the commit before it has it."""
         before = self.since(series, build)
-        return self._nights[before[0]].sha[:SHORT] if before is not None and before[1] else None
+        return short_sha(self._nights[before[0]].sha) if before is not None and before[1] else None
 
     @cached_property
     def _untested(self) -> dict[int, str]:

@@ -19,6 +19,7 @@ from pathlib import Path
 from tilewatch import errors
 from tilewatch.db.server.embedded import Servers
 from tilewatch.kernels.device import OLDEST_DRIVER, Gpu, gpus
+from tilewatch.text import short_sha
 from tilewatch.worker.local import port
 from tilewatch.worker.notify import routing
 from tilewatch.worker.settings import NotRunning, Settings
@@ -95,7 +96,7 @@ def _repository(repository: Path) -> Finding:
         head = resolve(repository, "HEAD")
     except RepositoryError as error:
         return Finding("repository", False, str(error), "set TILEWATCH_REPOSITORY to a Git clone with history")
-    return Finding("repository", True, f"{repository} at {head.sha[:8]} ({head.subject})")
+    return Finding("repository", True, f"{repository} at {short_sha(head.sha)} ({head.subject})")
 
 
 def _channels(settings: Settings) -> Finding:

@@ -23,6 +23,7 @@ from tilewatch.db.server.embedded import Embedded, Servers
 from tilewatch.db.session import session
 from tilewatch.kernels.device import OLDEST_DRIVER, Gpu, gpus
 from tilewatch.kernels.recording.git_commit import NoHistory, repository_name
+from tilewatch.text import short_sha
 from tilewatch.worker.local import port
 from tilewatch.worker.local.children import Child, Children
 from tilewatch.worker.local.doctor import PACKAGED_CUDA, nvcc
@@ -245,7 +246,7 @@ def progress(servers: Servers) -> str:
 
 def describe(row: queue.SubmissionRow) -> str:
     steps = f" {row.settled_trials} of {row.trials} configs" if row.state == "compiling" else ""
-    return f"{row.reason} {row.sha[:8]} for {row.gpu_name}: {row.state}{steps}"
+    return f"{row.reason} {short_sha(row.sha)} for {row.gpu_name}: {row.state}{steps}"
 
 
 def _import(settings: Settings, servers: Servers, screen: Screen) -> None:

@@ -17,6 +17,7 @@ from tilewatch.db.queries.quarantine import QuarantineRow
 from tilewatch.db.queries.queue import SubmissionRow
 from tilewatch.db.step_queries.fallen_configs import Fell, SweepPair
 from tilewatch.db.step_queries.run_pairs import RunPair
+from tilewatch.text import short_sha
 
 FINE = ("measured", "static facts only")
 """States in which a nightly is over and well."""
@@ -35,7 +36,6 @@ BASELINE_PACKAGES = {"sgl-deep-gemm": "DeepGEMM", "torch": "torch, and cuBLASLt 
 Key = TypeVar("Key")
 
 LISTED = 5
-SHA_DIGITS = 10
 
 
 @dataclass(frozen=True)
@@ -244,7 +244,7 @@ def _listing(head: str, lines: Sequence[str]) -> str:
 
 
 def _since(sha: str, at: dt.datetime) -> str:
-    return f"{sha[:SHA_DIGITS]} ({at:%Y-%m-%d})"
+    return f"{short_sha(sha)} ({at:%Y-%m-%d})"
 
 
 def _config(params: Mapping[str, object]) -> str:

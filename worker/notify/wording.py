@@ -11,8 +11,8 @@ from tilewatch.db.queries.alarms import AlarmRow
 from tilewatch.db.queries.messages import MessageRow, RegressionStory
 from tilewatch.db.queries.queue import SubmissionRow
 from tilewatch.db.queries.regressions import RegressionRow
+from tilewatch.text import change_text, count_text, short_sha
 
-SHA_DIGITS = 10
 LISTED = 12
 """Lines of one kind in a digest; the dashboard has them all."""
 
@@ -55,8 +55,8 @@ def of_regression(story: RegressionStory, kind: str, dashboard_url: str) -> Text
     worst = story.series[0]
     where = f"at {worst.problem} on {worst.gpu_name}"
     lines = [
-        f"{percent(regression.size)} (95 %: {percent(regression.low)} to {percent(regression.high)}) {where}"
-        f"{_among(regression)}.",
+        f"{change_text(regression.size)} (95 %: {change_text(regression.low)} to {change_text(regression.high)}) "
+        f"{where}{_among(regression)}.",
         f"Cause ({regression.category.replace('_', ' ')}): {one_line(regression.cause)}",
         *(f"  {one_line(sentence)}" for sentence in regression.explanation),
         _since(regression),
@@ -78,7 +78,7 @@ def headline_of(regression: RegressionRow) -> str:
     on = ", ".join(regression.gpu_models)
     return (
         f"{regression.kernel} is {100 * abs(regression.size):.1f} % {word} on {on} "
-        f"since {regression.bad_sha[:SHA_DIGITS]} ({counted(regression.series, 'series', 'series')})"
+        f"since {short_sha(regression.bad_sha)} ({count_text(regression.series, 'series')})"
     )
 
 
@@ -102,9 +102,9 @@ ALARMS = {
 def of_day(day: Day, dashboard_url: str) -> Text:
     """The digest. A calm day is one line, so that a digest that does not come is noticed."""
     counts = [
-        counted(len(day.opened), "new regression"),
+        count_text(len(day.opened), "new regression"),
         f"{len(day.still_open)} open",
-        counted(len(day.alarms), "alarm"),
+        count_text(len(day.alarms), "alarm"),
     ]
     sections = [
         ("New", [_line(row) for row in day.opened]),
@@ -131,14 +131,6 @@ def regression_link(dashboard_url: str, regression_id: int) -> str:
     return f"{dashboard_url}/regressions?regression={regression_id}"
 
 
-def percent(change: float) -> str:
-    return f"{100 * change:+.1f} %"
-
-
-def counted(count: int, word: str, several: str | None = None) -> str:
-    return f"{count} {word if count == 1 else several or word + 's'}"
-
-
 def one_line(text: str) -> str:
     """What others wrote (a commit's subject, a compiler) without the line ends that could fake a line of ours, and
     without what calls everybody in a chat."""
@@ -160,15 +152,13 @@ def _among(regression: RegressionRow) -> str:
 
 def _since(regression: RegressionRow) -> str:
     """Only a change of the code was brought by a commit; another was first seen at one."""
-    last = f"{regression.bad_sha[:SHA_DIGITS]} {one_line(regression.bad_subject)}"
+    last = f"{short_sha(regression.bad_sha)} {one_line(regression.bad_subject)}"
     first = "First bad commit" if regression.size > 0 else "First commit with it"
     if regression.category not in BY_A_COMMIT:
         first = "First seen at"
     if regression.commits_in_range <= 1:
         return f"{first}: {last}"
-    return (
-        f"{first}: one of {regression.commits_in_range} after {regression.good_sha[:SHA_DIGITS]}, at the latest {last}"
-    )
+    return f"{first}: one of {regression.commits_in_range} after {short_sha(regression.good_sha)}, at the latest {last}"
 
 
 def _line(row: RegressionRow) -> str:
@@ -176,4 +166,4 @@ def _line(row: RegressionRow) -> str:
 
 
 def _night(row: SubmissionRow) -> str:
-    return f"{row.night} {row.gpu_name} at {row.sha[:SHA_DIGITS]}: {row.state}, {counted(row.runs, 'run')}"
+    return f"{row.night} {row.gpu_name} at {short_sha(row.sha)}: {row.state}, {count_text(row.runs, 'run')}"

@@ -11,6 +11,7 @@ from tilewatch.db.lifecycle.jobs import Claimed, Unsent
 from tilewatch.db.step_queries import gpus as boards
 from tilewatch.db.step_queries import judging, steps
 from tilewatch.db.step_queries.steps import SweepFacts
+from tilewatch.text import short_sha
 from tilewatch.worker.queue.dispatch import COMPILE, JUDGE, board_queue, gpu_queue
 
 
@@ -120,6 +121,6 @@ def _queue(payload: Payload) -> str:
 
 
 def _subject(payload: Payload) -> str:
-    good, bad = payload["good"]["sha"][:10], payload["bad"]["sha"][:10]
+    good, bad = short_sha(payload["good"]["sha"]), short_sha(payload["bad"]["sha"])
     where = payload["gpu_model"] if payload.get("host") is None else f"{payload['gpu_model']} of {payload['host']}"
     return f"{payload['kernel']} {payload['problem']} on {where}: replay {good} beside {bad}"

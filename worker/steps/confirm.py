@@ -17,6 +17,7 @@ from tilewatch.kernels.device import SIMULATED, Gpu, gpus
 from tilewatch.kernels.measuring.measure import GpuBusy, GpuMissing, MeasureFailed
 from tilewatch.kernels.measuring.replay import ReplayFailed, ReplayRequest, ReplayResult, Side, replay
 from tilewatch.kernels.results import Compiled, Cubin
+from tilewatch.text import short_sha
 from tilewatch.worker import repository
 from tilewatch.worker.context import Context, Simulation
 from tilewatch.worker.gpu import quarantine, simulated
@@ -40,7 +41,7 @@ def prepare(job: Claimed, context: Context, lease: Lease) -> list[Unsent]:
             continue
         outcome = _compiled(context, payload, side, side["params"])
         if outcome.status != "ok":
-            said = f"the {name} side, {side['sha'][:10]}, does not compile: {outcome.failure}"
+            said = f"the {name} side, {short_sha(side['sha'])}, does not compile: {outcome.failure}"
             return _unanswered(context, payload, said, job.priority)
         made[name] = {**side, **_code(outcome)}
     if not made["bad"]["measured"]:

@@ -22,13 +22,11 @@ from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.device import SIMULATED, GpuModel
 from tilewatch.kernels.recording.git_commit import Commit
 from tilewatch.kernels.results import Plan
+from tilewatch.text import short_sha
 from tilewatch.worker import repository
 from tilewatch.worker.queue import dispatch
 from tilewatch.worker.queue.dispatch import COMPILE, gpu_queue
 from tilewatch.worker.settings import Settings
-
-SHORT = 10
-"""Digits of a commit that people read."""
 
 
 class NothingToSubmit(ExpectedError):
@@ -242,7 +240,7 @@ def _compile_jobs(
             key=f"{key}:compile:{kernel}",
             kind="compile",
             queue=COMPILE,
-            subject=f"{kernel} for {target.model.slug} ({target.model.arch}) at {commit.sha[:SHORT]}",
+            subject=f"{kernel} for {target.model.slug} ({target.model.arch}) at {short_sha(commit.sha)}",
             payload={"sha": commit.sha, "library": library, "kernel": kernel, "arch": target.model.arch},
             submission_id=submission_id,
             priority=request.priority,
@@ -252,7 +250,7 @@ def _compile_jobs(
 
 
 def _sentence(request: _Request, commit: Commit, targets: Sequence[_Target], created: Sequence[_Target]) -> str:
-    at = f"{commit.sha[:SHORT]} ({commit.subject})"
+    at = f"{short_sha(commit.sha)} ({commit.subject})"
     if not created:
         return f"{request.what} for {at} was submitted before, for {_named(targets)}"
     static = [target for target in created if not target.measure]

@@ -22,6 +22,7 @@ from tilewatch.db.session import session
 from tilewatch.db.step_queries import judging, steps
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.recording.recording_file import BadRecording
+from tilewatch.text import short_sha
 from tilewatch.worker.measurement_rows import Sampled, measurement_rows, trial_median_us
 from tilewatch.worker.queue import follow_up
 from tilewatch.worker.transfer import replays as transfer_replays
@@ -96,7 +97,7 @@ def _judge(opened: Session, recording_id: int) -> None:
             opened,
             night.run_id,
             submission_id=night.submission_id,
-            subject=f"recorded {night.sha[:10]} on {night.gpu_model}",
+            subject=f"recorded {short_sha(night.sha)} on {night.gpu_model}",
             priority=Priority.BACKFILL,
         )
 

@@ -78,8 +78,8 @@ def named(figure: Any, name: str) -> Any:
 
 def test_a_trend_runs_in_the_order_of_its_rows_and_not_in_time() -> None:
     figure = trend(point(1, measured_at=NOON), point(2, measured_at=NOON - dt.timedelta(days=9)))
-    assert list(figure.layout.xaxis.categoryarray) == ["00000001", "00000002"]
-    assert list(named(figure, "gemm_fp8").x) == ["00000001", "00000002"]
+    assert list(figure.layout.xaxis.categoryarray) == ["0000000100", "0000000200"]
+    assert list(named(figure, "gemm_fp8").x) == ["0000000100", "0000000200"]
 
 
 def test_the_interval_reaches_from_its_low_to_its_high_end() -> None:
@@ -121,7 +121,7 @@ def test_many_points_have_a_band_instead_of_bars_and_their_baselines_no_marks() 
 
 def test_a_point_without_an_interval_is_left_out_of_the_band_and_a_line_without_any_has_none() -> None:
     line = [point(i, ratio_low=None if i == 3 else 0.89) for i in range(charts.PLAIN + 1)]
-    assert "00000003" not in named(trend(*line), "gemm_fp8, 95 %").x
+    assert "0000000300" not in named(trend(*line), "gemm_fp8, 95 %").x
     registers = next(metric for metric in METRICS if metric.key == "registers")
     assert [trace.name for trace in trend(*line, metric=registers).data] == ["gemm_fp8"]
 
@@ -137,8 +137,8 @@ def test_a_point_of_a_quarantined_gpu_keeps_its_mark_among_many_of_a_baseline() 
 def test_every_point_carries_its_run_and_only_the_words_that_others_do_not_share() -> None:
     template, carried = hover.points_hover(frame(point(1), point(2)).assign(value=0.9, low=0.8, high=1.0), RATIO)
     assert [list(each) for each in carried] == [
-        [1, "00000001 Load &lt;B&gt; through TMA, Kim &amp; Co, 2026-11-20"],
-        [2, "00000002 Load &lt;B&gt; through TMA, Kim &amp; Co, 2026-11-20"],
+        [1, "0000000100 Load &lt;B&gt; through TMA, Kim &amp; Co, 2026-11-20"],
+        [2, "0000000200 Load &lt;B&gt; through TMA, Kim &amp; Co, 2026-11-20"],
     ]
     assert "0.900x DeepGEMM</b> (95 %: 0.800x to 1.000x)<br>median 100.0 us of 21 samples" in template
 
@@ -208,7 +208,7 @@ def test_another_main_baseline_is_a_line_and_no_name_on_the_axis() -> None:
 
 def test_a_judged_regression_wears_a_mark_and_its_reason() -> None:
     figure = trend(point(1), point(2, verdict="regression", reason="9 % slower"))
-    assert list(named(figure, "regression").x) == ["00000002"]
+    assert list(named(figure, "regression").x) == ["0000000200"]
     kernel = named(figure, "gemm_fp8")
     assert told(kernel, 1).endswith("<br>regression: 9 % slower<extra></extra>")
     assert "regression" not in told(kernel, 0)
@@ -217,7 +217,7 @@ def test_a_judged_regression_wears_a_mark_and_its_reason() -> None:
 def test_the_hover_names_commit_date_machine_and_driver_and_no_markup_of_a_subject() -> None:
     words = told(named(trend(point(1)), "gemm_fp8"), 0)
     for part in (
-        "00000001",
+        "0000000100",
         "Load &lt;B&gt; through TMA, Kim &amp; Co, 2026-11-20",
         "measured 2026-11-20 12:00 UTC",
         "node-1",
@@ -229,7 +229,7 @@ def test_the_hover_names_commit_date_machine_and_driver_and_no_markup_of_a_subje
 
 def test_points_without_a_ratio_are_left_out_of_the_ratio() -> None:
     figure = trend(point(1, ratio=None, ratio_low=None, ratio_high=None), point(2))
-    assert list(named(figure, "gemm_fp8").x) == ["00000002"]
+    assert list(named(figure, "gemm_fp8").x) == ["0000000200"]
 
 
 def test_a_series_that_moved_to_another_machine_has_a_dotted_line() -> None:
@@ -291,4 +291,4 @@ def test_a_few_series_share_their_commits_and_show_kernels_alone() -> None:
     a, b = frame(point(1), baseline(1)), frame(point(2, ratio=1.1), point(1, ratio=1.2))
     figure = charts.trends({"gemm on h200": a, "gemm on b200": b}, RATIO)
     assert {trace.name for trace in figure.data} == {"gemm on h200", "gemm on b200"}
-    assert list(figure.layout.xaxis.categoryarray) == ["00000001", "00000002"]
+    assert list(figure.layout.xaxis.categoryarray) == ["0000000100", "0000000200"]

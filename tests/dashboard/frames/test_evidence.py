@@ -90,7 +90,7 @@ def replay(**other: object) -> ReplayRow:
 
 
 def test_a_replay_is_told_by_its_medians_over_launches() -> None:
-    assert evidence.replay_sentence(replay()) == "11111111 beside 22222222: +10.0 % time over 3 launches"
+    assert evidence.replay_sentence(replay()) == "1111111111 beside 2222222222: +10.0 % time over 3 launches"
 
 
 def test_identical_code_has_no_difference_to_tell() -> None:
@@ -100,7 +100,7 @@ def test_identical_code_has_no_difference_to_tell() -> None:
 def test_a_replay_of_toolchains_names_them_and_one_that_failed_says_why() -> None:
     told = evidence.replay_sentence(replay(axis="toolchain", failure="the cubin is gone", good_us=[], bad_us=[]))
     assert told == (
-        "tileiras 13.4 beside tileiras 13.5, same commit 22222222: could not be replayed: the cubin is gone"
+        "tileiras 13.4 beside tileiras 13.5, same commit 2222222222: could not be replayed: the cubin is gone"
     )
 
 
@@ -108,11 +108,11 @@ def test_a_node_against_another_is_told_with_its_own_time() -> None:
     """Each of the two has a replay: what differs between them is read from both."""
     one_cubin = replay(axis="node", host="n2", bad_code_sha256="a", good_us=[105.0] * 3, bad_us=[105.0] * 3)
     assert evidence.replay_sentence(one_cubin) == (
-        "node n2, for comparison with another: the cubin of 22222222: 105.0 us over 3 launches"
+        "node n2, for comparison with another: the cubin of 2222222222: 105.0 us over 3 launches"
     )
     two = evidence.replay_sentence(replay(axis="node", host="n2"))
     assert two == (
-        "node n2, for comparison with another: the cubins of 11111111 and 22222222: "
+        "node n2, for comparison with another: the cubins of 1111111111 and 2222222222: "
         "100.0 us and 110.0 us over 3 launches"
     )
 

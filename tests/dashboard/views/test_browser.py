@@ -27,7 +27,7 @@ def cell(within: Any, text: str) -> Any:
 
 
 def test_overview_leads_from_a_regression_to_its_evidence_and_back_to_its_trend(page: Any) -> None:
-    page.goto("/?since=a+commit&from=5e6f7a8b")
+    page.goto("/?since=a+commit&from=5e6f7a8b00")
     page.get_by_text("1 regression").wait_for()
     page.locator("table.series td").first.wait_for()
     table = page.get_by_test_id("stDataFrame").first
@@ -52,11 +52,11 @@ def walk_to(page: Any, words: str) -> None:
 
 
 def test_a_cell_of_the_board_tells_its_commit_under_the_pointer_and_leads_to_its_trend(page: Any) -> None:
-    page.goto("/?since=a+commit&from=5e6f7a8b")
+    page.goto("/?since=a+commit&from=5e6f7a8b00")
     cell_of_board = page.get_by_role("link", name="0.83 ▼8.5%")
     cell_of_board.hover()
     told = page.get_by_role("tooltip")
-    told.get_by_text("9c0d1e2f").wait_for()
+    told.get_by_text("9c0d1e2f00").wait_for()
     assert "0.83x DeepGEMM (" in told.inner_text()
     session_of_page = page.evaluate("performance.timeOrigin")
     cell_of_board.click()
@@ -66,10 +66,10 @@ def test_a_cell_of_the_board_tells_its_commit_under_the_pointer_and_leads_to_its
 
 
 def test_the_board_is_one_stop_of_the_tab_key_and_walked_by_arrows(page: Any) -> None:
-    page.goto("/?since=a+commit&from=5e6f7a8b")
+    page.goto("/?since=a+commit&from=5e6f7a8b00")
     page.locator("table.series td").first.wait_for()
     walk_to(page, "0.83 ▼8.5%")
-    page.get_by_role("tooltip").get_by_text("9c0d1e2f").wait_for()
+    page.get_by_role("tooltip").get_by_text("9c0d1e2f00").wait_for()
     page.keyboard.press("ArrowDown")
     assert page.evaluate("document.activeElement.textContent") == "0.63"
     page.keyboard.press("ArrowDown")
@@ -83,7 +83,7 @@ def test_the_board_is_one_stop_of_the_tab_key_and_walked_by_arrows(page: Any) ->
 
 
 def test_the_board_is_saved_as_the_kind_of_picture_that_was_picked(page: Any) -> None:
-    page.goto("/?since=a+commit&from=5e6f7a8b")
+    page.goto("/?since=a+commit&from=5e6f7a8b00")
     with page.expect_download() as saved:
         page.get_by_role("button", name="Save as PNG").click()
     assert saved.value.suggested_filename == "tilewatch-board.png"
@@ -113,7 +113,7 @@ def test_the_module_of_a_pages_first_plot_is_on_its_way_before_the_page_asks_for
 
 def test_the_script_of_figures_comes_while_the_first_page_is_read(page: Any) -> None:
     with page.expect_request(lambda request: "/PlotlyChart." in request.url):
-        page.goto("/?since=a+commit&from=5e6f7a8b")
+        page.goto("/?since=a+commit&from=5e6f7a8b00")
         page.locator("table.series td").first.wait_for()
     assert page.locator(".js-plotly-plot").count() == 0
 
@@ -140,9 +140,9 @@ def test_compare_keeps_its_two_commits_in_the_address(page: Any) -> None:
     page.get_by_text("0 faster, 1 slower").wait_for()
     page.locator(".js-plotly-plot .scatterlayer .point").first.wait_for()
     page.get_by_role("combobox", name="B").click()
-    page.get_by_role("option", name="5e6f7a8b").click()
+    page.get_by_role("option", name="5e6f7a8b00").click()
     page.get_by_text("2 faster, 0 slower").wait_for()
-    assert "b=5e6f7a8b" in page.url
+    assert "b=5e6f7a8b00" in page.url
     page.reload()
     page.get_by_text("2 faster, 0 slower").wait_for()
 
@@ -175,7 +175,7 @@ def test_a_point_tells_its_commit_when_the_pointer_is_over_it(page: Any) -> None
     page.get_by_text("over 1: faster than DeepGEMM").wait_for()
     point = page.locator(".scatterlayer .trace .point").first
     point.hover(force=True)  # the drag layer lies over the points and hands the pointer on
-    page.locator(".hovertext").get_by_text("1a2b3c4d").wait_for()
+    page.locator(".hovertext").get_by_text("1a2b3c4d00").wait_for()
 
 
 def test_a_sweep_shows_what_the_compiler_said_of_a_selected_config(page: Any) -> None:
@@ -309,7 +309,7 @@ def test_a_table_is_saved_as_csv(page: Any) -> None:
     table.hover()
     with page.expect_download() as saved:
         page.get_by_role("button", name="Download as CSV").first.click()
-    assert "5e6f7a8b" in Path(saved.value.path()).read_text()
+    assert "5e6f7a8b00" in Path(saved.value.path()).read_text()
 
 
 def test_pages_are_reached_by_keyboard_alone(page: Any) -> None:

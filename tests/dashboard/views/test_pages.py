@@ -67,10 +67,22 @@ def subheaders(app: AppTest) -> list[str]:
     return [str(each.value) for each in app.subheader]
 
 
+@pytest.mark.parametrize(
+    ("page", "key", "old", "shown"),
+    [("overview", "from", "5e6f7a8b", "5e6f7a8b00"), ("sweeps", "commit", "1a2b3c4d", "1a2b3c4d00")],
+)
+def test_an_address_with_eight_digits_of_a_commit_still_works(
+    filled_app: AppTest, page: str, key: str, old: str, shown: str
+) -> None:
+    filled_app.query_params["since"], filled_app.query_params["gpu"] = "a commit", "h200"
+    filled_app.query_params[key] = old
+    assert opened(filled_app, page).session_state[key] == shown
+
+
 def test_overview_answers_what_changed_since_a_commit(filled_app: AppTest) -> None:
-    filled_app.query_params["since"], filled_app.query_params["from"] = "a commit", "5e6f7a8b"
+    filled_app.query_params["since"], filled_app.query_params["from"] = "a commit", "5e6f7a8b00"
     app = opened(filled_app, "overview")
-    assert "1 regression] and 0 improvements since 5e6f7a8b, in 2 series" in words(app)
+    assert "1 regression] and 0 improvements since 5e6f7a8b00, in 2 series" in words(app)
     judged, movers = app.dataframe[0].value, app.dataframe[1].value
     assert judged["series"].tolist() == ["gemm_fp8 320x32576x7168"]
     first = movers.iloc[0]
@@ -80,7 +92,7 @@ def test_overview_answers_what_changed_since_a_commit(filled_app: AppTest) -> No
 
 
 def test_overview_draws_the_board_with_one_cell_per_series(filled_app: AppTest) -> None:
-    filled_app.query_params["since"], filled_app.query_params["from"] = "a commit", "5e6f7a8b"
+    filled_app.query_params["since"], filled_app.query_params["from"] = "a commit", "5e6f7a8b00"
     assert board(opened(filled_app, "overview")) == {
         "gemm_fp8 320x32576x7168": ["0.83 ▼8.5%"],
         "gemm_fp8 4096x4096x4096": ["0.63"],
@@ -102,7 +114,7 @@ def test_what_a_commit_of_this_hour_measured_is_on_the_board(
 
 
 def test_only_regressions_leaves_the_other_series_out(filled_app: AppTest) -> None:
-    filled_app.query_params["since"], filled_app.query_params["from"] = "a commit", "5e6f7a8b"
+    filled_app.query_params["since"], filled_app.query_params["from"] = "a commit", "5e6f7a8b00"
     app = opened(filled_app, "overview")
     app.toggle(key="regressions").set_value(True).run()
     assert list(board(app)) == ["gemm_fp8 320x32576x7168"]
@@ -131,11 +143,11 @@ def test_the_evidence_of_a_run_is_a_permalink(filled_app: AppTest, filled_url: s
     app.query_params["run"] = newest_run(filled_url)
     app.switch_page("views/evidence.py").run()
     assert not app.exception
-    assert "held against 5e6f7a8b" in words(app)
+    assert "held against 5e6f7a8b00" in words(app)
     assert "9.3 % slower than its history" in words(app)
     assert {trace["name"] for trace in figure(app)["data"]} == {"gemm_fp8", "deepgemm", "cublaslt"}
     assert "**confirmed**: slower in 6 of 6 launches" in words(app)
-    assert "5e6f7a8b beside 9c0d1e2f: +8.8 % time over 6 launches" in words(app)
+    assert "5e6f7a8b00 beside 9c0d1e2f00: +8.8 % time over 6 launches" in words(app)
     tables = [frame.value for frame in app.dataframe]
     assert tables[0].iloc[0]["time"] == "+9.3 %"
     assert any(
@@ -166,7 +178,7 @@ def test_compare_holds_the_newest_commit_against_the_one_before(filled_app: AppT
 
 def test_compare_of_two_older_commits_has_their_recordings_too(filled_app: AppTest) -> None:
     app = opened(filled_app, "overview")
-    app.query_params["a"], app.query_params["b"], app.query_params["all"] = "1a2b3c4d", "5e6f7a8b", "true"
+    app.query_params["a"], app.query_params["b"], app.query_params["all"] = "1a2b3c4d00", "5e6f7a8b00", "true"
     app.switch_page("views/compare.py").run()
     assert not app.exception
     assert set(app.dataframe[-1].value["GPU"]) == {"H200", "H200 (recorded)"}
@@ -174,7 +186,7 @@ def test_compare_of_two_older_commits_has_their_recordings_too(filled_app: AppTe
 
 def test_compare_of_the_oldest_commit_asks_for_a_later_one(filled_app: AppTest) -> None:
     app = opened(filled_app, "compare")
-    app.selectbox(key="b").select("1a2b3c4d").run()
+    app.selectbox(key="b").select("1a2b3c4d00").run()
     assert not app.exception
     assert "oldest commit" in words(app)
 
@@ -321,9 +333,9 @@ def test_trends_draw_the_kernel_its_baselines_and_its_recordings(filled_app: App
 
 
 def test_a_part_of_the_history_and_a_series_beside_it_are_in_the_link(filled_app: AppTest) -> None:
-    filled_app.query_params["commits"] = ["5e6f7a8b", "newest"]
+    filled_app.query_params["commits"] = ["5e6f7a8b00", "newest"]
     app = opened(filled_app, "trends")
-    assert figure(app)["layout"]["xaxis"]["categoryarray"] == ["5e6f7a8b", "9c0d1e2f"]
+    assert figure(app)["layout"]["xaxis"]["categoryarray"] == ["5e6f7a8b00", "9c0d1e2f00"]
     app.multiselect(key="beside").select(f"gemm_fp8 {OTHER_PROBLEM} on h200").run()
     assert not app.exception
     names = {trace["name"] for trace in figure(app)["data"]}
@@ -342,7 +354,7 @@ def test_trends_of_another_problem_and_metric_follow_the_pickers(filled_app: App
     assert not app.exception
     shown = figure(app)
     assert shown["layout"]["yaxis"]["title"]["text"].startswith("% of the datasheet roofline")
-    assert shown["layout"]["xaxis"]["categoryarray"] == ["9c0d1e2f"]
+    assert shown["layout"]["xaxis"]["categoryarray"] == ["9c0d1e2f00"]
 
 
 def test_a_link_names_the_series_and_the_metric(filled_app: AppTest) -> None:
@@ -384,7 +396,7 @@ def test_a_measured_sweep_shows_the_record_and_the_fastest_configs(filled_app: A
         "cublaslt": "126.0 us",
     }
     regrets = app.dataframe[1].value
-    assert regrets["the config of"].tolist() == ["the tile table", "the winner of the commit before, 5e6f7a8b"]
+    assert regrets["the config of"].tolist() == ["the tile table", "the winner of the commit before, 5e6f7a8b00"]
     assert regrets["slower than the fastest"].tolist()[1] == "+0.0 %"
     best = app.dataframe[2].value.iloc[0]
     assert (best["tile_m"], best["tile_n"], best["tile_k"], best["num_ctas"]) == (64, 256, 128, 2)
@@ -393,31 +405,31 @@ def test_a_measured_sweep_shows_the_record_and_the_fastest_configs(filled_app: A
 
 def test_an_older_commit_is_picked_by_its_hash(filled_app: AppTest) -> None:
     filled_app.query_params["gpu"] = "h200"
-    filled_app.query_params["commit"] = "1a2b3c4d"
+    filled_app.query_params["commit"] = "1a2b3c4d00"
     app = opened(filled_app, "sweeps")
     assert "Walk tiles along M first" in words(app)
     assert [box.label for box in app.selectbox][:4] == ["Kernel", "Problem", "GPU", "Submission"]
-    assert app.select_slider(key="commit").options == ["1a2b3c4d", "5e6f7a8b", "9c0d1e2f", "newest"]
+    assert app.select_slider(key="commit").options == ["1a2b3c4d00", "5e6f7a8b00", "9c0d1e2f00", "newest"]
 
 
 def test_two_commits_of_a_search_space_tell_which_configs_moved(filled_app: AppTest) -> None:
     filled_app.query_params["gpu"], filled_app.query_params["view"] = "h200", "What moved"
     app = opened(filled_app, "sweeps")
-    assert "5e6f7a8b Load B through TMA → 9c0d1e2f" in words(app)
+    assert "5e6f7a8b00 Load B through TMA → 9c0d1e2f00" in words(app)
     assert "**Newly failing: 2 configs**" in words(app)
     assert "2 are more than 2 % slower and 0 as much faster" in words(app)
     assert app.success[0].value == "The same config won both."
     newly = app.dataframe[1].value
     assert set(newly["before"]) == {"timed"}
     assert set(newly["after"]) == {"hung"}
-    app.selectbox(key="before").select("1a2b3c4d").run()
+    app.selectbox(key="before").select("1a2b3c4d00").run()
     assert not app.exception
-    assert "1a2b3c4d Walk tiles along M first → 9c0d1e2f" in words(app)
+    assert "1a2b3c4d00 Walk tiles along M first → 9c0d1e2f00" in words(app)
 
 
 def test_the_oldest_sweep_has_nothing_to_be_compared_with(filled_app: AppTest) -> None:
     filled_app.query_params["gpu"], filled_app.query_params["view"] = "h200", "What moved"
-    filled_app.query_params["commit"] = "1a2b3c4d"
+    filled_app.query_params["commit"] = "1a2b3c4d00"
     assert "oldest commit of this search space" in opened(filled_app, "sweeps").info[0].value
 
 

@@ -1,0 +1,19 @@
+"""Words for numbers and commits that every part of the product writes alike. Knows nothing else of the product."""
+
+SAME_IN_PLURAL = ("series",)
+
+
+def short_sha(sha: str) -> str:
+    """The digits of a commit that people read and type."""
+    return sha[:10]
+
+
+def count_text(count: int, noun: str) -> str:
+    """A number with its noun: "1 config", "2 configs", "2 series"."""
+    several = noun if noun.endswith(SAME_IN_PLURAL) else f"{noun}s"
+    return f"{count:,} {noun if count == 1 else several}"
+
+
+def change_text(change: float) -> str:
+    """A relative change: 0.0312 is "+3.1 %"."""
+    return f"{100 * change:+.1f} %"
