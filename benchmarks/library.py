@@ -1,4 +1,4 @@
-"""The whole kernel library on this machine's GPU, every kernel on every watched problem beside its best rival.
+"""Measures the whole kernel library on this machine's GPU, every kernel on every watched problem with its rivals.
 
     python -m benchmarks.library [KERNEL ...] [--problem P] [--library FOLDER] [--json FILE]
 
@@ -82,18 +82,18 @@ def _compiled(
     jobs = max(1, len(os.sched_getaffinity(0)) - 1)
 
     def work() -> None:
-        known: dict[str, Compiled] = {}
+        outcomes: dict[str, Compiled] = {}
         try:
             for plan in plans:
                 started = time.monotonic()
-                fresh = {trial.code_key: trial for trial in plan.trials if trial.code_key not in known}
+                fresh = {trial.code_key: trial for trial in plan.trials if trial.code_key not in outcomes}
                 todo = replace(plan, trials=tuple(fresh.values()))
                 for trial, outcome in compile_plan(library, todo, url, jobs=jobs, limit_s=limit_s):
-                    known[trial.code_key] = outcome
+                    outcomes[trial.code_key] = outcome
                 cubins = tuple(
                     Cubin(trial.config, outcome.content_key, outcome.symbol)
                     for trial in plan.trials
-                    if (outcome := known[trial.code_key]).content_key and outcome.symbol
+                    if (outcome := outcomes[trial.code_key]).content_key and outcome.symbol
                 )
                 done.put((plan, cubins, time.monotonic() - started))
         except BaseException as failure:  # noqa: BLE001 - it is raised again where it can be seen
@@ -128,17 +128,17 @@ def _say(plan: Plan, result: RunResult, cubins: int, compiled_s: float) -> None:
         return
     ours, *rivals = result.measurements
     time_us = median_interval(ours.samples_us).median
-    said = [f"{plan.kernel} {plan.problem}: {time_us:.1f} us"]
-    said.append(f"{plan.flops / time_us * 1e-6:.0f} TFLOP/s, {plan.bytes / time_us * 1e-3:.0f} GB/s")
+    parts = [f"{plan.kernel} {plan.problem}: {time_us:.1f} us"]
+    parts.append(f"{plan.flops / time_us * 1e-6:.0f} TFLOP/s, {plan.bytes / time_us * 1e-3:.0f} GB/s")
     for rival in rivals:
         ratio = ratio_interval(ours.samples_us, rival.samples_us) if rival.samples_us else None
         if ratio is None:
-            said.append(f"{rival.implementation} missing: {rival.detail.get('missing')}")
+            parts.append(f"{rival.implementation} missing: {rival.detail.get('missing')}")
         else:
             their_us = median_interval(rival.samples_us).median
-            said.append(f"{rival.implementation} {their_us:.1f} us = {ratio.median:.3f}")
-    said.append(f"{cubins} cubins in {compiled_s:.0f} s, {result.sweep_gpu_s:.1f} s of GPU")
-    say.print(" | ".join(said))
+            parts.append(f"{rival.implementation} {their_us:.1f} us = {ratio.median:.3f}")
+    parts.append(f"{cubins} cubins in {compiled_s:.0f} s, {result.sweep_gpu_s:.1f} s of GPU")
+    say.print(" | ".join(parts))
     timed = sorted((each for each in result.trials if each.median_us), key=lambda each: each.median_us or 0.0)
     for trial in timed[:BEST]:
         say.print(

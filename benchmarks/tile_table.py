@@ -1,4 +1,4 @@
-"""Which config to write into the tile table, from recorded sweeps, and what the table's own config costs in them.
+"""Finds the config to write into the tile table from recorded sweeps, and what the table's own config costs in them.
 
     python -m benchmarks.tile_table [RECORDING]
 
@@ -16,9 +16,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tilewatch.kernels.measuring.journal import config_key
 from tilewatch.kernels.recording import recording_file
-from tilewatch.kernels.results import Params
+from tilewatch.kernels.results import Params, config_key
 
 ROOT = Path(__file__).resolve().parent.parent
 SHOWN = 3

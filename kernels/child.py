@@ -1,5 +1,5 @@
-"""The child side of kernels/child_process.py: `python -m tilewatch.kernels.child ROLE` answers JSON lines until its
-input ends.
+"""Runs a child process of kernels/child_process.py: `python -m tilewatch.kernels.child ROLE` answers JSON lines until
+its input ends.
 
 Answers go to a private copy of standard output; standard output itself is sent to standard error, so that a library
 that prints (DeepGEMM and the compilers do) cannot garble an answer.

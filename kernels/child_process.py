@@ -1,4 +1,4 @@
-"""Child processes that do dangerous or heavy work: one JSON line in, one or more JSON lines out, a deadline on each.
+"""Starts child processes for dangerous or heavy work: one JSON line in, one JSON line out, a deadline on each.
 
 A child may hang, crash its CUDA context or leak; it is killed with its whole process group and replaced, which costs
 one trial and never the parent. Credentials never reach a child: it gets a short list of environment variables.
@@ -23,8 +23,8 @@ PASSED_ON = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME", "
 """What a child needs of the environment. Everything else stays here: kernels under watch are other people's code."""
 
 END_OF = {"compile": signal.SIGTERM}
-"""How a child hears that its parent is gone. The compile child takes the tile compiler it started along (child.py): one
-that works on a 512x512x512 tile would run on for ever. The others have nothing to take along and just end."""
+"""The signal that ends a child whose parent is gone. The compile child also ends the tile compiler that it started
+(child.py): one that works on a 512x512x512 tile would run for ever. The others started nothing and just end."""
 
 ROOT = Path(tilewatch.__file__).resolve().parent.parent
 _libc = ctypes.CDLL(None)
@@ -39,7 +39,7 @@ class ChildHung(Exception):
     """The child did not answer before its deadline and was killed."""
 
 
-class Child:
+class ChildProcess:
     """A process running `python -m tilewatch.kernels.child ROLE`, spoken to in JSON lines, by one caller at a time."""
 
     program: ClassVar[tuple[str, ...]] = ("-m", "tilewatch.kernels.child")
@@ -66,7 +66,7 @@ class Child:
         self._selector.register(self._stdout, selectors.EVENT_READ)
 
     def ask(self, request: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]:
-        """Send one request and return its answer. Raises ChildDied or ChildHung, and then the child is gone."""
+        """Sends one request and returns its answer. Raises ChildDied or ChildHung, and then the child is gone."""
         try:
             self._stdin.write(json.dumps(request).encode() + b"\n")
             self._stdin.flush()
@@ -75,7 +75,7 @@ class Child:
         return self._answer(time.monotonic() + deadline_s)
 
     def close(self) -> None:
-        """End the child at once, with everything it started."""
+        """Ends the child at once, with everything it started."""
         if not self._stdout.closed:
             self._selector.close()
             self._kill()

@@ -1,4 +1,4 @@
-"""Which GPU models exist, and which GPUs this machine has.
+"""Lists the GPU models that Tilewatch knows and the GPUs of this machine.
 
 Asks nvidia-smi, which comes with every driver; imports nothing of CUDA, so it answers on a laptop too.
 """
@@ -16,7 +16,7 @@ OLDEST_DRIVER = 580
 
 
 @dataclass(frozen=True)
-class GpuModel:
+class GpuSpec:
     """`fp8_tflops` is dense FP8 accumulated in float32, `bandwidth_gbps` device memory: NVIDIA's datasheets."""
 
     slug: str
@@ -26,18 +26,18 @@ class GpuModel:
     bandwidth_gbps: float | None
 
 
-SIMULATED = GpuModel("sim", "Simulated GPU", "sm_90", None, None)
-"""No board at all: worker/gpu/simulated.py makes its times up. It is submitted for only when it is named."""
+SIMULATED = GpuSpec("sim", "Simulated GPU", "sm_90", None, None)
+"""No GPU at all: worker/gpu/simulated.py makes its times up. Sweeps are submitted for it only when it is named."""
 
 GPU_MODELS = (
-    GpuModel("h100", "NVIDIA H100", "sm_90", 1979.0, 3350.0),
-    GpuModel("h200", "NVIDIA H200", "sm_90", 1979.0, 4800.0),
-    GpuModel("b200", "NVIDIA B200", "sm_100", 4500.0, 8000.0),
-    GpuModel("gb200", "NVIDIA GB200", "sm_100", 5000.0, 8000.0),
-    GpuModel("b300", "NVIDIA B300", "sm_103", 4500.0, 8000.0),
-    GpuModel("rtx5080", "NVIDIA GeForce RTX 5080", "sm_120", 225.1, 960.0),
-    GpuModel("rtx5090", "NVIDIA GeForce RTX 5090", "sm_120", 419.0, 1792.0),
-    GpuModel("a100", "NVIDIA A100", "sm_80", None, 2039.0),
+    GpuSpec("h100", "NVIDIA H100", "sm_90", 1979.0, 3350.0),
+    GpuSpec("h200", "NVIDIA H200", "sm_90", 1979.0, 4800.0),
+    GpuSpec("b200", "NVIDIA B200", "sm_100", 4500.0, 8000.0),
+    GpuSpec("gb200", "NVIDIA GB200", "sm_100", 5000.0, 8000.0),
+    GpuSpec("b300", "NVIDIA B300", "sm_103", 4500.0, 8000.0),
+    GpuSpec("rtx5080", "NVIDIA GeForce RTX 5080", "sm_120", 225.1, 960.0),
+    GpuSpec("rtx5090", "NVIDIA GeForce RTX 5090", "sm_120", 419.0, 1792.0),
+    GpuSpec("a100", "NVIDIA A100", "sm_80", None, 2039.0),
     SIMULATED,
 )
 
@@ -54,10 +54,10 @@ class Gpu:
     uuid: str
     name: str
     driver: str
-    model: GpuModel | None
+    model: GpuSpec | None
 
 
-def gpu_model(slug: str) -> GpuModel:
+def gpu_model(slug: str) -> GpuSpec:
     for model in GPU_MODELS:
         if model.slug == slug.lower():
             return model
@@ -66,15 +66,17 @@ def gpu_model(slug: str) -> GpuModel:
     raise UnknownGpu(f"there is no GPU model '{slug}'; nearest: {', '.join(near)}")
 
 
-def model_named(name: str) -> GpuModel | None:
-    """The model of a name as the driver says it ("NVIDIA H100 80GB HBM3"). The longest match wins: GB200 is no B200."""
+def model_named(name: str) -> GpuSpec | None:
+    """Returns the model of a driver's name ("NVIDIA H100 80GB HBM3"), or None. The longest match wins: GB200 is no
+    B200.
+    """
     words = name.upper().replace("-", " ").split()
     matches = [model for model in GPU_MODELS if set(model.name.upper().split()) <= set(words)]
     return max(matches, key=lambda model: len(model.name), default=None)
 
 
 def gpus() -> tuple[Gpu, ...]:
-    """This machine's NVIDIA GPUs; none when there is no driver or it does not answer."""
+    """Returns this machine's NVIDIA GPUs; empty when there is no driver or it does not answer."""
     rows = _query("--query-gpu=index,uuid,name,driver_version")
     return tuple(
         Gpu(int(index), uuid, name, driver, model_named(name)) for index, uuid, name, driver in rows if index.isdigit()
@@ -82,16 +84,16 @@ def gpus() -> tuple[Gpu, ...]:
 
 
 def processes_on(uuid: str) -> tuple[str, ...]:
-    """Other people's compute processes on a GPU, as "pid name"."""
+    """Returns the compute processes on a GPU, as "pid name"."""
     rows = _query("--query-compute-apps=gpu_uuid,pid,process_name")
     return tuple(f"{row[1]} {row[2]}" for row in rows if len(row) == 3 and row[0] == uuid)
 
 
 def _query(question: str) -> list[list[str]]:
     try:
-        said = subprocess.run(
+        output = subprocess.run(
             ["nvidia-smi", question, "--format=csv,noheader"], capture_output=True, text=True, timeout=30, check=True
         ).stdout
     except (OSError, subprocess.SubprocessError):
         return []
-    return [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(said)) if row]
+    return [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(output)) if row]

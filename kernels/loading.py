@@ -24,7 +24,7 @@ OLD_CONTRACT = "kernels.contract"
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LibraryKernel:
     """A kernel and the hash of the file that defines it."""
 
     kernel: Kernel
@@ -37,7 +37,7 @@ class LibraryError(ExpectedError):
 
 @dataclass(frozen=True)
 class _Library:
-    kernels: dict[str, Loaded]
+    kernels: dict[str, LibraryKernel]
     sources: dict[str, str]  # by canonical file name
 
 
@@ -61,25 +61,25 @@ class _OldContract(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 sys.meta_path.append(_OldContract())
 
 
-def load(library: Path) -> dict[str, Loaded]:
-    """All kernels of the folder, by name, in file and definition order. A folder is read once per process.
+def load(library: Path) -> dict[str, LibraryKernel]:
+    """Returns all kernels of the folder, by name, in file and definition order. A folder is read once per process.
 
     cuTile asks inspect for a kernel's source when it compiles, by file name; since every commit's files have the same
     canonical names, the sources that inspect finds are always those of the folder loaded last.
     """
     if library not in _libraries:
         _libraries[library] = _read(library)
-    found = _libraries[library]
-    for name, source in found.sources.items():
-        _show(name, source)
-    return found.kernels
+    loaded = _libraries[library]
+    for name, source in loaded.sources.items():
+        _give_to_inspect(name, source)
+    return loaded.kernels
 
 
 def _read(library: Path) -> _Library:
     files = sorted(path for path in library.glob("*.py") if not path.name.startswith("_"))
     if not files:
         raise LibraryError(f"the library folder {library} holds no library files (*.py)")
-    found: dict[str, Loaded] = {}
+    found: dict[str, LibraryKernel] = {}
     sources: dict[str, str] = {}
     for path in files:
         content = path.read_bytes()
@@ -89,12 +89,12 @@ def _read(library: Path) -> _Library:
         for kernel in _kernels(path, name, sources[name]):
             if kernel.name in found:
                 raise LibraryError(f"kernel {kernel.name} is defined twice in {library}")
-            found[kernel.name] = Loaded(kernel, digest)
+            found[kernel.name] = LibraryKernel(kernel, digest)
     return _Library(found, sources)
 
 
-def _show(name: str, source: str) -> None:
-    """What inspect finds under a file name. An entry without a time stamp is never looked up on disk."""
+def _give_to_inspect(name: str, source: str) -> None:
+    """Sets the source that inspect finds under a file name. Entries without a time stamp are not looked up on disk."""
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
 
 
@@ -102,7 +102,7 @@ def _kernels(path: Path, name: str, source: str) -> tuple[Kernel, ...]:
     module = types.ModuleType(f"{PACKAGE}.{path.stem}")
     module.__file__ = name
     sys.modules[module.__name__] = module
-    _show(name, source)
+    _give_to_inspect(name, source)
     try:
         exec(compile(source, name, "exec"), module.__dict__)  # noqa: S102 - loading code is the task here
     except Exception as error:

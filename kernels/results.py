@@ -1,10 +1,11 @@
-"""The values that leave the harness: what a sweep plans, what compiling gave, what measuring gave.
+"""Defines the values that leave the harness: plans of sweeps, outcomes of compiling, results of measuring.
 
 Everything is frozen, made of plain Python values and turns into JSON with `dataclasses.asdict`. Times are microseconds
 (`_us`) or seconds (`_s`), sizes bytes. Failures are values here, never exceptions.
 """
 
 import datetime as dt
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -12,9 +13,14 @@ from typing import Any, Literal
 Params = Mapping[str, int]
 
 
+def config_key(config: Params) -> str:
+    """Names a config: equal for equal parameters, in whatever order they were written."""
+    return json.dumps(dict(config), sort_keys=True)
+
+
 @dataclass(frozen=True)
-class Planned:
-    """One config of a sweep and the key of everything that goes into compiling it (known before compiling)."""
+class PlannedTrial:
+    """One config of a sweep and the key of everything that goes into compiling it (computed before compiling)."""
 
     config: Params
     code_key: str
@@ -22,7 +28,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a sweep of one kernel on one problem for one architecture will try."""
+    """The trials of a sweep of one kernel on one problem for one architecture."""
 
     kernel: str
     problem: str
@@ -33,12 +39,12 @@ class Plan:
     flops: int
     bytes: int
     baselines: tuple[str, ...]
-    trials: tuple[Planned, ...]
+    trials: tuple[PlannedTrial, ...]
 
 
 @dataclass(frozen=True)
 class StaticFacts:
-    """What a cubin tells without running.
+    """What a cubin shows without running.
 
     `tma_loads` of `loads` became TMA; `tensor_core_mmas` of `mmas` became Tensor Core code. `remarks` are the
     compiler's, one dict each: pass, name, passed, line, instruction, shape, text."""
@@ -58,7 +64,7 @@ class StaticFacts:
 @dataclass(frozen=True)
 class Compiled:
     """The outcome of compiling one config. `facts`, `content_key`, `code_sha256` and `symbol` exist when status is ok;
-    `failure` (one line) otherwise. `reused` says the cubin (or the known failure) came from the store."""
+    `failure` (one line) otherwise. `reused`: the cubin (or the failure) came from the store."""
 
     status: Literal["ok", "timeout", "error"]
     compiler: str
@@ -84,7 +90,7 @@ class Cubin:
 
 @dataclass(frozen=True)
 class TrialResult:
-    """How one config fared on the GPU: timed with samples, or a failure with its first line."""
+    """The outcome of one config on the GPU: timed with samples, or a failure with its first line."""
 
     config: Params
     status: Literal["timed", "wrong", "launch_error", "crashed", "hung"]
@@ -109,7 +115,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class RunResult:
-    """One session on one GPU: the sweep's choice and the careful timing of it beside its baselines."""
+    """One session on one GPU: the sweep's choice and the careful timing of it and its baselines."""
 
     host: str
     gpu_model: str

@@ -1,4 +1,4 @@
-"""How a config is compiled and launched: derived from a library file here and nowhere else."""
+"""Derives how a config is compiled and launched from its library file; done here and nowhere else."""
 
 import hashlib
 import json
@@ -47,24 +47,24 @@ def signature(kernel: Kernel, problem: Problem, config: Config) -> Signature:
 
 
 def element_bytes(kernel: Kernel, problem: Problem) -> int:
-    """The size of an element of the first input: what a tile of one shape costs in memory."""
+    """Returns the size of an element of the first input: what a tile of one shape costs in memory."""
     return dtype_bytes(next(array.dtype for array in kernel.arrays(problem) if not array.output))
 
 
 def dtype_bytes(dtype: str) -> int:
-    """Every type's name holds its bits: "float8_e4m3fn" takes one byte, "int32" four."""
+    """Returns a type's bytes; its name holds its bits: "float8_e4m3fn" takes one byte, "int32" four."""
     (bits, *_) = re.findall(r"\d+", dtype)
     return int(bits) // 8
 
 
 def code_key(source_sha256: str, arch: str, signature: Signature) -> str:
-    """Names everything that goes into compiling but the compiler; known without compiling anything."""
+    """Hashes everything that goes into compiling but the compiler; needs no compiling."""
     text = json.dumps([source_sha256, arch, asdict(signature)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def tile_signature(signature: Signature) -> Any:
-    """The same as a `cuda.tile.compilation.KernelSignature`."""
+    """Returns the same as a `cuda.tile.compilation.KernelSignature`."""
     import cuda.tile as ct
     from cuda.tile.compilation import ArrayConstraint, CallingConvention, KernelSignature
 
@@ -89,11 +89,11 @@ def tile_signature(signature: Signature) -> Any:
 
 
 def strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Row-major strides, in elements."""
-    found = [1]
+    """Returns row-major strides, in elements."""
+    elements = [1]
     for size in reversed(shape[1:]):
-        found.append(found[-1] * size)
-    return tuple(reversed(found))
+        elements.append(elements[-1] * size)
+    return tuple(reversed(elements))
 
 
 def _array_signature(array: Array) -> ArraySignature:

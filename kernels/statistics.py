@@ -1,4 +1,4 @@
-"""The one place where samples become a number: medians, their intervals, and paired ratios. Floats in, floats out."""
+"""Turns samples into numbers, here and nowhere else: medians, their intervals, paired ratios. Floats in, floats out."""
 
 import functools
 import math
@@ -24,8 +24,8 @@ class Interval:
 
 
 def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
-    """Median with its distribution-free interval from order statistics (Conover, "Practical Nonparametric Statistics",
-    1999, section 3.2). Below 6 samples no such interval reaches 95 %, so the extremes stand in.
+    """Returns the median with its distribution-free interval from order statistics (Conover, "Practical Nonparametric
+    Statistics", 1999, section 3.2). Below 6 samples no such interval reaches 95 %, so the extremes stand in.
 
     Raises ValueError when there are no samples.
     """
@@ -39,7 +39,8 @@ def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) ->
 def ratio_interval(
     ours_us: Sequence[float], theirs_us: Sequence[float], confidence: float = CONFIDENCE
 ) -> Interval | None:
-    """Median of the rounds' ratios theirs / ours: over 1 means that ours is faster. None when either has no samples.
+    """Returns the median of the rounds' ratios theirs / ours: over 1 means that ours is faster. None when either has no
+    samples.
 
     Element i of both comes from the same round, so what slows a whole round (clocks, heat) cancels.
     """
@@ -52,7 +53,8 @@ def ratio_interval(
 
 @functools.lru_cache(maxsize=1024)
 def _outside(n: int, confidence: float) -> int:
-    """How many of n ordered samples lie outside the interval on each side: the largest count that keeps confidence."""
+    """Counts the ordered samples outside the interval on each side: the largest k with
+    P(Binomial(n, 1/2) <= k) <= (1 - confidence) / 2, or 0 when there is none."""
     tail, cumulative, skip = (1 - confidence) / 2, 0.0, 0
     for k in range(n // 2):
         cumulative += math.exp(math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) - n * math.log(2))

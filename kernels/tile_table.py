@@ -1,8 +1,8 @@
-"""The tile table: which config an engineer would write down by hand, by GPU model and element size, without a sweep.
+"""Holds the tile table: the config an engineer would write down by hand, by GPU model and element size.
 
-Numbers in, a config out; knows no kernel, no GPU and no database. The table's config is timed beside every sweep's
-winner as the baseline `tile_table`, so its regret is a series. It is also the config a kernel is compiled with when
-nobody asks for another.
+Numbers in, a config out; knows no kernel, no GPU and no database. The table's config is timed with every sweep's
+winner as the baseline `tile_table`, so its regret is a series. It is also the config that a kernel is compiled with
+when nobody names another.
 """
 
 import math
@@ -13,12 +13,12 @@ from typing import Any
 from tilewatch.kernels.results import Params, Plan
 
 BASELINE = "tile_table"
-"""The name under which the table's config is measured beside a winner."""
+"""The name of the baseline that is the table's config."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """What to prefer on some GPU models for operands of one size. A kernel's space takes the axes it has.
+    """The preferred values on some GPU models for operands of one size. A kernel's space takes the axes it has.
 
     `source` is where the tiles are from: a document, or a sweep of ours with its regret."""
 
@@ -37,7 +37,7 @@ PLAIN: Mapping[str, int] = {
     "allow_tma": 1,
     "fast_acc": 1,
 }
-"""What every row prefers unless it says otherwise: no hint, the swizzle of the tutorials, fast FP8 sums."""
+"""Preferred by every row that does not name another value: no hint, the swizzle of the tutorials, fast FP8 sums."""
 
 HOPPER = ("h200", "h100")
 DATACENTER = ("b200", "gb200", "b300")
@@ -83,13 +83,13 @@ TYPICAL = {"sm_90": "h200", "sm_100": "b200", "sm_103": "b300", "sm_120": "rtx50
 
 
 def table_row(gpu: str, element_bytes: int) -> Row | None:
-    """The row for a GPU model ("h200") or an architecture ("sm_90")."""
+    """Returns the row for a GPU model ("h200") or an architecture ("sm_90"); None where there is none."""
     model = TYPICAL.get(gpu, gpu)
     return next((row for row in TABLE if model in row.gpus and row.element_bytes == element_bytes), None)
 
 
 def table_config(gpu: str, element_bytes: int, configs: Iterable[Params]) -> Params | None:
-    """The config of a space that lies nearest to the table's, in powers of two; None where the table says nothing.
+    """Returns the config of a space nearest to the table's, in powers of two; None where the table has no row.
 
     A kernel whose space has no axis of the row's tiles (a norm has rows, not M, N and K) is outside the table.
     """
@@ -103,7 +103,7 @@ def table_config(gpu: str, element_bytes: int, configs: Iterable[Params]) -> Par
 
 
 def default_config(gpu: str, element_bytes: int, configs: Iterable[Params]) -> Params:
-    """The table's config, or for a kernel outside the table the middle of its space with the plainest hints."""
+    """Returns the table's config, or for a kernel outside the table the middle of its space with the plainest hints."""
     space = list(configs)
     named = table_config(gpu, element_bytes, space)
     if named is not None:
@@ -113,7 +113,7 @@ def default_config(gpu: str, element_bytes: int, configs: Iterable[Params]) -> P
 
 
 def stored_space(plan: Plan, gpu: str) -> dict[str, Any]:
-    """A sweep's space as it is kept with the sweep: its axes, and the table's config so that its regret can be told."""
+    """Returns a sweep's space as it is stored with the sweep: its axes, and the table's config, for its regret."""
     named = table_config(gpu, plan.element_bytes, (trial.config for trial in plan.trials))
     return {
         "axes": [[name, list(values)] for name, values in plan.axes],

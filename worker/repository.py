@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from tilewatch.errors import ExpectedError
-from tilewatch.kernels.recording.git_commit import Commit, NoHistory, commit_of
+from tilewatch.kernels.recording.git_commit import GitCommit, NoHistory, commit_of
 from tilewatch.text import short_sha
 
 
@@ -18,7 +18,7 @@ class RepositoryError(ExpectedError, RuntimeError):
     """The repository does not have what was asked for; the message is a sentence for a person."""
 
 
-def resolve(repository: Path, revision: str) -> Commit:
+def resolve(repository: Path, revision: str) -> GitCommit:
     _require_history(repository)
     try:
         return commit_of(repository, revision)

@@ -1,5 +1,4 @@
-"""A few launches of one config and of DeepGEMM, for a profiler to watch: `python -m tilewatch.kernels.bench_launch
-REQUEST`.
+"""Launches one config and DeepGEMM a few times, for a profiler to watch: `python -m benchmarks.gpu.launch REQUEST`.
 
 REQUEST is JSON: library, kernel, problem, store, config, content_key, symbol, launches. L2 is flushed before each
 launch, as in every measurement of ours.
@@ -15,8 +14,8 @@ def main() -> None:
     request = json.loads(sys.argv[1])
     answer({**request, "ask": "prepare", "seed": 1, "timer": "events"})
     answer({**request, "ask": "load", "id": 0})
-    names = [name for name, said in answer({"ask": "baselines", "names": ["deepgemm"]})["baselines"].items()
-             if "missing" not in said]  # fmt: skip
+    names = [name for name, detail in answer({"ask": "baselines", "names": ["deepgemm"]})["baselines"].items()
+             if "missing" not in detail]  # fmt: skip
     answer({"ask": "rounds", "ids": [0], "names": names, "rounds": request["launches"], "seed": 1})
 
 

@@ -1,4 +1,4 @@
-"""cuTile's own tuner on configs of our space: `python -m tilewatch.kernels.bench_peer KERNEL PROBLEM CONFIGS LIMIT_S`.
+"""Runs cuTile's own tuner on configs of our space: `python -m benchmarks.gpu.peer KERNEL PROBLEM CONFIGS LIMIT_S`.
 
 CONFIGS is a JSON list. Prints one JSON object: wall seconds, the best config, how many failed. Runs in a process of its
 own, with cuTile's disk cache off and its compiler limited to LIMIT_S, as a user would run it on a new commit.
@@ -32,7 +32,7 @@ def main() -> None:
     sm_count = cupy.cuda.Device().attributes["MultiProcessorCount"]
 
     def tensor(spec: Any) -> Any:
-        raw = arrays.poisoned(spec) if spec.output else arrays.random(spec, generator)
+        raw = arrays.make_poisoned(spec) if spec.output else arrays.random(spec, generator)
         return torch.as_tensor(raw, device="cuda").view(getattr(torch, spec.dtype))
 
     tensors = tuple(tensor(spec) for spec in kernel.arrays(problem))

@@ -1,6 +1,6 @@
-"""How good the sweep and the stopwatch are, measured on this machine's GPU: `python -m tilewatch.kernels bench-sweep`.
+"""Measures how good the sweep and the timer are on this machine's GPU: `python -m benchmarks.gpu.sweep`.
 
-Compares with cuTile's own tuner and with Nsight Compute, side by side in one run, and prints a table with what is asked
+Compares with cuTile's own tuner and with Nsight Compute, side by side in one run, and prints a table with the bound
 of each figure. Figures go to docs/measurements.md by hand, with machine and date.
 """
 
@@ -31,10 +31,9 @@ from tilewatch.kernels.child_process import ChildDied, ChildHung
 from tilewatch.kernels.compiling import store
 from tilewatch.kernels.compiling.compile_plan import compile_plan
 from tilewatch.kernels.compiling.compiler import LIMIT_S
-from tilewatch.kernels.measuring.journal import config_key
 from tilewatch.kernels.measuring.measure import BASELINES_DEADLINE_S, ROUNDS_DEADLINE_S, GpuMissing
-from tilewatch.kernels.measuring.sweep import Bench, GpuChild, SweepFailed, SweepResult, sweep
-from tilewatch.kernels.results import Cubin, Plan
+from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, SweepResult, sweep
+from tilewatch.kernels.results import Cubin, Plan, config_key
 from tilewatch.kernels.statistics import ratio_interval
 
 CORES = os.cpu_count() or 1
@@ -82,8 +81,8 @@ class Workshop:
     def plan(self, kernel: str, problem: str) -> Plan:
         return catalog.read(library.FOLDER, arch=self.arch, kernel=kernel, problem=problem)[0]
 
-    def bench(self, kernel: str, problem: str, seed: int = 1) -> Bench:
-        return Bench(library.FOLDER, kernel, problem, self.store_url, {"CUDA_VISIBLE_DEVICES": self.gpu.uuid}, seed)
+    def bench(self, kernel: str, problem: str, seed: int = 1) -> GpuSetup:
+        return GpuSetup(library.FOLDER, kernel, problem, self.store_url, {"CUDA_VISIBLE_DEVICES": self.gpu.uuid}, seed)
 
     def compiled(self, kernel: str, problem: str) -> Iterator[Cubin]:
         """Cubins as they are made, kept for later."""
@@ -219,15 +218,15 @@ def occasions(workshop: Workshop) -> None:
         interval = ratio_interval(ours, theirs)
         assert interval is not None
         ratios.append(interval.median)
-        told = f"ratio {interval.median:.4f} ({interval.low:.4f} to {interval.high:.4f})"
+        ratio = f"ratio {interval.median:.4f} ({interval.low:.4f} to {interval.high:.4f})"
         times = f"ours {statistics.median(ours):.2f} us, DeepGEMM {statistics.median(theirs):.2f} us"
-        workshop.say(f"  occasion {occasion + 1}: {told}, {times}")
+        workshop.say(f"  occasion {occasion + 1}: {ratio}, {times}")
     spread = (max(ratios) - min(ratios)) / statistics.median(ratios)
     workshop.add(f"ratio in {OCCASIONS} processes: spread", f"{spread:.2%}", "at most 0.5 %", spread <= 0.005)
 
 
 def same_against_same(workshop: Workshop) -> None:
-    """A/A: one cubin as two implementations. Any difference that is called is a false alarm of the stopwatch."""
+    """A/A: one cubin as two implementations. Any difference that is called is a false alarm of the timer."""
     cubins = workshop.ready(KERNEL, PROBLEM)
     result, _ = _sweep(workshop, KERNEL, PROBLEM, cubins, 1)
     child = GpuChild(workshop.bench(KERNEL, PROBLEM))
@@ -271,10 +270,10 @@ def _sweep(
 
 
 def _careful(workshop: Workshop, problem: str, cubins: Sequence[Cubin], result: SweepResult) -> dict[int, float]:
-    """Median of many interleaved samples of each of the fastest configs, by place in `cubins`."""
+    """Median of many interleaved samples of each of the fastest configs, by index in `cubins`."""
     times = {config_key(trial.config): trial.median_us for trial in result.trials if trial.median_us is not None}
-    timed = [place for place, cubin in enumerate(cubins) if config_key(cubin.config) in times]
-    fastest = sorted(timed, key=lambda place: times[config_key(cubins[place].config)])
+    timed = [index for index, cubin in enumerate(cubins) if config_key(cubin.config) in times]
+    fastest = sorted(timed, key=lambda index: times[config_key(cubins[index].config)])
     child = GpuChild(workshop.bench(KERNEL, problem))
     try:
         for each in fastest[:CAREFUL]:
@@ -323,8 +322,8 @@ def _ncu(program: str, workshop: Workshop, problem: str, cubin: Cubin) -> dict[s
     profiler = [program, "--metrics", "gpu__time_duration.sum", "--clock-control", "none"]
     profiler += ["--kernel-name-base", "mangled", "--kernel-name", f"regex:{KERNEL}|deep_gemm"]
     profiler += ["--csv", "--print-units", "base", "--target-processes", "all"]
-    said = _python("benchmarks.gpu.launch", json.dumps(request), gpu=workshop.gpu.uuid, before=profiler)
-    lines = said.splitlines()
+    output = _python("benchmarks.gpu.launch", json.dumps(request), gpu=workshop.gpu.uuid, before=profiler)
+    lines = output.splitlines()
     start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
     seen: dict[str, list[float]] = {}
     for row in csv.DictReader(io.StringIO("\n".join(lines[start:]))):
@@ -353,7 +352,7 @@ def main(
         Path | None, typer.Option(help="Folder of cubins to go on from, for all parts but `cold`.")
     ] = None,
 ) -> None:
-    """Measure the sweep and the stopwatch on this machine, beside cuTile's tuner and Nsight Compute (about 8 minutes).
+    """Measure the sweep and the timer on this machine against cuTile's tuner and Nsight Compute (about 8 minutes).
 
     Example: python -m benchmarks.gpu.sweep --part warm --part aa
     """

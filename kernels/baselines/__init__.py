@@ -1,7 +1,7 @@
-"""The rivals, timed in the same run on the same bytes. Runs inside the GPU child.
+"""Builds the rival libraries' launches, timed in the same run on the same bytes. Runs inside the GPU child.
 
-A rival that cannot run here says why, and the run goes on without it. Which rivals a kernel has stands in its library
-file; what each name means stands here.
+A rival that cannot run here says why, and the run goes on without it. A kernel's library file names its
+rivals; MAKERS says what each name means.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,8 +12,8 @@ from tilewatch.kernels.baselines.rival import BaselineMissing, Call, Rival
 __all__ = ["BaselineMissing", "Call", "Rival", "build"]
 
 MAKERS: Mapping[str, Callable[[Call], Rival]] = {
-    "deepgemm": deepgemm.laid_out,
-    "deepgemm_as_called": deepgemm.as_called,
+    "deepgemm": deepgemm.with_scales_laid_out,
+    "deepgemm_as_called": deepgemm.with_scales_as_called,
     "cublaslt": torch_rivals.cublaslt,
     "cublas": torch_rivals.cublas,
     "cublas_per_group": torch_rivals.cublas_per_group,
@@ -31,7 +31,7 @@ MAKERS: Mapping[str, Callable[[Call], Rival]] = {
 def build(name: str, call: Call) -> Rival:
     """Prepare a rival for a kernel's call. Raises BaselineMissing with the reason in a sentence."""
     if name not in MAKERS:
-        raise BaselineMissing(f"there is no baseline '{name}'; known: {', '.join(MAKERS)}")
+        raise BaselineMissing(f"there is no baseline '{name}'; there are {', '.join(MAKERS)}")
     try:
         return MAKERS[name](call)
     except BaselineMissing:

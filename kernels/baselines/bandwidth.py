@@ -1,4 +1,5 @@
-"""The yardstick of kernels that only move data: a copy of as many bytes, by a kernel that does nothing else."""
+"""Copies as many bytes as the problem moves, by a kernel that does nothing else: the rival of kernels that only move
+data."""
 
 import cupy
 

@@ -1,7 +1,7 @@
-"""DeepGEMM, the rival on the chart: FP8 with its own block scales, bfloat16, and groups of rows.
+"""Calls DeepGEMM, the main rival: FP8 with its own block scales, bfloat16, and groups of rows.
 
 Its FP8 scales on Hopper ("1d2d"): one float32 per row of A and 128 of K, one per 128x128 block of B. A kernel that
-takes scales shares them with it; a plain FP8 kernel is timed beside scales of one.
+takes scales shares them with it; a plain FP8 kernel gives DeepGEMM scales of one.
 """
 
 import os
@@ -12,8 +12,8 @@ from tilewatch.kernels.baselines.rival import BaselineMissing, Call, Rival, tens
 BLOCK = 128
 
 
-def laid_out(call: Call) -> Rival:
-    """Scales laid out beforehand as its kernel reads them, so that only the product is timed."""
+def with_scales_laid_out(call: Call) -> Rival:
+    """Lays the scales out beforehand as its kernel reads them, so that only the product is timed."""
     deep_gemm = _module()
     if call.dtypes["a"] == "bfloat16":
         a, b, d = (tensor(call, name) for name in ("a", "b", "d"))
@@ -22,8 +22,8 @@ def laid_out(call: Call) -> Rival:
     return _fp8(call, deep_gemm.get_mn_major_tma_aligned_tensor(scale_a), scale_b, f"{held}, laid out beforehand")
 
 
-def as_called(call: Call) -> Rival:
-    """Scales row-major, as most callers have them: DeepGEMM lays them out anew in every call, and that is timed too."""
+def with_scales_as_called(call: Call) -> Rival:
+    """Gives row-major scales, as most callers have: DeepGEMM lays them out in every call, and that is timed too."""
     scale_a, scale_b, held = _scales(call)
     return _fp8(call, scale_a.contiguous(), scale_b, f"{held}, row-major")
 
@@ -44,7 +44,7 @@ def _fp8(call: Call, scale_a: Any, scale_b: Any, scales: str) -> Rival:
 
 
 def _scales(call: Call) -> tuple[Any, Any, str]:
-    """(.., M, K / 128) for A and (.., N / 128, K / 128) for B, and in words what they hold."""
+    """Returns A's scales (.., M, K / 128), B's (.., N / 128, K / 128), and in words what they hold."""
     if "scale_a" in call.inputs:
         # Ours holds A's scales with M innermost, which is how DeepGEMM's kernel reads them too.
         return tensor(call, "scale_a").transpose(-1, -2), tensor(call, "scale_b"), "the kernel's own"

@@ -1,4 +1,4 @@
-"""What a baseline is asked and what it answers: plain values, so that each rival library has a file of its own."""
+"""Defines the values that every rival library's file takes and returns: the kernel's call and a launch."""
 
 import importlib.metadata
 from collections.abc import Callable, Mapping
@@ -53,10 +53,10 @@ def torch_module() -> Any:
 
 
 def tensor(call: Call, name: str) -> Any:
-    """One array of the call as a torch tensor on the same memory."""
+    """Returns one array of the call as a torch tensor on the same memory."""
     torch = torch_module()
-    found = torch.as_tensor(call.inputs.get(name, call.output), device="cuda")
-    return found.view(getattr(torch, call.dtypes[name]))
+    array = torch.as_tensor(call.inputs.get(name, call.output), device="cuda")
+    return array.view(getattr(torch, call.dtypes[name]))
 
 
 def version(package: str) -> str:

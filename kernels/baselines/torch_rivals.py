@@ -1,4 +1,4 @@
-"""What torch offers for the same problem: cuBLAS and cuBLASLt for products, its attentions, its norms."""
+"""Calls torch for the same problem: cuBLAS and cuBLASLt for products, its attentions, its norms."""
 
 from collections.abc import Callable
 from typing import Any
@@ -78,7 +78,7 @@ def attention(backend: str) -> Callable[[Call], Rival]:
             with sdpa_kernel(getattr(SDPBackend, backend)):
                 return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=shared)
 
-        return _settled(call, compute, "out", {"backend": backend})
+        return _with_own_output(call, compute, "out", {"backend": backend})
 
     return build
 
@@ -86,13 +86,15 @@ def attention(backend: str) -> Callable[[Call], Rival]:
 def rms_norm(call: Call) -> Rival:
     torch = torch_module()
     x, weight = tensor(call, "x"), tensor(call, "weight")
-    return _settled(call, lambda: torch.nn.functional.rms_norm(x, (x.shape[-1],), weight, NORM_EPSILON), "y", {})
+    return _with_own_output(
+        call, lambda: torch.nn.functional.rms_norm(x, (x.shape[-1],), weight, NORM_EPSILON), "y", {}
+    )
 
 
 def layer_norm(call: Call) -> Rival:
     torch = torch_module()
     x, weight, bias = (tensor(call, name) for name in ("x", "weight", "bias"))
-    return _settled(
+    return _with_own_output(
         call, lambda: torch.nn.functional.layer_norm(x, (x.shape[-1],), weight, bias, NORM_EPSILON), "y", {}
     )
 
@@ -114,19 +116,19 @@ def silu_and_multiply(call: Call) -> Rival:
 def softmax(call: Call) -> Rival:
     torch = torch_module()
     x = tensor(call, "x")
-    return _settled(call, lambda: torch.softmax(x, -1), "y", {})
+    return _with_own_output(call, lambda: torch.softmax(x, -1), "y", {})
 
 
-def _settled(call: Call, compute: Callable[[], Any], output: str, detail: dict[str, Any]) -> Rival:
-    """A rival that allocates its answer. torch's allocator keeps the memory, so a launch stays one kernel."""
+def _with_own_output(call: Call, compute: Callable[[], Any], output: str, detail: dict[str, Any]) -> Rival:
+    """Makes a rival that allocates its output. torch's allocator keeps the memory, so a launch stays one kernel."""
     torch = torch_module()
-    answer: list[Any] = []
+    computed: list[Any] = []
 
     def launch() -> None:
-        answer[:] = [compute()]
+        computed[:] = [compute()]
 
     def settle() -> None:
-        found = tensor(call, output)
-        found.copy_(answer[0].reshape(found.shape))
+        target = tensor(call, output)
+        target.copy_(computed[0].reshape(target.shape))
 
     return Rival(launch, {"version": torch.__version__, **detail}, settle)

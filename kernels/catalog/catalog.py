@@ -1,4 +1,4 @@
-"""What a library folder offers: its kernels, their problems, and every config a sweep would try.
+"""Reads what a library folder offers: its kernels, their problems, and every config a sweep would try.
 
 The folder's files are other people's code from any commit, so they are loaded in a child process; this side imports
 neither cuda-tile nor CuPy and works on a laptop.
@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from tilewatch.errors import ExpectedError
-from tilewatch.kernels.catalog.description import Description, described
-from tilewatch.kernels.child_process import Child, ChildDied, ChildHung
+from tilewatch.kernels.catalog.description import Description, read_description
+from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.contract import BadProblem
 from tilewatch.kernels.loading import LibraryError
-from tilewatch.kernels.results import Params, Plan, Planned
+from tilewatch.kernels.results import Params, Plan, PlannedTrial
 
 DEADLINE_S = 120.0
 """Loading a library takes about a second; a file that does not load in this time never will."""
@@ -23,7 +23,7 @@ class UnknownKernel(ExpectedError):
 
 
 def read(library: Path, *, arch: str, kernel: str | None = None, problem: str | None = None) -> tuple[Plan, ...]:
-    """The nightly suite, or one kernel's problems, or one problem, for one architecture ("sm_90").
+    """Returns the nightly suite, one kernel's problems, or one problem, for one architecture ("sm_90").
 
     Raises UnknownKernel, BadProblem or LibraryError; every message is a sentence for a person.
     """
@@ -39,20 +39,20 @@ def read(library: Path, *, arch: str, kernel: str | None = None, problem: str | 
             flops=plan["flops"],
             bytes=plan["bytes"],
             baselines=tuple(plan["baselines"]),
-            trials=tuple(Planned(trial["config"], trial["code_key"]) for trial in plan["trials"]),
+            trials=tuple(PlannedTrial(trial["config"], trial["code_key"]) for trial in plan["trials"]),
         )
         for plan in answer["plans"]
     )
 
 
 def describe(library: Path, *, arch: str, kernel: str, problem: str, config: Params) -> Description:
-    """What the library file says of one config. Raises like `read`."""
+    """Returns the library file's description of one config. Raises like `read`."""
     request = {"library": str(library), "arch": arch, "kernel": kernel, "problem": problem, "config": dict(config)}
-    return described(_ask(library, request)["description"])
+    return read_description(_ask(library, request)["description"])
 
 
 def _ask(library: Path, request: dict[str, Any]) -> dict[str, Any]:
-    child = Child("catalog")
+    child = ChildProcess("catalog")
     try:
         answer = child.ask(request, deadline_s=DEADLINE_S)
     except ChildHung:
@@ -62,6 +62,6 @@ def _ask(library: Path, request: dict[str, Any]) -> dict[str, Any]:
     finally:
         child.close()
     if "error" in answer:
-        known = {"UnknownKernel": UnknownKernel, "BadProblem": BadProblem, "LibraryError": LibraryError}
-        raise known[answer["error"]](answer["message"])
+        errors = {"UnknownKernel": UnknownKernel, "BadProblem": BadProblem, "LibraryError": LibraryError}
+        raise errors[answer["error"]](answer["message"])
     return answer

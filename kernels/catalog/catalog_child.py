@@ -7,7 +7,7 @@ from typing import Any
 
 from tilewatch.kernels.catalog.description import describe
 from tilewatch.kernels.contract import BadProblem, Problem
-from tilewatch.kernels.loading import LibraryError, Loaded, load
+from tilewatch.kernels.loading import LibraryError, LibraryKernel, load
 from tilewatch.kernels.signature import BadConfig, code_key, element_bytes, signature
 
 
@@ -31,7 +31,9 @@ class UnknownKernelName(Exception):
     pass
 
 
-def _wanted(loaded: dict[str, Loaded], kernel: str | None, problem: str | None) -> list[tuple[Loaded, Problem]]:
+def _wanted(
+    loaded: dict[str, LibraryKernel], kernel: str | None, problem: str | None
+) -> list[tuple[LibraryKernel, Problem]]:
     if kernel is None:
         return [(entry, each) for entry in loaded.values() if entry.kernel.nightly for each in entry.kernel.problems]
     if kernel not in loaded:
@@ -43,19 +45,21 @@ def _wanted(loaded: dict[str, Loaded], kernel: str | None, problem: str | None) 
     try:
         return [(entry, entry.kernel.parse(problem))]
     except BadProblem as error:
-        known = ", ".join(each.name for each in entry.kernel.problems)
-        raise BadProblem(f"{error} (watched problems of {kernel}: {known})") from None
+        watched = ", ".join(each.name for each in entry.kernel.problems)
+        raise BadProblem(f"{error} (watched problems of {kernel}: {watched})") from None
 
 
-def _runnable(wanted: list[tuple[Loaded, Problem]], asked: str | None, arch: str) -> list[tuple[Loaded, Problem]]:
-    """Without the kernels that have no config for the architecture; asking for one of them is an error."""
-    found = [(entry, problem) for entry, problem in wanted if entry.kernel.space(arch).size]
-    if asked is not None and not found:
+def _runnable(
+    wanted: list[tuple[LibraryKernel, Problem]], asked: str | None, arch: str
+) -> list[tuple[LibraryKernel, Problem]]:
+    """Leaves out kernels without a config for the architecture; asking for one of them is an error."""
+    runnable = [(entry, problem) for entry, problem in wanted if entry.kernel.space(arch).size]
+    if asked is not None and not runnable:
         raise LibraryError(f"kernel {asked} has no config for {arch}")
-    return found
+    return runnable
 
 
-def _plan(loaded: Loaded, problem: Problem, arch: str) -> dict[str, Any]:
+def _plan(loaded: LibraryKernel, problem: Problem, arch: str) -> dict[str, Any]:
     kernel = loaded.kernel
     space = kernel.space(arch)
     return {

@@ -1,6 +1,6 @@
-"""What a library file says of one config of one kernel: its source, its entry, its arrays, its constants.
+"""Describes one config of one kernel by its library file: source, entry, arrays, constants.
 
-`describe` runs in the catalog's child, because it loads the file; what it returns is plain and read by anybody.
+`describe` runs in the catalog's child, because it loads the file; the parent reads its JSON with `read_description`.
 """
 
 import linecache
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewatch.kernels.contract import Config, Problem
-from tilewatch.kernels.loading import PACKAGE, LibraryError, Loaded
+from tilewatch.kernels.loading import PACKAGE, LibraryError, LibraryKernel
 from tilewatch.kernels.signature import dtype_bytes, element_bytes
 from tilewatch.kernels.signature import signature as signature_of
 
 ROW_ALIGNMENT_BYTES = 16
-"""What TMA asks of the start of every row but the first."""
+"""TMA needs every row but the first to start on a multiple of this."""
 
 MANY = 1 << 20
 """More multiprocessors than any GPU has."""
@@ -48,8 +48,8 @@ class Description:
     """Whether a GPU of more multiprocessors gets more blocks: the grid of a persistent kernel."""
 
 
-def describe(loaded: Loaded, problem: Problem, config: Config, arch: str) -> dict[str, Any]:
-    """The fields of Description as JSON holds them."""
+def describe(loaded: LibraryKernel, problem: Problem, config: Config, arch: str) -> dict[str, Any]:
+    """Returns the fields of Description as JSON holds them."""
     kernel = loaded.kernel
     file, entry, source = _entry(kernel.entry)
     return {
@@ -71,7 +71,7 @@ def describe(loaded: Loaded, problem: Problem, config: Config, arch: str) -> dic
     }
 
 
-def described(answer: dict[str, Any]) -> Description:
+def read_description(answer: dict[str, Any]) -> Description:
     arrays = tuple(
         DescribedArray(name, tuple(shape), dtype, aligned) for name, shape, dtype, aligned in answer["arrays"]
     )
@@ -79,7 +79,7 @@ def described(answer: dict[str, Any]) -> Description:
 
 
 def _entry(entry: Any) -> tuple[str, str, str]:
-    """Where the kernel is bound to a name: file, name, source."""
+    """Returns where the kernel is bound to a name: file, name, source."""
     for name, module in list(sys.modules.items()):
         if name.startswith(f"{PACKAGE}."):
             for bound, value in vars(module).items():

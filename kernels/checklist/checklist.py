@@ -1,4 +1,4 @@
-"""The optimisation guide's checklist for one config: each line yes, no or unknown, with the evidence.
+"""Answers the optimisation guide's checklist for one config: each line yes, no or unknown, with the evidence.
 
 Evidence is the source's syntax tree, the compiler's remarks and the cubin; nothing is claimed by hand. Values in, lines
 out: compiles nothing.
@@ -72,19 +72,19 @@ def _accumulation(source: SourceFacts, described: Description) -> Line:
     item = "float32 accumulation"
     if not source.accumulators:
         return Line(item, "does not apply", "no matrix product")
-    told = ", ".join(
+    evidence = ", ".join(
         f"{kind or 'unknown'} in {described.file}:{line}" for line, kind in sorted(set(source.accumulators))
     )
     kinds = {kind for _, kind in source.accumulators}
-    return Line(item, "unknown" if "" in kinds else "yes" if kinds == {"float32"} else "no", told)
+    return Line(item, "unknown" if "" in kinds else "yes" if kinds == {"float32"} else "no", evidence)
 
 
 def _k_alignment(described: Description) -> Line:
     k, step = described.sizes.get("k"), K_ALIGNMENT[described.element_bytes]
     if k is None:
         return Line("K aligned", "does not apply", "the problem has no K")
-    told = f"K={k}; one Tensor Core step takes {step} elements"
-    return Line("K aligned", "yes" if k % step == 0 else "no", told)
+    evidence = f"K={k}; one Tensor Core step takes {step} elements"
+    return Line("K aligned", "yes" if k % step == 0 else "no", evidence)
 
 
 def _rows_alignment(described: Description) -> Line:
@@ -101,8 +101,8 @@ def _loads(facts: StaticFacts | None, compiled: Compiled) -> Line:
     if not facts.loads:
         return Line("TMA loads", "unknown", "the compiler remarked on no load")
     others = _elsewhere(facts, "RemarkMemoryLoadInstructionSelected", "TMA")
-    told = f"{facts.tma_loads} of {facts.loads} loads{others}"
-    return Line("TMA loads", "yes" if facts.tma_loads == facts.loads else "no", told)
+    evidence = f"{facts.tma_loads} of {facts.loads} loads{others}"
+    return Line("TMA loads", "yes" if facts.tma_loads == facts.loads else "no", evidence)
 
 
 def _tensor_cores(facts: StaticFacts | None, compiled: Compiled) -> Line:
@@ -111,8 +111,8 @@ def _tensor_cores(facts: StaticFacts | None, compiled: Compiled) -> Line:
     if not facts.mmas:
         return Line("Tensor Core code", "does not apply", "the compiler remarked on no matrix product")
     shapes = {f"{remark['instruction']} {remark['shape']}" for remark in facts.remarks if "MMA" in remark["name"]}
-    told = f"{facts.tensor_core_mmas} of {facts.mmas} products: {', '.join(sorted(shapes))}"
-    return Line("Tensor Core code", "yes" if facts.tensor_core_mmas == facts.mmas else "no", told)
+    evidence = f"{facts.tensor_core_mmas} of {facts.mmas} products: {', '.join(sorted(shapes))}"
+    return Line("Tensor Core code", "yes" if facts.tensor_core_mmas == facts.mmas else "no", evidence)
 
 
 def _persistence(source: SourceFacts, described: Description) -> Line:
@@ -120,8 +120,8 @@ def _persistence(source: SourceFacts, described: Description) -> Line:
     if not loops:
         return Line("persistent grid", "no", f"no loop over tiles by the number of blocks in {described.file}")
     grid = "follows the multiprocessors" if described.grid_follows_gpu else "has a block for every tile"
-    told = f"the loop at {', '.join(loops)}; the config's grid {grid}"
-    return Line("persistent grid", "yes" if described.grid_follows_gpu else "no", told)
+    evidence = f"the loop at {', '.join(loops)}; the config's grid {grid}"
+    return Line("persistent grid", "yes" if described.grid_follows_gpu else "no", evidence)
 
 
 def _swizzle(source: SourceFacts, described: Description) -> Line:
@@ -131,8 +131,8 @@ def _swizzle(source: SourceFacts, described: Description) -> Line:
     if not groups:
         return Line("2-D swizzle", "no", f"no tile number is taken apart by groups of rows in {described.file}")
     lines = ", ".join(f"{described.file}:{line}" for line in sorted({line for line, _ in source.swizzles}))
-    told = f"groups of {', '.join(map(str, sorted(groups)))} rows of tiles, {lines}"
-    return Line("2-D swizzle", "yes" if max(groups) > 1 else "no", told)
+    evidence = f"groups of {', '.join(map(str, sorted(groups)))} rows of tiles, {lines}"
+    return Line("2-D swizzle", "yes" if max(groups) > 1 else "no", evidence)
 
 
 def _turned(source: SourceFacts, described: Description) -> Line:
@@ -143,8 +143,8 @@ def _turned(source: SourceFacts, described: Description) -> Line:
 
 
 def _latency(source: SourceFacts, described: Description) -> Line:
-    told = ", ".join(f"{latency} in {described.file}:{line}" for line, latency in sorted(set(source.latencies)))
-    return Line("load latency hints", "yes" if told else "no", told or "no load has one: the compiler chooses")
+    evidence = ", ".join(f"{latency} in {described.file}:{line}" for line, latency in sorted(set(source.latencies)))
+    return Line("load latency hints", "yes" if evidence else "no", evidence or "no load has one: the compiler chooses")
 
 
 def _hint(item: str, name: str, described: Description) -> Line:
@@ -168,8 +168,8 @@ def _table(described: Description) -> Line:
 def _spills(facts: StaticFacts | None, compiled: Compiled) -> Line:
     if facts is None:
         return _not_compiled("no spills", compiled)
-    told = f"{facts.stack_bytes} bytes of stack and {facts.registers} registers per thread"
-    return Line("no spills", "no" if facts.stack_bytes else "yes", told)
+    evidence = f"{facts.stack_bytes} bytes of stack and {facts.registers} registers per thread"
+    return Line("no spills", "no" if facts.stack_bytes else "yes", evidence)
 
 
 def _occupancy(facts: StaticFacts | None, compiled: Compiled, threads_per_block: int | None) -> Line:
@@ -181,19 +181,19 @@ def _occupancy(facts: StaticFacts | None, compiled: Compiled, threads_per_block:
     found = occupancy(compiled.arch, threads_per_block, facts.registers, facts.shared_bytes)
     if found is None:
         return Line(item, "unknown", f"the limits of {compiled.arch} are not known here")
-    told = (
+    evidence = (
         f"{found.blocks} blocks of {threads_per_block} threads fit a multiprocessor, {found.warps_share:.0%} of its "
         f"warps; {found.limited_by} ({facts.registers} registers, {facts.shared_bytes} bytes shared) allows no more"
     )
-    return Line(item, "yes" if found.warps_share > BUSY_WARPS else "no", told)
+    return Line(item, "yes" if found.warps_share > BUSY_WARPS else "no", evidence)
 
 
 def _flush(source: SourceFacts, described: Description) -> Line:
     if not source.flushable:
         return Line("flush to zero", "does not apply", "no operation of the source takes the flag")
     lines = ", ".join(f"{described.file}:{line}" for line in sorted(set(source.flushing)))
-    told = f"{len(source.flushing)} of {len(source.flushable)} operations that take the flag"
-    return Line("flush to zero", "yes" if source.flushing else "no", f"{told}{': ' if lines else ''}{lines}")
+    evidence = f"{len(source.flushing)} of {len(source.flushable)} operations that take the flag"
+    return Line("flush to zero", "yes" if source.flushing else "no", f"{evidence}{': ' if lines else ''}{lines}")
 
 
 def _not_compiled(item: str, compiled: Compiled) -> Line:
@@ -201,7 +201,7 @@ def _not_compiled(item: str, compiled: Compiled) -> Line:
 
 
 def _elsewhere(facts: StaticFacts, name: str, wanted: str) -> str:
-    """Where the compiler chose something else, and what."""
+    """Says where the compiler chose something else, and what; empty when it never did."""
     others = [
         f"line {remark['line']}: {remark['instruction'] or remark['text']}"
         for remark in facts.remarks

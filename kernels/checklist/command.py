@@ -1,4 +1,6 @@
-"""`python -m tilewatch.kernels checklist`: compiles one config and prints the optimisation guide's checklist for it."""
+"""Runs `python -m tilewatch.kernels checklist`: compiles one config and prints the optimisation guide's checklist for
+it.
+"""
 
 import json
 import tempfile
@@ -29,7 +31,7 @@ def command(
     problem: Annotated[str | None, typer.Option(help="A problem, e.g. 320x32576x7168; default: the first.")] = None,
     arch: Annotated[str, typer.Option(help="Architecture to compile for; no GPU is needed.")] = "sm_90",
     config: Annotated[
-        str, typer.Option(help="Parameters in place of the tile table's, e.g. tile_m=128,num_ctas=2.")
+        str, typer.Option(help="Parameters instead of the tile table's, e.g. tile_m=128,num_ctas=2.")
     ] = "",
     library: Annotated[Path, typer.Option(help="Folder of library files.")] = FOLDER,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, for machines.")] = False,
@@ -43,13 +45,13 @@ def command(
     chosen = _changed(default_config(arch, plan.element_bytes, configs), config)
     described = catalog.describe(library.absolute(), arch=arch, kernel=kernel, problem=plan.problem, config=chosen)
     with (
-        tempfile.TemporaryDirectory(prefix="tilewatch-checklist-") as place,
-        Compiler(folder(Path(place)), limit_s=PATIENT_S) as compiler,
+        tempfile.TemporaryDirectory(prefix="tilewatch-checklist-") as store_folder,
+        Compiler(folder(Path(store_folder)), limit_s=PATIENT_S) as compiler,
     ):
         compiled = compiler.compile(library.absolute(), kernel, plan.problem, chosen, arch)
         threads = None
         if compiled.content_key is not None and compiled.status == "ok":
-            threads = threads_per_block(CubinStore(folder(Path(place))).cubin(compiled.content_key))
+            threads = threads_per_block(CubinStore(folder(Path(store_folder))).cubin(compiled.content_key))
     lines = checklist(described, compiled, threads)
     if as_json:
         about = {"kernel": kernel, "problem": plan.problem, "arch": arch, "config": dict(chosen)}

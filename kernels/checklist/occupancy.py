@@ -1,4 +1,4 @@
-"""How many blocks of a cubin fit on a multiprocessor at once, and what stops more. Static facts in, a number out."""
+"""Computes how many blocks of a cubin fit on a multiprocessor at once, and what stops more. Numbers in, numbers out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

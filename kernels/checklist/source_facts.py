@@ -1,4 +1,4 @@
-"""What a kernel's source says of itself, read from its syntax tree: nothing is run, no name is trusted.
+"""Reads facts about a kernel from its syntax tree: nothing is run, no name is trusted.
 
 Starts at the entry with its compile-time constants and follows calls to functions of the same file, so that shapes
 and flags passed on to them are known there too.
@@ -24,7 +24,7 @@ class SourceFacts:
     """Line numbers of the file where each thing is found.
 
     shapes       (line, operation, sides); a side is None where the source alone does not say
-    accumulators (line, type) of each matrix product's third operand; "" where the source does not tell its type
+    accumulators (line, type) of each matrix product's third operand; "" where the source does not show its type
     flushable, flushing   operations that could flush subnormals to zero, and those that do
     """
 
@@ -43,9 +43,9 @@ def source_facts(source: str, entry: str, constants: Sequence[int | float]) -> S
     """`constants` are the values of the entry's last parameters, in order."""
     functions = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
     names = [argument.arg for argument in functions[entry].args.args]
-    known = dict(zip(names[len(names) - len(constants) :], constants, strict=True))
+    values = dict(zip(names[len(names) - len(constants) :], constants, strict=True))
     facts = SourceFacts()
-    _Reader(functions, facts, {entry}).read(functions[entry], known, {})
+    _Reader(functions, facts, {entry}).read(functions[entry], values, {})
     return facts
 
 
@@ -55,11 +55,11 @@ class _Reader:
     def __init__(self, functions: Mapping[str, ast.FunctionDef], facts: SourceFacts, open_calls: set[str]) -> None:
         self.functions, self.facts, self.open_calls = functions, facts, open_calls
 
-    def read(self, function: ast.FunctionDef, known: Mapping[str, Any], types: Mapping[str, str]) -> None:
-        """`known` are values and `types` element types of the parameters, as far as the caller's source tells."""
+    def read(self, function: ast.FunctionDef, values: Mapping[str, Any], types: Mapping[str, str]) -> None:
+        """`values` are values and `types` element types of the parameters, as far as the caller's source shows."""
         assigned = _assignments(function)
-        local = {name: evaluated(node, known) for name, node in assigned.items() if name not in _reassigned(function)}
-        values = {name: value for name, value in local.items() if value is not UNKNOWN} | dict(known)
+        local = {name: evaluate(node, values) for name, node in assigned.items() if name not in _reassigned(function)}
+        values = {name: value for name, value in local.items() if value is not UNKNOWN} | dict(values)
         for node in ast.walk(function):
             if isinstance(node, ast.Call):
                 self._call(node, values, assigned, types)
@@ -71,16 +71,16 @@ class _Reader:
                     self.facts.swizzles.append((node.lineno, group))
 
     def _call(
-        self, call: ast.Call, known: Mapping[str, Any], assigned: Mapping[str, ast.expr], types: Mapping[str, str]
+        self, call: ast.Call, values: Mapping[str, Any], assigned: Mapping[str, ast.expr], types: Mapping[str, str]
     ) -> None:
         name = _operation(call)
         if name is None:
-            self._follow(call, known, assigned, types)
+            self._follow(call, values, assigned, types)
             return
-        keywords = {each.arg: evaluated(each.value, known) for each in call.keywords if each.arg}
+        keywords = {each.arg: evaluate(each.value, values) for each in call.keywords if each.arg}
         shape = keywords.get("shape")
         if name in ("full", "zeros", "ones") and call.args:
-            shape = evaluated(call.args[0], known)
+            shape = evaluate(call.args[0], values)
         if isinstance(shape, tuple | int):
             sides = shape if isinstance(shape, tuple) else (shape,)
             self.facts.shapes.append(
@@ -101,7 +101,7 @@ class _Reader:
                 self.facts.flushing.append(call.lineno)
 
     def _follow(
-        self, call: ast.Call, known: Mapping[str, Any], assigned: Mapping[str, ast.expr], types: Mapping[str, str]
+        self, call: ast.Call, values: Mapping[str, Any], assigned: Mapping[str, ast.expr], types: Mapping[str, str]
     ) -> None:
         if not isinstance(call.func, ast.Name) or call.func.id not in self.functions or call.func.id in self.open_calls:
             return
@@ -111,7 +111,7 @@ class _Reader:
             **dict(zip(names, call.args, strict=False)),
             **{each.arg: each.value for each in call.keywords if each.arg},
         }
-        passed = {name: evaluated(node, known) for name, node in given.items()}
+        passed = {name: evaluate(node, values) for name, node in given.items()}
         reader = _Reader(self.functions, self.facts, self.open_calls | {call.func.id})
         reader.read(
             function,
@@ -120,20 +120,20 @@ class _Reader:
         )
 
 
-def evaluated(node: ast.expr, known: Mapping[str, Any]) -> Any:
-    """A constant expression's value: numbers, known names, choices, tuples (of which parts may be UNKNOWN)."""
+def evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:
+    """A constant expression's value: numbers, values names, choices, tuples (of which parts may be UNKNOWN)."""
     match node:
         case ast.Constant(value=value):
             return value
         case ast.Name(id=name):
-            return known.get(name, UNKNOWN)
+            return values.get(name, UNKNOWN)
         case ast.Tuple(elts=parts):
-            return tuple(evaluated(part, known) for part in parts)
+            return tuple(evaluate(part, values) for part in parts)
         case ast.IfExp(test=test, body=body, orelse=orelse):
-            chosen = evaluated(test, known)
-            return UNKNOWN if chosen is UNKNOWN else evaluated(body if chosen else orelse, known)
+            chosen = evaluate(test, values)
+            return UNKNOWN if chosen is UNKNOWN else evaluate(body if chosen else orelse, values)
         case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
-            sides = evaluated(left, known), evaluated(right, known)
+            sides = evaluate(left, values), evaluate(right, values)
             return UNKNOWN if UNKNOWN in sides else sides[0] == sides[1]
     return UNKNOWN
 
@@ -171,18 +171,18 @@ def _walks_the_grid(iterated: ast.expr) -> bool:
     return iterated.func.id == "range" and "num_blocks" in stepping
 
 
-def _group(divisor: ast.expr, known: Mapping[str, Any], assigned: Mapping[str, ast.expr]) -> int | None:
+def _group(divisor: ast.expr, values: Mapping[str, Any], assigned: Mapping[str, ast.expr]) -> int | None:
     """The rows of tiles in a group, where a tile's number is taken apart by so many rows of them: a product of a number
     from the config and a number of tiles."""
     node = assigned.get(divisor.id, divisor) if isinstance(divisor, ast.Name) else divisor
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
         return None
-    factors = [evaluated(side, known) for side in (node.left, node.right)]
+    factors = [evaluate(side, values) for side in (node.left, node.right)]
     return next((factor for factor in factors if isinstance(factor, int)), None)
 
 
 def _type(node: ast.expr, assigned: Mapping[str, ast.expr], types: Mapping[str, str]) -> str:
-    """The element type that an expression was made with; "" where the source does not tell.
+    """The element type that an expression was made with; "" where the source does not show it.
 
     A name stands for what it is first given: an accumulator keeps its type through its loop. Of the two sides of an
     operation the wider float decides."""

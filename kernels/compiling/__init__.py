@@ -1,0 +1,3 @@
+"""Compiles configs into cubins with their static facts, in child processes. Needs the tile compiler and the cubin
+store; no GPU.
+"""

@@ -1,4 +1,4 @@
-"""Names TileIR bytecode by what it does: its sections without the one that only says where in the source it came from.
+"""Hashes TileIR bytecode by what it does: all sections but the one that holds positions in the source.
 
 Layout (CUDA Tile IR bytecode, version 13.1 to 13.4): 12 bytes of header, then sections until an end marker 0x00, each
 an id byte (bit 7: aligned), a length, and if aligned the alignment and padding of 0xcb up to it. Numbers are LEB128.

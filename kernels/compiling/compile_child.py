@@ -1,4 +1,4 @@
-"""Child role `compile`: one config to a cubin with its static facts, through cuda-tile's public exporter.
+"""Child role `compile`: compiles one config to a cubin with its static facts, through cuda-tile's public exporter.
 
 cuTile keeps the compiler's remarks only in its own cache database, so the parent points that cache at a folder for this
 child alone (CUDA_TILE_CACHE_DIR), and each compile's row is read from there.
@@ -58,9 +58,9 @@ def _compile(entry: Any, wanted: Signature, request: Mapping[str, Any]) -> Mappi
         bytecode = io.BytesIO()
         export_kernel(hinted, [tile_signature(wanted)], bytecode, gpu_code=arch, output_format="tileir_bytecode")
         key = _content_key(bytecode.getvalue(), arch, [request["limit_s"], request["memory_bytes"]])
-        known = store.outcome(key)
-        if known is not None:
-            return {**known, "reused": True}
+        stored = store.outcome(key)
+        if stored is not None:
+            return {**stored, "reused": True}
         cubin = io.BytesIO()
         with guard, ct.compiler_timeout(request["limit_s"]):
             export_kernel(hinted, [tile_signature(wanted)], cubin, gpu_code=arch, output_format="cubin")
@@ -111,7 +111,7 @@ def _content_key(bytecode: bytes, arch: str, limits: list[float]) -> str:
 
 
 def _take_remarks() -> str:
-    """The remarks of the compile that just ended, and an empty cache for the next one."""
+    """Returns the remarks of the compile that just ended, and empties the cache for the next one."""
     entries = list(cache_entries(_cache))
     for name in os.listdir(_cache):
         if name.startswith("cache.db"):

@@ -7,21 +7,21 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tilewatch.kernels.compiling.compiler import LIMIT_S, BuildError, Compiler
-from tilewatch.kernels.results import Compiled, Plan, Planned
+from tilewatch.kernels.results import Compiled, Plan, PlannedTrial
 
 
-def spread(trials: Sequence[Planned]) -> list[Planned]:
-    """The same trials in an order that does not depend on the space's: slow neighbours (big tiles) are taken apart, so
-    that no process ends up with all of them and results show from the first second."""
+def spread(trials: Sequence[PlannedTrial]) -> list[PlannedTrial]:
+    """Returns the same trials in a fixed random order: slow neighbours (big tiles) are taken apart, so that no process
+    gets all of them and results show from the first second."""
     return random.Random(0).sample(list(trials), len(trials))  # noqa: S311 - an order, not a secret
 
 
 def compile_plan(
     library: Path, plan: Plan, store_url: str, *, jobs: int, limit_s: float = LIMIT_S
-) -> Iterator[tuple[Planned, Compiled]]:
-    """Every distinct code of the plan, once. Raises BuildError when nothing can be compiled here."""
-    todo: queue.SimpleQueue[Planned | None] = queue.SimpleQueue()
-    done: queue.SimpleQueue[tuple[Planned, Compiled] | BuildError] = queue.SimpleQueue()
+) -> Iterator[tuple[PlannedTrial, Compiled]]:
+    """Compiles every trial of the plan and yields outcomes as they come. Raises BuildError when nothing can compile."""
+    todo: queue.SimpleQueue[PlannedTrial | None] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[PlannedTrial, Compiled] | BuildError] = queue.SimpleQueue()
     trials = spread(plan.trials)
     for trial in [*trials, *([None] * jobs)]:
         todo.put(trial)

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tilewatch.errors import ExpectedError
-from tilewatch.kernels.child_process import Child, ChildDied, ChildHung
+from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.compiling.toolchain import compiler_version
 from tilewatch.kernels.results import Compiled, Params, StaticFacts
 
@@ -41,7 +41,7 @@ class Compiler:
         self.store_url = store_url
         self.limit_s = limit_s
         self.memory_bytes = memory_bytes
-        self._child: Child | None = None
+        self._child: ChildProcess | None = None
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
 
     @property
@@ -50,7 +50,7 @@ class Compiler:
         return f"{compiler_version()} limit {self.limit_s:g}s {self.memory_bytes / 2**30:g}GiB"
 
     def compile(self, library: Path, kernel: str, problem: str, config: Params, arch: str) -> Compiled:
-        """One config. Raises BuildError when nothing could compile here, whatever the config."""
+        """Compiles one config. Raises BuildError when nothing could compile here, whatever the config."""
         request = {
             "library": str(library),
             "kernel": kernel,
@@ -77,7 +77,7 @@ class Compiler:
         return self._outcome(answer, arch)
 
     def close(self) -> None:
-        """At once, also in the middle of a compile."""
+        """Ends the child at once, also in the middle of a compile."""
         if self._child is not None:
             self._child.close()
             self._child = None
@@ -93,13 +93,13 @@ class Compiler:
     ) -> None:
         self.close()
 
-    def _start(self) -> Child:
-        """The tile compiler's files go to a folder of ours: a killed child cannot clean up after itself."""
+    def _start(self) -> ChildProcess:
+        """Starts a child whose temporary files lie in a folder of ours: a killed child cannot clean up after itself."""
         if self._scratch is not None:
             self._scratch.cleanup()
         self._scratch = tempfile.TemporaryDirectory(prefix="tilewatch-compile-")
-        place = {"CUDA_TILE_CACHE_DIR": f"{self._scratch.name}/cache", "CUDA_TILE_TEMP_DIR": self._scratch.name}
-        child = Child("compile", environment=place)
+        folders = {"CUDA_TILE_CACHE_DIR": f"{self._scratch.name}/cache", "CUDA_TILE_TEMP_DIR": self._scratch.name}
+        child = ChildProcess("compile", environment=folders)
         try:
             child.ask({"ask": "ready"}, deadline_s=READY_S)
         except (ChildDied, ChildHung) as error:

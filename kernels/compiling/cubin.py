@@ -1,4 +1,4 @@
-"""What a cubin tells without running: registers, stack, shared memory, code size, and what the compiler remarked.
+"""Reads static facts from a cubin: registers, stack, shared memory, code size, and the compiler's remarks.
 
 Resource usage is read by NVIDIA's cuobjdump (PyPI, or the toolkit's on PATH); the machine code is hashed from its ELF
 sections alone, without debug information, so that equal hashes mean identical code.
@@ -64,7 +64,7 @@ def static_facts(cubin_path: Path, remarks_yaml: str) -> StaticFacts:
 
 
 def threads_per_block(cubin: bytes) -> int | None:
-    """What the launch is fixed to (the attribute REQNTID of a kernel's .nv.info section); None where it is not."""
+    """Returns the threads that the launch is fixed to (attribute REQNTID of .nv.info); None where it is not."""
     for section in ELFFile(io.BytesIO(cubin)).iter_sections():
         if section.name.startswith(".nv.info."):
             for attribute, value in _attributes(section.data()):

@@ -1,4 +1,4 @@
-"""Keeps the programs that this process starts from eating the machine's memory.
+"""Ends a program that this process started when it takes too much memory.
 
 Resident memory is what counts. A limit of the operating system (RLIMIT_DATA) would count reserved stacks and arenas,
 which grow with the number of cores: 1.25 GiB were enough for every compile on 2 cores and for none on 16.

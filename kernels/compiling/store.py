@@ -1,7 +1,7 @@
-"""Where cubins live: a folder, or any other place fsspec reaches (an object store in a cluster), named by content.
+"""Stores cubins by content, in a folder or anything else that fsspec reaches (an object store in a cluster).
 
-Beside each cubin `<key>.cubin` lies `<key>.json`, what compiling it gave; a timeout or a compiler error has only that,
-so that a known failure is not waited for again.
+Each cubin is `<key>.cubin`, and `<key>.json` holds what compiling it gave; a timeout or a compiler error has only the
+latter, so that a config that failed is not waited for again.
 """
 
 import json
@@ -26,26 +26,26 @@ class CubinStore:
         self._files, self._root = fsspec.core.url_to_fs(url)
 
     def outcome(self, key: str) -> dict[str, Any] | None:
-        """What compiling `key` gave, or None when the store does not know it."""
+        """Returns what compiling `key` gave, or None when it was never compiled."""
         return self.outcomes((key,)).get(key)
 
     def outcomes(self, keys: Collection[str]) -> dict[str, dict[str, Any]]:
-        """What compiling each of these keys gave, without those that the store does not know.
+        """Returns what compiling each of these keys gave, without those that were never compiled.
 
-        All are asked for in one call, which an object store answers side by side.
+        One call reads all of them, which an object store does in parallel.
         """
         of = {self._path(key, "json"): key for key in keys}
         if not of:
             return {}
         read = self._files.cat(list(of), on_error="return")
-        told = {key: read[path] for path, key in of.items() if not isinstance(read[path], FileNotFoundError)}
+        contents = {key: read[path] for path, key in of.items() if not isinstance(read[path], FileNotFoundError)}
         try:
-            return {key: json.loads(_or_raise(each)) for key, each in told.items()}
+            return {key: json.loads(_or_raise(each)) for key, each in contents.items()}
         except (OSError, ValueError) as error:
             raise StoreError(f"the cubin store {self.url} cannot be read: {error}") from error
 
     def put(self, key: str, outcome: Mapping[str, Any], cubin: bytes | None) -> None:
-        """Keep an outcome and its cubin. The outcome is written last: where it is, the cubin is."""
+        """Writes an outcome and its cubin. The outcome is written last: where it is, the cubin is."""
         try:
             self._files.makedirs(os.path.dirname(self._path(key, "json")), exist_ok=True)
             if cubin is not None:
@@ -65,7 +65,7 @@ class CubinStore:
         return f"{self._root}/{key[:2]}/{key}.{kind}"
 
     def _replace(self, path: str, data: bytes) -> None:
-        """Whole or not at all: two workers may write one key, and one may be killed while it does."""
+        """Writes the file whole or not at all: two workers may write one key, and one may be killed while it does."""
         partial = f"{path}.{os.getpid()}.part"
         self._files.pipe_file(partial, data)
         self._files.mv(partial, path)

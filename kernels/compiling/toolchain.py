@@ -1,10 +1,7 @@
-"""The fingerprint of everything that is not the commit: versions by name, read without importing the heavy packages."""
+"""Lists the toolchain, everything that is not the commit: versions by name, without importing the heavy packages."""
 
 import functools
-import hashlib
 import importlib.metadata
-import json
-from collections.abc import Mapping
 
 from tilewatch.kernels import HARNESS
 
@@ -18,19 +15,19 @@ def versions(names: tuple[str, ...]) -> dict[str, str]:
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            continue  # absent is part of the fingerprint by its absence
+            continue  # a package that is not installed is not listed
     return found
 
 
 @functools.cache
 def compiler_version() -> str:
-    """What compiles here, in one line: a different line may give different machine code."""
+    """Names what compiles here in one line: a different line may give different machine code."""
     found = versions(COMPILING)
     return " ".join(f"{name.removeprefix('nvidia-')} {version}" for name, version in sorted(found.items()))
 
 
-def measuring(driver: str, cuda_driver: str, timer: str) -> dict[str, str]:
-    """Everything that may move a measured time while the commit stands still."""
+def measuring_versions(driver: str, cuda_driver: str, timer: str) -> dict[str, str]:
+    """Returns everything that may move a measured time while the commit stays the same."""
     return {
         **versions(COMPILING),
         **versions(MEASURING),
@@ -39,7 +36,3 @@ def measuring(driver: str, cuda_driver: str, timer: str) -> dict[str, str]:
         "timer": timer,
         "harness": HARNESS,
     }
-
-
-def fingerprint(toolchain: Mapping[str, str]) -> str:
-    return hashlib.sha256(json.dumps(dict(toolchain), sort_keys=True).encode()).hexdigest()

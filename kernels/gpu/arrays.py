@@ -1,4 +1,4 @@
-"""Device arrays of types CuPy has no name for (FP8, bfloat16): raw bytes, random values, decoding, comparing.
+"""Fills, encodes, decodes and compares device arrays of types CuPy has no name for (FP8, bfloat16).
 
 Runs inside the GPU child. FP8 and its scales are held as uint8, bfloat16 as uint16; comparing happens in float32.
 """
@@ -23,7 +23,7 @@ CHUNK = 1 << 24
 
 SCALE_SPREAD = 0.25
 """Scales are 2 to the power of a normal value of this deviation: unlike each other, and none so large that the products
-of other blocks could be lost beside its own without anybody noticing."""
+of other blocks could be lost next to its own without anybody noticing."""
 
 
 class UnknownType(Exception):
@@ -37,7 +37,7 @@ def raw_dtype(array: Array) -> Any:
 
 
 def random(array: Array, generator: Any) -> Any:
-    """Random values rounded to the array's type: every bit pattern of a real activation or scale, no zeros."""
+    """Makes random values rounded to the array's type: every bit pattern of a real activation or scale, no zeros."""
     out = cupy.empty(int(np.prod(array.shape)), dtype=raw_dtype(array))
     for at in range(0, out.size, CHUNK):
         values = generator.standard_normal(min(CHUNK, out.size - at), dtype=cupy.float32)
@@ -47,8 +47,8 @@ def random(array: Array, generator: Any) -> Any:
     return out.reshape(array.shape)
 
 
-def poisoned(array: Array) -> Any:
-    """An output in which every element is NaN, so that one left unwritten cannot pass."""
+def make_poisoned(array: Array) -> Any:
+    """Makes an output in which every element is NaN, so that one left unwritten cannot pass."""
     out = cupy.empty(array.shape, dtype=raw_dtype(array))
     poison(out)
     return out
@@ -59,7 +59,7 @@ def poison(out: Any) -> None:
 
 
 def encode(values: Any, dtype: str) -> Any:
-    """float32 to the raw type, to nearest."""
+    """Rounds float32 to the nearest value of the raw type."""
     if dtype == "float8_e4m3fn":
         codes, middles = _e4m3()
         return codes[cupy.searchsorted(middles, values)]
@@ -72,7 +72,7 @@ def encode(values: Any, dtype: str) -> Any:
 
 
 def decode(raw: Any, dtype: str) -> Any:
-    """The raw type to float32, exactly; integers stay what they are."""
+    """Converts the raw type to float32, exactly; integers stay what they are."""
     if dtype == "int32":
         return raw
     if dtype == "float8_e4m3fn":
@@ -85,7 +85,7 @@ def decode(raw: Any, dtype: str) -> Any:
 
 
 def largest_error(out: Any, dtype: str, expected: Any) -> float:
-    """Largest |out - expected| where `expected` is not NaN; infinite when `out` is NaN there.
+    """Returns the largest |out - expected| where `expected` is not NaN; infinite when `out` is NaN there.
 
     Both on the device, `expected` in float32.
     """
@@ -95,7 +95,7 @@ def largest_error(out: Any, dtype: str, expected: Any) -> float:
 
 
 def e4m3_values() -> Any:
-    """float32[256]: the value of each FP8 e4m3fn code (OCP 8-bit floating point specification, 1.0, section 5)."""
+    """Returns float32[256], the value of each FP8 e4m3fn code (OCP 8-bit floating point, 1.0, section 5)."""
     code = np.arange(256)
     sign = np.where(code & 0x80, -1.0, 1.0)
     exponent, fraction = (code >> 3) & 0xF, code & 7
@@ -105,7 +105,7 @@ def e4m3_values() -> Any:
 
 @functools.cache
 def _e4m3() -> tuple[Any, Any]:
-    """Codes in order of value, and the middles between them. Zero is left out: it hides unread elements."""
+    """Returns codes in order of value, and the middles between them. Zero is left out: it hides unread elements."""
     values = e4m3_values()
     codes = np.argsort(values, kind="stable")
     codes = codes[np.isfinite(values[codes]) & (values[codes] != 0)].astype(np.uint8)

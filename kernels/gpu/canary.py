@@ -1,7 +1,7 @@
-"""A pair of fixed kernels, one bound by arithmetic and one by memory, timed before and after each job.
+"""Times a pair of fixed kernels, one bound by arithmetic and one by memory, before and after each job.
 
-They tell the node's health from the code's: no commit changes them, so when they move, the GPU did. Runs inside the GPU
-child. The source is frozen: changing it starts a new history (raise HARNESS in kernels/__init__.py).
+No commit changes them, so when their times change, the GPU changed and not the code. Runs inside the GPU child. The
+source is frozen: changing it starts a new history (raise HARNESS in kernels/__init__.py).
 """
 
 import functools
@@ -29,12 +29,12 @@ extern "C" __global__ void canary_memory(const float4* from, float4* to, int n) 
 
 
 def canary(timer: Timer) -> dict[str, float]:
-    """Median microseconds of each, over SAMPLES launches."""
-    found = {}
+    """Returns the median microseconds of each kernel over SAMPLES launches."""
+    times_us = {}
     for name, launch in _launches().items():
         kernels = timer.names(launch)
-        found[f"{name}_us"] = round(statistics.median(timer.time([launch] * SAMPLES, [kernels] * SAMPLES)), 3)
-    return found
+        times_us[f"{name}_us"] = round(statistics.median(timer.time([launch] * SAMPLES, [kernels] * SAMPLES)), 3)
+    return times_us
 
 
 @functools.cache

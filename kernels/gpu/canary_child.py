@@ -1,4 +1,4 @@
-"""Child role `canary`: sing once on an otherwise idle GPU, and say what NVML read meanwhile."""
+"""Child role `canary`: runs one canary on an otherwise idle GPU, with NVML's readings before and after it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,5 +11,5 @@ from tilewatch.kernels.gpu.telemetry import Telemetry
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     telemetry = Telemetry(request["gpu_uuid"])
     before = telemetry.read("before the canary")
-    sung = canary(timing.timer())
-    return {"readings": [before, {"when": "canary", **sung}, telemetry.read("after the canary")]}
+    times_us = canary(timing.timer())
+    return {"readings": [before, {"when": "canary", **times_us}, telemetry.read("after the canary")]}

@@ -1,11 +1,11 @@
-"""Asking a GPU how it is: a watcher that stays, and a canary for once, each in a child process with a deadline.
+"""Asks a GPU about its health: by a watcher that stays, or by one canary, each in a child process with a deadline.
 
-A GPU that fell off the bus can hang whoever asks it. What the answers mean is illness.py's to say.
+A GPU that fell off the bus can hang the process that asks it. illness.py decides what the readings mean.
 """
 
 from typing import Any
 
-from tilewatch.kernels.child_process import Child, ChildDied, ChildHung
+from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.gpu.illness import Reading
 
 LOOK_LIMIT_S = 20.0
@@ -22,17 +22,17 @@ class Watcher:
 
     def __init__(self, gpu_uuid: str) -> None:
         self._gpu_uuid = gpu_uuid
-        self._child: Child | None = None
+        self._child: ChildProcess | None = None
 
     def look(self) -> Reading:
-        """What happened since the last look. Raises NoAnswer."""
+        """Reads what happened since the last look. Raises NoAnswer."""
         if self._child is None or not self._child.alive:
             self.close()
-            self._child = Child("watch")
+            self._child = ChildProcess("watch")
         try:
             return self._child.ask({"gpu_uuid": self._gpu_uuid}, deadline_s=LOOK_LIMIT_S)
         except (ChildDied, ChildHung) as error:
-            raise NoAnswer(f"NVML was not heard of {self._gpu_uuid}: {error}") from None
+            raise NoAnswer(f"NVML gave no reading of {self._gpu_uuid}: {error}") from None
 
     def close(self) -> None:
         if self._child is not None:
@@ -41,12 +41,12 @@ class Watcher:
 
 
 def canary(gpu_uuid: str) -> list[Reading]:
-    """One canary on a GPU on which nothing else of ours runs. Raises NoAnswer."""
-    child = Child("canary", environment={"CUDA_VISIBLE_DEVICES": gpu_uuid})
+    """Runs one canary on a GPU that nothing else of ours uses. Raises NoAnswer."""
+    child = ChildProcess("canary", environment={"CUDA_VISIBLE_DEVICES": gpu_uuid})
     try:
-        sung: list[Any] = child.ask({"gpu_uuid": gpu_uuid}, deadline_s=CANARY_LIMIT_S)["readings"]
+        readings: list[Any] = child.ask({"gpu_uuid": gpu_uuid}, deadline_s=CANARY_LIMIT_S)["readings"]
     except (ChildDied, ChildHung) as error:
         raise NoAnswer(f"no canary on {gpu_uuid}: {error}") from None
     finally:
         child.close()
-    return sung
+    return readings

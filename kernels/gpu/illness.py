@@ -1,4 +1,4 @@
-"""Is a GPU ill? Readings in, an illness or None out; no NVML, no clock, no database.
+"""Decides whether a GPU is ill. Readings in, an illness or None out; no NVML, no clock, no database.
 
 Three signs: an Xid error that programs do not cause, a memory error that ECC could not correct, and a canary that runs
 slower than it did. A run that shows one says nothing of a kernel.
@@ -13,7 +13,7 @@ Reading = Mapping[str, Any]
 
 HARMLESS_XIDS = frozenset({13, 31, 43, 45, 68, 69, 109})
 """Xid errors that a program causes: exceptions, page faults, and the cleaning up after them (NVIDIA's Xid catalog). A
-kernel under watch may crash, and its trial says so. Everything else is the board's, the bus' or the driver's."""
+kernel under watch may crash, and its trial says so. Everything else comes from the GPU, the bus or the driver."""
 
 CANARIES = {"canary_compute_us": "arithmetic", "canary_memory_us": "memory"}
 
@@ -21,7 +21,7 @@ DRIFT = 0.05
 """A canary this much slower than its history is an illness. 24 canaries of an H200 lay within 1.3 % (2026-11)."""
 
 ENOUGH = 5
-"""Canaries of a history, at least; with fewer nothing is said."""
+"""The fewest canaries of a history; with fewer no canary counts as ill."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,11 @@ class Illness:
     reason: str
 
 
-def of_readings(readings: Iterable[Reading]) -> Illness | None:
-    """Of one session or of one watch, in their order. A count of memory errors means something only as it grows: the
-    driver counts since it was loaded."""
+def find_in_readings(readings: Iterable[Reading]) -> Illness | None:
+    """Finds an illness in the readings of one session or one watch, in their order; None when there is none.
+
+    A count of memory errors means something only as it grows: the driver counts since it was loaded.
+    """
     first: int | None = None
     for reading in readings:
         for xid in reading.get("xids") or ():
@@ -49,8 +51,12 @@ def of_readings(readings: Iterable[Reading]) -> Illness | None:
     return None
 
 
-def of_canary(history: Sequence[Reading], readings: Sequence[Reading]) -> Illness | None:
-    """The best of the session's canaries is what counts: one alone may have met a power cap."""
+def find_in_canaries(history: Sequence[Reading], readings: Sequence[Reading]) -> Illness | None:
+    """Compares the fastest of the session's canaries with the history; None when it is not slower, or too little is
+    known.
+
+    The fastest, because a single canary may have met a power cap.
+    """
     for name, what in CANARIES.items():
         before = [reading[name] for reading in history if reading.get(name)]
         now = [reading[name] for reading in readings if reading.get(name)]

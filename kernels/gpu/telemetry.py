@@ -1,4 +1,4 @@
-"""The GPU's own readings through NVML: clocks, power, temperature, throttle reasons, ECC. Runs inside the GPU child."""
+"""Reads clocks, power, temperature, throttle reasons and ECC errors through NVML. Runs inside the GPU child."""
 
 import time
 from typing import Any
@@ -19,7 +19,7 @@ THROTTLE_REASONS = {
 
 
 class Telemetry:
-    """Readings of one GPU. Without NVML every reading says so."""
+    """Reads one GPU. Without NVML every reading says so under "missing"."""
 
     def __init__(self, uuid: str) -> None:
         self._handle = None

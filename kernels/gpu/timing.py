@@ -1,4 +1,4 @@
-"""The stopwatch: kernel times of launches on the null stream, from CUPTI activity records or, without CUPTI, events.
+"""Times the kernels of launches on the null stream, by CUPTI activity records or, without CUPTI, by events.
 
 CUPTI gives each kernel's own start and end on the GPU; events add 2 to 3 us and the host's launch cost (H200, 2026-11:
 a 16 us kernel reads 15.9 by CUPTI and 18.0 by events), so which one was used is recorded with every run.
@@ -29,7 +29,7 @@ class Timer(Protocol):
 
 
 def timer(wanted: str | None = None) -> Timer:
-    """The best stopwatch this machine has, or events if those are wanted (a profiler needs CUPTI for itself)."""
+    """Returns the best timer this machine has, or events if those are wanted (a profiler needs CUPTI for itself)."""
     if wanted == "events":
         return EventTimer()
     try:
@@ -84,11 +84,11 @@ class CuptiTimer:
         return times
 
     def _collect(self) -> list[tuple[int, int, str]]:
-        """Everything that ran since the last call, in order of start (nanoseconds)."""
+        """Returns everything that ran since the last call, in order of start (nanoseconds)."""
         cupy.cuda.get_current_stream().synchronize()
         self._cupti.activity_flush_all(1)
-        found, self._records = sorted(self._records), []
-        return found
+        records, self._records = sorted(self._records), []
+        return records
 
     def _completed(self, activities: list[Any]) -> None:
         for activity in activities:
@@ -96,7 +96,9 @@ class CuptiTimer:
                 self._records.append((activity.start, activity.end, activity.name))
 
     def _probe(self) -> None:
-        """CUPTI may load and yet record nothing (no permission): find out now and not in the middle of a sweep."""
+        """Raises TimingError when CUPTI loads but records nothing (no permission): better now than in the middle of a
+        sweep.
+        """
         x = cupy.zeros(16, dtype=cupy.float32)
         if not self.names(lambda: cupy.add(x, x, out=x)):
             raise TimingError("CUPTI recorded no kernel")

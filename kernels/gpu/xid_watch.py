@@ -1,6 +1,6 @@
-"""What a GPU says of its own health while nothing runs on it: Xid errors and memory errors, through NVML.
+"""Child role `watch`: reads Xid errors and memory errors through NVML while nothing runs on the GPU.
 
-Child side, and without a CUDA context: a watched GPU is still an idle GPU. Where NVML reports no events (some virtual
+Makes no CUDA context: a watched GPU is still an idle GPU. Where NVML reports no events (some virtual
 machines), the kernel's log is read instead, if this user may.
 """
 
@@ -24,7 +24,7 @@ _watch: "Watch | None" = None
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Child role `watch`: the first request names the GPU, each one is answered with what happened since the last."""
+    """Answers each request with what happened since the last one; the first names the GPU."""
     global _watch
     if _watch is None:
         _watch = Watch(request["gpu_uuid"])
@@ -45,7 +45,7 @@ class Watch:
             pynvml.nvmlDeviceRegisterEvents(handle, kinds, self._events)
         except pynvml.NVMLError:
             self._events = None
-            self._log = KernelLog.opened(str(pynvml.nvmlDeviceGetPciInfo(handle).busId))
+            self._log = KernelLog.open(str(pynvml.nvmlDeviceGetPciInfo(handle).busId))
 
     def look(self) -> dict[str, Any]:
         xids = list(self._log.xids() if self._log is not None else self._reported())
@@ -62,14 +62,14 @@ class Watch:
 
 
 class KernelLog:
-    """The kernel's messages from now on, those about one GPU."""
+    """The kernel's messages about one GPU, from the moment of opening on."""
 
     def __init__(self, handle: int, bus_id: str) -> None:
         self._handle, self._bus_id = handle, bus_id
 
     @classmethod
-    def opened(cls, bus_id: str, path: str = "/dev/kmsg") -> "KernelLog | None":
-        """None where this user may not read it."""
+    def open(cls, bus_id: str, path: str = "/dev/kmsg") -> "KernelLog | None":
+        """Opens the log at its end. None where this user may not read it."""
         try:
             handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
             os.lseek(handle, 0, os.SEEK_END)
@@ -89,7 +89,7 @@ class KernelLog:
 
 
 def xids_in(text: str, bus_id: str) -> list[int]:
-    """The Xid errors that a piece of the kernel's log tells of this GPU.
+    """Returns the Xid errors of this GPU in a piece of the kernel's log.
 
     NVML writes a bus id as 00000000:19:00.0, the kernel as 0000:19:00.
     """

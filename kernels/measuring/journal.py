@@ -1,7 +1,7 @@
-"""What a local sweep has found so far, on disk: a sweep that is killed goes on with what it has.
+"""Keeps the ended trials of a sweep on disk, so that a sweep that was killed goes on from there.
 
 One JSON line per ended trial, flushed to the disk before the next one starts; a line cut by a kill is a trial that did
-not end. Under a worker the database plays this part.
+not end. The command line and the worker's measure step both use it.
 """
 
 import hashlib
@@ -13,21 +13,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tilewatch.kernels.results import Params, Planned, TrialResult
+from tilewatch.kernels.results import PlannedTrial, TrialResult, config_key
 
 
-def config_key(config: Params) -> str:
-    return json.dumps(dict(config), sort_keys=True)
-
-
-def journal_path(folder: Path, trials: Iterable[Planned], conditions: Iterable[str]) -> Path:
+def journal_path(folder: Path, trials: Iterable[PlannedTrial], conditions: Iterable[str]) -> Path:
     """A file per search space, code and conditions (GPU, driver, harness): another GPU's times are no use here."""
     digest = hashlib.sha256("\n".join([*conditions, *(trial.code_key for trial in trials)]).encode())
     return folder / f"{digest.hexdigest()[:24]}.jsonl"
 
 
 class Journal:
-    """Open while a sweep runs; `known` is what earlier, killed ones found."""
+    """Open while a sweep runs. `known` holds the trials of earlier, killed sweeps by config key."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -58,8 +54,8 @@ class Journal:
         self._file.flush()
         os.fsync(self._file.fileno())
 
-    def done(self) -> None:
-        """The sweep ended: the next one starts afresh."""
+    def delete(self) -> None:
+        """Deletes the file at the end of a sweep, so that the next one starts afresh."""
         self._path.unlink()
 
     def __exit__(
@@ -69,5 +65,5 @@ class Journal:
 
 
 def _trial(line: bytes) -> TrialResult:
-    found = json.loads(line)
-    return TrialResult(**{**found, "samples_us": tuple(found["samples_us"])})
+    fields = json.loads(line)
+    return TrialResult(**{**fields, "samples_us": tuple(fields["samples_us"])})

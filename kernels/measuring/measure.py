@@ -1,4 +1,4 @@
-"""One session on one GPU: the sweep, then the number on record, the winner beside its baselines in paired rounds."""
+"""Measures one problem on one GPU: sweeps, then times the winner and its baselines carefully in paired rounds."""
 
 import datetime as dt
 import socket
@@ -11,8 +11,8 @@ from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device, tile_table
 from tilewatch.kernels.child_process import ChildDied, ChildHung
 from tilewatch.kernels.compiling import toolchain
-from tilewatch.kernels.measuring.racing import Policy
-from tilewatch.kernels.measuring.sweep import Bench, GpuChild, SweepFailed, sweep
+from tilewatch.kernels.measuring.racing import RacePolicy
+from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, sweep
 from tilewatch.kernels.results import Cubin, Measured, RunResult, TrialResult
 from tilewatch.kernels.statistics import ratio_interval
 
@@ -39,14 +39,14 @@ class GpuBusy(ExpectedError):
 
 
 class MeasureFailed(ExpectedError):
-    """The session could not be held; the message is a sentence."""
+    """The GPU process stopped, whatever the config; the message is a sentence."""
 
 
 @dataclass(frozen=True)
 class MeasureRequest:
     """What to measure, and on which of this machine's GPUs. `cubins` may be a stream: the GPU starts on the first.
 
-    `known` are trials that an earlier, killed session ended, by config key: they are not repeated.
+    `known` are trials that an earlier, killed run ended, by config key: they are not repeated.
     """
 
     library: Path
@@ -64,10 +64,12 @@ OnTrial = Callable[[TrialResult], None]
 OnStep = Callable[[str, int, int], None]
 
 
-def measure(request: MeasureRequest, *, on_trial: OnTrial, on_step: OnStep, policy: Policy | None = None) -> RunResult:
-    """Sweep, choose, and time carefully. Raises GpuMissing, GpuBusy or MeasureFailed; a failing config is a trial."""
+def measure(
+    request: MeasureRequest, *, on_trial: OnTrial, on_step: OnStep, policy: RacePolicy | None = None
+) -> RunResult:
+    """Sweeps and times carefully. Raises GpuMissing, GpuBusy or MeasureFailed; a failing config is a trial."""
     gpu = usable_gpu(request.gpu_index, request.arch)
-    bench = Bench(
+    setup = GpuSetup(
         request.library, request.kernel, request.problem, request.store_url, {"CUDA_VISIBLE_DEVICES": gpu.uuid}
     )
     started_at = dt.datetime.now(dt.UTC)
@@ -80,7 +82,7 @@ def measure(request: MeasureRequest, *, on_trial: OnTrial, on_step: OnStep, poli
         on_step("sweep", done, 0)
 
     try:
-        child = GpuChild(bench)
+        child = GpuChild(setup)
     except SweepFailed as error:
         raise MeasureFailed(str(error)) from None
     try:
@@ -94,7 +96,7 @@ def measure(request: MeasureRequest, *, on_trial: OnTrial, on_step: OnStep, poli
             winner = [trial.config for trial in result.trials].index(result.winner)
             on_step("baselines", 0, len(request.baselines))
             table = _table_trial(gpu, introduction["element_bytes"], result.trials, request.baselines)
-            measurements, readings = _record(child, winner, table, result.trials, request, on_step)
+            measurements, readings = _time_carefully(child, winner, table, result.trials, request, on_step)
             telemetry += readings
         telemetry.append(_canary(child, "after"))
     except (SweepFailed, ChildDied, ChildHung) as error:
@@ -107,7 +109,7 @@ def measure(request: MeasureRequest, *, on_trial: OnTrial, on_step: OnStep, poli
         gpu_uuid=gpu.uuid,
         gpu_name=gpu.name,
         timer=introduction["timer"],
-        toolchain=toolchain.measuring(gpu.driver, introduction["cuda_driver"], introduction["timer"]),
+        toolchain=toolchain.measuring_versions(gpu.driver, introduction["cuda_driver"], introduction["timer"]),
         telemetry=tuple(telemetry),
         sweep_gpu_s=sweep_gpu_s,
         winner=result.winner,
@@ -120,12 +122,12 @@ def measure(request: MeasureRequest, *, on_trial: OnTrial, on_step: OnStep, poli
 
 
 def _canary(child: GpuChild, when: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = child.ask({"ask": "canary", "when": f"canary {when}"})["telemetry"]
-    return found
+    reading: Mapping[str, Any] = child.ask({"ask": "canary", "when": f"canary {when}"})["telemetry"]
+    return reading
 
 
 def usable_gpu(gpu_index: int, arch: str) -> device.Gpu:
-    """This machine's GPU of that index, fit for these cubins and free. Raises GpuMissing or GpuBusy."""
+    """Returns this machine's GPU of that index, fit for these cubins and free. Raises GpuMissing or GpuBusy."""
     here = device.gpus()
     if not 0 <= gpu_index < len(here):
         raise GpuMissing(f"there is no GPU {gpu_index} on this machine: it has {len(here)} NVIDIA GPUs")
@@ -143,7 +145,7 @@ def usable_gpu(gpu_index: int, arch: str) -> device.Gpu:
 def _table_trial(
     gpu: device.Gpu, element_bytes: int, trials: Sequence[TrialResult], baselines: Sequence[str]
 ) -> int | None:
-    """The trial of the hand-written tile table, where the kernel is watched beside it and the table has a row."""
+    """Returns the index of the tile table's trial; None where the table is no baseline or has no row."""
     if tile_table.BASELINE not in baselines or gpu.model is None:
         return None
     runs = [trial.config for trial in trials if trial.status == "timed"]
@@ -151,7 +153,7 @@ def _table_trial(
     return None if config is None else [trial.config for trial in trials].index(config)
 
 
-def _record(
+def _time_carefully(
     child: GpuChild,
     winner: int,
     table: int | None,
@@ -159,7 +161,7 @@ def _record(
     request: MeasureRequest,
     on_step: OnStep,
 ) -> tuple[tuple[Measured, ...], list[Mapping[str, Any]]]:
-    """Paired rounds of the winner and every baseline that runs, until the ratio to the first is narrow enough.
+    """Runs paired rounds of the winner and every baseline that runs, until the ratio to the first is narrow enough.
 
     The tile table's config is a baseline too; where it is the winner itself, it has the winner's samples.
     """
@@ -201,16 +203,16 @@ def _record(
         "throttled_rounds_left_out": 0 if hot else len(throttled[0]),
     }
     ours = Measured(request.kernel, "kernel", tuple(samples[0]), trials[winner].config, shared)
-    beside = [
+    rivals_measured = [
         Measured(name, "baseline", tuple(samples[len(ids) + names.index(name)]) if name in names else (), None, detail)
         for name, detail in prepared.items()
     ]
     if table is not None:
         taken = {"is_the_winner": table == winner}
-        beside.append(
+        rivals_measured.append(
             Measured(tile_table.BASELINE, "baseline", tuple(samples[len(ids) - 1]), trials[table].config, taken)
         )
-    return (ours, *beside), readings
+    return (ours, *rivals_measured), readings
 
 
 def _narrow(ours: list[float], theirs: list[float]) -> bool:

@@ -1,4 +1,4 @@
-"""Which configs stay in the race. Samples in, a decision out; no GPU, no clock.
+"""Decides which configs stay in the race, and which finalist wins. Samples in, a decision out; no GPU, no clock.
 
 A config leaves only when its interval cannot reach the best any more. With few samples no distribution-free interval
 exists, so a config's own fastest sample, less a margin for luck, stands for the best it could be: kernel times have a
@@ -12,7 +12,7 @@ from tilewatch.kernels.statistics import median_interval
 
 
 @dataclass(frozen=True)
-class Policy:
+class RacePolicy:
     first: int = 3  # samples that every correct config gets
     rounds: tuple[int, ...] = (5, 12, 30)  # further samples for those still in the race, round by round
     luck: float = (
@@ -21,11 +21,11 @@ class Policy:
     calm: float = 0.01  # the same for the samples of the race itself, which are taken in turns and with rests
     finalists: int = 12  # at most this many are re-timed with fresh samples
     fresh: int = 60  # fresh samples of each finalist
-    tie: float = 0.003  # finalists within this of the fastest, or whose intervals overlap it, cannot be told apart
+    tie: float = 0.003  # finalists within this of the fastest, or whose intervals overlap it, are tied
 
 
-def still_in(samples_us: Mapping[int, Sequence[float]], policy: Policy) -> list[int]:
-    """Ids still in the race, fastest first. The best is never dropped."""
+def still_in(samples_us: Mapping[int, Sequence[float]], policy: RacePolicy) -> list[int]:
+    """Returns the ids still in the race, fastest first. The best is never dropped."""
     bounds = {each: _bounds(samples, policy) for each, samples in samples_us.items() if samples}
     if not bounds:
         return []
@@ -34,8 +34,8 @@ def still_in(samples_us: Mapping[int, Sequence[float]], policy: Policy) -> list[
     return sorted(left, key=lambda each: bounds[each][1])
 
 
-def ranking(fresh_us: Mapping[int, Sequence[float]], policy: Policy) -> tuple[int, tuple[int, ...]]:
-    """The winner by fresh samples, and all that cannot be told from it (the winner first)."""
+def ranking(fresh_us: Mapping[int, Sequence[float]], policy: RacePolicy) -> tuple[int, tuple[int, ...]]:
+    """Returns the winner by fresh samples, and all that are tied with it (the winner first)."""
     intervals = {each: median_interval(samples) for each, samples in fresh_us.items()}
     ordered = sorted(intervals, key=lambda each: intervals[each].median)
     winner = ordered[0]
@@ -48,7 +48,7 @@ def ranking(fresh_us: Mapping[int, Sequence[float]], policy: Policy) -> tuple[in
     return winner, tuple(tied)
 
 
-def _bounds(samples: Sequence[float], policy: Policy) -> tuple[float, float, float]:
+def _bounds(samples: Sequence[float], policy: RacePolicy) -> tuple[float, float, float]:
     """(lowest the median may be, estimate, highest the median may be)."""
     interval = median_interval(samples)
     if len(samples) < 6:

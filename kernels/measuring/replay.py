@@ -1,9 +1,9 @@
-"""Replay: two stored cubins of one kernel beside each other on one GPU, launch after launch in fresh processes.
+"""Replays two stored cubins of one kernel on one GPU, launch after launch in fresh processes.
 
 A launch is a GPU child of its own: it checks both sides against the reference, then times them in interleaved rounds,
 and counts as one median of each. What differs between processes (addresses, clocks, a mode that a process falls into)
 differs between launches, so that the spread of the launches is the truth about the difference. Either side brings the
-library of its own commit: its grid may have changed with it. What a difference means is not known here.
+library of its own commit: its grid may have changed with it. This module does not judge what a difference means.
 """
 
 import datetime as dt
@@ -16,7 +16,7 @@ from typing import Any, Literal
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.child_process import ChildDied, ChildHung
 from tilewatch.kernels.measuring.measure import MeasureFailed, usable_gpu
-from tilewatch.kernels.measuring.sweep import Bench, GpuChild, SweepFailed
+from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed
 from tilewatch.kernels.results import Cubin
 from tilewatch.kernels.statistics import median_interval
 
@@ -30,7 +30,7 @@ CHECK_SAMPLES = 2
 ROUNDS_DEADLINE_S = 120.0
 
 SPARE_LAUNCHES = 2
-"""So many launches of a replay may die (a GPU process that crashed, a driver that stuttered) and are held again."""
+"""So many launches of a replay may die (a GPU process that crashed, a driver that failed once) and are repeated."""
 
 GOOD, BAD = 0, 1
 
@@ -40,7 +40,7 @@ class ReplayFailed(ExpectedError):
 
 
 @dataclass(frozen=True)
-class Side:
+class ReplaySide:
     """A cubin in the store, and the library folder of the commit that it is from."""
 
     library: Path
@@ -53,8 +53,8 @@ class ReplayRequest:
     problem: str
     arch: str
     store_url: str
-    good: Side
-    bad: Side
+    good: ReplaySide
+    bad: ReplaySide
     launches: int
     gpu_index: int
 
@@ -86,7 +86,7 @@ def replay(request: ReplayRequest, *, on_launch: Callable[[int], None]) -> Repla
     while len(good_us) < request.launches:
         # The inputs are those of another launch each time: a difference must not hang on one set of them.
         seed = 1 + len(good_us)
-        bench = Bench(
+        setup = GpuSetup(
             request.bad.library,
             request.kernel,
             request.problem,
@@ -95,7 +95,7 @@ def replay(request: ReplayRequest, *, on_launch: Callable[[int], None]) -> Repla
             seed,
         )
         try:
-            child = GpuChild(bench)
+            child = GpuChild(setup)
         except SweepFailed as error:
             raise MeasureFailed(str(error)) from None
         try:
@@ -128,7 +128,7 @@ def replay(request: ReplayRequest, *, on_launch: Callable[[int], None]) -> Repla
 
 
 def _launch(child: GpuChild, request: ReplayRequest, seed: int) -> tuple[list[list[float]], list[Mapping[str, Any]]]:
-    """One launch's samples of both sides, and what the GPU said of its clocks around them."""
+    """Returns one launch's samples of both sides, and the GPU's readings around them."""
     for identity, name, side in ((GOOD, "good", request.good), (BAD, "bad", request.bad)):
         answer = child.ask(
             {

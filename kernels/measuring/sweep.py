@@ -1,7 +1,7 @@
-"""The sweep: every config checked and timed on one GPU, losers raced out, finalists re-timed with fresh samples.
+"""Sweeps a search space on one GPU: checks and times every config, races losers out, re-times finalists.
 
-Decides what the GPU child does next and survives it: a config that hangs or kills the child costs one trial, the child
-is replaced and the race goes on with the samples it has.
+Decides what the GPU child does next and survives its failures: a config that hangs or kills the child costs one trial,
+the child is replaced and the race goes on with the samples it has.
 """
 
 import time
@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tilewatch.errors import ExpectedError
-from tilewatch.kernels.child_process import Child, ChildDied, ChildHung
-from tilewatch.kernels.measuring.journal import config_key
-from tilewatch.kernels.measuring.racing import Policy, ranking, still_in
-from tilewatch.kernels.results import Cubin, Params, TrialResult
+from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
+from tilewatch.kernels.measuring.racing import RacePolicy, ranking, still_in
+from tilewatch.kernels.results import Cubin, Params, TrialResult, config_key
 from tilewatch.kernels.statistics import median_interval
 
 TRIAL_DEADLINE_S = 20.0
@@ -30,8 +29,8 @@ class SweepFailed(ExpectedError):
 
 
 @dataclass(frozen=True)
-class Bench:
-    """A kernel and problem on a GPU. `environment` may pick the GPU (CUDA_VISIBLE_DEVICES)."""
+class GpuSetup:
+    """What a GPU child is prepared with. `environment` may pick the GPU (CUDA_VISIBLE_DEVICES)."""
 
     library: Path
     kernel: str
@@ -51,9 +50,9 @@ class SweepResult:
 class GpuChild:
     """A prepared GPU child that is replaced when it dies. Counts the seconds in which it holds the GPU."""
 
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
-        self._child: Child | None = None
+    def __init__(self, setup: GpuSetup) -> None:
+        self._setup = setup
+        self._child: ChildProcess | None = None
         self._checked: dict[int, Cubin] = {}
         self._loaded: set[int] = set()
         self.gpu_s = 0.0
@@ -72,7 +71,7 @@ class GpuChild:
             self.gpu_s += time.monotonic() - started
 
     def trial(self, identity: int, cubin: Cubin, samples: int, best_us: float | None = None) -> TrialResult:
-        """Check and time one config; one hopelessly slower than `best_us` gets a single sample."""
+        """Checks and times one config; one hopelessly slower than `best_us` gets a single sample."""
         try:
             answer = self.ask(self._trial_request(identity, cubin, samples, best_us))
         except ChildHung:
@@ -89,16 +88,16 @@ class GpuChild:
         return TrialResult(cubin.config, "timed", timed, median_interval(timed).median, answer["error"])
 
     def forget(self, identity: int) -> None:
-        """Do not load this config again: it killed the child after it had been checked."""
+        """Removes a config that killed the child after its check, so that it is not loaded again."""
         self._checked.pop(identity, None)
         self.close()
 
     def adopt(self, identity: int, cubin: Cubin) -> None:
-        """A config known to be correct, here or from an earlier, killed sweep: it may be timed."""
+        """Marks a config as correct, by this sweep or an earlier, killed one: it may be timed."""
         self._checked[identity] = cubin
 
     def time(self, ids: Sequence[int], samples: int, deadline_s: float) -> dict[int, tuple[float, ...]]:
-        """Interleaved samples of checked configs. Raises ChildDied or ChildHung."""
+        """Takes interleaved samples of checked configs. Raises ChildDied or ChildHung."""
         if self._child is None or not self._child.alive:
             self._start()
         for each in ids:
@@ -109,7 +108,7 @@ class GpuChild:
         return {each: tuple(times) for each, times in zip(ids, answer["samples_us"], strict=True)}
 
     def load(self, identity: int) -> None:
-        """Make sure that a checked config can be named in a request of rounds."""
+        """Loads a checked config, so that a request of rounds may name it."""
         self.time([identity], 1, TRIAL_DEADLINE_S)
 
     def close(self) -> None:
@@ -118,22 +117,22 @@ class GpuChild:
             self._child = None
 
     def _start(self) -> None:
-        self._child = Child("gpu", environment=self._bench.environment)
+        self._child = ChildProcess("gpu", environment=self._setup.environment)
         self._loaded = set()
         request = {
             "ask": "prepare",
-            "library": str(self._bench.library),
-            "kernel": self._bench.kernel,
-            "problem": self._bench.problem,
-            "store": self._bench.store_url,
-            "seed": self._bench.seed,
+            "library": str(self._setup.library),
+            "kernel": self._setup.kernel,
+            "problem": self._setup.problem,
+            "store": self._setup.store_url,
+            "seed": self._setup.seed,
         }
         started = time.monotonic()
         try:
             self.introduction = self._child.ask(request, deadline_s=PREPARE_DEADLINE_S)
         except (ChildDied, ChildHung) as error:
             self.close()
-            raise SweepFailed(f"the GPU process could not prepare {self._bench.problem}: {error}") from None
+            raise SweepFailed(f"the GPU process could not prepare {self._setup.problem}: {error}") from None
         finally:
             self.gpu_s += time.monotonic() - started
 
@@ -155,15 +154,15 @@ def sweep(
     *,
     on_trial: OnTrial,
     known: Mapping[str, TrialResult] | None = None,
-    policy: Policy | None = None,
+    policy: RacePolicy | None = None,
 ) -> SweepResult:
-    """Every cubin gets a check and first samples as it arrives; then the race; then fresh samples of the finalists.
+    """Gives every cubin a check and first samples as it arrives; then races; then takes fresh samples of the finalists.
 
     `known` are trials that an earlier, killed sweep ended, by config key (kernels/measuring/journal.py): they are not
-    repeated. `on_trial` hears of each other trial as it arrives, and once more at the end of those that got further
+    repeated. `on_trial` is called with each other trial as it ends, and once more at the end of those that got further
     samples.
     """
-    policy, known = policy or Policy(), known or {}
+    policy, known = policy or RacePolicy(), known or {}
     trials: dict[int, TrialResult] = {}
     best_us: float | None = None
     for identity, cubin in enumerate(cubins):
@@ -181,20 +180,20 @@ def sweep(
         if trial is not trials[identity]:
             on_trial(trial)
     ids = still_in(_samples(raced), policy)
-    fresh = _more(gpu, raced, ids[: policy.finalists], policy.fresh) if ids else {}
+    fresh = _time_more(gpu, raced, ids[: policy.finalists], policy.fresh) if ids else {}
     if not fresh:
         return SweepResult(None, (), tuple(raced.values()))
     winner, tied = ranking(fresh, policy)
     return SweepResult(raced[winner].config, tuple(raced[each].config for each in tied), tuple(raced.values()))
 
 
-def _race(gpu: GpuChild, trials: dict[int, TrialResult], policy: Policy) -> dict[int, TrialResult]:
+def _race(gpu: GpuChild, trials: dict[int, TrialResult], policy: RacePolicy) -> dict[int, TrialResult]:
     raced = dict(trials)
     for samples in policy.rounds:
         ids = still_in(_samples(raced), policy)
         if len(ids) < 2:
             break
-        for identity, more in _more(gpu, raced, ids, samples).items():
+        for identity, more in _time_more(gpu, raced, ids, samples).items():
             timed = raced[identity].samples_us + more
             raced[identity] = replace(raced[identity], samples_us=timed, median_us=median_interval(timed).median)
     return raced
@@ -204,22 +203,23 @@ def _samples(trials: dict[int, TrialResult]) -> dict[int, tuple[float, ...]]:
     return {each: trial.samples_us for each, trial in trials.items() if trial.status == "timed"}
 
 
-def _more(
+def _time_more(
     gpu: GpuChild, trials: dict[int, TrialResult], ids: Sequence[int], samples: int
 ) -> dict[int, tuple[float, ...]]:
-    """Interleaved samples of several configs. When the child dies of one of them, each is asked alone, and the one that
-    kills it again is out: it ran before, so it is a trial that crashed late."""
+    """Takes interleaved samples of several configs. When the child dies of one of them, each is asked alone, and the
+    one that kills it again is out: it ran before, so it is a trial that crashed late.
+    """
     deadline = TRIAL_DEADLINE_S + samples * sum(trials[each].median_us or 0 for each in ids) * 1e-6 * 5
     try:
         return gpu.time(ids, samples, deadline)
     except (ChildDied, ChildHung):
         gpu.close()
-    found: dict[int, tuple[float, ...]] = {}
+    samples_us: dict[int, tuple[float, ...]] = {}
     for each in ids:
         try:
-            found.update(gpu.time([each], samples, deadline))
+            samples_us.update(gpu.time([each], samples, deadline))
         except (ChildDied, ChildHung) as error:
             gpu.forget(each)
             status: Literal["crashed", "hung"] = "hung" if isinstance(error, ChildHung) else "crashed"
             trials[each] = TrialResult(trials[each].config, status, failure=f"after its first samples: {error}")
-    return found
+    return samples_us

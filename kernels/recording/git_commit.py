@@ -1,4 +1,4 @@
-"""Which commit a library folder is at, read from Git. Knows nothing of the network or the database."""
+"""Reads from Git which commit a library folder is at. Uses no network and no database."""
 
 import subprocess
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ class NoHistory(ExpectedError):
 
 
 @dataclass(frozen=True)
-class Commit:
+class GitCommit:
     """`position` counts first parents from the root; `committed_at` is ISO 8601 with its offset."""
 
     repository: str
@@ -24,7 +24,7 @@ class Commit:
     author: str
 
 
-def commit_of(folder: Path, revision: str = "HEAD") -> Commit:
+def commit_of(folder: Path, revision: str = "HEAD") -> GitCommit:
     """Raises NoHistory when Git is missing, the folder is not in a repository or has no such commit."""
     if not folder.is_dir():
         raise NoHistory(f"there is no folder {folder}")
@@ -37,7 +37,7 @@ def commit_of(folder: Path, revision: str = "HEAD") -> Commit:
     except NoHistory:
         raise NoHistory(f"the repository of {folder} has no commit '{revision}'") from None
     committed_at, author, subject = _git(folder, "log", "-1", "--format=%cI%x00%an%x00%s", sha).split("\0", 2)
-    return Commit(
+    return GitCommit(
         repository=repository_name(folder),
         sha=sha,
         position=int(_git(folder, "rev-list", "--count", "--first-parent", sha)),
@@ -48,7 +48,7 @@ def commit_of(folder: Path, revision: str = "HEAD") -> Commit:
 
 
 def repository_name(folder: Path) -> str:
-    """Where the repository comes from, without credentials; its folder's name when it has no remote."""
+    """Returns the address of the remote without credentials, or the folder's name when there is no remote."""
     try:
         url = _git(folder, "config", "--get", "remote.origin.url")
     except NoHistory:

@@ -1,22 +1,19 @@
-"""A local sweep as the rows of a recording. Pure: values in, rows out."""
+"""Turns a local sweep into the rows of a recording. Values in, rows out."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from tilewatch.kernels import tile_table
-from tilewatch.kernels.compiling.toolchain import fingerprint
-from tilewatch.kernels.device import GpuModel
-from tilewatch.kernels.measuring.journal import config_key
-from tilewatch.kernels.recording.git_commit import Commit
-from tilewatch.kernels.results import Compiled, Plan, Planned, RunResult
+from tilewatch.kernels.device import GpuSpec
+from tilewatch.kernels.recording.git_commit import GitCommit
+from tilewatch.kernels.results import Compiled, Plan, PlannedTrial, RunResult, config_key
 
 
-def recorded_rows(
-    plan: Plan, commit: Commit, model: GpuModel, outcomes: Sequence[tuple[Planned, Compiled]], result: RunResult
+def list_rows(
+    plan: Plan, commit: GitCommit, model: GpuSpec, outcomes: Sequence[tuple[PlannedTrial, Compiled]], result: RunResult
 ) -> Iterator[dict[str, Any]]:
-    """What kernels/recording/recording_file.py writes: the sweep, its compilations and trials, the run and its
-    measurements."""
+    """Yields the sweep, its compilations and trials, the run and its measurements, for recording_file.write."""
     yield {
         "row": "sweep",
         "id": 1,
@@ -38,8 +35,6 @@ def recorded_rows(
     timed = {config_key(trial.config): trial for trial in result.trials}
     for planned, outcome in outcomes:
         ran = timed.get(config_key(planned.config))
-        if ran is None and outcome.status == "ok":
-            continue  # pruned: it was not tried
         yield {
             "row": "trial",
             "sweep": 1,
@@ -54,7 +49,7 @@ def recorded_rows(
     yield from _run(result)
 
 
-def _compilation(trial: Planned, outcome: Compiled, host: str) -> dict[str, Any]:
+def _compilation(trial: PlannedTrial, outcome: Compiled, host: str) -> dict[str, Any]:
     facts = asdict(outcome.facts) if outcome.facts else {}
     columns = ("registers", "stack_bytes", "shared_bytes", "code_bytes", "cubin_bytes")
     counts = ("tma_loads", "loads", "tensor_core_mmas", "mmas")
@@ -87,7 +82,6 @@ def _run(result: RunResult) -> Iterator[dict[str, Any]]:
         "gpu_name": result.gpu_name,
         "timer": result.timer,
         "toolchain": dict(result.toolchain),
-        "toolchain_sha256": fingerprint(result.toolchain),
         "telemetry": list(result.telemetry),
         "sweep_gpu_s": round(result.sweep_gpu_s, 3),
         "tie": [dict(config) for config in result.tie],

@@ -1,8 +1,8 @@
-"""Recordings: real runs as JSON lines, gzipped, so that a GPU machine without network or database contributes too.
+"""Writes and reads recordings: real runs as gzipped JSON lines, so that a GPU machine needs no network or database.
 
-The first line is a header, the last counts the rows between, so that a cut file is noticed. A row names what it is in
-"row"; its other fields are the columns of that table in db/models.py.
-`python -m tilewatch.kernels sweep --record` and `tilewatch export` write it, `tilewatch import` reads it.
+The first line is a header, the last counts the rows between, so that a cut file is noticed. The field "row" names a
+row's kind; its other fields are the columns of that table in db/models.py.
+`python -m tilewatch.kernels sweep --record` and `tilewatch export` write recordings, `tilewatch import` reads them.
 """
 
 import datetime as dt
@@ -44,18 +44,18 @@ class Header:
 
 
 @dataclass(frozen=True)
-class Recording:
+class RecordingContents:
     header: Header
     rows: tuple[dict[str, Any], ...]
 
 
-def renamed(contents: Recording, repository: str) -> Recording:
-    """The same runs, of a repository that has this name."""
+def rename_repository(contents: RecordingContents, repository: str) -> RecordingContents:
+    """Returns the same runs as runs of a repository of this name."""
     return replace(contents, rows=tuple(_of_repository(row, repository) for row in contents.rows))
 
 
 def write(path: Path, header: Header, rows: Iterable[Mapping[str, Any]]) -> int:
-    """Returns the number of rows. The file appears whole or not at all."""
+    """Writes the file whole or not at all, and returns the number of rows."""
     partial = path.with_name(path.name + ".part")
     count = 0
     # No time stamp in the gzip header: the same runs give the same bytes.
@@ -69,8 +69,8 @@ def write(path: Path, header: Header, rows: Iterable[Mapping[str, Any]]) -> int:
     return count
 
 
-def read(path: Path) -> Recording:
-    """The whole file, checked. Raises BadRecording."""
+def read(path: Path) -> RecordingContents:
+    """Reads and checks the whole file. Raises BadRecording."""
     lines = _lines(path)
     first = _parse(path, 1, lines[0]) if lines else {}
     version = first.pop("tilewatch_recording", None)
@@ -90,7 +90,7 @@ def read(path: Path) -> Recording:
         if kind == "end":
             if row.get("rows") != len(rows) or number != len(lines):
                 raise BadRecording(f"{path} line {number}: {row.get('rows')} rows were written, {len(rows)} are here")
-            return Recording(header, tuple(rows))
+            return RecordingContents(header, tuple(rows))
         if kind not in KEYS:
             raise BadRecording(f"{path} line {number}: '{kind}' is no kind of row; known: {', '.join(KEYS)}")
         missing = [field for field in KEYS[kind] if field not in row]
@@ -139,10 +139,10 @@ def _line(row: Mapping[str, Any]) -> bytes:
 
 def _of_repository(row: Mapping[str, Any], repository: str) -> dict[str, Any]:
     """A sweep has one commit, a replay one on each side, other rows none."""
-    told = dict(row)
+    changed = dict(row)
     if "commit" in row:
-        told["commit"] = {**row["commit"], "repository": repository}
+        changed["commit"] = {**row["commit"], "repository": repository}
     for side in ("good", "bad"):
         if side in row:
-            told[side] = _of_repository(row[side], repository)
-    return told
+            changed[side] = _of_repository(row[side], repository)
+    return changed

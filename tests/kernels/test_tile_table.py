@@ -10,10 +10,9 @@ from benchmarks.tile_table import Swept, ranked, swept
 from tilewatch.kernels import device
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.measuring import sweep as sweep_module
-from tilewatch.kernels.measuring.journal import config_key
 from tilewatch.kernels.measuring.measure import MeasureRequest, measure
 from tilewatch.kernels.recording import recording_file
-from tilewatch.kernels.results import Cubin
+from tilewatch.kernels.results import Cubin, config_key
 from tilewatch.kernels.tile_table import TABLE, default_config, stored_space, table_config, table_row
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -121,7 +120,7 @@ class MadeUpGpu:
 def test_the_table_s_config_is_timed_beside_the_winner(
     monkeypatch: pytest.MonkeyPatch, tiles: tuple[int, ...], table_us: float, is_the_winner: bool
 ) -> None:
-    monkeypatch.setattr(sweep_module, "Child", MadeUpGpu)
+    monkeypatch.setattr(sweep_module, "ChildProcess", MadeUpGpu)
     here = device.Gpu(0, "GPU-1", "NVIDIA H200", "580", device.gpu_model("h200"))
     monkeypatch.setattr(device, "gpus", lambda: (here,))
     cubins = [Cubin({"tile_m": tile, "tile_n": 128, "tile_k": 128}, f"key{tile}", "k") for tile in tiles]

@@ -9,8 +9,8 @@ import pytest
 from tools.tile_interpreter import running
 from tools.tile_interpreter.cases import inputs, largest_error
 from tools.tile_interpreter.language import Language
-from tools.tile_interpreter.rounding import NotCovered, decoded, encoded, rounded
-from tools.tile_interpreter.tile import Array, Tile, Undefined
+from tools.tile_interpreter.rounding import NotCovered, decode, encode, round_to
+from tools.tile_interpreter.tile import MemoryArray, Tile, Undefined
 
 PROBES = running.load(Path(running.__file__).parent / "probes" / "probes.py")
 
@@ -41,25 +41,25 @@ def test_a_probe_gives_numpy_s_answer(name: str) -> None:
     ],
 )
 def test_fp8_rounds_to_the_bits_of_its_specification(value: float, e4m3: int) -> None:
-    assert encoded(rounded(np.float32(value), "float8_e4m3fn"), "float8_e4m3fn") == e4m3
+    assert encode(round_to(np.float32(value), "float8_e4m3fn"), "float8_e4m3fn") == e4m3
 
 
 @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "bfloat16", "float16"])
 def test_every_bit_pattern_survives_decoding_and_encoding(dtype: str) -> None:
     bits = np.arange(256, dtype=np.uint8) if "8" in dtype else np.arange(1 << 16, dtype=np.uint16)
     raw = bits.view(np.float16) if dtype == "float16" else bits
-    values = decoded(raw, dtype)
-    back = encoded(rounded(values, dtype), dtype).view(bits.dtype)
+    values = decode(raw, dtype)
+    back = encode(round_to(values, dtype), dtype).view(bits.dtype)
     usual = np.isfinite(values)
     assert np.array_equal(back[usual], bits[usual])
 
 
 def test_scales_are_powers_of_two() -> None:
     raw = np.array([0, 1, 127, 128, 254], dtype=np.uint8)
-    assert decoded(raw, "float8_e8m0fnu").tolist() == [2.0**-127, 2.0**-126, 1.0, 2.0, 2.0**127]
-    assert encoded(decoded(raw[1:], "float8_e8m0fnu"), "float8_e8m0fnu").tolist() == raw[1:].tolist()
+    assert decode(raw, "float8_e8m0fnu").tolist() == [2.0**-127, 2.0**-126, 1.0, 2.0, 2.0**127]
+    assert encode(decode(raw[1:], "float8_e8m0fnu"), "float8_e8m0fnu").tolist() == raw[1:].tolist()
     with pytest.raises(NotCovered, match="only powers of two"):
-        rounded(np.float32(3.0), "float8_e8m0fnu")
+        round_to(np.float32(3.0), "float8_e8m0fnu")
 
 
 def test_a_scaled_product_takes_one_scale_per_32_of_k() -> None:
@@ -90,7 +90,7 @@ def test_types_promote_as_cuda_tile_promotes_them() -> None:
 
 def test_what_cutile_leaves_undefined_is_an_error() -> None:
     language = Language()
-    array = Array(np.zeros((20, 20), np.float32), ct.float32, name="x")
+    array = MemoryArray(np.zeros((20, 20), np.float32), ct.float32, name="x")
     with pytest.raises(Undefined, match="lies outside x"):
         language.load(array, index=(2, 0), shape=(16, 16))
     with pytest.raises(Undefined, match="unchecked"):
@@ -121,6 +121,6 @@ def test_the_real_module_stays_as_it_is_for_everybody_else() -> None:
 
 
 def test_atomics_add_up_over_equal_indices() -> None:
-    array = Array(np.zeros(4, np.float32), ct.float32, name="x")
+    array = MemoryArray(np.zeros(4, np.float32), ct.float32, name="x")
     Language().atomic_add(array, Tile([1, 1, 3, 9], ct.int32), 2.5)
     assert array.raw.tolist() == [0.0, 5.0, 0.0, 2.5]

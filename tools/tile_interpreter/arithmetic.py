@@ -1,4 +1,4 @@
-"""What the interpreter computes with tiles: making, reshaping, products, arithmetic, reductions."""
+"""Computes with tiles: making, reshaping, products, arithmetic, reductions."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import cuda.tile as ct
 import numpy as np
 
-from tools.tile_interpreter.rounding import RAW, NotCovered, decoded, encoded
-from tools.tile_interpreter.tile import Tile, Undefined, as_tile, binary, compared, only, promoted, sides_of
+from tools.tile_interpreter.rounding import RAW, NotCovered, decode, encode
+from tools.tile_interpreter.tile import Tile, Undefined, as_tile, binary, compare, only, promote, sides_of
 
 
 class Arithmetic:
@@ -41,8 +41,8 @@ class Arithmetic:
 
     def bitcast(self, x: Any, /, dtype: ct.DType) -> Tile:
         tile = as_tile(x)
-        bits = np.ascontiguousarray(encoded(tile.values, tile.dtype.name))
-        return Tile(decoded(bits.view(RAW[dtype.name]), dtype.name).reshape(tile.shape), dtype)
+        bits = np.ascontiguousarray(encode(tile.values, tile.dtype.name))
+        return Tile(decode(bits.view(RAW[dtype.name]), dtype.name).reshape(tile.shape), dtype)
 
     def reshape(self, x: Tile, /, shape: Any) -> Tile:
         return x.reshape(shape)
@@ -90,16 +90,16 @@ class Arithmetic:
     # Arithmetic.
 
     def add(self, x: Any, y: Any, /, **how: Any) -> Any:
-        return _flushed(binary(operator.add, x, y), how)
+        return _flush(binary(operator.add, x, y), how)
 
     def sub(self, x: Any, y: Any, /, **how: Any) -> Any:
-        return _flushed(binary(operator.sub, x, y), how)
+        return _flush(binary(operator.sub, x, y), how)
 
     def mul(self, x: Any, y: Any, /, **how: Any) -> Any:
-        return _flushed(binary(operator.mul, x, y), how)
+        return _flush(binary(operator.mul, x, y), how)
 
     def truediv(self, x: Any, y: Any, /, **how: Any) -> Any:
-        return _flushed(binary(operator.truediv, x, y, force_float=True), how)
+        return _flush(binary(operator.truediv, x, y, force_float=True), how)
 
     def floordiv(self, x: Any, y: Any, /) -> Any:
         return binary(operator.floordiv, x, y)
@@ -108,13 +108,13 @@ class Arithmetic:
         return binary(operator.mod, x, y)
 
     def maximum(self, x: Any, y: Any, /, *, propagate_nan: bool = False, **how: Any) -> Any:
-        return _flushed(binary(np.maximum if propagate_nan else np.fmax, x, y), how)
+        return _flush(binary(np.maximum if propagate_nan else np.fmax, x, y), how)
 
     def minimum(self, x: Any, y: Any, /, *, propagate_nan: bool = False, **how: Any) -> Any:
-        return _flushed(binary(np.minimum if propagate_nan else np.fmin, x, y), how)
+        return _flush(binary(np.minimum if propagate_nan else np.fmin, x, y), how)
 
     def where(self, cond: Any, x: Any, y: Any, /) -> Tile:
-        left, right, dtype = promoted(x, y)
+        left, right, dtype = promote(x, y)
         return Tile(np.where(as_tile(cond).values, left, right), dtype)
 
     def exp(self, x: Any, /, **how: Any) -> Tile:
@@ -150,16 +150,16 @@ class Arithmetic:
     # Reductions.
 
     def sum(self, x: Tile, /, axis: Any = None, *, keepdims: bool = False, **how: Any) -> Tile:
-        return _reduced("sum", np.sum, x, axis, keepdims, how)
+        return _reduce("sum", np.sum, x, axis, keepdims, how)
 
     def prod(self, x: Tile, /, axis: Any = None, *, keepdims: bool = False, **how: Any) -> Tile:
-        return _reduced("prod", np.prod, x, axis, keepdims, how)
+        return _reduce("prod", np.prod, x, axis, keepdims, how)
 
     def max(self, x: Tile, /, axis: Any = None, *, keepdims: bool = False, **how: Any) -> Tile:
-        return _reduced("max", np.fmax.reduce, x, axis, keepdims, how)
+        return _reduce("max", np.fmax.reduce, x, axis, keepdims, how)
 
     def min(self, x: Tile, /, axis: Any = None, *, keepdims: bool = False, **how: Any) -> Tile:
-        return _reduced("min", np.fmin.reduce, x, axis, keepdims, how)
+        return _reduce("min", np.fmin.reduce, x, axis, keepdims, how)
 
 
 def _two_operands(apply: Callable[..., Any], compute: Callable[..., Any]) -> Callable[[Arithmetic, Any, Any], Any]:
@@ -167,7 +167,7 @@ def _two_operands(apply: Callable[..., Any], compute: Callable[..., Any]) -> Cal
 
 
 for _name in ("greater", "greater_equal", "less", "less_equal", "equal", "not_equal"):
-    setattr(Arithmetic, _name, _two_operands(compared, getattr(np, _name)))
+    setattr(Arithmetic, _name, _two_operands(compare, getattr(np, _name)))
 for _name in ("bitwise_and", "bitwise_or", "bitwise_xor"):
     setattr(Arithmetic, _name, _two_operands(binary, getattr(np, _name)))
 
@@ -175,19 +175,19 @@ for _name in ("bitwise_and", "bitwise_or", "bitwise_xor"):
 def _unary(compute: Callable[[np.ndarray], np.ndarray], x: Any, how: dict[str, Any]) -> Tile:
     tile = as_tile(x)
     floating = tile if ct._datatype.is_float(tile.dtype) else tile.astype(ct.float32)
-    return _flushed(Tile(compute(floating.values), floating.dtype), how)
+    return _flush(Tile(compute(floating.values), floating.dtype), how)
 
 
-def _reduced(name: str, reduce: Any, x: Tile, axis: Any, keepdims: bool, how: dict[str, Any]) -> Tile:
+def _reduce(name: str, reduce: Any, x: Tile, axis: Any, keepdims: bool, how: dict[str, Any]) -> Tile:
     if ct._datatype.is_float(x.dtype) and x.dtype.bitwidth < 32 and name in ("sum", "prod"):
         raise NotCovered(
             f"the interpreter does not cover ct.{name} of {x.dtype}: its rounding is the compiler's; use float32"
         )
     axes = tuple(range(x.ndim)) if axis is None else axis
-    return _flushed(Tile(reduce(x.values, axis=axes, keepdims=keepdims), x.dtype), how)
+    return _flush(Tile(reduce(x.values, axis=axes, keepdims=keepdims), x.dtype), how)
 
 
-def _flushed(tile: Any, how: dict[str, Any]) -> Any:
+def _flush(tile: Any, how: dict[str, Any]) -> Any:
     """Options of arithmetic: approximate and full rounding are the same here, flushing to zero is done."""
     only("arithmetic", how, "flush_to_zero", "rounding_mode", "propagate_nan")
     if how.get("rounding_mode") not in (None, *(getattr(ct.RoundingMode, name) for name in ("RN", "FULL", "APPROX"))):

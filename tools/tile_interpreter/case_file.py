@@ -1,6 +1,6 @@
-"""Writes interpreted cases with their cubins into one file, so that a GPU machine can be asked the same questions.
+"""Writes interpreted cases with their cubins into one file, so that a GPU machine can run the same cases.
 
-`python -m tools.tile_interpreter.case_file FILE` needs the tile compiler and no GPU; interpreter/on_gpu.py runs the
+`python -m tools.tile_interpreter.case_file FILE` needs the tile compiler and no GPU; on_gpu.py runs the
 file and needs nothing but NumPy and CuPy.
 """
 
@@ -30,8 +30,8 @@ def write(file: Path, arch: str, most: int, only: Sequence[str] = ()) -> tuple[i
     manifest: list[dict[str, Any]] = []
     contents: dict[str, np.ndarray] = {}
     failures: list[str] = []
-    with tempfile.TemporaryDirectory() as place, Compiler(folder(Path(place))) as compiler:
-        store = CubinStore(folder(Path(place)))
+    with tempfile.TemporaryDirectory() as folder_path, Compiler(folder(Path(folder_path))) as compiler:
+        store = CubinStore(folder(Path(folder_path)))
         for library, found, case in _wanted(arch, most, only):
             problem = found.kernel.parse(case.problem)
             outcome = compiler.compile(library, case.kernel, case.problem, case.config, arch)

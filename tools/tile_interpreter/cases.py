@@ -1,4 +1,4 @@
-"""Which small runs of each library kernel the interpreter (and a GPU after it) goes through, and their inputs.
+"""Lists the small runs of each library kernel that the interpreter (and then a GPU) goes through, and their inputs.
 
 A kernel's space is cut down to tiles that suit problems of a few hundred elements; every config that is left is run.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tilewatch.kernels.contract import HINTS, Array, Kernel, Problem
-from tools.tile_interpreter.rounding import decoded, difference, encoded, rounded
+from tools.tile_interpreter.rounding import decode, difference, encode, round_to
 
 SCALE_SPREAD = 0.25
 """As kernels/gpu/arrays.py makes scales: 2 to the power of a normal value of this deviation."""
@@ -124,8 +124,8 @@ def _random(spec: Array, generator: np.random.Generator) -> np.ndarray:
     values = generator.standard_normal(spec.shape, dtype=np.float32)
     if spec.fill == "scale":
         values = np.exp2(np.rint(values) if spec.dtype == "float8_e8m0fnu" else SCALE_SPREAD * values)
-    near = rounded(values, spec.dtype)
-    return encoded(np.where(near == 0, rounded(np.float32(0.5), spec.dtype), near), spec.dtype)
+    near = round_to(values, spec.dtype)
+    return encode(np.where(near == 0, round_to(np.float32(0.5), spec.dtype), near), spec.dtype)
 
 
 def largest_error(
@@ -133,9 +133,9 @@ def largest_error(
 ) -> float:
     """As a share of the reference's largest magnitude; infinite where an element is NaN and the reference is not."""
     specs = {spec.name: spec for spec in kernel.arrays(problem)}
-    values = {name: decoded(bits, specs[name].dtype) for name, bits in raw.items()}
+    values = {name: decode(bits, specs[name].dtype) for name, bits in raw.items()}
     expected = kernel.reference(values, np)
     return max(
-        difference(decoded(bits, specs[name].dtype), np.asarray(expected[name], np.float32))
+        difference(decode(bits, specs[name].dtype), np.asarray(expected[name], np.float32))
         for name, bits in outputs.items()
     )

@@ -1,4 +1,4 @@
-"""The names of `cuda.tile` that the interpreter gives a meaning to; asking for any other is an error that names it.
+"""Defines the names of `cuda.tile` that the interpreter covers; any other is an error that names it.
 
 `Language` stands where a library file imports `cuda.tile`. It runs one block at a time, in order, as plain Python.
 Hints (latency, allow_tma, use_fast_acc, memory order) change speed and not meaning, so they are taken and dropped.
@@ -16,7 +16,7 @@ import cuda.tile as ct
 from tools.tile_interpreter.arithmetic import Arithmetic
 from tools.tile_interpreter.memory import Memory, Slice, order_of
 from tools.tile_interpreter.rounding import NotCovered
-from tools.tile_interpreter.tile import Array, Undefined, binary, sides_of
+from tools.tile_interpreter.tile import MemoryArray, Undefined, binary, sides_of
 
 SHARED = (
     *(
@@ -97,7 +97,7 @@ class Language(Memory, Arithmetic):
     def num_blocks(self, axis: int) -> int:
         return self.block.grid[axis]
 
-    def num_tiles(self, array: Array, /, axis: int, shape: Any, order: Any = "C") -> int:
+    def num_tiles(self, array: MemoryArray, /, axis: int, shape: Any, order: Any = "C") -> int:
         sides = sides_of(shape)
         return -(-array.shape[order_of(order, array.ndim)[axis]] // sides[axis])
 

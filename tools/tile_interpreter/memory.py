@@ -10,8 +10,8 @@ from typing import Any
 import cuda.tile as ct
 import numpy as np
 
-from tools.tile_interpreter.rounding import rounded
-from tools.tile_interpreter.tile import Array, Tile, Undefined, as_tile, only, sides_of
+from tools.tile_interpreter.rounding import round_to
+from tools.tile_interpreter.tile import MemoryArray, Tile, Undefined, as_tile, only, sides_of
 
 PADDING = {
     ct.PaddingMode.ZERO: 0.0,
@@ -35,7 +35,7 @@ class Memory:
 
     def load(
         self,
-        array: Array,
+        array: MemoryArray,
         /,
         index: Any,
         shape: Any,
@@ -54,7 +54,7 @@ class Memory:
         return Tile(tile.reshape(sides), array.dtype)
 
     def store(
-        self, array: Array, /, index: Any, tile: Any, *, order: Any = "C", check_bounds: bool = True, **hints: Any
+        self, array: MemoryArray, /, index: Any, tile: Any, *, order: Any = "C", check_bounds: bool = True, **hints: Any
     ) -> None:
         only("store", hints, "latency", "allow_tma", "memory_order", "memory_scope")
         values = _stored(array, tile)
@@ -65,7 +65,7 @@ class Memory:
 
     def gather(
         self,
-        array: Array,
+        array: MemoryArray,
         indices: Any,
         /,
         *,
@@ -81,7 +81,7 @@ class Memory:
 
     def scatter(
         self,
-        array: Array,
+        array: MemoryArray,
         indices: Any,
         value: Any,
         /,
@@ -95,22 +95,22 @@ class Memory:
         array.put(tuple(place[inside] for place in places), values[inside])
 
     def atomic_add(
-        self, array: Array, indices: Any, update: Any, /, *, check_bounds: bool = True, **hints: Any
+        self, array: MemoryArray, indices: Any, update: Any, /, *, check_bounds: bool = True, **hints: Any
     ) -> Tile:
         return self._atomic(np.add, array, indices, update, check_bounds, hints)
 
     def atomic_max(
-        self, array: Array, indices: Any, update: Any, /, *, check_bounds: bool = True, **hints: Any
+        self, array: MemoryArray, indices: Any, update: Any, /, *, check_bounds: bool = True, **hints: Any
     ) -> Tile:
         return self._atomic(np.maximum, array, indices, update, check_bounds, hints)
 
     def atomic_min(
-        self, array: Array, indices: Any, update: Any, /, *, check_bounds: bool = True, **hints: Any
+        self, array: MemoryArray, indices: Any, update: Any, /, *, check_bounds: bool = True, **hints: Any
     ) -> Tile:
         return self._atomic(np.minimum, array, indices, update, check_bounds, hints)
 
     def _atomic(
-        self, combine: Any, array: Array, indices: Any, update: Any, check_bounds: bool, hints: dict[str, Any]
+        self, combine: Any, array: MemoryArray, indices: Any, update: Any, check_bounds: bool, hints: dict[str, Any]
     ) -> Tile:
         only("atomics", hints, "memory_order", "memory_scope")
         places, inside = _places(array, indices, None, check_bounds)
@@ -119,12 +119,12 @@ class Memory:
         for at in zip(*np.nonzero(inside), strict=True) if inside.ndim else [()] * int(inside):
             place = tuple(each[at] for each in places)
             before[at] = array.values_at(place)
-            array.put(place, rounded(combine(before[at], updates[at]), array.dtype.name))
+            array.put(place, round_to(combine(before[at], updates[at]), array.dtype.name))
         return Tile(before, array.dtype)
 
     def load_advanced_indexing(
         self,
-        array: Array,
+        array: MemoryArray,
         indices: Any,
         /,
         *,
@@ -138,7 +138,7 @@ class Memory:
 
     def store_advanced_indexing(
         self,
-        array: Array,
+        array: MemoryArray,
         indices: Any,
         tile: Tile,
         /,
@@ -160,7 +160,7 @@ def order_of(order: Any, ndim: int) -> tuple[int, ...]:
 
 
 def _window(
-    array: Array, index: Any, sides: tuple[int, ...], order: Any, check_bounds: bool
+    array: MemoryArray, index: Any, sides: tuple[int, ...], order: Any, check_bounds: bool
 ) -> tuple[tuple[slice, ...], tuple[int, ...]]:
     """The part of the array under a tile, and which of its axes each axis of the tile is."""
     places = [operator.index(each) for each in (index if isinstance(index, tuple | list) else (index,))]
@@ -178,7 +178,7 @@ def _window(
     return tuple(window), axes
 
 
-def _places(array: Array, indices: Any, mask: Any, check_bounds: bool) -> tuple[list[np.ndarray], np.ndarray]:
+def _places(array: MemoryArray, indices: Any, mask: Any, check_bounds: bool) -> tuple[list[np.ndarray], np.ndarray]:
     """For gather and scatter: indices broadcast to their common shape, and which of them are to be touched."""
     given = indices if isinstance(indices, tuple) else (indices,)
     if len(given) != array.ndim:
@@ -193,7 +193,7 @@ def _places(array: Array, indices: Any, mask: Any, check_bounds: bool) -> tuple[
     return places, np.asarray(wanted & inside)
 
 
-def _sparse(array: Array, indices: Sequence[Any]) -> tuple[list[np.ndarray], np.ndarray]:
+def _sparse(array: MemoryArray, indices: Sequence[Any]) -> tuple[list[np.ndarray], np.ndarray]:
     parts = [each.start + np.arange(each.length) if isinstance(each, Slice) else each.values for each in indices]
     if sum(isinstance(each, Tile) for each in indices) != 1 or len(parts) != array.ndim:
         raise Undefined(f"advanced indexing of {array.name} takes one tile of indices and a Slice for each other axis")
@@ -202,17 +202,17 @@ def _sparse(array: Array, indices: Sequence[Any]) -> tuple[list[np.ndarray], np.
     return places, np.logical_and.reduce(bounds)
 
 
-def _padding(array: Array, mode: ct.PaddingMode) -> Any:
+def _padding(array: MemoryArray, mode: ct.PaddingMode) -> Any:
     floating = ct._datatype.is_float(array.dtype)
     if mode is ct.PaddingMode.UNDETERMINED:
         return np.nan if floating else TRAP_INTEGER
     return PADDING[mode] if floating else int(PADDING[mode])
 
 
-def _stored(array: Array, tile: Any) -> np.ndarray:
+def _stored(array: MemoryArray, tile: Any) -> np.ndarray:
     """Values as the array holds them; like cuTile, only conversions that lose nothing happen by themselves."""
     if not isinstance(tile, Tile):
-        return rounded(np.asarray(tile), array.dtype.name)
+        return round_to(np.asarray(tile), array.dtype.name)
     if tile.dtype != array.dtype and ct._datatype.promote_dtypes(tile.dtype, array.dtype) != array.dtype:
         raise Undefined(f"a {tile.dtype} tile is stored into {array.name} of {array.dtype} without a conversion")
-    return rounded(tile.values, array.dtype.name)
+    return round_to(tile.values, array.dtype.name)

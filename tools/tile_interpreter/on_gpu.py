@@ -1,4 +1,4 @@
-"""Asks a GPU what the interpreter answered: `python -m tools.tile_interpreter.on_gpu FILE` (see case_file.py).
+"""Compares a GPU's outputs with the interpreter's: `python -m tools.tile_interpreter.on_gpu FILE` (see case_file.py).
 
 Needs NumPy and CuPy alone. Ends with status 1 when an answer differs by more than the kernel's tolerance.
 """
@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from tools.tile_interpreter.rounding import decoded, difference
+from tools.tile_interpreter.rounding import decode, difference
 
 
 @dataclass(frozen=True)
-class Answer:
-    """How one case fared: its largest difference from the interpreter's outputs, as a share of its tolerance."""
+class CaseResult:
+    """The outcome of one case: its largest difference from the interpreter's outputs, as a share of its tolerance."""
 
     kernel: str
     what: str
@@ -31,16 +31,16 @@ class Answer:
         return self.difference <= self.tolerance
 
 
-def answers(file: Path) -> Iterator[Answer]:
+def answers(file: Path) -> Iterator[CaseResult]:
     import cupy
 
     contents = np.load(file)
     modules: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as folder:
         for number, case in enumerate(json.loads(contents["manifest"].tobytes())):
             key = case["content_key"]
             if key not in modules:
-                cubin = Path(place) / f"{key}.cubin"
+                cubin = Path(folder) / f"{key}.cubin"
                 cubin.write_bytes(contents[f"cubin/{key}"].tobytes())
                 modules[key] = cupy.RawModule(path=str(cubin))
             arguments: list[Any] = []
@@ -56,19 +56,19 @@ def answers(file: Path) -> Iterator[Answer]:
                 arguments += [cupy.int32(size) for size in (*shape, *_strides(shape))]
             modules[key].get_function(case["symbol"])(tuple(case["grid"]), (1,), tuple(arguments))
             cupy.cuda.get_current_stream().synchronize()
-            yield _compared(case, {name: found.get() for name, found in outputs.items()}, contents, number)
+            yield _compare(case, {name: found.get() for name, found in outputs.items()}, contents, number)
 
 
-def _compared(case: dict[str, Any], outputs: dict[str, np.ndarray], contents: Any, number: int) -> Answer:
+def _compare(case: dict[str, Any], outputs: dict[str, np.ndarray], contents: Any, number: int) -> CaseResult:
     dtypes = {name: dtype for name, _, dtype, _ in case["arrays"]}
     same, worst = True, 0.0
     for name, bits in outputs.items():
         wanted = contents[f"output/{number}/{name}"]
         same = same and bits.tobytes() == wanted.tobytes()
-        worst = max(worst, difference(decoded(bits, dtypes[name]), decoded(wanted, dtypes[name])))
+        worst = max(worst, difference(decode(bits, dtypes[name]), decode(wanted, dtypes[name])))
     settings = " ".join(f"{name}={value}" for name, value in case["config"].items())
     # Each side may be off by the tolerance, in opposite directions.
-    return Answer(case["kernel"], f"{case['problem']} {settings}", same, worst, 2 * case["tolerance"])
+    return CaseResult(case["kernel"], f"{case['problem']} {settings}", same, worst, 2 * case["tolerance"])
 
 
 def _strides(shape: list[int]) -> list[int]:

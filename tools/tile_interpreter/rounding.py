@@ -1,4 +1,4 @@
-"""How cuTile's number types lie in memory and round, in NumPy: raw bits to values, values to raw bits.
+"""Converts between raw bits and values of cuTile's number types, and rounds to them, in NumPy.
 
 Every float but float64 is computed as float32 and rounded to its type after each operation. Knows nothing of tiles.
 """
@@ -58,7 +58,7 @@ def computed_in(dtype: str) -> Any:
 
 
 @np.errstate(all="ignore")  # NaN, infinities and overflows round like everything else
-def rounded(values: np.ndarray, dtype: str) -> np.ndarray:
+def round_to(values: np.ndarray, dtype: str) -> np.ndarray:
     """Values as the type holds them: to nearest, ties to even."""
     target = computed_in(dtype)
     if dtype == "float8_e8m0fnu":
@@ -77,7 +77,7 @@ def rounded(values: np.ndarray, dtype: str) -> np.ndarray:
     return np.where(over, np.copysign(limit, near), near).astype(np.float32)
 
 
-def decoded(raw: np.ndarray, dtype: str) -> np.ndarray:
+def decode(raw: np.ndarray, dtype: str) -> np.ndarray:
     """Raw bits to values, exactly."""
     if dtype == "bfloat16":
         return (raw.astype(np.uint32) << 16).view(np.float32)
@@ -90,7 +90,7 @@ def decoded(raw: np.ndarray, dtype: str) -> np.ndarray:
     return raw.astype(computed_in(dtype))
 
 
-def encoded(values: np.ndarray, dtype: str) -> np.ndarray:
+def encode(values: np.ndarray, dtype: str) -> np.ndarray:
     """Values that the type holds (see `rounded`) to raw bits."""
     if dtype == "bfloat16":
         return (np.ascontiguousarray(values, np.float32).view(np.uint32) >> 16).astype(np.uint16)

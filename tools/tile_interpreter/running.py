@@ -17,7 +17,7 @@ from tilewatch.kernels.contract import Array as Spec
 from tilewatch.kernels.contract import Config, Kernel, Problem
 from tools.tile_interpreter.language import Block, Language
 from tools.tile_interpreter.rounding import RAW
-from tools.tile_interpreter.tile import Array, Tile, binary
+from tools.tile_interpreter.tile import MemoryArray, Tile, binary
 
 SM_COUNT = 3
 """Few enough that persistent kernels walk several tiles per block."""
@@ -47,8 +47,8 @@ def run(
     """Raw outputs by name. `inputs` are raw bits in the shape of their specs; outputs start as NaN."""
     kernel, language = found.kernel, found.language
     specs = kernel.arrays(problem)
-    raws = {spec.name: poisoned(spec) if spec.output else inputs[spec.name] for spec in specs}
-    arrays = [Array(raws[spec.name], getattr(ct, spec.dtype), name=spec.name) for spec in specs]
+    raws = {spec.name: make_poisoned(spec) if spec.output else inputs[spec.name] for spec in specs}
+    arrays = [MemoryArray(raws[spec.name], getattr(ct, spec.dtype), name=spec.name) for spec in specs]
     constants = kernel.constants(problem, config)
     grid = kernel.grid(problem, config, sm_count)
     with np.errstate(all="ignore"):  # overflows and NaN are the kernel's affair
@@ -60,7 +60,7 @@ def run(
     return {spec.name: raws[spec.name] for spec in specs if spec.output}
 
 
-def poisoned(spec: Spec) -> np.ndarray:
+def make_poisoned(spec: Spec) -> np.ndarray:
     """All ones: a NaN in every float type, so that an element left unwritten cannot pass."""
     out = np.empty(spec.shape, RAW[spec.dtype])
     out.view(np.uint8).fill(0xFF)
@@ -74,15 +74,15 @@ def _builtins(language: Language) -> dict[str, Any]:
         return stand_in if name == "cuda.tile" else builtins.__import__(name, *where, **kwargs)
 
     def smallest(*values: Any) -> Any:
-        return _folded(np.fmin, builtins.min, values)
+        return _fold(np.fmin, builtins.min, values)
 
     def largest(*values: Any) -> Any:
-        return _folded(np.fmax, builtins.max, values)
+        return _fold(np.fmax, builtins.max, values)
 
     return {**vars(builtins), "__import__": importing, "min": smallest, "max": largest}
 
 
-def _folded(compute: Any, plain: Any, values: tuple[Any, ...]) -> Any:
+def _fold(compute: Any, plain: Any, values: tuple[Any, ...]) -> Any:
     """Python's min and max, which cuTile reads as its own when a tile is among the two."""
     if len(values) == 2 and any(isinstance(value, Tile) for value in values):
         return binary(compute, *values)

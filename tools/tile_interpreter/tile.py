@@ -1,7 +1,7 @@
 """Tiles and arrays as a kernel sees them, over NumPy. Types, promotion and rounding follow cuda-tile's own rules.
 
 A tile holds values its type can hold; an array is a strided window onto raw bits. What a program may not rely on
-(undefined behaviour) is an error here, so that a kernel which passes does not live on luck.
+(undefined behaviour) is an error here, so that no kernel passes by luck.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import cuda.tile as ct
 import numpy as np
 from cuda.tile._datatype import is_float, is_restricted_float, promote_dtypes
 
-from tools.tile_interpreter.rounding import NotCovered, decoded, encoded, rounded
+from tools.tile_interpreter.rounding import NotCovered, decode, encode, round_to
 
 
 class Undefined(Exception):
@@ -25,7 +25,7 @@ class Tile:
     """An immutable tile. Scalars that a kernel computes itself (block numbers, loop counters) stay Python numbers."""
 
     def __init__(self, values: Any, dtype: ct.DType) -> None:
-        self.values = rounded(np.asarray(values), dtype.name)
+        self.values = round_to(np.asarray(values), dtype.name)
         self.dtype = dtype
         if any(side & (side - 1) for side in self.shape):
             raise Undefined(f"a tile of shape {self.shape}: every side must be a power of two")
@@ -103,8 +103,8 @@ def as_tile(value: Any) -> Tile:
     return Tile(value, ct.int32 if isinstance(value, int | np.integer) else ct.float32)
 
 
-def promoted(x: Any, y: Any, *, force_float: bool = False) -> tuple[np.ndarray, np.ndarray, ct.DType]:
-    """Values of both in their common type. A Python number takes the type of the tile beside it where it can."""
+def promote(x: Any, y: Any, *, force_float: bool = False) -> tuple[np.ndarray, np.ndarray, ct.DType]:
+    """Values of both in their common type. A Python number takes the type of the other tile where it can."""
     if not isinstance(x, Tile) and not isinstance(y, Tile):
         x, y = as_tile(x), as_tile(y)
     if isinstance(x, Tile) and isinstance(y, Tile):
@@ -114,7 +114,7 @@ def promoted(x: Any, y: Any, *, force_float: bool = False) -> tuple[np.ndarray, 
         dtype = _beside(tile.dtype, number)
         if force_float and not is_float(dtype):
             dtype = ct.float32
-    left, right = (rounded(each.values if isinstance(each, Tile) else each, dtype.name) for each in (x, y))
+    left, right = (round_to(each.values if isinstance(each, Tile) else each, dtype.name) for each in (x, y))
     return left, right, dtype
 
 
@@ -131,16 +131,16 @@ def _beside(dtype: ct.DType, number: Any) -> ct.DType:
 def binary(compute: Callable[..., Any], x: Any, y: Any, *, force_float: bool = False) -> Any:
     if not isinstance(x, Tile) and not isinstance(y, Tile):
         return compute(x, y)
-    left, right, dtype = promoted(x, y, force_float=force_float)
+    left, right, dtype = promote(x, y, force_float=force_float)
     if is_restricted_float(dtype):
         raise Undefined(f"arithmetic on {dtype}: convert it to a wider type first")
     return Tile(compute(left, right), dtype)
 
 
-def compared(compute: Callable[..., Any], x: Any, y: Any) -> Any:
+def compare(compute: Callable[..., Any], x: Any, y: Any) -> Any:
     if not isinstance(x, Tile) and not isinstance(y, Tile):
         return compute(x, y)
-    left, right, _ = promoted(x, y)
+    left, right, _ = promote(x, y)
     return Tile(compute(left, right), ct.bool_)
 
 
@@ -153,7 +153,7 @@ def _binary_operator(compute: Callable[..., Any], force_float: bool, swapped: bo
 
 
 def _comparison(compute: Callable[..., Any]) -> Callable[[Tile, Any], Any]:
-    return lambda self, other: compared(compute, self, other)
+    return lambda self, other: compare(compute, self, other)
 
 
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and_", "or_", "xor", "lshift", "rshift"):
@@ -164,7 +164,7 @@ for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(Tile, f"__{_name}__", _comparison(getattr(operator, _name)))
 
 
-class Array:
+class MemoryArray:
     """A kernel's array parameter: a strided window onto raw bits."""
 
     def __init__(self, raw: np.ndarray, dtype: ct.DType, *, name: str) -> None:
@@ -184,19 +184,19 @@ class Array:
     def strides(self) -> tuple[int, ...]:
         return tuple(stride // self.raw.itemsize for stride in self.raw.strides)
 
-    def slice(self, axis: int, start: Any, stop: Any) -> Array:
+    def slice(self, axis: int, start: Any, stop: Any) -> MemoryArray:
         first, end, length = operator.index(start), operator.index(stop), self.shape[axis]
         if not 0 <= first <= end <= length:
             raise Undefined(f"{self.name}.slice({axis}, {first}, {end}) leaves the array's {length}")
         window = [slice(None)] * self.ndim
         window[axis] = slice(first, end)
-        return Array(self.raw[tuple(window)], self.dtype, name=f"{self.name}[{first}:{end}]")
+        return MemoryArray(self.raw[tuple(window)], self.dtype, name=f"{self.name}[{first}:{end}]")
 
     def values_at(self, index: tuple[Any, ...]) -> np.ndarray:
-        return decoded(self.raw[index], self.dtype.name)
+        return decode(self.raw[index], self.dtype.name)
 
     def put(self, index: tuple[Any, ...], values: np.ndarray) -> None:
-        self.raw[index] = encoded(values, self.dtype.name)
+        self.raw[index] = encode(values, self.dtype.name)
 
 
 def sides_of(shape: Any) -> tuple[int, ...]:
@@ -207,7 +207,7 @@ def sides_of(shape: Any) -> tuple[int, ...]:
     return sides
 
 
-def only(what: str, given: dict[str, Any], *known: str) -> None:
+def only(what: str, given: dict[str, Any], *names: str) -> None:
     for name in given:
-        if name not in known:
+        if name not in names:
             raise NotCovered(f"the interpreter does not cover '{name}' of {what}")

@@ -97,7 +97,7 @@ class GpuWatch:
         except NoAnswer as error:  # no word from NVML is no illness; a GPU that is gone fails its sweeps
             log.warning("the GPU was not looked at", reason=str(error))
             return None
-        return illness.of_readings(self._readings)
+        return illness.find_in_readings(self._readings)
 
     def _try_canary(self, ill: Ill) -> None:
         try:
@@ -107,7 +107,7 @@ class GpuWatch:
         else:
             with session(self._database_url) as opened:
                 history = quarantine.canaries(opened, self._gpu.uuid)
-            still = illness.of_readings(readings) or illness.of_canary(history, readings)
+            still = illness.find_in_readings(readings) or illness.find_in_canaries(history, readings)
             said, clean = ("clean", True) if still is None else (still.reason, False)
         log.info("canary", gpu=self._gpu.uuid, said=said)
         with session(self._database_url) as opened:
@@ -136,7 +136,7 @@ def illness_of_run(opened: Session, result: RunResult) -> str | None:
     A run that shows the illness itself puts the GPU into quarantine, with the run as its evidence.
     """
     history = quarantine.canaries(opened, result.gpu_uuid)
-    found = illness.of_readings(result.telemetry) or illness.of_canary(history, result.telemetry)
+    found = illness.find_in_readings(result.telemetry) or illness.find_in_canaries(history, result.telemetry)
     if found is None:
         return quarantine.during(opened, result.gpu_uuid, result.started_at, result.finished_at)
     quarantine.begin(

@@ -15,7 +15,7 @@ from tilewatch.db.session import session
 from tilewatch.db.step_queries import judging
 from tilewatch.kernels.device import SIMULATED, Gpu, gpus
 from tilewatch.kernels.measuring.measure import GpuBusy, GpuMissing, MeasureFailed
-from tilewatch.kernels.measuring.replay import ReplayFailed, ReplayRequest, ReplayResult, Side, replay
+from tilewatch.kernels.measuring.replay import ReplayFailed, ReplayRequest, ReplayResult, ReplaySide, replay
 from tilewatch.kernels.results import Compiled, Cubin
 from tilewatch.text import short_sha
 from tilewatch.worker import repository
@@ -100,7 +100,7 @@ def _replay_here(payload: Payload, context: Context, gpu: Gpu, lease: Lease) -> 
     for name in ("good", "bad"):
         side = payload[name]
         library = repository.checkout(context.repository, side["sha"], payload["library"], context.checkouts)
-        sides.append(Side(library, Cubin(side["params"], side["content_key"], side["symbol"])))
+        sides.append(ReplaySide(library, Cubin(side["params"], side["content_key"], side["symbol"])))
     request = ReplayRequest(
         kernel=payload["kernel"],
         problem=payload["problem"],

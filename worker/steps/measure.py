@@ -22,7 +22,7 @@ from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.device import SIMULATED, Gpu, gpus
 from tilewatch.kernels.measuring.journal import Journal, journal_path
 from tilewatch.kernels.measuring.measure import GpuBusy, GpuMissing, MeasureFailed, MeasureRequest, measure
-from tilewatch.kernels.results import Cubin, Planned, RunResult, TrialResult
+from tilewatch.kernels.results import Cubin, PlannedTrial, RunResult, TrialResult
 from tilewatch.worker import metrics, repository
 from tilewatch.worker.context import Context, Simulation
 from tilewatch.worker.gpu import quarantine, simulated
@@ -119,7 +119,7 @@ def _measure_here(
 
     Another GPU's times would be of no use here, so the database's trials are not taken for that.
     """
-    planned = [Planned(each.params, each.content_key) for each in compiled]
+    planned = [PlannedTrial(each.params, each.content_key) for each in compiled]
     with Journal(journal_path(context.journals, planned, (job.key, gpu.uuid, gpu.driver, HARNESS))) as journal:
 
         def trial_ended(trial: TrialResult) -> None:
@@ -128,7 +128,7 @@ def _measure_here(
 
         request = _request(job, facts, compiled, context, gpu, dict(journal.known))
         result = measure(request, on_trial=trial_ended, on_step=lambda *_: None)
-        journal.done()
+        journal.delete()
     return result
 
 

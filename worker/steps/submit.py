@@ -19,8 +19,8 @@ from tilewatch.db.step_queries import steps
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device, tile_table
 from tilewatch.kernels.catalog import catalog
-from tilewatch.kernels.device import SIMULATED, GpuModel
-from tilewatch.kernels.recording.git_commit import Commit
+from tilewatch.kernels.device import SIMULATED, GpuSpec
+from tilewatch.kernels.recording.git_commit import GitCommit
 from tilewatch.kernels.results import Plan
 from tilewatch.text import short_sha
 from tilewatch.worker import repository
@@ -59,7 +59,7 @@ class _Request:
 class _Target:
     """A GPU model to submit for, its plans, and whether a GPU will be there to measure."""
 
-    model: GpuModel
+    model: GpuSpec
     measure: bool
     plans: tuple[Plan, ...]
 
@@ -173,7 +173,7 @@ def _own_models() -> set[str]:
 
 
 def _write(
-    opened: Session, commit: Commit, commit_id: int, target: _Target, request: _Request, library: str
+    opened: Session, commit: GitCommit, commit_id: int, target: _Target, request: _Request, library: str
 ) -> tuple[int, bool, list[Unsent]]:
     """One submission with its sweeps, trials and jobs: its id, whether it is new, and the jobs to send."""
     model = target.model
@@ -208,7 +208,7 @@ def _write(
     return submission_id, True, _compile_jobs(opened, submission_id, key, commit, target, request, library)
 
 
-def _write_sweep(opened: Session, submission_id: int, commit_id: int, model: GpuModel, plan: Plan) -> int:
+def _write_sweep(opened: Session, submission_id: int, commit_id: int, model: GpuSpec, plan: Plan) -> int:
     sweep_id = record.sweep(
         opened,
         submission_id=submission_id,
@@ -230,7 +230,7 @@ def _write_sweep(opened: Session, submission_id: int, commit_id: int, model: Gpu
 
 
 def _compile_jobs(
-    opened: Session, submission_id: int, key: str, commit: Commit, target: _Target, request: _Request, library: str
+    opened: Session, submission_id: int, key: str, commit: GitCommit, target: _Target, request: _Request, library: str
 ) -> list[Unsent]:
     """One job per kernel, for all its problems: they share code. It deals out the batches (see compile.py)."""
     queued = []
@@ -249,7 +249,7 @@ def _compile_jobs(
     return queued
 
 
-def _sentence(request: _Request, commit: Commit, targets: Sequence[_Target], created: Sequence[_Target]) -> str:
+def _sentence(request: _Request, commit: GitCommit, targets: Sequence[_Target], created: Sequence[_Target]) -> str:
     at = f"{short_sha(commit.sha)} ({commit.subject})"
     if not created:
         return f"{request.what} for {at} was submitted before, for {_named(targets)}"

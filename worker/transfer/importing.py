@@ -48,7 +48,10 @@ def import_file(database_url: str, path: Path, *, named: str | None = None) -> I
     try:
         with session(database_url) as opened:
             return _import(
-                opened, path.name, sha256, contents if named is None else recording_file.renamed(contents, named)
+                opened,
+                path.name,
+                sha256,
+                contents if named is None else recording_file.rename_repository(contents, named),
             )
     except KeyError as error:
         raise BadRecording(f"{path} cannot be imported: a row names or lacks {error}") from None
@@ -60,7 +63,7 @@ def import_file(database_url: str, path: Path, *, named: str | None = None) -> I
         raise BadRecording(f"{path} cannot be imported: a value does not fit its place: {error}") from None
 
 
-def _import(opened: Session, file_name: str, sha256: str, contents: recording_file.Recording) -> Imported:
+def _import(opened: Session, file_name: str, sha256: str, contents: recording_file.RecordingContents) -> Imported:
     header = contents.header
     recorded_at = dt.datetime.fromisoformat(header.recorded_at)
     recording_id, new = record.recording(

@@ -157,8 +157,8 @@ def test_the_command_prints_every_line_with_its_evidence() -> None:
         "tile_rows=4",
         "--json",
     ]
-    said = subprocess.run(command, cwd=LIBRARY.parents[1], capture_output=True, text=True, check=True).stdout
-    report = json.loads(said)
+    output = subprocess.run(command, cwd=LIBRARY.parents[1], capture_output=True, text=True, check=True).stdout
+    report = json.loads(output)
     assert report["config"]["tile_rows"] == 4
     assert report["status"] == "ok"
     assert len(report["lines"]) == 15

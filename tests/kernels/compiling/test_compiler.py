@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from tilewatch.kernels.catalog import catalog
-from tilewatch.kernels.child_process import Child, ChildDied, ChildHung
+from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.compiling.compiler import BuildError, Compiler
 from tilewatch.kernels.compiling.store import CubinStore, folder
 from tilewatch.kernels.contract import BadProblem
@@ -177,7 +177,7 @@ def test_an_empty_library_is_a_sentence(tmp_path: Path) -> None:
 
 def test_a_child_that_hangs_is_killed_at_its_deadline(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text("import time; time.sleep(600)")
-    child = Child("catalog")
+    child = ChildProcess("catalog")
     with pytest.raises(ChildHung):
         child.ask({"library": str(tmp_path), "arch": "sm_90", "kernel": None, "problem": None}, deadline_s=0.5)
     assert not child.alive
@@ -200,7 +200,7 @@ def test_a_child_sees_no_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_dead_child_says_its_last_words() -> None:
-    child = Child("no-such-role")
+    child = ChildProcess("no-such-role")
     with pytest.raises(ChildDied, match="no such role"):
         child.ask({}, deadline_s=30)
     child.close()
@@ -235,7 +235,7 @@ def _command(process: psutil.Process) -> list[str]:
 
 
 def test_a_compiler_process_that_cannot_start_is_no_config_s_fault(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Child, "program", ("-c", "raise SystemExit('no cuda-tile here')"))
+    monkeypatch.setattr(ChildProcess, "program", ("-c", "raise SystemExit('no cuda-tile here')"))
     with (
         Compiler(store) as compiler,
         pytest.raises(BuildError, match="the compiler process does not start: exit code 1: no cuda-tile here"),

@@ -2,9 +2,9 @@
 
 import random
 
-from tilewatch.kernels.measuring.racing import Policy, ranking, still_in
+from tilewatch.kernels.measuring.racing import RacePolicy, ranking, still_in
 
-POLICY = Policy()
+POLICY = RacePolicy()
 
 
 def test_a_clearly_slower_config_leaves_and_the_best_stays() -> None:

@@ -10,7 +10,14 @@ from tilewatch.kernels import device
 from tilewatch.kernels.child_process import ChildDied
 from tilewatch.kernels.device import Gpu, gpu_model
 from tilewatch.kernels.measuring import measure, sweep
-from tilewatch.kernels.measuring.replay import WARM_UP_ROUNDS, ReplayFailed, ReplayRequest, ReplayResult, Side, replay
+from tilewatch.kernels.measuring.replay import (
+    WARM_UP_ROUNDS,
+    ReplayFailed,
+    ReplayRequest,
+    ReplayResult,
+    ReplaySide,
+    replay,
+)
 from tilewatch.kernels.results import Cubin
 
 GPU = Gpu(0, "GPU-1", "NVIDIA H200", "580.1", gpu_model("h200"))
@@ -58,48 +65,48 @@ class ScriptedChild:
         self.alive = False
 
 
-def held(monkeypatch: pytest.MonkeyPatch, fates: list[str], launches: int) -> tuple[ScriptedGpu, ReplayResult]:
+def run_replay(monkeypatch: pytest.MonkeyPatch, fates: list[str], launches: int) -> tuple[ScriptedGpu, ReplayResult]:
     gpu = ScriptedGpu(fates)
-    monkeypatch.setattr(sweep, "Child", gpu.child)
+    monkeypatch.setattr(sweep, "ChildProcess", gpu.child)
     monkeypatch.setattr(device, "gpus", lambda: (GPU,))
     monkeypatch.setattr(device, "processes_on", lambda _: ())
-    good = Side(Path("/at/old"), Cubin({"tile_m": 64}, "old", "k"))
-    bad = Side(Path("/at/new"), Cubin({"tile_m": 128}, "new", "k"))
+    good = ReplaySide(Path("/at/old"), Cubin({"tile_m": 64}, "old", "k"))
+    bad = ReplaySide(Path("/at/new"), Cubin({"tile_m": 128}, "new", "k"))
     request = ReplayRequest("k", "1x1", "sm_90", "file:///store", good, bad, launches, 0)
-    heard: list[int] = []
-    result = replay(request, on_launch=heard.append)
-    assert heard == list(range(1, launches + 1))
+    ended: list[int] = []
+    result = replay(request, on_launch=ended.append)
+    assert ended == list(range(1, launches + 1))
     return gpu, result
 
 
 def test_every_launch_is_a_fresh_process_and_one_median_of_each_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu, result = held(monkeypatch, ["timed"] * 3, 3)
+    gpu, result = run_replay(monkeypatch, ["timed"] * 3, 3)
     assert gpu.children == 3
     assert (result.good_us, result.bad_us) == ((100.0, 101.0, 102.0), (103.0, 104.0, 105.0))
     assert (result.gpu_uuid, result.timer, len(result.telemetry)) == ("GPU-1", "cupti", 3)
 
 
 def test_each_side_is_launched_as_its_own_commit_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu, _ = held(monkeypatch, ["timed"], 1)
+    gpu, _ = run_replay(monkeypatch, ["timed"], 1)
     trials = [(each["library"], each["content_key"]) for each in gpu.asked if each["ask"] == "trial"]
     assert trials == [("/at/old", "old"), ("/at/new", "new")]
 
 
-def test_launches_that_die_are_held_again_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu, result = held(monkeypatch, ["die", "timed", "crashed", "timed"], 2)
+def test_launches_that_die_are_repeated_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu, result = run_replay(monkeypatch, ["die", "timed", "crashed", "timed"], 2)
     assert (gpu.children, len(result.good_us)) == (4, 2)
     with pytest.raises(ReplayFailed, match="keep dying: SIGSEGV"):
-        held(monkeypatch, ["die"] * 3, 1)
+        run_replay(monkeypatch, ["die"] * 3, 1)
 
 
 def test_a_side_that_is_wrong_is_never_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ReplayFailed, match=r"the good side cannot be replayed \(wrong\): wrong says the GPU"):
-        held(monkeypatch, ["wrong"], 1)
+        run_replay(monkeypatch, ["wrong"], 1)
 
 
 def test_a_replay_takes_no_gpu_that_somebody_uses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "gpus", lambda: (GPU,))
     monkeypatch.setattr(device, "processes_on", lambda _: ("17 python",))
-    side = Side(Path("/at"), Cubin({}, "k", "k"))
+    side = ReplaySide(Path("/at"), Cubin({}, "k", "k"))
     with pytest.raises(measure.GpuBusy, match="in use by 17 python"):
         replay(ReplayRequest("k", "1x1", "sm_90", "file:///s", side, side, 1, 0), on_launch=lambda _: None)

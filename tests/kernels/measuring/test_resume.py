@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tilewatch.kernels.measuring.journal import Journal, config_key
-from tilewatch.kernels.results import TrialResult
+from tilewatch.kernels.measuring.journal import Journal
+from tilewatch.kernels.results import TrialResult, config_key
 
 ROOT = Path(__file__).resolve().parents[3]
 CONFIGS = 120

@@ -8,11 +8,11 @@ import pytest
 
 from tilewatch.kernels.child_process import ChildDied, ChildHung
 from tilewatch.kernels.measuring import sweep as module
-from tilewatch.kernels.measuring.racing import Policy
-from tilewatch.kernels.measuring.sweep import Bench, GpuChild, SweepFailed, sweep
+from tilewatch.kernels.measuring.racing import RacePolicy
+from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, sweep
 from tilewatch.kernels.results import Cubin, TrialResult
 
-POLICY = Policy(first=3, rounds=(5,), finalists=4, fresh=10)
+POLICY = RacePolicy(first=3, rounds=(5,), finalists=4, fresh=10)
 
 
 class ScriptedGpu:
@@ -72,18 +72,18 @@ class ScriptedChild:
 
 
 def run(monkeypatch: pytest.MonkeyPatch, gpu: ScriptedGpu) -> tuple[module.SweepResult, list[TrialResult]]:
-    monkeypatch.setattr(module, "Child", gpu.child)
-    heard: list[TrialResult] = []
-    child = GpuChild(Bench(Path("library"), "k", "1x1", "file:///store", {"CUDA_VISIBLE_DEVICES": "GPU-0"}))
-    result = sweep(child, _cubins(gpu.fates), on_trial=heard.append, policy=POLICY)
-    return result, heard
+    monkeypatch.setattr(module, "ChildProcess", gpu.child)
+    ended: list[TrialResult] = []
+    child = GpuChild(GpuSetup(Path("library"), "k", "1x1", "file:///store", {"CUDA_VISIBLE_DEVICES": "GPU-0"}))
+    result = sweep(child, _cubins(gpu.fates), on_trial=ended.append, policy=POLICY)
+    return result, ended
 
 
 def test_the_fastest_correct_config_wins(monkeypatch: pytest.MonkeyPatch) -> None:
-    result, heard = run(monkeypatch, ScriptedGpu({0: 120.0, 1: 100.0, 2: "wrong", 3: 101.5}))
+    result, ended = run(monkeypatch, ScriptedGpu({0: 120.0, 1: 100.0, 2: "wrong", 3: 101.5}))
     assert result.winner == {"tile_m": 1}
     assert [trial.status for trial in result.trials] == ["timed", "timed", "wrong", "timed"]
-    assert {trial.config["tile_m"] for trial in heard} == {0, 1, 2, 3}
+    assert {trial.config["tile_m"] for trial in ended} == {0, 1, 2, 3}
 
 
 def test_hangs_and_crashes_cost_one_trial_each(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,12 +104,12 @@ def test_a_config_that_kills_the_child_late_is_found_and_the_others_go_on(monkey
 
 @pytest.mark.parametrize("fate", ["wrong", "launch_error", "hang"])
 def test_when_every_config_fails_there_is_no_winner(monkeypatch: pytest.MonkeyPatch, fate: str) -> None:
-    result, heard = run(monkeypatch, ScriptedGpu({0: fate, 1: fate}))
+    result, ended = run(monkeypatch, ScriptedGpu({0: fate, 1: fate}))
     assert (result.winner, result.tie) == (None, ())
-    assert len(heard) == 2
+    assert len(ended) == 2
 
 
-def test_later_configs_are_told_the_best_time_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_later_configs_get_the_best_time_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = ScriptedGpu({0: 120.0, 1: 100.0, 2: 500.0})
     run(monkeypatch, gpu)
     assert [asked["best_us"] for asked in gpu.asked if asked["ask"] == "trial"] == [None, 120.0, 100.0]
@@ -121,9 +121,9 @@ def test_a_gpu_that_cannot_prepare_ends_the_sweep_with_a_sentence(monkeypatch: p
             raise ChildDied("exit code 1: no CUDA-capable device is detected")
 
     gpu = ScriptedGpu({})
-    monkeypatch.setattr(module, "Child", lambda role, *, environment: Dead(gpu))  # noqa: ARG005
+    monkeypatch.setattr(module, "ChildProcess", lambda role, *, environment: Dead(gpu))  # noqa: ARG005
     with pytest.raises(SweepFailed, match="no CUDA-capable device"):
-        GpuChild(Bench(Path("library"), "k", "1x1", "file:///store"))
+        GpuChild(GpuSetup(Path("library"), "k", "1x1", "file:///store"))
 
 
 def _cubins(fates: Mapping[int, float | str]) -> Iterator[Cubin]:

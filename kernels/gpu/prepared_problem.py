@@ -1,0 +1,167 @@
+"""Prepares one problem on the GPU, and launches and checks its configs. Runs inside the GPU child."""
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cupy
+
+from tilewatch.kernels import baselines
+from tilewatch.kernels.compiling.store import CubinStore
+from tilewatch.kernels.contract import Array, Config, Kernel, Problem
+from tilewatch.kernels.gpu import arrays, timing
+from tilewatch.kernels.gpu.telemetry import Telemetry
+from tilewatch.kernels.loading import load
+from tilewatch.kernels.signature import strides
+
+INPUT_L2S = 4
+"""Inputs rotate over at least this many times L2, so that no launch finds its own there, beyond flushing it."""
+
+INPUT_BUDGET = 0.25
+"""Share of the GPU's memory that input sets may take."""
+
+
+@dataclass(frozen=True)
+class LoadedConfig:
+    config: Config
+    grid: tuple[int, int, int]
+    function: Any
+
+
+@dataclass
+class PreparedProblem:
+    """One problem with its inputs, its expected output, and the configs and baselines loaded so far.
+
+    `scale` is the largest magnitude of each expected output; `modules` the folder that cubins are loaded from.
+    """
+
+    kernel: Kernel
+    problem: Problem
+    store: CubinStore
+    timer: timing.Timer
+    telemetry: Telemetry
+    sm_count: int
+    specs: tuple[Array, ...]
+    inputs: list[dict[str, Any]]
+    outputs: dict[str, Any]
+    expected: dict[str, Any]
+    scale: dict[str, float]
+    loaded: dict[int, LoadedConfig]
+    rivals: dict[str, tuple[baselines.Rival, tuple[str, ...]]]
+    modules: tempfile.TemporaryDirectory[str]
+
+    def launch(self, config: LoadedConfig, turn: int) -> None:
+        """cuTile's calling convention 1: per array its pointer, its shape and its strides, all int32; no constants.
+
+        `turn` is the number of the input set.
+        """
+        arguments: list[Any] = []
+        for spec in self.specs:
+            arguments.append(self.outputs[spec.name] if spec.output else self.inputs[turn][spec.name])
+            arguments += [cupy.int32(size) for size in (*spec.shape, *strides(spec.shape))]
+        config.function(config.grid, (1,), tuple(arguments))
+
+    def poison(self) -> None:
+        for output in self.outputs.values():
+            arrays.poison(output)
+
+    def error(self) -> float:
+        """Largest difference of the outputs from the reference, as a share of the reference's largest magnitude."""
+        dtypes = {spec.name: spec.dtype for spec in self.specs}
+        return max(
+            arrays.largest_error(output, dtypes[name], self.expected[name]) / self.scale[name]
+            for name, output in self.outputs.items()
+        )
+
+    @property
+    def kernel_names(self) -> tuple[str, ...]:
+        """The kernels that one launch of a config runs, as the timer names them."""
+        return (self.kernel.name,) if self.timer.name == "cupti" else ("launch",)
+
+
+def prepare(request: Mapping[str, Any], gpu_uuid: str) -> PreparedProblem:
+    kernel = load(Path(request["library"]))[request["kernel"]].kernel
+    problem = kernel.parse(request["problem"])
+    specs = kernel.arrays(problem)
+    inputs = _inputs(kernel, problem, request["seed"])
+    decoded = {spec.name: arrays.decode(inputs[0][spec.name], spec.dtype) for spec in specs if not spec.output}
+    expected = {name: value.astype(cupy.float32) for name, value in kernel.reference(decoded, cupy).items()}
+    del decoded
+    prepared = PreparedProblem(
+        kernel=kernel,
+        problem=problem,
+        store=CubinStore(request["store"]),
+        timer=timing.timer(request.get("timer")),
+        telemetry=Telemetry(gpu_uuid),
+        sm_count=cupy.cuda.Device().attributes["MultiProcessorCount"],
+        specs=specs,
+        inputs=inputs,
+        outputs={spec.name: arrays.make_poisoned(spec) for spec in specs if spec.output},
+        expected=expected,
+        scale={name: float(cupy.nanmax(cupy.abs(value))) for name, value in expected.items()},
+        loaded={},
+        rivals={},
+        modules=tempfile.TemporaryDirectory(prefix="tilewatch-cubins-"),
+    )
+    cupy.get_default_memory_pool().free_all_blocks()
+    prepared.error()  # the comparing kernel is compiled now, outside the time of any trial
+    return prepared
+
+
+def load_cubin(prepared: PreparedProblem, request: Mapping[str, Any]) -> LoadedConfig:
+    # One path per cubin: CuPy's RawModule remembers modules by path.
+    path = Path(prepared.modules.name) / f"{request['content_key']}.cubin"
+    if not path.exists():
+        path.write_bytes(prepared.store.cubin(request["content_key"]))
+    function = cupy.RawModule(path=str(path)).get_function(request["symbol"])
+    kernel = _kernel_of(prepared, request) or prepared.kernel
+    grid = kernel.grid(prepared.problem, request["config"], prepared.sm_count)
+    return LoadedConfig(request["config"], grid, function)
+
+
+def find_misfit(prepared: PreparedProblem, request: Mapping[str, Any]) -> str | None:
+    """Says why a side of a replay is not comparable with the prepared library; None when it is."""
+    kernel = _kernel_of(prepared, request)
+    if kernel is None:
+        return f"the library of that commit has no kernel {prepared.kernel.name}"
+    if tuple(kernel.arrays(prepared.problem)) != prepared.specs:
+        return "that commit lays the arrays out differently, so it is not the same work"
+    return None
+
+
+def _kernel_of(prepared: PreparedProblem, request: Mapping[str, Any]) -> Kernel | None:
+    """The kernel as its own commit has it: a side of a replay comes with its library, for its grid is from there.
+
+    None when that library has no such kernel.
+    """
+    if request.get("library") is None:
+        return prepared.kernel
+    entry = load(Path(request["library"])).get(prepared.kernel.name)
+    return None if entry is None else entry.kernel
+
+
+def _inputs(kernel: Kernel, problem: Problem, seed: int) -> list[dict[str, Any]]:
+    """As many sets of inputs as rotation asks for and memory allows; one at least."""
+    specs = [spec for spec in kernel.arrays(problem) if not spec.output]
+    generator = cupy.random.default_rng(seed)
+    device = cupy.cuda.Device()
+    set_bytes = sum(_bytes(spec) for spec in specs)
+    enough = -(-INPUT_L2S * device.attributes["L2CacheSize"] // set_bytes)
+    sets = max(1, min(enough, int(INPUT_BUDGET * device.mem_info[1] / set_bytes)))
+    given = kernel.given(problem) if kernel.given else {}
+    return [
+        {
+            spec.name: cupy.asarray(given[spec.name]) if spec.fill == "given" else arrays.random(spec, generator)
+            for spec in specs
+        }
+        for _ in range(sets)
+    ]
+
+
+def _bytes(spec: Array) -> int:
+    size: int = arrays.raw_dtype(spec)().itemsize
+    for length in spec.shape:
+        size *= length
+    return size
