@@ -1,0 +1,113 @@
+"""The verdict on one operator and problem: what its launches say so far, and whether more are needed. Pure.
+
+Three statements have errors of their own, all of them over every look (kernels/comparing/sequential.py):
+
+- "slower" and "faster": one wrong one in a whole comparison has a probability of FAMILY_ERROR at most. The family is
+  held by Bonferroni: each of k operators gets FAMILY_ERROR / k. It needs nothing about how the operators depend on each
+  other, and costs little here, because launches grow with the logarithm of k (12 launches for 1 operator, 16 for 20).
+  Benjamini-Hochberg would bound the share of wrong ones among those named; but a merge is stopped by a single one.
+- "not slower than x": NOT_SLOWER_ERROR / k, one-sided.
+- the interval that is printed: INTERVAL_ERROR, each on its own.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tilewatch.kernels.comparing.sequential import Range, estimate, list_looks, read_range
+
+FAMILY_ERROR = 0.005
+NOT_SLOWER_ERROR = 0.01
+INTERVAL_ERROR = 0.05
+
+MARGIN = 0.005
+"""Launches are added until a change is sure or surely under this: two nodes of one model differ by as much."""
+
+ACCEPTABLE = 0.01
+"""At the end of the budget "not slower than x" is said up to this x, where no --fail-over was given."""
+
+STEP = 0.001
+"""The x of "not slower than x" is rounded up to a multiple of this."""
+
+MOST_LAUNCHES = 40
+
+Kind = Literal["slower", "faster", "not slower", "undecided"]
+
+
+@dataclass(frozen=True)
+class Design:
+    """What was fixed before the first launch: how many operators, how many launches each, what slowdown must fail."""
+
+    operators: int
+    most_launches: int = MOST_LAUNCHES
+    fail_over: float = 0.0
+
+    @property
+    def looks(self) -> tuple[int, ...]:
+        return list_looks(self.most_launches)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Changes are shares: 0.018 is 1.8 % slower. `low` and `high` are the ends of the 95 % interval.
+
+    `not_slower_than` is infinite until there are launches enough. `is_over` and `is_fine` say on which side of the
+    design's fail_over the operator surely is; both are False when that is open. `is_final` means that no further launch
+    is needed.
+    """
+
+    kind: Kind
+    change: float
+    low: float
+    high: float
+    not_slower_than: float
+    launches: int
+    is_over: bool
+    is_fine: bool
+    is_final: bool
+
+
+def judge(base_us: Sequence[float], head_us: Sequence[float], design: Design) -> Verdict:
+    """The verdict after these launches; element i of both is one launch. Raises ValueError without launches."""
+    if not base_us or len(base_us) != len(head_us):
+        raise ValueError(f"launches come in pairs: {len(base_us)} of the base, {len(head_us)} of the head")
+    changes = [math.log(head / base) for base, head in zip(base_us, head_us, strict=True)]
+    shown = _shares(read_range(changes, design.looks, INTERVAL_ERROR))
+    strict = _shares(read_range(changes, design.looks, FAMILY_ERROR / design.operators))
+    outer = _shares(read_range(changes, design.looks, 2 * NOT_SLOWER_ERROR / design.operators))
+    most = outer.high
+    not_slower_than = math.inf if math.isinf(most) else max(0.0, math.ceil(most / STEP - 1e-9) * STEP)
+    slower, faster = strict.low > 0, strict.high < 0
+    is_over = strict.low > design.fail_over
+    is_fine = faster or most <= (design.fail_over or ACCEPTABLE)
+    if slower:
+        kind: Kind = "slower"
+        is_fine = not is_over and most <= design.fail_over
+        enough = is_over or is_fine
+    elif faster:
+        kind, enough = "faster", True
+    else:
+        kind = "not slower" if is_fine else "undecided"
+        # A change that may still be an improvement worth naming gets more launches too.
+        enough = most <= min(MARGIN, design.fail_over or MARGIN) and outer.low >= -MARGIN
+    return Verdict(
+        kind=kind,
+        change=math.expm1(estimate(changes)),
+        low=shown.low,
+        high=shown.high,
+        not_slower_than=not_slower_than,
+        launches=len(changes),
+        is_over=is_over,
+        is_fine=is_fine,
+        is_final=enough or len(changes) >= design.most_launches,
+    )
+
+
+def find_next_look(launches: int, design: Design) -> int:
+    """The launch count up to which to go on without looking; `launches` itself when the budget is spent."""
+    return next((look for look in design.looks if look > launches), launches)
+
+
+def _shares(logarithms: Range) -> Range:
+    return Range(math.expm1(logarithms.low), math.inf if math.isinf(logarithms.high) else math.expm1(logarithms.high))

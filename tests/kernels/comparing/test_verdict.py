@@ -1,0 +1,106 @@
+"""The verdicts on made launches: their errors are those stated, also with heavy tails, two modes and early looks."""
+
+import math
+import random
+
+import pytest
+
+from benchmarks.compare_worlds import NOISES, Ended, compare
+from tilewatch.kernels.comparing.sequential import list_critical_values, list_looks, read_range
+from tilewatch.kernels.comparing.verdict import Design, judge
+
+WORLDS = 400
+
+
+def end_worlds(change: float, noise: str, design: Design, worlds: int = WORLDS) -> list[Ended]:
+    chance = random.Random(f"{change} {noise}")
+    return [compare(change, NOISES[noise], design, chance) for _ in range(worlds)]
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("change", [0.0, 0.01])
+def test_intervals_of_95_percent_cover_the_true_change_that_often(noise: str, change: float) -> None:
+    ended = end_worlds(change, noise, Design(operators=3))
+    # 400 worlds: three standard errors below 95 %
+    assert sum(each.is_covered for each in ended) / WORLDS > 0.95 - 3 * math.sqrt(0.95 * 0.05 / WORLDS)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_equal_code_is_hardly_ever_called_slower_or_faster(noise: str) -> None:
+    kinds = [each.verdict.kind for each in end_worlds(0.0, noise, Design(operators=1))]
+    assert kinds.count("slower") + kinds.count("faster") <= 6  # 0.5 % of 400 are 2; six or more come once in 60 times
+
+
+def test_equal_code_of_a_quiet_kernel_is_soon_not_slower_than_half_a_per_cent() -> None:
+    for each in end_worlds(0.0, "quiet", Design(operators=3), 100):
+        assert each.verdict.kind == "not slower"
+        assert each.verdict.is_fine
+        assert each.verdict.not_slower_than <= 0.005
+        assert each.verdict.launches <= 12
+
+
+@pytest.mark.parametrize(("change", "share"), [(0.01, 0.95), (0.005, 0.80), (-0.01, 0.95)])
+def test_real_steps_of_quiet_kernels_are_found(change: float, share: float) -> None:
+    ended = end_worlds(change, "quiet", Design(operators=3), 100)
+    wanted = "slower" if change > 0 else "faster"
+    assert sum(each.verdict.kind == wanted for each in ended) / 100 >= share
+
+
+def test_a_slowdown_is_over_the_limit_only_when_it_surely_is() -> None:
+    design = Design(operators=1, fail_over=0.02)
+    for change, is_over, is_fine in ((0.04, True, False), (0.01, False, True)):
+        verdicts = [each.verdict for each in end_worlds(change, "quiet", design, 50)]
+        assert {(each.kind, each.is_over, each.is_fine) for each in verdicts} == {("slower", is_over, is_fine)}
+    at_the_limit = [each.verdict for each in end_worlds(0.02, "loud", design, 50)]
+    assert sum(each.is_over for each in at_the_limit) <= 1
+    assert any(not each.is_fine and not each.is_over for each in at_the_limit)
+
+
+def test_too_few_launches_are_undecided() -> None:
+    verdict = judge([100.0] * 5, [110.0] * 5, Design(operators=1))
+    assert (verdict.kind, verdict.is_final, verdict.is_fine, verdict.is_over) == ("undecided", False, False, False)
+    assert math.isinf(verdict.not_slower_than)
+    assert verdict.change == pytest.approx(0.1)
+
+
+def test_a_small_budget_ends_undecided() -> None:
+    verdict = judge([100.0] * 5, [110.0] * 5, Design(operators=1, most_launches=5))
+    assert (verdict.kind, verdict.is_final) == ("undecided", True)
+
+
+def test_launches_come_in_pairs() -> None:
+    with pytest.raises(ValueError, match="2 of the base, 1 of the head"):
+        judge([1.0, 2.0], [1.0], Design(operators=1))
+
+
+def test_looks_end_with_the_budget() -> None:
+    assert list_looks(40) == (9, 12, 16, 22, 30, 40)
+    assert list_looks(10) == (9, 10)
+    assert list_looks(4) == (4,)
+    assert list_looks(100) == (9, 12, 16, 22, 30, 40, 54, 72, 96, 100)
+
+
+def test_looks_together_spend_no_more_than_the_error() -> None:
+    looks = list_looks(40)
+    spent = 0.0
+    for look, outside in zip(looks, list_critical_values(looks, 0.025), strict=True):
+        tails = sum(_count_subsets(look, rank_sum) for rank_sum in range(outside + 1))
+        spent += tails / 2**look
+    assert 0.015 < spent <= 0.025
+
+
+def test_an_interval_of_one_look_is_the_textbook_s() -> None:
+    # Hollander, Wolfe & Chicken: 8 pairs leave out 3 averages on each side at 2 x 0.0195
+    values = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0]
+    averages = sorted((a + b) / 2 for i, a in enumerate(values) for b in values[i:])
+    found = read_range(values, (8,), 0.04)
+    assert (found.low, found.high) == (averages[3], averages[-4])
+
+
+def _count_subsets(numbers: int, total: int) -> int:
+    """How many subsets of 1..numbers have this sum."""
+    ways = [1, *[0] * total]
+    for number in range(1, numbers + 1):
+        for at in range(total, number - 1, -1):
+            ways[at] += ways[at - number]
+    return ways[total]
