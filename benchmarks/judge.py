@@ -3,10 +3,8 @@
     python -m benchmarks.judge [--worlds 3] [--seed 1000] [--only mix] [--processes 2]
 
 Prints one line per kind of world: false alarms per 1,000 points, precision, recall, F1 of the exact first bad build,
-delay, size error, replay launches against nightly launches, and seconds per 1,000 points; with --misses also what the
-changes that were missed, late or put on the wrong build have in common. A warm-up of 30 nights holds no change and is
-not scored. The detector was tuned on seeds under 1000; figures for docs/measurements.md use others. Last, how long a
-night of 10,000 series takes to judge.
+delay, size error, replay launches against nightly launches, and seconds per 1,000 points. A warm-up of 30 nights holds
+no change and is not scored. The detector was tuned on seeds under 1000; figures for docs/measurements.md use others.
 """
 
 import argparse
@@ -15,16 +13,13 @@ import os
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from benchmarks import judge_speed
-from benchmarks.judge_misses import causes
 from benchmarks.judge_worlds import LAUNCHES, WARM_UP_NIGHTS, Change, Kind, World
 
 NIGHTS = 160
@@ -50,7 +45,7 @@ KINDS = (
 
 
 @dataclass(frozen=True)
-class Said:
+class CodeAlert:
     """One alert about code, and the night that raised it."""
 
     series: int
@@ -60,26 +55,24 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Played:
-    """A world as the judge lived it."""
+class PlayedWorld:
+    """A world after all its nights were judged."""
 
     changes: tuple[Change, ...]
-    alerts: tuple[Said, ...]
+    alerts: tuple[CodeAlert, ...]
     points: int
     nightly_launches: int
     replay_launches: int
     seconds: float
-    misses: Counter[str]
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked.add_argument("--worlds", type=int, default=3, help="worlds of each kind")
-    asked.add_argument("--seed", type=int, default=1000, help="the first world's seed")
-    asked.add_argument("--only", default="", help="only kinds whose name holds this")
-    asked.add_argument("--misses", action="store_true", help="print what missed changes have in common")
-    asked.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
-    options = asked.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--worlds", type=int, default=3, help="worlds of each kind")
+    parser.add_argument("--seed", type=int, default=1000, help="the first world's seed")
+    parser.add_argument("--only", default="", help="only kinds whose name holds this")
+    parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
+    options = parser.parse_args()
     heading = ("false/1000", "precision", "recall", "exact F1", "delay p50", "p90", "<=2", "<=5", "size err", "replays")
     print(f"{'world':26}" + "".join(f"{each:>11}" for each in heading) + f"{'s/1000':>8}")
     with ThreadPoolExecutor(options.processes) as pool:
@@ -87,17 +80,11 @@ def main() -> None:
             if options.only in kind.name:
                 played = list(pool.map(lambda i, k=kind: play(k, options.seed + i), range(options.worlds)))  # type: ignore[misc]
                 print(f"{kind.name:26}" + _line(played), flush=True)
-                if options.misses:
-                    counted = sum((each.misses for each in played), Counter[str]())
-                    for cause, count in counted.most_common():
-                        print(f"    {count:4} {cause}", flush=True)
-    if not options.only:
-        judge_speed.main()
 
 
-def play(kind: Kind, seed: int) -> Played:
+def play(kind: Kind, seed: int) -> PlayedWorld:
     world = World(kind, NIGHTS, np.random.default_rng(seed))
-    alerts: list[Said] = []
+    alerts: list[CodeAlert] = []
     points = replays = nightly = 0
     judging_s = 0.0
     with subprocess.Popen(
@@ -106,32 +93,32 @@ def play(kind: Kind, seed: int) -> Played:
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-    ) as door:
+    ) as judge:
 
         def ask(line: dict[str, Any]) -> dict[str, Any]:
             nonlocal judging_s
-            assert door.stdin is not None
-            assert door.stdout is not None
-            told = json.dumps(line) + "\n"
+            assert judge.stdin is not None
+            assert judge.stdout is not None
+            text = json.dumps(line) + "\n"
             started = time.perf_counter()
-            door.stdin.write(told)
-            door.stdin.flush()
-            answer = door.stdout.readline()
+            judge.stdin.write(text)
+            judge.stdin.flush()
+            answer = judge.stdout.readline()
             judging_s += time.perf_counter() - started
-            found: dict[str, Any] = json.loads(answer)
-            return found
+            reply: dict[str, Any] = json.loads(answer)
+            return reply
 
-        assert door.stdin is not None
-        door.stdin.write(json.dumps(world.header()) + "\n")
+        assert judge.stdin is not None
+        judge.stdin.write(json.dumps(world.header()) + "\n")
         for night in range(NIGHTS):
-            told = world.night(night)
+            fields = world.night(night)
             scored = night >= WARM_UP_NIGHTS
-            answer = ask(told)
-            points += len(told["points"]) * scored
-            nightly += LAUNCHES * len(told["points"]) * scored
+            answer = ask(fields)
+            points += len(fields["points"]) * scored
+            nightly += LAUNCHES * len(fields["points"]) * scored
             for round_ in range(ROUNDS_A_NIGHT + 1):
                 alerts += [
-                    Said(each["id"], each["night"], each["pct"], night)
+                    CodeAlert(each["id"], each["night"], each["pct"], night)
                     for each in answer["alerts"]
                     if each["kind"] == "code" and scored
                 ]
@@ -140,23 +127,20 @@ def play(kind: Kind, seed: int) -> Played:
                 replays += sum(each["launches"] for each in answer["reruns"]) * scored
                 results = [world.replay(night, each) for each in answer["reruns"]]
                 answer = ask({"type": "rerun", "results": results})
-        door.stdin.close()
-    played = Played(world.changes, tuple(alerts), points, nightly, replays, judging_s, Counter())
-    _, found = _match(played)
-    named = {change: (said.night, said.first_bad) for change, said in found}
-    return replace(played, misses=causes(world, named))
+        judge.stdin.close()
+    return PlayedWorld(world.changes, tuple(alerts), points, nightly, replays, judging_s)
 
 
-def _line(worlds: Sequence[Played]) -> str:
+def _line(worlds: Sequence[PlayedWorld]) -> str:
     points = sum(each.points for each in worlds)
     alerts = sum(len(each.alerts) for each in worlds)
     changes = sum(len(each.changes) for each in worlds)
     matched = [_match(each) for each in worlds]
     true_alerts = sum(true for true, _ in matched)
     found = [pair for _, pairs in matched for pair in pairs]
-    delays = [said.night - change.build for change, said in found]
-    exact = sum(said.first_bad == change.build for change, said in found)
-    errors = [abs(said.pct - 100 * float(np.expm1(change.size))) for change, said in found if change.nights == 1]
+    delays = [alert.night - change.build for change, alert in found]
+    exact = sum(alert.first_bad == change.build for change, alert in found)
+    errors = [abs(alert.pct - 100 * float(np.expm1(change.size))) for change, alert in found if change.nights == 1]
     replays = sum(each.replay_launches for each in worlds) / sum(each.nightly_launches for each in worlds)
     cells = [f"{1000 * (alerts - true_alerts) / points:.3f}"]
     if changes:
@@ -174,17 +158,17 @@ def _line(worlds: Sequence[Played]) -> str:
     return "".join(f"{each:>11}" for each in (*cells, f"{replays:.3f}")) + f"{seconds:8.2f}"
 
 
-def _match(world: Played) -> tuple[int, list[tuple[Change, Said]]]:
+def _match(world: PlayedWorld) -> tuple[int, list[tuple[Change, CodeAlert]]]:
     """How many alerts are about a change, and for each change that was found in time the first of them."""
     true_alerts = 0
-    first: dict[Change, Said] = {}
-    for said in world.alerts:
+    first: dict[Change, CodeAlert] = {}
+    for alert in world.alerts:
         for change in world.changes:
-            near = change.build - NEAR_BUILDS <= said.first_bad <= change.build + NEAR_BUILDS + change.nights - 1
-            if said.series == change.series and near and said.pct * change.size > 0 and said.night >= change.build:
+            near = change.build - NEAR_BUILDS <= alert.first_bad <= change.build + NEAR_BUILDS + change.nights - 1
+            if alert.series == change.series and near and alert.pct * change.size > 0 and alert.night >= change.build:
                 true_alerts += 1
-                if said.night <= change.build + FOUND_WITHIN_NIGHTS + change.nights - 1:
-                    first.setdefault(change, said)
+                if alert.night <= change.build + FOUND_WITHIN_NIGHTS + change.nights - 1:
+                    first.setdefault(change, alert)
                 break
     return true_alerts, list(first.items())
 

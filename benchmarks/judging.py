@@ -1,9 +1,9 @@
-"""What it takes to judge a night of many series where they lie: in Postgres, with their history, by the judge step.
+"""Measures how long the judge step takes for a night of many series with their history in Postgres.
 
     python -m benchmarks.judging [--series 10000] [--nights 12]
 
-Prints the seconds that the last night takes a judge that heard the nights before it, and one that remembers nothing.
-`make bench-judge` scores what the judge says; this is what asking it costs.
+Prints the seconds of the last night, for a judge that has judged the nights before it and for one just started.
+`make bench-judge` scores the verdicts; this measures their cost.
 """
 
 import argparse
@@ -57,10 +57,10 @@ analyze;
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked.add_argument("--series", type=int, default=10_000)
-    asked.add_argument("--nights", type=int, default=12)
-    options = asked.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--series", type=int, default=10_000)
+    parser.add_argument("--nights", type=int, default=12)
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tilewatch-judging-", dir="/var/tmp") as folder:
         home = Path(folder)
         home.chmod(0o755)  # the embedded Postgres runs as nobody when this is run by root
@@ -79,8 +79,8 @@ def main() -> None:
             _forget(context)
             cold_s = _judge(context, options.nights)
     print(f"a night of {options.series} series, after {options.nights - 1} nights of history:")
-    print(f"  judged in {warm_s:.1f} s by a judge that heard the nights before (must: under 60 s)")
-    print(f"  judged in {cold_s:.1f} s by one that remembers nothing")
+    print(f"  judged in {warm_s:.1f} s by a judge that judged the nights before (must: under 60 s)")
+    print(f"  judged in {cold_s:.1f} s by one just started")
 
 
 def _load(context: Context, series: int, nights: int) -> None:
@@ -112,7 +112,7 @@ def _judge(context: Context, night: int) -> float:
 
 
 def _forget(context: Context) -> None:
-    """As another process would begin: no memory, and the last night without verdicts."""
+    """The state of a process just started: nothing in memory, and the last night without verdicts."""
     judge.forget()
     with session(context.database_url) as opened:
         opened.execute(text("truncate verdicts"))

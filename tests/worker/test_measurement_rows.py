@@ -6,7 +6,7 @@ import pytest
 
 from tilewatch.db.step_queries.judging import Point
 from tilewatch.worker.detection.policy import Policy
-from tilewatch.worker.detection.replay_evidence import Ask, Replayed
+from tilewatch.worker.detection.replay_evidence import ReplayAnswer, ReplayQuestion
 from tilewatch.worker.judging.scope_judge import ScopeJudge, Series
 from tilewatch.worker.measurement_rows import Sampled, measurement_rows
 
@@ -58,9 +58,9 @@ def test_another_main_baseline_begins_a_segment_and_is_no_change_of_the_kernel(m
     series = [(point.kernel, point.problem, point.host) for point in night(0, None, None)]
     sitting, asked = ScopeJudge(series, Policy(), 240), list[tuple[Series, int, int]]()
 
-    def equal(of: Series, ask: Ask, _: int) -> Replayed:
+    def equal(of: Series, ask: ReplayQuestion, _: int) -> ReplayAnswer:
         asked.append((of, ask.good, ask.bad))
-        return Replayed(ask.series, ask.good, ask.bad, (100.0,) * ask.launches, (100.0,) * ask.launches)
+        return ReplayAnswer(ask.series, ask.good, ask.bad, (100.0,) * ask.launches, (100.0,) * ask.launches)
 
     for number in range(24):
         beside = ("attention_cudnn", 1.2) if number < 12 else ("attention_flash", 0.9)

@@ -234,11 +234,11 @@ def judge(
     """
     if not stream:
         raise typer.BadParameter("only --stream is there to judge by hand; the workers judge what is measured")
-    from tilewatch.worker.detection.stream import answers
+    from tilewatch.worker.detection.stream import answer_lines
 
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")  # a byte that is no text spoils its own line only
-    for line in answers(sys.stdin, complain=lambda text: print(text, file=sys.stderr, flush=True)):
+    for line in answer_lines(sys.stdin, complain=lambda text: print(text, file=sys.stderr, flush=True)):
         print(line, flush=True)
 
 

@@ -1,112 +1,122 @@
-"""Is a suspected change real, how large is it, and which build made it? Replays in, the next question or an answer out.
+"""Decides what to ask replays about a candidate: is the change real, which build made it, how large is it?
 
-Pure: what replays said is in heard.py, how likely it makes a change in case.py; who runs replays, and what they cost in
-a night, is known elsewhere.
+A candidate goes from "open" to "believed" and "confirmed", or to "refuted" or "undecided". What replays cost in a night
+is known to replay_budget.py, who runs them to neither.
 """
+
+import math
 
 import numpy as np
 
-from tilewatch.worker.detection.candidate import Candidate, first_bad, odds, posterior, worth
+from tilewatch.worker.detection.candidate import Candidate, is_worth, likeliest_build, odds, posterior
 from tilewatch.worker.detection.policy import Policy
-from tilewatch.worker.detection.replay_evidence import Ask
+from tilewatch.worker.detection.replay_evidence import ReplayQuestion
 
 
-def step(case: Candidate, policy: Policy) -> Ask | None:
-    """The next replay of a case, or None when it came to its end (its state says which)."""
-    if case.state == "open":
-        launches = _confirm(case, policy)
+def next_question(candidate: Candidate, policy: Policy) -> ReplayQuestion | None:
+    """None when the candidate came to its end; its state says which."""
+    if candidate.state == "open":
+        launches = _launches_to_believe(candidate, policy)
         if launches:
-            return Ask(case.series, case.good, case.bad, launches)
-    if case.state == "believed":
-        ask = _locate(case, policy)
-        if ask is not None:
-            return ask
-        launches = _to_size(case, policy)
+            return ReplayQuestion(candidate.series, candidate.good, candidate.bad, launches)
+    if candidate.state == "believed":
+        question = _locate(candidate, policy)
+        if question is not None:
+            return question
+        launches = _launches_to_size(candidate, policy)
         if launches:
-            return Ask(case.series, case.good, case.bad, launches)
-        case.state = "confirmed"
-        if odds(case, policy) < (case.enough or policy.believed_log_odds) and case.launches < policy.most_launches:
+            return ReplayQuestion(candidate.series, candidate.good, candidate.bad, launches)
+        candidate.state = "confirmed"
+        if not _has_odds(candidate, policy) and candidate.launches < policy.most_launches:
             # It was believed for many builds together, and the one that is left has not earned it.
-            case.state = "open"
-            return step(case, policy)
+            candidate.state = "open"
+            return next_question(candidate, policy)
     return None
 
 
-def believable(case: Candidate, policy: Policy) -> bool:
-    """Whether what was located and sized is still a change worth telling: with more launches some shrink to nothing."""
-    found = case.estimate
-    if found is None or case.state not in ("believed", "confirmed"):
+def is_believable(candidate: Candidate, policy: Policy) -> bool:
+    """Whether a located and sized change is still worth reporting: with more launches some shrink to nothing."""
+    estimate = candidate.estimate
+    if estimate is None or candidate.state not in ("believed", "confirmed"):
         return False
-    least = case.least_deviations or policy.told_deviations
-    likely = case.stuck or first_bad(case)[1] >= policy.told_located
-    sure = odds(case, policy) >= (case.enough or policy.believed_log_odds)
-    return likely and sure and abs(found.deviations) >= least and abs(found.size) >= policy.told_change
+    least = candidate.least_deviations or policy.told_deviations
+    is_located = candidate.stuck or likeliest_build(candidate)[1] >= policy.told_located
+    is_large = abs(estimate.deviations) >= least and abs(estimate.size) >= policy.told_change
+    return is_located and is_large and _has_odds(candidate, policy)
 
 
-def next_launches(case: Candidate, policy: Policy) -> int:
-    """Few enough to end early, and enough to tell something of a change of the suspected size."""
-    found = case.estimate
-    if case.size is None and found is None:
+def next_launches(candidate: Candidate, policy: Policy) -> int:
+    """Few enough to end early, and enough to see a change of the suspected size.
+
+    With a deviation d of one pair of launches, n launches show the size at sqrt(n) size / d deviations; n is taken so
+    that this is sqrt(1.5).
+    """
+    estimate = candidate.estimate
+    if candidate.size is None and estimate is None:
         return policy.check_launches
-    suspected = found.size if case.size is None and found is not None else case.size
-    size = abs(suspected or 0.0)
-    wanted = int(np.ceil(1.5 * (case.pair_deviation / max(size, policy.min_change)) ** 2))
-    growing = case.launches // policy.step_share  # or a night's rounds end before its launches do
+    suspected = estimate.size if candidate.size is None and estimate is not None else candidate.size
+    size = max(abs(suspected or 0.0), policy.min_change)
+    wanted = math.ceil(min(1.5 * (candidate.pair_deviation / size) ** 2, policy.step_launches))
+    growing = candidate.launches // policy.step_share  # or a night's rounds end before its launches do
     return min(max(wanted, growing, policy.first_launches), policy.step_launches)
 
 
-def _confirm(case: Candidate, policy: Policy) -> int:
-    """How many more launches are wanted; 0 when the case left the state "open"."""
-    found, so_far = case.estimate, odds(case, policy)
-    if found is not None:
-        few = 1.0 + policy.few_launches / found.launches
-        least = case.least_deviations or policy.believed_deviations
-        enough = case.enough or policy.believed_log_odds
-        sure = abs(found.deviations) >= least * few and abs(found.size) >= policy.min_change
-        if sure and so_far >= enough:
-            case.state = "believed"
+def _has_odds(candidate: Candidate, policy: Policy) -> bool:
+    return odds(candidate, policy) >= (candidate.enough or policy.believed_log_odds)
+
+
+def _launches_to_believe(candidate: Candidate, policy: Policy) -> int:
+    """0 when the candidate left the state "open"."""
+    estimate = candidate.estimate
+    if estimate is not None:
+        few = 1.0 + policy.few_launches / estimate.launches
+        least = candidate.least_deviations or policy.believed_deviations
+        is_large = abs(estimate.deviations) >= least * few and abs(estimate.size) >= policy.min_change
+        if is_large and _has_odds(candidate, policy):
+            candidate.state = "believed"
             return 0
-        if abs(found.size) + 2.0 * found.error < policy.min_change:
-            case.state = "refuted"
+        if abs(estimate.size) + 2.0 * estimate.error < policy.min_change:
+            candidate.state = "refuted"
             return 0
-    if (case.good, case.bad) in case.silent:
-        case.state = "undecided"
+    if (candidate.good, candidate.bad) in candidate.unanswered:
+        candidate.state = "undecided"
         return 0
-    launches = next_launches(case, policy)
-    if not worth([case], so_far, launches, policy) and not (case.size is None and found is None):
-        case.state = "refuted"
+    launches = next_launches(candidate, policy)
+    is_first_check = candidate.size is None and estimate is None
+    if not is_first_check and not is_worth([candidate], odds(candidate, policy), launches, policy):
+        candidate.state = "refuted"
         return 0
-    if case.launches >= policy.most_launches:
-        case.state = "undecided"
+    if candidate.launches >= policy.most_launches:
+        candidate.state = "undecided"
         return 0
     return launches
 
 
-def _to_size(case: Candidate, policy: Policy) -> int:
-    found = case.estimate
-    assert found is not None, "a case is believed on replays"
-    if (case.good, case.bad) in case.silent:
+def _launches_to_size(candidate: Candidate, policy: Policy) -> int:
+    estimate = candidate.estimate
+    assert estimate is not None, "a candidate is believed on replays"
+    if (candidate.good, candidate.bad) in candidate.unanswered:
         return 0
-    wanted = int(np.ceil(found.launches * (found.error / policy.size_error) ** 2))
-    return max(0, min(policy.sizing_launches, max(wanted, policy.told_launches)) - found.launches)
+    wanted = math.ceil(estimate.launches * (estimate.error / policy.size_error) ** 2)
+    return max(0, min(policy.sizing_launches, max(wanted, policy.told_launches)) - estimate.launches)
 
 
-def _locate(case: Candidate, policy: Policy) -> Ask | None:
-    """Replay the build that splits what is left in two equal halves, until one build has nearly all."""
-    likely = posterior(case)
-    found = case.estimate
-    assert found is not None, "a case is believed on replays"
-    tried = {bad for good, bad in case.heard.differences if good == case.good and bad != case.bad}
+def _locate(candidate: Candidate, policy: Policy) -> ReplayQuestion | None:
+    """Replays the build that halves the probability; None when one build has nearly all, or no replay is left."""
+    likely = posterior(candidate)
+    estimate, differences = candidate.estimate, candidate.replays.differences
+    assert estimate is not None, "a candidate is believed on replays"
+    tried = {bad for good, bad in differences if good == candidate.good and bad != candidate.bad}
     if likely.max() >= policy.located or len(tried) >= policy.bisections:
         return None
-    # Replaying build number i of the range beside the good one tells whether the first bad one is among the first i.
-    below = np.abs(np.cumsum(likely)[:-1] - 0.5)
-    asked = [len(case.heard.differences.get((case.good, bad), ())) for bad in case.builds[:-1]]
-    useless = [(case.good, int(bad)) in case.silent for bad in case.builds[:-1]]
-    below[np.asarray(useless, dtype=bool) | (np.asarray(asked) >= policy.most_launches)] = np.inf
-    case.stuck = bool(np.isinf(below).all()) or bool(case.silent)
-    if np.isinf(below).all() or below.min() > 0.5 - (1.0 - policy.located) / 4:
+    # Replaying build number i of the range against the good one shows whether the first bad one is among the first i.
+    from_half = np.abs(np.cumsum(likely)[:-1] - 0.5)
+    pairs = [(candidate.good, int(bad)) for bad in candidate.builds[:-1]]
+    useless = [pair in candidate.unanswered or len(differences.get(pair, ())) >= policy.most_launches for pair in pairs]
+    from_half[np.asarray(useless, dtype=bool)] = np.inf
+    candidate.stuck = all(useless) or bool(candidate.unanswered)
+    if all(useless) or from_half.min() > 0.5 - (1.0 - policy.located) / 4:
         return None
-    middle = case.good + 1 + int(np.argmin(below))
-    launches = int(np.ceil((3.3 * case.pair_deviation / found.size) ** 2))
-    return Ask(case.series, case.good, middle, min(max(launches, 3), policy.step_launches))
+    middle = candidate.good + 1 + int(np.argmin(from_half))
+    wanted = math.ceil(min((3.3 * candidate.pair_deviation / estimate.size) ** 2, policy.step_launches))
+    return ReplayQuestion(candidate.series, candidate.good, middle, max(wanted, 3))

@@ -1,8 +1,8 @@
-"""Series whose launches fall in two modes: which they are, and where their level lies though launches jump.
+"""Finds series whose launches fall in two modes, and measures levels and differences within the modes.
 
-A kernel may run at one of two speeds from one process to the next, for where its memory came to lie. Launches of a
-night then differ by the gap between the modes, far more than by noise; compared within their modes they tell as much
-as any others. Logarithms of time in, numbers out; it knows nothing of nights' noise, changes or builds.
+A kernel may run at one of two speeds from one process to the next, depending on where its memory lies. Launches of a
+night then differ by the gap between the modes, far more than by noise; within their modes they are as precise as any
+others. All values are logarithms of time.
 """
 
 import math
@@ -16,19 +16,19 @@ from tilewatch.worker.detection.reading import Floats, location
 LEAST_LAUNCHES = 30
 """Differences between launches of a night that must be known before modes are looked for."""
 LEAST_GAP = 2.5
-"""In scales of a difference: nearer modes cannot be told apart, and are noise like any other."""
+"""In scales of a difference: nearer modes cannot be separated, and count as noise."""
 LEAST_APART = 0.06
-"""Of two launches, the share that must lie in different modes (one way): fewer are wild launches rather than a mode."""
+"""The share of pairs of launches that must lie in different modes (one way): fewer are wild launches, not a mode."""
 LEAST_GAIN = 10.0
-"""How much likelier two modes must make what was seen, in logarithm: heavy tails alone gain a few."""
+"""The least gain of log-likelihood by a second mode: heavy tails alone gain a few."""
 SPREAD_OUT = 1.25
-"""How much wider differences spread than their quarter nearest to zero suggests, where modes are worth looking for."""
+"""Modes are searched where differences spread this much wider than their quarter nearest to zero suggests."""
 FREEDOM = 5.0
-"""Launches are heavy-tailed: Student's t of so many degrees of freedom stands for them."""
+"""Launches are heavy-tailed: they are modelled as Student's t with so many degrees of freedom."""
 SCALE = 0.8
 """What a deviation is multiplied by to be that distribution's scale."""
 WILD = 4.0
-"""What is further from its mode, in scales, counts as this far."""
+"""A launch further from its mode than so many scales counts as this far."""
 LEAST_DEVIATION = 1e-5
 """Launches may repeat to the last digit."""
 QUARTER_TO_DEVIATION = 1.0 / 0.3186
@@ -57,9 +57,9 @@ class LaunchNoise:
 
 
 def learn_all(nights: Floats) -> dict[int, LaunchNoise]:
-    """Of each series (nights x series x launches) with two modes."""
-    found = {column: learn(nights[:, column]) for column in range(nights.shape[1])}
-    return {column: noise for column, noise in found.items() if noise is not None}
+    """From nights x series x launches, by series; only those with two modes."""
+    learned = {column: learn(nights[:, column]) for column in range(nights.shape[1])}
+    return {column: noise for column, noise in learned.items() if noise is not None}
 
 
 def learn(nights: Floats) -> LaunchNoise | None:
@@ -84,11 +84,10 @@ def learn(nights: Floats) -> LaunchNoise | None:
     return LaunchNoise(float((within**2).mean()) / 2.0, Modes(gap, upper))
 
 
-def level(launches: Sequence[float], modes: Modes, variance: float) -> float:
-    """Where a night lies: its launches are put in the modes that suit them best, and both modes' mean is the level.
+def place_level(launches: Sequence[float], modes: Modes, variance: float) -> float:
+    """The level of a night: the mean of both modes, with the launches put in the modes that suit them best.
 
-    A night of launches in one mode alone is taken for the usual one: seldom wrong, and then by one gap, like any wild
-    night.
+    Launches in one mode alone are taken for the usual mode: seldom wrong, and then by one gap, like any wild night.
     """
     ordered = np.sort(np.asarray(launches))
     count = len(ordered)
@@ -103,52 +102,53 @@ def level(launches: Sequence[float], modes: Modes, variance: float) -> float:
     return found + modes.upper * modes.gap
 
 
-def between(differences: Sequence[float], modes: Modes, pair_variance: float) -> tuple[float, float]:
-    """How far apart two builds are whose launches differ so, and its standard error.
+def compare(differences: Sequence[float], modes: Modes, pair_variance: float) -> tuple[float, float]:
+    """The most likely size of a change, given these differences of launches, and its standard error.
 
-    The error is such that its square root of the likelihood ratio, against no change or against the same with the
-    modes mistaken, is what a normal distribution would have: few launches can agree by chance on a wrong mode.
+    error = max(sigma / sqrt(n), |size - rival| / sqrt(2 (log L(size) - log L(rival)))): rival is 0, or size +- gap
+    where no change is the better explanation. It makes size / error the square root of the likelihood ratio that a
+    normal distribution would have: few launches can agree by chance on a wrong mode.
     """
-    told = np.asarray(differences)
+    values = np.asarray(differences)
     deviation = math.sqrt(pair_variance)
-    candidates = np.concatenate([told - modes.gap, told, told + modes.gap])
-    size = float(candidates[np.argmax(_likely(told, candidates, modes, deviation))])
+    candidates = np.concatenate([values - modes.gap, values, values + modes.gap])
+    size = float(candidates[np.argmax(_log_likelihood(values, candidates, modes, deviation))])
     for _ in range(6):
-        weights, nearest = _belonging(told - size, modes, deviation)
-        size = float((weights * (told - nearest)).sum() / weights.sum())
-    error = deviation / math.sqrt(len(told))
+        weights, nearest = _assign(values - size, modes, deviation)
+        size = float((weights * (values - nearest)).sum() / weights.sum())
+    error = deviation / math.sqrt(len(values))
     rivals = [0.0] if abs(size) > 2.0 * error else [size - modes.gap, size + modes.gap]
-    best, *others = _likely(told, np.asarray([size, *rivals]), modes, deviation)
+    best, *others = _log_likelihood(values, np.asarray([size, *rivals]), modes, deviation)
     for rival, other in zip(rivals, others, strict=True):
         error = max(error, abs(size - rival) / math.sqrt(2.0 * max(best - other, 1e-3)))
     return size, error
 
 
-def left(differences: Sequence[float], size: float, modes: Modes, pair_variance: float) -> Floats:
-    """What is left of launches' differences within their modes, once builds are known to be `size` apart."""
-    told = np.asarray(differences) - size
-    return told - _belonging(told, modes, math.sqrt(pair_variance))[1]
+def distances(differences: Sequence[float], size: float, modes: Modes, pair_variance: float) -> Floats:
+    """How far differences of launches lie from `size`, within their modes."""
+    values = np.asarray(differences) - size
+    return values - _assign(values, modes, math.sqrt(pair_variance))[1]
 
 
-def _likely(told: Floats, sizes: Floats, modes: Modes, deviation: float) -> Floats:
-    """Log-likelihood of each size."""
-    _, logs = _by_offset(told - sizes[:, None], modes, deviation)
+def _log_likelihood(values: Floats, sizes: Floats, modes: Modes, deviation: float) -> Floats:
+    """Of each size."""
+    _, logs = _by_offset(values - sizes[:, None], modes, deviation)
     return np.asarray(np.logaddexp.reduce(logs, axis=-1).sum(axis=-1))
 
 
-def _belonging(told: Floats, modes: Modes, deviation: float) -> tuple[Floats, Floats]:
-    """How much each difference weighs (wild ones less), and the offset between modes it most likely has."""
-    z, logs = _by_offset(told, modes, deviation)
+def _assign(values: Floats, modes: Modes, deviation: float) -> tuple[Floats, Floats]:
+    """The weight of each difference (wild ones less), and its most likely offset between modes."""
+    z, logs = _by_offset(values, modes, deviation)
     best = logs.argmax(axis=-1)
-    return _weights(z[np.arange(len(told)), best]), modes.gap * (best - 1.0)
+    return _weights(z[np.arange(len(values)), best]), modes.gap * (best - 1.0)
 
 
-def _by_offset(told: Floats, modes: Modes, deviation: float) -> tuple[Floats, Floats]:
-    """Of differences, were the second launch in the faster mode, in the same or in the slower one: how far they lie
-    from where they should, in scales, and the logarithm of how likely that is."""
+def _by_offset(values: Floats, modes: Modes, deviation: float) -> tuple[Floats, Floats]:
+    """For a second launch in the faster mode, in the same and in the slower one: the distance of each difference from
+    its expected value, in scales, and the logarithm of its density."""
     offsets = np.array([-modes.gap, 0.0, modes.gap])
     shares = np.array([modes.apart, 1.0 - 2.0 * modes.apart, modes.apart])
-    z = (told[..., None] - offsets) / (SCALE * deviation)
+    z = (values[..., None] - offsets) / (SCALE * deviation)
     return z, np.log(shares) + _density(z, deviation)
 
 
@@ -183,16 +183,17 @@ def _of_two(differences: Floats, gap: float, apart: float, deviation: float) -> 
 
 
 def _density(z: Floats, deviation: float) -> Floats:
-    """Logarithm, but for a constant."""
+    """Log-density of Student's t, but for a constant."""
     return -(FREEDOM + 1.0) / 2.0 * np.log1p(z**2 / FREEDOM) - math.log(deviation)
 
 
 def _weights(z: Floats) -> Floats:
+    """Of iteratively reweighted least squares for Student's t (Lange, Little and Taylor, 1989)."""
     return (FREEDOM + 1.0) / (FREEDOM + z**2)
 
 
 def _mostly_upper(nights: Floats, gap: float) -> bool:
-    """Of nights whose launches lie in both modes."""
+    """Whether most launches lie in the slower mode, in the nights that have both."""
     low, high = np.full((2, len(nights)), np.nan)
     there = np.isfinite(nights).any(axis=1)
     low[there], high[there] = np.nanmin(nights[there], axis=1), np.nanmax(nights[there], axis=1)

@@ -1,9 +1,9 @@
-"""What all series of a node do on the same night, learned from their nights, so that it can be taken off each of them.
+"""Learns what all series of a node share on a night, and estimates it so that it can be subtracted.
 
-A node has a few ways to be slow that its kernels and baselines share to different degrees (its clock, its memory, its
-temperature): factors, with a weight for each column. Columns are logarithms of time of every kernel and every baseline
-of one node. A kernel's own columns never explain its own nights: what a commit does to all its shapes would vanish.
-It knows nothing of levels, changes or replays.
+A node is slow in a few ways that its kernels and baselines share to different degrees (clock, memory, temperature):
+a factor model x_j = sum_k w_jk f_k + e_j, one column j for the logarithm of time of each kernel and each baseline of
+the node, with normal factors f_k and own noise e_j. The columns of a kernel never explain its own nights: what a commit
+does to all its shapes would vanish.
 """
 
 from dataclasses import dataclass
@@ -16,20 +16,20 @@ Floats = NDArray[np.float64]
 MOST_FACTORS = 4
 CLIP_DEVIATIONS = 3.5
 WILD_DEVIATIONS = 2.5
-"""A column this far from what the others say weighs half as much that night."""
+"""A column this far from what the others predict weighs half as much that night (Cauchy weights)."""
 COMMON_NOISES = 10.0
 """How far a whole node may move on one night, in deviations of a typical column: a slow night slows all alike."""
 PRIOR_NIGHTS = 6.0
-"""How many nights must say so until a series is half believed to follow its node more or less than the others do."""
+"""After so many nights, a learned share of the node's part counts as much as the guess that it is 1."""
 NEAR_ONE = 0.25
 """A share this near to one is one: so few nights do not know it better."""
 MANY_COLUMNS = 12
-"""So many columns tell what the node did so well that a share learned beside it only adds noise."""
+"""From so many columns the node's part is known so well that a learned share only adds noise."""
 
 
 @dataclass(frozen=True)
 class Loadings:
-    """How strongly each column follows each factor (the last follows all alike), and the variance it has of its own."""
+    """The weights of each column on each factor (all columns have the last one alike), and its own variance."""
 
     weights: Floats  # columns x factors
     own: Floats  # columns
@@ -37,7 +37,7 @@ class Loadings:
 
 
 def learn(moves: Floats) -> Loadings:
-    """From moves between neighbouring nights (nights x columns, missing ones not a number)."""
+    """From differences of neighbouring nights (nights x columns, missing ones not a number)."""
     count = np.isfinite(moves).sum(axis=0)
     spread = np.full(moves.shape[1], np.nan)
     known = count >= 4
@@ -54,11 +54,12 @@ def learn(moves: Floats) -> Loadings:
     return Loadings(weights, own, np.append(np.ones(loads.shape[1]), 1.0 / max(common, 1e-10)))
 
 
-def shared(levels: Floats, learned: Loadings, kernels: NDArray[np.int64], of: NDArray[np.int64]) -> Floats:
-    """What the node did to each column in `of`, night by night, according to the columns of other kernels.
+def estimate_shared(levels: Floats, learned: Loadings, kernels: NDArray[np.int64], of: NDArray[np.int64]) -> Floats:
+    """The node's part in each column in `of`, night by night, estimated from the columns of other kernels.
 
-    `levels` are nights x columns, each the distance from that column's usual level; `kernels` names each column's
-    kernel, and is -1 for a baseline, which no commit changes.
+    `levels` are nights x columns, each the distance from that column's usual level; `kernels` has each column's kernel,
+    -1 for a baseline, which no commit changes. The factors of a night are the mean of their posterior:
+    (W' D^-1 W + P)^-1 W' D^-1 x, with the own variances D and the factors' precisions P.
     """
     weights, own = learned.weights, learned.own
     present = np.isfinite(levels)
@@ -69,44 +70,49 @@ def shared(levels: Floats, learned: Loadings, kernels: NDArray[np.int64], of: ND
     for _ in range(2):
         left = (precision @ outer.reshape(len(own), -1)).reshape(-1, *prior.shape) + prior
         right = (precision * values) @ weights
-        found = np.linalg.solve(left, right[:, :, None])[:, :, 0]
-        wild = (values - found @ weights.T) ** 2 / own / WILD_DEVIATIONS**2
+        factors = np.linalg.solve(left, right[:, :, None])[:, :, 0]
+        wild = (values - factors @ weights.T) ** 2 / own / WILD_DEVIATIONS**2
         precision = present / own / (1.0 + wild)
     left = (precision @ outer.reshape(len(own), -1)).reshape(-1, *prior.shape) + prior
     right = (precision * values) @ weights
-    told = np.empty((len(levels), len(of)))
+    parts = np.empty((len(levels), len(of)))
     for kernel in np.unique(kernels[of]):
         mine = np.flatnonzero(kernels == kernel) if kernel >= 0 else np.empty(0, dtype=np.int64)
         without = precision[:, mine]
         less = (without @ outer[mine].reshape(len(mine), -1)).reshape(-1, *prior.shape)
-        found = np.linalg.solve(left - less, (right - (without * values[:, mine]) @ weights[mine])[:, :, None])[:, :, 0]
+        others = right - (without * values[:, mine]) @ weights[mine]
+        factors = np.linalg.solve(left - less, others[:, :, None])[:, :, 0]
         here = kernels[of] == kernel
-        told[:, here] = found @ weights[of[here]].T
-    return told
+        parts[:, here] = factors @ weights[of[here]].T
+    return parts
 
 
-def follows(moves: Floats, node_moves: Floats) -> Floats:
-    """How much of what the node is said to have done each series did too, from moves between nights: 1 without doubt.
+def learn_shares(moves: Floats, node_moves: Floats) -> Floats:
+    """The share of the node's part that each series has, from moves between nights; 1 where that is not excluded.
 
-    A node of few series may have nothing but a baseline that stresses another resource to tell of it.
+    A node of few series may have nothing but a baseline that stresses another resource. The share is the slope
+    (sum x y + p) / (sum x^2 + p) with the prior p of PRIOR_NIGHTS nights at a slope of 1.
     """
     there = np.isfinite(moves) & np.isfinite(node_moves)
-    found = np.ones(moves.shape[1])
+    shares = np.ones(moves.shape[1])
     for column in np.flatnonzero(there.sum(axis=0) >= PRIOR_NIGHTS):
-        mine, nodes = _clipped(moves[there[:, column], column]), _clipped(node_moves[there[:, column], column])
+        mine, nodes = _clip(moves[there[:, column], column]), _clip(node_moves[there[:, column], column])
         prior = PRIOR_NIGHTS * float((nodes**2).mean()) + 1e-12
         share = (float(nodes @ mine) + prior) / (float(nodes @ nodes) + prior)
-        found[column] = 1.0 if abs(share - 1.0) < NEAR_ONE else max(share, 0.0)
-    return found
+        shares[column] = 1.0 if abs(share - 1.0) < NEAR_ONE else max(share, 0.0)
+    return shares
 
 
-def _clipped(values: Floats) -> Floats:
+def _clip(values: Floats) -> Floats:
     reach = CLIP_DEVIATIONS * 1.4826 * float(np.median(np.abs(values))) + 1e-9
     return np.clip(values, -reach, reach)
 
 
 def _factors(scaled: Floats, nights: int) -> Floats:
-    """Principal axes of what columns share, as many as stand out from what so few nights would show by chance."""
+    """Principal factors of the correlations, as many as have eigenvalues over (1 + sqrt(columns / nights))^2.
+
+    That is the largest eigenvalue of pure noise (Marchenko and Pastur, 1967).
+    """
     columns = scaled.shape[1]
     none = np.empty((columns, 0))
     if nights < 12 or columns < 2:
@@ -126,5 +132,5 @@ def _factors(scaled: Floats, nights: int) -> Floats:
         found, axes = np.linalg.eigh(reduced)
         loads = axes[:, -count:] * np.sqrt(np.maximum(found[-count:], 0.0))
         communal = np.clip((loads**2).sum(axis=1), 0.0, 0.95)
-    # a clipped column is told a smaller deviation than it has; the ratios are what matters
+    # clipping makes a column's deviation smaller than it is, and does not change the ratios
     return np.asarray(loads)

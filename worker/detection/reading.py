@@ -1,7 +1,6 @@
-"""What a night says of one series, and every number that decides.
+"""Makes one number of one series on one night: the logarithm of its time.
 
-Relative throughout: natural logarithms of time, so 0.01 is 1 %. Nights are put together in nights.py, what they do to
-all of a node is in node_noise.py, what replays say in confirm.py.
+Natural logarithms throughout, so that a difference of 0.01 is 1 %.
 """
 
 import math
@@ -19,7 +18,7 @@ MAD_TO_DEVIATION = 1.4826
 
 @dataclass(frozen=True)
 class Reading:
-    """One series on one night: microseconds per launch, of the kernel and of its baseline (which may be missing)."""
+    """One series on one night: samples in us by launch, of the kernel and of its baseline (which may be missing)."""
 
     build: int
     machine: str
@@ -29,19 +28,18 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Level:
-    """The logarithm of a night's time, the variance of one launch's, and the logarithms of its launches, in order."""
+class NightLevel:
+    """The logarithm of a night's time, the variance of one launch, and the logarithms of the launches, sorted."""
 
     time: float
     launch_variance: float
     launches: tuple[float, ...]
 
 
-def level(launches: Sequence[Sequence[float]]) -> Level | None:
+def read_level(launches: Sequence[Sequence[float]]) -> NightLevel | None:
     """None without a usable time. Launches differ more than samples do, so launches count.
 
-    Between three or more launches the mean and the median are averaged: nearly the mean's precision, and one launch
-    gone wild moves it half as far. One launch alone tells its own variance from its samples.
+    One launch alone has its variance from its samples: pi/2 sigma^2 / n, that of a median of n samples.
     """
     samples = [ordered for launch in launches if (ordered := _ordered(launch))]
     if not samples:
@@ -51,14 +49,14 @@ def level(launches: Sequence[Sequence[float]]) -> Level | None:
     if count > 1:
         mean = sum(logs) / count
         variance = sum((each - mean) ** 2 for each in logs) / (count - 1)
-        return Level(location(logs), variance, tuple(logs))
+        return NightLevel(location(logs), variance, tuple(logs))
     middle = _median(samples[0])
     spread = MAD_TO_DEVIATION * _median(sorted(abs(each / middle - 1.0) for each in samples[0]))
-    return Level(logs[0], 1.57 * spread**2 / len(samples[0]), tuple(logs))  # pi/2: a median's variance against a mean's
+    return NightLevel(logs[0], math.pi / 2 * spread**2 / len(samples[0]), tuple(logs))
 
 
 def location(ordered: Sequence[float]) -> float:
-    """Between mean and median."""
+    """Halfway between mean and median: nearly the mean's precision, and a wild launch moves it half as far."""
     return (sum(ordered) / len(ordered) + _median(ordered)) / 2
 
 

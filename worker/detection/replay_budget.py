@@ -1,7 +1,4 @@
-"""What a night may spend on replays, in launches: a share of its own, and a few nights' worth saved.
-
-It counts; who asks and why is known elsewhere.
-"""
+"""Counts the replay launches that a night may spend: a share of its own launches, and what earlier nights saved."""
 
 from dataclasses import dataclass, field
 
@@ -9,14 +6,14 @@ from tilewatch.worker.detection.policy import Policy
 
 
 @dataclass
-class Budget:
+class ReplayBudget:
     policy: Policy  # of tonight
-    left: float | None = None  # unknown until the first night has a size
-    unanswered: dict[int, int] = field(default_factory=dict)
+    left: float | None = None  # launches; None until the first night has a size
+    unanswered: dict[int, int] = field(default_factory=dict)  # launches asked for, by series
     rounds: int = 0
 
-    def new_night(self, nightly_launches: int, policy: Policy) -> None:
-        """What was asked for and never given was not spent."""
+    def start_night(self, nightly_launches: int, policy: Policy) -> None:
+        """What was asked for and never answered was not spent."""
         self.policy = policy
         most = max(self.policy.saved_nights * nightly_launches, float(self.policy.most_launches))
         earned = self.policy.budget * nightly_launches + sum(self.unanswered.values())
@@ -35,5 +32,5 @@ class Budget:
         self.left = (self.left or 0.0) - launches
         self.unanswered[series] = self.unanswered.get(series, 0) + launches
 
-    def answered(self, series: int) -> None:
+    def note_answer(self, series: int) -> None:
         self.unanswered.pop(series, None)

@@ -1,7 +1,7 @@
-"""What replays said of a series: how much slower one build is than another, how sure that is, and of which builds.
+"""Keeps the replay answers of one series: how much slower one build is than another, and how sure that is.
 
 A replay times two builds of one series interleaved on one GPU in the same minutes, so that whatever the node does
-happens to both. It knows nothing of nights, and of what becomes of an answer.
+happens to both. Nights are not known here.
 """
 
 import math
@@ -17,15 +17,15 @@ from tilewatch.worker.detection.modes import LaunchNoise, Modes
 from tilewatch.worker.detection.reading import Floats
 
 PRIOR_LAUNCHES = 6
-"""What the launches of past nights weigh in a replay's noise, in replay launches."""
+"""Replay launches that the launches of past nights weigh in a replay's noise."""
 
 SHOWN_DEVIATIONS = 2.5
 """A replay of so many may have found a change, and not one of the builds in question if it began before them."""
 
 
 @dataclass(frozen=True)
-class Ask:
-    """Replay build `good` beside build `bad`: `launches` fresh processes, one median of each per launch."""
+class ReplayQuestion:
+    """Time build `good` against build `bad`: `launches` fresh processes, one median of each per launch."""
 
     series: int
     good: int
@@ -34,7 +34,9 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayAnswer:
+    """Launches belong together by position. No launches: nobody could answer."""
+
     series: int
     good: int
     bad: int
@@ -57,7 +59,7 @@ class Estimate:
 
 @dataclass
 class ReplayEvidence:
-    """What replays said of one series: logarithms of bad over good, one a launch, for each pair (good, bad)."""
+    """The answers as log(bad_us / good_us) of each launch, for each pair (good, bad)."""
 
     differences: dict[tuple[int, int], list[float]] = field(default_factory=dict)
     _spreads: dict[tuple[int, int], float] = field(default_factory=dict)
@@ -65,38 +67,38 @@ class ReplayEvidence:
     _modes: Modes | None = None
     _variance: float = 0.0
 
-    def add(self, replayed: Replayed) -> int:
-        """How many launches of it are usable."""
-        times = zip(replayed.good_us, replayed.bad_us, strict=False)
-        told = [math.log(bad) - math.log(good) for good, bad in times if 0.0 < good < np.inf and 0.0 < bad < np.inf]
-        if told:
-            self.differences.setdefault((replayed.good, replayed.bad), []).extend(told)
+    def add(self, answer: ReplayAnswer) -> int:
+        """Returns how many launches of the answer are usable."""
+        times = zip(answer.good_us, answer.bad_us, strict=False)
+        usable = [math.log(bad) - math.log(good) for good, bad in times if 0.0 < good < np.inf and 0.0 < bad < np.inf]
+        if usable:
+            self.differences.setdefault((answer.good, answer.bad), []).extend(usable)
             self._estimates.clear()
-            self._spreads.pop((replayed.good, replayed.bad), None)
-        return len(told)
+            self._spreads.pop((answer.good, answer.bad), None)
+        return len(usable)
 
     def estimates(self, noise: LaunchNoise) -> dict[tuple[int, int], Estimate]:
-        """Of each pair, all with one variance: that of past nights, and of all launches heard so far."""
+        """Of each pair, all with one variance: that of past nights and of all launches so far."""
         if noise.modes != self._modes:
             self._modes = noise.modes
             self._estimates.clear()
             self._spreads.clear()
         if not self._estimates:
-            for pair, told in self.differences.items():
+            for pair, differences in self.differences.items():
                 if pair not in self._spreads:
-                    self._spreads[pair] = _spread(told, noise)
-            launches = sum(map(len, self.differences.values()))
-            self._variance = _variance(sum(self._spreads.values()), launches - len(self._spreads), noise)
-            self._estimates = {pair: _estimate(told, self._variance, noise) for pair, told in self.differences.items()}
+                    self._spreads[pair] = _spread(differences, noise)
+            free = sum(map(len, self.differences.values())) - len(self._spreads)
+            self._variance = _variance(sum(self._spreads.values()), free, noise)
+            self._estimates = {pair: _estimate(each, self._variance, noise) for pair, each in self.differences.items()}
         return self._estimates
 
     def shown_since(self, oldest: int, noise: LaunchNoise) -> int | None:
-        """The first good build of the replays that showed something and reach past build `oldest`: a change behind it
-        must not be shut out."""
+        """The first good build of the replays that showed something and reach past build `oldest`, None where none
+        did: a change behind it must not be shut out."""
         shown = (
             good
-            for (good, bad), found in self.estimates(noise).items()
-            if bad >= oldest and abs(found.deviations) >= SHOWN_DEVIATIONS
+            for (good, bad), estimate in self.estimates(noise).items()
+            if bad >= oldest and abs(estimate.deviations) >= SHOWN_DEVIATIONS
         )
         return min(shown, default=None)
 
@@ -106,35 +108,38 @@ class ReplayEvidence:
         return self._variance or _past(noise)
 
     def across(self, builds: NDArray[np.int64], noise: LaunchNoise) -> tuple[Floats, Floats, Floats]:
-        """For each build k, of the replays with k's change between their two builds: size x precision, precision,
-        launches."""
+        """For each build k, of replays with good < k <= bad: sum of size / error^2, sum of 1 / error^2, launches."""
         weighed, precisions, launches = np.zeros((3, len(builds)))
-        for (good, bad), found in self.estimates(noise).items():
-            if bad < builds[0] or (good < builds[0] - 1 and abs(found.deviations) >= SHOWN_DEVIATIONS):
+        for (good, bad), estimate in self.estimates(noise).items():
+            began_before = good < builds[0] - 1 and abs(estimate.deviations) >= SHOWN_DEVIATIONS
+            if bad < builds[0] or began_before:
                 continue
             between = slice(*np.searchsorted(builds, [good + 1, bad + 1]))
-            weighed[between] += found.size / found.error**2
-            precisions[between] += found.error**-2
-            launches[between] += found.launches
+            weighed[between] += estimate.size / estimate.error**2
+            precisions[between] += estimate.error**-2
+            launches[between] += estimate.launches
         return weighed, precisions, launches
 
 
-def estimate(differences: Sequence[float], launch_variance: float) -> Estimate:
-    """Of launches of one pair alone."""
+def estimate_pair(differences: Sequence[float], launch_variance: float) -> Estimate:
+    """From log(bad_us / good_us) of each launch of one pair alone."""
     noise = LaunchNoise(launch_variance)
     return _estimate(differences, _variance(_spread(differences, noise), len(differences) - 1, noise), noise)
 
 
 def _variance(spread: float, free: int, noise: LaunchNoise) -> float:
-    """Of one launch of both builds; it knows past nights, because four launches know their own badly."""
+    """Of one launch of both builds: (k s0 + spread) / (k + free), k PRIOR_LAUNCHES and s0 the variance of past nights.
+
+    Past nights count, because four launches know their own variance badly.
+    """
     return (PRIOR_LAUNCHES * _past(noise) + spread) / (PRIOR_LAUNCHES + free)
 
 
 def _estimate(differences: Sequence[float], pair_variance: float, noise: LaunchNoise) -> Estimate:
-    """A mean that forgives wild launches."""
+    """Huber's mean, clipped at two deviations: a wild launch counts no more than that."""
     count = len(differences)
     if noise.modes is not None:
-        return Estimate(*modes.between(differences, noise.modes, pair_variance), count)
+        return Estimate(*modes.compare(differences, noise.modes, pair_variance), count)
     centre = median(differences)
     reach = 2.0 * math.sqrt(pair_variance)
     for _ in range(5):
@@ -143,12 +148,12 @@ def _estimate(differences: Sequence[float], pair_variance: float, noise: LaunchN
 
 
 def _spread(differences: Sequence[float], noise: LaunchNoise) -> float:
-    """Sum of squares of what launches of a pair differ by beside its size, and beside their modes."""
+    """Sum of squares of the distances from the median, within modes where the series has two."""
     if noise.modes is None:
         centre = median(differences)
         return sum((each - centre) ** 2 for each in differences)
-    size, _ = modes.between(differences, noise.modes, _past(noise))
-    return float((modes.left(differences, size, noise.modes, _past(noise)) ** 2).sum())
+    size, _ = modes.compare(differences, noise.modes, _past(noise))
+    return float((modes.distances(differences, size, noise.modes, _past(noise)) ** 2).sum())
 
 
 def _past(noise: LaunchNoise) -> float:

@@ -1,8 +1,7 @@
-"""Where in the last nights the level of a series may have moved, how far, and how well that is known.
+"""Compares the mean before and after each recent night: how far the level of a series moved there, and how surely.
 
-Every series and every possible first night of a new level at once. A level is compared on one machine and toolchain,
-and across their last change too, as far as the other series of the node moved alike there. Residuals of nights.py in,
-numbers out; what is enough to suspect is suspect.py's.
+Works on every series and every possible first night of a new level at once. Nights before the last new machine or
+toolchain count too, as far as the other series of the node moved alike there.
 """
 
 from dataclasses import dataclass
@@ -17,55 +16,56 @@ Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 LEAST_NODE_SERIES = 4
-"""From fewer series a node's common move to a new machine or toolchain cannot be told from their own."""
+"""Fewer series do not show what a new machine or toolchain did to all of a node."""
 RECENT_NIGHTS = 20
 """An older level of the machine before this one has drifted."""
-LEAST_STRANGENESS = 0.001
-STRANGE_SPREADS = 1.5
-"""How much wider than their usual spread series may move alone on a new machine: spreads of few are badly known."""
+LEAST_MOVE_SPREAD = 0.001
+"""Relative: series of a node differ at least this much in what a new machine or toolchain does to them."""
+MOVE_SPREAD_FACTOR = 1.5
+"""What the measured spread of these moves is multiplied by: the spread of few series is badly known."""
 
 
 @dataclass(frozen=True)
 class Scan:
-    """For each age (the change at the newest night is row 0) and series: how far the level moved there, in noises.
+    """For each age (row 0: a change at the newest night) and series: how far the level moved, in units of `noise`.
 
-    `variances` are those of `steps`, in squared noises; both are not a number where nothing can be said. `strangeness`
-    is how far series differ from each other, relatively, in what the last new machine or toolchain did to them.
+    `variances` are those of `steps`, in squared noises; both are not a number where history is too short. `move_spread`
+    is how much series differ, relatively, in what the last new machine or toolchain did to them.
     """
 
     steps: Floats
     variances: Floats
     noise: Floats
-    strangeness: Floats
+    move_spread: Floats
 
 
-def scan(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices, noise: Floats, policy: Policy) -> Scan:
+def scan_steps(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices, noise: Floats, policy: Policy) -> Scan:
     """`here` marks each series' nights on its machine and toolchain, `earlier` those on the ones before."""
     rows = len(residuals)
-    common, strangeness = _across_places(residuals, here, earlier, nodes)
-    unlike = (strangeness / noise) ** 2
-    new = _Sums(_clipped(residuals, here, noise, policy))
-    old = _Sums(_clipped(residuals, earlier, noise, policy) + common / noise)
+    common, move_spread = _common_moves(residuals, here, earlier, nodes)
+    unlike = (move_spread / noise) ** 2
+    new = _Sums(_clip(residuals, here, noise, policy))
+    old = _Sums(_clip(residuals, earlier, noise, policy) + common / noise)
     at = rows - np.arange(1, min(policy.after_nights, rows - 1) + 1)
     since = np.maximum(at - policy.before_nights, 0)
     before_new, before_old = new.between(since, at), old.between(since, at)
     after_new, after_old = new.between(at, rows), old.between(at, rows)
-    # Where the change was made on the machine before this one, it is what came after that is known less well.
+    # For a change on the machine before this one, the nights after it are the ones that are compared across machines.
     changed_earlier = after_old[1] > 0
-    before_mean, before_weight = _joined(before_new, before_old, np.where(changed_earlier, 0.0, unlike))
-    after_mean, after_weight = _joined(after_old, after_new, np.where(changed_earlier, unlike, 0.0))
+    before_mean, before_weight = _join(before_new, before_old, np.where(changed_earlier, 0.0, unlike))
+    after_mean, after_weight = _join(after_old, after_new, np.where(changed_earlier, unlike, 0.0))
     long_enough = np.maximum(before_new[1], np.where(np.isfinite(unlike), before_old[1], 0)) >= policy.min_history
     enough = long_enough & (after_new[1] > 0) & here[-1] & np.isfinite(residuals[-1])
     steps = np.where(enough, after_mean - before_mean, np.nan)
     ages = (rows - at)[:, None]
-    # What differs by less than levels stray is no step, however many nights were averaged.
+    # A level strays by itself: variance w^2 age / (age + h), however many nights are averaged.
     wander = (policy.wander / noise) ** 2 * ages / (ages + policy.wander_nights)
     variances = np.where(enough, 1.0 / before_weight + 1.0 / after_weight + wander, np.nan)
-    return Scan(steps, variances, noise, strangeness)
+    return Scan(steps, variances, noise, move_spread)
 
 
 class _Sums:
-    """Sums and counts of what is there, between any two nights."""
+    """Sums and counts between any two nights, without missing values."""
 
     def __init__(self, values: Floats) -> None:
         nothing = np.zeros((1, values.shape[1]))
@@ -76,8 +76,8 @@ class _Sums:
         return self.sums[last] - self.sums[first], self.counts[last] - self.counts[first]
 
 
-def _joined(sure: tuple[Floats, Floats], other: tuple[Floats, Floats], unlike: Floats) -> tuple[Floats, Floats]:
-    """The mean of two spans and its weight (one over its variance); the other span's level is off by `unlike`."""
+def _join(sure: tuple[Floats, Floats], other: tuple[Floats, Floats], unlike: Floats) -> tuple[Floats, Floats]:
+    """The mean of two spans and its weight 1 / variance; `unlike` is the variance of the other span's level."""
     (sure_sum, sure_count), (other_sum, other_count) = sure, other
     weight = np.where(other_count > 0, 1.0 / (1.0 / np.maximum(other_count, 1) + unlike), 0.0)
     total = sure_count + weight
@@ -85,39 +85,39 @@ def _joined(sure: tuple[Floats, Floats], other: tuple[Floats, Floats], unlike: F
     return mean, np.where(total > 0, total, np.nan)
 
 
-def _clipped(residuals: Floats, there: Mask, noise: Floats, policy: Policy) -> Floats:
-    """In noises; no night lies further from the span's middle than the policy lets it."""
+def _clip(residuals: Floats, there: Mask, noise: Floats, policy: Policy) -> Floats:
+    """Residuals in noises, each clipped to a distance from the median."""
     scaled = np.where(there, residuals, np.nan) / noise
     middle = median(scaled)
-    reach = np.maximum(policy.clip_deviations, 1.5 * policy.min_change / noise)  # what matters is never too wild
+    reach = np.maximum(policy.clip_deviations, 1.5 * policy.min_change / noise)  # never below what is relevant
     return np.asarray(middle + np.clip(scaled - middle, -reach, reach))
 
 
-def _across_places(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices) -> tuple[Floats, Floats]:
-    """How far each series' node moved with its last new machine or toolchain, and how unalike its series did."""
+def _common_moves(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices) -> tuple[Floats, Floats]:
+    """How far each series' node moved with its last new machine or toolchain, and how much its series differed."""
     recent = earlier & (earlier[::-1].cumsum(axis=0)[::-1] <= RECENT_NIGHTS)
     moved = median(np.where(here, residuals, np.nan)) - median(np.where(recent, residuals, np.nan))
-    common, strangeness = np.zeros(len(nodes)), np.full(len(nodes), np.inf)
+    common, move_spread = np.zeros(len(nodes)), np.full(len(nodes), np.inf)
     for node in np.unique(nodes[np.isfinite(moved)]):
         members = np.flatnonzero(nodes == node)
-        told = moved[members][np.isfinite(moved[members])]
-        if len(told) < LEAST_NODE_SERIES:
+        moves = moved[members][np.isfinite(moved[members])]
+        if len(moves) < LEAST_NODE_SERIES:
             continue
-        middle = float(np.median(told))
-        spread = MAD_TO_DEVIATION * float(np.median(np.abs(told - middle)))
+        middle = float(np.median(moves))
+        spread = MAD_TO_DEVIATION * float(np.median(np.abs(moves - middle)))
         common[members] = middle
-        strangeness[members] = max(STRANGE_SPREADS * spread, LEAST_STRANGENESS)
-    return common, strangeness
+        move_spread[members] = max(MOVE_SPREAD_FACTOR * spread, LEAST_MOVE_SPREAD)
+    return common, move_spread
 
 
 def median(values: Floats) -> Floats:
-    """By column, of what is there; not a number where nothing is."""
-    found = np.full(values.shape[1], np.nan)
+    """By column without missing values; not a number where all are missing."""
+    medians = np.full(values.shape[1], np.nan)
     there = np.isfinite(values)
     known = there.any(axis=0)
     if known.any():
         ordered = np.sort(np.where(there, values, np.inf)[:, known], axis=0)
         count = there[:, known].sum(axis=0)
         columns = np.arange(ordered.shape[1])
-        found[known] = (ordered[(count - 1) // 2, columns] + ordered[count // 2, columns]) / 2
-    return found
+        medians[known] = (ordered[(count - 1) // 2, columns] + ordered[count // 2, columns]) / 2
+    return medians

@@ -1,130 +1,133 @@
-"""The door for judging the judge: JSON lines in, JSON lines out, the detector of regression.py in between. No database.
+"""Runs the detector on JSON lines, without a database: `tilewatch judge --stream`.
 
-`world` tells the series and is not answered; every other line is answered with one line of alerts and replays wanted.
-What in a line cannot be used is left out and told to `complain`: whoever waits for an answer must not wait for ever.
+A `world` line names the series and gets no answer; every other line gets one line of alerts and wanted replays. What
+cannot be used in a line is left out and named to `complain`, because the other side waits for an answer.
 """
 
 import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeGuard
 
-from tilewatch.worker.detection.detector import Detector, Told
+from tilewatch.worker.detection.detector import Detector, Response
 from tilewatch.worker.detection.reading import Reading
-from tilewatch.worker.detection.replay_evidence import Replayed
-from tilewatch.worker.detection.series_state import Place
+from tilewatch.worker.detection.replay_evidence import ReplayAnswer
+from tilewatch.worker.detection.scope_state import NodeKernel
 
-NOTHING = Told((), ())
+NOTHING = Response((), ())
 
 
 class NotTheProtocol(Exception):
     """A line, or a part of one, that is not the protocol's."""
 
 
-def answers(lines: Iterable[str], complain: Callable[[str], None]) -> Iterator[str]:
+def answer_lines(lines: Iterable[str], complain: Callable[[str], None]) -> Iterator[str]:
     """One line for each line that is not a world. A new `world` starts from nothing."""
-    judge: Detector | None = None
+    detector: Detector | None = None
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
 
-        def wrong(what: str, number: int = number) -> None:
-            complain(f"line {number}: {what}")
+        def complain_here(sentence: str, number: int = number) -> None:
+            complain(f"line {number}: {sentence}")
 
         try:
-            told = json.loads(line)
-            kind = told.get("type") if isinstance(told, dict) else None
+            fields = json.loads(line)
+            kind = fields.get("type") if isinstance(fields, dict) else None
         except (ValueError, RecursionError):
-            told, kind = {}, None
+            fields, kind = {}, None
         if kind == "world":
-            judge = _world(told, wrong)
+            detector = _start(fields, complain_here)
             continue
-        yield _answer(_heard(judge, told, kind, wrong))
+        yield _write(_respond(detector, fields, kind, complain_here))
 
 
-def _heard(judge: Detector | None, told: dict[str, Any], kind: Any, wrong: Callable[[str], None]) -> Told:
+def _respond(detector: Detector | None, fields: dict[str, Any], kind: Any, complain: Callable[[str], None]) -> Response:
     try:
         if kind not in ("night", "rerun"):
             raise NotTheProtocol("this is not a world, night or rerun in JSON")
-        if judge is None:
+        if detector is None:
             raise NotTheProtocol(f"this {kind} comes before any world that can be used")
-        return _night(judge, told, wrong) if kind == "night" else _rerun(judge, told, wrong)
+        return _add_night(detector, fields, complain) if kind == "night" else _add_answers(detector, fields, complain)
     except NotTheProtocol as error:
-        wrong(str(error))
+        complain(str(error))
         return NOTHING
 
 
-def _world(told: dict[str, Any], wrong: Callable[[str], None]) -> Detector | None:
-    places: dict[int, Place] = {}
-    for each in _objects(told, "series", wrong):
+def _start(fields: dict[str, Any], complain: Callable[[str], None]) -> Detector | None:
+    """None where the world names no series that can be used."""
+    series: dict[int, NodeKernel] = {}
+    for each in _objects(fields, "series", complain):
         try:
-            places[int(each["id"])] = Place(int(each.get("node", 0)), int(each.get("kernel", each["id"])))
+            series[int(each["id"])] = NodeKernel(int(each.get("node", 0)), int(each.get("kernel", each["id"])))
         except (KeyError, TypeError, ValueError):
-            wrong(f"a series needs whole numbers as id, node and kernel, and this is {each}")
-    launches = told.get("launches")
+            complain(f"a series needs whole numbers as id, node and kernel, and this is {each}")
+    launches = fields.get("launches")
     if not _is_small(launches) or launches < 1:
-        wrong(f"launches is {launches!r}, where a whole number above 0 is expected; 1 is taken")
+        complain(f"launches is {launches!r}, where a whole number above 0 is expected; 1 is taken")
         launches = 1
-    return Detector(places, launches) if places else None
+    return Detector(series, launches) if series else None
 
 
-def _night(judge: Detector, told: dict[str, Any], wrong: Callable[[str], None]) -> Told:
-    build = told.get("build", told.get("night"))
+def _add_night(detector: Detector, fields: dict[str, Any], complain: Callable[[str], None]) -> Response:
+    build = fields.get("build", fields.get("night"))
     if not _is_small(build):
         raise NotTheProtocol(f"build is {build!r}, where a whole number is expected")
     readings: dict[int, Reading] = {}
-    for point in _objects(told, "points", wrong):
+    for point in _objects(fields, "points", complain):
         series = point.get("id")
-        if not isinstance(series, int) or series not in judge.series:
-            wrong(f"the world has no series {series!r}")
+        if not isinstance(series, int) or series not in detector.series:
+            complain(f"the world has no series {series!r}")
             continue
         kernel_us, baseline_us = _launches(point.get("cand")), _launches(point.get("base"))
         readings[series] = Reading(build, str(point.get("machine")), str(point.get("env")), kernel_us, baseline_us)
-    return judge.night(build, readings)
+    return detector.add_night(build, readings)
 
 
-def _rerun(judge: Detector, told: dict[str, Any], wrong: Callable[[str], None]) -> Told:
-    results: list[Replayed] = []
-    for each in _objects(told, "results", wrong):
+def _add_answers(detector: Detector, fields: dict[str, Any], complain: Callable[[str], None]) -> Response:
+    answers: list[ReplayAnswer] = []
+    for each in _objects(fields, "results", complain):
         numbers = [each.get(name) for name in ("id", "a", "b")]
         if not all(_is_small(number) for number in numbers):
-            wrong(f"a result needs whole numbers as id, a and b, and these are {numbers}")
+            complain(f"a result needs whole numbers as id, a and b, and these are {numbers}")
             continue
         series, good, bad = (int(number) for number in numbers if number is not None)
-        results.append(Replayed(series, good, bad, _launch(each.get("a_us")), _launch(each.get("b_us"))))
-    return judge.replayed(results)
+        answers.append(ReplayAnswer(series, good, bad, _launch(each.get("a_us")), _launch(each.get("b_us"))))
+    return detector.add_answers(answers)
 
 
-def _objects(told: dict[str, Any], name: str, wrong: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-    found = told.get(name)
-    if not isinstance(found, list):
-        wrong(f"{name} is no list")
+def _objects(fields: dict[str, Any], name: str, complain: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    values = fields.get(name)
+    if not isinstance(values, list):
+        complain(f"{name} is no list")
         return
-    for each in found:
+    for each in values:
         if isinstance(each, dict):
             yield each
         else:
-            wrong(f"{each!r} in {name} is no object")
+            complain(f"{each!r} in {name} is no object")
 
 
-def _launches(told: Any) -> tuple[tuple[float, ...], ...]:
-    return tuple(_launch(each) for each in told) if isinstance(told, list) else ()
+def _launches(value: Any) -> tuple[tuple[float, ...], ...]:
+    return tuple(_launch(each) for each in value) if isinstance(value, list) else ()
 
 
-def _launch(told: Any) -> tuple[float, ...]:
+def _launch(value: Any) -> tuple[float, ...]:
     """Launches of a pair belong together by position, so that what is no number stays, as not a number."""
-    if not isinstance(told, list):
+    if not isinstance(value, list):
         return ()
-    return tuple(float(each) if isinstance(each, float) or _is_small(each) else float("nan") for each in told)
+    return tuple(float(each) if isinstance(each, float) or _is_small(each) else float("nan") for each in value)
 
 
-def _is_small(told: Any) -> TypeGuard[int]:
-    return isinstance(told, int) and abs(told) < 2**62
+def _is_small(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and abs(value) < 2**62
 
 
-def _answer(told: Told) -> str:
+def _write(response: Response) -> str:
     alerts = [
-        {"id": each.series, "night": each.first_bad, "pct": round(100 * each.size, 4), "kind": each.kind}
-        for each in told.alerts
+        {"id": change.series, "night": change.first_bad, "pct": round(100 * change.size, 4), "kind": "code"}
+        for change in response.changes
     ]
-    reruns = [{"id": each.series, "a": each.good, "b": each.bad, "launches": each.launches} for each in told.asks]
+    reruns = [
+        {"id": each.series, "a": each.good, "b": each.bad, "launches": each.launches} for each in response.questions
+    ]
     return json.dumps({"alerts": alerts, "reruns": reruns})

@@ -1,28 +1,29 @@
-"""What the judge says of a confirmed change, and what is known of a series on a night. Values, no decisions."""
+"""The detector's two results: a confirmed change, and the verdict of a series after a night. Values, no decisions."""
 
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["code", "environment"]
-Answer = Literal["regression", "improvement", "unchanged", "undecided"]
+VerdictName = Literal["regression", "improvement", "unchanged", "undecided"]
 
 
 @dataclass(frozen=True)
-class Alert:
-    """`size` is relative: 0.031 is 3.1 % slower. `kind` "code" is a claim about the build `first_bad`."""
+class ConfirmedChange:
+    """Build `first_bad` changed the series by `size` (0.031 is 3.1 % slower), with the standard error `error`."""
 
     series: int
     first_bad: int
     size: float
     error: float
-    kind: Kind
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What is known of a series tonight. Sizes and noise are relative; `smallest` is what one night would show."""
+class SeriesVerdict:
+    """Sizes and noise are relative; `smallest` is the smallest change that one night would show.
 
-    verdict: Answer
+    They are None where the history is too short, and `first_bad` where no build is suspected.
+    """
+
+    verdict: VerdictName
     change: float | None
     low: float | None
     high: float | None

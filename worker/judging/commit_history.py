@@ -20,7 +20,7 @@ from tilewatch.kernels.recording.git_commit import NoHistory, repository_name
 from tilewatch.text import short_sha
 from tilewatch.worker import repository
 from tilewatch.worker.context import Context
-from tilewatch.worker.detection.replay_evidence import Ask
+from tilewatch.worker.detection.replay_evidence import ReplayQuestion
 from tilewatch.worker.judging import replay_answers
 from tilewatch.worker.judging.replay_answers import End, Pair
 from tilewatch.worker.judging.scope_judge import Series
@@ -55,7 +55,7 @@ class History:
         night = self._nights.get(build)
         return None if night is None else self._won_at(night.commit_id).get((kernel, problem))
 
-    def pair(self, series: Series, ask: Ask, facts: Sequence[ReplayFact]) -> Pair | None:
+    def pair(self, series: Series, ask: ReplayQuestion, facts: Sequence[ReplayFact]) -> Pair | None:
         """The two ends of a question; None where a commit is not to be found or neither end was measured."""
         kernel, problem, _ = series
         good, bad = (self._end(build, kernel, problem, facts) for build in (ask.good, ask.bad))

@@ -15,7 +15,7 @@ from tilewatch.db.step_queries.judging import Before, Point, Scope
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.worker.context import Context
 from tilewatch.worker.detection.policy import Policy
-from tilewatch.worker.detection.replay_evidence import Estimate, estimate
+from tilewatch.worker.detection.replay_evidence import Estimate, estimate_pair
 from tilewatch.worker.judging import replay_answers
 from tilewatch.worker.judging.scope_judge import Series
 from tilewatch.worker.queue import follow_up
@@ -82,7 +82,7 @@ def heard(session: Session, key: str) -> Told | None:
     if fact.good_code is not None and fact.good_code == fact.bad_code:
         return Told(None, True)
     pairs = list(zip(fact.good_us, fact.bad_us, strict=True))
-    return Told(estimate(replay_answers.differences(pairs), 0.0) if pairs else None, False)
+    return Told(estimate_pair(replay_answers.differences(pairs), 0.0) if pairs else None, False)
 
 
 def sentence(doubt: Doubt, told: Told) -> str:

@@ -22,8 +22,8 @@ from tilewatch.db.step_queries import judging, winners
 from tilewatch.db.step_queries.judging import Night, Point, ReplayFact, Scope
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.worker.context import Context
-from tilewatch.worker.detection.replay_evidence import Ask, Replayed
-from tilewatch.worker.detection.verdict import Verdict
+from tilewatch.worker.detection.replay_evidence import ReplayAnswer, ReplayQuestion
+from tilewatch.worker.detection.verdict import SeriesVerdict
 from tilewatch.worker.judging import explain, open_regression, other_causes, replay_answers
 from tilewatch.worker.judging import night as served
 from tilewatch.worker.judging.commit_history import History
@@ -120,7 +120,7 @@ def _sitting(hearing: _Hearing, nights: Sequence[Night], lease: Lease) -> ScopeJ
     return known
 
 
-def _served(hearing: _Hearing, series: Series, ask: Ask, told: int) -> Replayed | None:
+def _served(hearing: _Hearing, series: Series, ask: ReplayQuestion, told: int) -> ReplayAnswer | None:
     answer = served.on_record(hearing.history, hearing.facts, series, ask, told)
     if answer is not None:
         return answer
@@ -130,16 +130,16 @@ def _served(hearing: _Hearing, series: Series, ask: Ask, told: int) -> Replayed 
     if not _is_hopeless(hearing, pair, found, ask, told):
         return None
     there = slice(told, told + ask.launches)
-    return Replayed(ask.series, ask.good, ask.bad, found.good_us[there], found.bad_us[there])
+    return ReplayAnswer(ask.series, ask.good, ask.bad, found.good_us[there], found.bad_us[there])
 
 
-def _is_hopeless(hearing: _Hearing, pair: Pair, found: replay_answers.Heard, ask: Ask, told: int) -> bool:
+def _is_hopeless(hearing: _Hearing, pair: Pair, found: replay_answers.Heard, ask: ReplayQuestion, told: int) -> bool:
     if hearing.scope.origin == RECORDED:
         return True
     return judging.was_given_up(hearing.session, _key(hearing.scope, pair, *_wanted(found, ask, told)))
 
 
-def _wanted(found: replay_answers.Heard, ask: Ask, told: int) -> tuple[int, int]:
+def _wanted(found: replay_answers.Heard, ask: ReplayQuestion, told: int) -> tuple[int, int]:
     """How many launches are there already, and how many more the question needs."""
     there = len(found.good_us)
     return there, told + ask.launches - there
@@ -182,7 +182,10 @@ def _ask(hearing: _Hearing, wanted: _Wanted, together: Sequence[str]) -> list[Un
 
 
 def _questions(
-    hearing: _Hearing, sitting: ScopeJudge, missing: Sequence[tuple[Series, Ask]], tonight: Mapping[Series, Point]
+    hearing: _Hearing,
+    sitting: ScopeJudge,
+    missing: Sequence[tuple[Series, ReplayQuestion]],
+    tonight: Mapping[Series, Point],
 ) -> dict[str, _Wanted]:
     """By key: series that ask the same share the answer."""
     store = CubinStore(hearing.context.store_url)
@@ -308,7 +311,7 @@ def _say_of_the_wrong(hearing: _Hearing, tonight: dict[Series, Point]) -> None:
 
 
 def _write(
-    hearing: _Hearing, point: Point, said: Verdict, verdict: str, reason: str, span: tuple[int, int] | None
+    hearing: _Hearing, point: Point, said: SeriesVerdict, verdict: str, reason: str, span: tuple[int, int] | None
 ) -> None:
     hearing.verdicts.append(
         NewVerdict(

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from tilewatch.db.lifecycle.suspicions import Outcome
 from tilewatch.db.step_queries.judging import Night, Point, ReplayFact
-from tilewatch.worker.detection.replay_evidence import Ask, Replayed, estimate
-from tilewatch.worker.detection.verdict import Answer, Verdict
+from tilewatch.worker.detection.replay_evidence import ReplayAnswer, ReplayQuestion, estimate_pair
+from tilewatch.worker.detection.verdict import SeriesVerdict, VerdictName
 from tilewatch.worker.judging import replay_answers
 from tilewatch.worker.judging.commit_history import History
 from tilewatch.worker.judging.scope_judge import Asked, ScopeJudge, Series, series_of
@@ -20,8 +20,8 @@ from tilewatch.worker.judging.scope_judge import Asked, ScopeJudge, Series, seri
 class Conclusion:
     """`said` holds the numbers; `outcome` is how the night's suspicion ended, None where there was none."""
 
-    said: Verdict
-    verdict: Answer
+    said: SeriesVerdict
+    verdict: VerdictName
     reason: str
     outcome: Outcome | None
 
@@ -42,14 +42,14 @@ def conclusion(sitting: ScopeJudge, series: Series, same_as: str | None) -> Conc
     return Conclusion(said, said.verdict, said.reason, None)
 
 
-def _not_confirmed(said: Verdict, asked: Asked) -> Conclusion:
+def _not_confirmed(said: SeriesVerdict, asked: Asked) -> Conclusion:
     launches = _launches(asked)
     if not launches:
         return Conclusion(said, "undecided", f"no replay could be held: {said.reason}", "undecided")
     if all(good_us == bad_us for good_us, bad_us in launches):
         reason = f"identical machine code, so no change of the commit's: {said.reason}"
         return Conclusion(said, "unchanged", reason, "refuted")
-    found = estimate(replay_answers.differences(launches), 0.0)  # no prior: what is told is what was seen
+    found = estimate_pair(replay_answers.differences(launches), 0.0)  # no prior: what is told is what was seen
     low, high = found.size - 1.96 * found.error, found.size + 1.96 * found.error
     told = f"{len(launches)} replay launches of old and new code differ by {low:+.2%} to {high:+.2%}"
     if low <= 0.0 <= high:
@@ -64,7 +64,7 @@ def _launches(asked: Asked) -> Sequence[tuple[float, float]]:
     return [pair for each in first for pair in zip(each.good_us, each.bad_us, strict=True)]
 
 
-def _stands_out(said: Verdict) -> bool:
+def _stands_out(said: SeriesVerdict) -> bool:
     return said.change is not None and said.smallest is not None and abs(said.change) >= said.smallest
 
 
@@ -87,9 +87,11 @@ def hear(sitting: ScopeJudge, history: History, night: Night, points: Sequence[P
             sitting.check(series, before[0], night.position)
 
 
-def on_record(history: History, facts: Sequence[ReplayFact], series: Series, ask: Ask, told: int) -> Replayed | None:
+def on_record(
+    history: History, facts: Sequence[ReplayFact], series: Series, ask: ReplayQuestion, told: int
+) -> ReplayAnswer | None:
     """What replays said of a question; None while they did not say enough. Nothing where nobody can be asked."""
     pair = history.pair(series, ask, facts)
     if pair is None:
-        return Replayed(ask.series, ask.good, ask.bad, (), ())
+        return ReplayAnswer(ask.series, ask.good, ask.bad, (), ())
     return replay_answers.answer(ask, pair, replay_answers.heard(facts, pair), told)

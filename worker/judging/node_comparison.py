@@ -12,7 +12,7 @@ from typing import Any
 from tilewatch.db.step_queries.gpus import Board
 from tilewatch.db.step_queries.judging import Before, Point, ReplayFact
 from tilewatch.worker.detection.policy import Policy
-from tilewatch.worker.detection.replay_evidence import Estimate, estimate
+from tilewatch.worker.detection.replay_evidence import Estimate, estimate_pair
 from tilewatch.worker.judging import replay_answers
 
 WELL_GPUS_DIFFER = 0.01
@@ -90,12 +90,12 @@ def compared(there: ReplayFact, here: ReplayFact, *, same_code: bool) -> Told:
     the old one says how far apart the nodes are: the new one may suit one of them less."""
     node = replay_answers.differences(list(zip(there.good_us, here.good_us, strict=False)))
     if same_code:
-        return Told(estimate(node, 0.0), None)
+        return Told(estimate_pair(node, 0.0), None)
     code = [
-        estimate(replay_answers.differences(list(zip(each.good_us, each.bad_us, strict=True))), 0.0)
+        estimate_pair(replay_answers.differences(list(zip(each.good_us, each.bad_us, strict=True))), 0.0)
         for each in (there, here)
     ]
-    return Told(estimate(node, 0.0), (code[0], code[1]))
+    return Told(estimate_pair(node, 0.0), (code[0], code[1]))
 
 
 def of_driver(doubt: Doubt, told: Told) -> Estimate | None:

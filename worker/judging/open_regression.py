@@ -13,7 +13,7 @@ from tilewatch.db.lifecycle.regression_causes import Cause, Moved, Opened
 from tilewatch.db.step_queries import winners
 from tilewatch.db.step_queries.judging import Point, Scope
 from tilewatch.worker.detection.replay_evidence import Estimate
-from tilewatch.worker.detection.verdict import Alert
+from tilewatch.worker.detection.verdict import ConfirmedChange
 from tilewatch.worker.judging import explain, node_comparison
 from tilewatch.worker.judging.compiler_cause import Doubt
 from tilewatch.worker.judging.explain import Explanation
@@ -28,7 +28,7 @@ def confirmed(
     point: Point,
     good_run_id: int | None,
     suspicion_id: int | None,
-    alert: Alert,
+    alert: ConfirmedChange,
     span: tuple[int, int],
     besides: Sequence[str] = (),
 ) -> tuple[str, Opened | None]:

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from tilewatch.db.step_queries import judging
 from tilewatch.db.step_queries.judging import Night, Point, Scope
 from tilewatch.worker.context import Context
-from tilewatch.worker.detection.verdict import Answer
+from tilewatch.worker.detection.verdict import VerdictName
 from tilewatch.worker.judging import compiler_cause, node_cause, node_comparison, open_regression
 from tilewatch.worker.judging.scope_judge import Series, series_of
 
@@ -37,7 +37,7 @@ class Found:
     """What came of a doubt, in a sentence; `answer` is a verdict where it is a change."""
 
     sentence: str
-    answer: Answer | None
+    answer: VerdictName | None
 
 
 @dataclass(frozen=True)
@@ -105,5 +105,5 @@ def settled(
     return found
 
 
-def _answer(size: float) -> Answer:
+def _answer(size: float) -> VerdictName:
     return "regression" if size > 0 else "improvement"

@@ -12,7 +12,7 @@ from typing import Any
 from tilewatch.db.lifecycle.suspicions import NOT_NEEDED
 from tilewatch.db.step_queries.judging import ReplayFact
 from tilewatch.db.step_queries.winners import Side
-from tilewatch.worker.detection.replay_evidence import Ask, Replayed
+from tilewatch.worker.detection.replay_evidence import ReplayAnswer, ReplayQuestion
 from tilewatch.worker.queue import follow_up
 
 SAME = 1.0
@@ -65,15 +65,15 @@ def heard(facts: Sequence[ReplayFact], pair: Pair) -> Heard:
     return Heard(tuple(good_us), tuple(bad_us), failure)
 
 
-def answer(ask: Ask, pair: Pair, found: Heard, told: int) -> Replayed | None:
+def answer(ask: ReplayQuestion, pair: Pair, found: Heard, told: int) -> ReplayAnswer | None:
     """The launches that come after those already told; fewer than asked for when there will be no more."""
     if pair.identical:
-        return Replayed(ask.series, ask.good, ask.bad, (SAME,) * ask.launches, (SAME,) * ask.launches)
+        return ReplayAnswer(ask.series, ask.good, ask.bad, (SAME,) * ask.launches, (SAME,) * ask.launches)
     there = slice(told, told + ask.launches)
     good_us, bad_us = found.good_us[there], found.bad_us[there]
     if len(good_us) < ask.launches and found.failure is None:
         return None
-    return Replayed(ask.series, ask.good, ask.bad, good_us, bad_us)
+    return ReplayAnswer(ask.series, ask.good, ask.bad, good_us, bad_us)
 
 
 def code_known(facts: Sequence[ReplayFact], kernel: str, problem: str, commit_id: int) -> str | None:

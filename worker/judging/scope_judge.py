@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tilewatch.db.step_queries.judging import Point
-from tilewatch.worker.detection.candidate import Candidate, first_bad
-from tilewatch.worker.detection.confirmation import step
-from tilewatch.worker.detection.detector import Detector, Told
+from tilewatch.worker.detection.candidate import Candidate, likeliest_build
+from tilewatch.worker.detection.confirmation import next_question
+from tilewatch.worker.detection.detector import Detector, Response
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Reading
-from tilewatch.worker.detection.replay_evidence import Ask, Replayed
-from tilewatch.worker.detection.series_state import Place
-from tilewatch.worker.detection.verdict import Alert, Answer, Verdict
+from tilewatch.worker.detection.replay_evidence import ReplayAnswer, ReplayQuestion
+from tilewatch.worker.detection.scope_state import NodeKernel
+from tilewatch.worker.detection.verdict import ConfirmedChange, SeriesVerdict, VerdictName
 
 LAUNCHES_A_RUN = 3
 """What a run weighs in replay launches: with its sweep it holds the GPU for longer than three launches."""
@@ -33,7 +33,7 @@ SAMPLES_LAUNCHES = 1
 Series = tuple[str, str, str]
 """Kernel, problem and host: two GPUs of a model differ by more than the changes we look for."""
 
-Serve = Callable[[Series, Ask, int], Replayed | None]
+Serve = Callable[[Series, ReplayQuestion, int], ReplayAnswer | None]
 """The answer to a question, of which so many launches were told before; None while it is not there."""
 
 
@@ -48,7 +48,7 @@ class Asked:
 
     good: int
     bad: int
-    answers: list[Replayed] = field(default_factory=list)
+    answers: list[ReplayAnswer] = field(default_factory=list)
 
 
 class ScopeJudge:
@@ -59,14 +59,14 @@ class ScopeJudge:
         self.numbers = {each: number for number, each in enumerate(series)}
         self.names = tuple(series)
         self.heard: list[int] = []
-        self.alerts: dict[Series, Alert] = {}
+        self.alerts: dict[Series, ConfirmedChange] = {}
         self.asked: dict[Series, Asked] = {}
         self._policy, self._replay_launches = policy, replay_launches
         kernels = {name: number for number, name in enumerate(dict.fromkeys(kernel for kernel, _, _ in series))}
         hosts = {name: number for number, name in enumerate(dict.fromkeys(host for _, _, host in series))}
-        places = {self.numbers[each]: Place(hosts[each[2]], kernels[each[0]]) for each in series}
+        places = {self.numbers[each]: NodeKernel(hosts[each[2]], kernels[each[0]]) for each in series}
         self._judge = Detector(places, LAUNCHES_A_RUN, policy)
-        self._asks: tuple[Ask, ...] = ()
+        self._asks: tuple[ReplayQuestion, ...] = ()
         self._checks: dict[int, Candidate] = {}
         self._spent = 0
         self._latest: dict[int, int] = {}
@@ -83,7 +83,7 @@ class ScopeJudge:
         self.alerts, self.asked, self._checks, self._spent = {}, {}, {}, 0
         self._again = {number for number in readings if self._latest.get(number) == build}
         self._latest.update(dict.fromkeys(readings, build))
-        self._hear(self._judge.night(build, readings), [])
+        self._hear(self._judge.add_night(build, readings), [])
 
     def check(self, series: Series, good: int, bad: int) -> None:
         """The machine code that wins changed between these builds: that alone is worth the first launches.
@@ -96,10 +96,10 @@ class ScopeJudge:
             return
         if self._spent + self._policy.first_launches > self._replay_launches:
             return
-        self._checks[number] = self._judge.check(number, good, bad)
+        self._checks[number] = self._judge.open_check(number, good, bad)
         self._asks += tuple(self._next_of_check(number))
 
-    def settle(self, serve: Serve) -> tuple[tuple[Series, Ask], ...]:
+    def settle(self, serve: Serve) -> tuple[tuple[Series, ReplayQuestion], ...]:
         """Goes on for as long as every question of a round is answered; the questions that are not yet."""
         while self._asks:
             answers = [(ask, self._served(serve, ask)) for ask in self._asks]
@@ -117,7 +117,7 @@ class ScopeJudge:
                 return
             self._tell(answers)
 
-    def told(self, series: Series, ask: Ask) -> int:
+    def told(self, series: Series, ask: ReplayQuestion) -> int:
         """How many launches of this question were told so far."""
         return self._told.get((series, ask.good, ask.bad), 0)
 
@@ -125,12 +125,12 @@ class ScopeJudge:
         """Whether tonight's budget leaves no room for another suspicion's first launches."""
         return self._spent + self._policy.first_launches > self._replay_launches
 
-    def verdict(self, series: Series) -> Verdict:
-        said, alert = self._judge.verdict(self.numbers[series]), self.alerts.get(series)
+    def verdict(self, series: Series) -> SeriesVerdict:
+        said, alert = self._judge.give_verdict(self.numbers[series]), self.alerts.get(series)
         if alert is None or said.first_bad == alert.first_bad:
             return said
         low, high = alert.size - 1.96 * alert.error, alert.size + 1.96 * alert.error
-        answer: Answer = "regression" if alert.size > 0 else "improvement"
+        answer: VerdictName = "regression" if alert.size > 0 else "improvement"
         return replace(said, verdict=answer, change=alert.size, low=low, high=high, first_bad=alert.first_bad)
 
     def _reading(self, build: int, point: Point) -> Reading:
@@ -148,47 +148,47 @@ class ScopeJudge:
         baseline_us = () if point.ratio is None else ((point.time_us * point.ratio,),)
         return Reading(build, point.host, env, kernel_us, baseline_us)
 
-    def _served(self, serve: Serve, ask: Ask) -> Replayed | None:
+    def _served(self, serve: Serve, ask: ReplayQuestion) -> ReplayAnswer | None:
         series = self.names[ask.series]
         return serve(series, ask, self.told(series, ask))
 
-    def _tell(self, answers: Sequence[Replayed]) -> None:
+    def _tell(self, answers: Sequence[ReplayAnswer]) -> None:
         for answer in answers:
             series = self.names[answer.series]
             pair = (series, answer.good, answer.bad)
             self._told[pair] = self._told.get(pair, 0) + len(answer.good_us)
             self.asked[series].answers.append(answer)
-        told = self._judge.replayed([answer for answer in answers if answer.series not in self._checks])
-        checks: list[Ask] = []
+        response = self._judge.add_answers([answer for answer in answers if answer.series not in self._checks])
+        checks: list[ReplayQuestion] = []
         for answer in answers:
             if answer.series in self._checks:
-                self._checks[answer.series].hear(answer)
+                self._checks[answer.series].add_answer(answer)
                 checks += self._next_of_check(answer.series)
-        self._hear(told, checks)
+        self._hear(response, checks)
 
-    def _next_of_check(self, number: int) -> list[Ask]:
+    def _next_of_check(self, number: int) -> list[ReplayQuestion]:
         """A check's next question, if it has one that the night can pay; a change that it confirmed is a new level."""
         case = self._checks[number]
-        ask = step(case, self._policy)
+        ask = next_question(case, self._policy)
         if ask is not None and (self._spent < self._replay_launches or case.state == "believed"):
             self._count(ask)
             return [ask]
         found = case.estimate
         if case.state in ("believed", "confirmed") and found is not None:
-            build, _ = first_bad(case)
-            self.alerts[self.names[number]] = Alert(number, build, float(np.expm1(found.size)), found.error, "code")
-            self._judge.settled(number, build)
+            build, _ = likeliest_build(case)
+            self.alerts[self.names[number]] = ConfirmedChange(number, build, float(np.expm1(found.size)), found.error)
+            self._judge.start_level(number, build)
         return []
 
-    def _hear(self, told: Told, checks: Sequence[Ask]) -> None:
-        for alert in told.alerts:
+    def _hear(self, response: Response, checks: Sequence[ReplayQuestion]) -> None:
+        for alert in response.changes:
             self.alerts[self.names[alert.series]] = alert
-        for ask in told.asks:
+        for ask in response.questions:
             self._checks.pop(ask.series, None)  # the judge has a suspicion of its own now
             self._count(ask)
-        self._asks = (*told.asks, *(ask for ask in checks if ask.series in self._checks))
+        self._asks = (*response.questions, *(ask for ask in checks if ask.series in self._checks))
 
-    def _count(self, ask: Ask) -> None:
+    def _count(self, ask: ReplayQuestion) -> None:
         self._spent += ask.launches
         self.asked.setdefault(self.names[ask.series], Asked(ask.good, ask.bad))
 

@@ -24,7 +24,7 @@ def made(seed: int = 1) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 def left_of(levels: NDArray[np.float64]) -> NDArray[np.float64]:
     learned = node_noise.learn(np.diff(levels, axis=0))
-    return levels[:, :SERIES] - node_noise.shared(levels - np.median(levels, axis=0), learned, KERNEL_OF, OF)
+    return levels[:, :SERIES] - node_noise.estimate_shared(levels - np.median(levels, axis=0), learned, KERNEL_OF, OF)
 
 
 def test_little_more_than_its_own_noise_is_left_of_a_series_though_its_baseline_follows_another_way() -> None:
@@ -56,7 +56,7 @@ def test_missing_columns_and_nights_are_lived_with() -> None:
     levels[20:30] = np.nan
     levels[40, 5:25] = np.nan
     learned = node_noise.learn(np.diff(levels, axis=0))
-    assert np.isfinite(node_noise.shared(levels, learned, KERNEL_OF, OF)).all()
+    assert np.isfinite(node_noise.estimate_shared(levels, learned, KERNEL_OF, OF)).all()
 
 
 def test_how_far_a_series_follows_is_one_until_nights_say_otherwise() -> None:
@@ -64,6 +64,6 @@ def test_how_far_a_series_follows_is_one_until_nights_say_otherwise() -> None:
     node = 0.02 * chance.standard_normal((60, 3))
     moves = node * np.array([1.1, 0.0, 0.0]) + 0.001 * chance.standard_normal(node.shape)
     moves[4:, 2] = np.nan
-    follows = node_noise.follows(moves, node)
+    follows = node_noise.learn_shares(moves, node)
     assert follows[0] == follows[2] == 1.0
     assert follows[1] < 0.2

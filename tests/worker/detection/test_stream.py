@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.judge import play
 from benchmarks.judge_worlds import Kind, World
-from tilewatch.worker.detection.stream import answers
+from tilewatch.worker.detection.stream import answer_lines
 
 QUIET = Kind("a few steps", "quiet", nuisances=False, changed=0.1, sizes=(0.05, 0.05))
 
@@ -31,38 +31,38 @@ def world_lines(nights: int) -> list[str]:
 
 
 def test_a_world_is_not_answered_and_every_night_is_with_one_line() -> None:
-    told = [json.loads(line) for line in answers(world_lines(12), pytest.fail)]
-    assert len(told) == 12
-    assert all(set(each) == {"alerts", "reruns"} for each in told)
+    replies = [json.loads(line) for line in answer_lines(world_lines(12), pytest.fail)]
+    assert len(replies) == 12
+    assert all(set(each) == {"alerts", "reruns"} for each in replies)
 
 
 def test_the_same_lines_give_the_same_answers() -> None:
-    assert list(answers(world_lines(15), pytest.fail)) == list(answers(world_lines(15), pytest.fail))
+    assert list(answer_lines(world_lines(15), pytest.fail)) == list(answer_lines(world_lines(15), pytest.fail))
 
 
 def test_steps_of_a_made_world_are_found_and_nothing_else() -> None:
     played = play(QUIET, seed=5)
     changes = {(change.series, change.build) for change in played.changes}
     assert changes
-    assert {(said.series, said.first_bad) for said in played.alerts} == changes
+    assert {(alert.series, alert.first_bad) for alert in played.alerts} == changes
 
 
-def complaints(lines: list[str]) -> tuple[list[str], list[str]]:
-    said: list[str] = []
-    return list(answers(lines, said.append)), said
+def answer_and_complain(lines: list[str]) -> tuple[list[str], list[str]]:
+    complaints: list[str] = []
+    return list(answer_lines(lines, complaints.append)), complaints
 
 
 @pytest.mark.parametrize("line", ["[1]", "nothing", '{"type":"night","night":"x"}', '{"type":"dawn"}', "\x00", "1e999"])
 def test_a_line_that_is_not_of_the_protocol_is_named_and_answered_with_nothing(line: str) -> None:
-    told, said = complaints([world_lines(0)[0], line])
-    assert told == [NOTHING]
-    assert len(said) == 1
-    assert said[0].startswith("line 2: ")
+    replies, complaints = answer_and_complain([world_lines(0)[0], line])
+    assert replies == [NOTHING]
+    assert len(complaints) == 1
+    assert complaints[0].startswith("line 2: ")
 
 
 def test_a_night_before_any_world_is_answered_with_nothing() -> None:
-    told, said = complaints(['{"type":"night","night":0,"points":[]}'])
-    assert (told, said) == ([NOTHING], ["line 1: this night comes before any world that can be used"])
+    replies, complaints = answer_and_complain(['{"type":"night","night":0,"points":[]}'])
+    assert (replies, complaints) == ([NOTHING], ["line 1: this night comes before any world that can be used"])
 
 
 def spoiled(point: dict[str, Any], how: int) -> dict[str, Any]:
@@ -83,13 +83,13 @@ def spoiled(point: dict[str, Any], how: int) -> dict[str, Any]:
 def test_spoiled_points_missing_nights_and_missing_or_reordered_results_never_stop_the_answers() -> None:
     world = World(Kind("a few steps", "typical", nuisances=True, changed=0.5), 60, np.random.default_rng(6))
     chance = random.Random(6)
-    said: list[str] = []
+    complaints: list[str] = []
     lines: list[str] = []
-    told = answers(iter_of(lines), said.append)
+    replies = answer_lines(iter_of(lines), complaints.append)
 
     def ask(line: dict[str, Any]) -> dict[str, Any]:
         lines.append(json.dumps(line))
-        answer: dict[str, Any] = json.loads(next(told))
+        answer: dict[str, Any] = json.loads(next(replies))
         return answer
 
     lines.append(json.dumps(world.header()))
@@ -113,14 +113,14 @@ def test_spoiled_points_missing_nights_and_missing_or_reordered_results_never_st
             answer = ask({"type": "rerun", "results": results})
         assert not answer["reruns"]
     assert replays
-    assert said
+    assert complaints
 
 
 def test_a_world_of_one_series_and_one_launch_a_night_finds_a_step() -> None:
     """The launches that a world announces need not be those that come."""
     chance = random.Random(7)
     lines = [json.dumps({"type": "world", "nights": 50, "launches": 1, "series": [{"id": 5, "node": 0, "kernel": 0}]})]
-    told = answers(iter_of(lines), pytest.fail)
+    replies = answer_lines(iter_of(lines), pytest.fail)
     alerts: list[tuple[int, int]] = []
 
     def us(build: int, count: int) -> list[float]:
@@ -129,24 +129,24 @@ def test_a_world_of_one_series_and_one_launch_a_night_finds_a_step() -> None:
     for night in range(50):
         point = {"id": 5, "machine": "m", "env": "e", "cand": [us(night, 20)], "base": [us(0, 20)]}
         lines.append(json.dumps({"type": "night", "night": night, "build": night, "points": [point]}))
-        answer = json.loads(next(told))
+        answer = json.loads(next(replies))
         while answer["reruns"]:
             results = [
                 each | {"a_us": us(each["a"], each["launches"]), "b_us": us(each["b"], each["launches"])}
                 for each in answer["reruns"]
             ]
             lines.append(json.dumps({"type": "rerun", "results": results}))
-            answer = json.loads(next(told))
+            answer = json.loads(next(replies))
             alerts += [(each["id"], each["night"]) for each in answer["alerts"]]
     assert alerts == [(5, 40)]
 
 
 def test_the_command_answers_without_a_database() -> None:
-    told = subprocess.run(
+    finished = subprocess.run(
         (sys.executable, "-m", "tilewatch.worker.cli.main", "judge", "--stream"),
         input="\n".join(world_lines(2)),
         capture_output=True,
         text=True,
         check=True,
     )
-    assert [json.loads(line) for line in told.stdout.splitlines()] == [{"alerts": [], "reruns": []}] * 2
+    assert [json.loads(line) for line in finished.stdout.splitlines()] == [{"alerts": [], "reruns": []}] * 2

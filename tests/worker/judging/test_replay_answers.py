@@ -9,12 +9,12 @@ from tilewatch.db.step_queries.judging import ReplayFact
 from tilewatch.db.step_queries.winners import Side
 from tilewatch.worker.detection import policy
 from tilewatch.worker.detection.policy import BadPolicy, Policy
-from tilewatch.worker.detection.replay_evidence import Ask
+from tilewatch.worker.detection.replay_evidence import ReplayQuestion
 from tilewatch.worker.judging import replay_answers
 from tilewatch.worker.judging.replay_answers import End, Pair
 from tilewatch.worker.judging.scope_judge import NIGHTS_HEARD, NIGHTS_STEP, first_night
 
-ASK = Ask(0, 10, 20, 4)
+ASK = ReplayQuestion(0, 10, 20, 4)
 
 
 def won(code: str, compiler: str = "c1") -> Side:

@@ -1,0 +1,206 @@
+"""Everything known of the series of a scope: their nights, replay answers since the last confirmed change, evidence.
+
+Opens candidates with the evidence for each of their builds, and remembers what came of them. It asks no questions and
+spends no launches; detector.py does.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tilewatch.worker.detection.candidate import Candidate, NightEvidence, likeliest_build
+from tilewatch.worker.detection.nights import Nights
+from tilewatch.worker.detection.policy import Policy
+from tilewatch.worker.detection.reading import Reading
+from tilewatch.worker.detection.replay_evidence import ReplayEvidence
+from tilewatch.worker.detection.suspicion import (
+    PossibleChange,
+    ScopeEvidence,
+    find_possible_changes,
+    group_shapes,
+    weigh_evidence,
+)
+from tilewatch.worker.detection.verdict import ConfirmedChange
+
+NEVER = -(2**62)
+MOST_SKIPPED_BUILDS = 64
+"""Builds between two nights that may hold the first bad one; a longer pause counts as one step."""
+
+
+@dataclass(frozen=True)
+class NodeKernel:
+    """Series with one node and kernel share their code and their nights; series with one node share its noise."""
+
+    node: int
+    kernel: int
+
+
+@dataclass
+class SeriesState:
+    node_kernel: NodeKernel
+    column: int
+    level_since: int = NEVER  # first build of the level that was last confirmed
+    replays: ReplayEvidence = field(default_factory=ReplayEvidence)  # since that build
+    check_at: int | None = None  # the night count at which the builds around a new environment are compared
+    check_from: int | None = None  # the last build before that environment
+    confirmed: ConfirmedChange | None = None  # tonight
+
+
+class ScopeState:
+    def __init__(self, series: Mapping[int, NodeKernel], policy: Policy) -> None:
+        self.policy = policy
+        self.keys = sorted(series)
+        self.series = {key: SeriesState(series[key], column) for column, key in enumerate(self.keys)}
+        nodes, kernels = [series[key].node for key in self.keys], [series[key].kernel for key in self.keys]
+        self.nights = Nights(nodes, kernels, policy)
+        self.evidence: ScopeEvidence | None = None
+        self._families = group_shapes(nodes, kernels)
+        self._weighed = self._precisions = np.empty((0, len(self.keys)))  # of replays, nights x series
+        self._points = self._confirmed = 0
+
+    def add_night(self, build: int, readings: Mapping[int, Reading]) -> None:
+        """Builds that were skipped since the night before may be first bad ones too."""
+        builds = self.nights.builds
+        if builds and build - builds[-1] <= MOST_SKIPPED_BUILDS:
+            for skipped in range(builds[-1] + 1, build):
+                self._add(skipped, {})
+        self._add(build, readings)
+        for series in self.series.values():
+            series.confirmed = None
+        self._weigh()
+        self._plan_checks()
+
+    def possible_changes(self) -> list[PossibleChange]:
+        """The likeliest first."""
+        if self.evidence is None:
+            return []
+        return find_possible_changes(self.evidence, self._families, self.change_rate(), self.policy)
+
+    def change_rate(self) -> float:
+        """Changes per point: a guess, until this fleet's own confirmed changes outweigh it."""
+        policy = self.policy
+        guessed = policy.changes_a_point * policy.prior_points
+        rate = (guessed + self._confirmed) / (policy.prior_points + self._points)
+        return max(rate, policy.least_changes_a_point)
+
+    def ages_since_confirmed(self, key: int) -> int:
+        """Nights since the change that was confirmed last: a new one must be younger."""
+        builds = self.nights.builds
+        return len(builds) - int(np.searchsorted(builds, self.series[key].level_since, "right"))
+
+    def ages_replayed(self, key: int) -> int:
+        """How many nights back a change can lie that replays may have shown; 0 where they showed none."""
+        builds, since = self.nights.builds, self._shown_since(self.series[key])
+        return 0 if since is None else len(builds) - int(np.searchsorted(builds, since, "right"))
+
+    def open_candidate(self, key: int, ages: int, prior: float) -> Candidate:
+        """A change at one of the builds of the last `ages` nights."""
+        series, builds = self.series[key], self.nights.builds
+        bad = builds[-1]
+        while ages > 1 and bad - builds[-ages] > MOST_SKIPPED_BUILDS:
+            ages -= 1
+        while ages < len(builds) and builds[-ages - 1] == builds[-ages]:
+            ages += 1
+        good = builds[-ages - 1] if ages < len(builds) else builds[-ages] - 1
+        good = max(good, builds[-ages] - MOST_SKIPPED_BUILDS)
+        nightly, size = NightEvidence(np.zeros(ages), np.zeros(ages)), None
+        if self.evidence is not None:
+            nightly = self.evidence.of_series(series.column, ages)
+            likeliest = int(np.argmax(self.evidence.log_odds[:ages, series.column]))
+            size = self.nights.size(series.column, likeliest + 1, series.level_since) or None
+        return Candidate(
+            series=key,
+            good=good,
+            bad=bad,
+            size=size,
+            nightly=_by_build(nightly, builds[-ages:], good, bad),
+            launch_noise=self.nights.launch_noise(series.column),
+            prior=prior,
+            replays=series.replays,
+            fresh_since=builds[-min(self.policy.fresh_nights, len(builds))],
+        )
+
+    def open_check(
+        self, key: int, good: int, bad: int, prior: float, replays: ReplayEvidence | None = None
+    ) -> Candidate:
+        """A candidate for builds that are compared for another reason than a night's times."""
+        nightly = NightEvidence(*np.zeros((2, bad - good)))
+        noise = self.nights.launch_noise(self.series[key].column)
+        return Candidate(key, good, bad, None, nightly, noise, prior, replays or ReplayEvidence())
+
+    def due_checks(self) -> Iterator[tuple[SeriesState, Candidate | None]]:
+        """Some nights after a new machine or toolchain, once: tonight's build against the last one before.
+
+        The caller sets `check_at` to None when it takes the check. The candidate is None where no build is left.
+        """
+        prior = float(np.log(self.change_rate()))
+        for key in self.keys:
+            series = self.series[key]
+            is_due = series.check_at is not None and int(self.nights.seen[series.column]) >= series.check_at
+            if not is_due or series.check_from is None or not self.nights.measured[series.column]:
+                continue
+            last, shown = self.nights.builds[-1], self._shown_since(series)
+            good = max(min(series.check_from, series.check_from if shown is None else shown), series.level_since)
+            has_builds = 0 < last - good <= MOST_SKIPPED_BUILDS
+            yield series, self.open_check(key, good, last, prior, series.replays) if has_builds else None
+
+    def start_level(self, key: int, first_bad: int) -> None:
+        """The series has a new level since this build; earlier replays do not count for it."""
+        series = self.series[key]
+        series.level_since, series.replays = first_bad, ReplayEvidence()
+        self._weighed[:, series.column] = self._precisions[:, series.column] = 0.0
+
+    def confirm(self, candidate: Candidate) -> ConfirmedChange | None:
+        """Records a confirmed change and the new level since; None where no replay was across its build."""
+        estimate = candidate.estimate
+        if estimate is None:
+            return None
+        first_bad = likeliest_build(candidate)[0]
+        self.start_level(candidate.series, first_bad)
+        self._confirmed += 1
+        change = ConfirmedChange(candidate.series, first_bad, float(np.expm1(estimate.size)), estimate.error)
+        self.series[candidate.series].confirmed = change
+        return change
+
+    def remember(self, candidate: Candidate) -> None:
+        """Keeps a candidate's replays as evidence for the nights to come."""
+        series, builds = self.series[candidate.series], np.asarray(self.nights.builds, dtype=np.int64)
+        weighed, precisions, _ = series.replays.across(builds, candidate.launch_noise)
+        self._weighed[:, series.column], self._precisions[:, series.column] = weighed, precisions
+
+    def _add(self, build: int, readings: Mapping[int, Reading]) -> None:
+        by_column = {self.series[key].column: reading for key, reading in readings.items() if key in self.series}
+        self.nights.add(build, by_column)
+        kept = len(self.nights.builds)
+        zeros = np.zeros((1, len(self.keys)))
+        self._weighed = np.vstack([self._weighed, zeros])[-kept:]
+        self._precisions = np.vstack([self._precisions, zeros])[-kept:]
+
+    def _weigh(self) -> None:
+        self._points += int(self.nights.measured.sum())
+        since = np.array([self.series[key].level_since for key in self.keys], dtype=np.int64)
+        scan = self.nights.scan(since)
+        self.noise = scan.noise
+        self.evidence = weigh_evidence(scan, self._weighed, self._precisions, self.policy) if len(scan.steps) else None
+        if self.evidence is not None:
+            again = np.diff(self.nights.builds, prepend=NEVER)[: -len(scan.steps) - 1 : -1] == 0
+            self.evidence.log_odds[again] = -np.inf  # a build's second night cannot be its first bad one
+
+    def _plan_checks(self) -> None:
+        for column in np.flatnonzero(self.nights.has_new_environment() & self.nights.measured):
+            series = self.series[self.keys[column]]
+            series.check_at = int(self.nights.seen[column]) + self.policy.check_after_nights
+            earlier = np.flatnonzero(np.isfinite(self.nights.times[:-1, column]))
+            series.check_from = self.nights.builds[int(earlier[-1])] if len(earlier) else None
+
+    def _shown_since(self, series: SeriesState) -> int | None:
+        builds = self.nights.builds
+        oldest = builds[-min(self.policy.after_nights, len(builds))]
+        return series.replays.shown_since(oldest, self.nights.launch_noise(series.column))
+
+
+def _by_build(nightly: NightEvidence, builds: Sequence[int], good: int, bad: int) -> NightEvidence:
+    """From one value a night to one value a build; a build without a night is as likely as the next that has one."""
+    at = np.searchsorted(np.asarray(builds), np.arange(good + 1, bad + 1))
+    return NightEvidence(nightly.weighed[at], nightly.precisions[at])
