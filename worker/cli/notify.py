@@ -1,20 +1,21 @@
-"""`tilewatch tell`: the channels, and what was told on them. Parses, calls, prints."""
+"""`tilewatch tell`: channels, messages and alarms. Parses, calls, prints."""
 
 from typing import Annotated
 
 import typer
 
 from tilewatch.worker.cli import options
+from tilewatch.worker.cli.options import AsJson
 
 tell = typer.Typer(
-    help="What people are told: the channels, what was sent, what could not be, the alarms that stand.",
+    help="Notifications: test the channels, list messages and open alarms, send a failed message again.",
     no_args_is_help=True,
 )
 
 
 @tell.command()
 def check() -> None:
-    """Send one message through every channel of TILEWATCH_TELL, and say what each service answers.
+    """Send a test message to every channel of tell.toml, and print the answer of each. Exit code 1 if one failed.
 
     Example: tilewatch tell check
     """
@@ -22,17 +23,17 @@ def check() -> None:
 
     outcomes = outbox.check(outbox.Outbox.of(options.settings()))
     for channel, outcome in outcomes.items():
-        print(f"{channel}: {outcome.trouble or 'taken'}")
+        print(f"{channel}: {outcome.trouble or 'sent'}")
     if any(outcome.trouble for outcome in outcomes.values()):
         raise typer.Exit(1)
 
 
 @tell.command()
 def messages(
-    failed: Annotated[bool, typer.Option("--failed", help="Only those that were given up.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON, for programs.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Only messages that could not be sent.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """The newest messages: sent, waiting, held for quiet hours, given up and why.
+    """List the newest messages: sent, waiting, held back for quiet hours, or failed and why.
 
     Example: tilewatch tell messages --failed
     """
@@ -45,14 +46,12 @@ def messages(
     if as_json:
         print(tables.as_json(rows))
     else:
-        tables.show(tables.messages(rows))
+        tables.show(tables.draw_messages(rows))
 
 
 @tell.command()
-def alarms(
-    as_json: Annotated[bool, typer.Option("--json", help="JSON, for programs.")] = False,
-) -> None:
-    """What stands now and is no regression of a time: late nightlies, ill GPUs, configs that stopped compiling, ...
+def alarms(as_json: AsJson = False) -> None:
+    """List the open alarms: late nightlies, ill GPUs, configs that stopped compiling, and so on.
 
     Example: tilewatch tell alarms
     """
@@ -65,12 +64,12 @@ def alarms(
     if as_json:
         print(tables.as_json(rows))
     else:
-        tables.show(tables.alarms(rows))
+        tables.show(tables.draw_alarms(rows))
 
 
 @tell.command()
-def again(ids: Annotated[list[int], typer.Argument(metavar="ID...", help="Messages that were given up.")]) -> None:
-    """Send messages once more that were given up.
+def again(ids: Annotated[list[int], typer.Argument(metavar="ID...", help="Messages that could not be sent.")]) -> None:
+    """Send failed messages again.
 
     Example: tilewatch tell again 12 13
     """
@@ -78,6 +77,6 @@ def again(ids: Annotated[list[int], typer.Argument(metavar="ID...", help="Messag
 
     sent = triage.send_again(options.ready_database(), ids)
     left = sorted(set(ids) - set(sent))
-    print(f"{len(sent)} of {len(set(ids))} messages are sent again")
+    print(f"{len(sent)} of {len(set(ids))} messages will be sent again")
     if left:
-        print(f"not given up, so left alone: {', '.join(map(str, left))}")
+        print(f"unchanged, because they did not fail: {', '.join(map(str, left))}")

@@ -1,12 +1,30 @@
-"""What commands begin with: the settings, a database that is ready, a day that was typed. Imports little by itself."""
+"""Parameters that several commands share, and what they are read into. Imports little, so that `--help` is quick."""
 
 import datetime as dt
-from typing import TYPE_CHECKING
+import getpass
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tilewatch.errors import ExpectedError
+
 if TYPE_CHECKING:
     from tilewatch.worker.settings import Settings
+
+Commit = Annotated[str, typer.Option(metavar="REV", help="A branch, a tag, a sha: any revision that Git knows.")]
+Gpus = Annotated[
+    list[str] | None,
+    typer.Option("--gpu", metavar="MODEL", help="A GPU model such as h200 or b200. Repeat it for several models."),
+]
+Who = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Your name, to be stored with this action. Default: your login name."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+class NoName(ExpectedError):
+    """It is not known who runs the command, and every action is stored with a name."""
 
 
 def settings() -> "Settings":
@@ -16,7 +34,7 @@ def settings() -> "Settings":
 
 
 def ready_database() -> str:
-    """The URL of a database that answers and has this version's tables."""
+    """Returns the URL of a database that answers and has this version's tables."""
     from tilewatch.db.migrate import require_head
     from tilewatch.db.session import check
 
@@ -31,3 +49,16 @@ def day(text: str | None) -> dt.date | None:
         return None if text is None else dt.date.fromisoformat(text)
     except ValueError:
         raise typer.BadParameter(f"{text} is not a day; expected YYYY-MM-DD, such as 2026-11-01") from None
+
+
+def name_of(who: str | None) -> str:
+    """Returns the name to store with an action: as given, else that of the account that runs the command."""
+    from tilewatch.db.lifecycle.regressions import ITSELF
+
+    try:
+        name = (who if who is not None else getpass.getuser()).strip()
+    except (KeyError, OSError):  # an account without a name, as in some containers
+        name = ""
+    if not name or name == ITSELF:
+        raise NoName("say who you are with --who NAME: every action is stored with a name")
+    return name

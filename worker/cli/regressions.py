@@ -1,4 +1,4 @@
-"""`tilewatch regressions`: parses, calls triage.py, prints. What the page does, from a terminal."""
+"""`tilewatch regressions`: what the Regressions page does, from a terminal. Parses, calls triage.py, prints."""
 
 import datetime as dt
 from collections.abc import Callable
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from tilewatch.worker.cli import options
+from tilewatch.worker.cli.options import AsJson, Who
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -22,26 +23,28 @@ class State(StrEnum):
 
 
 regressions = typer.Typer(
-    help="What got slower, for whom and why; take it, judge it, close it. Every change is on record with its name.",
+    help="List, show and triage regressions. Every change is stored with the name of the person who made it.",
     no_args_is_help=True,
 )
 Number = Annotated[int, typer.Argument(metavar="ID", help="A regression's number, as `regressions list` shows it.")]
-Who = Annotated[str | None, typer.Option(metavar="NAME", help="Who makes the change. Without it, your account's name.")]
-Note = Annotated[str | None, typer.Option(metavar="TEXT", help="Why, for those who read its history.")]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON, for programs.")]
+Note = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="A note for the history of the regression: why you did this.")
+]
 
 
 @regressions.command("list")
 def list_(
     state: Annotated[
-        list[State] | None, typer.Option(help="Repeat it for several. Without it: new, acknowledged and reopened.")
+        list[State] | None, typer.Option(help="Repeat it for several states. Default: new, acknowledged and reopened.")
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Every state.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="All states.")] = False,
     kernel: Annotated[str | None, typer.Option(help="Only this kernel.")] = None,
-    improvements: Annotated[bool, typer.Option("--improvements", help="What got faster instead.")] = False,
+    improvements: Annotated[
+        bool, typer.Option("--improvements", help="List improvements instead of regressions.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """What is open, the newest first.
+    """List open regressions, the newest first.
 
     Examples:
 
@@ -54,16 +57,16 @@ def list_(
 
     states = None if every else tuple(each.value for each in state) if state else OPEN
     direction = "improvement" if improvements else "regression"
-    rows = triage.found(options.ready_database(), states=states, kernel=kernel, direction=direction)
+    rows = triage.list_regressions(options.ready_database(), states=states, kernel=kernel, direction=direction)
     if as_json:
         print(tables.as_json(rows))
     else:
-        tables.show(tables.listed(rows))
+        tables.show(tables.draw_regressions(rows))
 
 
 @regressions.command()
 def show(number: Number, as_json: AsJson = False) -> None:
-    """One regression: its cause, its series, its history, and what was said of it to whom.
+    """Show one regression: its cause, its series, its history and the messages about it.
 
     Example: tilewatch regressions show 7
     """
@@ -73,12 +76,12 @@ def show(number: Number, as_json: AsJson = False) -> None:
     if as_json:
         print(tables.as_json(story))
     else:
-        tables.show(tables.told(story))
+        tables.show(tables.draw_story(story))
 
 
 @regressions.command()
 def acknowledge(number: Number, who: Who = None, note: Note = None) -> None:
-    """You have seen it and look after it. Nobody's regression becomes yours.
+    """Mark a regression as seen. If it has no owner, you become its owner.
 
     Example: tilewatch regressions acknowledge 7
     """
@@ -89,7 +92,7 @@ def acknowledge(number: Number, who: Who = None, note: Note = None) -> None:
 
 @regressions.command()
 def expect(number: Number, who: Who = None, note: Note = None) -> None:
-    """It is as it should be: a new level starts, and later nights are judged against that.
+    """Mark a regression as expected. Later nights are compared with the new level.
 
     Example: tilewatch regressions expect 7 --note "bought accuracy with it"
     """
@@ -100,7 +103,7 @@ def expect(number: Number, who: Who = None, note: Note = None) -> None:
 
 @regressions.command()
 def resolve(number: Number, who: Who = None, note: Note = None) -> None:
-    """It is mended. A regression whose series recover resolves by itself.
+    """Mark a regression as fixed. One whose series are back at their old level is resolved without this.
 
     Example: tilewatch regressions resolve 7 --note "reverted in 1a2b3c4d"
     """
@@ -111,7 +114,7 @@ def resolve(number: Number, who: Who = None, note: Note = None) -> None:
 
 @regressions.command()
 def reopen(number: Number, who: Who = None, note: Note = None) -> None:
-    """It was closed too soon.
+    """Open a regression again that was resolved or expected.
 
     Example: tilewatch regressions reopen 7
     """
@@ -123,10 +126,10 @@ def reopen(number: Number, who: Who = None, note: Note = None) -> None:
 @regressions.command()
 def assign(
     number: Number,
-    owner: Annotated[str, typer.Argument(help="Who looks after it from now on; '' for nobody.")],
+    owner: Annotated[str, typer.Argument(help="The new owner; '' for nobody.")],
     who: Who = None,
 ) -> None:
-    """Give it to somebody.
+    """Change the owner of a regression.
 
     Example: tilewatch regressions assign 7 grace
     """
@@ -139,7 +142,7 @@ def assign(
 def note_(
     number: Number, text: Annotated[str, typer.Argument(help="The note; '' removes it.")], who: Who = None
 ) -> None:
-    """Write its note. The notes before stay in its history.
+    """Set the note of a regression. Its history keeps the earlier notes.
 
     Example: tilewatch regressions note 7 "the swizzle is off for M < 64"
     """
@@ -150,9 +153,11 @@ def note_(
 
 @regressions.command()
 def link(
-    number: Number, url: Annotated[str, typer.Argument(help="An issue, a pull request; '' for none.")], who: Who = None
+    number: Number,
+    url: Annotated[str, typer.Argument(help="The address of an issue or a pull request; '' removes it.")],
+    who: Who = None,
 ) -> None:
-    """Say where the work on it happens.
+    """Link a regression to the issue or pull request where people work on it.
 
     Example: tilewatch regressions link 7 https://forge.example.org/issues/12
     """
@@ -163,13 +168,15 @@ def link(
 
 @regressions.command()
 def mark(
-    number: Annotated[int, typer.Argument(metavar="ID", help="A regression's number, or with --run a run's.")],
+    number: Annotated[int, typer.Argument(metavar="ID", help="The number of a regression, or with --run of a run.")],
     verdict: Annotated[Literal["right", "wrong"], typer.Argument(help="Was Tilewatch right?")],
-    run: Annotated[bool, typer.Option("--run", help="ID is a run: its verdict was right or wrong.")] = False,
+    run: Annotated[
+        bool, typer.Option("--run", help="ID is the number of a run; marks the verdict of that run.")
+    ] = False,
     who: Who = None,
     note: Note = None,
 ) -> None:
-    """Say whether Tilewatch was right: `tilewatch regressions score` holds it to that.
+    """Mark a regression or a verdict as right or wrong. `tilewatch regressions score` counts the marks.
 
     Examples:
 
@@ -182,7 +189,7 @@ def mark(
 
     right = verdict == "right"
     if run:
-        triage.mark_run(options.ready_database(), number, triage.whoever(who), right=right, note=note)
+        triage.mark_run(options.ready_database(), number, options.name_of(who), right=right, note=note)
         print(f"the verdict of run {number} is marked {verdict}")
         return
     _change(number, who, lambda opened, name: life.mark(opened, name, right=right, regression_id=number, note=note))
@@ -190,32 +197,32 @@ def mark(
 
 @regressions.command()
 def rerun(number: Number, who: Who = None) -> None:
-    """Measure its series once more at its commit. A worker queues that within a minute.
+    """Measure the series of a regression once more at its first bad commit. A worker queues this within a minute.
 
     Example: tilewatch regressions rerun 7
     """
     from tilewatch.worker.cli import triage
 
-    print(triage.measure_again(options.ready_database(), number, triage.whoever(who)))
+    print(triage.measure_again(options.ready_database(), number, options.name_of(who)))
 
 
 @regressions.command()
 def bisect(number: Number, who: Who = None) -> None:
-    """Test every commit of its range, which narrows it down. A worker queues that within a minute.
+    """Measure every commit that may have caused a regression. A worker queues this within a minute.
 
     Example: tilewatch regressions bisect 7
     """
     from tilewatch.worker.cli import triage
 
-    print(triage.bisect(options.ready_database(), number, triage.whoever(who)))
+    print(triage.bisect(options.ready_database(), number, options.name_of(who)))
 
 
 @regressions.command()
 def score(
-    since: Annotated[str | None, typer.Option(metavar="YYYY-MM-DD", help="Only what was judged since.")] = None,
+    since: Annotated[str | None, typer.Option(metavar="YYYY-MM-DD", help="Only verdicts of this day or later.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """How well the judge does: precision, time to detect, false alarms against the budget, replays.
+    """Show how good the verdicts are: precision, time to detect, false alarms and their budget, replays.
 
     Example: tilewatch regressions score --since 2026-11-01
     """
@@ -226,16 +233,16 @@ def score(
     day = options.day(since)
     begin = None if day is None else dt.datetime.combine(day, dt.time(), dt.UTC)
     with session(options.ready_database()) as opened:
-        found = judge_score.score(opened, begin)
+        score = judge_score.score(opened, begin)
     if as_json:
-        print(tables.as_json(found))
+        print(tables.as_json(score))
     else:
-        tables.show(tables.scored(found))
+        tables.show(tables.draw_score(score))
 
 
 def _change(number: int, who: str | None, act: "Callable[[Session, str], None]") -> None:
     from tilewatch.worker.cli import triage
 
-    name = triage.whoever(who)
+    name = options.name_of(who)
     row = triage.change(options.ready_database(), number, lambda opened: act(opened, name)).regression
     print(f"regression {row.id} is {row.state}, owned by {row.owner or 'nobody'}")

@@ -1,4 +1,4 @@
-"""Regressions, messages, alarms and the score on a terminal. Rows in, tables out; asks and decides nothing."""
+"""Draws regressions, messages, alarms and the score as tables on a terminal. Runs no query."""
 
 import dataclasses
 import json
@@ -17,7 +17,7 @@ from tilewatch.worker.notify.wording import ALARMS, one_line
 
 
 def as_json(shown: Any) -> str:
-    """One dataclass, or a list of them."""
+    """Returns the JSON of one dataclass, or of a list of them."""
     plain = [dataclasses.asdict(row) for row in shown] if isinstance(shown, list) else dataclasses.asdict(shown)
     return json.dumps(plain, default=str)
 
@@ -26,7 +26,7 @@ def show(drawn: RenderableType) -> None:
     Console().print(drawn, markup=False)  # what others wrote may look like markup
 
 
-def listed(rows: Sequence[RegressionRow]) -> RenderableType:
+def draw_regressions(rows: Sequence[RegressionRow]) -> RenderableType:
     if not rows:
         return "no regression is open"
     table = _table("", "state", "kernel", "GPUs", "series", "size", "cause", "since", "owner")
@@ -45,7 +45,7 @@ def listed(rows: Sequence[RegressionRow]) -> RenderableType:
     return table
 
 
-def told(story: RegressionStory) -> RenderableType:
+def draw_story(story: RegressionStory) -> RenderableType:
     row = story.regression
     whose = f"{row.repository} (recorded elsewhere)" if row.recorded else row.repository
     facts = [
@@ -61,38 +61,38 @@ def told(story: RegressionStory) -> RenderableType:
         interval = f"{change_text(one.low)} to {change_text(one.high)}"
         recovered = f"{one.recovered_at:%Y-%m-%d}" if one.recovered_at else ""
         series.add_row(one.problem, one.gpu_name, change_text(one.size), interval, str(one.run_id), recovered)
-    events = _table("when (UTC)", "who", "did", "now", "note")
+    events = _table("when (UTC)", "who", "action", "new state", "note")
     for event in story.events:
         events.add_row(f"{event.at:%Y-%m-%d %H:%M}", event.who, event.action, event.to_state, event.note or "")
     parts: list[RenderableType] = ["\n".join(facts), "", series, "", events]
-    return Group(*parts, *(["", messages(story.messages)] if story.messages else []))
+    return Group(*parts, *(["", draw_messages(story.messages)] if story.messages else []))
 
 
-def messages(rows: Sequence[MessageRow]) -> RenderableType:
+def draw_messages(rows: Sequence[MessageRow]) -> RenderableType:
     if not rows:
         return "there are no messages"
-    table = _table("message", "state", "channel", "what", "sent (UTC)", "trouble")
+    table = _table("message", "state", "channel", "subject", "sent (UTC)", "why not")
     for row in rows:
         sent = f"{row.sent_at:%Y-%m-%d %H:%M}" if row.sent_at else ""
         table.add_row(str(row.id), row.state, row.channel, row.subject, sent, row.trouble or "")
     return table
 
 
-def alarms(rows: Sequence[AlarmRow]) -> RenderableType:
+def draw_alarms(rows: Sequence[AlarmRow]) -> RenderableType:
     if not rows:
-        return "no alarm stands"
+        return "no alarm is open"
     table = _table("since (UTC)", "alarm", "detail")
     for row in rows:
         table.add_row(f"{row.opened_at:%Y-%m-%d %H:%M}", f"{ALARMS[row.kind]}: {one_line(row.subject)}", row.detail)
     return table
 
 
-def scored(score: Score) -> RenderableType:
+def draw_score(score: Score) -> RenderableType:
     table = _table("", "")
     interval = score.precision_interval
-    precise = "nothing is marked yet"
+    precision = "no verdict is marked yet"
     if score.precision is not None and interval is not None:
-        precise = (
+        precision = (
             f"{score.precision:.0%} (95 %: {interval[0]:.0%} to {interval[1]:.0%})"
             f" of {score.right + score.wrong} marked; {score.missed} missed"
         )
@@ -100,7 +100,7 @@ def scored(score: Score) -> RenderableType:
     launches = "" if score.launches_a_run is None else f", {score.launches_a_run:.2f} for each run"
     table.add_row("points judged", str(score.points))
     table.add_row("regressions, improvements", f"{score.regressions}, {score.improvements}")
-    table.add_row("precision", precise)
+    table.add_row("precision", precision)
     table.add_row("false alarms in 1,000 points", f"{false_alarms} (allowed: {score.budget_per_1000:.2f})")
     table.add_row("bad commit to message", _hours(score.from_commit.median_h, score.from_commit.p90_h))
     table.add_row("bad run to message", _hours(score.from_run.median_h, score.from_run.p90_h))
@@ -112,8 +112,8 @@ def scored(score: Score) -> RenderableType:
 
 def _hours(median_h: float | None, p90_h: float | None) -> str:
     if median_h is None or p90_h is None:
-        return "nobody was told of one yet"
-    return f"{median_h:.1f} h in the median, {p90_h:.1f} h for nine of ten"
+        return "no message was sent yet"
+    return f"median {median_h:.1f} h, 90th percentile {p90_h:.1f} h"
 
 
 def _table(*headings: str) -> Table:

@@ -1,5 +1,6 @@
 """The `tilewatch` command as people type it: what it prints, and one sentence for what they mistype."""
 
+import importlib.metadata
 import json
 import os
 import subprocess
@@ -24,7 +25,7 @@ def tilewatch(settings: Settings) -> Tilewatch:
     servers = settings.connection()
 
     def run(*arguments: str, **changed: str) -> subprocess.CompletedProcess[str]:
-        told = {
+        variables = {
             "home": str(settings.home),
             "database_url": servers.database_url,
             "broker_url": servers.broker_url,
@@ -35,7 +36,7 @@ def tilewatch(settings: Settings) -> Tilewatch:
         }
         return subprocess.run(
             [sys.executable, "-c", "from tilewatch.worker.cli.main import main; main()", *arguments],
-            env={**os.environ, **{f"TILEWATCH_{name.upper()}": value for name, value in told.items()}},
+            env={**os.environ, **{f"TILEWATCH_{name.upper()}": value for name, value in variables.items()}},
             cwd=ROOT,
             capture_output=True,
             text=True,
@@ -44,7 +45,7 @@ def tilewatch(settings: Settings) -> Tilewatch:
     return run
 
 
-def said(done: subprocess.CompletedProcess[str]) -> str:
+def error_of(done: subprocess.CompletedProcess[str]) -> str:
     """The one sentence of an expected error."""
     assert (done.returncode, done.stdout) == (2, ""), done
     assert len(done.stderr.splitlines()) == 1, done.stderr
@@ -86,17 +87,19 @@ def test_migrating_again_is_nothing_new(tilewatch: Tilewatch) -> None:
     ],
 )
 def test_what_does_not_exist_is_named(tilewatch: Tilewatch, arguments: tuple[str, ...], words: str) -> None:
-    assert words in said(tilewatch(*arguments))
+    assert words in error_of(tilewatch(*arguments))
 
 
 def test_a_folder_without_history_is_named(tilewatch: Tilewatch, tmp_path: Path) -> None:
-    assert "not the top folder of a Git repository" in said(tilewatch("submit", "nightly", repository=str(tmp_path)))
+    assert "not the top folder of a Git repository" in error_of(
+        tilewatch("submit", "nightly", repository=str(tmp_path))
+    )
 
 
 def test_unreachable_servers_are_named_with_their_address_and_without_their_password(tilewatch: Tilewatch) -> None:
-    postgres = said(tilewatch("status", database_url="postgresql://me:secret@127.0.0.1:9/x"))
+    postgres = error_of(tilewatch("status", database_url="postgresql://me:secret@127.0.0.1:9/x"))
     assert postgres.startswith("Postgres cannot be used at 127.0.0.1:9/x")
-    redis = said(tilewatch("submit", "nightly", broker_url="redis://:secret@127.0.0.1:9/0"))
+    redis = error_of(tilewatch("submit", "nightly", broker_url="redis://:secret@127.0.0.1:9/0"))
     assert redis.startswith("Redis cannot be used at 127.0.0.1:9")
     assert "secret" not in postgres + redis
 
@@ -108,18 +111,29 @@ def test_a_wrong_password_is_not_repeated(tilewatch: Tilewatch, settings: Settin
 
 
 def test_nothing_running_says_how_to_start(tilewatch: Tilewatch) -> None:
-    assert "start it with `make up`" in said(tilewatch("status", database_url="", broker_url=""))
+    assert "start it with `make up`" in error_of(tilewatch("status", database_url="", broker_url=""))
 
 
 def test_a_database_that_is_newer_or_empty_is_said(
     tilewatch: Tilewatch, empty_database: NewDatabase, new_database: NewDatabase
 ) -> None:
     with empty_database() as empty:
-        assert "run `tilewatch migrate`" in said(tilewatch("status", database_url=empty))
+        assert "run `tilewatch migrate`" in error_of(tilewatch("status", database_url=empty))
     with new_database() as newer:
         with engine(newer).begin() as connection:
             connection.execute(text("update alembic_version set version_num = '9999'"))
-        assert "newer" in said(tilewatch("submit", "nightly", database_url=newer))
+        assert "newer" in error_of(tilewatch("submit", "nightly", database_url=newer))
+
+
+def test_the_version_is_that_of_the_package(tilewatch: Tilewatch) -> None:
+    assert tilewatch("--version").stdout == f"tilewatch {importlib.metadata.version('tilewatch')}\n"
+
+
+def test_help_imports_nothing_heavy() -> None:
+    script = "import sys, tilewatch.worker.cli.main; print(*(set(sys.argv[1:]) & set(sys.modules)))"
+    heavy = ("sqlalchemy", "celery", "pydantic", "numpy", "redis", "psycopg", "requests")
+    done = subprocess.run([sys.executable, "-c", script, *heavy], capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"
 
 
 def test_help_has_examples_and_needs_no_server(tilewatch: Tilewatch) -> None:
@@ -131,9 +145,9 @@ def test_help_has_examples_and_needs_no_server(tilewatch: Tilewatch) -> None:
 def test_another_policy_is_tried_on_what_is_there(tilewatch: Tilewatch, tmp_path: Path) -> None:
     policy = tmp_path / "bolder.json"
     policy.write_text('{"alone_deviation": 2}')
-    assert "has 'alone_deviation', which is no number of a policy" in said(
+    assert "has 'alone_deviation', which is no number of a policy" in error_of(
         tilewatch("rejudge", "--policy", str(policy), "--since", "2026-01-01")
     )
     policy.write_text('{"believed_deviations": 3}')
     done = tilewatch("rejudge", "--policy", str(policy), "--since", "2026-01-01")
-    assert done.stdout == "0 of 0 verdicts since 2026-01-01 would be different under bolder\n", done
+    assert done.stdout == "0 of 0 verdicts since 2026-01-01 would be different with bolder\n", done

@@ -1,25 +1,21 @@
 """`tilewatch regressions` and `tilewatch tell` as people type them."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from sqlalchemy import select, update
-from typer.testing import CliRunner
 
+from tests.worker.cli.conftest import Tilewatch
 from tests.worker.fixtures import open_regression
 from tests.worker.fixtures.http_receiver import Answer, Receiver, receiver
-from tilewatch import errors
 from tilewatch.db.lifecycle import alarms
 from tilewatch.db.models import Action, Message, Run
 from tilewatch.db.session import session
-from tilewatch.worker.cli import triage
-from tilewatch.worker.cli.main import cli
-from tilewatch.worker.cli.triage import NoName
+from tilewatch.worker.cli import options
+from tilewatch.worker.cli.options import NoName
 from tilewatch.worker.settings import Settings
-
-Tilewatch = Callable[..., str]
 
 
 @pytest.fixture
@@ -32,28 +28,6 @@ def board() -> Iterator[Receiver]:
 def number(settings: Settings) -> int:
     with session(settings.connection().database_url) as opened:
         return open_regression.regress(opened)
-
-
-@pytest.fixture
-def tilewatch(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Tilewatch:
-    """What the command prints; with `fails`, the sentence that it fails with. In this process: a dozen are a second."""
-    told = {
-        "TILEWATCH_HOME": str(settings.home),
-        "TILEWATCH_DATABASE_URL": settings.connection().database_url,
-        "TILEWATCH_BROKER_URL": settings.connection().broker_url,
-        "LOGNAME": "grace",
-        "COLUMNS": "200",
-    }
-    for name, value in told.items():
-        monkeypatch.setenv(name, value)
-
-    def run(*arguments: str, fails: bool = False) -> str:
-        done = CliRunner().invoke(cli, arguments)
-        assert (done.exit_code != 0) == fails, done.output
-        raised = done.exception if fails else None
-        return (errors.sentence(raised) if raised else None) or done.output
-
-    return run
 
 
 def test_a_regression_goes_its_way_and_each_step_has_a_name(tilewatch: Tilewatch, number: int) -> None:
@@ -118,7 +92,7 @@ def test_a_regression_is_measured_again_and_its_range_narrowed(
     tilewatch: Tilewatch, settings: Settings, number: int
 ) -> None:
     assert tilewatch("regressions", "rerun", str(number)) == "asked for 1 sweep of bad0bad0ba\n"
-    assert "nothing is between" in tilewatch("regressions", "bisect", str(number), fails=True)
+    assert "nothing to bisect" in tilewatch("regressions", "bisect", str(number), fails=True)
     with session(settings.connection().database_url) as opened:
         wide = open_regression.regress(opened, kernel="wide", commits=4, position=200)
     assert tilewatch("regressions", "bisect", str(wide)).startswith("asked for 4 commits after")
@@ -130,7 +104,7 @@ def test_a_regression_is_measured_again_and_its_range_narrowed(
 
 def test_nobody_signs_as_tilewatch_itself() -> None:
     with pytest.raises(NoName):
-        triage.whoever("tilewatch")
+        options.name_of("tilewatch")
 
 
 def test_marks_are_scored(tilewatch: Tilewatch, settings: Settings, number: int) -> None:
@@ -148,7 +122,7 @@ def test_channels_are_tried_and_what_is_wrong_with_one_is_said(
     settings.home.mkdir(parents=True, exist_ok=True)
     file = settings.home / "tell.toml"
     file.write_text(f"[channels.board]\nwebhook = '{board.url}'\n")
-    assert "board: taken" in tilewatch("tell", "check")
+    assert "board: sent" in tilewatch("tell", "check")
     board.answer = lambda _: Answer(401)
     assert "board: the webhook answers 401 Unauthorized" in tilewatch("tell", "check", fails=True)
     file.write_text("[channels.commits]\nforge = 'owner/name'\n")
@@ -162,12 +136,12 @@ def test_messages_that_were_given_up_are_listed_and_sent_again(tilewatch: Tilewa
         opened.flush()
         opened.execute(update(Message).values(state="failed", trouble="no such address"))
     assert "no such address" in tilewatch("tell", "messages", "--failed")
-    assert "1 of 2 messages are sent again" in tilewatch("tell", "again", "1", "2")
+    assert "1 of 2 messages will be sent again" in tilewatch("tell", "again", "1", "2")
     assert json.loads(tilewatch("tell", "messages", "--failed", "--json")) == []
 
 
-def test_alarms_that_stand_are_listed(tilewatch: Tilewatch, settings: Settings) -> None:
-    assert tilewatch("tell", "alarms") == "no alarm stands\n"
+def test_open_alarms_are_listed(tilewatch: Tilewatch, settings: Settings) -> None:
+    assert tilewatch("tell", "alarms") == "no alarm is open\n"
     with session(settings.connection().database_url) as opened:
         alarms.open_once(opened, key="k", kind="nightly_late", subject="that of today", detail="2 of 5 [configs]")
     shown = tilewatch("tell", "alarms")

@@ -1,0 +1,79 @@
+"""`tilewatch status`, `cancel` and `retry`: shows queued work, cancels it or queues it again. Needs no GPU stack."""
+
+from typing import Annotated
+
+import typer
+
+from tilewatch.worker.cli import options
+from tilewatch.worker.cli.options import Who
+
+Job = Annotated[int | None, typer.Argument(metavar="[JOB]", help="A job's number, as `tilewatch status` shows it.")]
+OfSubmission = Annotated[
+    int | None, typer.Option("--submission", metavar="ID", help="Instead of one job, all jobs of this submission.")
+]
+
+
+def status(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Update the table until no job is left.")] = False,
+) -> None:
+    """Show submissions, jobs and workers.
+
+    Examples:
+
+        tilewatch status --follow
+
+        tilewatch status --json | jq .submissions
+    """
+    from tilewatch.worker.cli import status as screen
+
+    database_url = options.ready_database()
+    if as_json:
+        print(screen.as_json(database_url))
+    elif follow:
+        screen.follow(database_url)
+    else:
+        screen.once(database_url)
+
+
+def cancel(job: Job = None, submission: OfSubmission = None, who: Who = None) -> None:
+    """Cancel one job, or all jobs of a submission. A worker stops a running job within seconds.
+
+    What the job has measured so far is kept.
+
+    Examples:
+
+        tilewatch cancel 4711
+
+        tilewatch cancel --submission 12
+    """
+    from tilewatch.db.lifecycle import actions
+    from tilewatch.db.session import session
+
+    chosen = actions.Chosen.of(job, submission)
+    with session(options.ready_database()) as opened:
+        sentence = actions.cancel(opened, chosen, options.name_of(who))
+    print(sentence)
+
+
+def retry(job: Job = None, submission: OfSubmission = None, who: Who = None) -> None:
+    """Queue jobs again that failed, were cancelled, or lost three workers (state "poison").
+
+    Examples:
+
+        tilewatch retry 4711
+
+        tilewatch retry --submission 12
+    """
+    from tilewatch.db.lifecycle import actions, jobs
+    from tilewatch.db.session import session
+    from tilewatch.worker.queue import dispatch
+
+    chosen, name = actions.Chosen.of(job, submission), options.name_of(who)
+    broker_url = options.settings().connection().broker_url
+    database_url = options.ready_database()
+    with session(database_url) as opened:
+        sentence = actions.retry(opened, chosen, name)
+        queued = jobs.unsent(opened, dispatch.RESEND_AFTER_S)
+    dispatch.send(dispatch.sender(broker_url), database_url, queued)
+    print(sentence)
