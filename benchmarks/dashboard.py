@@ -145,39 +145,41 @@ def _questions(url: str) -> dict[str, Callable[[Session], Any]]:
     noon = dt.datetime.combine(_yesterday(), NOON)
     year = noon - dt.timedelta(days=365)
     with session(url) as opened:
-        shas = [row.sha for row in snapshots.commits(opened, fleet.REPOSITORY)]
-        newest = evidence.newest_runs(opened)[0].run_id
-        series = series_queries.series(opened)[0]
+        shas = [row.sha for row in snapshots.list_commits(opened, fleet.REPOSITORY)]
+        newest = evidence.list_newest_runs(opened)[0].run_id
+        series = series_queries.list_series(opened)[0]
         sweep_id = opened.scalar(select(func.max(Sweep.id))) or 0
         about = (series.repository, series.kernel, series.problem, series.gpu_model)
-        statics = static_facts.statics(opened, *about)
+        statics = static_facts.list_static_facts(opened, *about)
     return {
-        "newest nightly per GPU model": queue.last_nights,
-        "newest submissions": lambda opened: queue.submissions(opened, 10),
-        "all series now": lambda opened: snapshots.standing(opened, fleet.REPOSITORY, noon),
-        "all series a year ago": lambda opened: snapshots.standing(opened, fleet.REPOSITORY, year),
-        "changes judged in a year": lambda opened: snapshots.changes_judged(opened, fleet.REPOSITORY, year),
-        "repositories": series_queries.repositories,
-        "commits": lambda opened: snapshots.commits(opened, fleet.REPOSITORY),
-        "all series at a commit": lambda opened: snapshots.standing_at(opened, fleet.REPOSITORY, shas[0]),
-        "series": series_queries.series,
-        "points of a series": lambda opened: series_queries.points(opened, *about),
-        "sweeps of a search space": lambda opened: sweeps.sweeps(opened, *about),
-        "winners of a search space": lambda opened: sweeps.winners(opened, *about),
-        "trials of a sweep": lambda opened: sweeps.trials(opened, sweep_id),
-        "static facts over commits": lambda opened: static_facts.statics(opened, *about),
-        "cubins that moved": lambda opened: static_facts.moved(opened, statics[0].sweep_id, statics[-1].sweep_id),
-        "search spaces": static_facts.spaces,
-        "one run": lambda opened: evidence.run(opened, newest),
-        "the run before": lambda opened: evidence.run_before(opened, newest),
-        "samples of a run": lambda opened: evidence.sampled(opened, newest),
-        "newest runs": evidence.newest_runs,
-        "regressions": regressions.regressions,
-        "series of a regression": lambda opened: regressions.regressed(opened, 1),
-        "levels of a series": lambda opened: regressions.levels(opened, *about),
-        "raw samples of 20 runs": lambda opened: series_queries.raw_samples(opened, range(newest - 20, newest)),
-        "canaries": canaries.canaries,
-        "jobs and actions": lambda opened: [*queue.job_counts(opened), *actions.actions(opened)],
+        "newest nightly per GPU model": queue.list_last_nights,
+        "newest submissions": lambda opened: queue.list_submissions(opened, 10),
+        "all series now": lambda opened: snapshots.list_points_as_of(opened, fleet.REPOSITORY, noon),
+        "all series a year ago": lambda opened: snapshots.list_points_as_of(opened, fleet.REPOSITORY, year),
+        "changes judged in a year": lambda opened: snapshots.list_judged_changes(opened, fleet.REPOSITORY, year),
+        "repositories": series_queries.list_repositories,
+        "commits": lambda opened: snapshots.list_commits(opened, fleet.REPOSITORY),
+        "all series at a commit": lambda opened: snapshots.list_points_at_commit(opened, fleet.REPOSITORY, shas[0]),
+        "series": series_queries.list_series,
+        "points of a series": lambda opened: series_queries.list_points(opened, *about),
+        "sweeps of a search space": lambda opened: sweeps.list_sweeps(opened, *about),
+        "winners of a search space": lambda opened: sweeps.list_winners(opened, *about),
+        "trials of a sweep": lambda opened: sweeps.list_trials(opened, sweep_id),
+        "static facts over commits": lambda opened: static_facts.list_static_facts(opened, *about),
+        "cubins that moved": lambda opened: static_facts.list_cubin_changes(
+            opened, statics[0].sweep_id, statics[-1].sweep_id
+        ),
+        "search spaces": static_facts.list_spaces,
+        "one run": lambda opened: evidence.find_run(opened, newest),
+        "the run before": lambda opened: evidence.find_run_before(opened, newest),
+        "samples of a run": lambda opened: evidence.list_samples(opened, newest),
+        "newest runs": evidence.list_newest_runs,
+        "regressions": regressions.list_regressions,
+        "series of a regression": lambda opened: regressions.list_series(opened, 1),
+        "levels of a series": lambda opened: regressions.list_levels(opened, *about),
+        "raw samples of 20 runs": lambda opened: series_queries.list_raw_samples(opened, range(newest - 20, newest)),
+        "canaries": canaries.list_canaries,
+        "jobs and actions": lambda opened: [*queue.count_jobs(opened), *actions.list_actions(opened)],
     }
 
 
@@ -251,7 +253,7 @@ def _memory(url: str, home: Path) -> None:
 def _series_views(url: str) -> list[str]:
     """Trends and sweeps of many series, as people look at many."""
     with session(url) as opened:
-        series = series_queries.series(opened)[:: len(series_queries.series(opened)) // 40]
+        series = series_queries.list_series(opened)[:: len(series_queries.list_series(opened)) // 40]
     about = [f"kernel={row.kernel}&problem={row.problem}&gpu={row.gpu_model}" for row in series]
     return [f"/trends?{one}" for one in about] + [f"/sweeps?{one}" for one in about]
 

@@ -207,8 +207,8 @@ def reconciled(url: str, night: Night, what: str) -> None:
         with session(url) as opened:
             began = time.perf_counter()
             jobs.requeue_expired(opened)
-            jobs.release(opened, steps.ready_to_measure(opened))
-            jobs.unsent(opened, 60)
+            jobs.release(opened, steps.list_ready_to_measure(opened))
+            jobs.list_unsent(opened, 60)
             taken_s.append(time.perf_counter() - began)
     print(f"the reconciler's queries on {what}: median {1e3 * statistics.median(taken_s):.1f} ms, ", end="")
     print(f"slowest {1e3 * max(taken_s):.1f} ms")
@@ -217,16 +217,16 @@ def reconciled(url: str, night: Night, what: str) -> None:
 def prepare(opened: Session, gpus: int) -> list[int]:
     """What all nights share; the ids of the configs."""
     for gpu in range(gpus):
-        record.gpu_model(
+        record.add_gpu_model(
             opened, slug=f"bench{gpu}", name=f"Bench {gpu}", arch="sm_90", fp8_tflops=None, bandwidth_gbps=None
         )
-    return list(record.configs(opened, CONFIGS).values())
+    return list(record.add_configs(opened, CONFIGS).values())
 
 
 def plan_sweeps(opened: Session, night: Night) -> dict[int, list[int]]:
     """The sweeps of each of a night's submissions."""
     at = DAY + dt.timedelta(days=night.number)
-    commit_id = record.commit(
+    commit_id = record.add_commit(
         opened,
         repository="bench",
         sha=f"{night.number:040x}",
@@ -236,7 +236,7 @@ def plan_sweeps(opened: Session, night: Night) -> dict[int, list[int]]:
     )
     planned = {}
     for gpu in range(night.gpus):
-        submission_id, _ = record.submission(
+        submission_id, _ = record.add_submission(
             opened,
             key=f"nightly:{at.date()}:bench{gpu}",
             reason="nightly",
@@ -246,7 +246,7 @@ def plan_sweeps(opened: Session, night: Night) -> dict[int, list[int]]:
             measure=True,
         )
         planned[submission_id] = [
-            record.sweep(
+            record.add_sweep(
                 opened,
                 submission_id=submission_id,
                 commit_id=commit_id,
@@ -267,7 +267,7 @@ def plan_sweeps(opened: Session, night: Night) -> dict[int, list[int]]:
 
 def plan_trials(url: str, sweep_id: int, configs: Sequence[int]) -> None:
     with session(url) as opened:
-        record.trials(opened, sweep_id, [(config_id, code_key(sweep_id, config_id)) for config_id in configs])
+        record.add_trials(opened, sweep_id, [(config_id, code_key(sweep_id, config_id)) for config_id in configs])
 
 
 def code_key(sweep_id: int, config_id: int) -> str:
@@ -277,7 +277,7 @@ def code_key(sweep_id: int, config_id: int) -> str:
 
 def end_trials(url: str, sweep_id: int, rows: Sequence[dict[str, Any]]) -> None:
     with session(url) as opened:
-        record.trial_results(opened, sweep_id, rows)
+        record.write_trial_results(opened, sweep_id, rows)
 
 
 def results(configs: Sequence[int], chance: random.Random) -> list[dict[str, Any]]:
@@ -290,7 +290,7 @@ def results(configs: Sequence[int], chance: random.Random) -> list[dict[str, Any
 
 
 def put_run_on_record(opened: Session, sweep_id: int, winner: int, chance: random.Random) -> None:
-    run_id = record.run(
+    run_id = record.add_run(
         opened,
         key=f"run {sweep_id}",
         sweep_id=sweep_id,
@@ -321,7 +321,7 @@ def put_run_on_record(opened: Session, sweep_id: int, winner: int, chance: rando
     rivals = [
         {"implementation": name, "role": "baseline", "config_id": None, **shared} for name in ("deepgemm", "cublaslt")
     ]
-    record.measurements(opened, run_id, [kernel, *rivals])
+    record.add_measurements(opened, run_id, [kernel, *rivals])
     verdict = record.NewVerdict(
         run_id=run_id,
         verdict="unchanged",
@@ -331,7 +331,7 @@ def put_run_on_record(opened: Session, sweep_id: int, winner: int, chance: rando
         policy="bench",
         reason="made up",
     )
-    record.verdicts(opened, [verdict])
+    record.write_verdicts(opened, [verdict])
 
 
 def timed(act: Callable[[int], None], each: Sequence[int]) -> float:

@@ -30,7 +30,7 @@ from sqlalchemy.orm import Session
 
 from benchmarks import fleet
 from tilewatch.db import migrate
-from tilewatch.db.lifecycle.regression_causes import Cause, Moved, open_or_join
+from tilewatch.db.lifecycle.regression_causes import Cause, ChangedSeries, open_or_join
 from tilewatch.db.models import Commit, Regression, RegressionSeries, Run, Sweep
 from tilewatch.db.server.embedded import Embedded, Servers
 from tilewatch.db.session import session
@@ -173,9 +173,9 @@ def _cause(opened: Session, kernel: str) -> Cause:
     return Cause("regression", "code", "a made change", (), "made", kernel, good, bad)
 
 
-def _moved(opened: Session, problem: str) -> Moved:
+def _moved(opened: Session, problem: str) -> ChangedSeries:
     run_id = opened.scalars(select(Run.id).limit(1)).one()
-    return Moved(problem, "h200", run_id, None, None, 0.05, 0.04, 0.06)
+    return ChangedSeries(problem, "h200", run_id, None, None, 0.05, 0.04, 0.06)
 
 
 @contextlib.contextmanager

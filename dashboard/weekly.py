@@ -45,14 +45,14 @@ def read_week(session: Session, until: dt.datetime, repository: str | None = Non
     """Of the repository that this Tilewatch watches itself, if none is named."""
     since = until - WEEK
     if repository is None:
-        repository = next(iter(series_queries.repositories(session)), "")
-    regressions = to_frame(regression_queries.RegressionRow, regression_queries.regressions(session))
+        repository = next(iter(series_queries.list_repositories(session)), "")
+    regressions = to_frame(regression_queries.RegressionRow, regression_queries.list_regressions(session))
     regressions = regressions[regressions["repository"] == repository]
     opened = regressions[(regressions["opened_at"] > since) & (regressions["opened_at"] <= until)]
     waiting = regressions[(regressions["direction"] == "regression") & regressions["state"].isin(OPEN)]
-    judged = to_frame(snapshots.JudgedRow, snapshots.changes_judged(session, repository, since))
-    before = to_frame(snapshots.StandingRow, snapshots.standing(session, repository, since))
-    after = to_frame(snapshots.StandingRow, snapshots.standing(session, repository, until))
+    judged = to_frame(snapshots.JudgedChangeRow, snapshots.list_judged_changes(session, repository, since))
+    before = to_frame(snapshots.SnapshotRow, snapshots.list_points_as_of(session, repository, since))
+    after = to_frame(snapshots.SnapshotRow, snapshots.list_points_as_of(session, repository, until))
     return Week(
         since=since,
         until=until,
@@ -67,7 +67,7 @@ def read_week(session: Session, until: dt.datetime, repository: str | None = Non
 
 def _nights(session: Session, since: dt.datetime, until: dt.datetime) -> pd.DataFrame:
     """How many nightlies of each GPU model ended in which state."""
-    found = to_frame(queue.SubmissionRow, queue.submissions(session, MOST_SUBMISSIONS))
+    found = to_frame(queue.SubmissionRow, queue.list_submissions(session, MOST_SUBMISSIONS))
     nightly = found[(found["reason"] == "nightly") & (found["requested_at"] > since) & (found["requested_at"] <= until)]
     return nightly.groupby(["gpu_name", "state"]).size().rename("nights").reset_index()
 
@@ -78,7 +78,7 @@ def _worst(session: Session, opened: pd.DataFrame, judged: pd.DataFrame) -> Sequ
     series = [
         (row.kernel, row.problem, row.gpu_model)
         for regression_id in worst["id"]
-        for row in regression_queries.regressed(session, int(regression_id))[:1]
+        for row in regression_queries.list_series(session, int(regression_id))[:1]
     ]
     if not series:
         largest = judged.assign(much=judged["change"].abs()).sort_values("much", ascending=False)
@@ -89,8 +89,8 @@ def _worst(session: Session, opened: pd.DataFrame, judged: pd.DataFrame) -> Sequ
 def _trend(session: Session, repository: str, kernel: str, problem: str, gpu_model: str) -> Trend:
     return Trend(
         f"{kernel} {problem} on {gpu_model}",
-        to_frame(series_queries.PointRow, series_queries.points(session, repository, kernel, problem, gpu_model)),
+        to_frame(series_queries.PointRow, series_queries.list_points(session, repository, kernel, problem, gpu_model)),
         to_frame(
-            regression_queries.LevelRow, regression_queries.levels(session, repository, kernel, problem, gpu_model)
+            regression_queries.LevelRow, regression_queries.list_levels(session, repository, kernel, problem, gpu_model)
         ),
     )

@@ -19,7 +19,7 @@ Columns = Mapping[str, str]
 """Names and Postgres' types."""
 
 
-def copied(session: Session, name: str, columns: Columns, rows: Iterable[Sequence[Any]]) -> None:
+def copy_rows(session: Session, name: str, columns: Columns, rows: Iterable[Sequence[Any]]) -> None:
     """Fill the temporary table `name` with these rows and nothing else. It is empty again after the transaction.
 
     It stays for the life of the connection: making one for every few hundred rows would cost more than they do.

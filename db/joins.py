@@ -15,10 +15,10 @@ SERIES = ("repository", "kernel", "problem", "gpu_model")
 WORKER_ALIVE_S = 60
 """A worker says it is here every few seconds; one that was silent this long is not counted on."""
 
-Question = Select[*tuple[Any, ...]]
+Query = Select[*tuple[Any, ...]]
 
 
-def measured_points(query: Question) -> Question:
+def measured_points(query: Query) -> Query:
     """The road from a measurement to its commit. A baseline that could not run has no samples, and is no point."""
     return (
         query.select_from(Measurement)
@@ -42,13 +42,13 @@ def series_keys() -> CTE:
     return found.union_all(select(*above.c).select_from(found.join(above, true())))
 
 
-def of_series(keys: CTE | Mapping[str, str]) -> list[ColumnElement[bool]]:
+def is_of_series(keys: CTE | Mapping[str, str]) -> list[ColumnElement[bool]]:
     """That a sweep is of the series that these name."""
     columns = keys.c if isinstance(keys, CTE) else keys
     return [getattr(Sweep, name) == columns[name] for name in SERIES]
 
 
-def came_with_a_recording(regression_id: ColumnElement[int] | InstrumentedAttribute[int]) -> ColumnElement[bool]:
+def is_recorded(regression_id: ColumnElement[int] | InstrumentedAttribute[int]) -> ColumnElement[bool]:
     """Whether a regression was confirmed elsewhere and is known here from a file."""
     return (
         exists()
@@ -61,5 +61,5 @@ def or_zero(table: Subquery, *names: str) -> list[Label[Any]]:
     return [func.coalesce(table.c[name], 0).label(name) for name in names]
 
 
-def read(session: Session, query: Question, row: Callable[..., Made]) -> list[Made]:
+def read_rows(session: Session, query: Query, row: Callable[..., Made]) -> list[Made]:
     return [row(**found._asdict()) for found in session.execute(query)]

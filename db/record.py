@@ -84,7 +84,7 @@ class NewVerdict:
     bad_commit_id: int | None = None
 
 
-def gpu_model(
+def add_gpu_model(
     session: Session, *, slug: str, name: str, arch: str, fp8_tflops: float | None, bandwidth_gbps: float | None
 ) -> None:
     """The newest datasheet rates win; an unknown rate never replaces a known one."""
@@ -102,7 +102,7 @@ def gpu_model(
     )
 
 
-def commit(
+def add_commit(
     session: Session,
     *,
     repository: str,
@@ -129,7 +129,7 @@ def commit(
     return session.execute(corrected.returning(Commit.id)).scalar_one()
 
 
-def recording(
+def add_recording(
     session: Session, *, sha256: str, file_name: str, machine: str, recorded_at: dt.datetime
 ) -> tuple[int, bool]:
     """Its id, and whether it is new: a file that was imported before is known by its content."""
@@ -138,7 +138,7 @@ def recording(
     )
 
 
-def submission(
+def add_submission(
     session: Session,
     *,
     key: str,
@@ -165,7 +165,7 @@ def submission(
     )
 
 
-def sweep(
+def add_sweep(
     session: Session,
     *,
     submission_id: int,
@@ -198,12 +198,12 @@ def sweep(
     return found
 
 
-def hold_sweep(session: Session, sweep_id: int) -> None:
+def lock_sweep(session: Session, sweep_id: int) -> None:
     """Until the transaction ends, nobody else who holds it first puts a run of this sweep on record."""
     session.execute(select(Sweep.id).where(Sweep.id == sweep_id).with_for_update(key_share=True))
 
 
-def configs(session: Session, params: Sequence[Mapping[str, int]]) -> dict[str, int]:
+def add_configs(session: Session, params: Sequence[Mapping[str, int]]) -> dict[str, int]:
     """Ids by `config_sha256`, for configs that are there already and for new ones."""
     by_sha256 = {config_sha256(config): dict(config) for config in params}
     if not by_sha256:
@@ -221,14 +221,14 @@ def config_sha256(params: Mapping[str, int]) -> str:
     return _sha256(params)
 
 
-def trials(session: Session, sweep_id: int, planned: Sequence[tuple[int, str]]) -> None:
+def add_trials(session: Session, sweep_id: int, planned: Sequence[tuple[int, str]]) -> None:
     """Waiting trials, one for each (config_id, code_key)."""
     if planned:
-        bulk.copied(session, "planned_trials", {"config_id": "int8", "code_key": "text"}, sorted(planned))
+        bulk.copy_rows(session, "planned_trials", {"config_id": "int8", "code_key": "text"}, sorted(planned))
         session.execute(_ADD_TRIALS, {"sweep_id": sweep_id})
 
 
-def compilations(session: Session, rows: Sequence[Row]) -> None:
+def add_compilations(session: Session, rows: Sequence[Row]) -> None:
     """Outcomes of compiling; a row has every column but id and created_at.
 
     A success replaces a failure of the same code key and compiler, since a timeout may only tell of a busy machine;
@@ -279,7 +279,7 @@ def attach_compilations(
     return len(attached.all())
 
 
-def trial_results(session: Session, sweep_id: int, rows: Sequence[Row]) -> None:
+def write_trial_results(session: Session, sweep_id: int, rows: Sequence[Row]) -> None:
     """How the trials of a sweep fared; a row has config_id, status, samples_us, median_us, error and failure.
 
     What a GPU said replaces whatever is there (a sweep that runs again knows better); "not_compiled" and "compiled"
@@ -290,13 +290,13 @@ def trial_results(session: Session, sweep_id: int, rows: Sequence[Row]) -> None:
     if not told:
         return
     columns = [tuple(told[config_id][name] for name in _RESULT_COLUMNS) for config_id in sorted(told)]
-    bulk.copied(session, "trial_results", _RESULT_COLUMNS, columns)
+    bulk.copy_rows(session, "trial_results", _RESULT_COLUMNS, columns)
     # Locked by rising config first: two workers that write one sweep take turns and cannot deadlock.
     session.execute(_LOCK_TRIALS, {"sweep_id": sweep_id})
     session.execute(_END_TRIALS, {"sweep_id": sweep_id, "measured": list(MEASURED)})
 
 
-def run(
+def add_run(
     session: Session,
     *,
     key: str,
@@ -339,7 +339,7 @@ def run(
     return found
 
 
-def measurements(session: Session, run_id: int, rows: Sequence[Row]) -> None:
+def add_measurements(session: Session, run_id: int, rows: Sequence[Row]) -> None:
     """Careful timings; a row has every column but id and run_id. The first one of an implementation stays."""
     told = [{**row, "run_id": run_id} for row in sorted(rows, key=lambda row: str(row["implementation"]))]
     if told:
@@ -349,7 +349,7 @@ def measurements(session: Session, run_id: int, rows: Sequence[Row]) -> None:
         session.execute(kept, told)
 
 
-def verdicts(session: Session, new: Iterable[NewVerdict]) -> None:
+def write_verdicts(session: Session, new: Iterable[NewVerdict]) -> None:
     """The first decided verdict on a run stays: people may have acted on it. "undecided" may be decided later."""
     rows = [dataclasses.asdict(verdict) for verdict in sorted(new, key=lambda verdict: verdict.run_id)]
     if not rows:
@@ -389,7 +389,7 @@ def roll_up_trials(session: Session, before: dt.datetime, most: int) -> int:
     return len(session.execute(rolled, execution_options={"synchronize_session": False}).all())
 
 
-def worker_seen(
+def write_heartbeat(
     session: Session,
     *,
     name: str,
@@ -416,7 +416,7 @@ def worker_seen(
     )
 
 
-def worker_gone(session: Session, name: str) -> None:
+def remove_worker(session: Session, name: str) -> None:
     session.execute(delete(Worker).where(Worker.name == name))
 
 

@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from tilewatch import errors
 from tilewatch.db.lifecycle import jobs
-from tilewatch.db.lifecycle.jobs import Claimed, Unsent
+from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import steps
 from tilewatch.worker.context import Context
@@ -24,11 +24,11 @@ from tilewatch.worker.queue.outage import NotNow
 
 log = structlog.get_logger()
 
-Step = Callable[[Claimed, Context, Lease], list[Unsent]]
+Step = Callable[[ClaimedJob, Context, Lease], list[UnsentJob]]
 """Does a job's work and commits it; returns the jobs that it queued. A step may run twice and repeats no fact."""
 
 
-def run(job_id: int, owner: str, context: Context, queues: Collection[str] | None = None) -> list[Unsent]:
+def run(job_id: int, owner: str, context: Context, queues: Collection[str] | None = None) -> list[UnsentJob]:
     """Do the most urgent job of this job's queue, if one is to be had and the queue is one of the worker's. Returns
     the jobs to send now."""
     with session(context.database_url) as opened:
@@ -45,7 +45,7 @@ def run(job_id: int, owner: str, context: Context, queues: Collection[str] | Non
             return []
 
 
-def _hold_and_do(job: Claimed, owner: str, context: Context) -> list[Unsent]:
+def _hold_and_do(job: ClaimedJob, owner: str, context: Context) -> list[UnsentJob]:
     try:
         with Lease(context.database_url, job.id, owner) as lease:
             queued = _step_of(job.kind)(job, context, lease)
@@ -80,7 +80,7 @@ def _step_of(kind: str) -> Step:
     return step
 
 
-def _release(job: Claimed, context: Context) -> list[Unsent]:
+def _release(job: ClaimedJob, context: Context) -> list[UnsentJob]:
     """The end of a job, good or bad, may be what others wait for.
 
     Looked at in a transaction of its own, after the end is committed: of two compile jobs that end at once, the later
@@ -92,7 +92,7 @@ def _release(job: Claimed, context: Context) -> list[Unsent]:
 
             return judge_again(opened, job.payload, job.submission_id, job.priority)
         if job.kind == "compile":
-            return jobs.release(opened, steps.ready_to_measure(opened, job.submission_id))
+            return jobs.release(opened, steps.list_ready_to_measure(opened, job.submission_id))
         if job.kind == "measure":
             from tilewatch.worker.queue.follow_up import judge_the_rest
 

@@ -33,7 +33,7 @@ def catch_up(settings: Settings, now: dt.datetime) -> str | None:
     """
     night = night_due(now, settings.nightly_at)
     with session(settings.connection().database_url) as opened:
-        last = steps.last_night(opened)
+        last = steps.find_last_night(opened)
     if last is None or last >= night:
         return None
     return submit_nightly(settings, night=night).sentence

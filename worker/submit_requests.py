@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 
 from tilewatch import errors
 from tilewatch.db.lifecycle import actions
-from tilewatch.db.lifecycle.actions import Asked
+from tilewatch.db.lifecycle.actions import RequestedAction
 from tilewatch.db.session import DatabaseUnreachable, session
 from tilewatch.worker.queue.dispatch import BrokerUnreachable
 from tilewatch.worker.settings import Settings
@@ -28,7 +28,7 @@ def submit_for(settings: Settings, who: str, action: str, wanted: Mapping[str, A
         said.append(submitted.sentence)
         yield submitted
     with session(settings.connection().database_url) as opened:
-        actions.done(opened, who, action, wanted, "\n".join(said))
+        actions.write_action(opened, who, action, wanted, "\n".join(said))
 
 
 def carry_out(settings: Settings) -> list[str]:
@@ -54,15 +54,15 @@ def submissions(
 
 def _carry_out_one(settings: Settings) -> str | None:
     with session(settings.connection().database_url) as opened:
-        asked = actions.next_asked(opened)
+        asked = actions.find_next_request(opened)
         if asked is None:
             return None
         refused, said = _answer(settings, asked)
-        actions.end(opened, asked.id, refused=refused, said=said)
+        actions.end_request(opened, asked.id, refused=refused, said=said)
     return f"{asked.who} asked for action {asked.id} ({asked.action}): {said}"
 
 
-def _answer(settings: Settings, asked: Asked) -> tuple[bool, str]:
+def _answer(settings: Settings, asked: RequestedAction) -> tuple[bool, str]:
     """Whether it was refused, and the sentence. A bug is a refusal too: it would come back with every tick."""
     try:
         told = submissions(settings, asked.action, asked.wanted, once=f"action {asked.id}")

@@ -6,7 +6,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from tilewatch.dashboard.charts import colours
-from tilewatch.db.queries.evidence import SampledRow
+from tilewatch.db.queries.evidence import SamplesRow
 from tilewatch.db.queries.replays import ReplayRow
 
 BEFORE_COLOUR = "#9aa5b4"
@@ -14,7 +14,7 @@ CLOCK_COLOUR, POWER_COLOUR = colours.OTHERS[3], colours.OTHERS[2]
 BINS = 40
 
 
-def samples(sampled: Sequence[SampledRow]) -> go.Figure:
+def samples(sampled: Sequence[SamplesRow]) -> go.Figure:
     """Every implementation by paired round: what moves them all at once is the GPU, not a kernel."""
     figure = go.Figure()
     for row in sampled:
@@ -33,7 +33,7 @@ def samples(sampled: Sequence[SampledRow]) -> go.Figure:
     return figure
 
 
-def distribution(now: SampledRow, before: SampledRow | None) -> go.Figure:
+def distribution(now: SamplesRow, before: SamplesRow | None) -> go.Figure:
     """The kernel's samples of this run over those of the run before, as shares of each."""
     figure = go.Figure()
     for row, name, colour in (

@@ -162,11 +162,11 @@ def show_workers(workers: pd.DataFrame) -> None:
 
 
 def _cancel(opened: Session, *, job_id: int | None, submission_id: int | None, who: str) -> str:
-    return actions.cancel(opened, actions.Chosen.of(job_id, submission_id), who)
+    return actions.cancel(opened, actions.JobSelection.of(job_id, submission_id), who)
 
 
 def _retry(opened: Session, *, job_id: int | None, submission_id: int | None, who: str) -> str:
-    return actions.retry(opened, actions.Chosen.of(job_id, submission_id), who)
+    return actions.retry(opened, actions.JobSelection.of(job_id, submission_id), who)
 
 
 def _percent(done: int, total: int) -> float:

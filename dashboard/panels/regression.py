@@ -105,7 +105,7 @@ def _state(url: str, found: pd.Series, who: str) -> None:
     st.subheader("Triage", anchor=False)
     why = st.text_input("Why (kept with the change)", key="why")
     with st.container(horizontal=True):
-        for action in regressions.possible(found["state"]):
+        for action in regressions.list_possible_actions(found["state"]):
             label, told, act = BUTTONS[action]
             if st.button(label, help=told, key=action):
                 made = partial(act, regression_id=int(found["id"]), who=who, note=why or None)

@@ -8,7 +8,7 @@ from tilewatch.dashboard.frames import evidence, reads
 from tilewatch.dashboard.frames.reads import Evidence
 from tilewatch.dashboard.text import commit_text, config_text, moment, ratio_to, source_text, time_text
 from tilewatch.dashboard.widgets import plots, repository
-from tilewatch.db.queries.evidence import SampledRow
+from tilewatch.db.queries.evidence import SamplesRow
 from tilewatch.text import change_text, count_text, short_sha
 
 VERDICT_COLOURS = {"regression": "red", "improvement": "green"}
@@ -135,7 +135,7 @@ def _replays(found: Evidence) -> None:
                 plots.show(evidence_charts.replay(row), f"replay-{i}", "Times of the old and the new cubin by launch")
 
 
-def _interval(row: SampledRow) -> str:
+def _interval(row: SamplesRow) -> str:
     return f"{time_text(row.median_us)} ({row.low_us:,.1f} to {row.high_us:,.1f})"
 
 

@@ -18,7 +18,7 @@ from tilewatch.db.models import ENDED_SHORT, Action
 from tilewatch.db.step_queries import steps
 from tilewatch.errors import ExpectedError
 
-Asking = Literal["nightly", "sweep", "backfill"]
+Requestable = Literal["nightly", "sweep", "backfill"]
 
 
 class NoSuchWork(ExpectedError):
@@ -26,7 +26,7 @@ class NoSuchWork(ExpectedError):
 
 
 @dataclass(frozen=True)
-class Chosen:
+class JobSelection:
     """One job, or every job of one submission."""
 
     job_id: int | None
@@ -43,7 +43,7 @@ class Chosen:
 
 
 @dataclass(frozen=True)
-class Asked:
+class RequestedAction:
     """An action that waits to be carried out."""
 
     id: int
@@ -52,27 +52,31 @@ class Asked:
     wanted: Mapping[str, Any]
 
 
-def cancel(session: Session, chosen: Chosen, who: str) -> str:
+def cancel(session: Session, chosen: JobSelection, who: str) -> str:
     """Take queued work back; a worker that is at it learns of it within seconds. What was done, in a sentence."""
-    wanted = _jobs(session, chosen) if chosen.submission_id is None else steps.open_jobs(session, chosen.submission_id)
+    wanted = (
+        _jobs(session, chosen) if chosen.submission_id is None else steps.list_open_jobs(session, chosen.submission_id)
+    )
     ended = jobs.cancel(session, wanted)
     if not ended:
         raise NoSuchWork(_nothing(session, chosen, "has ended", "nothing left to cancel"))
-    return done(session, who, "cancel", chosen.named(), f"cancelled {_counted(ended)}")
+    return write_action(session, who, "cancel", chosen.named(), f"cancelled {_counted(ended)}")
 
 
-def retry(session: Session, chosen: Chosen, who: str) -> str:
+def retry(session: Session, chosen: JobSelection, who: str) -> str:
     """Queue jobs again that ended without their work done. What was done, in a sentence."""
     wanted = (
-        _jobs(session, chosen) if chosen.submission_id is None else steps.ended_short(session, chosen.submission_id)
+        _jobs(session, chosen)
+        if chosen.submission_id is None
+        else steps.list_ended_short(session, chosen.submission_id)
     )
     again = jobs.retry(session, wanted)
     if not again:
         raise NoSuchWork(
             _nothing(session, chosen, f"is not one of {', '.join(ENDED_SHORT)}", "no job that ended short")
         )
-    jobs.release(session, steps.ready_to_measure(session, chosen.submission_id))
-    return done(session, who, "retry", chosen.named(), f"queued {_counted(again)} again")
+    jobs.release(session, steps.list_ready_to_measure(session, chosen.submission_id))
+    return write_action(session, who, "retry", chosen.named(), f"queued {_counted(again)} again")
 
 
 def ask_nightly(session: Session, who: str, *, commit: str = "HEAD", gpus: Sequence[str] = ()) -> int:
@@ -92,7 +96,7 @@ def ask_backfill(session: Session, who: str, revisions: str, *, gpus: Sequence[s
     return _ask(session, who, "backfill", {"revisions": revisions, "gpus": list(gpus)})
 
 
-def next_asked(session: Session) -> Asked | None:
+def find_next_request(session: Session) -> RequestedAction | None:
     """The oldest action that waits to be carried out, locked for this transaction; one that another holds is passed
     over."""
     query = (
@@ -103,10 +107,10 @@ def next_asked(session: Session) -> Asked | None:
         .with_for_update(skip_locked=True)
     )
     row = session.execute(query).one_or_none()
-    return None if row is None else Asked(**row._mapping)
+    return None if row is None else RequestedAction(**row._mapping)
 
 
-def end(session: Session, action_id: int, *, refused: bool, said: str) -> None:
+def end_request(session: Session, action_id: int, *, refused: bool, said: str) -> None:
     """What came of an asked action."""
     state = "refused" if refused else "done"
     session.execute(
@@ -116,7 +120,7 @@ def end(session: Session, action_id: int, *, refused: bool, said: str) -> None:
     )
 
 
-def done(session: Session, who: str, action: str, wanted: Mapping[str, Any], said: str) -> str:
+def write_action(session: Session, who: str, action: str, wanted: Mapping[str, Any], said: str) -> str:
     """Write down what a person did; the sentence, for them."""
     session.execute(
         insert(Action).values(who=who, action=action, wanted=dict(wanted), state="done", said=said, ended_at=func.now())
@@ -124,23 +128,23 @@ def done(session: Session, who: str, action: str, wanted: Mapping[str, Any], sai
     return said
 
 
-def _ask(session: Session, who: str, action: Asking, wanted: Mapping[str, Any]) -> int:
+def _ask(session: Session, who: str, action: Requestable, wanted: Mapping[str, Any]) -> int:
     asked = insert(Action).values(who=who, action=action, wanted=dict(wanted), state="asked").returning(Action.id)
     return session.execute(asked).scalar_one()
 
 
-def _jobs(session: Session, chosen: Chosen) -> list[int]:
+def _jobs(session: Session, chosen: JobSelection) -> list[int]:
     assert chosen.job_id is not None
-    if steps.job_state(session, chosen.job_id) is None:
+    if steps.find_job_state(session, chosen.job_id) is None:
         raise NoSuchWork(f"there is no job {chosen.job_id}; `tilewatch status` shows the numbers of jobs")
     return [chosen.job_id]
 
 
-def _nothing(session: Session, chosen: Chosen, wrong: str, none_left: str) -> str:
+def _nothing(session: Session, chosen: JobSelection, wrong: str, none_left: str) -> str:
     if chosen.job_id is not None:
-        return f"job {chosen.job_id} {wrong}: it is {steps.job_state(session, chosen.job_id)}"
+        return f"job {chosen.job_id} {wrong}: it is {steps.find_job_state(session, chosen.job_id)}"
     assert chosen.submission_id is not None
-    if not steps.is_submission(session, chosen.submission_id):
+    if not steps.submission_exists(session, chosen.submission_id):
         return f"there is no submission {chosen.submission_id}; `tilewatch status` shows their numbers"
     return f"submission {chosen.submission_id} has {none_left}"
 

@@ -39,7 +39,7 @@ _now = func.clock_timestamp
 
 
 @dataclass(frozen=True)
-class Claimed:
+class ClaimedJob:
     """A job that is this worker's until its lease runs out."""
 
     id: int
@@ -57,7 +57,7 @@ class Claimed:
 
 
 @dataclass(frozen=True)
-class Unsent:
+class UnsentJob:
     """A queued job whose message is to be sent, once the transaction is committed."""
 
     id: int
@@ -101,7 +101,7 @@ def add(
 
 def claim(
     session: Session, job_id: int, owner: str, lease_s: float, queues: Collection[str] | None = None
-) -> Claimed | None:
+) -> ClaimedJob | None:
     """Take the most urgent job of the queue that this job is in, often the job itself; None when there is none.
 
     A message only says that a queue has work: Redis' queues know no urgency, so it is decided here. Each job has a
@@ -134,10 +134,10 @@ def claim(
             trouble=None,
             started_at=func.coalesce(Job.started_at, _now()),
         )
-        .returning(*(getattr(Job, name) for name in Claimed.__dataclass_fields__)),
+        .returning(*(getattr(Job, name) for name in ClaimedJob.__dataclass_fields__)),
         execution_options={"synchronize_session": False},
     ).one_or_none()
-    return None if row is None else Claimed(**row._mapping)
+    return None if row is None else ClaimedJob(**row._mapping)
 
 
 def renew(session: Session, job_id: int, owner: str, lease_s: float, done_steps: int) -> bool:
@@ -182,12 +182,12 @@ def put_off(session: Session, job_id: int, owner: str, trouble: str) -> bool:
     )
 
 
-def release(session: Session, job_ids: Sequence[int]) -> list[Unsent]:
+def release(session: Session, job_ids: Sequence[int]) -> list[UnsentJob]:
     """Waiting jobs whose needs are there now become queued; those that became so."""
     return _change(session, and_(Job.id == func.any(list(job_ids)), Job.state == "waiting"), {"state": "queued"})
 
 
-def requeue_expired(session: Session) -> list[Unsent]:
+def requeue_expired(session: Session) -> list[UnsentJob]:
     """Jobs whose worker went silent become queued again, or poison when they had MAX_ATTEMPTS; the queued ones."""
     took_down = (
         literal("set aside as poison: ")
@@ -203,7 +203,7 @@ def requeue_expired(session: Session) -> list[Unsent]:
     return _change(session, and_(_expired(), Job.attempt < MAX_ATTEMPTS), {**_let_go("queued"), "sent_at": None})
 
 
-def unsent(session: Session, older_than_s: float) -> list[Unsent]:
+def list_unsent(session: Session, older_than_s: float) -> list[UnsentJob]:
     """Queued jobs whose message was never sent, or so long ago that it may be lost, the most urgent first.
 
     A message too many does no harm. A job that waits before it is tried again needs none until then.
@@ -211,7 +211,7 @@ def unsent(session: Session, older_than_s: float) -> list[Unsent]:
     lost = or_(Job.sent_at.is_(None), Job.sent_at <= _in(-older_than_s))
     due = or_(Job.not_before.is_(None), Job.not_before <= _now())
     found = select(Job.id, Job.queue).where(Job.state == "queued", lost, due).order_by(Job.priority, Job.id)
-    return [Unsent(id_, queue) for id_, queue in session.execute(found)]
+    return [UnsentJob(id_, queue) for id_, queue in session.execute(found)]
 
 
 def mark_sent(session: Session, job_ids: Sequence[int]) -> None:
@@ -262,11 +262,11 @@ def _as_owner(session: Session, job_id: int, owner: str, told: dict[str, Any]) -
     return bool(_change(session, and_(Job.id == job_id, Job.state == "running", Job.owner == owner), told))
 
 
-def _change(session: Session, which: ColumnElement[bool], told: dict[str, Any]) -> list[Unsent]:
+def _change(session: Session, which: ColumnElement[bool], told: dict[str, Any]) -> list[UnsentJob]:
     """Change jobs, locking them by rising id: two changers of several jobs then cannot deadlock."""
     locked = select(Job.id).where(which).order_by(Job.id).with_for_update()
     changed = session.execute(
         update(Job).where(Job.id.in_(locked)).values(**told).returning(Job.id, Job.queue),
         execution_options={"synchronize_session": False},
     )
-    return sorted((Unsent(id_, queue) for id_, queue in changed), key=lambda job: job.id)
+    return sorted((UnsentJob(id_, queue) for id_, queue in changed), key=lambda job: job.id)

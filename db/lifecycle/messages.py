@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, String, case, cast, exists, func, literal,
 from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db.bulk import find_or_add
-from tilewatch.db.joins import came_with_a_recording
+from tilewatch.db.joins import is_recorded
 from tilewatch.db.lifecycle.regressions import ITSELF
 from tilewatch.db.models import Commit, Message, Regression, RegressionEvent
 
@@ -24,7 +24,7 @@ LONGEST_WAIT_S = 600.0
 MOST_ATTEMPTS = 500
 """Some three days of attempts. Then a person has to look: the digest and `tilewatch messages` name the message."""
 
-TELL_WITHIN_S = 7 * 86_400.0
+REPORT_WITHIN_S = 7 * 86_400.0
 """A change that no channel wanted to hear of for so long is not told to one that is set up later."""
 
 WRITERS = 7_114_553_031
@@ -36,7 +36,7 @@ _now = func.clock_timestamp
 
 
 @dataclass(frozen=True)
-class Claimed:
+class ClaimedMessage:
     """A message that this sender alone sends now. `sha` and `kernel` are its regression's."""
 
     id: int
@@ -53,7 +53,7 @@ class Claimed:
 
 
 @dataclass(frozen=True)
-class Untold:
+class UnreportedChange:
     """A change of a regression: opened, reopened, recovered (by itself), resolved (by a person) or expected."""
 
     event_id: int
@@ -92,7 +92,7 @@ def write(
     return new
 
 
-def untold(session: Session) -> list[Untold]:
+def list_unreported_changes(session: Session) -> list[UnreportedChange]:
     """Changes of regressions that people wait to hear of and that no message tells yet, the oldest first. What a
     recording brought was told where it was recorded.
 
@@ -113,13 +113,13 @@ def untold(session: Session) -> list[Untold]:
     )
     query = (
         select(event.id.label("event_id"), event.regression_id, kind.label("kind"))
-        .where(kind.is_not(None), ~told, event.at > _in(-TELL_WITHIN_S), ~came_with_a_recording(event.regression_id))
+        .where(kind.is_not(None), ~told, event.at > _in(-REPORT_WITHIN_S), ~is_recorded(event.regression_id))
         .order_by(event.id)
     )
-    return [Untold(**row._mapping) for row in session.execute(query)]
+    return [UnreportedChange(**row._mapping) for row in session.execute(query)]
 
 
-def key_of_event(event_id: int, channel: str) -> str:
+def event_key(event_id: int, channel: str) -> str:
     return f"event {event_id} to {channel}"
 
 
@@ -128,13 +128,15 @@ def take_turns(session: Session) -> None:
     session.execute(select(func.pg_advisory_xact_lock(WRITERS)))
 
 
-def unwritten(session: Session, keys: Sequence[str]) -> list[str]:
+def list_unwritten_keys(session: Session, keys: Sequence[str]) -> list[str]:
     """Those of these keys that no message has."""
     there = set(session.scalars(select(Message.key).where(Message.key == func.any(list(keys)))))
     return [key for key in keys if key not in there]
 
 
-def claim(session: Session, repeatable: Sequence[str], lease_s: float, without: Sequence[str] = ()) -> Claimed | None:
+def claim(
+    session: Session, repeatable: Sequence[str], lease_s: float, without: Sequence[str] = ()
+) -> ClaimedMessage | None:
     """The oldest message that is due on a channel that is not left out; None when there is none.
 
     `repeatable` names the channels whose other side knows a message's key: after a sender that died, such a message is
@@ -169,17 +171,17 @@ def claim(session: Session, repeatable: Sequence[str], lease_s: float, without: 
             claimed_at=_now(),
             attempts=Message.attempts + 1,
         )
-        .returning(*(getattr(Message, name) for name in Claimed.__dataclass_fields__ if hasattr(Message, name))),
+        .returning(*(getattr(Message, name) for name in ClaimedMessage.__dataclass_fields__ if hasattr(Message, name))),
         execution_options={"synchronize_session": False},
     ).one_or_none()
     if row is None:
         return None
     about = select(Commit.sha, Regression.kernel).join(Regression, Regression.bad_commit_id == Commit.id)
     sha, kernel = session.execute(about.where(Regression.id == row.regression_id)).one_or_none() or (None, None)
-    return Claimed(**row._mapping, sha=sha, kernel=kernel)
+    return ClaimedMessage(**row._mapping, sha=sha, kernel=kernel)
 
 
-def sent(session: Session, message_id: int) -> None:
+def mark_sent(session: Session, message_id: int) -> None:
     _end(session, message_id, {"state": "sent", "sent_at": _now(), "not_before": None, "trouble": None})
 
 
@@ -203,7 +205,7 @@ def fail(session: Session, message_id: int, trouble: str) -> None:
     _end(session, message_id, {"state": "failed", "not_before": None, "trouble": trouble})
 
 
-def again(session: Session, message_ids: Sequence[int]) -> list[int]:
+def retry(session: Session, message_ids: Sequence[int]) -> list[int]:
     """A person wants messages that failed to be sent once more; those that had failed."""
     anew = {"state": "queued", "attempts": 0, "not_before": None, "trouble": None}
     which = Message.id == func.any(list(message_ids))

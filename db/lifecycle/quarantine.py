@@ -19,7 +19,7 @@ CANARY_RUNS = 50
 
 
 @dataclass(frozen=True)
-class Ill:
+class OpenQuarantine:
     """An open quarantine. `waited_s` is since its last canary, or since it began."""
 
     id: int
@@ -42,7 +42,7 @@ def begin(
     return session.execute(once.returning(Quarantine.id)).one_or_none() is not None
 
 
-def of_gpu(session: Session, gpu_uuid: str) -> Ill | None:
+def find_open(session: Session, gpu_uuid: str) -> OpenQuarantine | None:
     waited_s = func.extract("epoch", func.now() - func.coalesce(Quarantine.canary_at, Quarantine.began_at))
     query = select(
         Quarantine.id,
@@ -54,15 +54,17 @@ def of_gpu(session: Session, gpu_uuid: str) -> Ill | None:
         waited_s.label("waited_s"),
     ).where(Quarantine.gpu_uuid == gpu_uuid, Quarantine.ended_at.is_(None))
     row = session.execute(query).one_or_none()
-    return None if row is None else Ill(**{**row._asdict(), "waited_s": float(row.waited_s)})
+    return None if row is None else OpenQuarantine(**{**row._asdict(), "waited_s": float(row.waited_s)})
 
 
-def times(session: Session, gpu_uuid: str) -> int:
+def count_quarantines(session: Session, gpu_uuid: str) -> int:
     """How often a GPU was in quarantine, now included."""
     return session.execute(select(func.count(Quarantine.id)).where(Quarantine.gpu_uuid == gpu_uuid)).scalar_one()
 
 
-def during(session: Session, gpu_uuid: str, started_at: dt.datetime, finished_at: dt.datetime) -> str | None:
+def find_reason_during(
+    session: Session, gpu_uuid: str, started_at: dt.datetime, finished_at: dt.datetime
+) -> str | None:
     """Why the GPU was in quarantine in a part of this time; None when it was not."""
     query = (
         select(Quarantine.reason)
@@ -77,7 +79,7 @@ def during(session: Session, gpu_uuid: str, started_at: dt.datetime, finished_at
     return session.scalars(query).one_or_none()
 
 
-def canary_sang(session: Session, quarantine_id: int, said: str, *, clean: bool) -> None:
+def write_canary(session: Session, quarantine_id: int, said: str, *, clean: bool) -> None:
     """One more canary; a clean one ends the quarantine."""
     told: dict[str, Any] = {"canaries": Quarantine.canaries + 1, "canary_at": func.now(), "canary_said": said}
     if clean:
@@ -87,7 +89,7 @@ def canary_sang(session: Session, quarantine_id: int, said: str, *, clean: bool)
     )
 
 
-def canaries(session: Session, gpu_uuid: str) -> list[dict[str, Any]]:
+def list_readings(session: Session, gpu_uuid: str) -> list[dict[str, Any]]:
     """The readings of a GPU's newest sessions here, the newest session first; the canaries are among them."""
     query = (
         select(Run.telemetry)

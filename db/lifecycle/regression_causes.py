@@ -13,7 +13,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db.bulk import find_or_add
-from tilewatch.db.lifecycle.regressions import ITSELF, OPEN, event, locked, move, remark
+from tilewatch.db.lifecycle.regressions import ITSELF, OPEN, add_event, add_remark, change_state, lock
 from tilewatch.db.models import Commit, Regression, RegressionSeries
 
 Direction = Literal["regression", "improvement"]
@@ -42,7 +42,7 @@ class Cause:
 
 
 @dataclass(frozen=True)
-class Moved:
+class ChangedSeries:
     """One series that the cause moved, by `size` (relative) with its 95 % interval."""
 
     problem: str
@@ -56,7 +56,7 @@ class Moved:
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedRegression:
     """`created`: the regression is new. `joined`: this series was not part of it before. `reopened`: it came back."""
 
     id: int
@@ -65,7 +65,7 @@ class Opened:
     reopened: bool
 
 
-def open_or_join(session: Session, cause: Cause, moved: Moved) -> Opened:
+def open_or_join(session: Session, cause: Cause, moved: ChangedSeries) -> OpenedRegression:
     """The regression of this cause, with this series in it. A second call changes nothing."""
     _take_turns(session, cause)
     known = _same_cause(session, cause)
@@ -95,13 +95,15 @@ def open_or_join(session: Session, cause: Cause, moved: Moved) -> Opened:
         joined = _is_slow_again(session, regression_id, cause.kernel, moved)
     reopened = False
     if created:
-        event(session, regression_id, ITSELF, "open", None, "new", cause.sentence)
+        add_event(session, regression_id, ITSELF, "open", None, "new", cause.sentence)
     elif joined:
         reopened = _join(session, regression_id, cause, moved)
-    return Opened(regression_id, created, joined, reopened)
+    return OpenedRegression(regression_id, created, joined, reopened)
 
 
-def recovered(session: Session, moved: Moved, *, repository: str, kernel: str, of_node: bool = False) -> list[int]:
+def mark_recovered(
+    session: Session, moved: ChangedSeries, *, repository: str, kernel: str, of_node: bool = False
+) -> list[int]:
     """A confirmed improvement of a series, as what takes back open regressions of it: the ids of those.
 
     A commit makes no node faster, so what is `of_node` recovers apart from all else. A regression whose last series
@@ -134,10 +136,10 @@ def recovered(session: Session, moved: Moved, *, repository: str, kernel: str, o
             update(RegressionSeries).where(RegressionSeries.id == one.id).values(recovered_at=func.clock_timestamp())
         )
         said = f"{one.problem} on {one.gpu_model} recovered by {moved.size:+.1%}"
-        event(session, regression.id, ITSELF, "recover", regression.state, regression.state, said)
+        add_event(session, regression.id, ITSELF, "recover", regression.state, regression.state, said)
         left = exists().where(RegressionSeries.regression_id == regression.id, RegressionSeries.recovered_at.is_(None))
         if not session.scalar(select(left)):
-            move(session, regression, "resolve", ITSELF, "every series recovered")
+            change_state(session, regression, "resolve", ITSELF, "every series recovered")
     return [regression.id for regression, _ in found]
 
 
@@ -182,7 +184,7 @@ def _key(session: Session, cause: Cause) -> str:
     return ":".join((cause.direction, cause.category, cause.repository, cause.kernel, sha, cause.what))
 
 
-def _add_series(session: Session, regression_id: int, kernel: str, moved: Moved) -> bool:
+def _add_series(session: Session, regression_id: int, kernel: str, moved: ChangedSeries) -> bool:
     added = (
         insert(RegressionSeries)
         .values(
@@ -203,7 +205,7 @@ def _add_series(session: Session, regression_id: int, kernel: str, moved: Moved)
     return session.scalar(added) is not None
 
 
-def _is_slow_again(session: Session, regression_id: int, kernel: str, moved: Moved) -> bool:
+def _is_slow_again(session: Session, regression_id: int, kernel: str, moved: ChangedSeries) -> bool:
     """A node may be mended and fall ill again, which no new commit tells apart: a series that recovered, or was called
     resolved, is back with what it is now."""
     resolved = exists().where(Regression.id == RegressionSeries.regression_id, Regression.state == "resolved")
@@ -224,9 +226,9 @@ def _is_slow_again(session: Session, regression_id: int, kernel: str, moved: Mov
     return back.one_or_none() is not None
 
 
-def _join(session: Session, regression_id: int, cause: Cause, moved: Moved) -> bool:
+def _join(session: Session, regression_id: int, cause: Cause, moved: ChangedSeries) -> bool:
     """A series more: the size is the worst one's, the range what both allow, and a resolved regression is back."""
-    regression = locked(session, regression_id)
+    regression = lock(session, regression_id)
     if abs(moved.size) > abs(regression.size):
         regression.size, regression.low, regression.high = moved.size, moved.low, moved.high
     positions: dict[int, int] = {
@@ -242,8 +244,8 @@ def _join(session: Session, regression_id: int, cause: Cause, moved: Moved) -> b
     regression.good_commit_id = max(regression.good_commit_id, cause.good_commit_id, key=positions.__getitem__)
     regression.bad_commit_id = min(regression.bad_commit_id, cause.bad_commit_id, key=positions.__getitem__)
     said = f"{moved.problem} on {moved.gpu_model} {moved.size:+.1%}"
-    remark(session, regression, ITSELF, "join", said)
+    add_remark(session, regression, ITSELF, "join", said)
     if regression.state != "resolved":
         return False
-    move(session, regression, "reopen", ITSELF, said)
+    change_state(session, regression, "reopen", ITSELF, said)
     return True

@@ -39,44 +39,44 @@ class NotPossible(ExpectedError, ValueError):
 
 def acknowledge(session: Session, regression_id: int, who: str, note: str | None = None) -> None:
     """Somebody has seen it and looks after it; without an owner, that person becomes it."""
-    regression = locked(session, regression_id)
-    move(session, regression, "acknowledge", who, note)
+    regression = lock(session, regression_id)
+    change_state(session, regression, "acknowledge", who, note)
     if regression.owner is None:
         regression.owner = who
 
 
 def expect(session: Session, regression_id: int, who: str, note: str | None = None) -> None:
     """It is as it should be: the new level is what later nights are judged against."""
-    move(session, locked(session, regression_id), "expect", who, note)
+    change_state(session, lock(session, regression_id), "expect", who, note)
 
 
 def resolve(session: Session, regression_id: int, who: str, note: str | None = None) -> None:
-    move(session, locked(session, regression_id), "resolve", who, note)
+    change_state(session, lock(session, regression_id), "resolve", who, note)
 
 
 def reopen(session: Session, regression_id: int, who: str, note: str | None = None) -> None:
-    move(session, locked(session, regression_id), "reopen", who, note)
+    change_state(session, lock(session, regression_id), "reopen", who, note)
 
 
 def assign(session: Session, regression_id: int, who: str, owner: str | None) -> None:
     """Give it to somebody, or to nobody."""
-    regression = locked(session, regression_id)
+    regression = lock(session, regression_id)
     regression.owner = _given(owner)
-    remark(session, regression, who, "assign", regression.owner or "nobody")
+    add_remark(session, regression, who, "assign", regression.owner or "nobody")
 
 
 def note(session: Session, regression_id: int, who: str, text: str) -> None:
     """The note on the regression itself; older notes stay readable in its events."""
-    regression = locked(session, regression_id)
+    regression = lock(session, regression_id)
     regression.note = _given(text)
-    remark(session, regression, who, "note", regression.note)
+    add_remark(session, regression, who, "note", regression.note)
 
 
 def link(session: Session, regression_id: int, who: str, url: str | None) -> None:
     """Where the work on it happens: an issue, a pull request."""
-    regression = locked(session, regression_id)
+    regression = lock(session, regression_id)
     regression.link = _given(url)
-    remark(session, regression, who, "link", regression.link)
+    add_remark(session, regression, who, "link", regression.link)
 
 
 def mark(
@@ -92,8 +92,8 @@ def mark(
     if (regression_id is None) == (run_id is None):
         raise TypeError("a mark is of a regression_id or of a run_id, and not of both")
     if regression_id is not None:
-        regression = locked(session, regression_id)
-        remark(session, regression, who, "mark right" if right else "mark wrong", note)
+        regression = lock(session, regression_id)
+        add_remark(session, regression, who, "mark right" if right else "mark wrong", note)
     new = insert(Mark).values(
         regression_id=regression_id, run_id=run_id, right=right, who=_person(who), note=_given(note)
     )
@@ -106,12 +106,12 @@ def mark(
     )
 
 
-def possible(state: str) -> list[str]:
+def list_possible_actions(state: str) -> list[str]:
     """The actions that a regression in this state allows, for buttons and messages."""
     return [action for action, moves in TRANSITIONS.items() if state in moves]
 
 
-def locked(session: Session, regression_id: int) -> Regression:
+def lock(session: Session, regression_id: int) -> Regression:
     """The regression, and nobody else changes it until the transaction ends."""
     found = session.get(Regression, regression_id, with_for_update=True, populate_existing=True)
     if found is None:
@@ -119,28 +119,28 @@ def locked(session: Session, regression_id: int) -> Regression:
     return found
 
 
-def move(session: Session, regression: Regression, action: str, who: str, text: str | None) -> None:
+def change_state(session: Session, regression: Regression, action: str, who: str, text: str | None) -> None:
     """To the state that the action leads to. Raises NotPossible."""
     to = TRANSITIONS[action].get(regression.state)
     if to is None:
-        allowed = ", ".join(possible(regression.state))
+        allowed = ", ".join(list_possible_actions(regression.state))
         raise NotPossible(
             f"regression {regression.id} is {regression.state}: it cannot {action}; what is possible: {allowed}"
         )
-    event(session, regression.id, who, action, regression.state, to, _given(text))
+    add_event(session, regression.id, who, action, regression.state, to, _given(text))
     regression.state = to
     regression.changed_at = func.clock_timestamp()
     session.flush()
 
 
-def remark(session: Session, regression: Regression, who: str, action: str, text: str | None) -> None:
+def add_remark(session: Session, regression: Regression, who: str, action: str, text: str | None) -> None:
     """A change that leaves the state as it is."""
-    event(session, regression.id, who, action, regression.state, regression.state, _given(text))
+    add_event(session, regression.id, who, action, regression.state, regression.state, _given(text))
     regression.changed_at = func.clock_timestamp()
     session.flush()
 
 
-def event(
+def add_event(
     session: Session, regression_id: int, who: str, action: str, from_state: str | None, to_state: str, text: str | None
 ) -> None:
     row: dict[str, Any] = {

@@ -20,7 +20,7 @@ NOT_NEEDED = "not held: what its machine code takes is known"
 Outcome = Literal["confirmed", "refuted", "undecided"]
 
 
-def opened(
+def open_once(
     session: Session,
     *,
     run_id: int,
@@ -50,11 +50,11 @@ def opened(
     return found
 
 
-def of_run(session: Session, run_id: int) -> int | None:
+def find_id_of_run(session: Session, run_id: int) -> int | None:
     return session.scalar(select(Suspicion.id).where(Suspicion.run_id == run_id))
 
 
-def closed(session: Session, run_id: int, outcome: Outcome, reason: str) -> None:
+def close(session: Session, run_id: int, outcome: Outcome, reason: str) -> None:
     session.execute(
         update(Suspicion)
         .where(Suspicion.run_id == run_id, Suspicion.state == "open")
@@ -86,7 +86,7 @@ def close_older(session: Session, scope: Scope, reason: str) -> int:
     return len(ended.all())
 
 
-def replay(
+def write_replay(
     session: Session,
     key: str,
     row: Mapping[str, Any],
@@ -106,6 +106,6 @@ def replay(
         )
 
 
-def hold_run(session: Session, run_id: int) -> None:
+def lock_run(session: Session, run_id: int) -> None:
     """Lock a run's row until the transaction ends: of two replays that end at once, the later then sees the earlier."""
     session.execute(select(Run.id).where(Run.id == run_id).with_for_update())

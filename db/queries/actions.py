@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from tilewatch.db.joins import read
+from tilewatch.db.joins import read_rows
 from tilewatch.db.models import Action
 
 
@@ -22,7 +22,7 @@ class ActionRow:
     said: str | None
 
 
-def actions(session: Session, limit: int = 20) -> list[ActionRow]:
+def list_actions(session: Session, limit: int = 20) -> list[ActionRow]:
     """The newest actions, whatever came of them."""
     columns = [getattr(Action, name) for name in ActionRow.__dataclass_fields__]
-    return read(session, select(*columns).order_by(Action.id.desc()).limit(limit), ActionRow)
+    return read_rows(session, select(*columns).order_by(Action.id.desc()).limit(limit), ActionRow)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
-from tilewatch.db.joins import read
+from tilewatch.db.joins import read_rows
 from tilewatch.db.models import Alarm
 
 
@@ -21,8 +21,8 @@ class AlarmRow:
     closed_at: dt.datetime | None
 
 
-def alarms(session: Session, since: dt.datetime | None = None) -> list[AlarmRow]:
+def list_alarms(session: Session, since: dt.datetime | None = None) -> list[AlarmRow]:
     """Open alarms, and with `since` those that closed later than that; the newest first."""
     columns = [getattr(Alarm, name) for name in AlarmRow.__dataclass_fields__]
     shown = Alarm.closed_at.is_(None) if since is None else or_(Alarm.closed_at.is_(None), Alarm.closed_at >= since)
-    return read(session, select(*columns).where(shown).order_by(Alarm.opened_at.desc(), Alarm.id.desc()), AlarmRow)
+    return read_rows(session, select(*columns).where(shown).order_by(Alarm.opened_at.desc(), Alarm.id.desc()), AlarmRow)

@@ -7,7 +7,7 @@ from sqlalchemy import Double, cast, column, func, select
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
-from tilewatch.db.joins import read
+from tilewatch.db.joins import read_rows
 from tilewatch.db.models import Run
 
 
@@ -23,7 +23,7 @@ class CanaryRow:
     memory_us: float
 
 
-def canaries(session: Session, runs: int = 500) -> list[CanaryRow]:
+def list_canaries(session: Session, runs: int = 500) -> list[CanaryRow]:
     """The canaries of the newest runs that GPUs made here, the oldest first."""
     newest = select(Run).where(Run.origin != "recorded").order_by(Run.id.desc()).limit(runs).subquery()
     reading = func.jsonb_array_elements(newest.c.telemetry).table_valued(column("value", JSONB)).render_derived()
@@ -40,4 +40,4 @@ def canaries(session: Session, runs: int = 500) -> list[CanaryRow]:
         .select_from(newest.join(reading, compute.is_not(None)))
         .order_by(newest.c.finished_at, newest.c.id)
     )
-    return read(session, query, CanaryRow)
+    return read_rows(session, query, CanaryRow)

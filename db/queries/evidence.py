@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import func, select, tuple_
 from sqlalchemy.orm import Session, aliased
 
-from tilewatch.db.joins import read
+from tilewatch.db.joins import read_rows
 from tilewatch.db.models import (
     Commit,
     Compilation,
@@ -59,7 +59,7 @@ class RunRow:
 
 
 @dataclass(frozen=True)
-class SampledRow:
+class SamplesRow:
     """One implementation in a run with its raw samples; element i is from paired round i."""
 
     implementation: str
@@ -99,7 +99,7 @@ class CubinRow:
 
 
 @dataclass(frozen=True)
-class CommitLine:
+class CommitInRangeRow:
     sha: str
     subject: str
     author: str | None
@@ -107,7 +107,7 @@ class CommitLine:
 
 
 @dataclass(frozen=True)
-class RunLine:
+class RunChoiceRow:
     """A run in a list of runs to choose from."""
 
     run_id: int
@@ -121,7 +121,7 @@ class RunLine:
     reason: str | None
 
 
-def run(session: Session, run_id: int) -> RunRow | None:
+def find_run(session: Session, run_id: int) -> RunRow | None:
     query = (
         select(
             Run.id.label("run_id"),
@@ -160,10 +160,10 @@ def run(session: Session, run_id: int) -> RunRow | None:
         .outerjoin(Verdict, Verdict.run_id == Run.id)
         .where(Run.id == run_id)
     )
-    return next(iter(read(session, query, RunRow)), None)
+    return next(iter(read_rows(session, query, RunRow)), None)
 
 
-def run_before(session: Session, run_id: int) -> int | None:
+def find_run_before(session: Session, run_id: int) -> int | None:
     """The run to hold this one against: same series and kind of record, at the nearest earlier commit."""
     this_run, this_sweep = aliased(Run), aliased(Sweep)
     this_commit, this_recording = aliased(Commit), aliased(Recording)
@@ -191,7 +191,7 @@ def run_before(session: Session, run_id: int) -> int | None:
     return session.scalars(query).one_or_none()
 
 
-def sampled(session: Session, run_id: int) -> list[SampledRow]:
+def list_samples(session: Session, run_id: int) -> list[SamplesRow]:
     """The kernel first, then its baselines."""
     query = (
         select(
@@ -212,10 +212,10 @@ def sampled(session: Session, run_id: int) -> list[SampledRow]:
         .where(Measurement.run_id == run_id, func.cardinality(Measurement.samples_us) > 0)
         .order_by(Measurement.role.desc(), Measurement.id)
     )
-    return read(session, query, SampledRow)
+    return read_rows(session, query, SamplesRow)
 
 
-def cubin(session: Session, sweep_id: int, config_id: int) -> CubinRow | None:
+def find_cubin(session: Session, sweep_id: int, config_id: int) -> CubinRow | None:
     query = (
         select(
             Config.params,
@@ -239,20 +239,20 @@ def cubin(session: Session, sweep_id: int, config_id: int) -> CubinRow | None:
         .outerjoin(Compilation, Compilation.id == Trial.compilation_id)
         .where(Trial.sweep_id == sweep_id, Trial.config_id == config_id)
     )
-    return next(iter(read(session, query, CubinRow)), None)
+    return next(iter(read_rows(session, query, CubinRow)), None)
 
 
-def commits_between(session: Session, repository: str, after: int, up_to: int) -> list[CommitLine]:
+def list_commits_between(session: Session, repository: str, after: int, up_to: int) -> list[CommitInRangeRow]:
     """The commits this database knows in (after, up_to] by position, the newest first."""
     query = (
         select(Commit.sha, Commit.subject, Commit.author, Commit.committed_at)
         .where(Commit.repository == repository, Commit.position > after, Commit.position <= up_to)
         .order_by(Commit.position.desc(), Commit.committed_at.desc())
     )
-    return read(session, query, CommitLine)
+    return read_rows(session, query, CommitInRangeRow)
 
 
-def newest_runs(session: Session, limit: int = 50) -> list[RunLine]:
+def list_newest_runs(session: Session, limit: int = 50) -> list[RunChoiceRow]:
     """The newest runs, to choose one from; those judged a change come first."""
     newest = select(Run).order_by(Run.id.desc()).limit(limit).subquery()
     chosen = aliased(Run, newest)
@@ -278,4 +278,4 @@ def newest_runs(session: Session, limit: int = 50) -> list[RunLine]:
             chosen.id.desc(),
         )
     )
-    return read(session, query, RunLine)
+    return read_rows(session, query, RunChoiceRow)

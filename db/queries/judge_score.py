@@ -85,7 +85,7 @@ class Score:
         return self.launches / self.runs if self.runs else None
 
 
-def score(session: Session, since: dt.datetime | None = None) -> Score:
+def read_score(session: Session, since: dt.datetime | None = None) -> Score:
     """Of everything, or of what was judged, opened and replayed since."""
     opened = _after(Regression.opened_at, since)
     by_direction = select(Regression.direction, func.count()).where(*opened).group_by(Regression.direction)

@@ -9,9 +9,16 @@ from typing import Any
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
-from tilewatch.db.joins import read
+from tilewatch.db.joins import read_rows
 from tilewatch.db.models import Base, Mark, Message
-from tilewatch.db.queries.regressions import EventRow, RegressedRow, RegressionRow, events, regressed, regression
+from tilewatch.db.queries.regressions import (
+    EventRow,
+    RegressionRow,
+    RegressionSeriesRow,
+    find_regression,
+    list_events,
+    list_series,
+)
 
 
 @dataclass(frozen=True)
@@ -41,28 +48,28 @@ class RegressionStory:
     """One regression with everything that is known of it; the worst series and the oldest event come first."""
 
     regression: RegressionRow
-    series: tuple[RegressedRow, ...]
+    series: tuple[RegressionSeriesRow, ...]
     events: tuple[EventRow, ...]
     marks: tuple[MarkRow, ...]
     messages: tuple[MessageRow, ...]
 
 
-def story(session: Session, regression_id: int) -> RegressionStory | None:
-    found = regression(session, regression_id)
+def find_story(session: Session, regression_id: int) -> RegressionStory | None:
+    found = find_regression(session, regression_id)
     if found is None:
         return None
     marks = select(*_columns(Mark, MarkRow)).where(Mark.regression_id == regression_id).order_by(Mark.id)
     told = select(*_columns(Message, MessageRow)).where(Message.regression_id == regression_id).order_by(Message.id)
     return RegressionStory(
         found,
-        tuple(regressed(session, regression_id)),
-        tuple(reversed(events(session, regression_id))),
-        tuple(read(session, marks, MarkRow)),
-        tuple(read(session, told, MessageRow)),
+        tuple(list_series(session, regression_id)),
+        tuple(reversed(list_events(session, regression_id))),
+        tuple(read_rows(session, marks, MarkRow)),
+        tuple(read_rows(session, told, MessageRow)),
     )
 
 
-def messages(
+def list_messages(
     session: Session, *, states: Sequence[str] | None = None, since: dt.datetime | None = None, limit: int = 100
 ) -> list[MessageRow]:
     """What is, was or could not be told, the newest first. `since` is of when it was tried last."""
@@ -71,7 +78,7 @@ def messages(
         query = query.where(func.coalesce(Message.claimed_at, Message.created_at) >= since)
     if states is not None:
         query = query.where(Message.state.in_(states))
-    return read(session, query.order_by(Message.id.desc()).limit(limit), MessageRow)
+    return read_rows(session, query.order_by(Message.id.desc()).limit(limit), MessageRow)
 
 
 def _columns(model: type[Base], row: type) -> list[ColumnElement[Any]]:

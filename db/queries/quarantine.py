@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from tilewatch.db.joins import read
+from tilewatch.db.joins import read_rows
 from tilewatch.db.models import Quarantine
 
 
@@ -24,8 +24,8 @@ class QuarantineRow:
     ended_at: dt.datetime | None
 
 
-def quarantines(session: Session, limit: int = 50) -> list[QuarantineRow]:
+def list_quarantines(session: Session, limit: int = 50) -> list[QuarantineRow]:
     """The GPUs that are in quarantine, then those that were, the newest first."""
     columns = [getattr(Quarantine, name) for name in QuarantineRow.__dataclass_fields__]
     newest = (Quarantine.ended_at.is_not(None), Quarantine.began_at.desc())
-    return read(session, select(*columns).order_by(*newest).limit(limit), QuarantineRow)
+    return read_rows(session, select(*columns).order_by(*newest).limit(limit), QuarantineRow)

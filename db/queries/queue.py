@@ -11,9 +11,9 @@ from sqlalchemy import Select, func, select
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
-from tilewatch.db.joins import WORKER_ALIVE_S, or_zero, read
+from tilewatch.db.joins import WORKER_ALIVE_S, or_zero, read_rows
 from tilewatch.db.models import Commit, GpuModel, Job, Recording, Run, Submission, Sweep, Trial, Worker
-from tilewatch.db.queries.quarantine import QuarantineRow, quarantines
+from tilewatch.db.queries.quarantine import QuarantineRow, list_quarantines
 
 OPEN_JOB = ("waiting", "queued", "running")
 FAILED_JOB = ("failed", "poison")
@@ -108,37 +108,37 @@ class Status:
     quarantines: tuple[QuarantineRow, ...]
 
 
-def status(session: Session) -> Status:
+def read_status(session: Session) -> Status:
     """Where everything stands now, for `tilewatch status`."""
     return Status(
-        jobs=tuple(job_counts(session)),
-        running=tuple(jobs(session, states=("running",))),
-        put_off=tuple(job for job in jobs(session, states=("queued",)) if job.trouble is not None),
-        failed=tuple(jobs(session, states=FAILED_JOB, limit=5)),
-        submissions=tuple(row for row in submissions(session) if row.state in IN_PROGRESS),
-        workers=tuple(row for row in workers(session) if row.alive),
-        quarantines=tuple(row for row in quarantines(session) if row.ended_at is None),
+        jobs=tuple(count_jobs(session)),
+        running=tuple(list_jobs(session, states=("running",))),
+        put_off=tuple(job for job in list_jobs(session, states=("queued",)) if job.trouble is not None),
+        failed=tuple(list_jobs(session, states=FAILED_JOB, limit=5)),
+        submissions=tuple(row for row in list_submissions(session) if row.state in IN_PROGRESS),
+        workers=tuple(row for row in list_workers(session) if row.alive),
+        quarantines=tuple(row for row in list_quarantines(session) if row.ended_at is None),
     )
 
 
-def job_counts(session: Session) -> list[JobCount]:
+def count_jobs(session: Session) -> list[JobCount]:
     query = (
         select(Job.kind, Job.state, func.count().label("jobs"))
         .group_by(Job.kind, Job.state)
         .order_by(Job.kind, Job.state)
     )
-    return read(session, query, JobCount)
+    return read_rows(session, query, JobCount)
 
 
-def jobs(session: Session, states: Sequence[str], limit: int = 100) -> list[JobRow]:
+def list_jobs(session: Session, states: Sequence[str], limit: int = 100) -> list[JobRow]:
     """The jobs in these states, the one that moved last first."""
     moved_at = func.coalesce(Job.finished_at, Job.started_at, Job.created_at)
     columns = [getattr(Job, name) for name in JobRow.__dataclass_fields__]
     query = select(*columns).where(Job.state.in_(states)).order_by(moved_at.desc(), Job.id.desc()).limit(limit)
-    return read(session, query, JobRow)
+    return read_rows(session, query, JobRow)
 
 
-def workers(session: Session) -> list[WorkerRow]:
+def list_workers(session: Session) -> list[WorkerRow]:
     """Every worker that ever said it is here, the most recently seen first."""
     silent_s = func.extract("epoch", func.now() - Worker.seen_at)
     query = select(
@@ -155,7 +155,7 @@ def workers(session: Session) -> list[WorkerRow]:
     return [WorkerRow(**{**row._asdict(), "silent_s": float(row.silent_s)}) for row in session.execute(query)]
 
 
-def queues(session: Session) -> list[QueueRow]:
+def list_queues(session: Session) -> list[QueueRow]:
     """Unfinished jobs by queue, beside the live workers that take from it."""
     query = (
         select(
@@ -169,7 +169,7 @@ def queues(session: Session) -> list[QueueRow]:
         .order_by(Job.queue)
     )
     taking: dict[str, int] = {}
-    for worker in workers(session):
+    for worker in list_workers(session):
         if worker.alive:
             for queue in _taken_by(worker):
                 taking[queue] = taking.get(queue, 0) + 1
@@ -183,13 +183,13 @@ def _taken_by(worker: WorkerRow) -> tuple[str, ...]:
     return f"gpu.{worker.gpu_model}", f"gpu.{worker.gpu_model}@{worker.gpu_uuid}"
 
 
-def submissions(session: Session, limit: int = 50) -> list[SubmissionRow]:
+def list_submissions(session: Session, limit: int = 50) -> list[SubmissionRow]:
     """The newest submissions, each with its state."""
     newest = select(Submission).order_by(Submission.requested_at.desc(), Submission.id.desc()).limit(limit)
     return _with_states(session, newest)
 
 
-def last_nights(session: Session) -> list[SubmissionRow]:
+def list_last_nights(session: Session) -> list[SubmissionRow]:
     """The newest nightly of each GPU model, with its state."""
     newest = (
         select(Submission)

@@ -6,11 +6,11 @@ from sqlalchemy import and_, exists, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db.models import Job, Quarantine, Submission
-from tilewatch.db.queries.queue import JobCount, job_counts, workers
+from tilewatch.db.queries.queue import JobCount, count_jobs, list_workers
 
 
 @dataclass(frozen=True)
-class QueueVitals:
+class QueueDepth:
     """Jobs that could be taken now, and since when the oldest of them could."""
 
     queue: str
@@ -34,17 +34,17 @@ class LiveWorkers:
 
 
 @dataclass(frozen=True)
-class Vitals:
+class QueueMetrics:
     jobs: tuple[JobCount, ...]
-    queues: tuple[QueueVitals, ...]
+    queues: tuple[QueueDepth, ...]
     nights: tuple[LastGoodNight, ...]
     workers: tuple[LiveWorkers, ...]
     quarantined: dict[str, int]  # GPUs by model
 
 
-def vitals(session: Session) -> Vitals:
-    return Vitals(
-        jobs=tuple(job_counts(session)),
+def read_queue_metrics(session: Session) -> QueueMetrics:
+    return QueueMetrics(
+        jobs=tuple(count_jobs(session)),
         queues=tuple(_queues(session)),
         nights=tuple(_nights(session)),
         workers=tuple(_workers(session)),
@@ -52,7 +52,7 @@ def vitals(session: Session) -> Vitals:
     )
 
 
-def _queues(session: Session) -> list[QueueVitals]:
+def _queues(session: Session) -> list[QueueDepth]:
     """A job that was put off or retried counts from when it may be taken again."""
     since = func.greatest(Job.created_at, func.coalesce(Job.not_before, Job.created_at))
     query = (
@@ -61,7 +61,7 @@ def _queues(session: Session) -> list[QueueVitals]:
         .group_by(Job.queue)
         .order_by(Job.queue)
     )
-    return [QueueVitals(queue, depth, float(age)) for queue, depth, age in session.execute(query)]
+    return [QueueDepth(queue, depth, float(age)) for queue, depth, age in session.execute(query)]
 
 
 def _nights(session: Session) -> list[LastGoodNight]:
@@ -79,7 +79,7 @@ def _nights(session: Session) -> list[LastGoodNight]:
 
 def _workers(session: Session) -> list[LiveWorkers]:
     living: dict[tuple[str, str], int] = {}
-    for worker in workers(session):
+    for worker in list_workers(session):
         if worker.alive:
             place = (worker.kind, worker.gpu_model or "")
             living[place] = living.get(place, 0) + 1

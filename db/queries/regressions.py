@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session, aliased
 
-from tilewatch.db.joins import Question, came_with_a_recording, read
+from tilewatch.db.joins import Query, is_recorded, read_rows
 from tilewatch.db.models import Commit, GpuModel, Mark, Regression, RegressionEvent, RegressionSeries
 
 
@@ -44,7 +44,7 @@ class RegressionRow:
 
 
 @dataclass(frozen=True)
-class RegressedRow:
+class RegressionSeriesRow:
     """One series that a regression changed."""
 
     kernel: str
@@ -81,19 +81,19 @@ class LevelRow:
     size: float
 
 
-def regressions(session: Session, since: dt.datetime | None = None, limit: int = 500) -> list[RegressionRow]:
+def list_regressions(session: Session, since: dt.datetime | None = None, limit: int = 500) -> list[RegressionRow]:
     """The newest first; with `since` only those opened after it."""
     query = _regressions().order_by(Regression.opened_at.desc(), Regression.id.desc()).limit(limit)
     if since is not None:
         query = query.where(Regression.opened_at > since)
-    return read(session, query, RegressionRow)
+    return read_rows(session, query, RegressionRow)
 
 
-def regression(session: Session, regression_id: int) -> RegressionRow | None:
-    return next(iter(read(session, _regressions().where(Regression.id == regression_id), RegressionRow)), None)
+def find_regression(session: Session, regression_id: int) -> RegressionRow | None:
+    return next(iter(read_rows(session, _regressions().where(Regression.id == regression_id), RegressionRow)), None)
 
 
-def regressed(session: Session, regression_id: int) -> list[RegressedRow]:
+def list_series(session: Session, regression_id: int) -> list[RegressionSeriesRow]:
     """The series that one regression changed, the worst first."""
     query = (
         select(
@@ -112,10 +112,10 @@ def regressed(session: Session, regression_id: int) -> list[RegressedRow]:
         .where(RegressionSeries.regression_id == regression_id)
         .order_by(func.abs(RegressionSeries.size).desc(), RegressionSeries.id)
     )
-    return read(session, query, RegressedRow)
+    return read_rows(session, query, RegressionSeriesRow)
 
 
-def events(session: Session, regression_id: int) -> list[EventRow]:
+def list_events(session: Session, regression_id: int) -> list[EventRow]:
     """What happened to one regression, the newest first."""
     columns = [getattr(RegressionEvent, name) for name in EventRow.__dataclass_fields__]
     query = (
@@ -123,10 +123,10 @@ def events(session: Session, regression_id: int) -> list[EventRow]:
         .where(RegressionEvent.regression_id == regression_id)
         .order_by(RegressionEvent.at.desc(), RegressionEvent.id.desc())
     )
-    return read(session, query, EventRow)
+    return read_rows(session, query, EventRow)
 
 
-def levels(session: Session, repository: str, kernel: str, problem: str, gpu_model: str) -> list[LevelRow]:
+def list_levels(session: Session, repository: str, kernel: str, problem: str, gpu_model: str) -> list[LevelRow]:
     """The confirmed changes of one series, the oldest first."""
     good, bad = aliased(Commit), aliased(Commit)
     query = (
@@ -149,16 +149,16 @@ def levels(session: Session, repository: str, kernel: str, problem: str, gpu_mod
         )
         .order_by(bad.position, RegressionSeries.id)
     )
-    return read(session, query, LevelRow)
+    return read_rows(session, query, LevelRow)
 
 
-def _regressions() -> Question:
+def _regressions() -> Query:
     good, bad = aliased(Commit), aliased(Commit)
     own = RegressionSeries.regression_id == Regression.id
     models = select(func.array_agg(RegressionSeries.gpu_model.distinct())).where(own).scalar_subquery()
     series = select(func.count()).select_from(RegressionSeries).where(own).scalar_subquery()
 
-    def marks(right: bool) -> Question:
+    def marks(right: bool) -> Query:
         return select(func.count()).where(Mark.regression_id == Regression.id, Mark.right.is_(right))
 
     return (
@@ -188,7 +188,7 @@ def _regressions() -> Question:
             func.coalesce(models, text("'{}'")).label("gpu_models"),
             marks(True).scalar_subquery().label("right"),
             marks(False).scalar_subquery().label("wrong"),
-            came_with_a_recording(Regression.id).label("recorded"),
+            is_recorded(Regression.id).label("recorded"),
         )
         .join(good, good.id == Regression.good_commit_id)
         .join(bad, bad.id == Regression.bad_commit_id)

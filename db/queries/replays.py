@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session, aliased
 
-from tilewatch.db.joins import read
+from tilewatch.db.joins import read_rows
 from tilewatch.db.models import Commit, Replay, Run, Suspicion, Sweep
 
 
@@ -42,12 +42,12 @@ class SuspicionRow:
     closed_at: dt.datetime | None
 
 
-def suspicion(session: Session, run_id: int) -> SuspicionRow | None:
+def find_suspicion(session: Session, run_id: int) -> SuspicionRow | None:
     columns = [getattr(Suspicion, name) for name in SuspicionRow.__dataclass_fields__]
-    return next(iter(read(session, select(*columns).where(Suspicion.run_id == run_id), SuspicionRow)), None)
+    return next(iter(read_rows(session, select(*columns).where(Suspicion.run_id == run_id), SuspicionRow)), None)
 
 
-def replays(session: Session, run_id: int) -> list[ReplayRow]:
+def list_replays(session: Session, run_id: int) -> list[ReplayRow]:
     """The replays that a run's suspicion asked for, and those of its series that end at its commit."""
     good, bad = aliased(Commit), aliased(Commit)
     query = (
@@ -79,4 +79,4 @@ def replays(session: Session, run_id: int) -> list[ReplayRow]:
         .where(Run.id == run_id, or_(Suspicion.run_id == run_id, Replay.bad_commit_id == Sweep.commit_id))
         .order_by(Replay.at, Replay.id)
     )
-    return read(session, query, ReplayRow)
+    return read_rows(session, query, ReplayRow)

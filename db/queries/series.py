@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import false, func, select, true
 from sqlalchemy.orm import Session
 
-from tilewatch.db.joins import measured_points, of_series, read, series_keys
+from tilewatch.db.joins import is_of_series, measured_points, read_rows, series_keys
 from tilewatch.db.models import (
     Commit,
     Compilation,
@@ -26,7 +26,7 @@ from tilewatch.db.models import (
 
 
 @dataclass(frozen=True)
-class RawRow:
+class RawSamplesRow:
     """The raw samples of one implementation in one run."""
 
     run_id: int
@@ -87,7 +87,7 @@ class PointRow:
     compile_s: float | None
 
 
-def repositories(session: Session) -> list[str]:
+def list_repositories(session: Session) -> list[str]:
     """Of which anything was submitted: those that this Tilewatch watches, the first one first, then those recorded."""
     own = func.bool_or(Submission.reason != "recorded")
     query = (
@@ -99,10 +99,10 @@ def repositories(session: Session) -> list[str]:
     return list(session.scalars(query))
 
 
-def series(session: Session) -> list[SeriesRow]:
+def list_series(session: Session) -> list[SeriesRow]:
     """Every series that has at least one run."""
     keys = series_keys()
-    has_run = select(Run.id).join(Sweep, Sweep.id == Run.sweep_id).where(*of_series(keys)).limit(1).lateral()
+    has_run = select(Run.id).join(Sweep, Sweep.id == Run.sweep_id).where(*is_of_series(keys)).limit(1).lateral()
     query = (
         select(*keys.c, GpuModel.name.label("gpu_name"))
         .select_from(keys)
@@ -110,10 +110,10 @@ def series(session: Session) -> list[SeriesRow]:
         .join(GpuModel, GpuModel.slug == keys.c.gpu_model)
         .order_by(*keys.c)
     )
-    return read(session, query, SeriesRow)
+    return read_rows(session, query, SeriesRow)
 
 
-def points(
+def list_points(
     session: Session, repository: str, kernel: str, problem: str, gpu_model: str, *, static_facts: bool = True
 ) -> list[PointRow]:
     """Every measurement of one series and of the baselines beside it, in commit order.
@@ -178,17 +178,17 @@ def points(
         .outerjoin(Config, Config.id == Measurement.config_id)
         .outerjoin(Trial, trial if static_facts else false())
         .outerjoin(Compilation, Compilation.id == Trial.compilation_id)
-        .where(*of_series({"repository": repository, "kernel": kernel, "problem": problem, "gpu_model": gpu_model}))
+        .where(*is_of_series({"repository": repository, "kernel": kernel, "problem": problem, "gpu_model": gpu_model}))
         .order_by(Commit.position, Commit.committed_at, Run.finished_at, Run.id, Measurement.id)
     )
-    return read(session, query, PointRow)
+    return read_rows(session, query, PointRow)
 
 
-def raw_samples(session: Session, run_ids: Sequence[int]) -> list[RawRow]:
+def list_raw_samples(session: Session, run_ids: Sequence[int]) -> list[RawSamplesRow]:
     """Every sample of a few runs."""
     query = (
         select(Measurement.run_id, Measurement.implementation, Measurement.samples_us)
         .where(Measurement.run_id.in_(run_ids), func.cardinality(Measurement.samples_us) > 0)
         .order_by(Measurement.run_id, Measurement.id)
     )
-    return read(session, query, RawRow)
+    return read_rows(session, query, RawSamplesRow)

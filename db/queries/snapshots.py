@@ -13,12 +13,12 @@ from sqlalchemy import ColumnElement, CompoundSelect, func, select, true, union_
 from sqlalchemy.dialects.postgresql import aggregate_order_by, distinct_on
 from sqlalchemy.orm import Session
 
-from tilewatch.db.joins import SERIES, Question, measured_points, of_series, read, series_keys
+from tilewatch.db.joins import SERIES, Query, is_of_series, measured_points, read_rows, series_keys
 from tilewatch.db.models import Commit, Config, GpuModel, Measurement, Recording, Run, Submission, Sweep, Verdict
 
 
 @dataclass(frozen=True)
-class StandingRow:
+class SnapshotRow:
     """The kernel's point of one series on one kind of record (measured here, or recorded on a machine)."""
 
     run_id: int
@@ -60,7 +60,7 @@ class CommitRow:
 
 
 @dataclass(frozen=True)
-class JudgedRow:
+class JudgedChangeRow:
     """A verdict that says a series changed; `change` is of the time: +0.05 is 5 % slower."""
 
     run_id: int
@@ -77,7 +77,7 @@ class JudgedRow:
     reason: str
 
 
-def commits(session: Session, repository: str, limit: int = 400) -> list[CommitRow]:
+def list_commits(session: Session, repository: str, limit: int = 400) -> list[CommitRow]:
     """The newest commits of a repository that something was measured of."""
     measured = select(Run.id).join(Sweep, Sweep.id == Run.sweep_id).where(Sweep.commit_id == Commit.id).exists()
     query = (
@@ -86,10 +86,10 @@ def commits(session: Session, repository: str, limit: int = 400) -> list[CommitR
         .order_by(Commit.position.desc(), Commit.committed_at.desc())
         .limit(limit)
     )
-    return read(session, query, CommitRow)
+    return read_rows(session, query, CommitRow)
 
 
-def changes_judged(session: Session, repository: str, since: dt.datetime) -> list[JudgedRow]:
+def list_judged_changes(session: Session, repository: str, since: dt.datetime) -> list[JudgedChangeRow]:
     """A repository's verdicts that say something changed, of runs that ended after `since`; the newest first."""
     query = (
         select(
@@ -117,10 +117,10 @@ def changes_judged(session: Session, repository: str, since: dt.datetime) -> lis
         )
         .order_by(Run.finished_at.desc(), Run.id.desc())
     )
-    return read(session, query, JudgedRow)
+    return read_rows(session, query, JudgedChangeRow)
 
 
-def standing(session: Session, repository: str, at: dt.datetime) -> list[StandingRow]:
+def list_points_as_of(session: Session, repository: str, at: dt.datetime) -> list[SnapshotRow]:
     """Each series of a repository as it stood then: its newest commit up to `at`, or its oldest if it is younger."""
     distance_s = func.abs(func.extract("epoch", Commit.committed_at - at))
     nearest_first = ((Commit.committed_at <= at).desc(), distance_s)
@@ -134,12 +134,12 @@ def standing(session: Session, repository: str, at: dt.datetime) -> list[Standin
     return _of_runs(session, union_all(_nearest_measured(repository, nearest_first), recorded.subquery().select()))
 
 
-def standing_at(session: Session, repository: str, sha: str) -> list[StandingRow]:
+def list_points_at_commit(session: Session, repository: str, sha: str) -> list[SnapshotRow]:
     """Each series as this very commit measured it; a series that it did not measure is absent."""
     return _of_runs(session, _runs().where(Commit.repository == repository, Commit.sha == sha))
 
 
-def _runs(*nearest_first: ColumnElement[Any]) -> Question:
+def _runs(*nearest_first: ColumnElement[Any]) -> Query:
     """One run of each series and kind of record. Measurements are joined to these few afterwards: long rows."""
     record = (*(getattr(Sweep, name) for name in SERIES), Run.origin, Recording.machine)
     return (
@@ -152,7 +152,7 @@ def _runs(*nearest_first: ColumnElement[Any]) -> Question:
     )
 
 
-def _nearest_measured(repository: str, nearest_first: Sequence[ColumnElement[Any]]) -> Question:
+def _nearest_measured(repository: str, nearest_first: Sequence[ColumnElement[Any]]) -> Query:
     """The run at the nearest commit of each series, among what was measured here.
 
     The commits are sorted once and each series walks down them until it meets a run of its own: a handful of index
@@ -168,7 +168,7 @@ def _nearest_measured(repository: str, nearest_first: Sequence[ColumnElement[Any
         .join(Sweep, Sweep.commit_id == ranked.c.commit_id)
         .join(Run, Run.sweep_id == Sweep.id)
         .where(
-            *of_series(keys),
+            *is_of_series(keys),
             Run.origin == "measured",
         )
         .order_by(ranked.c.rank, Run.finished_at.desc(), Run.id.desc())
@@ -178,7 +178,7 @@ def _nearest_measured(repository: str, nearest_first: Sequence[ColumnElement[Any
     return select(nearest.c.run_id).select_from(keys).join(nearest, true()).where(keys.c.repository == repository)
 
 
-def _of_runs(session: Session, runs: Question | CompoundSelect[Any]) -> list[StandingRow]:
+def _of_runs(session: Session, runs: Query | CompoundSelect[Any]) -> list[SnapshotRow]:
     chosen = runs.subquery()
     query = (
         measured_points(
@@ -219,4 +219,4 @@ def _of_runs(session: Session, runs: Question | CompoundSelect[Any]) -> list[Sta
         .where(Measurement.role == "kernel")
         .order_by(Sweep.kernel, Sweep.problem, Sweep.gpu_model, Run.origin, Run.id)
     )
-    return read(session, query, StandingRow)
+    return read_rows(session, query, SnapshotRow)

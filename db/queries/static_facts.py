@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, case, func, or_, select
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
-from tilewatch.db.joins import of_series, read, series_keys
+from tilewatch.db.joins import is_of_series, read_rows, series_keys
 from tilewatch.db.models import Commit, Compilation, Config, GpuModel, Sweep, Trial
 
 
@@ -48,7 +48,7 @@ class StaticRow:
 
 
 @dataclass(frozen=True)
-class MovedRow:
+class CubinChangeRow:
     """One config whose cubin says something else at the later sweep."""
 
     params: dict[str, Any]
@@ -67,24 +67,24 @@ class MovedRow:
     code_bytes_after: int | None
 
 
-def spaces(session: Session) -> list[SpaceRow]:
+def list_spaces(session: Session) -> list[SpaceRow]:
     keys = series_keys()
     query = (
         select(*keys.c, GpuModel.name.label("gpu_name"), GpuModel.arch)
         .join(GpuModel, GpuModel.slug == keys.c.gpu_model)
         .order_by(keys.c.repository, GpuModel.arch, keys.c.gpu_model, keys.c.kernel, keys.c.problem)
     )
-    return read(session, query, SpaceRow)
+    return read_rows(session, query, SpaceRow)
 
 
-def statics(
+def list_static_facts(
     session: Session, repository: str, kernel: str, problem: str, gpu_model: str, commits: int = 90
 ) -> list[StaticRow]:
     """The newest sweep of each of the newest commits, the oldest first."""
     newest = (
         select(Sweep.id.label("sweep_id"), Commit.sha, Commit.subject, Commit.position, Commit.committed_at)
         .join(Commit, Commit.id == Sweep.commit_id)
-        .where(*of_series({"repository": repository, "kernel": kernel, "problem": problem, "gpu_model": gpu_model}))
+        .where(*is_of_series({"repository": repository, "kernel": kernel, "problem": problem, "gpu_model": gpu_model}))
         .ext(distinct_on(Commit.position, Commit.committed_at, Commit.id))
         .order_by(Commit.position.desc(), Commit.committed_at.desc(), Commit.id, Sweep.id.desc())
         .limit(commits)
@@ -117,10 +117,10 @@ def statics(
         .group_by(newest.c.sweep_id, newest.c.sha, newest.c.subject, newest.c.position, newest.c.committed_at)
         .order_by(newest.c.position, newest.c.committed_at)
     )
-    return read(session, query, StaticRow)
+    return read_rows(session, query, StaticRow)
 
 
-def moved(session: Session, before: int, after: int) -> list[MovedRow]:
+def list_cubin_changes(session: Session, before: int, after: int) -> list[CubinChangeRow]:
     """The configs whose cubins differ between two sweeps in what people look at, the worst first."""
     trial_before, trial_after = aliased(Trial), aliased(Trial)
     old, new = aliased(Compilation), aliased(Compilation)
@@ -159,4 +159,4 @@ def moved(session: Session, before: int, after: int) -> list[MovedRow]:
             Config.id,
         )
     )
-    return read(session, query, MovedRow)
+    return read_rows(session, query, CubinChangeRow)

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
-from tilewatch.db.joins import of_series, read
+from tilewatch.db.joins import is_of_series, read_rows
 from tilewatch.db.models import (
     Commit,
     Compilation,
@@ -85,7 +85,7 @@ class WinnerRow:
 
 
 @dataclass(frozen=True)
-class MeasuredRow:
+class MeasurementRow:
     """What one run of a sweep put on record for one implementation."""
 
     run_id: int
@@ -111,7 +111,7 @@ class MeasuredRow:
     detail: dict[str, Any]
 
 
-def sweeps(
+def list_sweeps(
     session: Session, repository: str, kernel: str, problem: str, gpu_model: str, limit: int = 1_000
 ) -> list[SweepRow]:
     """The sweeps of one search space, whatever their state: the newest commit first, and its newest sweep."""
@@ -143,14 +143,14 @@ def sweeps(
         .join(Commit, Commit.id == Sweep.commit_id)
         .join(GpuModel, GpuModel.slug == Sweep.gpu_model)
         .outerjoin(Recording, Recording.id == Submission.recording_id)
-        .where(*of_series({"repository": repository, "kernel": kernel, "problem": problem, "gpu_model": gpu_model}))
+        .where(*is_of_series({"repository": repository, "kernel": kernel, "problem": problem, "gpu_model": gpu_model}))
         .order_by(Commit.position.desc(), Commit.committed_at.desc(), Submission.requested_at.desc(), Sweep.id.desc())
         .limit(limit)
     )
-    return read(session, query, SweepRow)
+    return read_rows(session, query, SweepRow)
 
 
-def winners(session: Session, repository: str, kernel: str, problem: str, gpu_model: str) -> list[WinnerRow]:
+def list_winners(session: Session, repository: str, kernel: str, problem: str, gpu_model: str) -> list[WinnerRow]:
     """What won each measured sweep of one search space, the newest commit first."""
     query = (
         select(
@@ -169,15 +169,15 @@ def winners(session: Session, repository: str, kernel: str, problem: str, gpu_mo
         .join(Measurement, Measurement.run_id == Run.id)
         .join(Config, Config.id == Measurement.config_id)
         .where(
-            *of_series({"repository": repository, "kernel": kernel, "problem": problem, "gpu_model": gpu_model}),
+            *is_of_series({"repository": repository, "kernel": kernel, "problem": problem, "gpu_model": gpu_model}),
             Measurement.role == "kernel",
         )
         .order_by(Commit.position.desc(), Commit.committed_at.desc(), Run.finished_at.desc(), Run.id.desc())
     )
-    return read(session, query, WinnerRow)
+    return read_rows(session, query, WinnerRow)
 
 
-def trials(session: Session, sweep_id: int) -> list[TrialRow]:
+def list_trials(session: Session, sweep_id: int) -> list[TrialRow]:
     """Every trial of a sweep; the fastest first, then what is not timed."""
     query = (
         select(
@@ -204,16 +204,16 @@ def trials(session: Session, sweep_id: int) -> list[TrialRow]:
         .where(Trial.sweep_id == sweep_id)
         .order_by(Trial.median_us.nulls_last(), Trial.id)
     )
-    return read(session, query, TrialRow)
+    return read_rows(session, query, TrialRow)
 
 
-def remarks(session: Session, trial_id: int) -> list[dict[str, Any]]:
+def read_remarks(session: Session, trial_id: int) -> list[dict[str, Any]]:
     """What the compiler said of one trial's config."""
     query = select(Compilation.remarks).join(Trial, Trial.compilation_id == Compilation.id).where(Trial.id == trial_id)
     return session.scalars(query).one_or_none() or []
 
 
-def measured(session: Session, sweep_id: int) -> list[MeasuredRow]:
+def list_measurements(session: Session, sweep_id: int) -> list[MeasurementRow]:
     """What is on record for a sweep: the winner and its baselines, the newest run first."""
     query = (
         select(
@@ -247,4 +247,4 @@ def measured(session: Session, sweep_id: int) -> list[MeasuredRow]:
             Run.finished_at.desc(), Run.id.desc(), case((Measurement.role == "kernel", 0), else_=1), Measurement.id
         )
     )
-    return read(session, query, MeasuredRow)
+    return read_rows(session, query, MeasurementRow)

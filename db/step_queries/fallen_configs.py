@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, and_, exists, func, or_, select, true, tup
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.orm import Session, aliased
 
-from tilewatch.db.joins import Question, of_series, series_keys
+from tilewatch.db.joins import Query, is_of_series, series_keys
 from tilewatch.db.models import Commit, Compilation, Config, Run, Submission, Sweep, Trial
 
 LOOKED_AT = 3
@@ -36,7 +36,7 @@ class SweepPair:
 
 
 @dataclass(frozen=True)
-class Fell:
+class FallenConfig:
     """A config that did what it should in the earlier sweep of a pair and does not in the later one."""
 
     after_id: int
@@ -45,11 +45,15 @@ class Fell:
     failure: str
 
 
-def newest_pairs(session: Session, since: dt.datetime) -> list[SweepPair]:
+def list_newest_pairs(session: Session, since: dt.datetime) -> list[SweepPair]:
     """Of each series whose newest sweep was made since and has nothing left to compile."""
     keys = series_keys()
     newest = (
-        _sweeps().where(*of_series(keys)).order_by(Commit.position.desc(), Sweep.id.desc()).limit(LOOKED_AT).lateral()
+        _sweeps()
+        .where(*is_of_series(keys))
+        .order_by(Commit.position.desc(), Sweep.id.desc())
+        .limit(LOOKED_AT)
+        .lateral()
     )
     newest_first = _newest_first(newest.c.position, newest.c.id)
     query = (
@@ -84,7 +88,7 @@ def newest_pairs(session: Session, since: dt.datetime) -> list[SweepPair]:
     ]
 
 
-def pairs_since(
+def list_pairs_since(
     session: Session, kernel: str, gpu_model: str, submission_id: int, *, measured: bool
 ) -> list[SweepPair]:
     """Each series of a kernel as it is now, held against how it was before a submission; for alarms that stand.
@@ -123,7 +127,7 @@ def pairs_since(
     ]
 
 
-def fell(session: Session, pairs: Sequence[SweepPair]) -> list[Fell]:
+def list_fallen_configs(session: Session, pairs: Sequence[SweepPair]) -> list[FallenConfig]:
     """Configs that stopped compiling or whose results became wrong.
 
     A timeout is left out: it may only tell of a busy machine, and an alarm that is wrong is soon no alarm.
@@ -151,12 +155,12 @@ def fell(session: Session, pairs: Sequence[SweepPair]) -> list[Fell]:
         .order_by(pair.c.after_id, after.config_id)
     )
     return [
-        Fell(row.after_id, "became_wrong" if row.is_wrong else "stopped_compiling", row.params, row.failure)
+        FallenConfig(row.after_id, "became_wrong" if row.is_wrong else "stopped_compiling", row.params, row.failure)
         for row in session.execute(query)
     ]
 
 
-def _sweeps() -> Question:
+def _sweeps() -> Query:
     """What was imported is news of another Tilewatch, and was told there."""
     return (
         select(Sweep.id, Sweep.submission_id, Sweep.created_at, Commit.sha, Commit.position)

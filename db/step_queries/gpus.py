@@ -19,7 +19,7 @@ AWAY_S = 900
 
 
 @dataclass(frozen=True)
-class Board:
+class NodeGpu:
     """One GPU in its node, with the driver that it had (None where nobody wrote it down)."""
 
     host: str
@@ -28,7 +28,7 @@ class Board:
 
 
 @dataclass(frozen=True)
-class Stranded:
+class StrandedJob:
     """A queued job for a GPU that nobody works for."""
 
     id: int
@@ -37,14 +37,14 @@ class Stranded:
     priority: int
 
 
-def of_runs(session: Session, run_ids: Sequence[int]) -> dict[int, Board]:
+def read_gpus_of_runs(session: Session, run_ids: Sequence[int]) -> dict[int, NodeGpu]:
     query = select(Run.id, Run.host, Run.gpu_uuid, Run.toolchain["driver"].astext).where(
         Run.id == func.any(list(run_ids))
     )
-    return {run_id: Board(*rest) for run_id, *rest in session.execute(query)}
+    return {run_id: NodeGpu(*rest) for run_id, *rest in session.execute(query)}
 
 
-def available(session: Session, gpu_model: str) -> list[Board]:
+def list_available_gpus(session: Session, gpu_model: str) -> list[NodeGpu]:
     """The GPUs of a model whose worker lives and that are well, in an order that does not depend on the database."""
     query = (
         select(Worker.host, Worker.gpu_uuid, Worker.toolchain["driver"].astext)
@@ -53,10 +53,10 @@ def available(session: Session, gpu_model: str) -> list[Board]:
         )
         .order_by(Worker.host, Worker.gpu_uuid)
     )
-    return [Board(*row) for row in session.execute(query)]
+    return [NodeGpu(*row) for row in session.execute(query)]
 
 
-def known_causes(session: Session, repository: str, gpu_model: str) -> dict[tuple[str, str], dict[str, float]]:
+def read_open_causes(session: Session, repository: str, gpu_model: str) -> dict[tuple[str, str], dict[str, float]]:
     """By kernel and problem, what people were told of nodes and toolchains and nobody closed: `Cause.what` and size."""
     query = (
         select(RegressionSeries.kernel, RegressionSeries.problem, Regression.key, RegressionSeries.size)
@@ -75,7 +75,7 @@ def known_causes(session: Session, repository: str, gpu_model: str) -> dict[tupl
     return found
 
 
-def stranded(session: Session) -> list[Stranded]:
+def list_stranded_jobs(session: Session) -> list[StrandedJob]:
     """Jobs for one GPU alone that have waited long and whose GPU has no worker, or is ill."""
     board = func.split_part(Job.queue, "@", 2)
     waited_s = func.extract("epoch", func.now() - Job.created_at)
@@ -89,7 +89,7 @@ def stranded(session: Session) -> list[Stranded]:
         )
         .order_by(Job.id)
     )
-    return [Stranded(*row) for row in session.execute(query)]
+    return [StrandedJob(*row) for row in session.execute(query)]
 
 
 def _lives() -> ColumnElement[bool]:

@@ -85,7 +85,7 @@ class ReplayFact:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedRun:
     """What was said of a run, and the day it was measured."""
 
     run_id: int
@@ -94,7 +94,7 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Before:
+class PreviousRun:
     """The run before one of the same series on the same host."""
 
     run_id: int
@@ -121,7 +121,7 @@ _SCOPES = (
 """Every run's scope."""
 
 
-def nights_of_recording(session: Session, recording_id: int) -> list[RecordedNight]:
+def list_nights_of_recording(session: Session, recording_id: int) -> list[RecordedNight]:
     """Each with a run to name it by, in the order in which they are judged."""
     query = (
         select(func.min(Run.id).label("run_id"), Sweep.submission_id, Sweep.gpu_model, Commit.sha)
@@ -134,11 +134,11 @@ def nights_of_recording(session: Session, recording_id: int) -> list[RecordedNig
     return [RecordedNight(**row._mapping) for row in session.execute(query)]
 
 
-def scope_of(session: Session, run_id: int) -> Scope:
+def read_scope(session: Session, run_id: int) -> Scope:
     return Scope(**session.execute(_SCOPES.where(Run.id == run_id)).one()._mapping)
 
 
-def newest_of_each_scope(session: Session) -> list[Scope]:
+def list_newest_scopes(session: Session) -> list[Scope]:
     """For each repository, GPU model and origin its night that comes last."""
     query = _SCOPES.ext(distinct_on(Commit.repository, Sweep.gpu_model, Run.origin)).order_by(
         Commit.repository, Sweep.gpu_model, Run.origin, Commit.position.desc(), Sweep.submission_id.desc()
@@ -146,7 +146,7 @@ def newest_of_each_scope(session: Session) -> list[Scope]:
     return [Scope(**row._mapping) for row in session.execute(query)]
 
 
-def judged_since(session: Session, scope: Scope, since: dt.date) -> list[Judged]:
+def list_judged_since(session: Session, scope: Scope, since: dt.date) -> list[JudgedRun]:
     """The verdicts of a scope's runs from a day on."""
     query = (
         select(Run.id, func.date(func.timezone("UTC", Run.started_at)), Verdict.verdict)
@@ -161,7 +161,7 @@ def judged_since(session: Session, scope: Scope, since: dt.date) -> list[Judged]
         )
         .order_by(Run.id)
     )
-    return [Judged(*row) for row in session.execute(query)]
+    return [JudgedRun(*row) for row in session.execute(query)]
 
 
 def take_turns(session: Session, scope: Scope) -> None:
@@ -198,13 +198,13 @@ def is_settled(session: Session, scope: Scope) -> bool:
     return not session.scalar(select(exists(unsettled)))
 
 
-def any_run(session: Session, submission_id: int) -> int | None:
+def find_any_run(session: Session, submission_id: int) -> int | None:
     """A run of this submission, to name its night by."""
     query = select(Run.id).join(Sweep, Sweep.id == Run.sweep_id).where(Sweep.submission_id == submission_id)
     return session.scalars(query.order_by(Run.id)).first()
 
 
-def nights(session: Session, scope: Scope) -> list[Night]:
+def list_nights(session: Session, scope: Scope) -> list[Night]:
     """Up to and with the scope's own, oldest first. Another commit of the same position is on another branch."""
     measured = (
         select(Run.id)
@@ -227,7 +227,7 @@ def nights(session: Session, scope: Scope) -> list[Night]:
     return [Night(*row) for row in session.execute(query)]
 
 
-def points(session: Session, submission_ids: Sequence[int], origin: str) -> list[Point]:
+def list_points(session: Session, submission_ids: Sequence[int], origin: str) -> list[Point]:
     """What these nights measured, in an order that does not depend on the database."""
     query = (
         select(
@@ -253,7 +253,9 @@ def points(session: Session, submission_ids: Sequence[int], origin: str) -> list
     return [Point(**row._mapping) for row in session.execute(query)]
 
 
-def runs_before(session: Session, submission_ids: Sequence[int], origin: str) -> dict[tuple[str, str, str], Before]:
+def read_previous_runs(
+    session: Session, submission_ids: Sequence[int], origin: str
+) -> dict[tuple[str, str, str], PreviousRun]:
     """By kernel, problem and host the newest run of these nights, which come oldest first."""
     query = (
         select(
@@ -274,11 +276,12 @@ def runs_before(session: Session, submission_ids: Sequence[int], origin: str) ->
     nights = {submission_id: number for number, submission_id in enumerate(submission_ids)}
     rows = sorted(session.execute(query), key=lambda row: (nights[row.submission_id], row.run_id))
     return {
-        (row.kernel, row.problem, row.host): Before(row.run_id, row.commit_id, row.sha, row.median_us) for row in rows
+        (row.kernel, row.problem, row.host): PreviousRun(row.run_id, row.commit_id, row.sha, row.median_us)
+        for row in rows
     }
 
 
-def runs_of(session: Session, scope: Scope) -> list[int]:
+def list_runs(session: Session, scope: Scope) -> list[int]:
     """Every run of the scope's night, those without any right answer too."""
     query = (
         select(Run.id)
@@ -289,7 +292,7 @@ def runs_of(session: Session, scope: Scope) -> list[int]:
     return list(session.scalars(query))
 
 
-def replays(session: Session, scope: Scope, since_position: int) -> list[ReplayFact]:
+def list_replays(session: Session, scope: Scope, since_position: int) -> list[ReplayFact]:
     """Replays between commits of this scope, in the order in which they were held."""
     good, bad = aliased(Commit), aliased(Commit)
     query = (
@@ -321,7 +324,7 @@ def replays(session: Session, scope: Scope, since_position: int) -> list[ReplayF
     return [ReplayFact(**{**row, "good_us": tuple(row["good_us"]), "bad_us": tuple(row["bad_us"])}) for row in found]
 
 
-def replay(session: Session, key: str) -> ReplayFact | None:
+def find_replay(session: Session, key: str) -> ReplayFact | None:
     """One replay by its key; None while it is still to be held."""
     good, bad = aliased(Commit), aliased(Commit)
     query = (
@@ -349,7 +352,7 @@ def replay(session: Session, key: str) -> ReplayFact | None:
     )
 
 
-def launches_of_code(session: Session, row: Mapping[str, Any]) -> int:
+def count_launches_of_code(session: Session, row: Mapping[str, Any]) -> int:
     """How many launches are on record of a replay's two pieces of machine code, for whatever commits."""
     same = ("kernel", "problem", "gpu_model", "axis", "origin", "good_code_sha256", "bad_code_sha256")
     counted = select(func.coalesce(func.sum(func.cardinality(Replay.good_us)), 0)).where(
@@ -358,7 +361,7 @@ def launches_of_code(session: Session, row: Mapping[str, Any]) -> int:
     return int(session.scalar(counted) or 0)
 
 
-def waits_for(session: Session, keys: Sequence[str]) -> bool:
+def is_any_pending(session: Session, keys: Sequence[str]) -> bool:
     """Whether one of these replays is still to be held: it has no answer, and a job that has not ended."""
     answered = set(session.scalars(select(Replay.key).where(Replay.key == func.any(list(keys)))))
     names = [name for key in keys if key not in answered for name in job_keys(key)]

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import and_, func, or_, select, true, tuple_
 from sqlalchemy.orm import Session, aliased
 
-from tilewatch.db.joins import Question, of_series, read, series_keys
+from tilewatch.db.joins import Query, is_of_series, read_rows, series_keys
 from tilewatch.db.models import Commit, Config, Measurement, Run, Sweep, Trial
 
 HISTORY = dt.timedelta(days=60)
@@ -46,10 +46,10 @@ class RunPair:
     old_toolchain: Mapping[str, str] | None
 
 
-def newest_runs_of_series(session: Session, since: dt.datetime) -> list[RunPair]:
+def list_newest_run_pairs(session: Session, since: dt.datetime) -> list[RunPair]:
     """Of each series that was measured since."""
     keys = series_keys()
-    same = of_series(keys)
+    same = is_of_series(keys)
     newest_first = (Commit.position.desc(), Run.id.desc())
     now = _runs().where(*same, Run.finished_at >= since).order_by(*newest_first).limit(1).lateral()
     then = (
@@ -91,10 +91,10 @@ def newest_runs_of_series(session: Session, since: dt.datetime) -> list[RunPair]
         .outerjoin(loser, and_(loser.sweep_id == now.c.sweep_id, loser.config_id == had_won.id, ~still))
         .order_by(keys.c.kernel, keys.c.problem, keys.c.gpu_model)
     )
-    return read(session, query, RunPair)
+    return read_rows(session, query, RunPair)
 
 
-def _runs() -> Question:
+def _runs() -> Query:
     return (
         select(
             Run.id.label("run_id"),

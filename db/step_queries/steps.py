@@ -27,7 +27,7 @@ from tilewatch.db.models import (
 
 
 @dataclass(frozen=True)
-class Unmeasured:
+class UnmeasuredCode:
     """A code key that a submission waits for, with one of the (problem, config) pairs that give it."""
 
     code_key: str
@@ -65,7 +65,7 @@ class CompiledConfig:
 
 
 @dataclass(frozen=True)
-class Exported:
+class SweepExport:
     """One sweep with everything under it, as stored. `params` holds the configs that its runs name by id."""
 
     sweep: Sweep
@@ -77,7 +77,7 @@ class Exported:
     params: Mapping[int, Mapping[str, int]]
 
 
-def gpu_models_measured_here(session: Session) -> list[str]:
+def list_gpu_models_measured_here(session: Session) -> list[str]:
     """Models that a GPU worker of this database has, or has had: what is worth queueing measurements for."""
     workers = select(Worker.gpu_model).where(Worker.gpu_model.is_not(None))
     measured = select(Sweep.gpu_model).join(Run, Run.sweep_id == Sweep.id).where(Run.origin == "measured")
@@ -85,7 +85,7 @@ def gpu_models_measured_here(session: Session) -> list[str]:
     return sorted(slug for slug in found if slug is not None)
 
 
-def unmeasured(session: Session, submission_id: int, kernel: str) -> list[Unmeasured]:
+def list_unmeasured(session: Session, submission_id: int, kernel: str) -> list[UnmeasuredCode]:
     """The distinct code keys of a kernel's trials that were not measured yet, in the order of the search space.
 
     Trials that have their compilation are among them: it may be on record alone (a recording brought it, or the compile
@@ -105,10 +105,10 @@ def unmeasured(session: Session, submission_id: int, kernel: str) -> list[Unmeas
         .join(Config, Config.id == Trial.config_id)
         .order_by(Trial.id)
     )
-    return [Unmeasured(code_key, problem, params) for code_key, problem, params in session.execute(query)]
+    return [UnmeasuredCode(code_key, problem, params) for code_key, problem, params in session.execute(query)]
 
 
-def compiled_keys(session: Session, code_keys: Sequence[str], compiler: str) -> dict[str, str | None]:
+def read_compiled_keys(session: Session, code_keys: Sequence[str], compiler: str) -> dict[str, str | None]:
     """The code keys that this compiler has met before, with the store's key of the cubin; None where it failed."""
     query = select(Compilation.code_key, Compilation.status, Compilation.content_key).where(
         Compilation.compiler == compiler, Compilation.code_key == func.any(list(code_keys))
@@ -116,7 +116,7 @@ def compiled_keys(session: Session, code_keys: Sequence[str], compiler: str) -> 
     return {key: content_key if status == "ok" else None for key, status, content_key in session.execute(query)}
 
 
-def ready_to_measure(session: Session, submission_id: int | None = None) -> list[int]:
+def list_ready_to_measure(session: Session, submission_id: int | None = None) -> list[int]:
     """Waiting measure jobs, of one submission or of all, for whose kernel no compile job is left to end.
 
     That every trial has its compilation is not enough: the cubin may still have to be made here.
@@ -139,7 +139,7 @@ def ready_to_measure(session: Session, submission_id: int | None = None) -> list
     return list(session.scalars(query))
 
 
-def sweep_facts(session: Session, sweep_id: int) -> SweepFacts:
+def read_sweep_facts(session: Session, sweep_id: int) -> SweepFacts:
     query = (
         select(
             Sweep.submission_id,
@@ -156,7 +156,7 @@ def sweep_facts(session: Session, sweep_id: int) -> SweepFacts:
     return SweepFacts(**session.execute(query).one()._mapping)
 
 
-def compiled_configs(session: Session, sweep_id: int) -> list[CompiledConfig]:
+def list_compiled_configs(session: Session, sweep_id: int) -> list[CompiledConfig]:
     """The configs of a sweep that have a cubin. A trial that was timed before is timed again with its sweep."""
     query = (
         select(Trial.config_id, Config.params, Compilation.content_key, Compilation.symbol)
@@ -168,25 +168,25 @@ def compiled_configs(session: Session, sweep_id: int) -> list[CompiledConfig]:
     return [CompiledConfig(**row._mapping) for row in session.execute(query)]
 
 
-def measure_job(session: Session, job_id: int, key: str) -> MeasureJob | None:
+def find_measure_job(session: Session, job_id: int, key: str) -> MeasureJob | None:
     """A measure job that has this id and this key; None in a database that is not the one it came from."""
     query = select(Job.sweep_id, Job.priority).where(Job.id == job_id, Job.key == key, Job.kind == "measure")
     row = session.execute(query).one_or_none()
     return None if row is None else MeasureJob(**row._mapping)
 
 
-def run_of(session: Session, sweep_id: int) -> int | None:
+def find_run(session: Session, sweep_id: int) -> int | None:
     """The run that measured (or simulated) a sweep here, if one did."""
     query = select(Run.id).where(Run.sweep_id == sweep_id, Run.origin != "recorded").order_by(Run.id)
     return session.scalars(query).first()
 
 
-def open_jobs(session: Session, submission_id: int) -> list[int]:
+def list_open_jobs(session: Session, submission_id: int) -> list[int]:
     """Jobs of a submission that have not ended."""
     return _jobs(session, submission_id, ("waiting", "queued", "running"))
 
 
-def ended_short(session: Session, submission_id: int) -> list[int]:
+def list_ended_short(session: Session, submission_id: int) -> list[int]:
     """Jobs of a submission that ended without their work done."""
     return _jobs(session, submission_id, ENDED_SHORT)
 
@@ -196,31 +196,31 @@ def _jobs(session: Session, submission_id: int, states: Sequence[str]) -> list[i
     return list(session.scalars(query))
 
 
-def job_state(session: Session, job_id: int) -> str | None:
+def find_job_state(session: Session, job_id: int) -> str | None:
     return session.scalar(select(Job.state).where(Job.id == job_id))
 
 
-def is_submission(session: Session, submission_id: int) -> bool:
+def submission_exists(session: Session, submission_id: int) -> bool:
     return session.get(Submission, submission_id) is not None
 
 
-def last_night(session: Session) -> dt.date | None:
+def find_last_night(session: Session) -> dt.date | None:
     """The newest night that has a nightly; None before the first."""
     return session.scalar(select(func.max(Submission.night)).where(Submission.reason == "nightly"))
 
 
-def subjects_of(session: Session, owner_prefix: str) -> list[str]:
+def list_running_subjects(session: Session, owner_prefix: str) -> list[str]:
     """What the processes of one worker are doing now."""
     query = select(Job.subject).where(Job.state == "running", Job.owner.startswith(owner_prefix, autoescape=True))
     return list(session.scalars(query.order_by(Job.started_at)))
 
 
-def last_words(session: Session, worker: str) -> str | None:
+def find_worker_activity(session: Session, worker: str) -> str | None:
     """What a worker's row says it is doing."""
     return session.scalar(select(Worker.doing).where(Worker.name == worker))
 
 
-def sweeps_to_export(
+def list_sweeps_to_export(
     session: Session,
     *,
     repository: str | None = None,
@@ -246,7 +246,7 @@ def sweeps_to_export(
     return list(session.scalars(query))
 
 
-def exported(session: Session, sweep_id: int) -> Exported:
+def read_export(session: Session, sweep_id: int) -> SweepExport:
     """Measured here: a run that came with a recording is not passed on."""
     sweep = session.get_one(Sweep, sweep_id)
     trials = session.execute(
@@ -260,7 +260,7 @@ def exported(session: Session, sweep_id: int) -> Exported:
     runs = tuple((run, _measurements(session, run.id)) for run in session.scalars(measured).all())
     named = [config_id for run, _ in runs for config_id in run.tie]
     params = session.execute(select(Config.id, Config.params).where(Config.id == func.any(named)))
-    return Exported(
+    return SweepExport(
         sweep,
         sweep.submission,
         sweep.submission.commit,
@@ -281,6 +281,6 @@ def _measurements(session: Session, run_id: int) -> tuple[tuple[Measurement, Map
     return tuple((measurement, config) for measurement, config in session.execute(query))
 
 
-def known_runs(session: Session, keys: Sequence[str]) -> set[str]:
+def find_known_run_keys(session: Session, keys: Sequence[str]) -> set[str]:
     """Which of these runs are in the database already, measured here or imported from another file."""
     return set(session.scalars(select(Run.key).where(Run.key == func.any(list(keys)))))

@@ -17,7 +17,7 @@ from tilewatch.db.step_queries.judging import Scope
 
 
 @dataclass(frozen=True)
-class Side:
+class Winner:
     """The winner of a kernel and problem at a commit: its config and the code that ran."""
 
     run_id: int
@@ -70,7 +70,7 @@ _SIDES = (
 """Every run's winner, in the order of Side's fields."""
 
 
-def sides(session: Session, scope: Scope, commit_id: int) -> dict[tuple[str, str], Side]:
+def read_winners_at(session: Session, scope: Scope, commit_id: int) -> dict[tuple[str, str], Winner]:
     """What won at a commit, by kernel and problem, in the first run: it stays the same when the commit runs again."""
     query = (
         _SIDES.add_columns(Sweep.kernel, Sweep.problem)
@@ -78,16 +78,16 @@ def sides(session: Session, scope: Scope, commit_id: int) -> dict[tuple[str, str
         .where(Sweep.commit_id == commit_id, Sweep.gpu_model == scope.gpu_model, Run.origin == scope.origin)
         .order_by(Sweep.kernel, Sweep.problem, Run.id)
     )
-    return {(kernel, problem): Side(*rest) for *rest, kernel, problem in session.execute(query)}
+    return {(kernel, problem): Winner(*rest) for *rest, kernel, problem in session.execute(query)}
 
 
-def of_runs(session: Session, run_ids: Sequence[int]) -> dict[int, Side]:
+def read_winners_of_runs(session: Session, run_ids: Sequence[int]) -> dict[int, Winner]:
     """What won in each of these runs."""
     query = _SIDES.where(Run.id == func.any(list(run_ids)))
-    return {row.run_id: Side(**row._mapping) for row in session.execute(query)}
+    return {row.run_id: Winner(**row._mapping) for row in session.execute(query)}
 
 
-def measured_at(session: Session, scope: Scope, kernel: str, problem: str) -> dict[int, int]:
+def read_measured_commits(session: Session, scope: Scope, kernel: str, problem: str) -> dict[int, int]:
     """The commits at which a series was measured, by position."""
     query = (
         select(Commit.position, func.min(Commit.id))
@@ -106,7 +106,7 @@ def measured_at(session: Session, scope: Scope, kernel: str, problem: str) -> di
     return {row[0]: row[1] for row in session.execute(query)}
 
 
-def code_of(session: Session, sweep_id: int, config_id: int) -> str | None:
+def find_code(session: Session, sweep_id: int, config_id: int) -> str | None:
     """The machine code's hash of a config of a sweep; None where it has none."""
     query = (
         select(Compilation.code_sha256)
@@ -116,7 +116,7 @@ def code_of(session: Session, sweep_id: int, config_id: int) -> str | None:
     return session.scalar(query)
 
 
-def run_facts(session: Session, run_id: int) -> RunFacts:
+def read_run_facts(session: Session, run_id: int) -> RunFacts:
     """Everything on record that may explain a run's time."""
     query = (
         select(Run, Sweep, Measurement, Config.params, Compilation)

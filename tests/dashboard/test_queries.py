@@ -22,7 +22,7 @@ from tilewatch.db.queries import evidence, queue, series, snapshots, static_fact
 
 
 def test_status_turns_into_json_and_counts_every_state(filled: Session) -> None:
-    status = queue.status(filled)
+    status = queue.read_status(filled)
     told = json.loads(json.dumps(dataclasses.asdict(status), default=str))
     counts = {(row["kind"], row["state"]): row["jobs"] for row in told["jobs"]}
     assert counts[("compile", "running")] == 1
@@ -35,20 +35,20 @@ def test_status_turns_into_json_and_counts_every_state(filled: Session) -> None:
 
 
 def test_status_of_an_empty_database_is_empty(db_session: Session) -> None:
-    assert queue.status(db_session) == queue.Status(
+    assert queue.read_status(db_session) == queue.Status(
         jobs=(), running=(), put_off=(), failed=(), submissions=(), workers=(), quarantines=()
     )
 
 
 def test_a_worker_that_went_silent_is_known_but_not_counted_on(filled: Session) -> None:
-    alive = {row.name: row.alive for row in queue.workers(filled)}
+    alive = {row.name: row.alive for row in queue.list_workers(filled)}
     assert alive == {"compile@node-1": True, "judge@node-1": True, "gpu0@node-2": False}
-    serving = {row.queue: row.workers for row in queue.queues(filled)}
+    serving = {row.queue: row.workers for row in queue.list_queues(filled)}
     assert serving == {"compile": 1, "gpu.b200": 0, "gpu.h200": 0}
 
 
 def test_every_submission_has_the_state_of_its_work(filled: Session) -> None:
-    states = {(row.gpu_model, row.reason, row.sha): row.state for row in queue.submissions(filled)}
+    states = {(row.gpu_model, row.reason, row.sha): row.state for row in queue.list_submissions(filled)}
     assert states[("b200", "nightly", SHAS[2])] == "compiling"
     assert states[("b200", "nightly", SHAS[1])] == "static facts only"
     assert states[("b200", "manual", SHAS[2])] == "cancelled"
@@ -57,7 +57,7 @@ def test_every_submission_has_the_state_of_its_work(filled: Session) -> None:
 
 
 def test_a_submission_counts_the_configs_that_no_longer_wait(filled: Session) -> None:
-    compiling = next(row for row in queue.submissions(filled) if row.state == "compiling")
+    compiling = next(row for row in queue.list_submissions(filled) if row.state == "compiling")
     assert (compiling.sweeps, compiling.trials, compiling.settled_trials) == (1, 54, 18)
 
 
@@ -93,7 +93,7 @@ def test_the_state_of_a_submission_says_what_happens_next(known: dict[str, int],
 
 def test_a_series_stands_at_its_newest_commit_up_to_a_moment(filled: Session) -> None:
     after_two = FIRST_DAY + dt.timedelta(days=1, hours=1)
-    rows = {(row.problem, row.origin): row for row in snapshots.standing(filled, REPOSITORY, after_two)}
+    rows = {(row.problem, row.origin): row for row in snapshots.list_points_as_of(filled, REPOSITORY, after_two)}
     assert rows[(PROBLEM, "measured")].sha == SHAS[1]
     assert rows[(PROBLEM, "measured")].ratio == pytest.approx(118 / (134 * 0.97))
     assert (rows[(PROBLEM, "recorded")].sha, rows[(PROBLEM, "recorded")].machine) == (SHAS[1], MACHINE)
@@ -101,52 +101,52 @@ def test_a_series_stands_at_its_newest_commit_up_to_a_moment(filled: Session) ->
 
 
 def test_a_commit_stands_with_what_it_measured_itself(filled: Session) -> None:
-    assert {(row.problem, row.origin) for row in snapshots.standing_at(filled, REPOSITORY, SHAS[0])} == {
+    assert {(row.problem, row.origin) for row in snapshots.list_points_at_commit(filled, REPOSITORY, SHAS[0])} == {
         (PROBLEM, "measured"),
         (PROBLEM, "recorded"),
     }
-    assert [row.sha for row in snapshots.commits(filled, REPOSITORY)] == list(reversed(SHAS))
+    assert [row.sha for row in snapshots.list_commits(filled, REPOSITORY)] == list(reversed(SHAS))
 
 
 def test_changes_that_were_judged_since_a_moment(filled: Session) -> None:
-    found = snapshots.changes_judged(filled, REPOSITORY, FIRST_DAY)
+    found = snapshots.list_judged_changes(filled, REPOSITORY, FIRST_DAY)
     assert [(row.sha, row.verdict, row.change) for row in found] == [(SHAS[2], "regression", 0.093)]
-    assert snapshots.changes_judged(filled, REPOSITORY, FIRST_DAY + dt.timedelta(days=5)) == []
+    assert snapshots.list_judged_changes(filled, REPOSITORY, FIRST_DAY + dt.timedelta(days=5)) == []
 
 
 def test_the_newest_nightly_of_each_gpu_model(filled: Session) -> None:
-    assert {(row.gpu_model, row.sha, row.state) for row in queue.last_nights(filled)} == {
+    assert {(row.gpu_model, row.sha, row.state) for row in queue.list_last_nights(filled)} == {
         ("b200", SHAS[2], "compiling"),
         ("h200", SHAS[2], "measured"),
     }
 
 
 def test_a_run_is_held_against_the_commit_before_on_the_same_kind_of_record(filled: Session) -> None:
-    points = [row for row in series.points(filled, REPOSITORY, KERNEL, PROBLEM, "h200") if row.role == "kernel"]
+    points = [row for row in series.list_points(filled, REPOSITORY, KERNEL, PROBLEM, "h200") if row.role == "kernel"]
     of = {(row.sha, row.origin): row.run_id for row in points}
-    assert evidence.run_before(filled, of[(SHAS[2], "measured")]) == of[(SHAS[1], "measured")]
-    assert evidence.run_before(filled, of[(SHAS[1], "recorded")]) == of[(SHAS[0], "recorded")]
-    assert evidence.run_before(filled, of[(SHAS[0], "measured")]) is None
+    assert evidence.find_run_before(filled, of[(SHAS[2], "measured")]) == of[(SHAS[1], "measured")]
+    assert evidence.find_run_before(filled, of[(SHAS[1], "recorded")]) == of[(SHAS[0], "recorded")]
+    assert evidence.find_run_before(filled, of[(SHAS[0], "measured")]) is None
 
 
 def test_a_run_has_its_samples_its_cubin_and_its_commits(filled: Session) -> None:
-    run_id = evidence.newest_runs(filled)[0].run_id
-    run = evidence.run(filled, run_id)
+    run_id = evidence.list_newest_runs(filled)[0].run_id
+    run = evidence.find_run(filled, run_id)
     assert run is not None
     assert (run.sha, run.verdict) == (SHAS[2], "regression")
-    sampled = evidence.sampled(filled, run_id)
+    sampled = evidence.list_samples(filled, run_id)
     assert [row.role for row in sampled] == ["kernel", "baseline", "baseline"]
     assert sampled[0].config_id is not None
-    cubin = evidence.cubin(filled, run.sweep_id, sampled[0].config_id)
+    cubin = evidence.find_cubin(filled, run.sweep_id, sampled[0].config_id)
     assert cubin is not None
     assert (cubin.compile_status, len(cubin.remarks or [])) == ("ok", 2)
-    between = evidence.commits_between(filled, run.repository, run.position - 2, run.position)
+    between = evidence.list_commits_between(filled, run.repository, run.position - 2, run.position)
     assert [line.sha for line in between] == [SHAS[2], SHAS[1]]
-    assert evidence.run(filled, 10**9) is None
+    assert evidence.find_run(filled, 10**9) is None
 
 
 def test_points_come_in_commit_order_with_their_baselines(filled: Session) -> None:
-    points = series.points(filled, REPOSITORY, KERNEL, PROBLEM, "h200")
+    points = series.list_points(filled, REPOSITORY, KERNEL, PROBLEM, "h200")
     measured = [point for point in points if point.origin == "measured"]
     assert [point.subject for point in measured if point.role == "kernel"] == list(SUBJECTS)
     assert {point.implementation for point in measured} == {KERNEL, "deepgemm", "cublaslt"}
@@ -154,43 +154,43 @@ def test_points_come_in_commit_order_with_their_baselines(filled: Session) -> No
 
 
 def test_points_without_static_facts_are_the_same_points(filled: Session) -> None:
-    whole = series.points(filled, REPOSITORY, KERNEL, PROBLEM, "h200")
+    whole = series.list_points(filled, REPOSITORY, KERNEL, PROBLEM, "h200")
     assert any(point.registers is not None for point in whole)
     nothing = dict.fromkeys(("registers", "stack_bytes", "shared_bytes", "code_bytes", "compile_s"))
-    without = series.points(filled, REPOSITORY, KERNEL, PROBLEM, "h200", static_facts=False)
+    without = series.list_points(filled, REPOSITORY, KERNEL, PROBLEM, "h200", static_facts=False)
     assert without == [dataclasses.replace(point, **nothing) for point in whole]
 
 
 def test_a_baseline_without_samples_is_no_point(filled: Session) -> None:
     missing = filled.query(Run).filter_by(origin="recorded").first()
     assert missing is not None
-    before = len(series.points(filled, REPOSITORY, KERNEL, PROBLEM, "h200"))
+    before = len(series.list_points(filled, REPOSITORY, KERNEL, PROBLEM, "h200"))
     nothing = {"median_us": 0.0, "low_us": 0.0, "high_us": 0.0, "samples_us": []}
     detail = {"missing": "needs torch"}
     filled.add(Measurement(run_id=missing.id, implementation="triton", role="baseline", detail=detail, **nothing))
     filled.flush()
-    assert len(series.points(filled, REPOSITORY, KERNEL, PROBLEM, "h200")) == before
-    assert "triton" in {row.implementation for row in sweeps.measured(filled, missing.sweep_id)}
+    assert len(series.list_points(filled, REPOSITORY, KERNEL, PROBLEM, "h200")) == before
+    assert "triton" in {row.implementation for row in sweeps.list_measurements(filled, missing.sweep_id)}
     filled.rollback()
 
 
 def test_trials_of_a_sweep_come_fastest_first_with_their_static_facts(filled: Session) -> None:
-    sweep = sweeps.sweeps(filled, REPOSITORY, KERNEL, PROBLEM, "h200")[0]
-    trials = sweeps.trials(filled, sweep.id)
+    sweep = sweeps.list_sweeps(filled, REPOSITORY, KERNEL, PROBLEM, "h200")[0]
+    trials = sweeps.list_trials(filled, sweep.id)
     assert len(trials) == sweep.space_size == 54
     timed = [trial.median_us for trial in trials if trial.median_us is not None]
     assert timed == sorted(timed)
     assert trials[0].median_us == timed[0]
     assert trials[0].registers is not None
-    assert [remark["text"] for remark in sweeps.remarks(filled, trials[0].id)] == ["lowered to TMA", "uses WGMMA"]
+    assert [remark["text"] for remark in sweeps.read_remarks(filled, trials[0].id)] == ["lowered to TMA", "uses WGMMA"]
     assert {trial.compile_status for trial in trials} == {"ok", "timeout", "error"}
 
 
 def test_series_are_those_with_runs(filled: Session) -> None:
-    found = [(row.problem, row.gpu_model) for row in series.series(filled)]
+    found = [(row.problem, row.gpu_model) for row in series.list_series(filled)]
     assert found == [(PROBLEM, "h200"), (OTHER_PROBLEM, "h200")]
 
 
 def test_search_spaces_are_those_that_were_submitted(filled: Session) -> None:
-    found = [(row.arch, row.problem) for row in static_facts.spaces(filled)]
+    found = [(row.arch, row.problem) for row in static_facts.list_spaces(filled)]
     assert found == [("sm_100", PROBLEM), ("sm_100", OTHER_PROBLEM), ("sm_90", PROBLEM), ("sm_90", OTHER_PROBLEM)]

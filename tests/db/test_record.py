@@ -55,12 +55,14 @@ def _trials(opened: Session, planned: one_commit.Planned) -> list[Trial]:
 
 def _whole_flow(opened: Session) -> None:
     planned = one_commit.submit(opened)
-    record.compilations(opened, [one_commit.compiled(code) for code in planned.code_keys])
+    record.add_compilations(opened, [one_commit.compiled(code) for code in planned.code_keys])
     record.attach_compilations(opened, compiler=one_commit.COMPILER, submission_id=planned.submission_id)
     one_commit.measure(opened, planned)
     one_commit.job(opened)
-    record.recording(opened, sha256="ef" * 32, file_name="h200.jsonl.gz", machine="H200", recorded_at=one_commit.NOON)
-    record.worker_seen(
+    record.add_recording(
+        opened, sha256="ef" * 32, file_name="h200.jsonl.gz", machine="H200", recorded_at=one_commit.NOON
+    )
+    record.write_heartbeat(
         opened, name="gpu0@node-a", kind="gpu", host="node-a", gpu_model="b200", gpu_uuid="GPU-1", toolchain={}
     )
     quarantine.begin(
@@ -81,7 +83,7 @@ def test_a_commit_keeps_the_largest_position(db_session: Session) -> None:
     """A shallow clone counts too few commits; a full one corrects it, whichever comes first."""
 
     def seen(position: int) -> int:
-        return record.commit(
+        return record.add_commit(
             db_session, repository="r", sha="s", position=position, committed_at=one_commit.NOON, subject="Tile it"
         )
 
@@ -91,7 +93,7 @@ def test_a_commit_keeps_the_largest_position(db_session: Session) -> None:
 
 def test_a_gpu_models_rates_are_corrected_but_never_forgotten(db_session: Session) -> None:
     for fp8_tflops in (4500.0, 4600.0, None):
-        record.gpu_model(
+        record.add_gpu_model(
             db_session, slug="b200", name="B200", arch="sm_100", fp8_tflops=fp8_tflops, bandwidth_gbps=None
         )
     assert db_session.scalars(select(GpuModel.fp8_tflops)).one() == 4600.0
@@ -101,16 +103,16 @@ def test_a_submission_says_whether_it_is_new(db_session: Session) -> None:
     planned = one_commit.submit(db_session)
     commit_id = db_session.scalars(select(Commit.id)).one()
     wanted = {"reason": "nightly", "night": None, "commit_id": commit_id, "gpu_model": "b200", "measure": True}
-    again = record.submission(db_session, key="nightly/2026-11-20/b200", **wanted)
+    again = record.add_submission(db_session, key="nightly/2026-11-20/b200", **wanted)
     assert again == (planned.submission_id, False)
-    other, created = record.submission(db_session, key="nightly/2026-11-21/b200", **wanted)
+    other, created = record.add_submission(db_session, key="nightly/2026-11-21/b200", **wanted)
     assert created
     assert other != planned.submission_id
 
 
 def test_a_recording_is_known_by_its_content(db_session: Session) -> None:
     def imported(file_name: str) -> tuple[int, bool]:
-        return record.recording(
+        return record.add_recording(
             db_session, sha256="ef" * 32, file_name=file_name, machine="H200", recorded_at=one_commit.NOON
         )
 
@@ -121,16 +123,16 @@ def test_a_recording_is_known_by_its_content(db_session: Session) -> None:
 
 
 def test_a_config_is_the_same_however_its_parameters_are_ordered(db_session: Session) -> None:
-    found = record.configs(db_session, [{"tile_m": 64, "num_ctas": 1}, {"num_ctas": 1, "tile_m": 64}])
+    found = record.add_configs(db_session, [{"tile_m": 64, "num_ctas": 1}, {"num_ctas": 1, "tile_m": 64}])
     assert len(found) == 1
-    assert record.configs(db_session, []) == {}
-    assert record.configs(db_session, [{"num_ctas": 1, "tile_m": 64}]) == found
+    assert record.add_configs(db_session, []) == {}
+    assert record.add_configs(db_session, [{"num_ctas": 1, "tile_m": 64}]) == found
     assert db_session.scalar(select(func.count()).select_from(Config)) == 1
 
 
 def test_a_success_replaces_a_timeout_and_nothing_replaces_a_success(db_session: Session) -> None:
     def told(status: str) -> Compilation:
-        record.compilations(db_session, [one_commit.compiled("code", status=status)])
+        record.add_compilations(db_session, [one_commit.compiled("code", status=status)])
         db_session.expire_all()
         return db_session.scalars(select(Compilation)).one()
 
@@ -144,7 +146,7 @@ def test_a_success_replaces_a_timeout_and_nothing_replaces_a_success(db_session:
 def test_compilations_reach_the_trials_that_wait_for_their_code(db_session: Session) -> None:
     planned = one_commit.submit(db_session)
     first, second, third, _ = planned.code_keys
-    record.compilations(
+    record.add_compilations(
         db_session,
         [
             one_commit.compiled(first),
@@ -182,7 +184,7 @@ def test_of_two_workers_that_finish_the_last_batches_one_sees_that_nothing_waits
     waiting_after: list[int] = []
 
     def finish(opened: Session, code_keys: tuple[str, ...]) -> None:
-        record.compilations(opened, [one_commit.compiled(code) for code in code_keys])
+        record.add_compilations(opened, [one_commit.compiled(code) for code in code_keys])
         record.attach_compilations(opened, compiler=one_commit.COMPILER, submission_id=planned.submission_id)
         waiting_after.append(sum(trial.status == "waiting" for trial in _trials(opened, planned)))
 
@@ -208,8 +210,8 @@ def test_workers_that_write_the_same_rows_in_other_orders_do_not_block_each_othe
         together.wait()
         try:
             with session.session(database_url) as opened:
-                record.compilations(opened, [one_commit.compiled(code) for code in mine])
-                record.configs(opened, [{"tile_m": int(code.split()[1])} for code in mine])
+                record.add_compilations(opened, [one_commit.compiled(code) for code in mine])
+                record.add_configs(opened, [{"tile_m": int(code.split()[1])} for code in mine])
         except Exception as error:  # noqa: BLE001  whatever it is, the test shows it
             failures.append(error)
 
@@ -227,7 +229,7 @@ def test_a_result_is_never_replaced_by_less(db_session: Session) -> None:
     before = [(trial.status, trial.median_us) for trial in _trials(db_session, planned)]
     for status, failure in (("waiting", None), ("compiled", None), ("not_compiled", "timeout")):
         less = {"status": status, "samples_us": None, "median_us": None, "error": None, "failure": failure}
-        record.trial_results(
+        record.write_trial_results(
             db_session, planned.sweep_id, [{"config_id": config_id, **less} for config_id in planned.config_ids]
         )
     assert [(trial.status, trial.median_us) for trial in _trials(db_session, planned)] == before
@@ -237,7 +239,7 @@ def test_a_sweep_that_runs_again_knows_better(db_session: Session) -> None:
     planned = one_commit.submit(db_session)
     one_commit.measure(db_session, planned)
     again = {"status": "hung", "samples_us": None, "median_us": None, "error": None, "failure": "no answer in 10 s"}
-    record.trial_results(db_session, planned.sweep_id, [{"config_id": planned.config_ids[0], **again}])
+    record.write_trial_results(db_session, planned.sweep_id, [{"config_id": planned.config_ids[0], **again}])
     first, second, *_ = _trials(db_session, planned)
     assert (first.status, first.samples_us, first.failure) == ("hung", None, "no answer in 10 s")
     assert second.status == "timed"
@@ -249,7 +251,7 @@ def test_the_first_measurements_of_a_run_stay(db_session: Session) -> None:
     kernel = db_session.scalars(select(Measurement).where(Measurement.role == "kernel")).one()
     columns = [column.name for column in Measurement.__table__.columns if column.name not in ("id", "run_id")]
     slower = {**{name: getattr(kernel, name) for name in columns}, "median_us": 99.0}
-    record.measurements(db_session, run_id, [slower])
+    record.add_measurements(db_session, run_id, [slower])
     db_session.expire_all()
     assert kernel.median_us == 9.05
 
@@ -270,7 +272,7 @@ def test_a_verdict_is_decided_once(db_session: Session) -> None:
             low=0.09,
             high=0.11,
         )
-        record.verdicts(db_session, [verdict])
+        record.write_verdicts(db_session, [verdict])
         db_session.expire_all()
         return db_session.scalars(select(Verdict.verdict)).one()
 
@@ -289,7 +291,7 @@ def test_equal_toolchains_have_equal_fingerprints(db_session: Session) -> None:
 def test_a_worker_is_seen_until_it_says_good_bye(database_url: str) -> None:
     def seen(doing: str | None) -> Worker:
         with session.session(database_url) as opened:
-            record.worker_seen(opened, name="compile@a", kind="compile", host="a", toolchain={}, doing=doing)
+            record.write_heartbeat(opened, name="compile@a", kind="compile", host="a", toolchain={}, doing=doing)
             return opened.scalars(select(Worker)).one()
 
     first, second = seen(None), seen("compiling gemm_fp8")
@@ -297,8 +299,8 @@ def test_a_worker_is_seen_until_it_says_good_bye(database_url: str) -> None:
     assert second.started_at == first.started_at
     assert second.seen_at > first.seen_at
     with session.session(database_url) as opened:
-        record.worker_gone(opened, "compile@a")
-        record.worker_gone(opened, "compile@a")
+        record.remove_worker(opened, "compile@a")
+        record.remove_worker(opened, "compile@a")
         assert opened.scalars(select(Worker)).all() == []
 
 

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from tests.db.fixtures import one_commit
 from tilewatch.db.lifecycle import actions, jobs
-from tilewatch.db.lifecycle.actions import Chosen
+from tilewatch.db.lifecycle.actions import JobSelection
 from tilewatch.db.models import Measurement, Run, Trial, Verdict
 from tilewatch.db.queries import queue
 
@@ -19,7 +19,7 @@ def become(opened: Session, role: str) -> None:
 def test_the_dashboards_role_reads_everything_and_writes_nothing(db_session: Session) -> None:
     one_commit.measure(db_session, one_commit.submit(db_session))
     become(db_session, "tilewatch_read")
-    assert len(queue.submissions(db_session)) == 1
+    assert len(queue.list_submissions(db_session)) == 1
     with pytest.raises(ProgrammingError, match="permission denied for table gpu_models"):
         one_commit.submit(db_session, "another")
 
@@ -28,8 +28,8 @@ def test_the_triage_role_acts_on_the_queue_and_touches_no_measurement(db_session
     one_commit.measure(db_session, one_commit.submit(db_session))
     job_id = one_commit.job(db_session)
     become(db_session, "tilewatch_triage")
-    assert actions.cancel(db_session, Chosen.of(job_id, None), "ada") == f"cancelled job {job_id}"
-    assert actions.retry(db_session, Chosen.of(job_id, None), "ada") == f"queued job {job_id} again"
+    assert actions.cancel(db_session, JobSelection.of(job_id, None), "ada") == f"cancelled job {job_id}"
+    assert actions.retry(db_session, JobSelection.of(job_id, None), "ada") == f"queued job {job_id} again"
     assert actions.ask_nightly(db_session, "ada") > 0
     for table in (Run, Measurement, Trial, Verdict):
         with pytest.raises(ProgrammingError, match="permission denied for table"), db_session.begin_nested():

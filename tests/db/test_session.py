@@ -13,7 +13,7 @@ from tilewatch.db.models import GpuModel
 
 
 def _add(opened: Session, slug: str) -> None:
-    record.gpu_model(opened, slug=slug, name=slug.upper(), arch="sm_100", fp8_tflops=None, bandwidth_gbps=None)
+    record.add_gpu_model(opened, slug=slug, name=slug.upper(), arch="sm_100", fp8_tflops=None, bandwidth_gbps=None)
 
 
 def _slugs(url: str) -> list[str]:

@@ -17,7 +17,7 @@ from tests.worker.fixtures import open_regression
 from tests.worker.fixtures.compiled_sweep import ready_sweep
 from tests.worker.fixtures.http_receiver import receiver
 from tilewatch.db.lifecycle import jobs
-from tilewatch.db.lifecycle.jobs import Unsent
+from tilewatch.db.lifecycle.jobs import UnsentJob
 from tilewatch.db.models import Job, Run, Trial, Worker
 from tilewatch.db.session import session
 from tilewatch.worker.context import Context
@@ -208,7 +208,7 @@ def test_a_worker_that_drains_finishes_its_sweep_or_hands_it_back_in_time(
     slow = settings.model_copy(update={"sim_trial_s": 1.0 if left[0] == "done" else 60.0, "drain_s": drain_s})
     log = settings.home / "gpu0@test.log"
     with celery_worker(slow, queues="gpu.sim", name="gpu0@test") as process:
-        dispatch.send(dispatch.sender(context.broker_url), context.database_url, [Unsent(job_id, "gpu.sim")])
+        dispatch.send(dispatch.sender(context.broker_url), context.database_url, [UnsentJob(job_id, "gpu.sim")])
         wait_for(lambda: jobs_in(context, "running"), log)
         process.send_signal(signal.SIGTERM)
         process.wait(PATIENCE_S)
@@ -233,7 +233,7 @@ def test_what_a_judge_opened_is_told_as_soon_as_its_job_has_ended(settings: Sett
             number = open_regression.regress(opened)
             run_id = opened.scalars(select(Run.id)).one()
             jobs.add(opened, key="judge 1", kind="judge", queue="judge", subject="1", payload={}, run_id=run_id)
-            queued = jobs.unsent(opened, 0)
+            queued = jobs.list_unsent(opened, 0)
         dispatch.send(dispatch.sender(context.broker_url), context.database_url, queued)
         wait_for(lambda: board.taken, settings.home / "judge@test.log")
         assert f"tilewatch regressions acknowledge {number}" in board.taken[0].told["body"]

@@ -6,7 +6,7 @@ from sqlalchemy import select, update
 
 from tests.worker.fixtures.worker_context import Drain
 from tests.worker.steps.test_measure import measured
-from tilewatch.db.models import Measurement, Run, Sweep, Trial, Verdict
+from tilewatch.db.models import Config, Measurement, Run, Sweep, Trial, Verdict
 from tilewatch.db.session import session
 from tilewatch.worker import schedule
 from tilewatch.worker.context import Context
@@ -18,9 +18,10 @@ NOW = dt.datetime(2027, 6, 1, tzinfo=dt.UTC)
 def samples(context: Context) -> dict[int, bool]:
     """Whether the trials still have their samples, by width."""
     with session(context.database_url) as opened:
-        timed = opened.scalars(select(Trial).where(Trial.status == "timed")).all()
-        assert all(trial.median_us is not None for trial in timed)
-        return {trial.config.params["width"]: trial.samples_us is not None for trial in timed}
+        query = select(Config.params, Trial).join(Trial, Trial.config_id == Config.id).where(Trial.status == "timed")
+        timed = opened.execute(query).all()
+        assert all(trial.median_us is not None for _, trial in timed)
+        return {params["width"]: trial.samples_us is not None for params, trial in timed}
 
 
 def test_the_samples_of_an_old_loser_go_and_its_median_stays(

@@ -91,7 +91,7 @@ def test_a_backfill_submits_the_commits_of_a_range_once_and_after_all_other_work
         assert set(opened.scalars(select(Job.priority))) == {jobs.Priority.BACKFILL}
     submit_nightly(settings, night=NIGHT)
     with session(context.database_url) as opened:
-        first, *_ = jobs.unsent(opened, 0)
+        first, *_ = jobs.list_unsent(opened, 0)
         assert opened.get_one(Job, first.id).priority == jobs.Priority.NIGHTLY
 
 

@@ -42,7 +42,7 @@ def messages(
     from tilewatch.worker.cli import tables
 
     with session(options.ready_database()) as opened:
-        rows = message_queries.messages(opened, states=("failed",) if failed else None)
+        rows = message_queries.list_messages(opened, states=("failed",) if failed else None)
     if as_json:
         print(tables.as_json(rows))
     else:
@@ -60,7 +60,7 @@ def alarms(as_json: AsJson = False) -> None:
     from tilewatch.worker.cli import tables
 
     with session(options.ready_database()) as opened:
-        rows = alarm_queries.alarms(opened)
+        rows = alarm_queries.list_alarms(opened)
     if as_json:
         print(tables.as_json(rows))
     else:

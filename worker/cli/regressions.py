@@ -233,7 +233,7 @@ def score(
     day = options.day(since)
     begin = None if day is None else dt.datetime.combine(day, dt.time(), dt.UTC)
     with session(options.ready_database()) as opened:
-        score = judge_score.score(opened, begin)
+        score = judge_score.read_score(opened, begin)
     if as_json:
         print(tables.as_json(score))
     else:

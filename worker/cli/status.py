@@ -40,7 +40,7 @@ def follow(database_url: str) -> None:
 
 def _status(database_url: str) -> Status:
     with session(database_url) as opened:
-        return queue.status(opened)
+        return queue.read_status(opened)
 
 
 def _drawn(status: Status) -> RenderableType:

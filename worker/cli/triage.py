@@ -23,7 +23,7 @@ def list_regressions(
     database_url: str, *, states: tuple[str, ...] | None, kernel: str | None, direction: str
 ) -> list[RegressionRow]:
     with session(database_url) as opened:
-        rows = regression_queries.regressions(opened)
+        rows = regression_queries.list_regressions(opened)
     return [
         row
         for row in rows
@@ -71,18 +71,18 @@ def bisect(database_url: str, regression_id: int, who: str) -> str:
 
 def mark_run(database_url: str, run_id: int, who: str, *, right: bool, note: str | None) -> None:
     with session(database_url) as opened:
-        if evidence.run(opened, run_id) is None:
+        if evidence.find_run(opened, run_id) is None:
             raise NoSuchRegression(f"there is no run {run_id}; the Evidence page of a run shows its number")
         regressions.mark(opened, who, right=right, run_id=run_id, note=note)
 
 
 def send_again(database_url: str, message_ids: list[int]) -> list[int]:
     with session(database_url) as opened:
-        return messages.again(opened, message_ids)
+        return messages.retry(opened, message_ids)
 
 
 def _story(opened: Session, regression_id: int) -> RegressionStory:
-    story = message_queries.story(opened, regression_id)
+    story = message_queries.find_story(opened, regression_id)
     if story is None:
         raise NoSuchRegression(
             f"there is no regression {regression_id}; `tilewatch regressions list` shows their numbers"

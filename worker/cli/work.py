@@ -50,7 +50,7 @@ def cancel(job: Job = None, submission: OfSubmission = None, who: Who = None) ->
     from tilewatch.db.lifecycle import actions
     from tilewatch.db.session import session
 
-    chosen = actions.Chosen.of(job, submission)
+    chosen = actions.JobSelection.of(job, submission)
     with session(options.ready_database()) as opened:
         sentence = actions.cancel(opened, chosen, options.name_of(who))
     print(sentence)
@@ -69,11 +69,11 @@ def retry(job: Job = None, submission: OfSubmission = None, who: Who = None) -> 
     from tilewatch.db.session import session
     from tilewatch.worker.queue import dispatch
 
-    chosen, name = actions.Chosen.of(job, submission), options.name_of(who)
+    chosen, name = actions.JobSelection.of(job, submission), options.name_of(who)
     broker_url = options.settings().connection().broker_url
     database_url = options.ready_database()
     with session(database_url) as opened:
         sentence = actions.retry(opened, chosen, name)
-        queued = jobs.unsent(opened, dispatch.RESEND_AFTER_S)
+        queued = jobs.list_unsent(opened, dispatch.RESEND_AFTER_S)
     dispatch.send(dispatch.sender(broker_url), database_url, queued)
     print(sentence)

@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle import quarantine
-from tilewatch.db.lifecycle.quarantine import Ill
+from tilewatch.db.lifecycle.quarantine import OpenQuarantine
 from tilewatch.db.session import session
 from tilewatch.kernels.device import SIMULATED, Gpu, processes_on
 from tilewatch.kernels.gpu import health, illness
@@ -38,7 +38,7 @@ class Senses:
     """How a GPU is asked: a look, which may raise NoAnswer, and a canary for an open quarantine."""
 
     look: Callable[[], Reading]
-    canary: Callable[[Ill], Sequence[Reading]]
+    canary: Callable[[OpenQuarantine], Sequence[Reading]]
     close: Callable[[], None]
 
 
@@ -74,7 +74,7 @@ class GpuWatch:
     def look(self) -> None:
         """One round: into quarantine, or a canary, or nothing. Raises SQLAlchemyError when Postgres is away."""
         with session(self._database_url) as opened:
-            ill = quarantine.of_gpu(opened, self._gpu.uuid)
+            ill = quarantine.find_open(opened, self._gpu.uuid)
         if ill is None:
             found = self._found()
             if found is not None:
@@ -84,7 +84,7 @@ class GpuWatch:
         elif ill.waited_s >= self._canary_every_s:
             self._try_canary(ill)
         with session(self._database_url) as opened:
-            well = quarantine.of_gpu(opened, self._gpu.uuid) is None
+            well = quarantine.find_open(opened, self._gpu.uuid) is None
         if well != self._consuming:
             self._consuming = well
             log.warning("takes sweeps again" if well else "takes no sweeps", gpu=self._gpu.uuid)
@@ -99,19 +99,19 @@ class GpuWatch:
             return None
         return illness.find_in_readings(self._readings)
 
-    def _try_canary(self, ill: Ill) -> None:
+    def _try_canary(self, ill: OpenQuarantine) -> None:
         try:
             readings = self._senses.canary(ill)
         except NoAnswer as error:
             said, clean = str(error), False
         else:
             with session(self._database_url) as opened:
-                history = quarantine.canaries(opened, self._gpu.uuid)
+                history = quarantine.list_readings(opened, self._gpu.uuid)
             still = illness.find_in_readings(readings) or illness.find_in_canaries(history, readings)
             said, clean = ("clean", True) if still is None else (still.reason, False)
         log.info("canary", gpu=self._gpu.uuid, said=said)
         with session(self._database_url) as opened:
-            quarantine.canary_sang(opened, ill.id, said, clean=clean)
+            quarantine.write_canary(opened, ill.id, said, clean=clean)
 
     def _keep_looking(self) -> None:
         while not self._over.wait(LOOK_EVERY_S):
@@ -124,10 +124,10 @@ class GpuWatch:
 
 def refuse_if_ill(opened: Session, gpu_uuid: str) -> int:
     """Raise NotNow for a GPU in quarantine: whatever it would say now is worth nothing. How often it was ill before."""
-    ill = quarantine.of_gpu(opened, gpu_uuid)
+    ill = quarantine.find_open(opened, gpu_uuid)
     if ill is not None:
         raise NotNow(f"GPU {gpu_uuid} is in quarantine since {ill.began_at:%Y-%m-%d %H:%M} UTC: {ill.reason}")
-    return quarantine.times(opened, gpu_uuid)
+    return quarantine.count_quarantines(opened, gpu_uuid)
 
 
 def illness_of_run(opened: Session, result: RunResult) -> str | None:
@@ -135,10 +135,10 @@ def illness_of_run(opened: Session, result: RunResult) -> str | None:
 
     A run that shows the illness itself puts the GPU into quarantine, with the run as its evidence.
     """
-    history = quarantine.canaries(opened, result.gpu_uuid)
+    history = quarantine.list_readings(opened, result.gpu_uuid)
     found = illness.find_in_readings(result.telemetry) or illness.find_in_canaries(history, result.telemetry)
     if found is None:
-        return quarantine.during(opened, result.gpu_uuid, result.started_at, result.finished_at)
+        return quarantine.find_reason_during(opened, result.gpu_uuid, result.started_at, result.finished_at)
     quarantine.begin(
         opened,
         gpu_uuid=result.gpu_uuid,

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from tilewatch.db import record
 from tilewatch.db.step_queries import winners
 from tilewatch.db.step_queries.judging import Night, ReplayFact, Scope
-from tilewatch.db.step_queries.winners import Side
+from tilewatch.db.step_queries.winners import Winner
 from tilewatch.kernels.recording.git_commit import NoHistory, repository_name
 from tilewatch.text import short_sha
 from tilewatch.worker import repository
@@ -37,7 +37,7 @@ class History:
         self._nights = {night.position: night for night in nights}
         self._known: dict[int, int] = {night.position: night.commit_id for night in nights}
         self._builds = sorted(self._nights)
-        self._sides: dict[int, dict[tuple[str, str], Side]] = {}
+        self._sides: dict[int, dict[tuple[str, str], Winner]] = {}
 
     def commit_id(self, build: int) -> int | None:
         """The commit at a build; one that nobody tested is put on record."""
@@ -47,10 +47,10 @@ class History:
                 return None
             commit = asdict(repository.resolve(self._place.repository, sha))
             committed_at = dt.datetime.fromisoformat(commit["committed_at"])
-            self._known[build] = record.commit(self._session, **{**commit, "committed_at": committed_at})
+            self._known[build] = record.add_commit(self._session, **{**commit, "committed_at": committed_at})
         return self._known[build]
 
-    def side(self, build: int, kernel: str, problem: str) -> Side | None:
+    def side(self, build: int, kernel: str, problem: str) -> Winner | None:
         """What won at a build; None where it was not measured."""
         night = self._nights.get(build)
         return None if night is None else self._won_at(night.commit_id).get((kernel, problem))
@@ -67,7 +67,7 @@ class History:
     def span(self, series: Series, first_bad: int, facts: Sequence[ReplayFact]) -> tuple[int, int]:
         """The last commit before a change and the first with it, of those that were measured or replayed."""
         kernel, problem, _ = series
-        known = winners.measured_at(self._session, self._scope, kernel, problem)
+        known = winners.read_measured_commits(self._session, self._scope, kernel, problem)
         for fact in facts:
             if (fact.kernel, fact.problem) == (kernel, problem):
                 known |= {fact.good_position: fact.good_commit_id, fact.bad_position: fact.bad_commit_id}
@@ -122,7 +122,7 @@ class History:
         next_won = None if won else self._next_won(build, kernel, problem)
         return End(commit_id, sha, won, next_won, code)
 
-    def _next_won(self, build: int, kernel: str, problem: str) -> Side | None:
+    def _next_won(self, build: int, kernel: str, problem: str) -> Winner | None:
         later = self._builds[bisect_left(self._builds, build) :]
         return next((won for each in later if (won := self.side(each, kernel, problem)) is not None), None)
 
@@ -131,7 +131,7 @@ class History:
             return True
         return good.won is not None and bad.won is not None and self._is_same(good.won, bad.won)
 
-    def _is_same(self, good: Side, bad: Side) -> bool:
+    def _is_same(self, good: Winner, bad: Winner) -> bool:
         """Whether the commits between changed nothing of what won: the file is the same, or the machine code is; where
         another config of a tie won, the machine code of both configs."""
         if good.source_sha256 == bad.source_sha256:
@@ -140,16 +140,16 @@ class History:
         ours = self._code_at(good, bad.config_id)
         return (theirs, ours) == (good.code_sha256, bad.code_sha256)
 
-    def _won_at(self, commit_id: int) -> dict[tuple[str, str], Side]:
+    def _won_at(self, commit_id: int) -> dict[tuple[str, str], Winner]:
         if commit_id not in self._sides:
-            self._sides[commit_id] = winners.sides(self._session, self._scope, commit_id)
+            self._sides[commit_id] = winners.read_winners_at(self._session, self._scope, commit_id)
         return self._sides[commit_id]
 
-    def _code_at(self, won: Side, config_id: int) -> str | None:
+    def _code_at(self, won: Winner, config_id: int) -> str | None:
         """The code of a config in the sweep that this winner is from."""
         if won.config_id == config_id:
             return won.code_sha256
-        return winners.code_of(self._session, won.sweep_id, config_id)
+        return winners.find_code(self._session, won.sweep_id, config_id)
 
 
 def _met_identical(facts: Sequence[ReplayFact], good: End, bad: End) -> bool:

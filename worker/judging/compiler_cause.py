@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from tilewatch.db.step_queries import judging, winners
-from tilewatch.db.step_queries.judging import Before, Point, Scope
+from tilewatch.db.step_queries.judging import Point, PreviousRun, Scope
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.worker.context import Context
 from tilewatch.worker.detection.policy import Policy
@@ -54,7 +54,11 @@ class Told:
 
 
 def doubts(
-    session: Session, context: Context, scope: Scope, before: Mapping[Series, Before], points: Mapping[Series, Point]
+    session: Session,
+    context: Context,
+    scope: Scope,
+    before: Mapping[Series, PreviousRun],
+    points: Mapping[Series, Point],
 ) -> list[Doubt]:
     """The series that moved tonight and of which another compiler made what won the night before."""
     moved = [
@@ -63,7 +67,7 @@ def doubts(
         if (earlier := before.get(series)) is not None
         and abs(point.time_us / earlier.time_us - 1.0) >= context.policy.min_change
     ]
-    won = winners.of_runs(session, [each.run_id for pair in moved for each in pair])
+    won = winners.read_winners_of_runs(session, [each.run_id for pair in moved for each in pair])
     store = CubinStore(context.store_url)
     found = []
     for point, earlier in moved:
@@ -76,7 +80,7 @@ def doubts(
 
 def heard(session: Session, key: str) -> Told | None:
     """None while the replay is still to be held."""
-    fact = judging.replay(session, key)
+    fact = judging.find_replay(session, key)
     if fact is None:
         return Told(None, False) if judging.was_given_up(session, key) else None
     if fact.good_code is not None and fact.good_code == fact.bad_code:
@@ -94,7 +98,7 @@ def sentence(doubt: Doubt, told: Told) -> str:
     return f"the commit before, compiled by both ({doubt.what}), differs by {low:+.2%} to {high:+.2%}"
 
 
-def _doubt(scope: Scope, point: Point, before: Before, old: winners.Side, new: winners.Side) -> Doubt:
+def _doubt(scope: Scope, point: Point, before: PreviousRun, old: winners.Winner, new: winners.Winner) -> Doubt:
     side = {"commit_id": before.commit_id, "sha": before.sha, "measured": True}
     good = {name: value for name, value in asdict(old).items() if name in (*follow_up.CODE, "config_id", "params")}
     ends = f"{before.sha}:toolchain:{before.run_id}-{point.run_id}:0+{LAUNCHES}"

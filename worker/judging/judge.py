@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db import record
 from tilewatch.db.lifecycle import suspicions
-from tilewatch.db.lifecycle.jobs import Claimed, Priority, Unsent
+from tilewatch.db.lifecycle.jobs import ClaimedJob, Priority, UnsentJob
 from tilewatch.db.record import NewVerdict
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import judging, winners
@@ -52,7 +52,7 @@ class _Hearing:
     scope: Scope
     history: History
     facts: Sequence[ReplayFact]
-    job: Claimed
+    job: ClaimedJob
     verdicts: list[NewVerdict] = field(default_factory=list)  # written together: a night may have thousands
 
 
@@ -61,28 +61,28 @@ def forget() -> None:
     _sittings.clear()
 
 
-def step(job: Claimed, context: Context, lease: Lease) -> list[Unsent]:
+def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     assert job.run_id is not None
     with session(context.database_url) as opened:
-        scope = judging.scope_of(opened, job.run_id)
+        scope = judging.read_scope(opened, job.run_id)
         judging.take_turns(opened, scope)
         if judging.is_measuring(opened, scope.submission_id) or judging.is_settled(opened, scope):
             return []
         return _judge(opened, job, context, scope, lease)
 
 
-def _judge(opened: Session, job: Claimed, context: Context, scope: Scope, lease: Lease) -> list[Unsent]:
+def _judge(opened: Session, job: ClaimedJob, context: Context, scope: Scope, lease: Lease) -> list[UnsentJob]:
     suspicions.close_older(opened, scope, TOO_LATE)
-    nights = judging.nights(opened, scope)
+    nights = judging.list_nights(opened, scope)
     nights = nights[first_night(len(nights)) :]
     history = History(opened, context, scope, nights)
-    facts = judging.replays(opened, scope, nights[0].position if nights else 0)
+    facts = judging.list_replays(opened, scope, nights[0].position if nights else 0)
     hearing = _Hearing(opened, context, scope, history, facts, job)
     sitting = _sitting(hearing, nights, lease)
     missing = sitting.settle(lambda series, ask, told: _served(hearing, series, ask, told))
-    tonight = {series_of(point): point for point in judging.points(opened, [scope.submission_id], scope.origin)}
+    tonight = {series_of(point): point for point in judging.list_points(opened, [scope.submission_id], scope.origin)}
     doubted = other_causes.tonight(opened, context, scope, nights, tonight) if scope.origin != RECORDED else {}
-    queued: list[Unsent] = []
+    queued: list[UnsentJob] = []
     if missing or any(each.is_open for each in doubted.values()):
         payloads = _questions(hearing, sitting, missing, tonight)
         payloads |= _beside(hearing, doubted)
@@ -92,7 +92,7 @@ def _judge(opened: Session, job: Claimed, context: Context, scope: Scope, lease:
         for series, point in tonight.items():
             _settle(hearing, sitting, series, point, doubted.get(series))
     _say_of_the_wrong(hearing, tonight)
-    record.verdicts(opened, hearing.verdicts)
+    record.write_verdicts(opened, hearing.verdicts)
     _sittings[_name(hearing)] = sitting
     return queued
 
@@ -103,9 +103,9 @@ def _sitting(hearing: _Hearing, nights: Sequence[Night], lease: Lease) -> ScopeJ
     ids = [night.submission_id for night in nights]
     known = _sittings.pop(_name(hearing), None)
     new = ids[len(known.heard) :] if known is not None and ids[: len(known.heard)] == known.heard else None
-    points = judging.points(opened, ids if new is None else new, scope.origin)
+    points = judging.list_points(opened, ids if new is None else new, scope.origin)
     if known is None or new is None or not {series_of(point) for point in points} <= set(known.numbers):
-        points = judging.points(opened, ids, scope.origin) if new is not None else points
+        points = judging.list_points(opened, ids, scope.origin) if new is not None else points
         known = ScopeJudge(
             served.by_first_night(nights, points), hearing.context.policy, hearing.context.replay_launches
         )
@@ -159,7 +159,7 @@ class _Wanted:
     priority: Priority
 
 
-def _ask(hearing: _Hearing, wanted: _Wanted, together: Sequence[str]) -> list[Unsent]:
+def _ask(hearing: _Hearing, wanted: _Wanted, together: Sequence[str]) -> list[UnsentJob]:
     """One job per question. Each knows those that it is asked with: the last to end lets the judge go on."""
     scope = hearing.scope
     payload = {
@@ -224,7 +224,7 @@ def _suspect(hearing: _Hearing, sitting: ScopeJudge, series: Series, point: Poin
 
 
 def _suspicion(hearing: _Hearing, point: Point, ends: tuple[int, int], size: float | None, reason: str) -> int:
-    return suspicions.opened(
+    return suspicions.open_once(
         hearing.session,
         run_id=point.run_id,
         kernel=point.kernel,
@@ -253,7 +253,7 @@ def _settle(hearing: _Hearing, sitting: ScopeJudge, series: Series, point: Point
     span, alert, besides = None, sitting.alerts.get(series), list[str]()
     suspicion_id = None
     if outcome is not None or doubt is not None:
-        suspicion_id = suspicions.of_run(hearing.session, point.run_id)
+        suspicion_id = suspicions.find_id_of_run(hearing.session, point.run_id)
     if doubt is not None:
         for each in other_causes.settled(hearing.session, hearing.context, hearing.scope, doubt, suspicion_id):
             besides.append(each.sentence)
@@ -278,7 +278,7 @@ def _settle(hearing: _Hearing, sitting: ScopeJudge, series: Series, point: Point
         reason += _besides(hearing, series, point)
     _write(hearing, point, said, verdict, reason, span)
     if outcome is not None:
-        suspicions.closed(hearing.session, point.run_id, outcome, reason)
+        suspicions.close(hearing.session, point.run_id, outcome, reason)
 
 
 def _besides(hearing: _Hearing, series: Series, point: Point) -> str:
@@ -288,14 +288,14 @@ def _besides(hearing: _Hearing, series: Series, point: Point) -> str:
     run_id = hearing.history.run_before(series, commit_id) if commit_id is not None else None
     if run_id is None:
         return ""
-    facts = (winners.run_facts(hearing.session, each) for each in (run_id, point.run_id))
+    facts = (winners.read_run_facts(hearing.session, each) for each in (run_id, point.run_id))
     return f"; {explain.besides(*facts)}"
 
 
 def _say_of_the_wrong(hearing: _Hearing, tonight: dict[Series, Point]) -> None:
     """A run in which no config was right has no time to judge."""
     timed = {point.run_id for point in tonight.values()}
-    for run_id in judging.runs_of(hearing.session, hearing.scope):
+    for run_id in judging.list_runs(hearing.session, hearing.scope):
         if run_id not in timed:
             hearing.verdicts.append(
                 NewVerdict(

@@ -15,9 +15,9 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from tilewatch.db.step_queries import gpus, judging, winners
-from tilewatch.db.step_queries.gpus import Board
-from tilewatch.db.step_queries.judging import Before, Point, Scope
-from tilewatch.db.step_queries.winners import Side
+from tilewatch.db.step_queries.gpus import NodeGpu
+from tilewatch.db.step_queries.judging import Point, PreviousRun, Scope
+from tilewatch.db.step_queries.winners import Winner
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.worker.context import Context
 from tilewatch.worker.judging.node_comparison import WELL_GPUS_DIFFER, Doubt, Told, compared
@@ -35,13 +35,17 @@ MOST_ASKED = 4
 
 
 def doubts(
-    session: Session, context: Context, scope: Scope, before: Mapping[Series, Before], points: Mapping[Series, Point]
+    session: Session,
+    context: Context,
+    scope: Scope,
+    before: Mapping[Series, PreviousRun],
+    points: Mapping[Series, Point],
 ) -> list[Doubt]:
     """The series that are farthest from what another node, or this one under another driver, took of late."""
-    runs: dict[tuple[str, str], list[Before]] = defaultdict(list)
+    runs: dict[tuple[str, str], list[PreviousRun]] = defaultdict(list)
     for (kernel, problem, _), run in before.items():
         runs[kernel, problem].append(run)
-    told = gpus.known_causes(session, scope.repository, scope.gpu_model)
+    told = gpus.read_open_causes(session, scope.repository, scope.gpu_model)
     moved = {
         series: point
         for series, point in points.items()
@@ -49,10 +53,10 @@ def doubts(
         or any(abs(point.time_us / run.time_us - 1.0) >= WELL_GPUS_DIFFER for run in runs[series[:2]])
     }
     ids = {run.run_id for series in moved for run in runs[series[:2]]} | {point.run_id for point in moved.values()}
-    ran = gpus.of_runs(session, sorted(ids))
+    ran = gpus.read_gpus_of_runs(session, sorted(ids))
     if len({board.host for board in ran.values()}) < 2:
         return []
-    won = winners.of_runs(session, sorted(ids))
+    won = winners.read_winners_of_runs(session, sorted(ids))
     store = CubinStore(context.store_url)
     found = []
     for series, point in moved.items():
@@ -75,7 +79,7 @@ def heard(session: Session, doubt: Doubt) -> Told | None:
     """None while one of the replays is still to be held."""
     facts = []
     for payload in doubt.payloads:
-        fact = judging.replay(session, payload["key"])
+        fact = judging.find_replay(session, payload["key"])
         if fact is None and not judging.was_given_up(session, payload["key"]):
             return None
         if fact is None or not fact.good_us:
@@ -88,10 +92,10 @@ def heard(session: Session, doubt: Doubt) -> Told | None:
 def _doubt(
     scope: Scope,
     point: Point,
-    last_here: Before | None,
-    others: Sequence[Before],
-    ran: Mapping[int, Board],
-    won: Mapping[int, Side],
+    last_here: PreviousRun | None,
+    others: Sequence[PreviousRun],
+    ran: Mapping[int, NodeGpu],
+    won: Mapping[int, Winner],
 ) -> Doubt | None:
     here, new = ran[point.run_id], won.get(point.run_id)
     if new is None or not others:
@@ -113,9 +117,9 @@ def _doubt(
 def _back(
     scope: Scope,
     point: Point,
-    others: Sequence[Before],
-    ran: Mapping[int, Board],
-    won: Mapping[int, Side],
+    others: Sequence[PreviousRun],
+    ran: Mapping[int, NodeGpu],
+    won: Mapping[int, Winner],
     known: Mapping[str, float],
 ) -> Doubt | None:
     """Two nodes of which people were told, and that look alike again: the same question, of whether it is over."""
@@ -132,10 +136,10 @@ def _back(
 def _made(
     scope: Scope,
     point: Point,
-    before: Before,
-    there: Board,
-    here: Board,
-    codes: tuple[Side, Side],
+    before: PreviousRun,
+    there: NodeGpu,
+    here: NodeGpu,
+    codes: tuple[Winner, Winner],
     driver: str | None,
     apart: float,
 ) -> Doubt:
@@ -169,18 +173,18 @@ def _made(
     )
 
 
-def _side(won: Side, commit_id: int, sha: str) -> dict[str, Any]:
+def _side(won: Winner, commit_id: int, sha: str) -> dict[str, Any]:
     code = {name: value for name, value in asdict(won).items() if name in (*follow_up.CODE, "config_id", "params")}
     return {"commit_id": commit_id, "sha": sha, "measured": True, **code}
 
 
 def _is_to_be_had(session: Session, scope: Scope, doubt: Doubt) -> bool:
     """What was asked is heard to its end; nothing is asked of a GPU that nobody works for."""
-    there = {board.gpu_uuid for board in gpus.available(session, scope.gpu_model)}
+    there = {board.gpu_uuid for board in gpus.list_available_gpus(session, scope.gpu_model)}
     return {doubt.there.gpu_uuid, doubt.here.gpu_uuid} <= there or all(_is_asked(session, doubt))
 
 
 def _is_asked(session: Session, doubt: Doubt) -> Iterator[bool]:
     for payload in doubt.payloads:
         key = payload["key"]
-        yield judging.replay(session, key) is not None or judging.was_given_up(session, key)
+        yield judging.find_replay(session, key) is not None or judging.was_given_up(session, key)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from math import expm1, hypot
 from typing import Any
 
-from tilewatch.db.step_queries.gpus import Board
-from tilewatch.db.step_queries.judging import Before, Point, ReplayFact
+from tilewatch.db.step_queries.gpus import NodeGpu
+from tilewatch.db.step_queries.judging import Point, PreviousRun, ReplayFact
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.replay_evidence import Estimate, estimate_pair
 from tilewatch.worker.judging import replay_answers
@@ -32,9 +32,9 @@ class Doubt:
     """
 
     point: Point
-    before: Before
-    there: Board
-    here: Board
+    before: PreviousRun
+    there: NodeGpu
+    here: NodeGpu
     moved: float
     same_code: bool
     driver: str | None

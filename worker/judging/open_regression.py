@@ -9,7 +9,7 @@ from math import expm1
 from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle import regression_causes
-from tilewatch.db.lifecycle.regression_causes import Cause, Moved, Opened
+from tilewatch.db.lifecycle.regression_causes import Cause, ChangedSeries, OpenedRegression
 from tilewatch.db.step_queries import winners
 from tilewatch.db.step_queries.judging import Point, Scope
 from tilewatch.worker.detection.replay_evidence import Estimate
@@ -31,7 +31,7 @@ def confirmed(
     alert: ConfirmedChange,
     span: tuple[int, int],
     besides: Sequence[str] = (),
-) -> tuple[str, Opened | None]:
+) -> tuple[str, OpenedRegression | None]:
     """What the verdict says of it, and the regression it is part of; None where it took an older one back.
 
     `besides` are facts that the runs do not show, such as what the compiler did.
@@ -39,7 +39,7 @@ def confirmed(
     moved = _moved(scope, point, good_run_id, suspicion_id, alert.size, alert.error)
     low, high = moved.low, moved.high
     told = f"replays of old and new code differ by {alert.size:+.1%} ({low:+.1%} to {high:+.1%})"
-    back = regression_causes.recovered(session, moved, repository=scope.repository, kernel=point.kernel)
+    back = regression_causes.mark_recovered(session, moved, repository=scope.repository, kernel=point.kernel)
     if back:
         return f"{told}: it takes back regression {', '.join(map(str, back))}", None
     why = _explained(session, good_run_id, point.run_id)
@@ -58,7 +58,7 @@ def confirmed(
 
 def of_toolchain(
     session: Session, scope: Scope, doubt: Doubt, found: Estimate, said: str, suspicion_id: int | None
-) -> Opened:
+) -> OpenedRegression:
     """What a replay of one commit under two compilers confirmed: the compiler's doing, whatever commit it met."""
     size = expm1(found.size)
     cause = Cause(
@@ -83,7 +83,7 @@ def of_node(
     told: node_comparison.Told,
     said: str,
     suspicion_id: int | None,
-) -> Opened:
+) -> OpenedRegression:
     """What replays of the same cubins on two nodes confirmed: one node, or its new driver, is slower."""
     found = node_comparison.of_driver(doubt, told) or told.node
     assert found is not None, "a node is slower by what its replays said"
@@ -110,13 +110,15 @@ def node_recovered(
     assert doubt.told_size is not None
     back = found.size - doubt.told_size
     moved = _moved(scope, doubt.point, doubt.before.run_id, suspicion_id, back, found.error)
-    regression_causes.recovered(session, moved, repository=scope.repository, kernel=doubt.point.kernel, of_node=True)
+    regression_causes.mark_recovered(
+        session, moved, repository=scope.repository, kernel=doubt.point.kernel, of_node=True
+    )
 
 
 def _moved(
     scope: Scope, point: Point, good_run_id: int | None, suspicion_id: int | None, size: float, error: float
-) -> Moved:
-    return Moved(
+) -> ChangedSeries:
+    return ChangedSeries(
         problem=point.problem,
         gpu_model=scope.gpu_model,
         run_id=point.run_id,
@@ -131,4 +133,6 @@ def _moved(
 def _explained(session: Session, good_run_id: int | None, bad_run_id: int) -> Explanation:
     if good_run_id is None:
         return UNEXPLAINED
-    return explain.of_replayed(winners.run_facts(session, good_run_id), winners.run_facts(session, bad_run_id))
+    return explain.of_replayed(
+        winners.read_run_facts(session, good_run_id), winners.read_run_facts(session, bad_run_id)
+    )

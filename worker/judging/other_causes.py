@@ -54,7 +54,7 @@ def tonight(
     session: Session, context: Context, scope: Scope, nights: Sequence[Night], points: Mapping[Series, Point]
 ) -> dict[Series, OtherCauses]:
     recent = [night.submission_id for night in nights[-1 - RECENT_NIGHTS : -1]]
-    before = judging.runs_before(session, recent, scope.origin)
+    before = judging.read_previous_runs(session, recent, scope.origin)
     compilers = {
         series_of(doubt.point): (doubt, compiler_cause.heard(session, doubt.payload["key"]))
         for doubt in compiler_cause.doubts(session, context, scope, before, points)

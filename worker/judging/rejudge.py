@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db.session import engine
 from tilewatch.db.step_queries import judging
-from tilewatch.db.step_queries.judging import Judged, Night, Point, Scope
+from tilewatch.db.step_queries.judging import JudgedRun, Night, Point, Scope
 from tilewatch.worker.context import Context
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.judging import night as conclude
@@ -45,8 +45,8 @@ def rejudge(context: Context, policy: Policy, since: dt.date) -> Rejudged:
     runs, changed = 0, list[Changed]()
     # Never committed: a bisection of the past may put untested commits on record.
     with Session(engine(context.database_url), expire_on_commit=False) as session:
-        for scope in judging.newest_of_each_scope(session):
-            said = judging.judged_since(session, scope, since)
+        for scope in judging.list_newest_scopes(session):
+            said = judging.list_judged_since(session, scope, since)
             runs += len(said)
             if said:
                 changed += _scope(session, context, scope, policy, said)
@@ -54,12 +54,12 @@ def rejudge(context: Context, policy: Policy, since: dt.date) -> Rejudged:
 
 
 def _scope(
-    session: Session, context: Context, scope: Scope, policy: Policy, said: Sequence[Judged]
+    session: Session, context: Context, scope: Scope, policy: Policy, said: Sequence[JudgedRun]
 ) -> Iterator[Changed]:
-    nights = judging.nights(session, scope)
+    nights = judging.list_nights(session, scope)
     history = History(session, context, scope, nights)
-    facts = judging.replays(session, scope, nights[0].position)
-    points = judging.points(session, [night.submission_id for night in nights], scope.origin)
+    facts = judging.list_replays(session, scope, nights[0].position)
+    points = judging.list_points(session, [night.submission_id for night in nights], scope.origin)
     sitting = ScopeJudge(conclude.by_first_night(nights, points), policy, context.replay_launches)
     was = {each.run_id: each for each in said}
     for night in nights:
@@ -75,7 +75,7 @@ def _differences(
     scope: Scope,
     night: Night,
     tonight: Sequence[Point],
-    was: dict[int, Judged],
+    was: dict[int, JudgedRun],
 ) -> Iterator[Changed]:
     for point in tonight:
         before = was.get(point.run_id)

@@ -11,7 +11,7 @@ from typing import Any
 
 from tilewatch.db.lifecycle.suspicions import NOT_NEEDED
 from tilewatch.db.step_queries.judging import ReplayFact
-from tilewatch.db.step_queries.winners import Side
+from tilewatch.db.step_queries.winners import Winner
 from tilewatch.worker.detection.replay_evidence import ReplayAnswer, ReplayQuestion
 from tilewatch.worker.queue import follow_up
 
@@ -28,8 +28,8 @@ class End:
 
     commit_id: int
     sha: str
-    won: Side | None
-    next_won: Side | None
+    won: Winner | None
+    next_won: Winner | None
     code_sha256: str | None
 
 
@@ -101,7 +101,7 @@ def sides(pair: Pair) -> tuple[dict[str, Any], dict[str, Any]]:
     return _side(pair.good, either, ready), _side(pair.bad, either, ready)
 
 
-def _side(end: End, either: Side, ready: bool) -> dict[str, Any]:
+def _side(end: End, either: Winner, ready: bool) -> dict[str, Any]:
     won = asdict(end.won or end.next_won or either)
     code = {name: won[name] if ready else None for name in follow_up.CODE}
     return {

@@ -238,7 +238,7 @@ def compile_processes(cores: int, memory_bytes: int) -> int:
 def progress(servers: Servers) -> str:
     """One line: what is under way, by GPU model."""
     with session(servers.database_url) as opened:
-        under_way = [row for row in queue.submissions(opened) if row.state in queue.IN_PROGRESS]
+        under_way = [row for row in queue.list_submissions(opened) if row.state in queue.IN_PROGRESS]
     if not under_way:
         return "everything that was submitted is done; Ctrl-C ends Tilewatch"
     return " · ".join(describe(row) for row in reversed(under_way))
@@ -260,7 +260,7 @@ def _import(settings: Settings, servers: Servers, screen: Screen) -> None:
     for recording in sorted(RECORDINGS.glob("*/*.jsonl.gz")):
         screen.say(import_file(servers.database_url, recording).sentence)
     with session(servers.database_url) as opened:
-        queued = jobs.unsent(opened, dispatch.RESEND_AFTER_S)
+        queued = jobs.list_unsent(opened, dispatch.RESEND_AFTER_S)
     dispatch.send(dispatch.sender(servers.broker_url), servers.database_url, queued)
 
 
@@ -287,7 +287,7 @@ def _submit(settings: Settings, screen: Screen) -> None:
 
 def _all_reported(servers: Servers, boards: int) -> bool:
     with session(servers.database_url) as opened:
-        return sum(row.kind == "gpu" and row.alive for row in queue.workers(opened)) >= boards
+        return sum(row.kind == "gpu" and row.alive for row in queue.list_workers(opened)) >= boards
 
 
 def _wait(ready: Callable[[], bool], watch: Callable[[], None], limit_s: float, sentence: str) -> None:

@@ -15,7 +15,7 @@ from typing import TypeVar
 from tilewatch.db.queries.alarms import AlarmRow
 from tilewatch.db.queries.quarantine import QuarantineRow
 from tilewatch.db.queries.queue import SubmissionRow
-from tilewatch.db.step_queries.fallen_configs import Fell, SweepPair
+from tilewatch.db.step_queries.fallen_configs import FallenConfig, SweepPair
 from tilewatch.db.step_queries.run_pairs import RunPair
 from tilewatch.text import short_sha
 
@@ -113,10 +113,10 @@ def of_quarantines(ill: Sequence[QuarantineRow]) -> list[Standing]:
     ]
 
 
-def of_configs(pairs: Sequence[SweepPair], fallen: Sequence[Fell]) -> list[Standing]:
+def of_configs(pairs: Sequence[SweepPair], fallen: Sequence[FallenConfig]) -> list[Standing]:
     """One for each kernel, GPU model, submission and kind."""
     by_sweep = {pair.after_id: pair for pair in pairs}
-    groups: dict[tuple[str, str, str, int], list[tuple[SweepPair, Fell]]] = defaultdict(list)
+    groups: dict[tuple[str, str, str, int], list[tuple[SweepPair, FallenConfig]]] = defaultdict(list)
     for each in fallen:
         pair = by_sweep[each.after_id]
         groups[each.kind, pair.kernel, pair.gpu_model, pair.submission_id].append((pair, each))
@@ -205,7 +205,7 @@ def still(open_: Iterable[AlarmRow], kinds: Sequence[str], since: dt.datetime) -
     ]
 
 
-def _of_config_group(key: tuple[str, str, str, int], group: Sequence[tuple[SweepPair, Fell]]) -> Standing:
+def _of_config_group(key: tuple[str, str, str, int], group: Sequence[tuple[SweepPair, FallenConfig]]) -> Standing:
     kind, kernel, gpu, submission = key
     pair = group[0][0]
     lines = [f"{each.problem} {_config(fell.params)}: {fell.failure or 'no reason'}" for each, fell in group]

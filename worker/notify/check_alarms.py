@@ -42,7 +42,7 @@ class Limits:
 def watch(out: Outbox, limits: Limits, now: dt.datetime) -> Changes:
     with session(out.database_url) as opened:
         life.take_turns(opened)
-        open_ = alarm_queries.alarms(opened)
+        open_ = alarm_queries.list_alarms(opened)
         found = alarms.changes(standing(opened, open_, limits, now), open_)
         for alarm in found.to_open:
             alarm_id, new = life.open_once(
@@ -55,15 +55,15 @@ def watch(out: Outbox, limits: Limits, now: dt.datetime) -> Changes:
 
 
 def standing(opened: Session, open_: Sequence[AlarmRow], limits: Limits, now: dt.datetime) -> list[Standing]:
-    runs = run_pairs.newest_runs_of_series(opened, now - alarms.FAILURE_STANDS)
+    runs = run_pairs.list_newest_run_pairs(opened, now - alarms.FAILURE_STANDS)
     lately = [run for run in runs if run.made_at >= now - LATELY]
-    pairs = fallen_configs.newest_pairs(opened, now - LATELY)
+    pairs = fallen_configs.list_newest_pairs(opened, now - LATELY)
     late = dt.timedelta(hours=limits.nightly_limit_h)
     due = night_due(now - MISSING_AFTER, limits.nightly_at)
     return [
-        *alarms.of_nightlies(queue.last_nights(opened), steps.last_night(opened), due, late, now),
-        *alarms.of_quarantines(quarantine.quarantines(opened)),
-        *alarms.of_configs(pairs, fallen_configs.fell(opened, pairs)),
+        *alarms.of_nightlies(queue.list_last_nights(opened), steps.find_last_night(opened), due, late, now),
+        *alarms.of_quarantines(quarantine.list_quarantines(opened)),
+        *alarms.of_configs(pairs, fallen_configs.list_fallen_configs(opened, pairs)),
         *_still_fallen(opened, open_, now),
         *alarms.of_winners(lately),
         *alarms.of_baselines(lately),
@@ -78,7 +78,7 @@ def _still_fallen(opened: Session, open_: Sequence[AlarmRow], now: dt.datetime) 
     for alarm in open_:
         since = alarms.stands_since(alarm.key)
         if since is not None and alarm.opened_at >= now - alarms.FAILURE_STANDS:
-            pairs = fallen_configs.pairs_since(opened, *since, measured=alarm.kind == "became_wrong")
-            fallen = alarms.of_configs(pairs, fallen_configs.fell(opened, pairs))
+            pairs = fallen_configs.list_pairs_since(opened, *since, measured=alarm.kind == "became_wrong")
+            fallen = alarms.of_configs(pairs, fallen_configs.list_fallen_configs(opened, pairs))
             found += [each for each in fallen if each.key == alarm.key]
     return found

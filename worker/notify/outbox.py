@@ -13,7 +13,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle import messages, regressions
-from tilewatch.db.lifecycle.messages import Claimed
+from tilewatch.db.lifecycle.messages import ClaimedMessage
 from tilewatch.db.queries import alarms, queue
 from tilewatch.db.queries import messages as message_queries
 from tilewatch.db.queries import regressions as regression_queries
@@ -64,8 +64,8 @@ def tell_all(outbox: Outbox, now: dt.datetime) -> int:
 
 
 def write_changes(opened: Session, outbox: Outbox, now: dt.datetime) -> None:
-    for change in messages.untold(opened):
-        story = message_queries.story(opened, change.regression_id)
+    for change in messages.list_unreported_changes(opened):
+        story = message_queries.find_story(opened, change.regression_id)
         if story is None or not story.series:
             continue
         story = _with_owner(opened, outbox, story)
@@ -73,7 +73,7 @@ def write_changes(opened: Session, outbox: Outbox, now: dt.datetime) -> None:
         for channel in _channels(outbox, story, change.kind):
             messages.write(
                 opened,
-                key=messages.key_of_event(change.event_id, channel),
+                key=messages.event_key(change.event_id, channel),
                 kind=change.kind,
                 channel=channel,
                 subject=text.subject,
@@ -108,7 +108,7 @@ def write_digest(opened: Session, outbox: Outbox, now: dt.datetime) -> None:
         return
     wanted = [name for name in outbox.telling.digest.to if not _is_forge(outbox, name)]
     keys = {f"digest {day} to {name}": name for name in wanted}
-    missing = messages.unwritten(opened, list(keys))
+    missing = messages.list_unwritten_keys(opened, list(keys))
     if not missing:
         return
     text = wording.of_day(_day(opened, now), outbox.dashboard_url)
@@ -166,7 +166,7 @@ def _is_forge(outbox: Outbox, channel: str) -> bool:
     return isinstance(outbox.carriers.get(channel), Forge)
 
 
-def _carried(outbox: Outbox, message: Claimed) -> Outcome:
+def _carried(outbox: Outbox, message: ClaimedMessage) -> Outcome:
     carrier = outbox.carriers.get(message.channel)
     if carrier is None:
         return Outcome.never(f"there is no channel {message.channel!r} any more")
@@ -191,9 +191,9 @@ def _carried(outbox: Outbox, message: Claimed) -> Outcome:
         return Outcome.later(said) if carrier.repeatable else Outcome.never(f"{said}; it may have arrived")
 
 
-def _write_down(opened: Session, message: Claimed, outcome: Outcome) -> None:
+def _write_down(opened: Session, message: ClaimedMessage, outcome: Outcome) -> None:
     if outcome.trouble is None:
-        messages.sent(opened, message.id)
+        messages.mark_sent(opened, message.id)
         log.info("told", message=message.id, kind=message.kind, channel=message.channel)
         return
     log.warning("not told", message=message.id, channel=message.channel, reason=outcome.trouble, again=outcome.again)
@@ -205,16 +205,16 @@ def _write_down(opened: Session, message: Claimed, outcome: Outcome) -> None:
 
 def _day(opened: Session, now: dt.datetime) -> wording.Day:
     since = now - dt.timedelta(days=1)
-    known = regression_queries.regressions(opened)
+    known = regression_queries.list_regressions(opened)
     slower = [row for row in known if row.direction == "regression"]
     return wording.Day(
         opened=[row for row in slower if row.opened_at >= since],
         ended=[row for row in slower if row.state in ("resolved", "expected") and row.changed_at >= since],
         still_open=[row for row in slower if row.state in regressions.OPEN],
         improvements=[row for row in known if row.direction == "improvement" and row.opened_at >= since],
-        alarms=alarms.alarms(opened),
-        nights=queue.last_nights(opened),
-        untold=message_queries.messages(opened, states=("failed",), since=since),
+        alarms=alarms.list_alarms(opened),
+        nights=queue.list_last_nights(opened),
+        untold=message_queries.list_messages(opened, states=("failed",), since=since),
     )
 
 

@@ -81,7 +81,7 @@ def disk(home: Path) -> str | None:
 def illness(database_url: str, gpu_uuid: str) -> str | None:
     try:
         with session(database_url) as opened:
-            ill = quarantine.of_gpu(opened, gpu_uuid)
+            ill = quarantine.find_open(opened, gpu_uuid)
     except SQLAlchemyError:  # said by `database`
         return None
     return None if ill is None else f"GPU {gpu_uuid} is in quarantine since {ill.began_at:%Y-%m-%d %H:%M}: {ill.reason}"

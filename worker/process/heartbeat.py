@@ -33,7 +33,7 @@ class Presence:
     def arrive(self) -> None:
         try:
             with session(self._database_url) as opened:
-                record.worker_gone(opened, self._identity.name)  # an earlier life's row, so that started_at is ours
+                record.remove_worker(opened, self._identity.name)  # an earlier life's row, so that started_at is ours
         except SQLAlchemyError as error:
             log.warning("no old row removed", reason=type(error).__name__)
         threading.Thread(target=self._keep_saying, name="heartbeat", daemon=True).start()
@@ -42,7 +42,7 @@ class Presence:
         self._over.set()
         try:
             with session(self._database_url) as opened:
-                record.worker_gone(opened, self._identity.name)
+                record.remove_worker(opened, self._identity.name)
         except SQLAlchemyError as error:  # the servers may stop first; an old seen_at says it as well
             log.warning("no row removed", reason=type(error).__name__)
 
@@ -55,7 +55,7 @@ class Presence:
         model = who.gpu.model if who.gpu else None
         with session(self._database_url) as opened:
             if model is not None:
-                record.gpu_model(
+                record.add_gpu_model(
                     opened,
                     slug=model.slug,
                     name=model.name,
@@ -63,7 +63,7 @@ class Presence:
                     fp8_tflops=model.fp8_tflops,
                     bandwidth_gbps=model.bandwidth_gbps,
                 )
-            record.worker_seen(
+            record.write_heartbeat(
                 opened,
                 name=who.name,
                 kind=who.kind,
@@ -88,9 +88,9 @@ class Presence:
     def _doing(self) -> str | None:
         """The running jobs, or what a process of this worker last said of why there are none (a GPU in use)."""
         with session(self._database_url) as opened:
-            subjects = steps.subjects_of(opened, f"{self._identity.name}#")
+            subjects = steps.list_running_subjects(opened, f"{self._identity.name}#")
             if subjects:
                 self._subjects = "; ".join(subjects)
                 return self._subjects
-            there = steps.last_words(opened, self._identity.name)
+            there = steps.find_worker_activity(opened, self._identity.name)
         return there if there != self._subjects else None

@@ -14,7 +14,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from sqlalchemy.exc import SQLAlchemyError
 
 from tilewatch.db.queries import queue_metrics
-from tilewatch.db.queries.queue_metrics import Vitals
+from tilewatch.db.queries.queue_metrics import QueueMetrics
 from tilewatch.db.session import session
 from tilewatch.worker.process import metrics_folder
 from tilewatch.worker.process.http_endpoint import Troubles
@@ -52,7 +52,7 @@ def of_queue(database_url: str) -> Families:
     def families() -> Iterator[Metric]:
         try:
             with session(database_url) as opened:
-                told = queue_metrics.vitals(opened)
+                told = queue_metrics.read_queue_metrics(opened)
         except SQLAlchemyError:
             yield GaugeMetricFamily("tilewatch_database_up", "1 while Postgres answers.", value=0.0)
             return
@@ -62,7 +62,7 @@ def of_queue(database_url: str) -> Families:
     return families
 
 
-def _vital_signs(told: Vitals) -> Iterator[Metric]:
+def _vital_signs(told: QueueMetrics) -> Iterator[Metric]:
     jobs = GaugeMetricFamily("tilewatch_jobs", "Jobs by kind and state.", labels=("kind", "state"))
     for count in told.jobs:
         jobs.add_metric((count.kind, count.state), count.jobs)

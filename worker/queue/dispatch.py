@@ -14,7 +14,7 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 
 from tilewatch.db.lifecycle import jobs, messages
-from tilewatch.db.lifecycle.jobs import Unsent
+from tilewatch.db.lifecycle.jobs import UnsentJob
 from tilewatch.db.session import session
 from tilewatch.errors import ExpectedError
 from tilewatch.worker.queue import message
@@ -82,7 +82,7 @@ def sender(broker_url: str) -> Celery:
     return Celery("tilewatch", set_as_current=False, changes=configuration(broker_url))
 
 
-def send(celery: Celery, database_url: str, queued: Sequence[Unsent]) -> None:
+def send(celery: Celery, database_url: str, queued: Sequence[UnsentJob]) -> None:
     """One message per job. Call it after the transaction that queued them is committed: a worker may look at once.
 
     They are marked first: a claim passes over a row that is being changed, so a worker that came while its job was
@@ -102,7 +102,7 @@ def send(celery: Celery, database_url: str, queued: Sequence[Unsent]) -> None:
 def ring_to_tell(celery: Celery, database_url: str) -> None:
     """A doorbell for the outbox, when there is something new to tell. Beat rings too: one that is lost is only late."""
     with session(database_url) as opened:
-        if not messages.untold(opened):
+        if not messages.list_unreported_changes(opened):
             return
     try:
         celery.send_task(TELL_PEOPLE, queue=TELL)
@@ -110,7 +110,7 @@ def ring_to_tell(celery: Celery, database_url: str) -> None:
         raise BrokerUnreachable(f"Redis cannot be used at {address(celery.conf.broker_url)}: {error}") from None
 
 
-def lost(broker_url: str, queued: Iterable[Unsent]) -> list[Unsent]:
+def lost(broker_url: str, queued: Iterable[UnsentJob]) -> list[UnsentJob]:
     """Those of these queued jobs that have no message in Redis any more. Looking saves a queue without a worker from
     filling up with copies."""
     messages: dict[str, set[str]] = {}

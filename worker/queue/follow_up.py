@@ -7,9 +7,8 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle import jobs, suspicions
-from tilewatch.db.lifecycle.jobs import Claimed, Unsent
-from tilewatch.db.step_queries import gpus as boards
-from tilewatch.db.step_queries import judging, steps
+from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
+from tilewatch.db.step_queries import gpus, judging, steps
 from tilewatch.db.step_queries.steps import SweepFacts
 from tilewatch.text import short_sha
 from tilewatch.worker.queue.dispatch import COMPILE, JUDGE, board_queue, gpu_queue
@@ -23,7 +22,7 @@ def add(
     subject: str,
     priority: int,
     again: str | None = None,
-) -> tuple[Unsent, bool]:
+) -> tuple[UnsentJob, bool]:
     """Its doorbell, and whether it is new: a run is judged once, and once more for each reason to do so `again`."""
     job_id, new = jobs.add(
         opened,
@@ -36,22 +35,22 @@ def add(
         run_id=run_id,
         priority=priority,
     )
-    return Unsent(job_id, JUDGE), new
+    return UnsentJob(job_id, JUDGE), new
 
 
-def judge_next(opened: Session, facts: SweepFacts, run_id: int, priority: int) -> Unsent:
+def judge_next(opened: Session, facts: SweepFacts, run_id: int, priority: int) -> UnsentJob:
     subject = f"{facts.kernel} {facts.problem} on {facts.gpu_model}"
     bell, _ = add(opened, run_id, submission_id=facts.submission_id, subject=subject, priority=priority)
     return bell
 
 
-def judge_the_rest(opened: Session, job: Claimed) -> list[Unsent]:
+def judge_the_rest(opened: Session, job: ClaimedJob) -> list[UnsentJob]:
     """After a measurement that failed: it may be what the runs of its night waited for to be judged."""
     assert job.submission_id is not None
     assert job.sweep_id is not None
-    if steps.run_of(opened, job.sweep_id) is not None or judging.is_measuring(opened, job.submission_id):
+    if steps.find_run(opened, job.sweep_id) is not None or judging.is_measuring(opened, job.submission_id):
         return []
-    run_id = judging.any_run(opened, job.submission_id)
+    run_id = judging.find_any_run(opened, job.submission_id)
     if run_id is None:
         return []
     bell, new = add(
@@ -71,7 +70,7 @@ CODE = ("content_key", "symbol", "code_sha256", "compiler")
 Payload = Mapping[str, Any]
 
 
-def ask(opened: Session, payload: Payload, *, ready: bool, submission_id: int, priority: int) -> list[Unsent]:
+def ask(opened: Session, payload: Payload, *, ready: bool, submission_id: int, priority: int) -> list[UnsentJob]:
     """Queue the job that answers a question: at once where both cubins are there, else the one that compiles."""
     kind, queue = ("confirm", _queue(payload)) if ready else ("compile", COMPILE)
     prepare, confirm = judging.job_keys(payload["key"])
@@ -87,20 +86,20 @@ def ask(opened: Session, payload: Payload, *, ready: bool, submission_id: int, p
         total_steps=payload["launches"] if ready else 2,
         priority=priority,
     )
-    return [Unsent(job_id, queue)] if new else []
+    return [UnsentJob(job_id, queue)] if new else []
 
 
 def give_up(opened: Session) -> None:
     """End what was asked of a GPU that is gone: its night waits for nothing else."""
-    for job in boards.stranded(opened):
+    for job in gpus.list_stranded_jobs(opened):
         jobs.cancel(opened, [job.id])
         judge_again(opened, job.payload, job.submission_id, job.priority)
 
 
-def judge_again(opened: Session, payload: Payload, submission_id: int | None, priority: int) -> list[Unsent]:
+def judge_again(opened: Session, payload: Payload, submission_id: int | None, priority: int) -> list[UnsentJob]:
     """When nothing of the round is left to be answered: a judge job for the run that asked, once per round."""
-    suspicions.hold_run(opened, payload["run_id"])
-    if judging.waits_for(opened, payload["round"]):
+    suspicions.lock_run(opened, payload["run_id"])
+    if judging.is_any_pending(opened, payload["round"]):
         return []
     asked = hashlib.sha256("\n".join(payload["round"]).encode()).hexdigest()[:16]
     bell, new = add(

@@ -1,17 +1,17 @@
 """Puts right what a crash or an empty Redis left behind: the job table says what should be queued, and is believed."""
 
 from tilewatch.db.lifecycle import jobs
-from tilewatch.db.lifecycle.jobs import Unsent
+from tilewatch.db.lifecycle.jobs import UnsentJob
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import steps
 from tilewatch.worker.queue import dispatch, follow_up
 
 
-def reconcile(database_url: str, broker_url: str) -> list[Unsent]:
+def reconcile(database_url: str, broker_url: str) -> list[UnsentJob]:
     """The jobs to send again."""
     with session(database_url) as opened:
         jobs.requeue_expired(opened)
-        jobs.release(opened, steps.ready_to_measure(opened))
+        jobs.release(opened, steps.list_ready_to_measure(opened))
         follow_up.give_up(opened)
-        queued = jobs.unsent(opened, dispatch.RESEND_AFTER_S)
+        queued = jobs.list_unsent(opened, dispatch.RESEND_AFTER_S)
     return dispatch.lost(broker_url, queued)

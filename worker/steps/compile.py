@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db import record
 from tilewatch.db.lifecycle import jobs
-from tilewatch.db.lifecycle.jobs import Claimed, Unsent
+from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import steps
 from tilewatch.kernels.compiling.store import CubinStore
@@ -36,7 +36,7 @@ NO_FACTS: dict[str, Any] = {**dict.fromkeys(each.name for each in fields(StaticF
 Item = TypeVar("Item")
 
 
-def step(job: Claimed, context: Context, lease: Lease) -> list[Unsent]:
+def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     if "round" in job.payload:  # the sides of a replay that have no cubin yet
         from tilewatch.worker.steps import confirm
 
@@ -44,14 +44,14 @@ def step(job: Claimed, context: Context, lease: Lease) -> list[Unsent]:
     return _compile_batch(job, context, lease) if "items" in job.payload else _deal(job, context)
 
 
-def _deal(job: Claimed, context: Context) -> list[Unsent]:
+def _deal(job: ClaimedJob, context: Context) -> list[UnsentJob]:
     assert job.submission_id is not None
     version = open_compiler(context).version
     with session(context.database_url) as opened:
-        wanted = steps.unmeasured(opened, job.submission_id, job.payload["kernel"])
+        wanted = steps.list_unmeasured(opened, job.submission_id, job.payload["kernel"])
         keys = [each.code_key for each in wanted]
         known = _usable(opened, keys, version, context)
-        queued: list[Unsent] = []
+        queued: list[UnsentJob] = []
         missing = [each for each in wanted if each.code_key not in known]
         metrics.COMPILE_CACHE.labels("hit").inc(len(wanted) - len(missing))
         metrics.COMPILE_CACHE.labels("miss").inc(len(missing))
@@ -69,7 +69,7 @@ def _deal(job: Claimed, context: Context) -> list[Unsent]:
             )
             if not new:
                 break  # an earlier attempt dealt already, and all of it: this is one transaction
-            queued.append(Unsent(job_id, COMPILE))
+            queued.append(UnsentJob(job_id, COMPILE))
         record.attach_compilations(opened, compiler=version, submission_id=job.submission_id)
         return queued
 
@@ -80,7 +80,7 @@ def deal(items: Sequence[Item]) -> list[list[Item]]:
     return [list(items[number::batches]) for number in range(batches)]
 
 
-def _compile_batch(job: Claimed, context: Context, lease: Lease) -> list[Unsent]:
+def _compile_batch(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     assert job.submission_id is not None
     payload = job.payload
     compiler = open_compiler(context)
@@ -105,7 +105,7 @@ def _compile_batch(job: Claimed, context: Context, lease: Lease) -> list[Unsent]
 
 def _write(rows: Sequence[dict[str, Any]], version: str, submission_id: int, context: Context) -> None:
     with session(context.database_url) as opened:
-        record.compilations(opened, rows)
+        record.add_compilations(opened, rows)
         record.attach_compilations(opened, compiler=version, submission_id=submission_id)
 
 
@@ -114,7 +114,7 @@ def _usable(opened: Session, keys: Sequence[str], version: str, context: Context
 
     A cubin must lie in our store, to be measured or replayed: a recording tells of cubins that stayed elsewhere.
     """
-    known = steps.compiled_keys(opened, keys, version)
+    known = steps.read_compiled_keys(opened, keys, version)
     outcomes = CubinStore(context.store_url).outcomes({cubin for cubin in known.values() if cubin is not None})
     return {key for key, cubin in known.items() if cubin is None or cubin in outcomes}
 

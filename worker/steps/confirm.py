@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilewatch.db.lifecycle import suspicions
-from tilewatch.db.lifecycle.jobs import Claimed, Unsent
+from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.lifecycle.suspicions import NOT_NEEDED
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import judging
@@ -28,7 +28,7 @@ from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.steps import compiler
 
 
-def prepare(job: Claimed, context: Context, lease: Lease) -> list[Unsent]:
+def prepare(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     """Compile what has no cubin with this machine's compiler, so that only what is asked about differs; ask a GPU."""
     assert job.submission_id is not None
     payload = job.payload
@@ -52,14 +52,14 @@ def prepare(job: Claimed, context: Context, lease: Lease) -> list[Unsent]:
     payload = {**payload, **made}
     row = _row(payload)
     with session(context.database_url) as opened:
-        known = judging.launches_of_code(opened, row) > payload["start"]
+        known = judging.count_launches_of_code(opened, row) > payload["start"]
     if known or row["good_code_sha256"] == row["bad_code_sha256"]:
         return _unanswered(context, payload, NOT_NEEDED, job.priority)
     with session(context.database_url) as opened:
         return ask(opened, payload, ready=True, submission_id=job.submission_id, priority=job.priority)
 
 
-def step(job: Claimed, context: Context, lease: Lease) -> list[Unsent]:
+def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     payload = job.payload
     good, bad = payload["good"], payload["bad"]
     try:
@@ -83,7 +83,9 @@ def step(job: Claimed, context: Context, lease: Lease) -> list[Unsent]:
         return _unanswered(context, payload, str(error), job.priority)
     with session(context.database_url) as opened:
         quarantine.refuse_if_ill(opened, gpu.uuid)  # it may have fallen ill meanwhile, and then this says nothing
-        suspicions.replay(opened, payload["key"], _row(payload, result), good_us=result.good_us, bad_us=result.bad_us)
+        suspicions.write_replay(
+            opened, payload["key"], _row(payload, result), good_us=result.good_us, bad_us=result.bad_us
+        )
         return judge_again(opened, payload, job.submission_id, job.priority)
 
 
@@ -125,9 +127,9 @@ def _code(outcome: Compiled) -> dict[str, Any]:
     return {name: getattr(outcome, name) for name in CODE}
 
 
-def _unanswered(context: Context, payload: Payload, why: str, priority: int) -> list[Unsent]:
+def _unanswered(context: Context, payload: Payload, why: str, priority: int) -> list[UnsentJob]:
     with session(context.database_url) as opened:
-        suspicions.replay(opened, payload["key"], _row(payload), failure=why)
+        suspicions.write_replay(opened, payload["key"], _row(payload), failure=why)
         return judge_again(opened, payload, payload["submission_id"], priority)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import structlog
 
 from tilewatch.db import record
-from tilewatch.db.lifecycle.jobs import Claimed, Unsent
+from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.record import config_sha256
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import steps
@@ -40,12 +40,12 @@ class NothingToMeasure(ExpectedError):
     """No config of the sweep compiled, or what was compiled is not here; the message is a sentence."""
 
 
-def step(job: Claimed, context: Context, lease: Lease) -> list[Unsent]:
+def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     assert job.sweep_id is not None
     with session(context.database_url) as opened:
-        facts = steps.sweep_facts(opened, job.sweep_id)
-        run_id = steps.run_of(opened, job.sweep_id)
-        compiled = steps.compiled_configs(opened, job.sweep_id)
+        facts = steps.read_sweep_facts(opened, job.sweep_id)
+        run_id = steps.find_run(opened, job.sweep_id)
+        compiled = steps.list_compiled_configs(opened, job.sweep_id)
     if run_id is not None:  # an earlier attempt died after the run was written
         with session(context.database_url) as opened:
             return [judge_next(opened, facts, run_id, job.priority)]
@@ -94,7 +94,7 @@ def _with_cubins(
     if failed:
         rows = [not_compiled(each, outcomes[each.content_key]) for each in failed]
         with session(context.database_url) as opened:
-            record.trial_results(opened, sweep_id, rows)
+            record.write_trial_results(opened, sweep_id, rows)
     here = [each for each in compiled if outcomes[each.content_key]["status"] == "ok"]
     if not here:
         raise NothingToMeasure(f"no config of {facts.kernel} compiled for {facts.problem} on {facts.arch}")
@@ -108,7 +108,7 @@ def _own_gpu(facts: SweepFacts, simulation: Simulation) -> Gpu:
 
 
 def _measure_here(
-    job: Claimed,
+    job: ClaimedJob,
     facts: SweepFacts,
     compiled: Sequence[CompiledConfig],
     context: Context,
@@ -133,7 +133,7 @@ def _measure_here(
 
 
 def _request(
-    job: Claimed,
+    job: ClaimedJob,
     facts: SweepFacts,
     compiled: Sequence[CompiledConfig],
     context: Context,

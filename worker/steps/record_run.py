@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from tilewatch.db import record
-from tilewatch.db.lifecycle.jobs import Unsent
+from tilewatch.db.lifecycle.jobs import UnsentJob
 from tilewatch.db.record import config_sha256
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import steps
@@ -32,9 +32,9 @@ WRITE_S = 2.0
 """Trials end hundreds per second at best; people look every few seconds."""
 
 
-def deliver_left(context: Context) -> list[Unsent]:
+def deliver_left(context: Context) -> list[UnsentJob]:
     """Put on record what an earlier life of a worker of this machine left in the spool."""
-    queued: list[Unsent] = []
+    queued: list[UnsentJob] = []
     for file in spool.left(context.spool):
         try:
             spooled = spool.read(file)
@@ -53,7 +53,7 @@ class NotOurs(Exception):
     """A spooled run whose job is not in this database; the message is a sentence."""
 
 
-def deliver(spooled: Spooled, context: Context) -> list[Unsent]:
+def deliver(spooled: Spooled, context: Context) -> list[UnsentJob]:
     file: Path | None = None
     try:
         file = spool.keep(context.spool, spooled)
@@ -72,24 +72,24 @@ class Delivered:
     """The jobs that a run queued, or why the GPU was ill and the run is no measurement: then it is on no record but
     the quarantine's."""
 
-    queued: list[Unsent]
+    queued: list[UnsentJob]
     ill: str | None = None
 
 
 def put_on_record(opened: Session, spooled: Spooled) -> Delivered:
     """A run and its judge job, once: a second delivery, or another worker's run of the sweep, leaves the first."""
-    job = steps.measure_job(opened, spooled.job_id, spooled.job_key)
+    job = steps.find_measure_job(opened, spooled.job_id, spooled.job_key)
     if job is None:
         raise NotOurs(f"job {spooled.job_id} ({spooled.job_key}) is not in this database")
-    record.hold_sweep(opened, job.sweep_id)
-    run_id = steps.run_of(opened, job.sweep_id)
+    record.lock_sweep(opened, job.sweep_id)
+    run_id = steps.find_run(opened, job.sweep_id)
     if run_id is None:
         ill = quarantine.illness_of_run(opened, spooled.result)
         if ill is not None:
             return Delivered([], ill)
-        ids = {config_sha256(each.params): each.config_id for each in steps.compiled_configs(opened, job.sweep_id)}
+        ids = {config_sha256(each.params): each.config_id for each in steps.list_compiled_configs(opened, job.sweep_id)}
         run_id = write(opened, job.sweep_id, spooled.result, ids)
-    return Delivered([judge_next(opened, steps.sweep_facts(opened, job.sweep_id), run_id, job.priority)])
+    return Delivered([judge_next(opened, steps.read_sweep_facts(opened, job.sweep_id), run_id, job.priority)])
 
 
 class TrialWriter:
@@ -117,7 +117,7 @@ class TrialWriter:
         """Without Postgres the sweep goes on: these rows are kept for the next write, and all come with the run."""
         try:
             with session(self._database_url) as opened:
-                record.trial_results(opened, self._sweep_id, self._kept)
+                record.write_trial_results(opened, self._sweep_id, self._kept)
             self._kept = []
         except OperationalError as error:
             log.warning("trials not written yet", trials=len(self._kept), reason=outage.passing(error))
@@ -126,8 +126,8 @@ class TrialWriter:
 
 def write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, int]) -> int:
     """The run whole or not at all; its trials with their last samples (finalists are timed more than once)."""
-    record.trial_results(opened, sweep_id, [_trial_row(trial, ids) for trial in result.trials])
-    run_id = record.run(
+    record.write_trial_results(opened, sweep_id, [_trial_row(trial, ids) for trial in result.trials])
+    run_id = record.add_run(
         opened,
         key=f"{result.host}:{result.gpu_uuid}:{result.started_at.isoformat()}",
         sweep_id=sweep_id,
@@ -153,7 +153,7 @@ def write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, i
         )
         for each in result.measurements
     ]
-    record.measurements(opened, run_id, measurement_rows(sampled))
+    record.add_measurements(opened, run_id, measurement_rows(sampled))
     return run_id
 
 

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db import record
 from tilewatch.db.lifecycle import jobs
-from tilewatch.db.lifecycle.jobs import Priority, Unsent
+from tilewatch.db.lifecycle.jobs import Priority, UnsentJob
 from tilewatch.db.migrate import require_head
 from tilewatch.db.session import check, session
 from tilewatch.db.step_queries import steps
@@ -133,7 +133,7 @@ def _submit(settings: Settings, revision: str, gpus: Sequence[str], request: _Re
     commit = repository.resolve(settings.repository, revision)
     library = repository.checkout(settings.repository, commit.sha, settings.library, settings.home / "checkouts")
     with session(servers.database_url) as opened:
-        measured = set(steps.gpu_models_measured_here(opened)) | _own_models()
+        measured = set(steps.list_gpu_models_measured_here(opened)) | _own_models()
     measured.add(SIMULATED.slug)  # any machine can be its worker
     others = measured | set(settings.watch)
     models = models or tuple(device.gpu_model(slug) for slug in sorted(others - {SIMULATED.slug}))
@@ -153,7 +153,7 @@ def _submit(settings: Settings, revision: str, gpus: Sequence[str], request: _Re
         )
     targets = [_Target(model, model.slug in measured, plans[model.arch]) for model in models]
     with session(servers.database_url) as opened:
-        commit_id = record.commit(
+        commit_id = record.add_commit(
             opened, **{**asdict(commit), "committed_at": dt.datetime.fromisoformat(commit.committed_at)}
         )
         written = [_write(opened, commit, commit_id, target, request, settings.library) for target in targets]
@@ -174,12 +174,12 @@ def _own_models() -> set[str]:
 
 def _write(
     opened: Session, commit: GitCommit, commit_id: int, target: _Target, request: _Request, library: str
-) -> tuple[int, bool, list[Unsent]]:
+) -> tuple[int, bool, list[UnsentJob]]:
     """One submission with its sweeps, trials and jobs: its id, whether it is new, and the jobs to send."""
     model = target.model
-    record.gpu_model(opened, **asdict(model))
+    record.add_gpu_model(opened, **asdict(model))
     key = request.key(commit.sha, model.slug)
-    submission_id, new = record.submission(
+    submission_id, new = record.add_submission(
         opened,
         key=key,
         reason=request.reason,
@@ -209,7 +209,7 @@ def _write(
 
 
 def _write_sweep(opened: Session, submission_id: int, commit_id: int, model: GpuSpec, plan: Plan) -> int:
-    sweep_id = record.sweep(
+    sweep_id = record.add_sweep(
         opened,
         submission_id=submission_id,
         commit_id=commit_id,
@@ -223,15 +223,15 @@ def _write_sweep(opened: Session, submission_id: int, commit_id: int, model: Gpu
         flops=plan.flops,
         bytes=plan.bytes,
     )
-    ids = record.configs(opened, [trial.config for trial in plan.trials])
+    ids = record.add_configs(opened, [trial.config for trial in plan.trials])
     planned = [(ids[record.config_sha256(trial.config)], trial.code_key) for trial in plan.trials]
-    record.trials(opened, sweep_id, planned)
+    record.add_trials(opened, sweep_id, planned)
     return sweep_id
 
 
 def _compile_jobs(
     opened: Session, submission_id: int, key: str, commit: GitCommit, target: _Target, request: _Request, library: str
-) -> list[Unsent]:
+) -> list[UnsentJob]:
     """One job per kernel, for all its problems: they share code. It deals out the batches (see compile.py)."""
     queued = []
     for kernel in dict.fromkeys(plan.kernel for plan in target.plans):
@@ -245,7 +245,7 @@ def _compile_jobs(
             submission_id=submission_id,
             priority=request.priority,
         )
-        queued.append(Unsent(job_id, COMPILE))
+        queued.append(UnsentJob(job_id, COMPILE))
     return queued
 
 

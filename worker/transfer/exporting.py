@@ -9,7 +9,7 @@ from typing import Any
 from tilewatch.db.models import Compilation
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import steps
-from tilewatch.db.step_queries.steps import Exported
+from tilewatch.db.step_queries.steps import SweepExport
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import HARNESS
 from tilewatch.kernels.recording import recording_file
@@ -36,8 +36,8 @@ def export_file(
     """Write what workers of this database measured; returns the number of rows. Imported runs are not passed on."""
     with session(database_url) as opened:
         found = [
-            steps.exported(opened, sweep_id)
-            for sweep_id in steps.sweeps_to_export(
+            steps.read_export(opened, sweep_id)
+            for sweep_id in steps.list_sweeps_to_export(
                 opened, repository=repository, kernel=kernel, gpu_model=gpu_model, since=since
             )
         ]
@@ -47,7 +47,7 @@ def export_file(
         return recording_file.write(path, _header(found), itertools.chain(_rows(found), replays))
 
 
-def _header(found: Sequence[Exported]) -> Header:
+def _header(found: Sequence[SweepExport]) -> Header:
     runs = [run for each in found for run, _ in each.runs]
     return Header(
         machine="; ".join(sorted({f"{run.host}, {run.gpu_name}" for run in runs})),
@@ -57,7 +57,7 @@ def _header(found: Sequence[Exported]) -> Header:
     )
 
 
-def _rows(found: Sequence[Exported]) -> Iterator[dict[str, Any]]:
+def _rows(found: Sequence[SweepExport]) -> Iterator[dict[str, Any]]:
     told: set[int] = set()
     for number, each in enumerate(found, start=1):
         yield _sweep_row(number, each)
@@ -79,7 +79,7 @@ def _rows(found: Sequence[Exported]) -> Iterator[dict[str, Any]]:
         yield from _run_rows(number, each)
 
 
-def _sweep_row(number: int, each: Exported) -> dict[str, Any]:
+def _sweep_row(number: int, each: SweepExport) -> dict[str, Any]:
     sweep, submission, commit, model = each.sweep, each.submission, each.commit, each.gpu_model
     return {
         "row": "sweep",
@@ -117,7 +117,7 @@ def _compilation_row(compilation: Compilation) -> dict[str, Any]:
     return {"row": "compilation", **{name: getattr(compilation, name) for name in columns}}
 
 
-def _run_rows(number: int, each: Exported) -> Iterator[dict[str, Any]]:
+def _run_rows(number: int, each: SweepExport) -> Iterator[dict[str, Any]]:
     for run, measurements in each.runs:
         yield {
             "row": "run",

@@ -66,7 +66,7 @@ def import_file(database_url: str, path: Path, *, named: str | None = None) -> I
 def _import(opened: Session, file_name: str, sha256: str, contents: recording_file.RecordingContents) -> Imported:
     header = contents.header
     recorded_at = dt.datetime.fromisoformat(header.recorded_at)
-    recording_id, new = record.recording(
+    recording_id, new = record.add_recording(
         opened, sha256=sha256, file_name=file_name, machine=header.machine, recorded_at=recorded_at
     )
     if not new:
@@ -74,12 +74,12 @@ def _import(opened: Session, file_name: str, sha256: str, contents: recording_fi
     rows: dict[str, list[Row]] = defaultdict(list)
     for row in contents.rows:
         rows[row["row"]].append(row)
-    known = steps.known_runs(opened, [run["key"] for run in rows["run"]])
+    known = steps.find_known_run_keys(opened, [run["key"] for run in rows["run"]])
     runs = [run for run in rows["run"] if run["key"] not in known]
     # A sweep whose runs are all known came with another file, or is our own.
     held = {run["sweep"] for run in rows["run"]} - {run["sweep"] for run in runs}
     sweeps = [sweep for sweep in rows["sweep"] if sweep["id"] not in held]
-    record.compilations(opened, [_stripped(row) for row in rows["compilation"]])
+    record.add_compilations(opened, [_stripped(row) for row in rows["compilation"]])
     config_ids = _config_ids(opened, contents.rows)
     sweep_ids = _import_sweeps(opened, sweeps, recording_id, f"recorded:{sha256}", {run["sweep"] for run in runs})
     _import_trials(opened, [row for row in rows["trial"] if row["sweep"] not in held], sweep_ids, config_ids)
@@ -95,7 +95,7 @@ def _import(opened: Session, file_name: str, sha256: str, contents: recording_fi
 
 def _judge(opened: Session, recording_id: int) -> None:
     """A judge job for each night that came: their verdicts are derived here like their medians."""
-    for night in judging.nights_of_recording(opened, recording_id):
+    for night in judging.list_nights_of_recording(opened, recording_id):
         follow_up.add(
             opened,
             night.run_id,
@@ -108,7 +108,7 @@ def _judge(opened: Session, recording_id: int) -> None:
 def _config_ids(opened: Session, rows: Sequence[Row]) -> dict[str, int]:
     configs = [row["config"] for row in rows if row.get("config") is not None]
     ties = [config for row in rows if row["row"] == "run" for config in row["tie"]]
-    return record.configs(opened, [*configs, *ties])
+    return record.add_configs(opened, [*configs, *ties])
 
 
 def _import_sweeps(
@@ -123,11 +123,11 @@ def _import_sweeps(
         group = (row["reason"], row["night"], commit["repository"], commit["sha"], model["slug"])
         again = met[*group, row["kernel"], row["problem"]]
         met[*group, row["kernel"], row["problem"]] += 1
-        record.gpu_model(opened, **model)
-        commit_id = record.commit(
+        record.add_gpu_model(opened, **model)
+        commit_id = record.add_commit(
             opened, **{**commit, "committed_at": dt.datetime.fromisoformat(commit["committed_at"])}
         )
-        submission_id, _ = record.submission(
+        submission_id, _ = record.add_submission(
             opened,
             key=":".join(str(part) for part in (key, *group, again)),
             reason="recorded",
@@ -137,7 +137,7 @@ def _import_sweeps(
             measure=row["id"] in measured,
             recording_id=recording_id,
         )
-        ids[row["id"]] = record.sweep(
+        ids[row["id"]] = record.add_sweep(
             opened,
             submission_id=submission_id,
             commit_id=commit_id,
@@ -157,10 +157,12 @@ def _import_trials(
     for row in rows:
         by_sweep[sweep_ids[row["sweep"]]].append(row)
     for sweep_id, trials in by_sweep.items():
-        record.trials(opened, sweep_id, [(config_ids[config_sha256(row["config"])], row["code_key"]) for row in trials])
+        record.add_trials(
+            opened, sweep_id, [(config_ids[config_sha256(row["config"])], row["code_key"]) for row in trials]
+        )
         for compiler in sorted({row["compiler"] for row in trials if row["compiler"] is not None}):
             record.attach_compilations(opened, compiler=compiler, sweep_id=sweep_id)
-        record.trial_results(opened, sweep_id, [_trial_result(row, config_ids) for row in trials])
+        record.write_trial_results(opened, sweep_id, [_trial_result(row, config_ids) for row in trials])
 
 
 def _trial_result(row: Row, config_ids: Mapping[str, int]) -> dict[str, Any]:
@@ -183,7 +185,7 @@ def _import_runs(
     config_ids: Mapping[str, int],
 ) -> None:
     for row in runs:
-        run_id = record.run(
+        run_id = record.add_run(
             opened,
             sweep_id=sweep_ids[row["sweep"]],
             origin="recorded",
@@ -197,7 +199,7 @@ def _import_runs(
             },
         )
         sampled = [_sampled(each, config_ids) for each in measurements if each["run"] == row["key"]]
-        record.measurements(opened, run_id, measurement_rows(sampled))
+        record.add_measurements(opened, run_id, measurement_rows(sampled))
 
 
 def _sampled(row: Row, config_ids: Mapping[str, int]) -> Sampled:

@@ -71,15 +71,15 @@ def write(session: Session, told: Sequence[Row], recording_id: int) -> None:
             side = row[name]
             commit = side["commit"]
             columns |= {f"{name}_{each}": side[each] for each in OF_A_SIDE}
-            columns[f"{name}_commit_id"] = record.commit(
+            columns[f"{name}_commit_id"] = record.add_commit(
                 session, **{**commit, "committed_at": dt.datetime.fromisoformat(commit["committed_at"])}
             )
             params = side["config"]
-            ids = record.configs(session, [params]) if params is not None else {}
+            ids = record.add_configs(session, [params]) if params is not None else {}
             columns[f"{name}_config_id"] = next(iter(ids.values()), None)
         columns |= {"origin": "recorded", "recording_id": recording_id, "at": dt.datetime.fromisoformat(row["at"])}
         times = {"good_us": row["good_us"], "bad_us": row["bad_us"], "failure": row["failure"]}
-        suspicions.replay(session, row["key"], {**columns, "suspicion_id": None}, **times)
+        suspicions.write_replay(session, row["key"], {**columns, "suspicion_id": None}, **times)
 
 
 def _side(replay: Replay, name: str, commit: Commit, params: Mapping[str, int] | None) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from tilewatch.db.queries.replays import ReplayRow
 
 
 def found(filled: Session, url: str) -> reads.Evidence:
-    shown = reads.evidence(url, evidence_queries.newest_runs(filled)[0].run_id)
+    shown = reads.evidence(url, evidence_queries.list_newest_runs(filled)[0].run_id)
     assert shown is not None
     return shown
 

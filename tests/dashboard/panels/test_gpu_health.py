@@ -17,9 +17,9 @@ def test_a_gpu_in_quarantine_is_named_with_its_reason(database_url: str, monkeyp
             quarantine.begin(
                 writing, gpu_uuid=uuid, gpu_model="b200", host="node-a", kind="xid", reason=reason, evidence={}
             )
-        over = quarantine.of_gpu(writing, "GPU-2")
+        over = quarantine.find_open(writing, "GPU-2")
         assert over is not None
-        quarantine.canary_sang(writing, over.id, "clean", clean=True)
+        quarantine.write_canary(writing, over.id, "clean", clean=True)
     monkeypatch.delenv("TILEWATCH_HOME", raising=False)
     monkeypatch.setenv("TILEWATCH_DATABASE_URL", database_url)
     page = opened(AppTest.from_file(str(APP), default_timeout=60), "jobs")

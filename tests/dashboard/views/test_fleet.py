@@ -20,27 +20,28 @@ NOON = dt.datetime.combine(SMALL.last_night, dt.time(12), dt.UTC)
 
 def test_a_small_fleet_has_all_its_nights_series_and_trials(db_session: Session) -> None:
     fleet.fill(db_session, SMALL)
-    assert len(series.series(db_session)) == len(static_facts.spaces(db_session)) == 8
+    assert len(series.list_series(db_session)) == len(static_facts.list_spaces(db_session)) == 8
     assert db_session.scalar(select(func.count(Trial.id))) == 6 * 8 * 54
     assert db_session.scalar(select(func.count(Measurement.id))) == 6 * 8 * 3
-    assert {row.state for row in queue.last_nights(db_session)} == {"measured"}
-    assert len(snapshots.commits(db_session, fleet.REPOSITORY)) == 6
+    assert {row.state for row in queue.list_last_nights(db_session)} == {"measured"}
+    assert len(snapshots.list_commits(db_session, fleet.REPOSITORY)) == 6
 
 
 def test_the_last_nights_have_a_wide_space_and_steps_are_regressions(db_session: Session) -> None:
     fleet.fill(db_session, fleet.Fleet(nights=12, gpu_models=2, kernels=3, problems=4, wide_nights=1))
-    wide = sweeps.sweeps(db_session, fleet.REPOSITORY, fleet.WIDE_KERNEL, fleet.WIDE_PROBLEM, "h200")
+    wide = sweeps.list_sweeps(db_session, fleet.REPOSITORY, fleet.WIDE_KERNEL, fleet.WIDE_PROBLEM, "h200")
     assert [sweep.space_size for sweep in wide] == [500]
-    assert len(sweeps.trials(db_session, wide[0].id)) == 500
+    assert len(sweeps.list_trials(db_session, wide[0].id)) == 500
     judged = {
-        row.verdict for row in snapshots.changes_judged(db_session, fleet.REPOSITORY, NOON - dt.timedelta(days=400))
+        row.verdict
+        for row in snapshots.list_judged_changes(db_session, fleet.REPOSITORY, NOON - dt.timedelta(days=400))
     }
-    assert {row.direction for row in regressions.regressions(db_session)} == judged != set()
+    assert {row.direction for row in regressions.list_regressions(db_session)} == judged != set()
 
 
 def test_a_series_that_missed_nights_stands_at_the_last_it_has(db_session: Session) -> None:
     fleet.fill(db_session, SMALL)
-    missed = series.series(db_session)[0]
+    missed = series.list_series(db_session)[0]
     late = (
         select(Run)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -52,7 +53,7 @@ def test_a_series_that_missed_nights_stands_at_the_last_it_has(db_session: Sessi
         db_session.delete(run)
     db_session.flush()
     for days, expected in ((0, 5), (2, 3), (5, 0), (400, 0)):
-        standing = snapshots.standing(db_session, fleet.REPOSITORY, NOON - dt.timedelta(days=days))
+        standing = snapshots.list_points_as_of(db_session, fleet.REPOSITORY, NOON - dt.timedelta(days=days))
         positions = {(row.kernel, row.problem, row.gpu_model): row.position for row in standing}
         assert positions.pop((missed.kernel, missed.problem, missed.gpu_model)) == min(expected, 2)
         assert set(positions.values()) == {expected}

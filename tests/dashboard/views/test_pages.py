@@ -135,7 +135,7 @@ def test_overview_shows_the_state_of_every_submission(filled_app: AppTest) -> No
 
 def newest_run(url: str) -> str:
     with session.session(url) as opened_session:
-        return str(evidence.newest_runs(opened_session)[0].run_id)
+        return str(evidence.list_newest_runs(opened_session)[0].run_id)
 
 
 def test_the_evidence_of_a_run_is_a_permalink(filled_app: AppTest, filled_url: str) -> None:
@@ -291,15 +291,15 @@ def test_triage_is_written_down_with_who_did_it(new_database: NewDatabase, monke
         app.button(key="bisect").click().run()
         assert not app.exception
         with session.session(url) as opened_session:
-            row = regressions.regression(opened_session, 1)
+            row = regressions.find_regression(opened_session, 1)
             assert row is not None
             assert (row.state, row.owner, row.right) == ("acknowledged", "kim (not signed in)", 1)
-            life = [(event.who, event.action, event.note) for event in regressions.events(opened_session, 1)]
+            life = [(event.who, event.action, event.note) for event in regressions.list_events(opened_session, 1)]
             assert life[:2] == [
                 ("kim (not signed in)", "mark right", None),
                 ("kim (not signed in)", "acknowledge", "it is mine"),
             ]
-            asked = actions.next_asked(opened_session)
+            asked = actions.find_next_request(opened_session)
             assert asked is not None
             assert (asked.who, asked.action) == ("kim (not signed in)", "backfill")
             assert asked.wanted["revisions"] == f"{'1a2b3c4d' + '0' * 32}..{'9c0d1e2f' + '0' * 32}"
@@ -487,13 +487,13 @@ def test_work_is_submitted_and_cancelled_from_the_page_under_a_name(
         assert not app.exception
         assert app.success[0].value.startswith("Queued job ")
         with session.session(url) as opened_session:
-            found = action_queries.actions(opened_session)
+            found = action_queries.list_actions(opened_session)
             assert [(row.who, row.action, row.state) for row in found] == [
                 ("kim (not signed in)", "retry", "done"),
                 ("kim (not signed in)", "nightly", "asked"),
             ]
             assert found[1].wanted == {"commit": "v1.2", "gpus": []}
-            assert not queue.jobs(opened_session, ("failed",))
+            assert not queue.list_jobs(opened_session, ("failed",))
 
 
 @pytest.mark.parametrize(

@@ -52,24 +52,24 @@ def labels(app: AppTest) -> list[str]:
 
 
 def test_a_series_is_of_one_repository(both: Session) -> None:
-    keys = {(row.repository, row.kernel, row.problem, row.gpu_model) for row in series.series(both)}
+    keys = {(row.repository, row.kernel, row.problem, row.gpu_model) for row in series.list_series(both)}
     assert {(REPOSITORY, *SERIES), (OTHER, *SERIES)} <= keys
-    own = {row.sha for row in series.points(both, REPOSITORY, *SERIES)}
-    other = {row.sha for row in series.points(both, OTHER, *SERIES)}
+    own = {row.sha for row in series.list_points(both, REPOSITORY, *SERIES)}
+    other = {row.sha for row in series.list_points(both, OTHER, *SERIES)}
     assert (own, len(other)) == (set(SHAS), 6)
     now = FIRST_DAY + dt.timedelta(days=30)
     for repository, shas in ((REPOSITORY, own), (OTHER, other)):
-        assert {row.sha for row in snapshots.standing(both, repository, now)} <= shas
-        assert {row.sha for row in snapshots.commits(both, repository)} == shas
-        assert {row.sha for row in sweeps.sweeps(both, repository, *SERIES)} == shas
-        assert {row.sha for row in sweeps.winners(both, repository, *SERIES)} == shas
-        assert {row.sha for row in static_facts.statics(both, repository, *SERIES)} <= shas
-    assert snapshots.standing_at(both, OTHER, SHAS[0]) == []
-    assert regressions.levels(both, OTHER, *SERIES) == []
+        assert {row.sha for row in snapshots.list_points_as_of(both, repository, now)} <= shas
+        assert {row.sha for row in snapshots.list_commits(both, repository)} == shas
+        assert {row.sha for row in sweeps.list_sweeps(both, repository, *SERIES)} == shas
+        assert {row.sha for row in sweeps.list_winners(both, repository, *SERIES)} == shas
+        assert {row.sha for row in static_facts.list_static_facts(both, repository, *SERIES)} <= shas
+    assert snapshots.list_points_at_commit(both, OTHER, SHAS[0]) == []
+    assert regressions.list_levels(both, OTHER, *SERIES) == []
 
 
 def test_the_repository_that_is_watched_here_comes_before_those_of_recordings(both: Session) -> None:
-    assert series.repositories(both) == [REPOSITORY, OTHER]
+    assert series.list_repositories(both) == [REPOSITORY, OTHER]
 
 
 def test_a_sweep_has_the_repository_of_its_commit_whatever_is_written(db_session: Session) -> None:
@@ -84,7 +84,7 @@ def test_alarms_compare_runs_of_one_repository(db_session: Session) -> None:
     """The newest run of each of two repositories, and neither is the one before the other."""
     for repository in ("one", "another"):
         one_commit.measure(db_session, one_commit.submit(db_session, repository, repository), repository)
-    found = run_pairs.newest_runs_of_series(db_session, one_commit.NOON - dt.timedelta(days=400))
+    found = run_pairs.list_newest_run_pairs(db_session, one_commit.NOON - dt.timedelta(days=400))
     assert sorted((run.repository, run.old_winner) for run in found) == [("another", None), ("one", None)]
 
 

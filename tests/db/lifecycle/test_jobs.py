@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from tests.db.fixtures import one_commit
 from tilewatch.db import session
 from tilewatch.db.lifecycle import jobs
-from tilewatch.db.lifecycle.jobs import Priority, Unsent
+from tilewatch.db.lifecycle.jobs import Priority, UnsentJob
 from tilewatch.db.models import Job
 
 LEASE_S = 60.0
@@ -93,7 +93,7 @@ def test_messages_go_out_in_the_order_of_urgency(db_session: Session) -> None:
         one_commit.job(db_session, "nightly"),
         one_commit.job(db_session, "manual", priority=Priority.MANUAL),
     )
-    assert [job.id for job in jobs.unsent(db_session, 0)] == [manual, nightly]
+    assert [job.id for job in jobs.list_unsent(db_session, 0)] == [manual, nightly]
 
 
 def test_a_job_that_is_put_off_waits_and_costs_no_attempt(db_session: Session) -> None:
@@ -102,10 +102,10 @@ def test_a_job_that_is_put_off_waits_and_costs_no_attempt(db_session: Session) -
     assert jobs.put_off(db_session, job_id, "a", "GPU 0 is in use by 17 python")
     row = _job(db_session, job_id)
     assert (row.state, row.attempt, row.trouble) == ("queued", 0, "GPU 0 is in use by 17 python")
-    assert jobs.unsent(db_session, 0) == []
+    assert jobs.list_unsent(db_session, 0) == []
     assert jobs.claim(db_session, job_id, "b", LEASE_S) is None
     _waited(db_session, job_id)
-    assert jobs.unsent(db_session, 0) == [Unsent(job_id, "gpu.b200")]
+    assert jobs.list_unsent(db_session, 0) == [UnsentJob(job_id, "gpu.b200")]
     assert _claimed(db_session, job_id) == job_id
     row = _job(db_session, job_id)
     assert (row.attempt, row.trouble, row.not_before) == (1, None, None)
@@ -214,7 +214,7 @@ def test_a_failed_job_keeps_its_reason_and_is_not_tried_again(db_session: Sessio
     row = _job(db_session, job_id)
     assert (row.state, row.failure, row.trace) == ("failed", "no such kernel", "Traceback ...")
     assert jobs.requeue_expired(db_session) == []
-    assert jobs.unsent(db_session, 0) == []
+    assert jobs.list_unsent(db_session, 0) == []
 
 
 def test_a_job_handed_back_is_sent_again_and_costs_no_attempt(db_session: Session) -> None:
@@ -222,7 +222,7 @@ def test_a_job_handed_back_is_sent_again_and_costs_no_attempt(db_session: Sessio
     jobs.mark_sent(db_session, [job_id])
     jobs.claim(db_session, job_id, "a", LEASE_S)
     assert jobs.hand_back(db_session, job_id, "a")
-    assert jobs.unsent(db_session, LEASE_S) == [Unsent(job_id, "gpu.b200")]
+    assert jobs.list_unsent(db_session, LEASE_S) == [UnsentJob(job_id, "gpu.b200")]
     claimed = jobs.claim(db_session, job_id, "b", LEASE_S)
     assert claimed is not None
     assert claimed.attempt == 1
@@ -234,9 +234,9 @@ def test_a_silent_workers_job_is_queued_again_to_be_sent(db_session: Session) ->
     job_id = one_commit.job(db_session, "silent")
     jobs.mark_sent(db_session, [job_id, held])
     jobs.claim(db_session, job_id, "a", OVER_S)
-    assert jobs.requeue_expired(db_session) == [Unsent(job_id, "gpu.b200")]
+    assert jobs.requeue_expired(db_session) == [UnsentJob(job_id, "gpu.b200")]
     assert jobs.requeue_expired(db_session) == []
-    assert jobs.unsent(db_session, LEASE_S) == [Unsent(job_id, "gpu.b200")]
+    assert jobs.list_unsent(db_session, LEASE_S) == [UnsentJob(job_id, "gpu.b200")]
     assert _job(db_session, held).state == "running"
 
 
@@ -256,7 +256,7 @@ def test_reconcilers_at_once_requeue_a_job_once(database_url: str) -> None:
         for job_id in job_ids:
             jobs.claim(opened, job_id, "a", LEASE_S)
         opened.execute(update(Job).values(lease_until=text("now() - interval '1 s'")))
-    requeued: list[Unsent] = []
+    requeued: list[UnsentJob] = []
 
     def reconcile() -> None:
         with session.session(database_url) as opened:
@@ -269,17 +269,17 @@ def test_reconcilers_at_once_requeue_a_job_once(database_url: str) -> None:
 def test_a_waiting_job_is_released_once_and_then_sent(db_session: Session) -> None:
     waiting, queued = one_commit.job(db_session, "waiting", state="waiting"), one_commit.job(db_session, "queued")
     jobs.mark_sent(db_session, [queued])
-    assert jobs.unsent(db_session, LEASE_S) == []
-    assert jobs.release(db_session, [waiting, queued]) == [Unsent(waiting, "gpu.b200")]
+    assert jobs.list_unsent(db_session, LEASE_S) == []
+    assert jobs.release(db_session, [waiting, queued]) == [UnsentJob(waiting, "gpu.b200")]
     assert jobs.release(db_session, [waiting, queued]) == []
-    assert jobs.unsent(db_session, LEASE_S) == [Unsent(waiting, "gpu.b200")]
+    assert jobs.list_unsent(db_session, LEASE_S) == [UnsentJob(waiting, "gpu.b200")]
 
 
 def test_a_message_that_was_sent_long_ago_is_sent_again(db_session: Session) -> None:
     job_id = one_commit.job(db_session)
     jobs.mark_sent(db_session, [job_id])
-    assert jobs.unsent(db_session, 3600) == []
-    assert jobs.unsent(db_session, 0) == [Unsent(job_id, "gpu.b200")]
+    assert jobs.list_unsent(db_session, 3600) == []
+    assert jobs.list_unsent(db_session, 0) == [UnsentJob(job_id, "gpu.b200")]
 
 
 def test_a_cancelled_job_is_lost_to_its_worker(db_session: Session) -> None:

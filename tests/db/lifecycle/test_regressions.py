@@ -10,7 +10,13 @@ from sqlalchemy.orm import Session
 from tests.db.fixtures import one_commit
 from tilewatch.db import record
 from tilewatch.db.lifecycle import regressions
-from tilewatch.db.lifecycle.regression_causes import Cause, Moved, Opened, open_or_join, recovered
+from tilewatch.db.lifecycle.regression_causes import (
+    Cause,
+    ChangedSeries,
+    OpenedRegression,
+    mark_recovered,
+    open_or_join,
+)
 from tilewatch.db.models import Mark, Regression, RegressionEvent, RegressionSeries
 from tilewatch.db.session import session
 
@@ -21,7 +27,7 @@ KERNELS = ("gemm_fp8", "gemm_w8a8", "grouped")
 
 def commits(opened: Session, count: int) -> list[int]:
     return [
-        record.commit(
+        record.add_commit(
             opened,
             repository="tilewatch",
             sha=f"{number:040x}",
@@ -41,8 +47,8 @@ def cause(good: int, bad: int, *, kernel: str = "gemm_fp8", direction: str = "re
     return Cause(direction, "code", "the commit did it", ("registers 96 -> 128",), "tilewatch", kernel, good, bad)  # type: ignore[arg-type]  # a test's short hand
 
 
-def moved(run_id: int, problem: str = PROBLEMS[0], size: float = 0.05) -> Moved:
-    return Moved(problem, "b200", run_id, None, None, size, size - 0.01, size + 0.01)
+def moved(run_id: int, problem: str = PROBLEMS[0], size: float = 0.05) -> ChangedSeries:
+    return ChangedSeries(problem, "b200", run_id, None, None, size, size - 0.01, size + 0.01)
 
 
 def one(opened: Session, regression_id: int) -> Regression:
@@ -59,7 +65,7 @@ def test_eight_judges_of_one_night_raise_each_regression_once(database_url: str)
     with session(database_url) as opened:
         ids = commits(opened, 3)
         run_id = run_of(opened)
-    start, found = threading.Barrier(JUDGES), list[Opened]()
+    start, found = threading.Barrier(JUDGES), list[OpenedRegression]()
 
     def judge(number: int) -> None:
         start.wait()
@@ -152,12 +158,12 @@ def test_a_regression_whose_series_all_recovered_resolves_by_itself_once(db_sess
     for problem in PROBLEMS[:2]:
         number = open_or_join(db_session, cause(ids[0], ids[1]), moved(run_id, problem, 0.05)).id
     half = moved(later, PROBLEMS[0], -0.02)
-    assert recovered(db_session, half, repository="tilewatch", kernel="gemm_fp8") == []
+    assert mark_recovered(db_session, half, repository="tilewatch", kernel="gemm_fp8") == []
     back = [moved(later, problem, -0.045) for problem in PROBLEMS[:2]]
-    assert recovered(db_session, back[0], repository="tilewatch", kernel="gemm_fp8") == [number]
+    assert mark_recovered(db_session, back[0], repository="tilewatch", kernel="gemm_fp8") == [number]
     assert one(db_session, number).state == "new"
-    assert recovered(db_session, back[1], repository="tilewatch", kernel="gemm_fp8") == [number]
-    assert recovered(db_session, back[1], repository="tilewatch", kernel="gemm_fp8") == []
+    assert mark_recovered(db_session, back[1], repository="tilewatch", kernel="gemm_fp8") == [number]
+    assert mark_recovered(db_session, back[1], repository="tilewatch", kernel="gemm_fp8") == []
     assert one(db_session, number).state == "resolved"
     assert [action for _, action, _, _ in actions(db_session, number)][-2:] == ["recover", "resolve"]
 

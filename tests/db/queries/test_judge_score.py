@@ -22,7 +22,7 @@ def tell(opened: Session, number: int, after_h: float) -> None:
 
 def test_without_marks_there_is_no_precision(db_session: Session) -> None:
     open_regression.regress(db_session)
-    found = judge_score.score(db_session)
+    found = judge_score.read_score(db_session)
     assert (found.points, found.regressions, found.improvements) == (1, 1, 0)
     assert (found.precision, found.precision_interval, found.from_commit.median_h) == (None, None, None)
 
@@ -32,7 +32,7 @@ def test_marks_give_precision_and_the_newest_of_several_people_counts(db_session
     for number in numbers:
         regressions.mark(db_session, "ada", right=True, regression_id=number)
     regressions.mark(db_session, "eve", right=False, regression_id=numbers[0])
-    found = judge_score.score(db_session)
+    found = judge_score.read_score(db_session)
     assert (found.right, found.wrong, found.precision) == (3, 1, 0.75)
     low, high = found.precision_interval or (0.0, 0.0)
     assert (low, high) == (pytest.approx(0.301, abs=0.001), pytest.approx(0.954, abs=0.001))
@@ -43,18 +43,18 @@ def test_a_run_that_was_marked_counts_beside_regressions_and_not_twice(db_sessio
     number = open_regression.regress(db_session)
     run_id = db_session.scalars(select(Run.id)).one()
     regressions.mark(db_session, "ada", right=False, run_id=run_id)  # its verdict saw no change: something was missed
-    assert (judge_score.score(db_session).wrong, judge_score.score(db_session).missed) == (0, 1)
+    assert (judge_score.read_score(db_session).wrong, judge_score.read_score(db_session).missed) == (0, 1)
     regressions.mark(db_session, "ada", right=True, regression_id=number)
-    assert (judge_score.score(db_session).right, judge_score.score(db_session).missed) == (1, 0)
+    assert (judge_score.read_score(db_session).right, judge_score.read_score(db_session).missed) == (1, 0)
     db_session.execute(text("update verdicts set verdict = 'regression'"))
-    assert (judge_score.score(db_session).right, judge_score.score(db_session).wrong) == (1, 0)
+    assert (judge_score.read_score(db_session).right, judge_score.read_score(db_session).wrong) == (1, 0)
 
 
 def test_the_time_to_detect_is_from_the_bad_commit_to_the_first_message(db_session: Session) -> None:
     for hours in (2.0, 4.0, 12.0):
         tell(db_session, open_regression.regress(db_session, kernel=f"kernel_{hours}"), hours)
     open_regression.regress(db_session, kernel="untold")
-    found = judge_score.score(db_session).from_commit
+    found = judge_score.read_score(db_session).from_commit
     assert (found.count, found.median_h) == (3, pytest.approx(4.0))
     assert found.p90_h == pytest.approx(10.4)
 
@@ -72,7 +72,7 @@ def test_what_replays_took_is_held_against_what_was_measured_anyway(db_session: 
         Replay(key="r", **about, axis="commit", good_us=[1.0] * 4, bad_us=[1.0] * 4, gpu_s=1, origin="measured")
     )
     db_session.flush()
-    found = judge_score.score(db_session)
+    found = judge_score.read_score(db_session)
     assert (found.suspicions, found.confirmed, found.refuted) == (1, 0, 1)
     assert (found.launches, found.runs, found.launches_a_run) == (4, 1, 4.0)
-    assert judge_score.score(db_session, dt.datetime.now(dt.UTC) + dt.timedelta(days=1)).suspicions == 0
+    assert judge_score.read_score(db_session, dt.datetime.now(dt.UTC) + dt.timedelta(days=1)).suspicions == 0

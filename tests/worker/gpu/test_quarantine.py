@@ -11,7 +11,7 @@ from tests.worker.fixtures import tiny_repository
 from tests.worker.fixtures.compiled_sweep import ready_sweep
 from tests.worker.fixtures.worker_context import Drain
 from tilewatch.db.lifecycle import quarantine
-from tilewatch.db.lifecycle.quarantine import Ill
+from tilewatch.db.lifecycle.quarantine import OpenQuarantine
 from tilewatch.db.models import Job, Quarantine, Run, Trial, Verdict
 from tilewatch.db.queries import quarantine as quarantine_queries
 from tilewatch.db.queries import queue_metrics
@@ -57,7 +57,7 @@ class Watched:
                 text("insert into gpu_models (slug, name, arch) values ('sim', 'S', 'sm_90') on conflict do nothing")
             )
 
-    def _sing(self, _: Ill) -> Sequence[dict[str, Any]]:
+    def _sing(self, _: OpenQuarantine) -> Sequence[dict[str, Any]]:
         if not self.sings:
             raise NoAnswer("it does not sing")
         return self.sings
@@ -85,7 +85,7 @@ def test_a_run_on_a_board_that_falls_ill_is_no_measurement_and_the_sweep_is_meas
     with pytest.raises(NotNow, match="is in quarantine since"):
         run_job.run(job_id, "gpu0@n#1", context)
     with session(context.database_url) as opened:
-        quarantine.canary_sang(opened, row.id, "clean", clean=True)
+        quarantine.write_canary(opened, row.id, "clean", clean=True)
     again(context, job_id)
     drain()
     with session(context.database_url) as opened:
@@ -186,6 +186,6 @@ def test_people_see_which_gpus_are_ill(context: Context) -> None:
     gpu.says = {"xids": [79]}
     gpu.watch.look()
     with session(context.database_url) as opened:
-        (row,) = quarantine_queries.quarantines(opened)
-        assert queue_metrics.vitals(opened).quarantined == {"sim": 1}
+        (row,) = quarantine_queries.list_quarantines(opened)
+        assert queue_metrics.read_queue_metrics(opened).quarantined == {"sim": 1}
     assert (row.gpu_uuid, row.reason, row.ended_at) == ("GPU-7", "the driver reported Xid 79", None)

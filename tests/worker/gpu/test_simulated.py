@@ -55,7 +55,7 @@ def test_a_simulated_nightly_goes_the_whole_road_and_says_what_it_is(
         assert len(opened.scalars(select(Verdict)).all()) == len(tiny_repository.PROBLEMS)
         assert "waiting" not in set(opened.scalars(select(Trial.status)))
         assert all(row.detail["simulated"] for row in opened.scalars(select(Measurement)))
-        assert steps.gpu_models_measured_here(opened) == []
+        assert steps.list_gpu_models_measured_here(opened) == []
     with pytest.raises(NothingToExport):
         export_file(context.database_url, settings.home / "out.jsonl.gz")
 

@@ -63,7 +63,7 @@ def nightlies(settings: Settings, *shas: str) -> Context:
 def do_one_job(context: Context) -> bool:
     """The next queued job; False when there was none."""
     with session(context.database_url) as opened:
-        queued = jobs.unsent(opened, 0)
+        queued = jobs.list_unsent(opened, 0)
     if queued:
         run_job.run(queued[0].id, "tester#1", context)
     return bool(queued)
@@ -161,7 +161,7 @@ def test_eight_judges_of_one_night_say_and_raise_everything_once(watched: Settin
         for number in range(8):
             run_id = runs[-1 - number % len(tiny_repository.PROBLEMS)]
             jobs.add(opened, key=f"again:{number}", kind="judge", queue="judge", subject="s", payload={}, run_id=run_id)
-        again = [job.id for job in jobs.unsent(opened, 0)]
+        again = [job.id for job in jobs.list_unsent(opened, 0)]
     assert len(again) == 8
     judges = [threading.Thread(target=run_job.run, args=(job_id, f"judge#{job_id}", context)) for job_id in again]
     for each in judges:

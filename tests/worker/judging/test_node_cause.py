@@ -16,7 +16,7 @@ from tilewatch.db.models import Job, Regression, RegressionSeries, Replay, Run, 
 from tilewatch.db.queries import messages, regressions, replays
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import gpus
-from tilewatch.db.step_queries.judging import Before, Point, ReplayFact
+from tilewatch.db.step_queries.judging import Point, PreviousRun, ReplayFact
 from tilewatch.worker import run_job
 from tilewatch.worker.context import Context
 from tilewatch.worker.detection.policy import Policy
@@ -64,7 +64,7 @@ def do_all_jobs(measuring: Settings, *others: Settings) -> None:
     context = Context.of(measuring)
     while True:
         with session(context.database_url) as opened:
-            queued = jobs.unsent(opened, 0)
+            queued = jobs.list_unsent(opened, 0)
         if not queued:
             return
         for job in queued:
@@ -107,9 +107,9 @@ def test_a_slow_node_is_told_from_slow_code(watched: Settings, tmp_path: Path) -
         states = set(opened.scalars(select(Suspicion.state)))
         (regression,) = opened.scalars(select(Regression))
         series = opened.scalars(select(RegressionSeries.size)).all()
-        story = messages.story(opened, regression.id)
+        story = messages.find_story(opened, regression.id)
         run_id = opened.scalars(select(RegressionSeries.run_id)).first()
-        evidence = replays.replays(opened, run_id or 0)
+        evidence = replays.list_replays(opened, run_id or 0)
     assert sorted(each.host or "" for each in held) == ["n1"] * len(tiny_repository.PROBLEMS) + ["n2"] * len(
         tiny_repository.PROBLEMS
     )
@@ -171,7 +171,7 @@ def test_a_node_that_was_mended_closes_its_regression_and_one_that_falls_back_op
         do_all_jobs(measuring, other)
     (regression,) = raised(watched)
     with session(Context.of(watched).database_url) as opened:
-        events = [event.action for event in reversed(regressions.events(opened, regression.id))]
+        events = [event.action for event in reversed(regressions.list_events(opened, regression.id))]
     assert (regression.category, regression.state) == ("node", "resolved")
     assert events == ["open", "join", "recover", "recover", "resolve"]
     nightly(watched, sha, 3)
@@ -224,14 +224,14 @@ def test_a_question_to_a_gpu_that_went_away_is_given_up(watched: Settings, tmp_p
     nightly(watched, sha, 1)
     while True:  # nobody takes what is for n1's GPU
         with session(context.database_url) as opened:
-            queued = [job for job in jobs.unsent(opened, 0) if not job.queue.endswith("SIM-n1")]
+            queued = [job for job in jobs.list_unsent(opened, 0) if not job.queue.endswith("SIM-n1")]
         if not queued:
             break
         run_job.run(queued[0].id, "tester#1", context, (queued[0].queue,))
     reconcile(context.database_url, context.broker_url)
     assert {verdict for verdict, _ in last_verdicts(watched)} == {"undecided"}
     with session(context.database_url) as opened:
-        assert gpus.stranded(opened) == [], "the worker of n1 is only late"
+        assert gpus.list_stranded_jobs(opened) == [], "the worker of n1 is only late"
         opened.execute(update(Worker).where(Worker.host == "n1").values(seen_at=text("now() - interval '20 min'")))
         opened.execute(update(Job).values(created_at=text("now() - interval '20 min'")))
     reconcile(context.database_url, context.broker_url)
@@ -262,8 +262,8 @@ def fact(good_us: float, bad_us: float) -> ReplayFact:
 
 def doubt(*, same_code: bool = False) -> Doubt:
     point = Point(1, 2, "double", "1024", "n2", "toolchain", 105.0, 104.9, 105.1, None, None)
-    there, here = (gpus.Board(host, f"GPU-{host}", "580.1") for host in ("n1", "n2"))
-    return Doubt(point, Before(1, 1, "a" * 40, 100.0), there, here, 0.05, same_code, None, 0.0, ({}, {}))
+    there, here = (gpus.NodeGpu(host, f"GPU-{host}", "580.1") for host in ("n1", "n2"))
+    return Doubt(point, PreviousRun(1, 1, "a" * 40, 100.0), there, here, 0.05, same_code, None, 0.0, ({}, {}))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from tilewatch.db.lifecycle.suspicions import NOT_NEEDED
 from tilewatch.db.step_queries.judging import ReplayFact
-from tilewatch.db.step_queries.winners import Side
+from tilewatch.db.step_queries.winners import Winner
 from tilewatch.worker.detection import policy
 from tilewatch.worker.detection.policy import BadPolicy, Policy
 from tilewatch.worker.detection.replay_evidence import ReplayQuestion
@@ -17,11 +17,11 @@ from tilewatch.worker.judging.scope_judge import NIGHTS_HEARD, NIGHTS_STEP, firs
 ASK = ReplayQuestion(0, 10, 20, 4)
 
 
-def won(code: str, compiler: str = "c1") -> Side:
-    return Side(1, 1, f"source of {code}", 1, {"width": 64}, f"key of {code}", "k", code, compiler)
+def won(code: str, compiler: str = "c1") -> Winner:
+    return Winner(1, 1, f"source of {code}", 1, {"width": 64}, f"key of {code}", "k", code, compiler)
 
 
-def end(commit_id: int, side: Side | None, code: str | None = None) -> End:
+def end(commit_id: int, side: Winner | None, code: str | None = None) -> End:
     return End(commit_id, f"sha{commit_id}", side, None, side.code_sha256 if side else code)
 
 

@@ -8,7 +8,7 @@ import pytest
 from tilewatch.db.queries.alarms import AlarmRow
 from tilewatch.db.queries.quarantine import QuarantineRow
 from tilewatch.db.queries.queue import SubmissionRow
-from tilewatch.db.step_queries.fallen_configs import Fell, SweepPair
+from tilewatch.db.step_queries.fallen_configs import FallenConfig, SweepPair
 from tilewatch.db.step_queries.run_pairs import RunPair
 from tilewatch.worker.notify import alarms
 from tilewatch.worker.notify.alarms import Standing
@@ -111,9 +111,10 @@ def test_a_gpu_is_quarantined_until_it_is_not_and_a_second_time_is_a_second_alar
 
 def test_configs_that_one_submission_broke_are_one_alarm_for_each_kind() -> None:
     other = replace(PAIR, problem="4x5x6", before_id=3, after_id=4)
-    broken = [Fell(2, "stopped_compiling", {"tile_m": number}, "error: no\nsecond line") for number in range(6)]
+    broken = [FallenConfig(2, "stopped_compiling", {"tile_m": number}, "error: no\nsecond line") for number in range(6)]
     found = alarms.of_configs(
-        [PAIR, other], [*broken, Fell(4, "stopped_compiling", {}, "error"), Fell(4, "became_wrong", {}, "0.5")]
+        [PAIR, other],
+        [*broken, FallenConfig(4, "stopped_compiling", {}, "error"), FallenConfig(4, "became_wrong", {}, "0.5")],
     )
     stopped, wrong = sorted(found, key=lambda alarm: alarm.kind, reverse=True)
     assert stopped.key == "stopped_compiling/gemm/h200/7"

@@ -32,7 +32,7 @@ def night(out: Outbox, number: int, *, broken: tuple[int, ...] = (), wrong: tupl
             one_commit.compiled(code_key, status="error" if each in broken else "ok", compiler=compiler)
             for each, code_key in enumerate(planned.code_keys)
         ]
-        record.compilations(opened, rows)
+        record.add_compilations(opened, rows)
         record.attach_compilations(opened, compiler=compiler, sweep_id=planned.sweep_id)
         run_id = one_commit.measure(opened, planned, f"run {number}")
         for each, config_id in enumerate(planned.config_ids):
@@ -59,7 +59,7 @@ def open_(out: Outbox) -> list[tuple[str, str]]:
     with session(out.database_url) as opened:
         return sorted(
             (alarm.kind, alarm.detail.splitlines()[0])
-            for alarm in alarms.alarms(opened)
+            for alarm in alarms.list_alarms(opened)
             if not alarm.kind.startswith("nightly")
         )
 
@@ -123,7 +123,7 @@ def test_a_winner_that_is_beaten_a_rival_that_changed_and_a_shipped_config_behin
         shipped = {"samples_us": [11.0], "median_us": 11.0, "low_us": 11.0, "high_us": 11.0, "detail": {}}
         no_ratio = {"ratio": None, "ratio_low": None, "ratio_high": None}
         row = {"implementation": "tile_table", "role": "baseline", "config_id": None, **shipped, **no_ratio}
-        record.measurements(opened, run_id, [row])
+        record.add_measurements(opened, run_id, [row])
     look(out)
     look(out)
     assert [kind for kind, _ in open_(out)] == ["baseline_changed", "regret", "tie_lost"]
@@ -152,4 +152,4 @@ def test_a_missing_nightly_is_told_until_there_is_one(out: Outbox) -> None:
         opened.execute(update(Submission).values(night=(today + dt.timedelta(days=1)).date(), requested_at=today))
     look(out)
     with session(out.database_url) as opened:
-        assert alarms.alarms(opened) == []
+        assert alarms.list_alarms(opened) == []

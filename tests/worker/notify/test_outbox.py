@@ -151,7 +151,7 @@ def test_a_sender_that_dies_in_between_never_doubles_a_mail_and_the_message_is_n
     (message,) = stored(database_url)
     assert (message.state, message.trouble) == ("failed", messages.UNCLEAR)
     with session(database_url) as opened:
-        assert messages.again(opened, [message.id]) == [message.id]
+        assert messages.retry(opened, [message.id]) == [message.id]
         assert messages.claim(opened, ["mail"], lease_s=120) is not None
 
 

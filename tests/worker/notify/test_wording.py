@@ -7,7 +7,7 @@ import pytest
 
 from tilewatch.db.queries.alarms import AlarmRow
 from tilewatch.db.queries.messages import MessageRow, RegressionStory
-from tilewatch.db.queries.regressions import EventRow, RegressedRow, RegressionRow
+from tilewatch.db.queries.regressions import EventRow, RegressionRow, RegressionSeriesRow
 from tilewatch.worker.notify import wording
 from tilewatch.worker.notify.wording import Day
 
@@ -40,7 +40,7 @@ ROW = RegressionRow(
     wrong=0,
     recorded=False,
 )
-SERIES = RegressedRow("gemm", "1x2x3", "h200", "H200", 11, 10, 0.042, 0.039, 0.045, None)
+SERIES = RegressionSeriesRow("gemm", "1x2x3", "h200", "H200", 11, 10, 0.042, 0.039, 0.045, None)
 CALM = Day(opened=[], ended=[], still_open=[], improvements=[], alarms=[], nights=[], untold=[])
 
 

@@ -175,7 +175,7 @@ def test_a_worker_whose_gpu_falls_ill_says_so_leaves_its_queue_and_comes_back(
 def seed_that_falls_ill_once(context: Context, job_id: int) -> int:
     """Ill in its first try of the sweep and not in the second, and well at the first canary."""
     with session(context.database_url) as opened:
-        facts = steps.sweep_facts(opened, opened.get_one(Job, job_id).sweep_id or 0)
+        facts = steps.read_sweep_facts(opened, opened.get_one(Job, job_id).sweep_id or 0)
 
     def fits(seed: int) -> bool:
         simulation = Simulation(seed, 0.0, 0.5)

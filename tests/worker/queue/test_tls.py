@@ -132,7 +132,7 @@ def test_a_job_is_sent_taken_and_ended_over_encrypted_roads(
         with celery_worker(told, "judge", "judge@test"):
             with session(told.connection().database_url) as opened:
                 job_id, _ = jobs.add(opened, key="k", kind="judge", queue="judge", subject="of no run", payload={})
-            queued = [jobs.Unsent(job_id, "judge")]
+            queued = [jobs.UnsentJob(job_id, "judge")]
             dispatch.send(dispatch.sender(told.connection().broker_url), told.connection().database_url, queued)
             wait_for(lambda: state(context, job_id) == "failed", log)
         engine(told.connection().database_url).dispose()

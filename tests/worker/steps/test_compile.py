@@ -24,7 +24,7 @@ from tilewatch.worker.steps.submit import submit_nightly
 def gpu_worker_is_here(context: Context) -> None:
     model = gpu_model("h200")
     with session(context.database_url) as opened:
-        record.gpu_model(
+        record.add_gpu_model(
             opened,
             slug=model.slug,
             name=model.name,
@@ -32,7 +32,9 @@ def gpu_worker_is_here(context: Context) -> None:
             fp8_tflops=model.fp8_tflops,
             bandwidth_gbps=model.bandwidth_gbps,
         )
-        record.worker_seen(opened, name="gpu0@n", kind="gpu", host="n", gpu_model="h200", gpu_uuid="g", toolchain={})
+        record.write_heartbeat(
+            opened, name="gpu0@n", kind="gpu", host="n", gpu_model="h200", gpu_uuid="g", toolchain={}
+        )
 
 
 def trial_states(context: Context) -> Counter[str]:

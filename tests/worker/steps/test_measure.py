@@ -10,7 +10,7 @@ from tests.worker.fixtures.worker_context import Drain
 from tests.worker.steps.test_compile import gpu_worker_is_here
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle.jobs import Priority
-from tilewatch.db.models import Job, Measurement, Run, Sweep, Trial, Verdict
+from tilewatch.db.models import Config, Job, Measurement, Run, Sweep, Trial, Verdict
 from tilewatch.db.record import config_sha256
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import steps
@@ -34,9 +34,9 @@ def measured(settings: Settings, context: Context, drain: Drain, **how: float) -
     with session(context.database_url) as opened:
         sweep_id = opened.scalars(select(Sweep.id).order_by(Sweep.id.desc())).first()
         assert sweep_id is not None
-        ids = {config_sha256(each.params): each.config_id for each in steps.compiled_configs(opened, sweep_id)}
+        ids = {config_sha256(each.params): each.config_id for each in steps.list_compiled_configs(opened, sweep_id)}
         run_id = record_run.write(opened, sweep_id, run_result.result(**how), ids)
-        follow_up.judge_next(opened, steps.sweep_facts(opened, sweep_id), run_id, Priority.MANUAL)
+        follow_up.judge_next(opened, steps.read_sweep_facts(opened, sweep_id), run_id, Priority.MANUAL)
     drain()
     return run_id
 
@@ -73,7 +73,8 @@ def test_a_run_has_medians_intervals_and_its_ratio_to_deepgemm(
 def test_trials_end_with_a_time_or_a_reason(settings: Settings, context: Context, drain: Drain) -> None:
     measured(settings, context, drain)
     with session(context.database_url) as opened:
-        states = {trial.config.params["width"]: trial.status for trial in opened.scalars(select(Trial))}
+        configs = opened.execute(select(Config.params, Trial.status).join(Trial, Trial.config_id == Config.id))
+        states = {params["width"]: status for params, status in configs}
     assert states == {64: "wrong", 96: "not_compiled", 128: "timed", 256: "timed"}
 
 
@@ -105,7 +106,7 @@ def test_a_cubin_that_compiled_elsewhere_and_not_here_is_not_sent_to_the_gpu(
     measuring = compiled(settings, context)
     with session(context.database_url) as opened:
         sweep_id = opened.scalars(select(Sweep.id)).one()
-        here, elsewhere, *_ = steps.compiled_configs(opened, sweep_id)
+        here, elsewhere, *_ = steps.list_compiled_configs(opened, sweep_id)
     store = CubinStore(context.store_url)
     store.put(elsewhere.content_key, {"status": "timeout", "failure": "not compiled within 15 s"}, None)
     if gpus():

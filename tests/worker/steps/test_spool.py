@@ -18,7 +18,7 @@ from tests.worker.fixtures.worker_context import do_all_jobs, settings_for
 from tests.worker.steps.test_compile import gpu_worker_is_here
 from tilewatch.db import migrate
 from tilewatch.db.lifecycle import jobs
-from tilewatch.db.lifecycle.jobs import Unsent
+from tilewatch.db.lifecycle.jobs import UnsentJob
 from tilewatch.db.models import Job, Measurement, Run, Trial
 from tilewatch.db.server.embedded import Embedded
 from tilewatch.db.session import engine, session
@@ -172,7 +172,7 @@ def test_a_sweep_that_ends_while_postgres_is_away_is_on_record_once_when_it_is_b
             return result
 
         a_gpu_that(monkeypatch, sweep)
-        queued: list[Unsent] = []
+        queued: list[UnsentJob] = []
         worker = threading.Thread(target=lambda: queued.extend(run_job.run(spooled.job_id, "tester#1", context)))
         worker.start()
         deadline = time.monotonic() + PATIENCE_S

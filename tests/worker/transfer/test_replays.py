@@ -63,9 +63,9 @@ def test_the_judge_tells_five_real_changes_apart(
     assert all(set(words) <= {"regression", "improvement"} for words in said[1:4])
     assert said[4:] == [["unchanged"], ["unchanged"]]
     with session(context.database_url) as opened:
-        found = regressions.regressions(opened)
+        found = regressions.list_regressions(opened)
         assert [row.recorded for row in found] == [True] * 3
-        assert messages.untold(opened) == [], "people were told where it was recorded"
+        assert messages.list_unreported_changes(opened) == [], "people were told where it was recorded"
 
 
 def test_what_was_recorded_of_this_library_belongs_to_this_clone(database_url: str) -> None:
@@ -75,4 +75,4 @@ def test_what_was_recorded_of_this_library_belongs_to_this_clone(database_url: s
     for file in files:
         import_file(database_url, file, named="https://example.org/tilewatch.git")
     with session(database_url) as opened:
-        assert series.repositories(opened) == ["https://example.org/tilewatch.git"]
+        assert series.list_repositories(opened) == ["https://example.org/tilewatch.git"]
