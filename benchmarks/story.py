@@ -29,6 +29,7 @@ from tilewatch.db import migrate
 from tilewatch.db.models import Commit, Job, Regression, RegressionSeries, Replay, Run, Sweep, Verdict
 from tilewatch.db.server.embedded import Embedded, Servers
 from tilewatch.db.session import session
+from tilewatch.db.step_queries.export import ExportFilter
 from tilewatch.worker.local.up import cuda_home
 from tilewatch.worker.queue.dispatch import gpu_queue
 from tilewatch.worker.settings import Settings
@@ -127,7 +128,7 @@ def main() -> None:
                     seconds = _night(settings, servers, sha, options.gpu, number)
                     print(f"{change.subject}: measured and judged in {seconds:.0f} s", flush=True)
             if options.record is not None:
-                rows = export_file(servers.database_url, options.record)
+                rows = export_file(servers.database_url, options.record, ExportFilter())
                 print(f"{rows} rows written to {options.record}")
             as_told = _report(servers)
     raise SystemExit(0 if as_told else 1)

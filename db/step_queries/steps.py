@@ -4,7 +4,7 @@ The reads for people (pages, status) are in db/queries/; these are for workers: 
 """
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import exists, func, select
@@ -15,9 +15,7 @@ from tilewatch.db.models import (
     Commit,
     Compilation,
     Config,
-    GpuModel,
     Job,
-    Measurement,
     Run,
     Submission,
     Sweep,
@@ -62,19 +60,6 @@ class CompiledConfig:
     params: dict[str, int]
     content_key: str
     symbol: str
-
-
-@dataclass(frozen=True)
-class SweepExport:
-    """One sweep with everything under it, as stored. `params` holds the configs that its runs name by id."""
-
-    sweep: Sweep
-    submission: Submission
-    commit: Commit
-    gpu_model: GpuModel
-    trials: tuple[tuple[Trial, Mapping[str, int], Compilation | None], ...]
-    runs: tuple[tuple[Run, tuple[tuple[Measurement, Mapping[str, int] | None], ...]], ...]
-    params: Mapping[int, Mapping[str, int]]
 
 
 def list_gpu_models_measured_here(session: Session) -> list[str]:
@@ -218,69 +203,3 @@ def list_running_subjects(session: Session, owner_prefix: str) -> list[str]:
 def find_worker_activity(session: Session, worker: str) -> str | None:
     """What a worker's row says it is doing."""
     return session.scalar(select(Worker.doing).where(Worker.name == worker))
-
-
-def list_sweeps_to_export(
-    session: Session,
-    *,
-    repository: str | None = None,
-    kernel: str | None = None,
-    gpu_model: str | None = None,
-    since: dt.date | None = None,
-) -> list[int]:
-    """Sweeps that were measured by workers of this database, oldest commit first."""
-    query = (
-        select(Sweep.id)
-        .join(Commit, Commit.id == Sweep.commit_id)
-        .where(exists().where(Run.sweep_id == Sweep.id, Run.origin == "measured"))
-        .order_by(Commit.position, Sweep.id)
-    )
-    if repository is not None:
-        query = query.where(Sweep.repository == repository)
-    if kernel is not None:
-        query = query.where(Sweep.kernel == kernel)
-    if gpu_model is not None:
-        query = query.where(Sweep.gpu_model == gpu_model)
-    if since is not None:
-        query = query.where(Sweep.created_at >= since)
-    return list(session.scalars(query))
-
-
-def read_export(session: Session, sweep_id: int) -> SweepExport:
-    """Measured here: a run that came with a recording is not passed on."""
-    sweep = session.get_one(Sweep, sweep_id)
-    trials = session.execute(
-        select(Trial, Config.params, Compilation)
-        .join(Config, Config.id == Trial.config_id)
-        .outerjoin(Compilation, Compilation.id == Trial.compilation_id)
-        .where(Trial.sweep_id == sweep_id)
-        .order_by(Trial.id)
-    )
-    measured = select(Run).where(Run.sweep_id == sweep_id, Run.origin == "measured").order_by(Run.started_at)
-    runs = tuple((run, _measurements(session, run.id)) for run in session.scalars(measured).all())
-    named = [config_id for run, _ in runs for config_id in run.tie]
-    params = session.execute(select(Config.id, Config.params).where(Config.id == func.any(named)))
-    return SweepExport(
-        sweep,
-        sweep.submission,
-        sweep.submission.commit,
-        session.get_one(GpuModel, sweep.gpu_model),
-        tuple((trial, config, compilation) for trial, config, compilation in trials),
-        runs,
-        {row.id: row.params for row in params},
-    )
-
-
-def _measurements(session: Session, run_id: int) -> tuple[tuple[Measurement, Mapping[str, int] | None], ...]:
-    query = (
-        select(Measurement, Config.params)
-        .outerjoin(Config, Config.id == Measurement.config_id)
-        .where(Measurement.run_id == run_id)
-        .order_by(Measurement.id)
-    )
-    return tuple((measurement, config) for measurement, config in session.execute(query))
-
-
-def find_known_run_keys(session: Session, keys: Sequence[str]) -> set[str]:
-    """Which of these runs are in the database already, measured here or imported from another file."""
-    return set(session.scalars(select(Run.key).where(Run.key == func.any(list(keys)))))

@@ -1,12 +1,18 @@
 """The rules of the house that a machine can check."""
 
+import ast
 import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+PRODUCT = ("kernels", "db", "worker", "dashboard")
+MOST_MODULES = 20
+"""A folder with more is a list of names, in which nobody finds a thing without knowing its name."""
 
 
 def test_each_folder_imports_only_what_it_may() -> None:
@@ -25,4 +31,36 @@ def test_make_help_names_every_target() -> None:
 def test_src_links_to_every_folder_of_the_product() -> None:
     """A folder that is not linked would be missing in a wheel and in the image."""
     linked = {link.name: link.resolve() for link in (ROOT / "src" / "tilewatch").iterdir() if link.is_symlink()}
-    assert linked == {name: ROOT / name for name in ("kernels", "db", "worker", "dashboard")}
+    assert linked == {name: ROOT / name for name in PRODUCT}
+
+
+def test_no_sql_outside_db() -> None:
+    """Other folders pass sessions on and catch errors of the database; what they ask and write has a name in db/."""
+    statements = [
+        f"{file.relative_to(ROOT)} imports {module}.{name}"
+        for folder in PRODUCT
+        if folder != "db"
+        for file in _modules(folder)
+        for module, name in _imports(file)
+        if module.split(".")[0] in ("sqlalchemy", "psycopg")
+        and module != "sqlalchemy.exc"
+        and (module, name) != ("sqlalchemy.orm", "Session")
+    ]
+    assert statements == []
+
+
+def test_no_folder_has_too_many_modules() -> None:
+    modules = Counter(file.parent for folder in PRODUCT for file in _modules(folder))
+    assert {str(folder): count for folder, count in modules.items() if count > MOST_MODULES} == {}
+
+
+def _modules(folder: str) -> Iterator[Path]:
+    return (ROOT / folder).rglob("*.py")
+
+
+def _imports(file: Path) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield from ((node.module, alias.name) for alias in node.names)

@@ -43,16 +43,11 @@ def export_(
 
     Example: tilewatch export h200.jsonl.gz --gpu h200 --since 2026-11-01
     """
+    from tilewatch.db.step_queries.export import ExportFilter
     from tilewatch.worker.transfer.exporting import export_file
 
-    rows = export_file(
-        options.ready_database(),
-        file,
-        repository=repository,
-        kernel=kernel,
-        gpu_model=gpu,
-        since=options.day(since),
-    )
+    wanted = ExportFilter(repository, kernel, gpu, options.day(since))
+    rows = export_file(options.ready_database(), file, wanted)
     print(f"wrote {rows} rows to {file} ({file.stat().st_size / 1e6:.1f} MB)")
 
 

@@ -1,6 +1,5 @@
 """Writes what was measured here to a recording."""
 
-import datetime as dt
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -8,8 +7,8 @@ from typing import Any
 
 from tilewatch.db.models import Compilation
 from tilewatch.db.session import session
-from tilewatch.db.step_queries import steps
-from tilewatch.db.step_queries.steps import SweepExport
+from tilewatch.db.step_queries import export
+from tilewatch.db.step_queries.export import ExportFilter, SweepExport
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import HARNESS
 from tilewatch.kernels.recording import recording_file
@@ -24,27 +23,16 @@ class NothingToExport(ExpectedError):
     """No run fits what was asked for; the message is a sentence."""
 
 
-def export_file(
-    database_url: str,
-    path: Path,
-    *,
-    repository: str | None = None,
-    kernel: str | None = None,
-    gpu_model: str | None = None,
-    since: dt.date | None = None,
-) -> int:
+def export_file(database_url: str, path: Path, wanted: ExportFilter) -> int:
     """Write what workers of this database measured; returns the number of rows. Imported runs are not passed on."""
     with session(database_url) as opened:
-        found = [
-            steps.read_export(opened, sweep_id)
-            for sweep_id in steps.list_sweeps_to_export(
-                opened, repository=repository, kernel=kernel, gpu_model=gpu_model, since=since
-            )
+        sweeps = [
+            export.read_sweep_export(opened, sweep_id) for sweep_id in export.list_sweeps_to_export(opened, wanted)
         ]
-        if not found:
+        if not sweeps:
             raise NothingToExport("nothing to export: no worker of this database has measured such a sweep")
-        replays = transfer_replays.rows(opened, repository=repository, kernel=kernel, gpu_model=gpu_model, since=since)
-        return recording_file.write(path, _header(found), itertools.chain(_rows(found), replays))
+        replays = transfer_replays.rows(export.list_replays_to_export(opened, wanted))
+        return recording_file.write(path, _header(sweeps), itertools.chain(_rows(sweeps), replays))
 
 
 def _header(found: Sequence[SweepExport]) -> Header:

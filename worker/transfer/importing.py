@@ -19,7 +19,7 @@ from tilewatch.db import record
 from tilewatch.db.lifecycle.jobs import Priority
 from tilewatch.db.record import config_sha256
 from tilewatch.db.session import session
-from tilewatch.db.step_queries import judging, steps
+from tilewatch.db.step_queries import export, judging
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.recording.recording_file import BadRecording
 from tilewatch.text import short_sha
@@ -74,7 +74,7 @@ def _import(opened: Session, file_name: str, sha256: str, contents: recording_fi
     rows: dict[str, list[Row]] = defaultdict(list)
     for row in contents.rows:
         rows[row["row"]].append(row)
-    known = steps.find_known_run_keys(opened, [run["key"] for run in rows["run"]])
+    known = export.find_known_run_keys(opened, [run["key"] for run in rows["run"]])
     runs = [run for run in rows["run"] if run["key"] not in known]
     # A sweep whose runs are all known came with another file, or is our own.
     held = {run["sweep"] for run in rows["run"]} - {run["sweep"] for run in runs}

@@ -4,15 +4,15 @@ A commit of a replay may have no run of its own, so a row carries both of its co
 """
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import select
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy.orm import Session
 
 from tilewatch.db import record
 from tilewatch.db.lifecycle import suspicions
-from tilewatch.db.models import Commit, Config, Replay
+from tilewatch.db.models import Commit, Replay
+from tilewatch.db.step_queries.export import ReplayExport
 
 Row = Mapping[str, Any]
 
@@ -22,41 +22,16 @@ ALIKE = ("kernel", "problem", "gpu_model", "axis", "failure", "host", "gpu_uuid"
 OF_A_SIDE = ("content_key", "code_sha256", "toolchain")
 
 
-def rows(
-    session: Session,
-    *,
-    repository: str | None = None,
-    kernel: str | None = None,
-    gpu_model: str | None = None,
-    since: dt.date | None = None,
-) -> Iterator[dict[str, Any]]:
-    """Replays that were held here; one that came with a recording is not passed on."""
-    good, bad = aliased(Commit), aliased(Commit)
-    good_config, bad_config = aliased(Config), aliased(Config)
-    query = (
-        select(Replay, good, bad, good_config.params, bad_config.params)
-        .join(good, good.id == Replay.good_commit_id)
-        .join(bad, bad.id == Replay.bad_commit_id)
-        .outerjoin(good_config, good_config.id == Replay.good_config_id)
-        .outerjoin(bad_config, bad_config.id == Replay.bad_config_id)
-        .where(Replay.origin == "measured")
-        .order_by(Replay.id)
-    )
-    if repository is not None:
-        query = query.where(good.repository == repository)
-    if kernel is not None:
-        query = query.where(Replay.kernel == kernel)
-    if gpu_model is not None:
-        query = query.where(Replay.gpu_model == gpu_model)
-    if since is not None:
-        query = query.where(Replay.at >= since)
-    for replay, good_commit, bad_commit, good_params, bad_params in session.execute(query):
+def rows(exported: Iterable[ReplayExport]) -> Iterator[dict[str, Any]]:
+    """Yields one row of a recording for each replay."""
+    for each in exported:
+        replay = each.replay
         yield {
             "row": "replay",
             "key": replay.key,
             **{name: getattr(replay, name) for name in ALIKE},
-            "good": _side(replay, "good", good_commit, good_params),
-            "bad": _side(replay, "bad", bad_commit, bad_params),
+            "good": _side(replay, "good", each.good_commit, each.good_params),
+            "bad": _side(replay, "bad", each.bad_commit, each.bad_params),
             "good_us": replay.good_us,
             "bad_us": replay.bad_us,
             "at": replay.at.isoformat(),

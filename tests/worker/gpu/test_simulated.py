@@ -9,6 +9,7 @@ from tests.worker.fixtures.worker_context import Drain
 from tilewatch.db.models import Measurement, Run, Submission, Trial, Verdict
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import steps
+from tilewatch.db.step_queries.export import ExportFilter
 from tilewatch.db.step_queries.steps import CompiledConfig, SweepFacts
 from tilewatch.kernels.statistics import median_interval
 from tilewatch.worker.context import Context, Simulation
@@ -57,7 +58,7 @@ def test_a_simulated_nightly_goes_the_whole_road_and_says_what_it_is(
         assert all(row.detail["simulated"] for row in opened.scalars(select(Measurement)))
         assert steps.list_gpu_models_measured_here(opened) == []
     with pytest.raises(NothingToExport):
-        export_file(context.database_url, settings.home / "out.jsonl.gz")
+        export_file(context.database_url, settings.home / "out.jsonl.gz", ExportFilter())
 
 
 def test_the_database_refuses_a_simulation_that_calls_itself_a_measurement(

@@ -17,6 +17,7 @@ from tests.worker.steps.test_measure import measured
 from tilewatch.db.models import Base, Compilation, Config, Measurement, Recording, Run, Submission, Sweep, Trial
 from tilewatch.db.server.embedded import Servers
 from tilewatch.db.session import session
+from tilewatch.db.step_queries.export import ExportFilter
 from tilewatch.kernels.recording.recording_file import BadRecording
 from tilewatch.worker.context import Context
 from tilewatch.worker.transfer.exporting import NothingToExport, export_file
@@ -41,7 +42,7 @@ def source(new_database: NewDatabase, servers: Servers, tmp_path_factory: pytest
 @pytest.fixture
 def recording(source: Context, tmp_path: Path) -> Path:
     file = tmp_path / "h200.jsonl.gz"
-    assert export_file(source.database_url, file) > 0
+    assert export_file(source.database_url, file, ExportFilter()) > 0
     return file
 
 
@@ -126,11 +127,11 @@ def test_imported_runs_are_not_passed_on(recording: Path, tmp_path: Path, new_da
     with new_database() as elsewhere:
         import_file(elsewhere, recording)
         with pytest.raises(NothingToExport, match="no worker of this database"):
-            export_file(elsewhere, tmp_path / "again.jsonl.gz")
+            export_file(elsewhere, tmp_path / "again.jsonl.gz", ExportFilter())
 
 
 def test_the_same_runs_give_the_same_file(recording: Path, source: Context, tmp_path: Path) -> None:
-    export_file(source.database_url, tmp_path / "again.jsonl.gz")
+    export_file(source.database_url, tmp_path / "again.jsonl.gz", ExportFilter())
     assert (tmp_path / "again.jsonl.gz").read_bytes() == recording.read_bytes()
 
 
@@ -138,9 +139,9 @@ def test_one_repository_of_several_is_exported_and_its_name_here_may_be_another(
     source: Context, tmp_path: Path, new_database: NewDatabase
 ) -> None:
     with pytest.raises(NothingToExport):
-        export_file(source.database_url, tmp_path / "none.jsonl.gz", repository="another")
+        export_file(source.database_url, tmp_path / "none.jsonl.gz", ExportFilter(repository="another"))
     file = tmp_path / "watched.jsonl.gz"
-    assert export_file(source.database_url, file, repository="watched") > 0
+    assert export_file(source.database_url, file, ExportFilter(repository="watched")) > 0
     with new_database() as elsewhere:
         import_file(elsewhere, file, named="https://example.org/watched.git")
         with session(elsewhere) as opened:

@@ -13,6 +13,7 @@ from tilewatch.db.lifecycle import messages
 from tilewatch.db.models import Regression, Replay, Run
 from tilewatch.db.queries import regressions, series
 from tilewatch.db.session import session
+from tilewatch.db.step_queries.export import ExportFilter
 from tilewatch.worker.context import Context
 from tilewatch.worker.transfer.exporting import export_file
 from tilewatch.worker.transfer.importing import import_file
@@ -38,7 +39,7 @@ def test_a_recorded_history_is_judged_as_where_it_was_measured(
         opened.execute(update(Replay).values(origin="measured"))
     said = verdicts(context)
     file = tmp_path / "story.jsonl.gz"
-    export_file(database_url, file)
+    export_file(database_url, file, ExportFilter())
     with new_database() as url:
         there = imported(tmp_path, url, broker_url, file)
         assert not import_file(url, file).created

@@ -1,0 +1,150 @@
+"""Reads what a recording holds: sweeps and replays that were measured here, with every row under them.
+
+What came with another recording is not passed on.
+"""
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, exists, func, select
+from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
+
+from tilewatch.db.models import (
+    Commit,
+    Compilation,
+    Config,
+    GpuModel,
+    Measurement,
+    Replay,
+    Run,
+    Submission,
+    Sweep,
+    Trial,
+)
+
+Params = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class ExportFilter:
+    """What to export; None takes everything."""
+
+    repository: str | None = None
+    kernel: str | None = None
+    gpu_model: str | None = None
+    since: dt.date | None = None
+
+
+@dataclass(frozen=True)
+class SweepExport:
+    """One sweep with everything under it, as stored. `params` holds the configs that its runs name by id."""
+
+    sweep: Sweep
+    submission: Submission
+    commit: Commit
+    gpu_model: GpuModel
+    trials: tuple[tuple[Trial, Params, Compilation | None], ...]
+    runs: tuple[tuple[Run, tuple[tuple[Measurement, Params | None], ...]], ...]
+    params: Mapping[int, Params]
+
+
+@dataclass(frozen=True)
+class ReplayExport:
+    """One replay with both of its commits and configs: a commit of a replay may have no run of its own."""
+
+    replay: Replay
+    good_commit: Commit
+    bad_commit: Commit
+    good_params: Params | None
+    bad_params: Params | None
+
+
+def list_sweeps_to_export(session: Session, wanted: ExportFilter) -> list[int]:
+    """Returns the ids of sweeps that workers of this database measured, the oldest commit first."""
+    query = (
+        select(Sweep.id)
+        .join(Commit, Commit.id == Sweep.commit_id)
+        .where(
+            exists().where(Run.sweep_id == Sweep.id, Run.origin == "measured"),
+            *_conditions(wanted, Sweep.repository, Sweep.kernel, Sweep.gpu_model, Sweep.created_at),
+        )
+        .order_by(Commit.position, Sweep.id)
+    )
+    return list(session.scalars(query))
+
+
+def list_replays_to_export(session: Session, wanted: ExportFilter) -> list[ReplayExport]:
+    """Returns the replays that GPUs of this database ran, the oldest first."""
+    good, bad = aliased(Commit), aliased(Commit)
+    good_config, bad_config = aliased(Config), aliased(Config)
+    query = (
+        select(Replay, good, bad, good_config.params, bad_config.params)
+        .join(good, good.id == Replay.good_commit_id)
+        .join(bad, bad.id == Replay.bad_commit_id)
+        .outerjoin(good_config, good_config.id == Replay.good_config_id)
+        .outerjoin(bad_config, bad_config.id == Replay.bad_config_id)
+        .where(
+            Replay.origin == "measured",
+            *_conditions(wanted, good.repository, Replay.kernel, Replay.gpu_model, Replay.at),
+        )
+        .order_by(Replay.id)
+    )
+    return [ReplayExport(*row) for row in session.execute(query)]
+
+
+def read_sweep_export(session: Session, sweep_id: int) -> SweepExport:
+    """Reads one sweep; of its runs only those that were measured here."""
+    sweep = session.get_one(Sweep, sweep_id)
+    trials = session.execute(
+        select(Trial, Config.params, Compilation)
+        .join(Config, Config.id == Trial.config_id)
+        .outerjoin(Compilation, Compilation.id == Trial.compilation_id)
+        .where(Trial.sweep_id == sweep_id)
+        .order_by(Trial.id)
+    )
+    measured = select(Run).where(Run.sweep_id == sweep_id, Run.origin == "measured").order_by(Run.started_at)
+    runs = tuple((run, _measurements(session, run.id)) for run in session.scalars(measured).all())
+    tied_ids = [config_id for run, _ in runs for config_id in run.tie]
+    params = session.execute(select(Config.id, Config.params).where(Config.id == func.any(tied_ids)))
+    return SweepExport(
+        sweep,
+        sweep.submission,
+        sweep.submission.commit,
+        session.get_one(GpuModel, sweep.gpu_model),
+        tuple((trial, config, compilation) for trial, config, compilation in trials),
+        runs,
+        {row.id: row.params for row in params},
+    )
+
+
+def find_known_run_keys(session: Session, keys: Sequence[str]) -> set[str]:
+    """Returns those of these runs that the database has already, measured here or imported from another file."""
+    return set(session.scalars(select(Run.key).where(Run.key == func.any(list(keys)))))
+
+
+def _measurements(session: Session, run_id: int) -> tuple[tuple[Measurement, Params | None], ...]:
+    query = (
+        select(Measurement, Config.params)
+        .outerjoin(Config, Config.id == Measurement.config_id)
+        .where(Measurement.run_id == run_id)
+        .order_by(Measurement.id)
+    )
+    return tuple((measurement, config) for measurement, config in session.execute(query))
+
+
+def _conditions(
+    wanted: ExportFilter,
+    repository: InstrumentedAttribute[str],
+    kernel: InstrumentedAttribute[str],
+    gpu_model: InstrumentedAttribute[str],
+    at: InstrumentedAttribute[dt.datetime],
+) -> list[ColumnElement[bool]]:
+    equal: list[tuple[Any, str | None]] = [
+        (repository, wanted.repository),
+        (kernel, wanted.kernel),
+        (gpu_model, wanted.gpu_model),
+    ]
+    conditions = [column == value for column, value in equal if value is not None]
+    return conditions if wanted.since is None else [*conditions, at >= wanted.since]
