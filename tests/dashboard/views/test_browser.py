@@ -97,20 +97,6 @@ def test_the_board_is_saved_as_the_kind_of_picture_that_was_picked(page: Any) ->
         assert f">{words}</text>" in drawn
 
 
-@pytest.mark.parametrize(("view", "module"), [("/", "BidiComponent"), ("/trends", "PlotlyChart")])
-def test_the_module_of_a_pages_first_plot_is_on_its_way_before_the_page_asks_for_it(
-    page: Any, view: str, module: str
-) -> None:
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
-    page.on("websocket", lambda _: asked.append("session"))
-    page.goto(view)
-    page.locator(".js-plotly-plot, table.series td").first.wait_for(state="attached")
-    places = [place for place, url in enumerate(asked) if f"/{module}." in url]
-    assert len(places) == 1, "the module is fetched once, whoever asks first"
-    assert places[0] < asked.index("session")
-
-
 def test_the_script_of_figures_comes_while_the_first_page_is_read(page: Any) -> None:
     with page.expect_request(lambda request: "/PlotlyChart." in request.url):
         page.goto("/?since=a+commit&from=5e6f7a8b00")
