@@ -5,13 +5,13 @@ from functools import partial
 
 import pandas as pd
 import streamlit as st
-from sqlalchemy.orm import Session
 
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import run_action
 from tilewatch.dashboard.text import ago, moment, span_text
 from tilewatch.dashboard.widgets import badges
 from tilewatch.db.lifecycle import actions
+from tilewatch.db.lifecycle.actions import JobSelection
 from tilewatch.db.queries.queue import IN_PROGRESS
 from tilewatch.text import short_sha
 
@@ -72,7 +72,7 @@ def show_unfinished(url: str, jobs: pd.DataFrame, title: str, who: str | None) -
     if picked.selection.rows and picked.selection.rows[0] < len(jobs):
         job_id = int(jobs.iloc[picked.selection.rows[0]]["id"])
         if st.button(f"Cancel job {job_id}", key=f"cancel-{job_id}", disabled=who is None) and who:
-            run_action.run(url, partial(_cancel, job_id=job_id, submission_id=None, who=who), "Cancelled")
+            run_action.run(url, partial(actions.cancel, chosen=JobSelection(job_id, None), who=who), "Cancelled")
 
 
 def left_text(done: int, total: int, started_at: dt.datetime | None, now: dt.datetime) -> str:
@@ -91,7 +91,9 @@ def show_failed(url: str, jobs: pd.DataFrame, who: str | None) -> None:
             st.caption(f"{job['kind']} job {job['id']}, attempt {job['attempt']}, {_at(job['finished_at'])}")
             st.code(job["trace"] or "No trace was kept.", language=None)
             if st.button("Retry", key=f"retry-{job['id']}", disabled=who is None) and who:
-                run_action.run(url, partial(_retry, job_id=int(job["id"]), submission_id=None, who=who), "Queued again")
+                run_action.run(
+                    url, partial(actions.retry, chosen=JobSelection(int(job["id"]), None), who=who), "Queued again"
+                )
 
 
 def show_submissions(url: str, found: pd.DataFrame, who: str | None) -> None:
@@ -130,9 +132,9 @@ def show_submissions(url: str, found: pd.DataFrame, who: str | None) -> None:
     with st.container(horizontal=True):
         goes_on = chosen["state"] in IN_PROGRESS
         if st.button("Cancel what is left of it", disabled=who is None or not goes_on, key="cancel-all") and who:
-            run_action.run(url, partial(_cancel, job_id=None, submission_id=own, who=who), "Cancelled")
+            run_action.run(url, partial(actions.cancel, chosen=JobSelection(None, own), who=who), "Cancelled")
         if st.button("Retry what ended short", disabled=who is None, key="retry-all") and who:
-            run_action.run(url, partial(_retry, job_id=None, submission_id=own, who=who), "Queued again")
+            run_action.run(url, partial(actions.retry, chosen=JobSelection(None, own), who=who), "Queued again")
 
 
 def show_queues(found: pd.DataFrame) -> None:
@@ -159,14 +161,6 @@ def show_workers(workers: pd.DataFrame) -> None:
         }
     )
     st.dataframe(table, hide_index=True, key="workers")
-
-
-def _cancel(opened: Session, *, job_id: int | None, submission_id: int | None, who: str) -> str:
-    return actions.cancel(opened, actions.JobSelection.of(job_id, submission_id), who)
-
-
-def _retry(opened: Session, *, job_id: int | None, submission_id: int | None, who: str) -> str:
-    return actions.retry(opened, actions.JobSelection.of(job_id, submission_id), who)
 
 
 def _percent(done: int, total: int) -> float:

@@ -1,4 +1,4 @@
-"""One regression with everything to decide what becomes of it, and the buttons to say so."""
+"""Shows one regression with its series and events, and the buttons that change its state."""
 
 from functools import partial
 
@@ -28,15 +28,15 @@ def show(url: str, found: pd.Series) -> None:
     series = reads.regression_series(url, int(found["id"]))
     with left:
         _series(url, found, series)
-        _life(reads.events(url, int(found["id"])))
+        _events(reads.events(url, int(found["id"])))
     with right:
         who = run_action.find_actor()
         if who is None:
             return
         _state(url, found, who)
-        _words(url, found, who)
+        _texts(url, found, who)
         _mark(url, found, who)
-        _again(url, found, series, who)
+        _more_runs(url, found, who)
 
 
 def _headline(found: pd.Series) -> None:
@@ -51,13 +51,13 @@ def _headline(found: pd.Series) -> None:
         f"up to {short_sha(found['bad_sha'])} {found['bad_subject']}"
         + (f" ({count_text(found['commits_in_range'], 'commit')} in range)" if found["commits_in_range"] > 1 else "")
     )
-    told = [
+    facts = [
         f"{found['category']}, opened {moment(found['opened_at'])}",
         f"of {found['repository']}" + (", recorded elsewhere" if found["recorded"] else ""),
-        f"owner {found['owner']}" if found["owner"] else "nobody's yet",
-        f"called right {found['right']} and wrong {found['wrong']} times" if found["right"] + found["wrong"] else "",
+        f"owner {found['owner']}" if found["owner"] else "no owner",
+        f"marked right {found['right']} and wrong {found['wrong']} times" if found["right"] + found["wrong"] else "",
     ]
-    st.caption(", ".join(filter(None, told)))
+    st.caption(", ".join(filter(None, facts)))
     if found["note"]:
         st.text(found["note"])
     if found["link"]:
@@ -86,7 +86,7 @@ def _series(url: str, found: pd.Series, series: pd.DataFrame) -> None:
             st.page_link("views/trends.py", label="Its trend", query_params=about)
 
 
-def _life(events: pd.DataFrame) -> None:
+def _events(events: pd.DataFrame) -> None:
     st.subheader("What happened to it", anchor=False)
     rows = [
         {
@@ -106,14 +106,14 @@ def _state(url: str, found: pd.Series, who: str) -> None:
     why = st.text_input("Why (kept with the change)", key="why")
     with st.container(horizontal=True):
         for action in regressions.list_possible_actions(found["state"]):
-            label, told, act = BUTTONS[action]
-            if st.button(label, help=told, key=action):
-                made = partial(act, regression_id=int(found["id"]), who=who, note=why or None)
-                run_action.run(url, made, f"{label}: done")
+            label, tip, act = BUTTONS[action]
+            if st.button(label, help=tip, key=action):
+                change = partial(act, regression_id=int(found["id"]), who=who, note=why or None)
+                run_action.run(url, change, f"{label}: done")
 
 
-def _words(url: str, found: pd.Series, who: str) -> None:
-    """Owner, note and link in one form."""
+def _texts(url: str, found: pd.Series, who: str) -> None:
+    """Shows owner, note and link in one form."""
     with st.form("words", border=True):
         owner = st.text_input("Owner", found["owner"] or "")
         note = st.text_area("Note", found["note"] or "", height=80)
@@ -137,33 +137,22 @@ def _write(opened: Session, *, found: pd.Series, who: str, changed: dict[str, st
 
 
 def _mark(url: str, found: pd.Series, who: str) -> None:
-    st.caption("Was Tilewatch right to raise it? Marks are what the scoreboard counts.")
+    st.caption("Was this a real change? The score of the alerts is counted from these marks.")
     with st.container(horizontal=True):
         for right, label in ((True, "It was right"), (False, "It was wrong")):
             if st.button(label, key=label):
-                made = partial(regressions.mark, who=who, right=right, regression_id=int(found["id"]))
-                run_action.run(url, made, f"Marked as {'right' if right else 'wrong'}")
+                mark = partial(regressions.mark, who=who, right=right, regression_id=int(found["id"]))
+                run_action.run(url, mark, f"Marked as {'right' if right else 'wrong'}")
 
 
-def _again(url: str, found: pd.Series, series: pd.DataFrame, who: str) -> None:
-    """Measure it again, or the commits in between: asked here, carried out by a worker within a minute."""
-    st.caption("Asked here, a worker queues it within a minute.")
-    gpus = sorted(set(series["gpu_model"]))
+def _more_runs(url: str, found: pd.Series, who: str) -> None:
+    st.caption("A worker queues these within a minute.")
+    number, commits = int(found["id"]), int(found["commits_in_range"])
+    tip = "The range is one commit." if commits <= 1 else "Runs every commit of the range, to find the first bad one."
     with st.container(horizontal=True):
-        if st.button("Measure it again", key="rerun", disabled=series.empty):
-            run_action.run(url, partial(_measure_again, found=found, series=series, who=who), "Asked for a re-run")
-        narrow = int(found["commits_in_range"]) <= 1
-        told = "There is no commit in between." if narrow else "Test every commit in the range, which narrows it down."
-        if st.button("Bisect", key="bisect", disabled=narrow or series.empty, help=told):
-            revisions = f"{found['good_sha']}..{found['bad_sha']}"
-            made = partial(_ask_range, who=who, revisions=revisions, gpus=gpus)
-            run_action.run(url, made, f"Asked to test {count_text(int(found['commits_in_range']), 'commit')}")
-
-
-def _measure_again(opened: Session, *, found: pd.Series, series: pd.DataFrame, who: str) -> None:
-    for (kernel, problem), rows in series.groupby(["kernel", "problem"]):
-        actions.ask_sweep(opened, who, kernel, problem, commit=found["bad_sha"], gpus=sorted(set(rows["gpu_model"])))
-
-
-def _ask_range(opened: Session, *, who: str, revisions: str, gpus: list[str]) -> None:
-    actions.ask_backfill(opened, who, revisions, gpus=gpus)
+        if st.button("Measure again", key="rerun", help="Runs its series once more at the first bad commit."):
+            ask = partial(actions.measure_again, regression_id=number, who=who)
+            run_action.run(url, ask, "Asked for new runs")
+        if st.button("Bisect", key="bisect", disabled=commits <= 1, help=tip):
+            ask = partial(actions.bisect, regression_id=number, who=who)
+            run_action.run(url, ask, f"Asked for {count_text(commits, 'commit')}")

@@ -4,7 +4,6 @@ from functools import partial
 
 import pandas as pd
 import streamlit as st
-from sqlalchemy.orm import Session
 
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import run_action
@@ -26,15 +25,16 @@ def show_form(url: str, who: str) -> None:
         )
         if kind == BACKFILL:
             revisions = st.text_input("Commits, as A..B", key="submit-range", placeholder="v1.2..HEAD")
-            ready, made = bool(revisions.strip()), partial(_backfill, revisions=revisions.strip(), gpus=gpus)
+            ready, made = bool(revisions.strip()), partial(actions.ask_backfill, revisions=revisions.strip(), gpus=gpus)
         else:
             commit = st.text_input("Commit", "HEAD", key="submit-commit")
-            ready, made = bool(commit.strip()), partial(_nightly, commit=commit.strip(), gpus=gpus)
+            ready, made = bool(commit.strip()), partial(actions.ask_nightly, commit=commit.strip(), gpus=gpus)
             if kind == SWEEP:
                 kernel = st.selectbox("Kernel", sorted(set(spaces["kernel"])), key="submit-kernel")
                 problem = st.text_input("Problem", key="submit-problem", placeholder="320x32576x7168")
                 ready = ready and kernel is not None and bool(problem.strip())
-                made = partial(_sweep, kernel=kernel, problem=problem.strip(), commit=commit.strip(), gpus=gpus)
+                about = {"kernel": kernel, "problem": problem.strip(), "commit": commit.strip(), "gpus": gpus}
+                made = partial(actions.ask_sweep, **about)
         if st.button("Submit", key="submit-now", disabled=not ready, type="primary"):
             run_action.run(url, partial(made, who=who), "Asked: a worker submits it within a minute")
 
@@ -61,15 +61,3 @@ def show_actions(url: str) -> None:
 
 def _text(value: object) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _nightly(opened: Session, *, who: str, commit: str, gpus: list[str]) -> None:
-    actions.ask_nightly(opened, who, commit=commit, gpus=gpus)
-
-
-def _sweep(opened: Session, *, who: str, kernel: str, problem: str, commit: str, gpus: list[str]) -> None:
-    actions.ask_sweep(opened, who, kernel, problem, commit=commit, gpus=gpus)
-
-
-def _backfill(opened: Session, *, who: str, revisions: str, gpus: list[str]) -> None:
-    actions.ask_backfill(opened, who, revisions, gpus=gpus)

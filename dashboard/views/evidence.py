@@ -7,11 +7,9 @@ from tilewatch.dashboard.charts import evidence as evidence_charts
 from tilewatch.dashboard.frames import evidence, reads
 from tilewatch.dashboard.frames.reads import Evidence
 from tilewatch.dashboard.text import commit_text, config_text, moment, ratio_to, source_text, time_text
-from tilewatch.dashboard.widgets import plots, repository
+from tilewatch.dashboard.widgets import badges, plots, repository
 from tilewatch.db.queries.evidence import SamplesRow
 from tilewatch.text import change_text, count_text, short_sha
-
-VERDICT_COLOURS = {"regression": "red", "improvement": "green"}
 
 
 def page(url: str) -> None:
@@ -78,8 +76,7 @@ def _headline(url: str, found: Evidence) -> None:
     of = f" of {run.repository}" if len(reads.repositories(url)) > 1 else ""
     st.text(f"{short_sha(run.sha)}{of}: {commit_text(run.subject, run.author, run.committed_at)}")
     if run.verdict:
-        colour = VERDICT_COLOURS.get(run.verdict, "gray")
-        st.markdown(f"**:{colour}[{run.verdict}]** ({run.policy}): {run.reason}")
+        st.markdown(f"**:{badges.VERDICTS[run.verdict]}[{run.verdict}]** ({run.policy}): {run.reason}")
     source = source_text(run.origin, run.machine, run.measured_at)
     against = (
         f"held against {short_sha(before.sha)} of {moment(before.measured_at)}" if before else "the first of its series"

@@ -14,9 +14,13 @@ from sqlalchemy import func, insert, select, update
 from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle import jobs
+from tilewatch.db.lifecycle.regressions import NoSuchRegression, NotPossible
 from tilewatch.db.models import ENDED_SHORT, Action
+from tilewatch.db.queries import regressions as regression_queries
+from tilewatch.db.queries.regressions import RegressionRow
 from tilewatch.db.step_queries import steps
 from tilewatch.errors import ExpectedError
+from tilewatch.text import short_sha
 
 Requestable = Literal["nightly", "sweep", "backfill"]
 
@@ -96,6 +100,31 @@ def ask_backfill(session: Session, who: str, revisions: str, *, gpus: Sequence[s
     return _ask(session, who, "backfill", {"revisions": revisions, "gpus": list(gpus)})
 
 
+def measure_again(session: Session, regression_id: int, who: str) -> RegressionRow:
+    """Asks for every series of a regression once more, at its bad commit. Returns the regression."""
+    row = _regression(session, regression_id)
+    gpus: dict[tuple[str, str], set[str]] = {}
+    for series in regression_queries.list_series(session, regression_id):
+        gpus.setdefault((series.kernel, series.problem), set()).add(series.gpu_model)
+    for (kernel, problem), models in sorted(gpus.items()):
+        ask_sweep(session, who, kernel, problem, commit=row.bad_sha, gpus=sorted(models))
+    return row
+
+
+def bisect(session: Session, regression_id: int, who: str) -> RegressionRow:
+    """Asks for every commit in the range of a regression, which narrows it down. Returns the regression.
+
+    Raises NotPossible when its range is one commit.
+    """
+    row = _regression(session, regression_id)
+    if row.commits_in_range <= 1:
+        raise NotPossible(
+            f"regression {regression_id} has one possible commit, {short_sha(row.bad_sha)}: nothing to bisect"
+        )
+    ask_backfill(session, who, f"{row.good_sha}..{row.bad_sha}", gpus=sorted(row.gpu_models))
+    return row
+
+
 def find_next_request(session: Session) -> RequestedAction | None:
     """The oldest action that waits to be carried out, locked for this transaction; one that another holds is passed
     over."""
@@ -131,6 +160,15 @@ def write_action(session: Session, who: str, action: str, wanted: Mapping[str, A
 def _ask(session: Session, who: str, action: Requestable, wanted: Mapping[str, Any]) -> int:
     asked = insert(Action).values(who=who, action=action, wanted=dict(wanted), state="asked").returning(Action.id)
     return session.execute(asked).scalar_one()
+
+
+def _regression(session: Session, regression_id: int) -> RegressionRow:
+    row = regression_queries.find_regression(session, regression_id)
+    if row is None:
+        raise NoSuchRegression(
+            f"there is no regression {regression_id}; `tilewatch regressions list` shows their numbers"
+        )
+    return row
 
 
 def _jobs(session: Session, chosen: JobSelection) -> list[int]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle import actions, messages, regressions
-from tilewatch.db.lifecycle.regressions import NoSuchRegression, NotPossible
+from tilewatch.db.lifecycle.regressions import NoSuchRegression
 from tilewatch.db.queries import evidence
 from tilewatch.db.queries import messages as message_queries
 from tilewatch.db.queries import regressions as regression_queries
@@ -48,24 +48,14 @@ def change(database_url: str, regression_id: int, act: Callable[[Session], None]
 def measure_again(database_url: str, regression_id: int, who: str) -> str:
     """Asks for sweeps of its series at its first bad commit; a worker queues them within a minute."""
     with session(database_url) as opened:
-        story = _story(opened, regression_id)
-        gpus: dict[tuple[str, str], set[str]] = {}
-        for one in story.series:
-            gpus.setdefault((one.kernel, one.problem), set()).add(one.gpu_model)
-        for (kernel, problem), models in sorted(gpus.items()):
-            actions.ask_sweep(opened, who, kernel, problem, commit=story.regression.bad_sha, gpus=sorted(models))
-    return f"asked for {count_text(len(story.series), 'sweep')} of {short_sha(story.regression.bad_sha)}"
+        row = actions.measure_again(opened, regression_id, who)
+    return f"asked for {count_text(row.series, 'sweep')} of {short_sha(row.bad_sha)}"
 
 
 def bisect(database_url: str, regression_id: int, who: str) -> str:
     """Asks for a backfill of every commit that may be the cause."""
     with session(database_url) as opened:
-        row = _story(opened, regression_id).regression
-        if row.commits_in_range <= 1:
-            raise NotPossible(
-                f"regression {regression_id} has one possible commit, {short_sha(row.bad_sha)}: nothing to bisect"
-            )
-        actions.ask_backfill(opened, who, f"{row.good_sha}..{row.bad_sha}", gpus=sorted(row.gpu_models))
+        row = actions.bisect(opened, regression_id, who)
     return f"asked for {row.commits_in_range} commits after {short_sha(row.good_sha)}"
 
 

@@ -6,40 +6,34 @@ from urllib.parse import parse_qsl, urlsplit
 import pandas as pd
 import pytest
 
-from tests.dashboard.frames.test_changes import paired, stood
+from tests.dashboard.fixtures.app import rows
+from tests.dashboard.fixtures.snapshots import pair, series_row
 from tilewatch.dashboard.charts import colours, grid
 
 B200 = {"gpu_model": "b200", "gpu_name": "NVIDIA B200"}
 
 
-def rows(html: str) -> list[list[str]]:
-    """The words of each cell of each row, the heads included."""
-    lines = re.findall(r"<tr>(.*?)</tr>", html, re.DOTALL)
-    return [
-        [re.sub(r"<[^>]+>", "", cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line, re.DOTALL)]
-        for line in lines
-    ]
-
-
 def test_the_board_says_the_ratio_and_a_change_only_where_the_intervals_are_apart() -> None:
-    pairs = paired([stood(1, 1.0), stood(2, 1.0, **B200)], [stood(3, 0.9), stood(4, 1.005, **B200)])
+    pairs = pair([series_row(1, 1.0), series_row(2, 1.0, **B200)], [series_row(3, 0.9), series_row(4, 1.005, **B200)])
     assert rows(grid.ratio_table(pairs)) == [["", "H200", "B200"], ["gemm_fp8 320x32576x7168", "0.90 ▼10.0%", "1.00"]]
 
 
 def test_a_ratio_to_another_baseline_than_deepgemm_names_it() -> None:
-    pairs = paired([stood(1, 1.2)], [stood(2, 1.2, baseline="attention_cudnn")])
+    pairs = pair([series_row(1, 1.2)], [series_row(2, 1.2, baseline="attention_cudnn")])
     assert rows(grid.ratio_table(pairs))[1][1] == "1.20 cuDNN"
 
 
 def test_a_gpu_that_measured_nothing_of_a_problem_has_an_empty_cell() -> None:
-    pairs = paired([stood(1, 1.0)], [stood(2, 1.0), stood(3, 0.8, problem="64x64x64", **B200)])
+    pairs = pair([series_row(1, 1.0)], [series_row(2, 1.0), series_row(3, 0.8, problem="64x64x64", **B200)])
     assert [line[1:] for line in rows(grid.ratio_table(pairs))[1:]] == [["1.00", ""], ["", "0.80"]]
 
 
 def test_what_was_not_measured_here_says_so_over_its_column_and_over_its_cell() -> None:
     elsewhere = {"origin": "recorded", "recording_machine": "lab-7", "machine": "lab-7"}
-    mixed = stood(3, 0.8, problem="64x64x64", origin="simulated", **B200)
-    pairs = paired([stood(1, 1.0, **elsewhere)], [stood(2, 1.0, **elsewhere), stood(4, 1.0, **B200), mixed])
+    mixed = series_row(3, 0.8, problem="64x64x64", origin="simulated", **B200)
+    pairs = pair(
+        [series_row(1, 1.0, **elsewhere)], [series_row(2, 1.0, **elsewhere), series_row(4, 1.0, **B200), mixed]
+    )
     written = grid.ratio_table(pairs)
     assert rows(written)[0] == ["", "H200 (recorded)", "B200"]
     assert "recorded on lab-7, 2026-11-" in written
@@ -47,17 +41,19 @@ def test_what_was_not_measured_here_says_so_over_its_column_and_over_its_cell() 
 
 
 def test_what_a_commit_says_of_itself_stays_text() -> None:
-    written = grid.ratio_table(paired([stood(1, 1.0)], [stood(2, 1.0, author='"Kim" & Co')]))
+    written = grid.ratio_table(pair([series_row(1, 1.0)], [series_row(2, 1.0, author='"Kim" & Co')]))
     assert "Load &lt;B&gt; through TMA, &quot;Kim&quot; &amp; Co, 2026-11-20" in written
     assert "<B>" not in written
 
 
 def test_a_cell_tells_the_config_that_was_measured() -> None:
-    assert "config tile_m=128&#10;" in grid.ratio_table(paired([stood(1, 1.0)], [stood(2, 1.0)])).replace("\n", "&#10;")
+    assert "config tile_m=128&#10;" in grid.ratio_table(pair([series_row(1, 1.0)], [series_row(2, 1.0)])).replace(
+        "\n", "&#10;"
+    )
 
 
 def test_a_cell_leads_where_it_is_told_to_and_without_that_nowhere() -> None:
-    pairs = paired([stood(1, 1.0)], [stood(2, 1.0, kernel="a&b")])
+    pairs = pair([series_row(1, 1.0)], [series_row(2, 1.0, kernel="a&b")])
     (link,) = re.findall(
         r'<a href="([^"]+)"', grid.ratio_table(pairs, lambda row: f"trends?gpu=h200&kernel={row['run_id']}")
     )
@@ -66,7 +62,7 @@ def test_a_cell_leads_where_it_is_told_to_and_without_that_nowhere() -> None:
 
 
 def test_a_map_of_changes_is_around_no_change() -> None:
-    pairs = paired([stood(1, 1.0), stood(2, 1.0, **B200)], [stood(3, 0.8), stood(4, 1.0, **B200)])
+    pairs = pair([series_row(1, 1.0), series_row(2, 1.0, **B200)], [series_row(3, 0.8), series_row(4, 1.0, **B200)])
     written = grid.change_table(pairs)
     assert rows(written)[1][1:] == ["-20.0 %", "+0.0 %"]
     assert re.findall(r"background:(#\w+)", written) == [colours.SLOWER_TO_FASTER[0][1], colours.SLOWER_TO_FASTER[2][1]]
@@ -86,5 +82,5 @@ def test_words_stand_out_on_every_colour_of_the_scales() -> None:
 
 
 def test_an_empty_frame_is_an_empty_table() -> None:
-    none = paired([stood(1, 1.0)], [stood(2, 1.0)]).iloc[:0]
+    none = pair([series_row(1, 1.0)], [series_row(2, 1.0)]).iloc[:0]
     assert rows(grid.ratio_table(pd.DataFrame(none))) == [[""]]

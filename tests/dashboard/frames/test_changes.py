@@ -1,75 +1,40 @@
 """What changed between two standings, and how a night went, from made frames."""
 
 import datetime as dt
-from typing import Any
 
 import pandas as pd
 import pytest
 
+from tests.dashboard.fixtures.snapshots import NOW, pair, series_row
 from tilewatch.dashboard.frames import changes
-
-NOW = dt.datetime(2026, 11, 20, 9, tzinfo=dt.UTC)
-
-
-def stood(run_id: int, ratio: float | None, **other: Any) -> dict[str, Any]:
-    median_us = 100 / (ratio or 1)
-    return {
-        "run_id": run_id,
-        "kernel": "gemm_fp8",
-        "problem": "320x32576x7168",
-        "gpu_model": "h200",
-        "gpu_name": "NVIDIA H200",
-        "origin": "measured",
-        "machine": "node-1",
-        "recording_machine": "",
-        "measured_at": NOW,
-        "sha": f"{run_id:040x}",
-        "subject": "Load <B> through TMA",
-        "author": None,
-        "committed_at": NOW,
-        "params": {"tile_m": 128},
-        "median_us": median_us,
-        "low_us": median_us * 0.99,
-        "high_us": median_us * 1.01,
-        "ratio": ratio,
-        "ratio_low": ratio and ratio * 0.99,
-        "ratio_high": ratio and ratio * 1.01,
-        "baseline": "deepgemm" if ratio else None,
-        "verdict": None,
-        "reason": None,
-        **other,
-    }
-
-
-def paired(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> pd.DataFrame:
-    return changes.pair_snapshots(pd.DataFrame(before), pd.DataFrame(after))
 
 
 def test_a_lower_ratio_is_a_loss_of_speed_with_an_interval_around_it() -> None:
-    row = paired([stood(1, 1.0)], [stood(2, 0.9)]).iloc[0]
+    row = pair([series_row(1, 1.0)], [series_row(2, 0.9)]).iloc[0]
     assert row["change"] == pytest.approx(-0.1)
     assert row["change_low"] < row["change"] < row["change_high"] < 0
     assert row["apart"]
 
 
 def test_overlapping_intervals_are_not_apart() -> None:
-    assert not paired([stood(1, 1.0)], [stood(2, 1.01)]).iloc[0]["apart"]
+    assert not pair([series_row(1, 1.0)], [series_row(2, 1.01)]).iloc[0]["apart"]
 
 
 def test_without_deepgemm_the_time_tells_the_change_and_slower_is_minus() -> None:
-    row = paired([stood(1, None, median_us=100.0)], [stood(2, None, median_us=125.0)]).iloc[0]
+    row = pair([series_row(1, None, median_us=100.0)], [series_row(2, None, median_us=125.0)]).iloc[0]
     assert row["change"] == pytest.approx(-0.2)
 
 
 def test_ratios_to_two_baselines_are_not_compared() -> None:
     """0.9 of cuDNN after 1.2 of DeepGEMM is no loss of speed: the time says what happened."""
-    (pair,) = paired([stood(1, 1.2)], [stood(2, 0.9, baseline="attention_cudnn", median_us=100 / 1.2)]).itertuples()
-    assert pair.change == pytest.approx(0.0)
+    after = series_row(2, 0.9, baseline="attention_cudnn", median_us=100 / 1.2)
+    (row,) = pair([series_row(1, 1.2)], [after]).itertuples()
+    assert row.change == pytest.approx(0.0)
 
 
 def test_the_same_run_and_a_new_series_have_no_change() -> None:
-    same = paired([stood(1, 1.0)], [stood(1, 1.0)]).iloc[0]
-    new = paired([stood(1, 1.0)], [stood(2, 1.0, problem="64x64x64")]).iloc[0]
+    same = pair([series_row(1, 1.0)], [series_row(1, 1.0)]).iloc[0]
+    new = pair([series_row(1, 1.0)], [series_row(2, 1.0, problem="64x64x64")]).iloc[0]
     assert pd.isna(same["change"])
     assert pd.isna(new["change"])
     assert not same["apart"]
@@ -77,13 +42,13 @@ def test_the_same_run_and_a_new_series_have_no_change() -> None:
 
 
 def test_a_recording_is_not_compared_with_what_was_measured_here() -> None:
-    recorded = stood(2, 0.5, origin="recorded", recording_machine="lab-7")
-    assert pd.isna(paired([stood(1, 1.0)], [recorded]).iloc[0]["change"])
-    assert changes.one_row_per_series(pd.DataFrame([recorded, stood(1, 1.0)]))["run_id"].tolist() == [1]
+    recorded = series_row(2, 0.5, origin="recorded", recording_machine="lab-7")
+    assert pd.isna(pair([series_row(1, 1.0)], [recorded]).iloc[0]["change"])
+    assert changes.one_row_per_series(pd.DataFrame([recorded, series_row(1, 1.0)]))["run_id"].tolist() == [1]
 
 
 def test_only_the_series_that_are_asked_for_remain() -> None:
-    rows = pd.DataFrame([stood(1, 1.0), stood(2, 1.0, gpu_model="b200")])
+    rows = pd.DataFrame([series_row(1, 1.0), series_row(2, 1.0, gpu_model="b200")])
     assert changes.keep_series(rows, rows.iloc[[1]])["run_id"].tolist() == [2]
     assert changes.keep_series(rows, rows.iloc[[]]).empty
 

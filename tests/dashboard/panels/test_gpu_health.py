@@ -3,7 +3,7 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.dashboard.views.test_pages import APP, opened
+from tests.dashboard.fixtures.app import APP, opened
 from tests.db.fixtures import one_commit
 from tilewatch.db import session
 from tilewatch.db.lifecycle import quarantine

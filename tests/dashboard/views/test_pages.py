@@ -9,7 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from tests.conftest import NewDatabase
-from tests.dashboard.charts.test_grid import rows
+from tests.dashboard.fixtures.app import APP, opened, rows
 from tests.dashboard.fixtures.small_database import MACHINE, OTHER_PROBLEM, fill
 from tilewatch.db import session
 from tilewatch.db.lifecycle import actions
@@ -17,7 +17,6 @@ from tilewatch.db.models import Commit
 from tilewatch.db.queries import actions as action_queries
 from tilewatch.db.queries import evidence, queue, regressions
 
-APP = Path(__file__).parents[3] / "dashboard" / "app.py"
 PAGES = ("overview", "trends", "sweeps", "compare", "architectures", "regressions", "evidence", "jobs")
 
 
@@ -37,14 +36,6 @@ def filled_app(filled_url: str, monkeypatch: pytest.MonkeyPatch) -> AppTest:
 def empty_app(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> AppTest:
     monkeypatch.setenv("TILEWATCH_DATABASE_URL", empty_url)
     return AppTest.from_file(str(APP), default_timeout=60)
-
-
-def opened(app: AppTest, page: str) -> AppTest:
-    app.run()
-    if page != "overview":
-        app.switch_page(f"views/{page}.py").run()
-    assert not app.exception
-    return app
 
 
 def figure(app: AppTest, index: int = 0) -> Any:
@@ -289,7 +280,9 @@ def test_triage_is_written_down_with_who_did_it(new_database: NewDatabase, monke
         assert app.success[0].value == "Acknowledge: done."
         app.button(key="It was right").click().run()
         app.button(key="bisect").click().run()
+        app.button(key="rerun").click().run()
         assert not app.exception
+        assert app.success[0].value == "Asked for new runs."
         with session.session(url) as opened_session:
             row = regressions.find_regression(opened_session, 1)
             assert row is not None
@@ -302,6 +295,7 @@ def test_triage_is_written_down_with_who_did_it(new_database: NewDatabase, monke
             asked = actions.find_next_request(opened_session)
             assert asked is not None
             assert (asked.who, asked.action) == ("kim (not signed in)", "backfill")
+            assert {row.action for row in action_queries.actions(opened_session)} == {"backfill", "sweep"}
             assert asked.wanted["revisions"] == f"{'1a2b3c4d' + '0' * 32}..{'9c0d1e2f' + '0' * 32}"
 
 
