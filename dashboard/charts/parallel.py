@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from tilewatch.dashboard.charts import colours
-from tilewatch.dashboard.charts.sweep import FACTS, Fact, axis_title, parameters, with_shares
+from tilewatch.dashboard.charts.sweep import FACTS, Fact, axis_title, parameters
 from tilewatch.dashboard.text import config_text, time_text
 
 HERE = Path(__file__).parent
@@ -28,9 +28,8 @@ def drawing(trials: pd.DataFrame) -> dict[str, Any]:
     Coloured by time where the sweep was measured, else by registers. Half of a space may be many times slower than the
     rest: the colours are for the half people look at.
     """
-    known = with_shares(trials)
-    by = "median_us" if known["median_us"].notna().any() else "registers"
-    known = known.dropna(subset=by).sort_values(by, ascending=False, kind="stable")
+    by = "median_us" if trials["median_us"].notna().any() else "registers"
+    known = trials.dropna(subset=by).sort_values(by, ascending=False, kind="stable")
     names = [name for name in parameters(trials) if trials[f"param.{name}"].nunique() > 1]
     facts = [fact for fact in FACTS if fact.key != "compile_s" and known[fact.key].nunique() > 1]
     axes = [_steps(known, name) for name in names] + [_fact(known, fact) for fact in facts]

@@ -1,6 +1,6 @@
 """Figures of one sweep from its trials: how they ended, which parameters are fast, what cubins say beside the speed.
 
-Pure. The frames are of `data.trials`: one row per config, one column `param.NAME` per parameter.
+Pure. The frames are `prepare(reads.trials(...))`: one row per config, one column `param.NAME` per parameter.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -65,8 +65,11 @@ FACTS = (
 )
 
 
-def with_shares(trials: pd.DataFrame) -> pd.DataFrame:
-    """The counts of Tensor Core MMAs and TMA loads as percentages of all of them."""
+def prepare(trials: pd.DataFrame, axes: Sequence[Sequence[Any]]) -> pd.DataFrame:
+    """Orders the parameters as the search space lists them (JSON keeps no order), and adds the columns
+    `tensor_core_share` and `tma_share`: the percentage of MMAs on Tensor Cores and of loads through TMA."""
+    params = [f"param.{name}" for name, _ in axes if f"param.{name}" in trials.columns]
+    trials = trials[[*(column for column in trials.columns if column not in params), *params]]
     shares = {"tensor_core_share": ("tensor_core_mmas", "mmas"), "tma_share": ("tma_loads", "loads")}
     return trials.assign(
         **{
@@ -78,7 +81,6 @@ def with_shares(trials: pd.DataFrame) -> pd.DataFrame:
 
 def cells(trials: pd.DataFrame, x: str, y: str, fact: Fact) -> go.Figure:
     """A fact over two parameters; each cell sums up the configs that differ in the others. Cells without it say why."""
-    trials = with_shares(trials)
     across, down = f"param.{x}", f"param.{y}"
     columns, rows = sorted(trials[across].unique()), sorted(trials[down].unique())
     values: list[list[float | None]] = []
@@ -136,12 +138,6 @@ def parameters(trials: pd.DataFrame) -> list[str]:
     return [column.removeprefix("param.") for column in trials.columns if column.startswith("param.")]
 
 
-def order_parameters(trials: pd.DataFrame, axes: Sequence[Sequence[Any]]) -> pd.DataFrame:
-    """The parameters' columns as the search space lists them: JSON keeps no order."""
-    params = [f"param.{name}" for name, _ in axes if f"param.{name}" in trials.columns]
-    return trials[[*(column for column in trials.columns if column not in params), *params]]
-
-
 def config_of_trial(trial: Mapping[str, Any]) -> str:
     """A row's config as people write it."""
     names = [str(column) for column in trial if str(column).startswith("param.")]
@@ -156,7 +152,7 @@ def axis_title(fact: Fact) -> str:
 
 def fact_over_time(trials: pd.DataFrame, fact: Fact, tie: Collection[int]) -> go.Figure:
     """A static fact beside the time of each config: a mark's colour is its spills, its shape its TMA loads."""
-    known = with_shares(trials).dropna(subset=["median_us", fact.key])
+    known = trials.dropna(subset=["median_us", fact.key])
     spills = known["stack_bytes"].fillna(0) > 0
     figure = go.Figure()
     for spilled, colour in ((False, colours.KERNEL), (True, colours.WORSE)):

@@ -27,7 +27,7 @@ A_MONTH = dt.timedelta(days=30)
 def show(url: str, sweep: pd.Series) -> None:
     """Everything about one sweep; runs again by itself while the sweep is unfinished."""
     with show_errors():
-        trials = sweep_charts.order_parameters(reads.trials(url, sweep["id"]), sweep["axes"])
+        trials = sweep_charts.prepare(reads.trials(url, sweep["id"]), sweep["axes"])
         if trials.empty:
             st.info("This sweep has no configs yet.")
             return
@@ -128,7 +128,7 @@ def _chosen_before(url: str, sweep: pd.Series) -> list[tuple[str, Mapping[str, A
 
 
 def _all_parameters(trials: pd.DataFrame) -> None:
-    if sweep_charts.with_shares(trials)[["median_us", "registers"]].dropna(how="all").empty:
+    if trials[["median_us", "registers"]].dropna(how="all").empty:
         return
     st.subheader("Over all parameters", anchor=False)
     plots.show_parallel(parallel.drawing(trials), "parallel")
@@ -139,7 +139,7 @@ def _all_parameters(trials: pd.DataFrame) -> None:
 
 
 def _beside_speed(trials: pd.DataFrame, tie: set[int]) -> None:
-    known = sweep_charts.with_shares(trials).dropna(subset="median_us")
+    known = trials.dropna(subset="median_us")
     facts = [fact for fact in sweep_charts.FACTS if fact.key != "median_us" and known[fact.key].notna().any()]
     if known.empty or not facts:
         return
@@ -154,8 +154,7 @@ def _beside_speed(trials: pd.DataFrame, tie: set[int]) -> None:
 def _cells(trials: pd.DataFrame, sweep: pd.Series) -> None:
     axes = [name for name, values in sweep["axes"] if len(values) > 1]
     st.subheader("Over two parameters", anchor=False)
-    known = sweep_charts.with_shares(trials)
-    facts = [fact for fact in sweep_charts.FACTS if known[fact.key].notna().any()]
+    facts = [fact for fact in sweep_charts.FACTS if trials[fact.key].notna().any()]
     if len(axes) < 2 or not facts:
         st.caption("Nothing to lay out yet: no config compiled.")
         return
@@ -198,7 +197,7 @@ def _best(trials: pd.DataFrame, tie: set[int], sweep: pd.Series) -> None:
 def _ranges(trials: pd.DataFrame) -> None:
     """What the compiled configs are like, for a sweep that nobody measured."""
     st.subheader("Static facts", anchor=False)
-    compiled = sweep_charts.with_shares(trials).dropna(subset="registers")
+    compiled = trials.dropna(subset="registers")
     if compiled.empty:
         st.caption("No config compiled.")
         return

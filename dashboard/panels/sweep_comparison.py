@@ -25,8 +25,8 @@ def show(url: str, sweeps: pd.DataFrame, after: pd.Series) -> None:
     picked = filters.pick("Compared with", [THE_ONE_BEFORE, *names], "before")
     before = commits.iloc[0] if picked == THE_ONE_BEFORE else commits[names == picked].iloc[0]
     st.caption(f"{short_sha(before['sha'])} {before['subject']} → {short_sha(after['sha'])} {after['subject']}")
-    trials_before = sweep_charts.order_parameters(reads.trials(url, before["id"]), before["axes"])
-    trials_after = sweep_charts.order_parameters(reads.trials(url, after["id"]), after["axes"])
+    trials_before = sweep_charts.prepare(reads.trials(url, before["id"]), before["axes"])
+    trials_after = sweep_charts.prepare(reads.trials(url, after["id"]), after["axes"])
     both = landscape.pair_trials(trials_before, trials_after)
     if changed := landscape.describe_space_changes(both):
         st.warning(changed)

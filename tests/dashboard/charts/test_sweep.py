@@ -1,31 +1,9 @@
 """Figures of one sweep from made trials: what is on them, without a browser."""
 
-from typing import Any
-
 import pandas as pd
 
+from tests.dashboard.fixtures.trials import frame, trial
 from tilewatch.dashboard.charts import sweep as charts
-
-
-def trial(tile_m: int, tile_n: int, tile_k: int, outcome: str = "timed", **other: Any) -> dict[str, Any]:
-    compiled = outcome not in ("timeout", "compile error", "waiting")
-    return {
-        "param.tile_m": tile_m,
-        "param.tile_n": tile_n,
-        "param.tile_k": tile_k,
-        "config_id": tile_m * 1000 + tile_n,
-        "outcome": outcome,
-        "median_us": None,
-        "registers": 128 if compiled else None,
-        "stack_bytes": 0 if compiled else None,
-        "shared_bytes": 0 if compiled else None,
-        "compile_s": 1.0 if compiled else None,
-        "tma_loads": 1 if compiled else None,
-        "loads": 2 if compiled else None,
-        "tensor_core_mmas": 1 if compiled else None,
-        "mmas": 1 if compiled else None,
-        **other,
-    }
 
 
 def fact(key: str) -> charts.Fact:
@@ -33,36 +11,34 @@ def fact(key: str) -> charts.Fact:
 
 
 def test_a_cell_shows_the_fastest_of_the_configs_that_share_it() -> None:
-    trials = pd.DataFrame([trial(64, 128, 32, median_us=150.0), trial(64, 128, 64, median_us=140.0)])
+    trials = frame(trial(64, 128, 32, median_us=150.0), trial(64, 128, 64, median_us=140.0))
     heat = charts.cells(trials, "tile_m", "tile_n", fact("median_us")).data[0]
     assert (heat.z[0][0], heat.text[0][0]) == (140.0, "140.0")
     assert "2 configs" in heat.customdata[0][0]
 
 
 def test_a_cell_without_a_value_says_why() -> None:
-    trials = pd.DataFrame([trial(64, 128, 32, median_us=150.0), trial(128, 128, 32, "timeout")])
+    trials = frame(trial(64, 128, 32, median_us=150.0), trial(128, 128, 32, "timeout"))
     heat = charts.cells(trials, "tile_m", "tile_n", fact("median_us")).data[0]
     assert heat.z[0][1] is None
     assert list(heat.text[0]) == ["150.0", "timeout"]
 
 
 def test_shares_of_tma_loads_are_percentages_on_a_whole_scale() -> None:
-    heat = charts.cells(pd.DataFrame([trial(64, 128, 32)]), "tile_m", "tile_n", fact("tma_share")).data[0]
+    heat = charts.cells(frame(trial(64, 128, 32)), "tile_m", "tile_n", fact("tma_share")).data[0]
     assert (heat.z[0][0], heat.zmin, heat.zmax) == (50.0, 0, 100)
 
 
 def test_the_bar_of_outcomes_counts_every_trial_once() -> None:
-    trials = pd.DataFrame([trial(64, 64, 32), trial(64, 128, 32), trial(64, 256, 32, "waiting")])
+    trials = frame(trial(64, 64, 32), trial(64, 128, 32), trial(64, 256, 32, "waiting"))
     bar = charts.outcomes(trials)
     assert [(part.name, list(part.x)) for part in bar.data] == [("timed 2", [2]), ("waiting 1", [1])]
 
 
 def test_beside_the_speed_spills_have_a_colour_and_tma_a_shape() -> None:
-    trials = pd.DataFrame(
-        [
-            trial(64, 128, 32, median_us=150.0, tma_loads=2),
-            trial(128, 128, 32, median_us=140.0, stack_bytes=64, tma_loads=0),
-        ]
+    trials = frame(
+        trial(64, 128, 32, median_us=150.0, tma_loads=2),
+        trial(128, 128, 32, median_us=140.0, stack_bytes=64, tma_loads=0),
     )
     figure = charts.fact_over_time(trials, fact("registers"), {64 * 1000 + 128})
     plain, spilled, tied = figure.data
@@ -73,7 +49,5 @@ def test_beside_the_speed_spills_have_a_colour_and_tma_a_shape() -> None:
 
 
 def test_parameters_follow_the_order_of_the_space() -> None:
-    trials = charts.order_parameters(
-        pd.DataFrame([trial(64, 128, 32)]), [["tile_k", []], ["tile_m", []], ["tile_n", []]]
-    )
+    trials = charts.prepare(pd.DataFrame([trial(64, 128, 32)]), [["tile_k", []], ["tile_m", []], ["tile_n", []]])
     assert charts.parameters(trials) == ["tile_k", "tile_m", "tile_n"]
