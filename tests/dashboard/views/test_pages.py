@@ -295,7 +295,7 @@ def test_triage_is_written_down_with_who_did_it(new_database: NewDatabase, monke
             asked = actions.find_next_request(opened_session)
             assert asked is not None
             assert (asked.who, asked.action) == ("kim (not signed in)", "backfill")
-            assert {row.action for row in action_queries.actions(opened_session)} == {"backfill", "sweep"}
+            assert {row.action for row in action_queries.list_actions(opened_session)} == {"backfill", "sweep"}
             assert asked.wanted["revisions"] == f"{'1a2b3c4d' + '0' * 32}..{'9c0d1e2f' + '0' * 32}"
 
 
