@@ -1,4 +1,4 @@
-"""Migrations end at the tables of db/models.py, come down again, and say when code and database do not fit."""
+"""Migrations end at the tables of db/models.py, come down again, and refuse a database that does not fit the code."""
 
 import subprocess
 import sys
@@ -73,6 +73,25 @@ def test_processes_that_migrate_at_once_take_turns(empty_url: str) -> None:
 def test_a_database_without_tables_wants_migrating(empty_url: str) -> None:
     with pytest.raises(migrate.DatabaseOlder, match="has no tables yet; run `tilewatch migrate`"):
         migrate.require_head(empty_url)
+
+
+def test_a_database_that_the_eight_old_revisions_made_goes_on(empty_url: str, database_url: str) -> None:
+    """They ended at 0008, which is the first now, with the same tables, triggers and rights (pg_dump -s, 2026-11)."""
+    with session.engine(empty_url).connect() as connection:
+        command.upgrade(migrate.config(connection), "0008")
+    migrate.upgrade(empty_url)
+    assert migrate.current(empty_url) == migrate.head()
+    assert _schema(empty_url) == _schema(database_url)
+
+
+@pytest.mark.parametrize("revision", sorted(migrate.REPLACED))
+def test_a_database_in_the_middle_of_the_old_revisions_is_left_alone(database_url: str, revision: str) -> None:
+    with session.engine(database_url).begin() as connection:
+        connection.execute(text("update alembic_version set version_num = :revision"), {"revision": revision})
+    for step in (migrate.require_head, migrate.upgrade):
+        with pytest.raises(migrate.DatabaseOlder, match=f"at revision {revision}, from before the first release"):
+            step(database_url)
+    assert migrate.current(database_url) == revision
 
 
 def test_a_database_of_a_newer_release_is_left_alone(database_url: str) -> None:
