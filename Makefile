@@ -56,7 +56,7 @@ bench-judge: dev ## Score the judge on made worlds: false alarms, recall, delay,
 	@$(BIN)/python -m benchmarks.judge --worlds $(or $(WORLDS),3)
 
 bench-tell: dev ## Measure how long it takes from a confirmed regression to people, and a look for alarms (a minute)
-	@$(BIN)/python -m benchmarks.telling
+	@$(BIN)/python -m benchmarks.notification_delay
 
 # uv reads neither pip's settings nor its environment, and no settings of its own here: a list must not depend on the
 # machine it was made on. `make lock UPGRADE=--upgrade` takes newer releases; without it what is pinned stays pinned.

@@ -119,29 +119,29 @@ def run_tell() -> None:
 
     out = _outbox()
     if out is not None:
-        outbox.tell_all(out, dt.datetime.now(dt.UTC))
+        outbox.write_and_send(out, dt.datetime.now(dt.UTC))
 
 
 @celery.task(name="worker.watch")  # type: ignore[untyped-decorator]  # Celery has no types
 def run_watch() -> None:
-    from tilewatch.worker.notify.check_alarms import Limits, watch
+    from tilewatch.worker.notify.check_alarms import Limits, check_alarms
 
     settings, out = Settings.load(), _outbox()
     if out is not None:
         limits = Limits(settings.nightly_at, settings.nightly_limit_h, settings.regret_limit)
-        found = watch(out, limits, dt.datetime.now(dt.UTC))
-        log.info("watched", opened=[alarm.key for alarm in found.to_open], closed=list(found.to_close))
+        found = check_alarms(out, limits, dt.datetime.now(dt.UTC))
+        log.info("checked alarms", opened=[alarm.key for alarm in found.to_open], closed=list(found.to_close))
 
 
 def _outbox() -> "Outbox | None":
-    """None, and a line in the log, for a file of channels that makes no sense: what is to say waits until it does."""
+    """None, and a line in the log, if tell.toml is wrong: messages wait until it is right."""
     from tilewatch.worker.notify.outbox import Outbox
-    from tilewatch.worker.notify.routing import BadTelling
+    from tilewatch.worker.notify.routing import BadNotifySettings
 
     try:
         return Outbox.of(Settings.load())
-    except BadTelling as error:
-        log.error("nobody can be told", reason=str(error))
+    except BadNotifySettings as error:
+        log.error("no message can be sent", reason=str(error))
         return None
 
 

@@ -12,7 +12,7 @@ from tests.worker.judging.test_judge import nightlies
 from tilewatch.db.models import Message, Regression
 from tilewatch.db.session import session
 from tilewatch.text import short_sha
-from tilewatch.worker.notify.outbox import Outbox, tell_all
+from tilewatch.worker.notify.outbox import Outbox, write_and_send
 
 
 def test_a_change_that_replays_confirmed_is_one_message_with_its_cause_and_the_way_to_repeat_it(
@@ -26,14 +26,14 @@ def test_a_change_that_replays_confirmed_is_one_message_with_its_cause_and_the_w
         file = settings.home / "tell.toml"
         file.write_text(f"[channels.board]\nwebhook = '{board.url}'\n[[routes]]\nto = ['board']\nabout = {about}\n")
         outbox = Outbox.of(settings)
-        assert tell_all(outbox, dt.datetime.now(dt.UTC)) == 1
-        assert tell_all(outbox, dt.datetime.now(dt.UTC)) == 0
+        assert write_and_send(outbox, dt.datetime.now(dt.UTC)) == 1
+        assert write_and_send(outbox, dt.datetime.now(dt.UTC)) == 0
         (asked,) = board.taken
     with session(database_url) as opened:
         regression = opened.scalars(select(Regression)).one()
         assert opened.scalars(select(Message.state)).all() == ["sent"]
-    told = asked.told["body"]
-    assert asked.told["subject"].endswith(f"on sim since {short_sha(shas[git_history.ADD])} (2 series)")
+    told = asked.json["body"]
+    assert asked.json["subject"].endswith(f"on sim since {short_sha(shas[git_history.ADD])} (2 series)")
     assert f"Cause ({regression.category.replace('_', ' ')}): {regression.cause}" in told
     assert all(sentence in told for sentence in regression.explanation)
     first = "First bad commit" if regression.size > 0 else "First commit with it"

@@ -236,7 +236,7 @@ def test_what_a_judge_opened_is_told_as_soon_as_its_job_has_ended(settings: Sett
             queued = jobs.list_unsent(opened, 0)
         dispatch.send(dispatch.sender(context.broker_url), context.database_url, queued)
         wait_for(lambda: board.taken, settings.home / "judge@test.log")
-        assert f"tilewatch regressions acknowledge {number}" in board.taken[0].told["body"]
+        assert f"tilewatch regressions acknowledge {number}" in board.taken[0].json["body"]
         dispatch.sender(context.broker_url).send_task("worker.watch", queue="tell")
         log = settings.home / "judge@test.log"
         wait_for(lambda: "watched" in log.read_text(), log)

@@ -1,4 +1,4 @@
-"""`tilewatch status` on a terminal or as JSON. Asks db/queries and draws; decides nothing."""
+"""Prints `tilewatch status`, as tables or as JSON, from db/queries/queue.py."""
 
 import json
 import time
@@ -26,7 +26,7 @@ def once(database_url: str) -> None:
 
 
 def follow(database_url: str) -> None:
-    """Until no job is left or the person has seen enough."""
+    """Updates the tables until no job is left, or until Ctrl-C."""
     now = _status(database_url)
     with Live(_drawn(now), auto_refresh=False) as live:
         try:

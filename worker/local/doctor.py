@@ -1,6 +1,6 @@
-"""What Tilewatch needs, what this machine has of it, and how to get the rest. Looks only: starts and changes nothing.
+"""Checks what Tilewatch needs on this machine, and says how to get what is missing. Starts and changes nothing.
 
-The GPU's packages are asked for by name and never imported: torch alone takes seconds and a context on the GPU.
+The GPU's packages are looked up by name and never imported: torch alone takes seconds and a context on the GPU.
 """
 
 import importlib.metadata
@@ -32,7 +32,7 @@ PACKAGED_CUDA = Path(sysconfig.get_path("purelib"), "nvidia", "cu13")
 
 @dataclass(frozen=True)
 class Finding:
-    """`ok` is None where the thing is missing and nothing that this machine can do needs it."""
+    """One line of the report. `ok` is None for something that is missing and not needed on this machine."""
 
     name: str
     ok: bool | None
@@ -41,7 +41,7 @@ class Finding:
 
 
 def report(settings: Settings) -> tuple[Finding, ...]:
-    boards = gpus()
+    gpus_here = gpus()
     checks: tuple[Callable[[], Finding], ...] = (
         _python,
         partial(_program, "git", "--version"),
@@ -57,16 +57,16 @@ def report(settings: Settings) -> tuple[Finding, ...]:
     )
     findings = [_guarded(check) for check in checks]
     findings += _servers(settings)
-    findings += (_guarded(partial(_worker, *place)) for place in _places(settings, boards))
-    findings += [_gpu(board) for board in boards] or [
-        Finding("GPU", None, "no NVIDIA GPU or no driver: sweeps are compiled here, not measured")
+    findings += (_guarded(partial(_worker, *endpoint)) for endpoint in _health_endpoints(settings, gpus_here))
+    findings += [_gpu(gpu) for gpu in gpus_here] or [
+        Finding("GPU", None, "no NVIDIA GPU or no driver: this machine compiles sweeps and measures none")
     ]
-    findings += _measuring(needed=bool(boards))
+    findings += _measuring(needed=bool(gpus_here))
     return tuple(findings)
 
 
 def _guarded(check: Callable[[], Finding]) -> Finding:
-    """A report that breaks at the first broken thing is of no use; what a check stumbles over is its finding."""
+    """Turns an error of a check into a finding, so that one broken thing does not end the report."""
     try:
         return check()
     except (OSError, ValueError, ImportError, subprocess.SubprocessError) as error:
@@ -85,8 +85,8 @@ def _program(name: str, *question: str, package: str | None = None) -> Finding:
     found = shutil.which(name)
     if found is None:
         return Finding(name, False, "missing", f"apt-get install {package or name}")
-    said = subprocess.run([found, *question], capture_output=True, text=True, timeout=10, check=False).stdout
-    return Finding(name, True, said.strip().splitlines()[0] if said.strip() else found)
+    output = subprocess.run([found, *question], capture_output=True, text=True, timeout=10, check=False).stdout
+    return Finding(name, True, output.strip().splitlines()[0] if output.strip() else found)
 
 
 def _repository(repository: Path) -> Finding:
@@ -100,17 +100,17 @@ def _repository(repository: Path) -> Finding:
 
 
 def _channels(settings: Settings) -> Finding:
-    """Where people are told; whether a service takes a message is for `tilewatch tell check`."""
+    """Reads tell.toml; `tilewatch tell check` tests whether the services accept a message."""
     example = "docs/tell.example.toml is an example"
     try:
-        known = routing.load(settings.tell_file).channels
-    except routing.BadTelling as error:
+        channels = routing.load(settings.tell_file).channels
+    except routing.BadNotifySettings as error:
         return Finding("channels", False, str(error), example)
-    if not known:
-        return Finding("channels", None, "regressions are told to the log alone", example)
-    if settings.forge_token is None and any(channel.forge for channel in known.values()):
-        return Finding("channels", False, "a forge is named and no token for it", "set TILEWATCH_FORGE_TOKEN")
-    return Finding("channels", True, ", ".join(known))
+    if not channels:
+        return Finding("channels", None, "none: messages go to the log only", example)
+    if settings.forge_token is None and any(channel.forge for channel in channels.values()):
+        return Finding("channels", False, "a forge needs a token", "set TILEWATCH_FORGE_TOKEN")
+    return Finding("channels", True, ", ".join(channels))
 
 
 def _package(name: str, distributions: Iterable[str], fix: str, *, needed: bool = True) -> Finding:
@@ -147,9 +147,9 @@ def _cuobjdump() -> Finding:
 
 
 def _folder(home: Path) -> Finding:
-    standing = _first_existing(home)
-    writable = standing.is_dir() and os.access(standing, os.W_OK | os.X_OK)
-    state = "exists" if standing == home else "will be made"
+    existing = _first_existing(home)
+    writable = existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
+    state = "exists" if existing == home else "will be created"
     fix = None if writable else "choose another folder with TILEWATCH_HOME"
     return Finding("data folder", writable, f"{home} ({state if writable else 'not writable'})", fix)
 
@@ -204,18 +204,18 @@ def _redis(servers: Servers) -> str:
     return dispatch.address(servers.broker_url)
 
 
-def _places(settings: Settings, boards: Sequence[Gpu]) -> Iterator[tuple[str, str, int]]:
-    """Where the workers that may run on this machine would answer."""
+def _health_endpoints(settings: Settings, gpus_here: Sequence[Gpu]) -> Iterator[tuple[str, str, int]]:
+    """Name, address and port of the health endpoint of each worker that may run on this machine."""
     address = settings.health_address
     yield "compile worker", address, settings.compile_health_port
     yield "judge worker", address, settings.judge_health_port
     if settings.gpu_health_port:
-        for board in boards:
-            yield f"worker of GPU {board.index}", address, settings.gpu_health_port + board.index
+        for gpu in gpus_here:
+            yield f"worker of GPU {gpu.index}", address, settings.gpu_health_port + gpu.index
 
 
 def _worker(name: str, address: str, number: int) -> Finding:
-    """What its health endpoint says; not running here is no fault."""
+    """Asks a worker's health endpoint. A worker that does not run here is no fault."""
     if not number:
         return Finding(name, None, "has no health endpoint")
     host = "127.0.0.1" if address == "0.0.0.0" else address  # noqa: S104 - only to be asked
@@ -223,30 +223,30 @@ def _worker(name: str, address: str, number: int) -> Finding:
     try:
         connection.request("GET", "/healthz")
         answer = connection.getresponse()
-        said = answer.read().decode(errors="replace").strip()
+        sentence = answer.read().decode(errors="replace").strip()
     except (OSError, HTTPException):
         return Finding(name, None, f"does not run here (nothing answers at {host}:{number})")
     finally:
         connection.close()
-    well = answer.status == HTTPStatus.OK
-    return Finding(name, well, said, None if well else "docs/operations.md says what each sentence asks for")
+    healthy = answer.status == HTTPStatus.OK
+    return Finding(name, healthy, sentence, None if healthy else "docs/operations.md explains each sentence")
 
 
-def _gpu(board: Gpu) -> Finding:
-    name, found = f"GPU {board.index}", f"{board.name}, driver {board.driver}"
-    if board.model is None:
+def _gpu(gpu: Gpu) -> Finding:
+    name, found = f"GPU {gpu.index}", f"{gpu.name}, driver {gpu.driver}"
+    if gpu.model is None:
         return Finding(name, False, f"{found}: a model that Tilewatch does not know", "add it to kernels/device.py")
-    major = board.driver.split(".")[0]
+    major = gpu.driver.split(".")[0]
     if not major.isdigit() or int(major) < OLDEST_DRIVER:
         return Finding(name, False, found, f"install NVIDIA driver {OLDEST_DRIVER} or newer")
     return Finding(name, True, found)
 
 
 def _measuring(*, needed: bool) -> Iterator[Finding]:
-    """What only a machine with a GPU needs."""
+    """Checks what only a machine with a GPU needs."""
     fix = "make install on a machine with an NVIDIA GPU" if not needed else "make install"
     yield _package("CuPy", ("cupy-cuda13x",), fix, needed=needed)
-    yield _package("NVML", ("nvidia-ml-py",), f"{fix}; without it a GPU's health is not watched", needed=needed)
+    yield _package("NVML", ("nvidia-ml-py",), f"{fix}; without it the health of GPUs is not checked", needed=needed)
     yield _package("CUPTI", ("cupti-python",), f"{fix}; without it CUDA events time the kernels", needed=needed)
     yield _package("DeepGEMM", ("sgl-deep-gemm", "torch"), fix, needed=needed)
     compiler = nvcc()
@@ -257,7 +257,7 @@ def _measuring(*, needed: bool) -> Iterator[Finding]:
 
 
 def nvcc() -> Path | None:
-    """The CUDA compiler: the one asked for, the machine's, or the one that came with the tile compiler's packages."""
+    """Finds nvcc by CUDA_HOME, CUDA_PATH or PATH, in /usr/local/cuda, or in the tile compiler's packages; else None."""
     named = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
     on_path = shutil.which("nvcc")
     places = [*(Path(home, "bin", "nvcc") for home in named), *([Path(on_path)] if on_path else [])]

@@ -1,8 +1,8 @@
-"""What people should know that is no regression of a time. Pure: facts of the last nights in, standing alarms out.
+"""Finds alarms: facts of the last nights in, the alarms that should be open out. Pure.
 
-An alarm opens when it begins to stand and closes by itself when it does not any more. Its key holds since when it
-stands (a submission, a night), so that the same trouble a second time is a second alarm. One alarm tells of all configs
-and problems that one submission moved: a compiler that changed everything is one message and not sixty.
+An alarm is opened when its state begins and closed when it ends. Its key names the beginning (a submission, a night),
+so that the same trouble a second time is a second alarm. One alarm covers all configs and problems that one submission
+changed: a compiler that changed everything is one message and not sixty.
 """
 
 import datetime as dt
@@ -22,14 +22,14 @@ from tilewatch.text import short_sha
 FINE = ("measured", "static facts only")
 """States in which a nightly is over and well."""
 
-NEWS_STANDS = dt.timedelta(days=7)
-"""How long something that happened once, and is no trouble that ends, stays among the open alarms."""
+EVENT_STAYS_OPEN = dt.timedelta(days=7)
+"""How long an alarm about a single event, which has no end, stays open."""
 
-FAILURE_STANDS = dt.timedelta(days=30)
-"""What nobody mended in so long is how it is now."""
+FAILURE_STAYS_OPEN = dt.timedelta(days=30)
+"""A failure that nobody fixed for so long counts as the normal state."""
 
 LOSS_THAT_MATTERS = 0.02
-"""A last winner that lost by less was as good as tied: sweeps take few samples of each config."""
+"""A smaller loss of the last winner counts as a tie: sweeps take few samples of each config."""
 
 BASELINE_PACKAGES = {"sgl-deep-gemm": "DeepGEMM", "torch": "torch, and cuBLASLt with it"}
 
@@ -39,7 +39,7 @@ LISTED = 5
 
 
 @dataclass(frozen=True)
-class Standing:
+class OpenAlarm:
     kind: str
     key: str
     subject: str
@@ -50,30 +50,31 @@ class Standing:
 
 @dataclass(frozen=True)
 class Changes:
-    """Alarms to open, and keys of those to close."""
+    """Alarms to open, and the keys of alarms to close."""
 
-    to_open: tuple[Standing, ...]
+    to_open: tuple[OpenAlarm, ...]
     to_close: tuple[str, ...]
 
 
-def changes(standing: Iterable[Standing], open_: Iterable[AlarmRow]) -> Changes:
-    by_key = {alarm.key: alarm for alarm in standing}
-    known = {alarm.key for alarm in open_}
+def changes(current: Iterable[OpenAlarm], stored: Iterable[AlarmRow]) -> Changes:
+    """Compares the alarms that should be open now with those that are open in the database."""
+    by_key = {alarm.key: alarm for alarm in current}
+    known = {alarm.key for alarm in stored}
     return Changes(
         tuple(alarm for key, alarm in sorted(by_key.items()) if key not in known),
         tuple(sorted(known - by_key.keys())),
     )
 
 
-def of_nightlies(
+def find_late_nightlies(
     nights: Sequence[SubmissionRow], last: dt.date | None, due: dt.date, limit: dt.timedelta, now: dt.datetime
-) -> list[Standing]:
+) -> list[OpenAlarm]:
     """`due` is the newest night that should have been submitted by now, `last` the newest that was; before the first
     nightly nothing is missing."""
     found = []
     if last is not None and last < due:
         found.append(
-            Standing(
+            OpenAlarm(
                 "nightly_missing",
                 f"nightly_missing/{last}",
                 f"no nightly since that of {last}",
@@ -85,27 +86,27 @@ def of_nightlies(
         if night.night == last and night.state not in FINE and now - night.requested_at > limit:
             hours = limit.total_seconds() / 3600
             found.append(
-                Standing(
+                OpenAlarm(
                     "nightly_late",
                     f"nightly_late/{night.id}",
                     f"the nightly of {night.night} for {night.gpu_name}: {night.state}",
                     f"It was submitted more than {hours:g} hours ago: {night.settled_trials} of {night.trials} configs "
                     f"are compiled, {night.runs} sweeps measured, {night.failed_jobs} jobs failed. "
-                    "`tilewatch status` says what it waits for.",
+                    "`tilewatch status` shows what it waits for.",
                     gpu_model=night.gpu_model,
                 )
             )
     return found
 
 
-def of_quarantines(ill: Sequence[QuarantineRow]) -> list[Standing]:
-    """Of GPUs that are in quarantine now; a GPU that falls ill again is another alarm."""
+def find_quarantined_gpus(ill: Sequence[QuarantineRow]) -> list[OpenAlarm]:
+    """One alarm for each GPU in quarantine; a GPU that falls ill again gets a new one."""
     return [
-        Standing(
+        OpenAlarm(
             "gpu_quarantined",
             f"gpu_quarantined/{gpu.gpu_uuid}/{gpu.began_at.isoformat()}",
             f"{gpu.gpu_model} {gpu.gpu_uuid} on {gpu.host}",
-            f"{gpu.reason}\nIt takes no sweeps until a canary runs clean; docs/operations.md says what to look at.",
+            f"{gpu.reason}\nIt gets no sweeps until its canaries are good again; see docs/operations.md.",
             gpu_model=gpu.gpu_model,
         )
         for gpu in ill
@@ -113,26 +114,26 @@ def of_quarantines(ill: Sequence[QuarantineRow]) -> list[Standing]:
     ]
 
 
-def of_configs(pairs: Sequence[SweepPair], fallen: Sequence[FallenConfig]) -> list[Standing]:
-    """One for each kernel, GPU model, submission and kind."""
+def find_broken_configs(pairs: Sequence[SweepPair], fallen: Sequence[FallenConfig]) -> list[OpenAlarm]:
+    """One alarm for each kernel, GPU model, submission and kind."""
     by_sweep = {pair.after_id: pair for pair in pairs}
     groups: dict[tuple[str, str, str, int], list[tuple[SweepPair, FallenConfig]]] = defaultdict(list)
     for each in fallen:
         pair = by_sweep[each.after_id]
         groups[each.kind, pair.kernel, pair.gpu_model, pair.submission_id].append((pair, each))
-    return [_of_config_group(key, group) for key, group in groups.items()]
+    return [_config_alarm(key, group) for key, group in groups.items()]
 
 
-def stands_since(key: str) -> tuple[str, str, int] | None:
-    """The kernel, GPU model and submission of a `stopped_compiling` or `became_wrong` alarm, from its key."""
+def sweep_of_key(key: str) -> tuple[str, str, int] | None:
+    """The kernel, GPU model and submission in the key of an alarm about configs; None for another kind."""
     kind, *rest = key.split("/")
     if kind not in ("stopped_compiling", "became_wrong") or len(rest) != 3:
         return None
     return rest[0], rest[1], int(rest[2])
 
 
-def of_winners(runs: Sequence[RunPair]) -> list[Standing]:
-    """Winners that are none any more, told once per kernel, GPU model and submission."""
+def find_lost_ties(runs: Sequence[RunPair]) -> list[OpenAlarm]:
+    """Configs that won or were tied before and are slower now: one alarm per kernel, GPU model and submission."""
     lost = [run for run in runs if run.old_winner_loss is not None and run.old_winner_loss >= LOSS_THAT_MATTERS]
     found = []
     for (kernel, gpu, submission), group in _grouped(lost).items():
@@ -142,11 +143,11 @@ def of_winners(runs: Sequence[RunPair]) -> list[Standing]:
             for run in group
         ]
         found.append(
-            Standing(
+            OpenAlarm(
                 "tie_lost",
                 f"tie_lost/{kernel}/{gpu}/{submission}",
                 f"{kernel} on {gpu} since {_since(group[0].sha, group[0].made_at)}",
-                _listing("A config that was the best, or as good, is beaten:", lines),
+                _listing("A config that was the best, or tied with it, is slower now:", lines),
                 kernel,
                 gpu,
             )
@@ -154,9 +155,9 @@ def of_winners(runs: Sequence[RunPair]) -> list[Standing]:
     return found
 
 
-def of_regret(runs: Sequence[RunPair], limit: float, open_: Sequence[AlarmRow]) -> list[Standing]:
-    """The config that ships, held against the best found. It stands as long as any problem is above the limit."""
-    known = {_of_regret(alarm.key): alarm.key for alarm in open_ if alarm.kind == "regret"}
+def find_regret(runs: Sequence[RunPair], limit: float, stored: Sequence[AlarmRow]) -> list[OpenAlarm]:
+    """The shipped config compared with the best found. Open as long as any problem is above the limit."""
+    known = {_regret_key(alarm.key): alarm.key for alarm in stored if alarm.kind == "regret"}
     behind = [run for run in runs if run.regret is not None and run.regret > limit]
     found = []
     for (repository, kernel, gpu), group in _grouped_by(
@@ -164,11 +165,11 @@ def of_regret(runs: Sequence[RunPair], limit: float, open_: Sequence[AlarmRow]) 
     ).items():
         lines = [f"{run.problem}: {run.regret:+.1%}, best is {_config(run.winner)}" for run in group]
         found.append(
-            Standing(
+            OpenAlarm(
                 "regret",
                 known.get((repository, kernel, gpu), f"regret/{kernel}/{gpu}/{group[0].submission_id}/{repository}"),
                 f"{kernel} on {gpu}",
-                _listing(f"The config it ships with is more than {limit:.0%} slower than the best found:", lines),
+                _listing(f"The shipped config is more than {limit:.0%} slower than the best found:", lines),
                 kernel,
                 gpu,
             )
@@ -176,36 +177,36 @@ def of_regret(runs: Sequence[RunPair], limit: float, open_: Sequence[AlarmRow]) 
     return found
 
 
-def of_baselines(runs: Sequence[RunPair]) -> list[Standing]:
-    """A rival's package that changed on a node: ratios before and after are not of the same rival."""
-    found: dict[str, Standing] = {}
+def find_changed_baselines(runs: Sequence[RunPair]) -> list[OpenAlarm]:
+    """A baseline's package changed on a node: ratios before and after are of two versions of it."""
+    found: dict[str, OpenAlarm] = {}
     for run in runs:
         for package, name in BASELINE_PACKAGES.items():
             old, new = (run.old_toolchain or {}).get(package), run.toolchain.get(package)
             if old is None or new is None or old == new:
                 continue
             key = f"baseline_changed/{run.host}/{package}/{old}/{new}/{run.submission_id}"
-            found[key] = Standing(
+            found[key] = OpenAlarm(
                 "baseline_changed",
                 key,
                 f"{name} on {run.host} ({run.gpu_model})",
-                f"{package} went from {old} to {new}, so ratios jump where the rival's speed did. Regressions are "
-                "judged by our own time beside the ratio.",
+                f"{package} went from {old} to {new}, so ratios change where the baseline's speed did. Regressions "
+                "are judged by our own time too.",
                 gpu_model=run.gpu_model,
             )
     return list(found.values())
 
 
-def still(open_: Iterable[AlarmRow], kinds: Sequence[str], since: dt.datetime) -> list[Standing]:
-    """Open alarms of these kinds that are younger than that, as they stand."""
+def keep_open(stored: Iterable[AlarmRow], kinds: Sequence[str], since: dt.datetime) -> list[OpenAlarm]:
+    """Open alarms of these kinds that were opened after `since`, unchanged."""
     return [
-        Standing(alarm.kind, alarm.key, alarm.subject, alarm.detail)
-        for alarm in open_
+        OpenAlarm(alarm.kind, alarm.key, alarm.subject, alarm.detail)
+        for alarm in stored
         if alarm.kind in kinds and alarm.opened_at >= since
     ]
 
 
-def _of_config_group(key: tuple[str, str, str, int], group: Sequence[tuple[SweepPair, FallenConfig]]) -> Standing:
+def _config_alarm(key: tuple[str, str, str, int], group: Sequence[tuple[SweepPair, FallenConfig]]) -> OpenAlarm:
     kind, kernel, gpu, submission = key
     pair = group[0][0]
     lines = [f"{each.problem} {_config(fell.params)}: {fell.failure or 'no reason'}" for each, fell in group]
@@ -213,17 +214,17 @@ def _of_config_group(key: tuple[str, str, str, int], group: Sequence[tuple[Sweep
     several = what.replace("does not", "do not").replace("gives", "give")
     head = f"1 config {what}:" if len(group) == 1 else f"{len(group)} configs {several}:"
     subject = f"{kernel} on {gpu} since {_since(pair.sha, pair.made_at)}"
-    return Standing(kind, f"{kind}/{kernel}/{gpu}/{submission}", subject, _listing(head, lines), kernel, gpu)
+    return OpenAlarm(kind, f"{kind}/{kernel}/{gpu}/{submission}", subject, _listing(head, lines), kernel, gpu)
 
 
-def _of_regret(key: str) -> tuple[str, ...]:
-    """The repository, kernel and GPU model of such an alarm, without its submission."""
+def _regret_key(key: str) -> tuple[str, ...]:
+    """The repository, kernel and GPU model in the key of a `regret` alarm, without its submission."""
     _, kernel, gpu, _, *repository = key.split("/")
     return (*repository, kernel, gpu)
 
 
 def _digest(repository: str) -> str:
-    """A repository's name may hold what parts a key."""
+    """A repository's name may contain a slash, which separates the parts of a key."""
     return hashlib.sha256(repository.encode()).hexdigest()[:8]
 
 

@@ -1,8 +1,7 @@
-"""Looks for what is no regression and still wants to be known, opens an alarm and its message, closes what has passed.
+"""Opens and closes alarms, and writes a message for each new one in the same transaction.
 
-Thin: db/step_queries/fallen_configs.py and db/step_queries/run_pairs.py say what there is, alarms.py what of it stands,
-outbox.py writes the messages, in the transaction that opens the alarm. Runs every few minutes on any judge's worker;
-two at once take turns.
+Runs every few minutes on any judge's worker; two at once take turns. db/step_queries reads the facts, alarms.py decides
+which alarms should be open, outbox.py writes the messages.
 """
 
 import datetime as dt
@@ -18,18 +17,18 @@ from tilewatch.db.queries.alarms import AlarmRow
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import fallen_configs, run_pairs, steps
 from tilewatch.worker.notify import alarms, outbox
-from tilewatch.worker.notify.alarms import Changes, Standing
+from tilewatch.worker.notify.alarms import Changes, OpenAlarm
 from tilewatch.worker.notify.outbox import Outbox
 from tilewatch.worker.schedule import night_due
 
-LATELY = dt.timedelta(days=2)
-"""What is older was looked at when it was young."""
+RECENT = dt.timedelta(days=2)
+"""Older submissions were checked when they were new."""
 
 MISSING_AFTER = dt.timedelta(minutes=30)
 """By then the reconciler has submitted a night that beat left out, if it can be submitted at all."""
 
-NEWS = ("tie_lost", "baseline_changed")
-"""Alarms of something that happened once."""
+EVENTS = ("tie_lost", "baseline_changed")
+"""Kinds of alarm about a single event, which has no end."""
 
 
 @dataclass(frozen=True)
@@ -39,46 +38,46 @@ class Limits:
     regret: float
 
 
-def watch(out: Outbox, limits: Limits, now: dt.datetime) -> Changes:
+def check_alarms(out: Outbox, limits: Limits, now: dt.datetime) -> Changes:
     with session(out.database_url) as opened:
         life.take_turns(opened)
-        open_ = alarm_queries.list_alarms(opened)
-        found = alarms.changes(standing(opened, open_, limits, now), open_)
-        for alarm in found.to_open:
+        stored = alarm_queries.list_alarms(opened)
+        changes = alarms.changes(_list_alarms(opened, stored, limits, now), stored)
+        for alarm in changes.to_open:
             alarm_id, new = life.open_once(
                 opened, key=alarm.key, kind=alarm.kind, subject=alarm.subject, detail=alarm.detail
             )
             if new:
                 outbox.write_alarm(opened, out, alarm_id, alarm, now)
-        life.close(opened, found.to_close)
-    return found
+        life.close(opened, changes.to_close)
+    return changes
 
 
-def standing(opened: Session, open_: Sequence[AlarmRow], limits: Limits, now: dt.datetime) -> list[Standing]:
-    runs = run_pairs.list_newest_run_pairs(opened, now - alarms.FAILURE_STANDS)
-    lately = [run for run in runs if run.made_at >= now - LATELY]
-    pairs = fallen_configs.list_newest_pairs(opened, now - LATELY)
+def _list_alarms(opened: Session, stored: Sequence[AlarmRow], limits: Limits, now: dt.datetime) -> list[OpenAlarm]:
+    runs = run_pairs.list_newest_run_pairs(opened, now - alarms.FAILURE_STAYS_OPEN)
+    recent = [run for run in runs if run.made_at >= now - RECENT]
+    pairs = fallen_configs.list_newest_pairs(opened, now - RECENT)
     late = dt.timedelta(hours=limits.nightly_limit_h)
     due = night_due(now - MISSING_AFTER, limits.nightly_at)
     return [
-        *alarms.of_nightlies(queue.list_last_nights(opened), steps.find_last_night(opened), due, late, now),
-        *alarms.of_quarantines(quarantine.list_quarantines(opened)),
-        *alarms.of_configs(pairs, fallen_configs.list_fallen_configs(opened, pairs)),
-        *_still_fallen(opened, open_, now),
-        *alarms.of_winners(lately),
-        *alarms.of_baselines(lately),
-        *alarms.still(open_, NEWS, now - alarms.NEWS_STANDS),
-        *alarms.of_regret(runs, limits.regret, open_),
+        *alarms.find_late_nightlies(queue.list_last_nights(opened), steps.find_last_night(opened), due, late, now),
+        *alarms.find_quarantined_gpus(quarantine.list_quarantines(opened)),
+        *alarms.find_broken_configs(pairs, fallen_configs.list_fallen_configs(opened, pairs)),
+        *_still_broken(opened, stored, now),
+        *alarms.find_lost_ties(recent),
+        *alarms.find_changed_baselines(recent),
+        *alarms.keep_open(stored, EVENTS, now - alarms.EVENT_STAYS_OPEN),
+        *alarms.find_regret(runs, limits.regret, stored),
     ]
 
 
-def _still_fallen(opened: Session, open_: Sequence[AlarmRow], now: dt.datetime) -> list[Standing]:
-    """Open alarms about configs, as long as one of these has not come back and somebody may still mend it."""
+def _still_broken(opened: Session, stored: Sequence[AlarmRow], now: dt.datetime) -> list[OpenAlarm]:
+    """Open alarms about configs of which at least one is still broken, until FAILURE_STAYS_OPEN has passed."""
     found = []
-    for alarm in open_:
-        since = alarms.stands_since(alarm.key)
-        if since is not None and alarm.opened_at >= now - alarms.FAILURE_STANDS:
+    for alarm in stored:
+        since = alarms.sweep_of_key(alarm.key)
+        if since is not None and alarm.opened_at >= now - alarms.FAILURE_STAYS_OPEN:
             pairs = fallen_configs.list_pairs_since(opened, *since, measured=alarm.kind == "became_wrong")
-            fallen = alarms.of_configs(pairs, fallen_configs.list_fallen_configs(opened, pairs))
-            found += [each for each in fallen if each.key == alarm.key]
+            current = alarms.find_broken_configs(pairs, fallen_configs.list_fallen_configs(opened, pairs))
+            found += [each for each in current if each.key == alarm.key]
     return found

@@ -1,7 +1,7 @@
-"""A regression on the pages of a forge: a status and one comment on its commit, through GitHub's API or one like it.
+"""Writes a regression to its commit on a forge: a status and one comment, through GitHub's API or a compatible one.
 
-A status replaces the one before of its name, and a comment carries its note's key where nobody reads, so a note that is
-sent twice is there once. Knows no database; the token is in no message, log line or repr.
+Safe to repeat: a status replaces the earlier one of its name, and a comment has the key of its message in a hidden
+line. Knows no database; the token is in no message, log line or repr.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import Any
 
 import requests
 
-from tilewatch.worker.notify.senders import ANSWER_LIMIT_S, CONNECT_LIMIT_S, TAKEN, Note, Outcome, outcome_of
+from tilewatch.worker.notify.senders import ANSWER_LIMIT_S, CONNECT_LIMIT_S, TAKEN, Outcome, OutgoingMessage, outcome_of
 
 LONGEST_DESCRIPTION = 140  # characters that GitHub takes in a status
 COMMENTS_A_PAGE = 100
@@ -23,7 +23,7 @@ STATES = {
     "resolved": "success",
     "expected": "success",
 }
-"""What a commit's status says, by the kind of the note; a note of another kind is nothing a forge has a place for."""
+"""The commit status for each kind of message. Other kinds are not sent to a forge."""
 
 
 @dataclass(frozen=True)
@@ -33,53 +33,53 @@ class Forge:
     token: str = field(repr=False)
     repeatable: bool = True
 
-    def carry(self, note: Note) -> Outcome:
-        if note.sha is None or note.kind not in STATES:
-            return Outcome.never(f"a forge has no place for a note of the kind {note.kind}")
+    def send(self, message: OutgoingMessage) -> Outcome:
+        if message.sha is None or message.kind not in STATES:
+            return Outcome.never(f"a forge cannot show a message of the kind {message.kind}")
         try:
-            outcome = self._set_status(note, note.sha)
-            if outcome.trouble is None and STATES[note.kind] == "failure":
-                outcome = self._comment(note, note.sha)
+            outcome = self._set_status(message, message.sha)
+            if outcome.trouble is None and STATES[message.kind] == "failure":
+                outcome = self._comment(message, message.sha)
             return outcome
         except requests.RequestException as error:
             return Outcome.later(f"the forge cannot be reached ({type(error).__name__})")
 
     def probe(self) -> Outcome:
-        """Whether the repository is there for this token; nothing is written."""
+        """Checks that the token can read the repository. Writes nothing."""
         try:
-            return self._outcome(self._ask("GET", ""))
+            return self._outcome(self._request("GET", ""))
         except requests.RequestException as error:
             return Outcome.later(f"the forge cannot be reached ({type(error).__name__})")
 
-    def _set_status(self, note: Note, sha: str) -> Outcome:
-        told = {
-            "state": STATES[note.kind],
-            # One per kernel: a commit may slow two, and one that recovers says nothing of the other.
-            "context": f"tilewatch/{note.kernel}",
-            "description": shortened(note.subject, LONGEST_DESCRIPTION),
-            **({"target_url": note.link} if note.link else {}),
+    def _set_status(self, message: OutgoingMessage, sha: str) -> Outcome:
+        status = {
+            "state": STATES[message.kind],
+            # One status per kernel: a commit may slow down two kernels, of which one recovers.
+            "context": f"tilewatch/{message.kernel}",
+            "description": shortened(message.subject, LONGEST_DESCRIPTION),
+            **({"target_url": message.link} if message.link else {}),
         }
-        return self._outcome(self._ask("POST", f"statuses/{sha}", json=told))
+        return self._outcome(self._request("POST", f"statuses/{sha}", json=status))
 
-    def _comment(self, note: Note, sha: str) -> Outcome:
-        """Only a second attempt can find the first one's comment there, so only it looks."""
-        if note.attempt > 1:
+    def _comment(self, message: OutgoingMessage, sha: str) -> Outcome:
+        """Only after a first attempt can there be a comment already, so only later attempts look for it."""
+        if message.attempt > 1:
             for answer in self._comment_pages(sha):
                 if not answer.ok:
                     return self._outcome(answer)
-                if any(marker(note.key) in str(comment.get("body")) for comment in answer.json()):
+                if any(marker(message.key) in str(comment.get("body")) for comment in answer.json()):
                     return TAKEN
-        return self._outcome(self._ask("POST", f"commits/{sha}/comments", json={"body": comment_of(note)}))
+        return self._outcome(self._request("POST", f"commits/{sha}/comments", json={"body": comment_of(message)}))
 
     def _comment_pages(self, sha: str) -> Iterator[requests.Response]:
         for page in range(1, MOST_PAGES + 1):
-            asked = {"per_page": COMMENTS_A_PAGE, "page": page}
-            answer = self._ask("GET", f"commits/{sha}/comments", params=asked)
+            window = {"per_page": COMMENTS_A_PAGE, "page": page}
+            answer = self._request("GET", f"commits/{sha}/comments", params=window)
             yield answer
             if not answer.ok or len(answer.json()) < COMMENTS_A_PAGE:
                 return
 
-    def _ask(self, method: str, path: str, **told: Any) -> requests.Response:
+    def _request(self, method: str, path: str, **parameters: Any) -> requests.Response:
         return requests.request(
             method,
             f"{self.api.rstrip('/')}/repos/{self.repository}/{path}".rstrip("/"),
@@ -89,8 +89,8 @@ class Forge:
                 "X-GitHub-Api-Version": "2022-11-28",
             },
             timeout=(CONNECT_LIMIT_S, ANSWER_LIMIT_S),
-            allow_redirects=False,  # a moved repository is said, and the token goes nowhere else
-            **told,
+            allow_redirects=False,  # a moved repository is an error: the token goes to no other address
+            **parameters,
         )
 
     def _outcome(self, answer: requests.Response) -> Outcome:
@@ -98,17 +98,17 @@ class Forge:
 
 
 def marker(key: str) -> str:
-    """Invisible on the page. A key has no `-->` in it, but a comment must not be broken by one that had."""
+    """Returns an HTML comment, which the page does not show. A `--` in a key would end it too early."""
     return f"<!-- tilewatch: {key.replace('--', '- -')} -->"
 
 
-def comment_of(note: Note) -> str:
-    """The text goes into a fence: what a commit's subject holds then mentions nobody and links nowhere."""
-    longest = max((len(ticks) for ticks in re.findall(r"`+", note.body)), default=0)
+def comment_of(message: OutgoingMessage) -> str:
+    """Puts the text into a code fence, so that a commit's subject in it mentions nobody and links nowhere."""
+    longest = max((len(ticks) for ticks in re.findall(r"`+", message.body)), default=0)
     fence = "`" * max(3, longest + 1)
-    heading = f"**{shortened(note.subject, LONGEST_DESCRIPTION)}**"
-    lines = [marker(note.key), heading, f"{fence}text", note.body, fence]
-    return "\n".join([*lines, f"[Evidence]({note.link})"] if note.link else lines)
+    heading = f"**{shortened(message.subject, LONGEST_DESCRIPTION)}**"
+    lines = [marker(message.key), heading, f"{fence}text", message.body, fence]
+    return "\n".join([*lines, f"[Evidence]({message.link})"] if message.link else lines)
 
 
 def shortened(text: str, length: int) -> str:

@@ -1,7 +1,7 @@
-"""Whom to tell of what, and when: the file that TILEWATCH_TELL names, as frozen values, and the questions put to it.
+"""Reads tell.toml (TILEWATCH_TELL) and decides who gets a message and when: routes, owners, quiet hours, digest.
 
-Pure but for `load`. Knows no service, no message and no database. What is wrong with the file is a sentence without
-the addresses in it, since those are secrets: whoever has one can write into the channel.
+Pure except `load`. Knows no service, no message and no database. Errors in the file are sentences without the
+addresses, which are secrets: whoever has one can write into the channel.
 """
 
 import datetime as dt
@@ -18,23 +18,23 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from tilewatch.errors import ExpectedError
 
 LOG = "log"
-"""The channel that is always there and needs no service: the log of whoever sends."""
+"""The channel that always exists: the log of the process that sends."""
 
 DIGEST_PATIENCE = dt.timedelta(hours=6)
-"""A digest that nobody could send for so long is left out: the next one tells the same."""
+"""A digest that is this late is not written any more; the next one has the same content."""
 
 Topic = Literal["regression", "improvement", "alarm"]
 
 
-class BadTelling(ExpectedError, ValueError):
-    """The file of channels and routes makes no sense; the message is a sentence without its addresses."""
+class BadNotifySettings(ExpectedError, ValueError):
+    """tell.toml is wrong; the message is a sentence without the addresses."""
 
 
 def _zone(name: str) -> str:
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError):
-        raise ValueError(f"{name!r} is no time zone; write one such as Europe/Berlin") from None
+        raise ValueError(f"{name!r} is not a time zone; expected one such as Europe/Berlin") from None
     return name
 
 
@@ -43,7 +43,7 @@ class _Strict(BaseModel):
 
 
 class Channel(_Strict):
-    """One place where people read: an Apprise service, a webhook, or the commits of a forge.
+    """Where messages go: an Apprise service, a webhook, or the commits of a forge.
 
     `*_from` names an environment variable that holds the address, for those who keep secrets out of files.
     """
@@ -54,7 +54,7 @@ class Channel(_Strict):
     webhook_from: str | None = None
     forge: str | None = Field(default=None, pattern=r"^[\w.-]+/[\w.-]+$")
     api: str = Field(default="https://api.github.com", pattern=r"^https?://")
-    quiet: bool = True  # waits while it is quiet; a forge wakes nobody and never waits
+    quiet: bool = True  # its messages wait during quiet hours; those of a forge never do
 
     @model_validator(mode="after")
     def _one_address(self) -> Self:
@@ -65,7 +65,7 @@ class Channel(_Strict):
 
 
 class Route(_Strict):
-    """What goes where. Every route that fits is taken; `*` and `?` stand for any letters and any one letter."""
+    """Which messages go to which channels. All routes that match are used; `*` stands for any letters, `?` for one."""
 
     kernel: str = "*"
     gpu: str = "*"
@@ -75,7 +75,7 @@ class Route(_Strict):
 
 
 class Quiet(_Strict):
-    """From one hour to another of the zone's clock, over midnight if the second is the earlier one."""
+    """Quiet hours, on the clock of the zone. They go over midnight if `to` is earlier than `from`."""
 
     start: dt.time = Field(alias="from")
     end: dt.time = Field(alias="to")
@@ -86,8 +86,8 @@ class Digest(_Strict):
     to: tuple[str, ...] = Field(min_length=1)
 
 
-class Telling(_Strict):
-    """The whole file. Without one, everything is told to the log."""
+class NotifySettings(_Strict):
+    """The whole of tell.toml. The default, without a file, sends every message to the log."""
 
     zone: Annotated[str, AfterValidator(_zone)] = "UTC"
     channels: dict[str, Channel] = Field(default_factory=dict)
@@ -105,35 +105,35 @@ class Telling(_Strict):
         return self
 
 
-def load(file: Path | None, environment: Mapping[str, str] = os.environ) -> Telling:
-    """What the file says, its addresses taken from the environment where it says so; without a file, the default."""
+def load(file: Path | None, environment: Mapping[str, str] = os.environ) -> NotifySettings:
+    """Reads the file, with addresses from the environment where it names a variable. None gives the default."""
     if file is None:
-        return Telling()
+        return NotifySettings()
     try:
         return _read(file.name, file.read_text(encoding="utf-8"), environment)
     except OSError as error:
-        raise BadTelling(f"the file of channels {file} cannot be read: {error.strerror}") from None
+        raise BadNotifySettings(f"the notification settings {file} cannot be read: {error.strerror}") from None
 
 
-def recipients(telling: Telling, topic: Topic, kernel: str | None, gpus: Sequence[str]) -> tuple[str, ...]:
-    """The channels that want to hear of this, each once, in the order of the routes."""
-    if not telling.routes:
+def recipients(settings: NotifySettings, topic: Topic, kernel: str | None, gpus: Sequence[str]) -> tuple[str, ...]:
+    """Returns the channels of all matching routes, each once, in the order of the routes."""
+    if not settings.routes:
         return (LOG,) if topic != "improvement" else ()
-    fitting = [route.to for route in telling.routes if topic in route.about and _fits(route, kernel, gpus)]
-    return tuple(dict.fromkeys(name for names in fitting for name in names))
+    matching = [route.to for route in settings.routes if topic in route.about and _matches(route, kernel, gpus)]
+    return tuple(dict.fromkeys(name for names in matching for name in names))
 
 
-def owner(telling: Telling, kernel: str | None, gpus: Sequence[str]) -> str | None:
-    """Who looks after this by the first route that fits and names somebody."""
-    return next((route.owner for route in telling.routes if route.owner and _fits(route, kernel, gpus)), None)
+def find_owner(settings: NotifySettings, kernel: str | None, gpus: Sequence[str]) -> str | None:
+    """Returns the owner that the first matching route names; None if none does."""
+    return next((route.owner for route in settings.routes if route.owner and _matches(route, kernel, gpus)), None)
 
 
-def quiet_until(telling: Telling, channel: str, now: dt.datetime) -> dt.datetime | None:
-    """When this channel may be written to again; None when that is now."""
-    hours, found = telling.quiet, telling.channels.get(channel)
-    if hours is None or found is None or not found.quiet or found.forge:
+def quiet_until(settings: NotifySettings, channel: str, now: dt.datetime) -> dt.datetime | None:
+    """Returns the end of the quiet hours; None if a message may be sent to this channel now."""
+    hours, target = settings.quiet, settings.channels.get(channel)
+    if hours is None or target is None or not target.quiet or target.forge:
         return None
-    zone = ZoneInfo(telling.zone)
+    zone = ZoneInfo(settings.zone)
     here = now.astimezone(zone)
     for day in (here.date() - dt.timedelta(days=1), here.date()):
         over_midnight = dt.timedelta(days=1 if hours.end <= hours.start else 0)
@@ -144,51 +144,52 @@ def quiet_until(telling: Telling, channel: str, now: dt.datetime) -> dt.datetime
     return None
 
 
-def digest_due(telling: Telling, now: dt.datetime) -> dt.date | None:
-    """The day whose digest should be there by now; None when it is not time, or too late for it."""
-    if telling.digest is None:
+def digest_due(settings: NotifySettings, now: dt.datetime) -> dt.date | None:
+    """Returns the day whose digest should be written by now; None if it is too early or too late for one."""
+    if settings.digest is None:
         return None
-    zone = ZoneInfo(telling.zone)
+    zone = ZoneInfo(settings.zone)
     day = now.astimezone(zone).date()
-    since = now - dt.datetime.combine(day, telling.digest.at, zone)
+    since = now - dt.datetime.combine(day, settings.digest.at, zone)
     return day if dt.timedelta(0) <= since < DIGEST_PATIENCE else None
 
 
-def _fits(route: Route, kernel: str | None, gpus: Sequence[str]) -> bool:
-    """What is about no kernel, or no GPU model, is for the routes that take any."""
+def _matches(route: Route, kernel: str | None, gpus: Sequence[str]) -> bool:
+    """A message about no kernel, or about no GPU model, matches the routes with `*` there."""
     fits_kernel = route.kernel == "*" if kernel is None else fnmatchcase(kernel, route.kernel)
     return fits_kernel and (any(fnmatchcase(gpu, route.gpu) for gpu in gpus) if gpus else route.gpu == "*")
 
 
-def _read(name: str, text: str, environment: Mapping[str, str]) -> Telling:
+def _read(name: str, text: str, environment: Mapping[str, str]) -> NotifySettings:
     try:
         written = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise BadTelling(f"{name} is not TOML: {error}") from None
-    for channel, told in written.get("channels", {}).items() if isinstance(written.get("channels"), dict) else ():
-        if isinstance(told, dict):
-            _fill_in(f"{name}: channels.{channel}", told, environment)
+        raise BadNotifySettings(f"{name} is not TOML: {error}") from None
+    channels = written.get("channels")
+    for channel, fields in channels.items() if isinstance(channels, dict) else ():
+        if isinstance(fields, dict):
+            _fill_in_address(f"{name}: channels.{channel}", fields, environment)
     try:
-        return Telling.model_validate(written)
+        return NotifySettings.model_validate(written)
     except ValidationError as error:
-        raise BadTelling("; ".join(_sentences(name, error))) from None
+        raise BadNotifySettings("; ".join(_sentences(name, error))) from None
 
 
-def _fill_in(where: str, told: dict[str, Any], environment: Mapping[str, str]) -> None:
+def _fill_in_address(where: str, fields: dict[str, Any], environment: Mapping[str, str]) -> None:
     for kind in ("apprise", "webhook"):
-        variable = told.get(f"{kind}_from")
-        if isinstance(variable, str) and kind not in told:
+        variable = fields.get(f"{kind}_from")
+        if isinstance(variable, str) and kind not in fields:
             if not environment.get(variable):
-                raise BadTelling(f"{where} wants its address from {variable}, which is not set")
-            told[kind] = environment[variable]
-            del told[f"{kind}_from"]
+                raise BadNotifySettings(f"{where} takes its address from {variable}, which is not set")
+            fields[kind] = environment[variable]
+            del fields[f"{kind}_from"]
 
 
 def _sentences(name: str, error: ValidationError) -> list[str]:
-    """Where and what, never the value: it may be an address."""
+    """One clause for each error: where it is and what is wrong, never the value, which may be an address."""
     clauses = []
     for problem in error.errors(include_input=False, include_url=False):
-        place = ".".join(str(part) for part in problem["loc"])
-        said = problem["msg"].removeprefix("Value error, ")
-        clauses.append(f"{name}: {place + ': ' if place else ''}{said[:1].lower()}{said[1:]}")
+        key = ".".join(str(part) for part in problem["loc"])
+        reason = problem["msg"].removeprefix("Value error, ")
+        clauses.append(f"{name}: {key + ': ' if key else ''}{reason[:1].lower()}{reason[1:]}")
     return clauses

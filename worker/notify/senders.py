@@ -1,7 +1,7 @@
-"""How one message leaves the house: by a service of Apprise, a webhook or the log. What came of it is a value.
+"""Sends one message by Apprise, a webhook or the log, and returns the outcome.
 
-Knows no database and no regression. Two kinds of trouble: what may pass is tried again (outbox.py says when), and what
-the service will never take is not. Nothing that is said here shows an address: it is the right to write there.
+Knows no database and no regression. An outcome says whether another attempt makes sense; outbox.py decides when. No
+outcome and no log line shows an address: whoever has one can write into the channel.
 """
 
 import datetime as dt
@@ -19,18 +19,19 @@ log = structlog.get_logger()
 
 CONNECT_LIMIT_S, ANSWER_LIMIT_S = 4.0, 10.0
 SERVICE_LIMIT_S = 20.0
-"""Of Apprise, for all that one service may need several requests for. Well under outbox.py's LEASE_S."""
+"""For all requests of one service of Apprise together. Well under outbox.py's LEASE_S."""
 
 REFUSED = (400, 410, 413, 415, 422)
-"""Answers to what was sent. Others (401, 404, 5xx) are about the set-up or the moment, and a person may mend those."""
+"""HTTP answers that mean: this message will never be accepted. Others (401, 404, 5xx) may pass, or a person can fix
+them."""
 
-LONGEST_ASKED_S = 86_400.0
+LONGEST_RETRY_AFTER_S = 86_400.0
 SECRET_LENGTH = 6
 """Pieces of an address this long may be secrets; shorter ones are words such as `api`."""
 
 
 @dataclass(frozen=True)
-class Note:
+class OutgoingMessage:
     """One message to one channel. `key` is the same however often it is sent; `sha` and `kernel` are for a forge."""
 
     key: str
@@ -45,7 +46,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Taken, or why not: `again` says whether another attempt makes sense, and after how long if the service said."""
+    """Sent (`trouble` is None) or why not. `again`: another attempt makes sense, after `wait_s` if the service said."""
 
     trouble: str | None = None
     again: bool = False
@@ -53,7 +54,7 @@ class Outcome:
 
     @classmethod
     def later(cls, trouble: str, wait_s: float | None = None) -> Self:
-        return cls(trouble, again=True, wait_s=None if wait_s is None else min(max(wait_s, 0.0), LONGEST_ASKED_S))
+        return cls(trouble, again=True, wait_s=None if wait_s is None else min(max(wait_s, 0.0), LONGEST_RETRY_AFTER_S))
 
     @classmethod
     def never(cls, trouble: str) -> Self:
@@ -64,39 +65,45 @@ TAKEN = Outcome()
 
 
 class Sender(Protocol):
-    """`repeatable`: a note that is sent twice arrives once, because the other side knows its key."""
+    """`repeatable`: a message that is sent twice arrives once, because the receiver knows its key."""
 
     @property
     def repeatable(self) -> bool: ...
 
-    def carry(self, note: Note) -> Outcome: ...
+    def send(self, message: OutgoingMessage) -> Outcome: ...
 
 
 @dataclass(frozen=True)
 class Log:
-    """The carrier for those who have set up no channel."""
+    """Writes messages to the log of this process; used where no channel is set up."""
 
     repeatable: bool = True
 
-    def carry(self, note: Note) -> Outcome:
-        log.warning("told", kind=note.kind, subject=note.subject, body=note.body)
+    def send(self, message: OutgoingMessage) -> Outcome:
+        log.warning("message", kind=message.kind, subject=message.subject, body=message.body)
         return TAKEN
 
 
 @dataclass(frozen=True)
 class Webhook:
-    """JSON to an address. A receiver that remembers Idempotency-Key takes a note once, even if we crash in between."""
+    """Sends JSON to an address. A receiver that remembers Idempotency-Key gets each message once, even if we crash."""
 
     address: str
     repeatable: bool = True
 
-    def carry(self, note: Note) -> Outcome:
-        told = {"key": note.key, "kind": note.kind, "subject": note.subject, "body": note.body, "link": note.link}
+    def send(self, message: OutgoingMessage) -> Outcome:
+        fields = {
+            "key": message.key,
+            "kind": message.kind,
+            "subject": message.subject,
+            "body": message.body,
+            "link": message.link,
+        }
         try:
             answer = requests.post(
                 self.address,
-                json=told,
-                headers={"Idempotency-Key": note.key},
+                json=fields,
+                headers={"Idempotency-Key": message.key},
                 timeout=(CONNECT_LIMIT_S, ANSWER_LIMIT_S),
                 allow_redirects=False,
             )
@@ -107,47 +114,48 @@ class Webhook:
 
 @dataclass(frozen=True)
 class Service:
-    """One of Apprise's services: mail, Slack, Teams and so on. Most know no keys, so no note is risked twice."""
+    """Sends by a service of Apprise: mail, Slack, Teams and so on. Most know no keys, so nothing is sent twice."""
 
     address: str
     repeatable: bool = False
 
-    def carry(self, note: Note) -> Outcome:
-        from apprise import Apprise, AppriseAsset, NotifyFormat  # half a second, and not needed for the others
+    def send(self, message: OutgoingMessage) -> Outcome:
+        from apprise import Apprise, AppriseAsset, NotifyFormat  # takes 0.5 s, and only this sender needs it
 
         logging.getLogger("apprise").setLevel(logging.INFO)  # its DEBUG lines show the address
         service = Apprise(asset=AppriseAsset(app_id="Tilewatch", service_timeout=SERVICE_LIMIT_S, async_mode=False))
         if not service.add(self.address):
             return Outcome.never("Apprise cannot read the channel's address; see its documentation for the service")
-        with service.notify(body=note.body, title=note.subject, body_format=NotifyFormat.TEXT) as result:
+        with service.notify(body=message.body, title=message.subject, body_format=NotifyFormat.TEXT) as result:
             if result:
                 return TAKEN
-            said = [entry.message for entry in result.logs() if entry.level in TROUBLES]
-        return Outcome.later(without_secrets(said[-1] if said else "the service did not take it", self.address))
+            errors = [entry.message for entry in result.logs() if entry.level in ERROR_LEVELS]
+        return Outcome.later(without_secrets(errors[-1] if errors else "the service refused it", self.address))
 
 
-TROUBLES = ("WARNING", "ERROR", "CRITICAL")
-"""Levels of the log entries in which Apprise tells what went wrong."""
+ERROR_LEVELS = ("WARNING", "ERROR", "CRITICAL")
+"""Levels of Apprise's log entries that say what went wrong."""
 
 
 def outcome_of(answer: requests.Response, who: str, now: dt.datetime | None = None) -> Outcome:
-    """What an HTTP answer means for a note."""
+    """Returns the outcome that an HTTP answer means."""
     if answer.ok:
         return TAKEN
-    said = f"{who} answers {answer.status_code} {answer.reason or ''}".strip()
+    trouble = f"{who} answers {answer.status_code} {answer.reason or ''}".strip()
     if answer.status_code in REFUSED:
-        return Outcome.never(said)
-    return Outcome.later(said, asked_wait_s(answer, now or dt.datetime.now(dt.UTC)))
+        return Outcome.never(trouble)
+    return Outcome.later(trouble, requested_wait_s(answer, now or dt.datetime.now(dt.UTC)))
 
 
-def asked_wait_s(answer: requests.Response, now: dt.datetime) -> float | None:
-    """How long the other side asks us to wait: Retry-After in seconds or as a date, or GitHub's spent allowance."""
-    asked = answer.headers.get("Retry-After", "").strip()
-    if asked.isdecimal():
-        return float(asked)
-    if asked:
+def requested_wait_s(answer: requests.Response, now: dt.datetime) -> float | None:
+    """Returns how long the service asks us to wait, None if it does not: Retry-After in seconds or as a date, or
+    GitHub's rate limit."""
+    retry_after = answer.headers.get("Retry-After", "").strip()
+    if retry_after.isdecimal():
+        return float(retry_after)
+    if retry_after:
         try:
-            return (email.utils.parsedate_to_datetime(asked) - now).total_seconds()
+            return (email.utils.parsedate_to_datetime(retry_after) - now).total_seconds()
         except ValueError:
             return None
     reset = answer.headers.get("X-RateLimit-Reset", "")
@@ -157,7 +165,7 @@ def asked_wait_s(answer: requests.Response, now: dt.datetime) -> float | None:
 
 
 def without_secrets(text: str, address: str) -> str:
-    """A sentence of a service, without what of our address it may repeat; the host's name may stay."""
+    """Replaces every part of our address that a service repeats in its sentence by "..."; the host name stays."""
     host = urlsplit(address).hostname or ""
     pieces = {piece for piece in re.split(r"[/:@?&=+,]+", address) if len(piece) >= SECRET_LENGTH}
     for piece in sorted(pieces - {host}, key=len, reverse=True):

@@ -1,7 +1,7 @@
-"""What people are told, word for word: facts in, a subject and a body out. Pure; knows no channel and no database.
+"""Writes the texts of messages: facts in, a subject and a body out. Pure; knows no channel and no database.
 
-One message per regression must be enough to decide on: how much and how sure, where, why, since which commit, whose,
-the evidence, and the commands that repeat it. Plain text: it has to read well in mail, chat and a log.
+The message about a regression must be enough to decide what to do: size and interval, problem, cause, first bad commit,
+owner, evidence, and the commands that repeat it. Plain text, because it is read in mail, in chat and in a log.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ LISTED = 12
 """Lines of one kind in a digest; the dashboard has them all."""
 
 BY_A_COMMIT = ("code", "search_space", "unknown")
-"""Causes that lie in the repository under watch."""
+"""Causes in the watched repository."""
 
 HEADINGS = {
     "opened": "",
@@ -36,7 +36,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Day:
-    """What a digest tells of: what changed in a day, and what is open at its end."""
+    """The content of a digest: what changed in a day, and what is open at its end."""
 
     opened: Sequence[RegressionRow]
     ended: Sequence[RegressionRow]
@@ -44,14 +44,14 @@ class Day:
     improvements: Sequence[RegressionRow]
     alarms: Sequence[AlarmRow]
     nights: Sequence[SubmissionRow]
-    untold: Sequence[MessageRow]
+    failed_messages: Sequence[MessageRow]
 
 
-def of_regression(story: RegressionStory, kind: str, dashboard_url: str) -> Text:
+def regression_text(story: RegressionStory, kind: str, dashboard_url: str) -> Text:
     regression = story.regression
-    headline = f"{HEADINGS[kind]}{headline_of(regression)}"
+    subject = f"{HEADINGS[kind]}{headline(regression)}"
     if kind in ("recovered", "resolved", "expected"):
-        return Text(headline, "\n".join(_ending(story, kind, dashboard_url)))
+        return Text(subject, "\n".join(_ending_lines(story, kind, dashboard_url)))
     worst = story.series[0]
     where = f"at {worst.problem} on {worst.gpu_name}"
     lines = [
@@ -63,17 +63,17 @@ def of_regression(story: RegressionStory, kind: str, dashboard_url: str) -> Text
         f"Owner: {regression.owner or 'nobody yet'}",
         f"Evidence: {evidence_link(dashboard_url, worst.run_id)}",
         f"Triage: {regression_link(dashboard_url, regression.id)}",
-        "Repeat it on such a GPU:",
+        "To repeat it on such a GPU:",
         f"  git checkout {regression.bad_sha}",
         f"  python -m tilewatch.kernels sweep {regression.kernel} {worst.problem}",
-        "Take it, or say that it is wrong:",
+        "Acknowledge it, or mark it as wrong:",
         f"  tilewatch regressions acknowledge {regression.id}",
         f"  tilewatch regressions mark {regression.id} wrong",
     ]
-    return Text(headline, "\n".join(lines))
+    return Text(subject, "\n".join(lines))
 
 
-def headline_of(regression: RegressionRow) -> str:
+def headline(regression: RegressionRow) -> str:
     word = "slower" if regression.size > 0 else "faster"
     on = ", ".join(regression.gpu_models)
     return (
@@ -82,7 +82,7 @@ def headline_of(regression: RegressionRow) -> str:
     )
 
 
-def of_alarm(kind: str, subject: str, detail: str, dashboard_url: str) -> Text:
+def alarm_text(kind: str, subject: str, detail: str, dashboard_url: str) -> Text:
     return Text(f"{ALARMS[kind]}: {one_line(subject)}", f"{detail}\nDashboard: {dashboard_url}")
 
 
@@ -96,11 +96,11 @@ ALARMS = {
     "regret": "the shipped config falls behind",
     "baseline_changed": "the baseline changed",
 }
-"""What each kind of alarm is called before its subject."""
+"""The words for each kind of alarm; its subject follows them."""
 
 
-def of_day(day: Day, dashboard_url: str) -> Text:
-    """The digest. A calm day is one line, so that a digest that does not come is noticed."""
+def digest_text(day: Day, dashboard_url: str) -> Text:
+    """The digest. It is sent on a day without news too, so that a missing digest is noticed."""
     counts = [
         count_text(len(day.opened), "new regression"),
         f"{len(day.still_open)} open",
@@ -113,7 +113,7 @@ def of_day(day: Day, dashboard_url: str) -> Text:
         ("Faster", [_line(row) for row in day.improvements]),
         ("Alarms", [f"{ALARMS[row.kind]}: {one_line(row.subject)}" for row in day.alarms]),
         ("Nightlies", [_night(row) for row in day.nights]),
-        ("Could not be told", [f"{row.subject} to {row.channel}: {row.trouble}" for row in day.untold]),
+        ("Could not be sent", [f"{row.subject} to {row.channel}: {row.trouble}" for row in day.failed_messages]),
     ]
     body = [f"Dashboard: {dashboard_url}"]
     for heading, lines in sections:
@@ -132,16 +132,19 @@ def regression_link(dashboard_url: str, regression_id: int) -> str:
 
 
 def one_line(text: str) -> str:
-    """What others wrote (a commit's subject, a compiler) without the line ends that could fake a line of ours, and
-    without what calls everybody in a chat."""
+    """Removes line ends from text that others wrote (a commit's subject, a compiler's message), so that it cannot look
+    like a line of ours, and breaks what would notify everybody in a chat."""
     return " ".join(text.split()).replace("<!", "< !").replace("<@", "< @")
 
 
-def _ending(story: RegressionStory, kind: str, dashboard_url: str) -> list[str]:
-    said = {"recovered": "Every series of it is back where it was.", "expected": "The new level is the one to hold."}
+def _ending_lines(story: RegressionStory, kind: str, dashboard_url: str) -> list[str]:
+    sentences = {
+        "recovered": "All its series are back at their old level.",
+        "expected": "Later nights are compared with the new level.",
+    }
     last = next((event for event in reversed(story.events) if event.to_state != event.from_state), None)
     by = f"By {last.who}{': ' + one_line(last.note) if last.note else ''}" if last and kind != "recovered" else ""
-    lines = [said.get(kind, ""), by, f"Triage: {regression_link(dashboard_url, story.regression.id)}"]
+    lines = [sentences.get(kind, ""), by, f"Triage: {regression_link(dashboard_url, story.regression.id)}"]
     return [line for line in lines if line]
 
 
@@ -151,7 +154,7 @@ def _among(regression: RegressionRow) -> str:
 
 
 def _since(regression: RegressionRow) -> str:
-    """Only a change of the code was brought by a commit; another was first seen at one."""
+    """A change of the code has a first bad commit; a change of the toolchain or a node was only first seen at one."""
     last = f"{short_sha(regression.bad_sha)} {one_line(regression.bad_subject)}"
     first = "First bad commit" if regression.size > 0 else "First commit with it"
     if regression.category not in BY_A_COMMIT:
@@ -162,7 +165,7 @@ def _since(regression: RegressionRow) -> str:
 
 
 def _line(row: RegressionRow) -> str:
-    return f"#{row.id} {headline_of(row)}"
+    return f"#{row.id} {headline(row)}"
 
 
 def _night(row: SubmissionRow) -> str:

@@ -120,7 +120,7 @@ def test_a_slow_node_is_told_from_slow_code(watched: Settings, tmp_path: Path) -
     assert regression.cause.startswith("node n2 is 5.0% slower than n1, the code is not: it is the same cubin")
     assert {verdict for verdict, _ in last_verdicts(watched)} == {"regression"}
     assert story is not None
-    message = wording.of_regression(story, "opened", "http://board")
+    message = wording.regression_text(story, "opened", "http://board")
     assert "Cause (node): node n2 is 5.0% slower than n1" in message.body
     assert "First seen at:" in message.body, "no commit is blamed for a node"
     assert {row.host for row in evidence if row.axis == "node"} == {"n1", "n2"}

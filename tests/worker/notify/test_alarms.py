@@ -11,7 +11,7 @@ from tilewatch.db.queries.queue import SubmissionRow
 from tilewatch.db.step_queries.fallen_configs import FallenConfig, SweepPair
 from tilewatch.db.step_queries.run_pairs import RunPair
 from tilewatch.worker.notify import alarms
-from tilewatch.worker.notify.alarms import Standing
+from tilewatch.worker.notify.alarms import OpenAlarm
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 NIGHT = dt.date(2026, 11, 21)
@@ -56,25 +56,25 @@ RUN = RunPair(
 )
 
 
-def opened(alarm: Standing, at: dt.datetime = NOW) -> AlarmRow:
+def opened(alarm: OpenAlarm, at: dt.datetime = NOW) -> AlarmRow:
     return AlarmRow(1, alarm.key, alarm.kind, alarm.subject, alarm.detail, at, None)
 
 
 def test_what_stands_and_is_not_open_opens_and_what_stands_no_more_closes() -> None:
-    new, old, over = (Standing("regret", key, "", "") for key in "abc")
+    new, old, over = (OpenAlarm("regret", key, "", "") for key in "abc")
     found = alarms.changes([new, old], [opened(old), opened(over)])
     assert (found.to_open, found.to_close) == ((new,), ("c",))
 
 
 def test_nothing_is_missing_before_the_first_nightly_nor_when_the_last_is_the_one_that_is_due() -> None:
-    assert alarms.of_nightlies([], None, NIGHT, LIMIT, NOW) == []
-    assert alarms.of_nightlies([], NIGHT, NIGHT, LIMIT, NOW) == []
+    assert alarms.find_late_nightlies([], None, NIGHT, LIMIT, NOW) == []
+    assert alarms.find_late_nightlies([], NIGHT, NIGHT, LIMIT, NOW) == []
 
 
 def test_nights_that_are_missing_in_a_row_are_one_alarm() -> None:
     last = NIGHT - dt.timedelta(days=3)
-    (first,) = alarms.of_nightlies([], last, NIGHT - dt.timedelta(days=1), LIMIT, NOW)
-    (second,) = alarms.of_nightlies([], last, NIGHT, LIMIT, NOW)
+    (first,) = alarms.find_late_nightlies([], last, NIGHT - dt.timedelta(days=1), LIMIT, NOW)
+    (second,) = alarms.find_late_nightlies([], last, NIGHT, LIMIT, NOW)
     assert first.key == second.key == "nightly_missing/2026-11-18"
 
 
@@ -91,28 +91,28 @@ def test_nights_that_are_missing_in_a_row_are_one_alarm() -> None:
 )
 def test_a_nightly_is_late_when_its_limit_is_over_and_it_is_not(state: str, hours: int, late: bool) -> None:
     night = replace(SUBMITTED, state=state, requested_at=NOW - dt.timedelta(hours=hours))
-    assert bool(alarms.of_nightlies([night], NIGHT, NIGHT, LIMIT, NOW)) == late
+    assert bool(alarms.find_late_nightlies([night], NIGHT, NIGHT, LIMIT, NOW)) == late
 
 
 def test_a_model_that_has_no_nightly_any_more_is_not_late_for_ever() -> None:
     old = replace(SUBMITTED, night=NIGHT - dt.timedelta(days=30))
-    assert alarms.of_nightlies([old], NIGHT, NIGHT, LIMIT, NOW) == []
+    assert alarms.find_late_nightlies([old], NIGHT, NIGHT, LIMIT, NOW) == []
 
 
 def test_a_gpu_is_quarantined_until_it_is_not_and_a_second_time_is_a_second_alarm() -> None:
     ill = QuarantineRow("GPU-1", "h200", "n1", "xid", "Xid 79 at 03:12", NOW, 0, None, None, None)
     well = replace(ill, ended_at=NOW)
-    (first,) = alarms.of_quarantines([ill, well])
+    (first,) = alarms.find_quarantined_gpus([ill, well])
     assert first.subject == "h200 GPU-1 on n1"
     assert first.detail.startswith("Xid 79")
-    (again,) = alarms.of_quarantines([replace(ill, began_at=NOW + dt.timedelta(days=1)), well])
+    (again,) = alarms.find_quarantined_gpus([replace(ill, began_at=NOW + dt.timedelta(days=1)), well])
     assert again.key != first.key
 
 
 def test_configs_that_one_submission_broke_are_one_alarm_for_each_kind() -> None:
     other = replace(PAIR, problem="4x5x6", before_id=3, after_id=4)
     broken = [FallenConfig(2, "stopped_compiling", {"tile_m": number}, "error: no\nsecond line") for number in range(6)]
-    found = alarms.of_configs(
+    found = alarms.find_broken_configs(
         [PAIR, other],
         [*broken, FallenConfig(4, "stopped_compiling", {}, "error"), FallenConfig(4, "became_wrong", {}, "0.5")],
     )
@@ -125,14 +125,14 @@ def test_configs_that_one_submission_broke_are_one_alarm_for_each_kind() -> None
     ]
     assert stopped.detail.splitlines()[-1] == "  and 2 more"
     assert wrong.detail.startswith("1 config gives wrong results now:")
-    assert alarms.stands_since(stopped.key) == ("gemm", "h200", 7)
-    assert alarms.stands_since("regret/gemm/h200/7") is None
+    assert alarms.sweep_of_key(stopped.key) == ("gemm", "h200", 7)
+    assert alarms.sweep_of_key("regret/gemm/h200/7") is None
 
 
 def test_a_winner_that_is_still_tied_or_narrowly_beaten_is_no_news() -> None:
     narrow = replace(RUN, old_winner_loss=0.01)
-    assert alarms.of_winners([RUN, narrow]) == []
-    (news,) = alarms.of_winners(
+    assert alarms.find_lost_ties([RUN, narrow]) == []
+    (news,) = alarms.find_lost_ties(
         [replace(RUN, old_winner_loss=0.05), replace(RUN, problem="4x5x6", old_winner_loss=0.1)]
     )
     assert "1x2x3: tile_m=128 is +5.0% now, best is tile_m=64" in news.detail
@@ -141,25 +141,25 @@ def test_a_winner_that_is_still_tied_or_narrowly_beaten_is_no_news() -> None:
 
 def test_regret_above_the_limit_stands_until_it_is_below_and_is_one_alarm_all_the_time() -> None:
     behind = replace(RUN, regret=0.2)
-    assert alarms.of_regret([RUN, replace(RUN, regret=None)], 0.1, []) == []
-    (first,) = alarms.of_regret([behind, RUN], 0.1, [])
+    assert alarms.find_regret([RUN, replace(RUN, regret=None)], 0.1, []) == []
+    (first,) = alarms.find_regret([behind, RUN], 0.1, [])
     assert "1x2x3: +20.0%" in first.detail
-    (later,) = alarms.of_regret([replace(behind, submission_id=8)], 0.1, [opened(first)])
+    (later,) = alarms.find_regret([replace(behind, submission_id=8)], 0.1, [opened(first)])
     assert later.key == first.key
-    (again,) = alarms.of_regret([replace(behind, submission_id=9)], 0.1, [])
+    (again,) = alarms.find_regret([replace(behind, submission_id=9)], 0.1, [])
     assert again.key != first.key
 
 
-def test_a_rival_s_new_version_is_told_once_for_all_series_of_a_node() -> None:
+def test_a_rival_s_new_version_is_one_alarm_for_all_series_of_a_node() -> None:
     changed = replace(RUN, toolchain={"sgl-deep-gemm": "0.2.5", "torch": "2.11.0"})
-    (news,) = alarms.of_baselines([changed, replace(changed, problem="4x5x6")])
+    (news,) = alarms.find_changed_baselines([changed, replace(changed, problem="4x5x6")])
     assert news.subject == "DeepGEMM on n1 (h200)"
     assert "from 0.1.0 to 0.2.5" in news.detail
-    assert alarms.of_baselines([RUN, replace(changed, old_toolchain=None)]) == []
+    assert alarms.find_changed_baselines([RUN, replace(changed, old_toolchain=None)]) == []
 
 
 def test_news_stays_for_a_while_and_no_longer() -> None:
-    news = Standing("tie_lost", "tie_lost/gemm/h200/7", "gemm", "")
-    kept = alarms.still([opened(news), opened(Standing("regret", "r", "", ""))], ("tie_lost",), NOW)
+    news = OpenAlarm("tie_lost", "tie_lost/gemm/h200/7", "gemm", "")
+    kept = alarms.keep_open([opened(news), opened(OpenAlarm("regret", "r", "", ""))], ("tie_lost",), NOW)
     assert kept == [news]
-    assert alarms.still([opened(news, NOW - dt.timedelta(seconds=1))], ("tie_lost",), NOW) == []
+    assert alarms.keep_open([opened(news, NOW - dt.timedelta(seconds=1))], ("tie_lost",), NOW) == []

@@ -1,4 +1,4 @@
-"""Alarms over real nights in Postgres: opened and told once, closed by themselves."""
+"""Alarms over real nights in Postgres: opened once, sent once, closed by themselves."""
 
 import datetime as dt
 
@@ -10,9 +10,9 @@ from tilewatch.db import record
 from tilewatch.db.models import Alarm, Measurement, Message, Run, Submission, Trial
 from tilewatch.db.queries import alarms
 from tilewatch.db.session import session
-from tilewatch.worker.notify.check_alarms import Limits, watch
+from tilewatch.worker.notify.check_alarms import Limits, check_alarms
 from tilewatch.worker.notify.outbox import Outbox
-from tilewatch.worker.notify.routing import Telling
+from tilewatch.worker.notify.routing import NotifySettings
 from tilewatch.worker.notify.senders import Log
 
 LIMITS = Limits(dt.time(3, 0), nightly_limit_h=8, regret=0.1)
@@ -20,7 +20,7 @@ LIMITS = Limits(dt.time(3, 0), nightly_limit_h=8, regret=0.1)
 
 @pytest.fixture
 def out(database_url: str) -> Outbox:
-    return Outbox(database_url, Telling(), {"log": Log()}, "http://here")
+    return Outbox(database_url, NotifySettings(), {"log": Log()}, "http://here")
 
 
 def night(out: Outbox, number: int, *, broken: tuple[int, ...] = (), wrong: tuple[int, ...] = ()) -> int:
@@ -51,7 +51,7 @@ def night(out: Outbox, number: int, *, broken: tuple[int, ...] = (), wrong: tupl
 
 
 def look(out: Outbox, *, days: float = 0) -> None:
-    watch(out, LIMITS, dt.datetime.now(dt.UTC) + dt.timedelta(days=days))
+    check_alarms(out, LIMITS, dt.datetime.now(dt.UTC) + dt.timedelta(days=days))
 
 
 def open_(out: Outbox) -> list[tuple[str, str]]:
@@ -64,13 +64,13 @@ def open_(out: Outbox) -> list[tuple[str, str]]:
         )
 
 
-def told(out: Outbox) -> list[str]:
+def sent(out: Outbox) -> list[str]:
     with session(out.database_url) as opened:
         kinds = opened.scalars(select(Message.kind).where(Message.alarm_id.is_not(None)).order_by(Message.id))
         return [kind for kind in kinds if not kind.startswith("nightly")]
 
 
-def test_configs_that_broke_are_told_once_and_the_alarm_closes_when_they_are_back(out: Outbox) -> None:
+def test_configs_that_broke_are_sent_once_and_the_alarm_closes_when_they_are_back(out: Outbox) -> None:
     night(out, 1)
     look(out)
     assert open_(out) == []
@@ -90,10 +90,10 @@ def test_configs_that_broke_are_told_once_and_the_alarm_closes_when_they_are_bac
     night(out, 5, broken=(0,))
     look(out)
     assert [kind for kind, _ in open_(out)] == ["stopped_compiling"]
-    assert told(out) == ["became_wrong", "stopped_compiling", "stopped_compiling"]
+    assert sent(out) == ["became_wrong", "stopped_compiling", "stopped_compiling"]
 
 
-def test_what_nobody_mends_is_how_it_is_after_a_month(out: Outbox) -> None:
+def test_a_failure_that_nobody_fixes_is_closed_after_a_month(out: Outbox) -> None:
     night(out, 1)
     night(out, 2, broken=(0,))
     look(out)
@@ -102,10 +102,10 @@ def test_what_nobody_mends_is_how_it_is_after_a_month(out: Outbox) -> None:
     look(out, days=31)
     look(out)
     assert open_(out) == []
-    assert told(out) == ["stopped_compiling"]
+    assert sent(out) == ["stopped_compiling"]
 
 
-def test_a_winner_that_is_beaten_a_rival_that_changed_and_a_shipped_config_behind_are_told(out: Outbox) -> None:
+def test_a_winner_that_is_beaten_a_baseline_that_changed_and_a_shipped_config_behind_are_alarms(out: Outbox) -> None:
     night(out, 1)
     run_id = night(out, 2)
     with session(out.database_url) as opened:
@@ -127,7 +127,7 @@ def test_a_winner_that_is_beaten_a_rival_that_changed_and_a_shipped_config_behin
     look(out)
     look(out)
     assert [kind for kind, _ in open_(out)] == ["baseline_changed", "regret", "tie_lost"]
-    assert told(out) == ["baseline_changed", "regret", "tie_lost"]
+    assert sent(out) == ["baseline_changed", "regret", "tie_lost"]
     with session(out.database_url) as opened:
         opened.execute(update(Measurement).where(Measurement.implementation == "tile_table").values(median_us=9.1))
     look(out, days=8)
@@ -143,7 +143,7 @@ def test_an_imported_night_is_no_alarm(out: Outbox) -> None:
     assert open_(out) == []
 
 
-def test_a_missing_nightly_is_told_until_there_is_one(out: Outbox) -> None:
+def test_a_missing_nightly_is_open_until_there_is_one(out: Outbox) -> None:
     night(out, 1)
     look(out)
     with session(out.database_url) as opened:

@@ -10,11 +10,11 @@ import requests
 
 from tests.worker.fixtures.http_receiver import Answer, Asked, Receiver, receiver
 from tilewatch.worker.notify.forge import COMMENTS_A_PAGE, Forge
-from tilewatch.worker.notify.senders import Note, Outcome, asked_wait_s, outcome_of
+from tilewatch.worker.notify.senders import Outcome, OutgoingMessage, outcome_of, requested_wait_s
 
 KNOWN = "ghp_hunter2"
 SHA = "bad0" * 10
-NOTE = Note(
+MESSAGE = OutgoingMessage(
     "event 7 to commits",
     "opened",
     "gemm is 4.2 % slower",
@@ -40,17 +40,17 @@ class Hub:
             return Answer(401, {"message": "Bad credentials"})
         path, _, query = asked.path.partition("?")
         if path == f"/repos/owner/name/statuses/{SHA}":
-            if len(asked.told["description"]) > 140:
+            if len(asked.json["description"]) > 140:
                 return Answer(422, {"message": "Validation Failed"})
-            self.statuses.append(asked.told)
-            return Answer(201, asked.told)
+            self.statuses.append(asked.json)
+            return Answer(201, asked.json)
         if path != f"/repos/owner/name/commits/{SHA}/comments":
             return Answer(404, {"message": "Not Found"})
         if asked.method == "GET":
             page = int(re.findall(r"\bpage=(\d+)", query)[-1]) - 1
             return Answer(200, self.comments[page * COMMENTS_A_PAGE : (page + 1) * COMMENTS_A_PAGE])
-        self.comments.append(asked.told)
-        return Answer(502) if self.fail_after_comment else Answer(201, asked.told)
+        self.comments.append(asked.json)
+        return Answer(502) if self.fail_after_comment else Answer(201, asked.json)
 
 
 @pytest.fixture
@@ -66,17 +66,17 @@ def forge(hub: Hub, token: str = KNOWN, repository: str = "owner/name") -> Forge
 
 
 def test_a_regression_is_a_status_and_a_comment_of_its_commit(hub: Hub) -> None:
-    assert forge(hub).carry(NOTE).trouble is None
+    assert forge(hub).send(MESSAGE).trouble is None
     (status,) = hub.statuses
     assert (status["state"], status["context"]) == ("failure", "tilewatch/gemm")
-    assert (status["description"], status["target_url"]) == (NOTE.subject, NOTE.link)
+    assert (status["description"], status["target_url"]) == (MESSAGE.subject, MESSAGE.link)
     (comment,) = hub.comments
     assert "+4.2 %\n@all ```\n````" in comment["body"]  # a fence that is longer than the one in the text
-    assert f"[Evidence]({NOTE.link})" in comment["body"]
+    assert f"[Evidence]({MESSAGE.link})" in comment["body"]
 
 
 def test_recovery_is_a_status_alone(hub: Hub) -> None:
-    assert forge(hub).carry(replace(NOTE, kind="recovered")).trouble is None
+    assert forge(hub).send(replace(MESSAGE, kind="recovered")).trouble is None
     assert [status["state"] for status in hub.statuses] == ["success"]
     assert hub.comments == []
 
@@ -84,28 +84,28 @@ def test_recovery_is_a_status_alone(hub: Hub) -> None:
 def test_a_comment_whose_answer_was_lost_is_not_written_twice(hub: Hub) -> None:
     hub.comments += [{"body": "something else"}] * COMMENTS_A_PAGE
     hub.fail_after_comment = True
-    assert forge(hub).carry(NOTE) == Outcome.later("the forge (owner/name) answers 502 Bad Gateway")
+    assert forge(hub).send(MESSAGE) == Outcome.later("the forge (owner/name) answers 502 Bad Gateway")
     hub.fail_after_comment = False
-    assert forge(hub).carry(replace(NOTE, attempt=2)).trouble is None
+    assert forge(hub).send(replace(MESSAGE, attempt=2)).trouble is None
     assert len(hub.comments) == COMMENTS_A_PAGE + 1
-    assert forge(hub).carry(replace(NOTE, key="event 8 to commits", attempt=2)).trouble is None
+    assert forge(hub).send(replace(MESSAGE, key="event 8 to commits", attempt=2)).trouble is None
     assert len(hub.comments) == COMMENTS_A_PAGE + 2
 
 
 def test_a_description_is_as_long_as_the_api_takes(hub: Hub) -> None:
-    assert forge(hub).carry(replace(NOTE, subject="x" * 200)).trouble is None
+    assert forge(hub).send(replace(MESSAGE, subject="x" * 200)).trouble is None
 
 
 def test_a_wrong_token_or_repository_is_waited_for_and_never_shown(hub: Hub) -> None:
-    wrong = forge(hub, "ghp_wrong").carry(NOTE)
+    wrong = forge(hub, "ghp_wrong").send(MESSAGE)
     assert wrong == Outcome.later("the forge (owner/name) answers 401 Unauthorized")
-    assert forge(hub, repository="owner/other").carry(NOTE).again
+    assert forge(hub, repository="owner/other").send(MESSAGE).again
     assert "ghp_" not in repr(forge(hub))
 
 
 def test_a_limit_is_respected_for_as_long_as_it_says(hub: Hub) -> None:
     hub.receiver.answer = lambda _: Answer(403, headers={"Retry-After": "61"})
-    assert forge(hub).carry(NOTE).wait_s == 61
+    assert forge(hub).send(MESSAGE).wait_s == 61
 
 
 @pytest.mark.parametrize(
@@ -123,17 +123,17 @@ def test_how_long_to_wait_is_read_from_the_answer(headers: dict[str, str], wait_
     answer = requests.Response()
     answer.status_code = 403
     answer.headers.update(headers)
-    assert asked_wait_s(answer, NOW) == wait_s
+    assert requested_wait_s(answer, NOW) == wait_s
     assert outcome_of(answer, "the forge", NOW).again
 
 
 def test_a_forge_that_cannot_be_reached_is_waited_out() -> None:
     with receiver() as gone:
         pass
-    outcome = Forge("owner/name", gone.url, KNOWN).carry(NOTE)
+    outcome = Forge("owner/name", gone.url, KNOWN).send(MESSAGE)
     assert outcome == Outcome.later("the forge cannot be reached (ConnectionError)")
 
 
 def test_a_digest_has_no_place_on_a_commit(hub: Hub) -> None:
-    assert not forge(hub).carry(replace(NOTE, kind="digest", sha=None)).again
+    assert not forge(hub).send(replace(MESSAGE, kind="digest", sha=None)).again
     assert hub.receiver.asked == []

@@ -13,8 +13,8 @@ from tilewatch.db.lifecycle import messages, regressions
 from tilewatch.db.models import Message, Regression
 from tilewatch.db.session import session
 from tilewatch.worker.notify.forge import Forge
-from tilewatch.worker.notify.outbox import Outbox, send_due, tell_all
-from tilewatch.worker.notify.routing import Telling
+from tilewatch.worker.notify.outbox import Outbox, send_due, write_and_send
+from tilewatch.worker.notify.routing import NotifySettings
 from tilewatch.worker.notify.senders import Log, Service, Webhook
 
 NOW = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
@@ -27,10 +27,10 @@ def board() -> Iterator[Receiver]:
         yield running
 
 
-def outbox_of(database_url: str, board: Receiver, **told: object) -> Outbox:
-    written = {"channels": {"board": {"webhook": board.url}}, "routes": [{"to": ["board"]}], **told}
-    carriers = {"log": Log(), "board": Webhook(board.url)}
-    return Outbox(database_url, Telling.model_validate(written), carriers, "http://here")
+def outbox_of(database_url: str, board: Receiver, **settings: object) -> Outbox:
+    fields = {"channels": {"board": {"webhook": board.url}}, "routes": [{"to": ["board"]}], **settings}
+    senders = {"log": Log(), "board": Webhook(board.url)}
+    return Outbox(database_url, NotifySettings.model_validate(fields), senders, "http://here")
 
 
 def regress(database_url: str, **how: object) -> int:
@@ -49,14 +49,14 @@ def wait_over(database_url: str) -> None:
         opened.execute(update(Message).where(Message.state != "sent").values(not_before=text("now()")))
 
 
-def test_a_confirmed_regression_is_told_once_with_all_that_one_needs(database_url: str, board: Receiver) -> None:
+def test_a_confirmed_regression_is_sent_once_with_all_that_one_needs(database_url: str, board: Receiver) -> None:
     number = regress(database_url)
     regress(database_url, problem="64x2112x7168", size=0.031)
     outbox = outbox_of(database_url, board)
-    assert tell_all(outbox, NOW) == 1
-    assert tell_all(outbox, NOW) == 0
+    assert write_and_send(outbox, NOW) == 1
+    assert write_and_send(outbox, NOW) == 0
     (asked,) = board.asked
-    assert asked.told["subject"] == "gemm_fp8 is 4.2 % slower on b200 since bad0bad0ba (2 series)"
+    assert asked.json["subject"] == "gemm_fp8 is 4.2 % slower on b200 since bad0bad0ba (2 series)"
     for words in (
         "+4.2 % (95 %: +3.9 % to +4.5 %) at 320x32576x7168 on B200, the worst of 2 series",
         "Cause (code): the commit changed the machine code",
@@ -68,8 +68,8 @@ def test_a_confirmed_regression_is_told_once_with_all_that_one_needs(database_ur
         "python -m tilewatch.kernels sweep gemm_fp8 320x32576x7168",
         f"tilewatch regressions acknowledge {number}",
     ):
-        assert words in asked.told["body"]
-    assert asked.headers["Idempotency-Key"] == asked.told["key"]
+        assert words in asked.json["body"]
+    assert asked.headers["Idempotency-Key"] == asked.json["key"]
     (message,) = stored(database_url)
     assert (message.state, message.attempts, message.trouble) == ("sent", 1, None)
     assert message.sent_at is not None
@@ -83,7 +83,7 @@ def test_a_service_that_is_down_for_a_while_gets_each_message_once_when_it_is_ba
     for number in range(3):
         regress(database_url, kernel=f"kernel_{number}")
     for _ in range(4):
-        assert tell_all(outbox, NOW) == 0
+        assert write_and_send(outbox, NOW) == 0
         wait_over(database_url)
     assert {message.state for message in stored(database_url)} == {"queued"}
     assert {message.trouble for message in stored(database_url)} <= {
@@ -91,8 +91,8 @@ def test_a_service_that_is_down_for_a_while_gets_each_message_once_when_it_is_ba
         "the webhook answers 503 Service Unavailable",
     }
     board.answer = lambda _: Answer()
-    assert tell_all(outbox, NOW) == 3
-    assert tell_all(outbox, NOW) == 0
+    assert write_and_send(outbox, NOW) == 3
+    assert write_and_send(outbox, NOW) == 0
     assert len(set(board.subjects())) == len(board.subjects()) == 3
 
 
@@ -101,7 +101,7 @@ def test_nobody_listening_is_waited_out_and_a_channel_that_fails_is_asked_once_a
         pass
     for number in range(5):
         regress(database_url, kernel=f"kernel_{number}")
-    assert tell_all(outbox_of(database_url, gone), NOW) == 0
+    assert write_and_send(outbox_of(database_url, gone), NOW) == 0
     assert sorted(message.attempts for message in stored(database_url)) == [0, 0, 0, 0, 1]
     first = stored(database_url)[0]
     assert (first.state, first.trouble) == ("queued", "the webhook cannot be reached (ConnectionError)")
@@ -111,18 +111,18 @@ def test_several_senders_at_once_send_each_message_once(database_url: str, board
     for number in range(12):
         regress(database_url, kernel=f"kernel_{number}")
     outbox, together = outbox_of(database_url, board), threading.Barrier(SENDERS)
-    told: list[int] = []
+    counts: list[int] = []
 
     def sender() -> None:
         together.wait()
-        told.append(tell_all(outbox, NOW))
+        counts.append(write_and_send(outbox, NOW))
 
     threads = [threading.Thread(target=sender) for _ in range(SENDERS)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sum(told) == len(board.asked) == len(set(board.subjects())) == 12
+    assert sum(counts) == len(board.asked) == len(set(board.subjects())) == 12
 
 
 def test_a_sender_that_dies_in_between_is_made_up_for_where_the_other_side_knows_the_key(
@@ -161,27 +161,27 @@ def test_a_message_that_a_mail_service_takes_is_sent_and_one_that_it_does_not_is
     address = board.url.replace("http://", "json://us:token-of-ours@")
     outbox = Outbox(
         database_url,
-        Telling.model_validate({"channels": {"chat": {"apprise": address}}, "routes": [{"to": ["chat"]}]}),
+        NotifySettings.model_validate({"channels": {"chat": {"apprise": address}}, "routes": [{"to": ["chat"]}]}),
         {"log": Log(), "chat": Service(address)},
         "http://here",
     )
     regress(database_url)
     board.answer = lambda _: Answer(500)
-    assert tell_all(outbox, NOW) == 0
+    assert write_and_send(outbox, NOW) == 0
     (message,) = stored(database_url)
     assert (message.state, message.attempts) == ("queued", 1)
     assert message.trouble is not None
     assert "token-of-ours" not in message.trouble
     wait_over(database_url)
     board.answer = lambda _: Answer()
-    assert tell_all(outbox, NOW) == 1
-    assert board.taken[0].told["title"] == "gemm_fp8 is 4.2 % slower on b200 since bad0bad0ba (1 series)"
+    assert write_and_send(outbox, NOW) == 1
+    assert board.taken[0].json["title"] == "gemm_fp8 is 4.2 % slower on b200 since bad0bad0ba (1 series)"
 
 
 def test_what_a_service_asks_for_is_waited(database_url: str, board: Receiver) -> None:
     regress(database_url)
     board.answer = lambda _: Answer(429, headers={"Retry-After": "3600"})
-    tell_all(outbox_of(database_url, board), NOW)
+    write_and_send(outbox_of(database_url, board), NOW)
     with session(database_url) as opened:
         waits_s = opened.scalar(text("select extract(epoch from not_before - now()) from messages"))
     assert 3500 < waits_s <= 3600
@@ -190,99 +190,99 @@ def test_what_a_service_asks_for_is_waited(database_url: str, board: Receiver) -
 def test_what_a_service_will_never_take_is_given_up_with_its_reason(database_url: str, board: Receiver) -> None:
     regress(database_url)
     board.answer = lambda _: Answer(422)
-    tell_all(outbox_of(database_url, board), NOW)
+    write_and_send(outbox_of(database_url, board), NOW)
     (message,) = stored(database_url)
     assert (message.state, message.trouble) == ("failed", "the webhook answers 422 Unprocessable Entity")
 
 
-def test_recovery_is_said_once_and_what_a_person_did_is_not(database_url: str, board: Receiver) -> None:
+def test_a_recovery_is_sent_once_and_what_a_person_did_is_not(database_url: str, board: Receiver) -> None:
     number, outbox = regress(database_url), outbox_of(database_url, board)
-    tell_all(outbox, NOW)
+    write_and_send(outbox, NOW)
     with session(database_url) as opened:
         regressions.resolve(opened, number, "ada")
-    assert tell_all(outbox, NOW) == 0
+    assert write_and_send(outbox, NOW) == 0
     with session(database_url) as opened:
         regressions.reopen(opened, number, "ada")
-    assert tell_all(outbox, NOW) == 1
+    assert write_and_send(outbox, NOW) == 1
     with session(database_url) as opened:
         regressions.resolve(opened, number, regressions.ITSELF)
-    assert tell_all(outbox, NOW) == 1
+    assert write_and_send(outbox, NOW) == 1
     assert [subject.split(":")[0] for subject in board.subjects()[1:]] == ["back again", "recovered"]
 
 
 def test_a_recovery_never_overtakes_the_regression_that_it_ends(database_url: str, board: Receiver) -> None:
     number, outbox = regress(database_url), outbox_of(database_url, board)
     board.answer = lambda _: Answer(503)
-    tell_all(outbox, NOW)
+    write_and_send(outbox, NOW)
     with session(database_url) as opened:
         regressions.resolve(opened, number, regressions.ITSELF)
     board.answer = lambda _: Answer()
-    assert tell_all(outbox, NOW) == 0
+    assert write_and_send(outbox, NOW) == 0
     wait_over(database_url)
-    assert tell_all(outbox, NOW) == 2
+    assert write_and_send(outbox, NOW) == 2
     assert board.subjects()[1].startswith("recovered: ")
 
 
 def test_in_quiet_hours_messages_wait_for_their_end(database_url: str, board: Receiver) -> None:
     regress(database_url)
-    now = NOW.replace(year=2096)  # the wait that is over is told by the database's clock
-    assert tell_all(outbox_of(database_url, board, quiet={"from": "11:00", "to": "13:00"}), now) == 0
+    now = NOW.replace(year=2096)  # the database's clock decides whether the wait is over
+    assert write_and_send(outbox_of(database_url, board, quiet={"from": "11:00", "to": "13:00"}), now) == 0
     (message,) = stored(database_url)
     assert (message.state, message.not_before) == ("held", now + dt.timedelta(hours=1))
     wait_over(database_url)
-    assert tell_all(outbox_of(database_url, board), now) == 1
+    assert write_and_send(outbox_of(database_url, board), now) == 1
 
 
 def test_the_owner_of_a_route_gets_the_regression(database_url: str, board: Receiver) -> None:
     number = regress(database_url)
     routes = [{"kernel": "attention*", "to": ["board"], "owner": "eve"}, {"to": ["board"], "owner": "ada"}]
-    tell_all(outbox_of(database_url, board, routes=routes), NOW)
-    assert "Owner: ada" in board.taken[0].told["body"]
+    write_and_send(outbox_of(database_url, board, routes=routes), NOW)
+    assert "Owner: ada" in board.taken[0].json["body"]
     with session(database_url) as opened:
         assert opened.get_one(Regression, number).owner == "ada"
 
 
-def test_a_kernel_that_no_route_wants_is_told_to_nobody(database_url: str, board: Receiver) -> None:
+def test_a_kernel_that_no_route_wants_is_sent_to_nobody(database_url: str, board: Receiver) -> None:
     regress(database_url)
     regress(database_url, kernel="attention")
-    tell_all(outbox_of(database_url, board, routes=[{"kernel": "att*", "to": ["board"]}]), NOW)
+    write_and_send(outbox_of(database_url, board, routes=[{"kernel": "att*", "to": ["board"]}]), NOW)
     assert [subject.split()[0] for subject in board.subjects()] == ["attention"]
 
 
-def test_an_improvement_is_told_to_those_who_asked_for_it(database_url: str, board: Receiver) -> None:
+def test_an_improvement_is_sent_to_those_who_asked_for_it(database_url: str, board: Receiver) -> None:
     regress(database_url, size=-0.05)
-    assert tell_all(outbox_of(database_url, board), NOW) == 0
+    assert write_and_send(outbox_of(database_url, board), NOW) == 0
     wanted = [{"to": ["board"], "about": ["improvement"]}]
-    assert tell_all(outbox_of(database_url, board, routes=wanted), NOW) == 1
+    assert write_and_send(outbox_of(database_url, board, routes=wanted), NOW) == 1
     assert "5.0 % faster" in board.subjects()[0]
 
 
-def test_a_forge_hears_of_what_a_commit_brought_and_of_what_a_person_did_about_it(
-    database_url: str, board: Receiver
-) -> None:
-    telling = Telling.model_validate({"channels": {"commits": {"forge": "a/b"}}, "routes": [{"to": ["commits"]}]})
-    outbox = Outbox(database_url, telling, {"log": Log(), "commits": Forge("a/b", board.url, "t")}, "http://here")
+def test_a_forge_gets_what_a_commit_caused_and_what_a_person_did_about_it(database_url: str, board: Receiver) -> None:
+    settings = NotifySettings.model_validate(
+        {"channels": {"commits": {"forge": "a/b"}}, "routes": [{"to": ["commits"]}]}
+    )
+    outbox = Outbox(database_url, settings, {"log": Log(), "commits": Forge("a/b", board.url, "t")}, "http://here")
     regress(database_url, kernel="toolchain_did_it", category="toolchain")
     regress(database_url, kernel="faster", size=-0.05)
-    assert tell_all(outbox, NOW) == 0
+    assert write_and_send(outbox, NOW) == 0
     number = regress(database_url)
-    assert tell_all(outbox, NOW) == 1
+    assert write_and_send(outbox, NOW) == 1
     assert [asked.path.rpartition("/")[2] for asked in board.asked] == [open_regression.BAD_SHA, "comments"]
     with session(database_url) as opened:
         regressions.expect(opened, number, "ada", "bought accuracy")
-    assert tell_all(outbox, NOW) == 1
-    assert board.asked[-1].told["state"] == "success"
-    assert board.asked[-1].told["context"] == f"tilewatch/{open_regression.KERNEL}"
-    assert board.asked[-1].told["target_url"] == f"http://here/regressions?regression={number}"
+    assert write_and_send(outbox, NOW) == 1
+    assert board.asked[-1].json["state"] == "success"
+    assert board.asked[-1].json["context"] == f"tilewatch/{open_regression.KERNEL}"
+    assert board.asked[-1].json["target_url"] == f"http://here/regressions?regression={number}"
 
 
 def test_a_digest_comes_once_a_day_also_on_a_calm_one(database_url: str, board: Receiver) -> None:
     outbox = outbox_of(database_url, board, digest={"at": "08:30", "to": ["board"]}, routes=[])
-    assert tell_all(outbox, NOW.replace(hour=8)) == 0
-    assert tell_all(outbox, NOW.replace(hour=9)) == 1
-    assert tell_all(outbox, NOW.replace(hour=10)) == 0
+    assert write_and_send(outbox, NOW.replace(hour=8)) == 0
+    assert write_and_send(outbox, NOW.replace(hour=9)) == 1
+    assert write_and_send(outbox, NOW.replace(hour=10)) == 0
     assert board.subjects() == ["Tilewatch: 0 new regressions, 0 open, 0 alarms"]
-    assert tell_all(outbox, NOW.replace(day=21, hour=9)) == 1
+    assert write_and_send(outbox, NOW.replace(day=21, hour=9)) == 1
 
 
 def test_a_digest_lists_what_is_new_and_open(database_url: str, board: Receiver) -> None:
@@ -291,23 +291,23 @@ def test_a_digest_lists_what_is_new_and_open(database_url: str, board: Receiver)
     outbox = outbox_of(
         database_url, board, digest={"at": today.time().replace(tzinfo=None), "to": ["board"]}, routes=[]
     )
-    tell_all(outbox, today)
+    write_and_send(outbox, today)
     (asked,) = board.taken
-    assert asked.told["subject"] == "Tilewatch: 1 new regression, 1 open, 0 alarms"
-    assert f"New:\n  #{number} gemm_fp8 is 4.2 % slower" in asked.told["body"]
+    assert asked.json["subject"] == "Tilewatch: 1 new regression, 1 open, 0 alarms"
+    assert f"New:\n  #{number} gemm_fp8 is 4.2 % slower" in asked.json["body"]
 
 
-def test_without_a_file_everything_is_told_to_the_log(database_url: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_without_a_file_everything_goes_to_the_log(database_url: str, capfd: pytest.CaptureFixture[str]) -> None:
     regress(database_url)
-    outbox = Outbox(database_url, Telling(), {"log": Log()}, "http://here")
-    assert tell_all(outbox, NOW) == 1
+    outbox = Outbox(database_url, NotifySettings(), {"log": Log()}, "http://here")
+    assert write_and_send(outbox, NOW) == 1
     assert "gemm_fp8 is 4.2 % slower" in capfd.readouterr().out
 
 
-def test_a_channel_that_was_taken_out_of_the_file_is_said(database_url: str, board: Receiver) -> None:
+def test_a_channel_that_was_taken_out_of_the_file_is_named(database_url: str, board: Receiver) -> None:
     regress(database_url)
     board.answer = lambda _: Answer(503)
-    tell_all(outbox_of(database_url, board), NOW)
+    write_and_send(outbox_of(database_url, board), NOW)
     wait_over(database_url)
-    send_due(Outbox(database_url, Telling(), {"log": Log()}, "http://here"))
+    send_due(Outbox(database_url, NotifySettings(), {"log": Log()}, "http://here"))
     assert stored(database_url)[0].trouble == "there is no channel 'board' any more"

@@ -1,4 +1,4 @@
-"""The file of channels: who hears of what, when it is quiet, and what is wrong with it, without its addresses."""
+"""tell.toml: who gets which message, quiet hours, and errors of the file without its addresses."""
 
 import datetime as dt
 from pathlib import Path
@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tilewatch.worker.notify import routing
-from tilewatch.worker.notify.routing import BadTelling, Telling
+from tilewatch.worker.notify.routing import BadNotifySettings, NotifySettings
 
 ROOT = Path(__file__).parents[3]
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -46,25 +46,25 @@ to = ["kernels"]
 """
 
 
-def read(text: str, tmp_path: Path, **environment: str) -> Telling:
+def read(text: str, tmp_path: Path, **environment: str) -> NotifySettings:
     file = tmp_path / "tell.toml"
     file.write_text(text)
     return routing.load(file, environment)
 
 
 @pytest.fixture
-def written(tmp_path: Path) -> Telling:
+def written(tmp_path: Path) -> NotifySettings:
     return read(WRITTEN, tmp_path, BOARD=f"https://board.example/{HIDDEN}")
 
 
-def test_without_a_file_the_log_hears_of_regressions_and_alarms_and_nobody_of_improvements() -> None:
+def test_without_a_file_regressions_and_alarms_go_to_the_log_and_improvements_to_nobody() -> None:
     nobody = routing.load(None)
     assert routing.recipients(nobody, "regression", "gemm", ["h200"]) == ("log",)
     assert routing.recipients(nobody, "alarm", None, []) == ("log",)
     assert routing.recipients(nobody, "improvement", "gemm", ["h200"]) == ()
 
 
-def test_every_route_that_fits_is_taken_and_each_channel_once(written: Telling) -> None:
+def test_every_route_that_matches_is_used_and_each_channel_once(written: NotifySettings) -> None:
     assert routing.recipients(written, "regression", "gemm_fp8", ["b200", "h200"]) == ("kernels", "commits")
     assert routing.recipients(written, "regression", "attention", ["h200"]) == ("kernels",)
     assert routing.recipients(written, "regression", "attention", ["b200"]) == ()
@@ -74,9 +74,9 @@ def test_every_route_that_fits_is_taken_and_each_channel_once(written: Telling) 
     assert routing.recipients(written, "alarm", None, []) == ()
 
 
-def test_the_owner_is_that_of_the_first_route_that_names_one(written: Telling) -> None:
-    assert routing.owner(written, "gemm_fp8", ["h200"]) == "ada"
-    assert routing.owner(written, "attention", ["h200"]) is None
+def test_the_owner_is_that_of_the_first_route_that_names_one(written: NotifySettings) -> None:
+    assert routing.find_owner(written, "gemm_fp8", ["h200"]) == "ada"
+    assert routing.find_owner(written, "attention", ["h200"]) is None
 
 
 @pytest.mark.parametrize(
@@ -89,13 +89,13 @@ def test_the_owner_is_that_of_the_first_route_that_names_one(written: Telling) -
         ("2026-10-25T02:30", "2026-10-25T08:00"),  # the night that is an hour longer
     ],
 )
-def test_quiet_hours_go_over_midnight_on_the_zone_s_clock(now: str, until: str | None, written: Telling) -> None:
+def test_quiet_hours_go_over_midnight_on_the_zone_s_clock(now: str, until: str | None, written: NotifySettings) -> None:
     at = dt.datetime.fromisoformat(now).replace(tzinfo=BERLIN)
     end = None if until is None else dt.datetime.fromisoformat(until).replace(tzinfo=BERLIN)
     assert routing.quiet_until(written, "kernels", at.astimezone(dt.UTC)) == end
 
 
-def test_a_forge_and_a_channel_that_says_so_are_never_quiet(written: Telling) -> None:
+def test_a_forge_and_a_channel_that_says_so_are_never_quiet(written: NotifySettings) -> None:
     night = dt.datetime(2026, 11, 21, 3, tzinfo=BERLIN)
     assert routing.quiet_until(written, "commits", night) is None
     assert routing.quiet_until(written, "board", night) is None
@@ -105,7 +105,9 @@ def test_a_forge_and_a_channel_that_says_so_are_never_quiet(written: Telling) ->
     ("now", "day"),
     [("08:29", None), ("08:30", dt.date(2026, 11, 21)), ("14:29", dt.date(2026, 11, 21)), ("14:30", None)],
 )
-def test_a_digest_is_due_from_its_hour_on_and_not_for_ever(now: str, day: dt.date | None, written: Telling) -> None:
+def test_a_digest_is_due_from_its_hour_on_and_not_for_ever(
+    now: str, day: dt.date | None, written: NotifySettings
+) -> None:
     at = dt.datetime.fromisoformat(f"2026-11-21T{now}").replace(tzinfo=BERLIN)
     assert routing.digest_due(written, at.astimezone(dt.UTC)) == day
 
@@ -113,11 +115,11 @@ def test_a_digest_is_due_from_its_hour_on_and_not_for_ever(now: str, day: dt.dat
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("zone = 'Mars/Base'", "'Mars/Base' is no time zone"),
+        ("zone = 'Mars/Base'", "'Mars/Base' is not a time zone"),
         (f"[channels.a]\napprise = '{HIDDEN}'\nwebhook = '{HIDDEN}'", "channels.a: name exactly one of"),
         (f"[channels.a]\nslak = '{HIDDEN}'", "channels.a.slak: extra inputs are not permitted"),
         (f"[channels.a]\nforge = '{HIDDEN}'", "channels.a.forge: string should match pattern"),
-        ("[channels.a]\nwebhook_from = 'NOWHERE'", "channels.a wants its address from NOWHERE, which is not set"),
+        ("[channels.a]\nwebhook_from = 'NOWHERE'", "channels.a takes its address from NOWHERE, which is not set"),
         ("[[routes]]\nto = ['nobody']", "there is no channel 'nobody'; known: log"),
         ("[[routes]]\nto = []", "routes.0.to: tuple should have at least 1 item"),
         ("[quiet]\nfrom = '25:00'\nto = '08:00'", "quiet.from: "),
@@ -125,19 +127,19 @@ def test_a_digest_is_due_from_its_hour_on_and_not_for_ever(now: str, day: dt.dat
         ("[channels", "is not TOML"),
     ],
 )
-def test_what_is_wrong_is_said_without_an_address(text: str, words: str, tmp_path: Path) -> None:
-    with pytest.raises(BadTelling) as raised:
+def test_an_error_is_named_without_an_address(text: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(BadNotifySettings) as raised:
         read(text, tmp_path)
     assert words in str(raised.value)
     assert HIDDEN not in str(raised.value)
 
 
-def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
-    with pytest.raises(BadTelling, match="cannot be read: No such file"):
+def test_a_file_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(BadNotifySettings, match="cannot be read: No such file"):
         routing.load(tmp_path / "nowhere.toml")
 
 
-def test_an_address_is_in_no_repr(written: Telling) -> None:
+def test_an_address_is_in_no_repr(written: NotifySettings) -> None:
     assert HIDDEN not in repr(written)
 
 

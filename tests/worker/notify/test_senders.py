@@ -1,25 +1,25 @@
-"""What a service says of a failure is passed on without what of our address it repeats."""
+"""A service's error is shown without the parts of our address that it repeats."""
 
 import pytest
 
-from tilewatch.worker.notify.senders import Note, Service, without_secrets
+from tilewatch.worker.notify.senders import OutgoingMessage, Service, without_secrets
 from tilewatch.worker.notify.wording import one_line
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("error", "shown"),
     [
         ("no such token T0KENT0KEN", "no such token ..."),
         ("cannot reach hooks.example.org", "cannot reach hooks.example.org"),
         ("user robot@hooks.example.org was refused with hunter2!", "user robot@hooks.example.org was refused with ..."),
     ],
 )
-def test_secrets_of_an_address_are_not_repeated(said: str, shown: str) -> None:
-    assert without_secrets(said, "json://robot:hunter2!@hooks.example.org/T0KENT0KEN") == shown
+def test_secrets_of_an_address_are_not_repeated(error: str, shown: str) -> None:
+    assert without_secrets(error, "json://robot:hunter2!@hooks.example.org/T0KENT0KEN") == shown
 
 
 def test_an_address_that_no_service_has_is_given_up_without_being_shown() -> None:
-    outcome = Service("nosuch://hunter2").carry(Note("k", "digest", "subject", "body"))
+    outcome = Service("nosuch://hunter2").send(OutgoingMessage("k", "digest", "subject", "body"))
     assert not outcome.again
     assert outcome.trouble is not None
     assert "hunter2" not in outcome.trouble

@@ -1,4 +1,4 @@
-"""What people read, by what is known: one commit or a range, the code or the toolchain, slower or faster."""
+"""The texts of messages: about one commit or a range, the code or the toolchain, slower or faster."""
 
 import datetime as dt
 from dataclasses import replace
@@ -41,22 +41,22 @@ ROW = RegressionRow(
     recorded=False,
 )
 SERIES = RegressionSeriesRow("gemm", "1x2x3", "h200", "H200", 11, 10, 0.042, 0.039, 0.045, None)
-CALM = Day(opened=[], ended=[], still_open=[], improvements=[], alarms=[], nights=[], untold=[])
+CALM = Day(opened=[], ended=[], still_open=[], improvements=[], alarms=[], nights=[], failed_messages=[])
 
 
-def told(kind: str = "opened", **changed: object) -> wording.Text:
+def text_of(kind: str = "opened", **changed: object) -> wording.Text:
     events = (
         EventRow(NOW, "tilewatch", "open", None, "new", "why"),
         EventRow(NOW, "eve", "resolve", "new", "resolved", "reverted"),
         EventRow(NOW, "eve", "note", "resolved", "resolved", "a note"),
     )
     row = replace(ROW, **changed)  # type: ignore[arg-type]  # a test's short hand
-    return wording.of_regression(RegressionStory(row, (SERIES,), events, (), ()), kind, "http://here")
+    return wording.regression_text(RegressionStory(row, (SERIES,), events, (), ()), kind, "http://here")
 
 
 def test_a_headline_says_what_by_how_much_where_and_since_when() -> None:
-    assert told().subject == "gemm is 4.2 % slower on b200, h200 since bbbbbbbbbb (3 series)"
-    assert told("reopened").subject.startswith("back again: gemm is 4.2 % slower")
+    assert text_of().subject == "gemm is 4.2 % slower on b200, h200 since bbbbbbbbbb (3 series)"
+    assert text_of("reopened").subject.startswith("back again: gemm is 4.2 % slower")
 
 
 @pytest.mark.parametrize(
@@ -70,30 +70,30 @@ def test_a_headline_says_what_by_how_much_where_and_since_when() -> None:
         ({"category": "search_space"}, "Cause (search space): the commit changed the machine code"),
     ],
 )
-def test_what_is_known_is_said_and_no_more(changed: dict[str, object], line: str) -> None:
-    assert line in told(**changed).body.splitlines()
+def test_a_text_contains_what_is_certain_and_no_more(changed: dict[str, object], line: str) -> None:
+    assert line in text_of(**changed).body.splitlines()
 
 
 def test_an_end_says_who_ended_it_and_a_recovery_that_it_ended_by_itself() -> None:
-    assert told("resolved").body.splitlines()[0] == "By eve: reverted"
-    assert told("recovered").body.splitlines()[0] == "Every series of it is back where it was."
-    assert "eve" not in told("recovered").body
+    assert text_of("resolved").body.splitlines()[0] == "By eve: reverted"
+    assert text_of("recovered").body.splitlines()[0] == "All its series are back at their old level."
+    assert "eve" not in text_of("recovered").body.split()
 
 
 def test_a_digest_has_only_the_sections_that_have_something_and_says_how_much_it_leaves_out() -> None:
-    calm = wording.of_day(CALM, "http://here")
+    calm = wording.digest_text(CALM, "http://here")
     assert (calm.subject, calm.body) == (
         "Tilewatch: 0 new regressions, 0 open, 0 alarms",
         "Dashboard: http://here",
     )
     alarm = AlarmRow(1, "k", "nightly_late", "the nightly of 2026-11-21 for H200: measuring", "", NOW, None)
-    untold = MessageRow(1, "opened", "mail", "gemm is slower", "failed", 1, None, None, "no such address", NOW)
-    busy = replace(CALM, still_open=[ROW] * 20, alarms=[alarm], untold=[untold])
-    body = wording.of_day(busy, "http://here").body
+    failed = MessageRow(1, "opened", "mail", "gemm is slower", "failed", 1, None, None, "no such address", NOW)
+    busy = replace(CALM, still_open=[ROW] * 20, alarms=[alarm], failed_messages=[failed])
+    body = wording.digest_text(busy, "http://here").body
     assert body.count("#7 gemm is 4.2 % slower") == wording.LISTED
     assert "  and 8 more" in body
     assert "Alarms:\n  the nightly is late: the nightly of 2026-11-21 for H200: measuring" in body
-    assert "Could not be told:\n  gemm is slower to mail: no such address" in body
+    assert "Could not be sent:\n  gemm is slower to mail: no such address" in body
     assert "Faster:" not in body
 
 

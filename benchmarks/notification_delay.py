@@ -1,6 +1,6 @@
 """How long it takes from a confirmed regression to people, and what looking for alarms costs.
 
-    python -m benchmarks.telling [--nights 60] [--regressions 20]
+    python -m benchmarks.notification_delay [--nights 60] [--regressions 20]
 
 Real servers with fsync, a real Celery worker as `tilewatch up` starts it, and a web server of this process as the
 message service. Prints the time from the commit that opens a regression to the arrival of its message, with an empty
@@ -34,9 +34,9 @@ from tilewatch.db.lifecycle.regression_causes import Cause, ChangedSeries, open_
 from tilewatch.db.models import Commit, Regression, RegressionSeries, Run, Sweep
 from tilewatch.db.server.embedded import Embedded, Servers
 from tilewatch.db.session import session
-from tilewatch.worker.notify.check_alarms import Limits, watch
+from tilewatch.worker.notify.check_alarms import Limits, check_alarms
 from tilewatch.worker.notify.outbox import Outbox
-from tilewatch.worker.notify.routing import Telling
+from tilewatch.worker.notify.routing import NotifySettings
 from tilewatch.worker.notify.senders import Log
 from tilewatch.worker.queue import dispatch, message
 
@@ -153,11 +153,11 @@ def _judges(servers: Servers) -> None:
 
 
 def _alarms(servers: Servers, nights: int) -> None:
-    out = Outbox(servers.database_url, Telling(), {"log": Log()}, "http://localhost")
+    out = Outbox(servers.database_url, NotifySettings(), {"log": Log()}, "http://localhost")
     limits, took_s = Limits(dt.time(3, 0), nightly_limit_h=8, regret=0.1), []
     for _ in range(5):
         began = time.monotonic()
-        found = watch(out, limits, AFTER_THE_LAST_NIGHT)
+        found = check_alarms(out, limits, AFTER_THE_LAST_NIGHT)
         took_s.append(time.monotonic() - began)
     with session(servers.database_url) as opened:
         keys = select(Sweep.repository, Sweep.kernel, Sweep.problem, Sweep.gpu_model).distinct().subquery()
