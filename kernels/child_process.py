@@ -67,10 +67,12 @@ class ChildProcess:
 
     def ask(self, request: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]:
         """Sends one request and returns its answer. Raises ChildDied or ChildHung, and then the child is gone."""
+        if self._stdout.closed:
+            raise ChildDied("it had ended before it was asked")
         try:
             self._stdin.write(json.dumps(request).encode() + b"\n")
             self._stdin.flush()
-        except (BrokenPipeError, ValueError):
+        except BrokenPipeError:
             raise ChildDied(self._last_words()) from None
         return self._answer(time.monotonic() + deadline_s)
 

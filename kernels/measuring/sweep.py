@@ -73,7 +73,7 @@ class GpuChild:
     def trial(self, identity: int, cubin: Cubin, samples: int, best_us: float | None = None) -> TrialResult:
         """Checks and times one config; one hopelessly slower than `best_us` gets a single sample."""
         try:
-            answer = self.ask(self._trial_request(identity, cubin, samples, best_us))
+            answer = self.ask(self._trial_request(identity, cubin, samples, best_us), TRIAL_DEADLINE_S)
         except ChildHung:
             return TrialResult(cubin.config, "hung", failure=f"no answer within {TRIAL_DEADLINE_S:g} s")
         except ChildDied as died:

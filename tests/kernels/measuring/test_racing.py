@@ -62,6 +62,33 @@ def test_finalists_that_cannot_be_told_apart_are_a_tie() -> None:
     assert tied[0] == winner
 
 
+def test_overlapping_intervals_are_a_tie_although_medians_differ() -> None:
+    first = [100.0 + each for each in range(40)]
+    second = [103.0 + each for each in range(40)]
+    assert ranking({1: first, 2: second}, POLICY) == (1, (1, 2))
+
+
+def test_medians_within_the_tie_s_share_are_a_tie_although_intervals_are_apart() -> None:
+    level = {1: [100.0] * 40, 2: [100.0 * (1 + 0.9 * POLICY.tie)] * 40, 3: [100.0 * (1 + 1.1 * POLICY.tie)] * 40}
+    assert ranking(level, POLICY) == (1, (1, 2))
+
+
+def test_the_winner_is_the_lowest_median_and_not_the_lowest_sample() -> None:
+    assert ranking({1: [100.0] * 39 + [50.0], 2: [98.0] * 40}, POLICY)[0] == 2
+
+
+def test_more_samples_leave_less_room_for_luck() -> None:
+    """With five samples 10 % may be bad luck, with six and more they are not: intervals decide."""
+    slower = {count: {1: (100.0,) * count, 2: (110.0,) * count} for count in (5, 6)}
+    assert still_in(slower[5], POLICY) == [1, 2]
+    assert still_in(slower[6], POLICY) == [1]
+    assert still_in({1: (100.0,) * 20, 2: (100.9,) * 20}, POLICY) == [1, 2], "within the margin for calm rounds"
+
+
+def test_who_stays_is_ordered_by_median() -> None:
+    assert still_in({1: (102.0,) * 3, 2: (100.0,) * 3, 3: (101.0,) * 3}, POLICY) == [2, 3, 1]
+
+
 def _sample(draw: random.Random, level: float) -> float:
     return level * (1 + abs(draw.gauss(0, 0.01)) + (draw.random() < 0.02) * draw.random() * 2)
 

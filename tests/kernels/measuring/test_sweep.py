@@ -10,7 +10,7 @@ from tilewatch.kernels.child_process import ChildDied, ChildHung
 from tilewatch.kernels.measuring import sweep as module
 from tilewatch.kernels.measuring.racing import RacePolicy
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, sweep
-from tilewatch.kernels.results import Cubin, TrialResult
+from tilewatch.kernels.results import Cubin, TrialResult, config_key
 
 POLICY = RacePolicy(first=3, rounds=(5,), finalists=4, fresh=10)
 
@@ -18,12 +18,19 @@ POLICY = RacePolicy(first=3, rounds=(5,), finalists=4, fresh=10)
 class ScriptedGpu:
     """Speaks the GPU child's protocol; `fate` of a config is its time in microseconds or how it fails.
 
-    `late` names configs that die when they are timed again. Counts how many children were started.
+    `late` names configs that die when they are timed again, `lucky` those whose samples of the race are too fast.
+    Counts how many children were started.
     """
 
-    def __init__(self, fates: Mapping[int, float | str], late: frozenset[int] = frozenset()) -> None:
-        self.fates, self.late, self.started = fates, late, 0
+    def __init__(
+        self,
+        fates: Mapping[int, float | str],
+        late: frozenset[int] = frozenset(),
+        lucky: Mapping[int, float] | None = None,
+    ) -> None:
+        self.fates, self.late, self.lucky, self.started = fates, late, lucky or {}, 0
         self.asked: list[dict[str, Any]] = []
+        self.deadlines: list[tuple[str, float]] = []
 
     def child(self, role: str, *, environment: Mapping[str, str]) -> "ScriptedChild":
         assert role == "gpu"
@@ -40,6 +47,7 @@ class ScriptedChild:
         assert self.alive
         assert deadline_s > 0
         self._gpu.asked.append(request)
+        self._gpu.deadlines.append((request["ask"], deadline_s))
         if request["ask"] == "prepare":
             return {"gpu_name": "scripted"}
         if request["ask"] == "trial":
@@ -52,7 +60,11 @@ class ScriptedChild:
             self.alive = False
             raise ChildDied("SIGSEGV")
         assert set(request["ids"]) <= self._loaded, "only checked configs are timed"
-        return {"samples_us": [[float(self._gpu.fates[each])] * request["samples"] for each in request["ids"]]}
+        times = [self._time_us(each, racing=request["samples"] != POLICY.fresh) for each in request["ids"]]
+        return {"samples_us": [[time_us] * request["samples"] for time_us in times]}
+
+    def _time_us(self, config: int, *, racing: bool) -> float:
+        return float(self._gpu.lucky.get(config, self._gpu.fates[config]) if racing else self._gpu.fates[config])
 
     def close(self) -> None:
         self.alive = False
@@ -68,7 +80,8 @@ class ScriptedChild:
         if isinstance(fate, str):
             return {"status": fate, "failure": f"{fate} says the GPU"}
         self._loaded.add(request["id"])
-        return {"status": "timed", "error": 0.001, "samples_us": [fate] * request["samples"]}
+        time_us = self._time_us(request["config"]["tile_m"], racing=True)
+        return {"status": "timed", "error": 0.001, "samples_us": [time_us] * request["samples"]}
 
 
 def run(monkeypatch: pytest.MonkeyPatch, gpu: ScriptedGpu) -> tuple[module.SweepResult, list[TrialResult]]:
@@ -84,6 +97,64 @@ def test_the_fastest_correct_config_wins(monkeypatch: pytest.MonkeyPatch) -> Non
     assert result.winner == {"tile_m": 1}
     assert [trial.status for trial in result.trials] == ["timed", "timed", "wrong", "timed"]
     assert {trial.config["tile_m"] for trial in ended} == {0, 1, 2, 3}
+
+
+def test_fresh_samples_choose_the_winner_and_not_the_luckiest_of_the_race(monkeypatch: pytest.MonkeyPatch) -> None:
+    result, _ = run(monkeypatch, ScriptedGpu({0: 100.0, 1: 105.0}, lucky={1: 99.5}))
+    assert min(result.trials[1].samples_us) < min(result.trials[0].samples_us)
+    assert result.winner == {"tile_m": 0}
+    assert result.tie == ({"tile_m": 0},)
+
+
+def test_losers_leave_the_race_and_only_finalists_get_fresh_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = ScriptedGpu({each: 100.0 + 0.1 * each for each in range(6)} | {6: 300.0})
+    result, _ = run(monkeypatch, gpu)
+    raced, fresh = [request for request in gpu.asked if request["ask"] == "time"]
+    assert (raced["ids"], raced["samples"]) == ([0, 1, 2, 3, 4, 5], 5)
+    assert (fresh["ids"], fresh["samples"]) == ([0, 1, 2, 3], POLICY.fresh)
+    assert [len(trial.samples_us) for trial in result.trials] == [8] * 6 + [3]
+
+
+def test_a_single_right_config_needs_no_race_but_fresh_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = ScriptedGpu({0: 100.0, 1: "wrong"})
+    result, _ = run(monkeypatch, gpu)
+    assert [request["samples"] for request in gpu.asked if request["ask"] == "time"] == [POLICY.fresh]
+    assert (result.winner, result.tie) == ({"tile_m": 0}, ({"tile_m": 0},))
+
+
+def test_configs_of_equal_speed_are_stored_as_a_tie(monkeypatch: pytest.MonkeyPatch) -> None:
+    result, _ = run(monkeypatch, ScriptedGpu({0: 100.2, 1: 100.0, 2: 101.0}))
+    assert result.winner == {"tile_m": 1}
+    assert result.tie == ({"tile_m": 1}, {"tile_m": 0})
+
+
+def test_trials_of_a_killed_sweep_are_raced_without_another_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ChildProcess", (gpu := ScriptedGpu({0: 100.0, 1: 99.0, 2: "wrong"})).child)
+    known = {
+        config_key({"tile_m": 0}): TrialResult({"tile_m": 0}, "timed", (100.0,) * 3, 100.0, 0.0),
+        config_key({"tile_m": 2}): TrialResult({"tile_m": 2}, "wrong", failure="off"),
+    }
+    child = GpuChild(GpuSetup(Path("library"), "k", "1x1", "file:///store", {"CUDA_VISIBLE_DEVICES": "GPU-0"}))
+    result = sweep(child, _cubins(gpu.fates), on_trial=lambda _: None, known=known, policy=POLICY)
+    assert [request["id"] for request in gpu.asked if request["ask"] == "trial"] == [1]
+    assert [trial.status for trial in result.trials] == ["timed", "timed", "wrong"]
+    assert result.winner == {"tile_m": 1}
+
+
+def test_after_a_crash_a_fresh_child_gets_the_configs_it_needs_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = ScriptedGpu({0: 100.0, 1: "crashed", 2: 100.1})
+    run(monkeypatch, gpu)
+    assert gpu.started == 2
+    loads = [request["id"] for request in gpu.asked if request["ask"] == "load"]
+    assert loads == [0], "2 was checked by the second child"
+
+
+def test_the_deadline_of_a_race_grows_with_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = ScriptedGpu({0: 1_000_000.0, 1: 1_000_000.0})
+    run(monkeypatch, gpu)
+    (race, fresh) = [deadline for request, deadline in gpu.deadlines if request == "time"]
+    assert race == pytest.approx(module.TRIAL_DEADLINE_S + 5 * 2 * 5)
+    assert fresh == pytest.approx(module.TRIAL_DEADLINE_S + 10 * 2 * 5)
 
 
 def test_hangs_and_crashes_cost_one_trial_each(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,108 @@
+"""Arrays of types without a NumPy name: exact decoding, nearest rounding, poison that is NaN, and errors that show."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.kernels.fixtures.fake_gpu.device import FakeGpu
+from tilewatch.kernels.contract import Array
+
+FLOATS = ["float8_e4m3fn", "bfloat16", "float16", "float32"]
+
+
+@pytest.fixture
+def arrays(gpu: FakeGpu) -> Any:  # noqa: ARG001 - the fake GPU's CuPy is imported
+    from tilewatch.kernels.gpu import arrays
+
+    return arrays
+
+
+def device(values: Any) -> Any:
+    import cupy
+
+    return cupy.asarray(values)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_poison_is_nan_in_every_float_type(arrays: Any, dtype: str) -> None:
+    out = arrays.make_poisoned(Array("y", (3, 5), dtype, output=True))
+    assert np.isnan(np.asarray(arrays.decode(out, dtype))).all()
+    assert arrays.largest_error(out, dtype, device(np.zeros((3, 5), np.float32))) == np.inf
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_values_survive_encoding_and_are_rounded_to_nearest(arrays: Any, dtype: str) -> None:
+    exact = np.array([1.0, -1.0, 0.5, 1.75, -240.0], np.float32)
+    assert np.asarray(arrays.decode(arrays.encode(device(exact), dtype), dtype)).tolist() == exact.tolist()
+    step = {"float8_e4m3fn": 2.0**-3, "bfloat16": 2.0**-7, "float16": 2.0**-10, "float32": 2.0**-23}[dtype]
+    near = np.array([1 + 0.4 * step, 1 + 0.6 * step], np.float32)
+    found = np.asarray(arrays.decode(arrays.encode(device(near), dtype), dtype)).tolist()
+    assert found == ([1.0, 1.0 + step] if dtype != "float32" else near.tolist())
+
+
+def test_e4m3_is_the_specification_s(arrays: Any) -> None:
+    values = arrays.e4m3_values()
+    assert (values[0x7E], values[0x01], values[0x38], values[0xB8]) == (448.0, 2.0**-9, 1.0, -1.0)
+    assert np.isnan(values[[0x7F, 0xFF]]).all()
+    assert np.isfinite(np.delete(values, [0x7F, 0xFF])).all()
+
+
+def test_scales_are_powers_of_two_by_their_exponent(arrays: Any) -> None:
+    raw = arrays.encode(device(np.array([0.5, 1.0, 2.0, 2.9], np.float32)), "float8_e8m0fnu")
+    assert raw.tolist() == [126, 127, 128, 129]
+    assert np.asarray(arrays.decode(raw, "float8_e8m0fnu")).tolist() == [0.5, 1.0, 2.0, 4.0]
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, "float8_e8m0fnu"])
+def test_random_inputs_hold_no_zeros(arrays: Any, dtype: str) -> None:
+    """A zero hides an element that was never read."""
+    import cupy
+
+    fill = "scale" if dtype == "float8_e8m0fnu" else "normal"
+    raw = arrays.random(Array("x", (256, 257), dtype, fill=fill), cupy.random.default_rng(1))
+    values = np.asarray(arrays.decode(raw, dtype))
+    assert raw.shape == (256, 257)
+    assert (values != 0).all()
+    assert np.isfinite(values).all()
+    if fill == "normal":
+        assert (abs(values.mean()), abs(values.std() - 1)) < (0.02, 0.02)
+
+
+def test_float32_scales_are_positive_and_near_one(arrays: Any) -> None:
+    import cupy
+
+    scales = np.asarray(arrays.random(Array("s", (4096,), "float32", fill="scale"), cupy.random.default_rng(1)))
+    assert scales.min() > 0.3
+    assert scales.max() < 3
+    assert scales.std() > 0.1
+
+
+def test_an_array_larger_than_a_chunk_is_filled_whole(arrays: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import cupy
+
+    monkeypatch.setattr(arrays, "CHUNK", 100)
+    values = np.asarray(arrays.random(Array("x", (7, 50), "float32"), cupy.random.default_rng(1)))
+    assert len(set(values.ravel().tolist())) == 350
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_the_largest_error_is_found_wherever_it_is_and_in_either_direction(arrays: Any, dtype: str) -> None:
+    expected = np.full((4, 6), 2.0, np.float32)
+    for index, by in (((0, 0), 0.5), ((3, 5), -0.5)):
+        values = expected.copy()
+        values[index] += by
+        assert arrays.largest_error(arrays.encode(device(values), dtype), dtype, device(expected)) == 0.5
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_where_the_reference_is_nan_any_output_will_do(arrays: Any, dtype: str) -> None:
+    expected = np.full((2, 2), 1.0, np.float32)
+    expected[1, 1] = np.nan
+    values = np.array([[1.0, 1.0], [1.0, 100.0]], np.float32)
+    assert arrays.largest_error(arrays.encode(device(values), dtype), dtype, device(expected)) == 0.0
+
+
+def test_an_unknown_type_is_named(arrays: Any) -> None:
+    with pytest.raises(arrays.UnknownType, match="array x: type float4 is not one of float8_e4m3fn"):
+        arrays.raw_dtype(Array("x", (1,), "float4"))

@@ -1,0 +1,329 @@
+"""The real GPU child on a fake GPU: right before timed, poisoned before checked, a status for each failure."""
+
+import itertools
+from typing import Any
+
+import pytest
+
+from tests.kernels.fixtures.fake_gpu import LIBRARY, UUID, InProcessChild, Rig
+from tests.kernels.fixtures.fake_gpu.device import L2_BYTES, MEMORY_BYTES, NAME, SM_COUNT, FakeGpu
+
+
+def launches(gpu: FakeGpu, rig: Rig) -> int:
+    return len(gpu.of(rig.kernel))
+
+
+def test_a_prepared_child_introduces_its_gpu(rig: Rig) -> None:
+    _, introduction = rig.start()
+    telemetry = introduction.pop("telemetry")
+    assert telemetry["when"] == "prepared"
+    assert introduction == {
+        "gpu_name": NAME,
+        "gpu_uuid": UUID,
+        "timer": "cupti",
+        "cuda_driver": "13.2",
+        "sm_count": SM_COUNT,
+        "element_bytes": 4,
+    }
+
+
+def test_a_right_config_is_checked_once_and_then_timed(gpu: FakeGpu, rig: Rig) -> None:
+    child, _ = rig.start()
+    answer = rig.trial(child, rig.cubin(4, 80.0))
+    assert (answer["status"], answer["samples_us"]) == ("timed", [80.0] * 5)
+    assert answer["error"] < 1e-6
+    assert launches(gpu, rig) == 1 + 5, "the checked launch is the warm-up and no sample"
+
+
+def test_the_grid_is_the_library_s_for_this_config_and_gpu(gpu: FakeGpu, rig: Rig) -> None:
+    child, _ = rig.start()
+    rig.trial(child, rig.cubin(4))
+    assert {launch.grid for launch in gpu.of(rig.kernel)} == {(16, 1, SM_COUNT)}
+
+
+@pytest.mark.parametrize(
+    ("fault", "failure"),
+    [
+        ("off", "the output is off by 0.00"),
+        ("last row unwritten", "the output left elements unwritten"),
+        ("stale", "the output left elements unwritten"),
+    ],
+)
+def test_a_wrong_config_is_never_timed(gpu: FakeGpu, rig: Rig, fault: str, failure: str) -> None:
+    """After a right one, whose outputs still lie there: without poison they would pass for the stale one's."""
+    child, _ = rig.start()
+    rig.trial(child, rig.cubin())
+    before = launches(gpu, rig)
+    answer = rig.trial(child, rig.cubin(fault=fault), 1)
+    assert answer["status"] == "wrong"
+    assert answer["failure"].startswith(failure)
+    assert answer["failure"].endswith("at most 1e-05 is accepted")
+    assert answer["error"] is None or answer["error"] > 1e-5
+    assert "samples_us" not in answer
+    assert launches(gpu, rig) == before + 1, "the check alone"
+
+
+def test_an_error_within_the_tolerance_passes_and_one_just_over_it_does_not(
+    monkeypatch: pytest.MonkeyPatch, rig: Rig
+) -> None:
+    """The error is a share of the reference's largest magnitude."""
+    from tilewatch.kernels.gpu import gpu_child
+
+    child, _ = rig.start()
+    prepared = gpu_child._prepared
+    assert prepared is not None
+    (scale,) = prepared.scale.values()
+    for share, status in ((0.9e-5, "timed"), (1.1e-5, "wrong")):
+        monkeypatch.setattr("tilewatch.kernels.gpu.arrays.largest_error", lambda *_, share=share: share * scale)
+        assert rig.trial(child, rig.cubin())["status"] == status
+
+
+def test_every_output_element_is_compared(rig: Rig) -> None:
+    """Wherever the reference is no NaN. The last element of this kernel's is: any value does there."""
+    from tilewatch.kernels.gpu import gpu_child
+
+    child, _ = rig.start()
+    rig.trial(child, rig.cubin())
+    prepared = gpu_child._prepared
+    assert prepared is not None
+    good = prepared.error()
+    prepared.outputs["y"][-1, -1] = 1e6
+    assert prepared.error() == good
+    prepared.outputs["y"][-1, 0] += 1.0
+    assert prepared.error() > 0.1
+
+
+def test_a_hopeless_config_gets_no_further_samples(gpu: FakeGpu, rig: Rig) -> None:
+    child, _ = rig.start()
+    slow = rig.trial(child, rig.cubin(1, 1000.0), best_us=199.0)
+    assert (slow["status"], slow["samples_us"]) == ("timed", [1000.0])
+    assert launches(gpu, rig) == 1
+    assert len(rig.trial(child, rig.cubin(1, 1000.0), 1, best_us=201.0)["samples_us"]) == 5
+
+
+def test_a_trial_takes_no_rests(gpu: FakeGpu, rig: Rig) -> None:
+    child, _ = rig.start()
+    rig.trial(child, rig.cubin(1, 900.0), samples=40)
+    assert not gpu.slept_s
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "failure"),
+    [
+        ("launch_error", "launch_error", "CUDADriverError: CUDA_ERROR_INVALID_VALUE"),
+        ("fault", "crashed", "CUDARuntimeError: cudaErrorIllegalAddress"),
+        ("no record", "launch_error", "TimingError: 0 kernel records for 1 kernels launched"),
+    ],
+)
+def test_each_failure_of_a_config_has_a_status_and_a_line(rig: Rig, fault: str, status: str, failure: str) -> None:
+    child, _ = rig.start()
+    answer = rig.trial(child, rig.cubin(fault=fault))
+    assert answer["status"] == status
+    assert answer["failure"].startswith(failure)
+    assert "\n" not in answer["failure"]
+
+
+def test_a_config_that_faults_while_it_is_timed_has_crashed(rig: Rig) -> None:
+    child, _ = rig.start()
+    assert rig.trial(child, rig.cubin(fault="fault", fault_after=3))["status"] == "crashed"
+
+
+def test_a_failed_config_cannot_be_named_in_rounds(rig: Rig) -> None:
+    child, _ = rig.start()
+    rig.trial(child, rig.cubin(fault="off"), 7)
+    with pytest.raises(KeyError):
+        child.ask({"ask": "rounds", "ids": [7], "names": [], "rounds": 1, "seed": 1}, deadline_s=1)
+
+
+def test_each_config_is_its_own_cubin(rig: Rig) -> None:
+    """CuPy remembers a module by its path."""
+    child, _ = rig.start()
+    times = [
+        rig.trial(child, rig.cubin(2, time_us), identity)["samples_us"][0]
+        for identity, time_us in enumerate((50.0, 70.0))
+    ]
+    assert times == [50.0, 70.0]
+
+
+def test_inputs_rotate_over_several_times_l2(gpu: FakeGpu, rig: Rig) -> None:
+    child, _ = rig.start()
+    rig.trial(child, rig.cubin(), samples=60)
+    sets = {launch.addresses[:2] for launch in gpu.of(rig.kernel)}
+    set_bytes = 2 * 4 * 64 * 64
+    assert len(sets) * set_bytes >= 4 * L2_BYTES
+    assert len(sets) * set_bytes <= 0.25 * MEMORY_BYTES
+    assert len({launch.addresses[2] for launch in gpu.of(rig.kernel)}) == 1, "outputs stay"
+
+
+def test_large_inputs_take_at_most_a_quarter_of_the_memory(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilewatch.kernels.gpu.prepared_problem.INPUT_L2S", 10_000)
+    rig.start()
+    from tilewatch.kernels.gpu import gpu_child
+
+    prepared = gpu_child._prepared
+    assert prepared is not None
+    set_bytes = 2 * 4 * 64 * 64
+    assert len(prepared.inputs) == MEMORY_BYTES // 4 // set_bytes
+
+
+def test_another_seed_gives_other_inputs(rig: Rig) -> None:
+    from tilewatch.kernels.gpu import gpu_child
+
+    values = []
+    for seed in (1, 1, 2):
+        rig.start(seed=seed)
+        assert gpu_child._prepared is not None
+        values.append(gpu_child._prepared.inputs[0]["x"].tobytes())
+        assert gpu_child._prepared.inputs[0]["x"].tobytes() != gpu_child._prepared.inputs[1]["x"].tobytes()
+    assert values[0] == values[1] != values[2]
+
+
+def rounds(child: InProcessChild, ids: list[int], names: list[str], count: int = 20, seed: int = 1) -> Any:
+    request = {"ask": "rounds", "ids": ids, "names": names, "rounds": count, "seed": seed}
+    return child.ask(request, deadline_s=1)
+
+
+def test_rounds_time_configs_and_rivals_in_the_order_of_the_request(rig: Rig) -> None:
+    child, _ = rig.start()
+    for identity, time_us in enumerate((100.0, 80.0)):
+        rig.trial(child, rig.cubin(1, time_us), identity)
+    child.ask({"ask": "baselines", "names": ["copy", "torch_residual_add"]}, deadline_s=1)
+    answer = rounds(child, [1, 0], ["torch_residual_add"])
+    assert answer["samples_us"] == [[80.0] * 20, [100.0] * 20, [120.0] * 20]
+    assert [reading["when"] for reading in answer["telemetry"]] == ["before rounds", "after rounds"]
+
+
+def test_the_seed_of_rounds_orders_them(gpu: FakeGpu, rig: Rig) -> None:
+    child, _ = rig.start()
+    for identity in (0, 1):
+        rig.trial(child, rig.cubin(1, 100.0 + identity), identity)
+    orders = []
+    for seed in (1, 2):
+        start = len(gpu.launches)
+        rounds(child, [0, 1], [], seed=seed)
+        orders.append([launch.time_us for launch in gpu.launches[start:]])
+    assert orders[0] != orders[1]
+
+
+def test_more_samples_of_checked_configs_are_interleaved(gpu: FakeGpu, rig: Rig) -> None:
+    child, _ = rig.start()
+    for identity in (0, 1):
+        child.ask({"ask": "load", "id": identity, **rig.request_of(rig.cubin(1, 100.0 + identity))}, deadline_s=1)
+    assert not gpu.of(rig.kernel), "loading launches nothing"
+    answer = child.ask({"ask": "time", "ids": [0, 1], "samples": 30}, deadline_s=1)
+    assert answer["samples_us"] == [[100.0] * 30, [101.0] * 30]
+    times = [launch.time_us for launch in gpu.of(rig.kernel)]
+    assert sum(x != y for x, y in itertools.pairwise(times)) > 20
+
+
+@pytest.mark.parametrize(
+    ("kernel", "rival", "kernels"),
+    [
+        ("residual_add", "torch_residual_add", ["torch_add"]),
+        ("residual_add", "copy", ["copy_16_bytes"]),
+        ("softmax", "torch_softmax", ["torch_softmax"]),
+        ("silu_and_multiply", "torch_silu_and_multiply", ["torch_silu", "torch_mul"]),
+    ],
+)
+def test_a_rival_is_checked_and_says_what_it_ran(rig: Rig, kernel: str, rival: str, kernels: list[str]) -> None:
+    rig.kernel = kernel
+    child, _ = rig.start()
+    answer = child.ask({"ask": "baselines", "names": [rival]}, deadline_s=1)["baselines"][rival]
+    assert "missing" not in answer
+    assert answer["kernels"] == kernels
+    assert answer["error"] < 1e-5
+    assert answer["chose"] == (["add: chose 4 elements a thread"] if rival == "torch_residual_add" else [])
+
+
+def test_a_rival_of_two_kernels_is_timed_as_their_sum(rig: Rig) -> None:
+    rig.kernel = "silu_and_multiply"
+    child, _ = rig.start()
+    child.ask({"ask": "baselines", "names": ["torch_silu_and_multiply"]}, deadline_s=1)
+    assert set(rounds(child, [], ["torch_silu_and_multiply"])["samples_us"][0]) == {100.0}
+
+
+def test_a_copy_moves_as_many_bytes_as_the_problem(rig: Rig) -> None:
+    child, _ = rig.start()
+    answer = child.ask({"ask": "baselines", "names": ["copy"]}, deadline_s=1)["baselines"]["copy"]
+    assert answer["bytes"] == 12 * 64 * 64
+
+
+@pytest.mark.parametrize(
+    ("factor", "accepted"), [(1.0, True), (1 + 1.9e-5, True), (1.01, False), (float("nan"), False), (0.0, False)]
+)
+def test_a_rival_that_is_wrong_is_missing(
+    gpu: FakeGpu, rig: Rig, monkeypatch: pytest.MonkeyPatch, factor: float, accepted: bool
+) -> None:
+    """A rival may be off by twice the tolerance: it rounds as it likes. The first config's output does not pass for
+    its.
+    """
+    import torch
+
+    def add(x: Any, y: Any, out: Any) -> None:
+        gpu.run("torch_add", 120.0, [x.array, y.array])
+        if factor:
+            out.array[...] = (x.array + y.array) * factor
+
+    child, _ = rig.start()
+    rig.trial(child, rig.cubin())
+    monkeypatch.setattr(torch, "add", add)
+    answer = child.ask({"ask": "baselines", "names": ["torch_residual_add"]}, deadline_s=1)["baselines"]
+    assert ("missing" not in answer["torch_residual_add"]) == accepted
+    if not accepted:
+        with pytest.raises(KeyError):
+            rounds(child, [], ["torch_residual_add"])
+
+
+def test_a_rival_that_fails_does_not_cost_the_others(rig: Rig) -> None:
+    child, _ = rig.start()
+    names = ["deepgemm", "nonsense", "torch_rms_norm", "torch_residual_add"]
+    answer = child.ask({"ask": "baselines", "names": names}, deadline_s=1)["baselines"]
+    assert list(answer) == names
+    assert answer["deepgemm"]["missing"].startswith("DeepGEMM is not installed (pip install tilewatch[deepgemm])")
+    assert answer["nonsense"]["missing"].startswith("there is no baseline 'nonsense'; there are deepgemm,")
+    assert "weight" in answer["torch_rms_norm"]["missing"] or answer["torch_rms_norm"]["missing"]
+    assert "missing" not in answer["torch_residual_add"]
+
+
+def test_a_side_of_a_replay_that_is_other_work_is_wrong(rig: Rig, tmp_path: Any) -> None:
+    """The library of another commit lays the arrays out differently, or has no such kernel."""
+    child, _ = rig.start()
+    source = (LIBRARY / "rows.py").read_text()
+    for name, changed, failure in (
+        ("gone", source.replace('kernel("residual_add"', 'kernel("renamed"'), "has no kernel residual_add"),
+        (
+            "other",
+            source.replace('"float32", output=True', '"float16", output=True'),
+            "lays the arrays out differently",
+        ),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "rows.py").write_text(changed)
+        answer = rig.trial(child, rig.cubin(), library=str(tmp_path / name))
+        assert answer["status"] == "wrong"
+        assert failure in answer["failure"]
+    assert rig.trial(child, rig.cubin(), library=str(LIBRARY))["status"] == "timed"
+
+
+def test_a_side_of_a_replay_is_launched_on_its_own_commit_s_grid(gpu: FakeGpu, rig: Rig, tmp_path: Any) -> None:
+    child, _ = rig.start()
+    source = (LIBRARY / "rows.py").read_text()
+    (tmp_path / "rows.py").write_text(source.replace("1, sm_count)", "2, sm_count)"))
+    rig.trial(child, rig.cubin(4), library=str(tmp_path))
+    assert {launch.grid for launch in gpu.of(rig.kernel)} == {(16, 2, SM_COUNT)}
+
+
+def test_a_profiler_may_keep_cupti_for_itself(rig: Rig) -> None:
+    child, introduction = rig.start(timer="events")
+    assert introduction["timer"] == "events"
+    answer = rig.trial(child, rig.cubin(1, 100.0))
+    assert answer["samples_us"] == pytest.approx([101.0] * 5, abs=2), "events count the host's calls too"
+
+
+def test_a_canary_reads_two_fixed_kernels(gpu: FakeGpu, rig: Rig) -> None:
+    child, _ = rig.start()
+    reading = child.ask({"ask": "canary", "when": "canary before"}, deadline_s=1)["telemetry"]
+    assert reading == {"when": "canary before", "canary_compute_us": 222.0, "canary_memory_us": 135.0}
+    gpu.drift = lambda number: 3.0 if number % 5 == 0 else 1.0
+    again = child.ask({"ask": "canary", "when": "canary after"}, deadline_s=1)["telemetry"]
+    assert again["canary_compute_us"] == 222.0, "the median: a few slow launches are no drift"

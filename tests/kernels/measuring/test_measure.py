@@ -1,0 +1,246 @@
+"""The whole measuring path on a fake GPU, all of it real but the device: from cubins to the number on record."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from tests.kernels.fixtures.fake_gpu import LIBRARY, PROBLEM, THIS_GPU, UUID, Rig, measure_in_this_process
+from tests.kernels.fixtures.fake_gpu.device import NAME, THROTTLED, FakeGpu
+from tilewatch.kernels import device
+from tilewatch.kernels.measuring.measure import GpuBusy, GpuMissing, MeasureFailed, MeasureRequest, measure
+from tilewatch.kernels.results import Cubin, RunResult, TrialResult
+
+RIVALS = ("torch_residual_add", "copy")
+
+
+@dataclass
+class Bench:
+    """Runs `measure` and remembers what it reported, and how many launches there were before the paired rounds."""
+
+    gpu: FakeGpu
+    rig: Rig
+    trials: list[TrialResult]
+    steps: list[tuple[str, int, int]]
+    before_rounds: int = 0
+
+    def measure(self, cubins: Sequence[Cubin], baselines: tuple[str, ...] = RIVALS, **fields: Any) -> RunResult:
+        request = MeasureRequest(
+            LIBRARY, self.rig.kernel, PROBLEM, "sm_90", self.rig.store_url, iter(cubins), 0, baselines
+        )
+        return measure(replace(request, **fields), on_trial=self.trials.append, on_step=self._step)
+
+    def _step(self, step: str, done: int, total: int) -> None:
+        self.steps.append((step, done, total))
+        if step == "baselines":
+            self.before_rounds = len(self.gpu.launches)
+
+    def round_of(self, number: int, entries: int = 3) -> int | None:
+        """The paired round of launch `number`, the warm-up's included; None before them. Two launches check each rival,
+        one loads the winner."""
+        first = self.before_rounds + 1 + 2 * (entries - 1) - (1 if entries == 3 else 0)
+        return None if not self.before_rounds or number < first else (number - first) // entries
+
+
+@pytest.fixture
+def bench(gpu: FakeGpu, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    measure_in_this_process(monkeypatch)
+    return Bench(gpu, rig, [], [])
+
+
+def noise(number: int) -> float:
+    """A factor of up to 8 %, different for neighbours, the same every time."""
+    return 1 + 0.08 * ((number * 7919) % 101) / 101
+
+
+def samples(result: RunResult, name: str) -> tuple[float, ...]:
+    return next(each.samples_us for each in result.measurements if each.implementation == name)
+
+
+def test_the_fastest_right_config_is_timed_with_its_baselines(bench: Bench) -> None:
+    rig = bench.rig
+    cubins = [rig.cubin(1), rig.cubin(2, 80.0), rig.cubin(4, 20.0, fault="off"), rig.cubin(8, 90.0)]
+    result = bench.measure(cubins)
+    assert result.winner == {"tile_rows": 2}
+    assert result.tie == ({"tile_rows": 2},)
+    assert [trial.status for trial in result.trials] == ["timed", "timed", "wrong", "timed"]
+    assert [(each.implementation, each.role) for each in result.measurements] == [
+        ("residual_add", "kernel"),
+        ("torch_residual_add", "baseline"),
+        ("copy", "baseline"),
+    ]
+    assert result.measurements[0].config == {"tile_rows": 2}
+    assert set(samples(result, "residual_add")) == {80.0}
+    assert set(samples(result, "torch_residual_add")) == {120.0}
+    assert len({len(each.samples_us) for each in result.measurements}) == 1
+
+
+def test_a_run_says_where_when_and_with_what_it_was_measured(bench: Bench) -> None:
+    result = bench.measure([bench.rig.cubin()])
+    assert (result.gpu_model, result.gpu_uuid, result.gpu_name, result.timer) == ("h200", UUID, NAME, "cupti")
+    assert result.started_at <= result.finished_at
+    assert {name: result.toolchain[name] for name in ("driver", "cuda_driver", "timer", "harness")} == {
+        "driver": "580.159",
+        "cuda_driver": "13.2",
+        "timer": "cupti",
+        "harness": "1",
+    }
+    whens = [reading["when"] for reading in result.telemetry]
+    assert whens[:2] == ["prepared", "canary before"]
+    assert whens[-1] == "canary after"
+    assert whens[2:-1] == ["before rounds", "after rounds"] * 3, "the warm-up's readings too"
+
+
+def test_every_trial_is_reported_as_it_ends_and_again_with_more_samples(bench: Bench) -> None:
+    result = bench.measure([bench.rig.cubin(1), bench.rig.cubin(2, 101.0), bench.rig.cubin(4, 400.0)])
+    tiles = [trial.config["tile_rows"] for trial in bench.trials]
+    assert tiles == [1, 2, 4, 1, 2]
+    raced = 3 + 5 + 12 + 30
+    assert [len(trial.samples_us) for trial in result.trials] == [raced, raced, 3]
+
+
+def test_the_first_block_of_rounds_warms_up_and_is_not_kept(bench: Bench) -> None:
+    bench.gpu.drift = lambda number: 2.0 if (bench.round_of(number) or 0) in range(20) and bench.before_rounds else 1.0
+    result = bench.measure([bench.rig.cubin()])
+    slow = [launch for launch in bench.gpu.of("residual_add")[-100:] if launch.time_us == 200.0]
+    assert slow, "the warm-up was slow"
+    assert set(samples(result, "residual_add")) == {100.0}
+    assert set(samples(result, "torch_residual_add")) == {120.0}
+
+
+def test_rounds_end_when_the_ratio_is_known_well_enough(bench: Bench) -> None:
+    result = bench.measure([bench.rig.cubin()])
+    ours = result.measurements[0]
+    assert (ours.detail["stopped"], ours.detail["rounds"], len(ours.samples_us)) == ("interval", 40, 40)
+    assert bench.steps[-1] == ("rounds", 40, 200)
+
+
+def test_it_is_the_ratio_to_the_first_baseline_that_must_be_known(bench: Bench) -> None:
+    """The second is noisy: it does not matter. The other way round it does."""
+    bench.gpu.drift = lambda number: noise(number) if copies(bench.gpu, number) else 1.0
+    result = bench.measure([bench.rig.cubin()])
+    assert result.measurements[0].detail["stopped"] == "interval"
+    result = bench.measure([bench.rig.cubin()], ("copy", "torch_residual_add"))
+    assert result.measurements[0].detail["stopped"] == "budget"
+
+
+def copies(gpu: FakeGpu, number: int) -> bool:
+    """Whether launch `number`, which starts now, is the copy's: the fake sets it just before."""
+    assert number == len(gpu.launches)
+    return gpu.starting == "copy_16_bytes"
+
+
+def test_noise_is_measured_until_the_budget_ends(bench: Bench) -> None:
+    bench.gpu.drift = noise
+    result = bench.measure([bench.rig.cubin()])
+    ours = result.measurements[0]
+    assert (ours.detail["stopped"], len(ours.samples_us)) == ("budget", 200)
+
+
+def test_without_a_baseline_rounds_go_to_the_budget(bench: Bench) -> None:
+    result = bench.measure([bench.rig.cubin()], ())
+    (ours,) = result.measurements
+    assert (ours.detail["stopped"], len(ours.samples_us)) == ("budget", 200)
+
+
+def test_throttled_blocks_are_left_out_and_counted(bench: Bench) -> None:
+    bench.gpu.drift = noise
+    bench.gpu.throttled_launches = lambda number: (bench.round_of(number) or 0) in range(75, 83)
+    result = bench.measure([bench.rig.cubin()])
+    ours = result.measurements[0]
+    assert ours.detail["throttled_rounds_left_out"] == 40, "two blocks were touched"
+    assert ours.detail["throttled_rounds_kept"] == 0
+    assert (len(ours.samples_us), ours.detail["rounds"]) == (160, 160)
+    assert max(ours.samples_us) < 100.0 * THROTTLED
+    assert len(samples(result, "torch_residual_add")) == 160
+    assert sum(bool(reading.get("throttled")) for reading in result.telemetry) == 2, "the record shows it"
+
+
+def test_a_gpu_that_always_throttles_is_measured_as_it_is(bench: Bench) -> None:
+    bench.gpu.throttled_launches = lambda number: (bench.round_of(number, entries=1) or 0) >= 35
+    result = bench.measure([bench.rig.cubin()], ())
+    ours = result.measurements[0]
+    assert (ours.detail["throttled_rounds_kept"], ours.detail["throttled_rounds_left_out"]) == (200, 0)
+    assert len(ours.samples_us) == 200
+    assert {round(each) for each in ours.samples_us} == {100, 130}
+
+
+def test_rounds_stay_paired_when_the_gpu_drifts(bench: Bench) -> None:
+    bench.gpu.drift = lambda number: 1 + number / 2000
+    result = bench.measure([bench.rig.cubin()])
+    ratios = [
+        theirs / ours
+        for ours, theirs in zip(samples(result, "residual_add"), samples(result, "torch_residual_add"), strict=True)
+    ]
+    assert ratios == pytest.approx([1.2] * len(ratios), rel=0.005)
+
+
+def test_blocks_run_in_different_orders(bench: Bench) -> None:
+    bench.gpu.drift = noise
+    bench.measure([bench.rig.cubin()])
+    names = [launch.name for launch in bench.gpu.launches[-20 * 20 :] if not launch.name.startswith("canary")]
+    blocks = [tuple(names[start : start + 60]) for start in range(0, 300, 60)]
+    assert len(set(blocks)) == len(blocks)
+
+
+def test_a_baseline_that_cannot_run_is_named_with_its_reason(bench: Bench) -> None:
+    result = bench.measure([bench.rig.cubin()], ("deepgemm", "torch_residual_add"))
+    missing = result.measurements[1]
+    assert (missing.implementation, missing.samples_us) == ("deepgemm", ())
+    assert missing.detail["missing"].startswith("DeepGEMM is not installed")
+    assert result.measurements[0].detail["stopped"] == "interval", "the next baseline is the main one"
+
+
+def test_when_no_config_is_right_nothing_is_timed(bench: Bench) -> None:
+    result = bench.measure([bench.rig.cubin(1, fault="off"), bench.rig.cubin(2, fault="stale")])
+    assert (result.winner, result.tie, result.measurements) == (None, (), ())
+    assert [trial.status for trial in result.trials] == ["wrong", "wrong"]
+    assert result.telemetry[-1]["when"] == "canary after"
+
+
+def test_a_trial_of_an_earlier_session_is_not_repeated(bench: Bench) -> None:
+    first = bench.measure([bench.rig.cubin(1), bench.rig.cubin(2, 80.0)])
+    known = {f'{{"tile_rows": {trial.config["tile_rows"]}}}': trial for trial in first.trials}
+    before = len(bench.gpu.of("residual_add"))
+    again = bench.measure([bench.rig.cubin(1), bench.rig.cubin(2, 80.0)], known=known)
+    assert again.winner == {"tile_rows": 2}
+    checked = [launch for launch in bench.gpu.of("residual_add")[before:] if launch.time_us == 100.0]
+    assert not checked
+
+
+def test_the_gpu_s_seconds_of_the_sweep_are_counted(bench: Bench) -> None:
+    assert bench.measure([bench.rig.cubin()]).sweep_gpu_s > 0
+
+
+def test_a_gpu_that_somebody_uses_is_left_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "processes_on", lambda uuid: ("4711 train.py",) if uuid == UUID else ())
+    with pytest.raises(GpuBusy, match=r"GPU 0 \(NVIDIA H200\) is in use by 4711 train.py"):
+        bench.measure([bench.rig.cubin()])
+    assert not bench.gpu.launches
+
+
+def test_cubins_for_another_architecture_are_refused(bench: Bench) -> None:
+    with pytest.raises(GpuMissing, match=r"GPU 0 is an NVIDIA H200 \(sm_90\), but the cubins are for sm_100"):
+        bench.measure([bench.rig.cubin()], arch="sm_100")
+    with pytest.raises(GpuMissing, match="there is no GPU 1 on this machine: it has 1"):
+        bench.measure([bench.rig.cubin()], gpu_index=1)
+    assert THIS_GPU.index == 0
+
+
+def test_a_gpu_process_that_dies_in_the_rounds_ends_the_session_with_a_sentence(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.kernels.fixtures.fake_gpu import InProcessChild
+    from tilewatch.kernels.child_process import ChildDied
+
+    ask = InProcessChild.ask
+
+    def dying(self: InProcessChild, request: Any, *, deadline_s: float) -> Any:
+        if request["ask"] == "rounds":
+            raise ChildDied("SIGSEGV")
+        return ask(self, request, deadline_s=deadline_s)
+
+    monkeypatch.setattr(InProcessChild, "ask", dying)
+    with pytest.raises(MeasureFailed, match="measuring residual_add on 64x64 stopped: SIGSEGV"):
+        bench.measure([bench.rig.cubin()])
