@@ -547,7 +547,7 @@ class Job(Base):
 
     __tablename__ = "jobs"
     __table_args__ = (
-        one_of("kind", "compile", "measure", "judge", "confirm"),
+        one_of("kind", "compile", "measure", "judge", "prepare", "confirm"),
         one_of("state", "waiting", "queued", "running", "done", "failed", "poison", "cancelled"),
         CheckConstraint("(state in ('failed', 'poison')) = (failure is not null)", name="failed_has_reason"),
         CheckConstraint("(state = 'running') = (owner is not null)", name="running_has_owner"),

@@ -170,7 +170,7 @@ def _learn_who_we_are(sender: str, instance: Any, **_: Any) -> None:
     try:
         queues = tuple(instance.app.amqp.queues.consume_from)
         settings = Settings.load()
-        identity = identify(sender, queues, settings.compiler, Context.of(settings).simulation)
+        identity = identify(sender, queues, Context.of(settings), settings.compiler)
         for queue in set(identity.queues) - set(queues):
             instance.app.amqp.queues.select_add(instance.app.amqp.queues[queue])
         metrics_folder.count_in(settings.home / "metrics" / identity.name)
@@ -198,7 +198,7 @@ def _deliver_left() -> None:
 
     context = Context.of(Settings.load())
     try:
-        dispatch.send(celery, context.database_url, deliver_left(context))
+        dispatch.send(celery, context.database_url, deliver_left(context.spool, context.database_url))
     except BrokerUnreachable as error:
         log.warning("no message sent", reason=str(error))
 

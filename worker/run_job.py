@@ -15,10 +15,9 @@ from tilewatch import errors
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.session import session
-from tilewatch.db.step_queries import steps
 from tilewatch.worker.context import Context
 from tilewatch.worker.logs import scrubbed
-from tilewatch.worker.queue import outage
+from tilewatch.worker.queue import follow_up, outage
 from tilewatch.worker.queue.lease import LEASE_S, Lease, LeaseLost
 from tilewatch.worker.queue.outage import NotNow
 
@@ -48,9 +47,9 @@ def run(job_id: int, owner: str, context: Context, queues: Collection[str] | Non
 def _hold_and_do(job: ClaimedJob, owner: str, context: Context) -> list[UnsentJob]:
     try:
         with Lease(context.database_url, job.id, owner) as lease:
-            queued = _step_of(job.kind)(job, context, lease)
+            queued = _step_of(follow_up.kind_of(job))(job, context, lease)
         ended = outage.once_postgres_is_back(context.database_url, lambda opened: jobs.finish(opened, job.id, owner))
-        queued += _release(job, context)
+        queued += _queue_next(job, context)
         log.info("done" if ended else "done, but lost meanwhile", queued=len(queued))
         return queued
     except (SystemExit, KeyboardInterrupt):
@@ -62,7 +61,7 @@ def _hold_and_do(job: ClaimedJob, owner: str, context: Context) -> list[UnsentJo
         trouble = outage.passing(error)
         if trouble is None:
             _fail(job.id, owner, context, error)
-            return _release(job, context)
+            return _queue_next(job, context)
         _put_off(job.id, owner, context, trouble)
         raise NotNow(trouble) from error
 
@@ -73,6 +72,8 @@ def _step_of(kind: str) -> Step:
         from tilewatch.worker.steps.compile import step
     elif kind == "measure":
         from tilewatch.worker.steps.measure import step
+    elif kind == "prepare":
+        from tilewatch.worker.steps.prepare import step
     elif kind == "confirm":
         from tilewatch.worker.steps.confirm import step
     else:
@@ -80,24 +81,9 @@ def _step_of(kind: str) -> Step:
     return step
 
 
-def _release(job: ClaimedJob, context: Context) -> list[UnsentJob]:
-    """The end of a job, good or bad, may be what others wait for.
-
-    Looked at in a transaction of its own, after the end is committed: of two compile jobs that end at once, the later
-    one then sees both. A crash in between is for reconcile.py.
-    """
+def _queue_next(job: ClaimedJob, context: Context) -> list[UnsentJob]:
     with session(context.database_url) as opened:
-        if "round" in job.payload:  # a question of the judge's that ended without an answer
-            from tilewatch.worker.queue.follow_up import judge_again
-
-            return judge_again(opened, job.payload, job.submission_id, job.priority)
-        if job.kind == "compile":
-            return jobs.release(opened, steps.list_ready_to_measure(opened, job.submission_id))
-        if job.kind == "measure":
-            from tilewatch.worker.queue.follow_up import judge_the_rest
-
-            return judge_the_rest(opened, job)
-    return []
+        return follow_up.queue_next(opened, job)
 
 
 def _hand_back(job_id: int, owner: str, context: Context) -> None:

@@ -6,8 +6,7 @@ import pytest
 
 from tilewatch.db.step_queries.judging import Point
 from tilewatch.worker.detection.policy import Policy
-from tilewatch.worker.detection.replay_evidence import ReplayAnswer, ReplayQuestion
-from tilewatch.worker.judging.scope_judge import ScopeJudge, Series
+from tilewatch.worker.judging.scope_judge import Launches, ScopeJudge, Series, SeriesQuestion
 from tilewatch.worker.measurement_rows import Sampled, measurement_rows
 
 OURS_US, DEEPGEMM_US, CUDNN_US = (100.0,) * 20, (90.0,) * 20, (120.0,) * 20
@@ -54,21 +53,21 @@ def night(number: int, ratio: float | None, baseline: str | None) -> list[Point]
 @pytest.mark.parametrize("missing", [None, 11], ids=["every night", "a night without any"])
 def test_another_main_baseline_begins_a_segment_and_is_no_change_of_the_kernel(missing: int | None) -> None:
     """From night 12 on cuDNN is missing and ratios are to the next baseline, 30 % away. As after another toolchain, the
-    series is compared once with the build before; nobody is told of anything."""
+    series is compared once with the build before; no alert comes of it."""
     series = [(point.kernel, point.problem, point.host) for point in night(0, None, None)]
-    sitting, asked = ScopeJudge(series, Policy(), 240), list[tuple[Series, int, int]]()
+    judge, asked = ScopeJudge(series, Policy(), 240), list[tuple[Series, int, int]]()
 
-    def equal(of: Series, ask: ReplayQuestion, _: int) -> ReplayAnswer:
-        asked.append((of, ask.good, ask.bad))
-        return ReplayAnswer(ask.series, ask.good, ask.bad, (100.0,) * ask.launches, (100.0,) * ask.launches)
+    def equal(question: SeriesQuestion) -> Launches:
+        asked.append((question.series, question.good, question.bad))
+        return Launches((100.0,) * question.launches, (100.0,) * question.launches)
 
     for number in range(24):
         beside = ("attention_cudnn", 1.2) if number < 12 else ("attention_flash", 0.9)
         ratio, baseline = (None, None) if number == missing else (beside[1], beside[0])
-        sitting.night(number, number, night(number, ratio, baseline))
-        sitting.settle(equal)
-        assert sitting.alerts == {}
+        judge.add_night(number, number, night(number, ratio, baseline))
+        judge.settle(equal)
+        assert judge.alerts == {}
     assert asked == [(series[0], 11, 12 + Policy().check_after_nights)]
-    assert {sitting.verdict(each).verdict for each in series} == {"unchanged"}
-    points = [sitting.verdict(each).history_points for each in series]
+    assert {judge.verdict(each).verdict for each in series} == {"unchanged"}
+    points = [judge.verdict(each).history_points for each in series]
     assert points == [11, 23, 23], "of this baseline; of all nights where it stayed"

@@ -1,13 +1,13 @@
-"""A worker looks after its GPU: ill, it takes no sweeps; now and then a canary is tried, and a clean one ends that.
+"""Puts an ill GPU into quarantine, where it gets no sweeps, and ends the quarantine after a clean canary.
 
-What an illness is, kernels/gpu/illness.py says; the row is db/lifecycle/quarantine.py's. This is the thread between
-them, in the worker's parent process, which answers while a sweep is under way. A simulated board is looked after alike.
+kernels/gpu/illness.py decides what an illness is; db/lifecycle/quarantine.py keeps the row. The thread between them
+runs in the worker's parent process, so also while a sweep is under way.
 """
 
 import socket
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import structlog
@@ -17,13 +17,12 @@ from sqlalchemy.orm import Session
 from tilewatch.db.lifecycle import quarantine
 from tilewatch.db.lifecycle.quarantine import OpenQuarantine
 from tilewatch.db.session import session
-from tilewatch.kernels.device import SIMULATED, Gpu, processes_on
-from tilewatch.kernels.gpu import health, illness
-from tilewatch.kernels.gpu.health import NoAnswer, Watcher
+from tilewatch.kernels.device import Gpu
+from tilewatch.kernels.gpu import illness
+from tilewatch.kernels.gpu.health import NoAnswer
 from tilewatch.kernels.gpu.illness import Illness, Reading
 from tilewatch.kernels.results import RunResult
-from tilewatch.worker.context import Simulation
-from tilewatch.worker.gpu import simulated
+from tilewatch.worker.gpu.backend import GpuProbe
 from tilewatch.worker.queue.outage import NotNow
 
 log = structlog.get_logger()
@@ -33,33 +32,13 @@ NOTICED_S = 2 * LOOK_EVERY_S
 """After this long an illness is written down, if there is one."""
 
 
-@dataclass(frozen=True)
-class Senses:
-    """How a GPU is asked: a look, which may raise NoAnswer, and a canary for an open quarantine."""
-
-    look: Callable[[], Reading]
-    canary: Callable[[OpenQuarantine], Sequence[Reading]]
-    close: Callable[[], None]
-
-
-def senses(gpu: Gpu, simulation: Simulation) -> Senses:
-    if gpu.model == SIMULATED:
-        return Senses(
-            lambda: {"when": "watch", "xids": []},
-            lambda ill: simulated.canary_of_ill(simulation, ill.id, ill.canaries),
-            lambda: None,
-        )
-    watcher = Watcher(gpu.uuid)
-    return Senses(watcher.look, lambda _: _canary_alone(gpu.uuid), watcher.close)
-
-
 class GpuWatch:
-    """The thread. `consume` is told whether the worker may take sweeps, each time that changes."""
+    """The thread. Calls `consume` with whether the worker may take sweeps, each time that changes."""
 
     def __init__(
-        self, database_url: str, gpu: Gpu, asked: Senses, consume: Callable[[bool], None], canary_every_s: float
+        self, database_url: str, gpu: Gpu, probe: GpuProbe, consume: Callable[[bool], None], canary_every_s: float
     ) -> None:
-        self._database_url, self._gpu, self._senses = database_url, gpu, asked
+        self._database_url, self._gpu, self._probe = database_url, gpu, probe
         self._consume, self._canary_every_s = consume, canary_every_s
         self._readings: list[Reading] = []
         self._consuming = True
@@ -72,14 +51,15 @@ class GpuWatch:
         self._over.set()
 
     def look(self) -> None:
-        """One round: into quarantine, or a canary, or nothing. Raises SQLAlchemyError when Postgres is away."""
+        """One round: begins a quarantine, or tries a canary in one, or does nothing. Raises SQLAlchemyError when
+        Postgres is away."""
         with session(self._database_url) as opened:
             ill = quarantine.find_open(opened, self._gpu.uuid)
         if ill is None:
-            found = self._found()
-            if found is not None:
+            illness_now = self._find_illness()
+            if illness_now is not None:
                 with session(self._database_url) as opened:
-                    isolate(opened, self._gpu, found, {"readings": self._readings})
+                    isolate(opened, self._gpu, illness_now, {"readings": self._readings})
                 self._readings = []
         elif ill.waited_s >= self._canary_every_s:
             self._try_canary(ill)
@@ -90,40 +70,41 @@ class GpuWatch:
             log.warning("takes sweeps again" if well else "takes no sweeps", gpu=self._gpu.uuid)
             self._consume(well)
 
-    def _found(self) -> Illness | None:
+    def _find_illness(self) -> Illness | None:
         """Counts are compared with the look before, so two readings are kept."""
         try:
-            self._readings = [*self._readings[-1:], self._senses.look()]
-        except NoAnswer as error:  # no word from NVML is no illness; a GPU that is gone fails its sweeps
-            log.warning("the GPU was not looked at", reason=str(error))
+            self._readings = [*self._readings[-1:], self._probe.look()]
+        except NoAnswer as error:  # silence of NVML is no illness; a GPU that is gone fails its sweeps
+            log.warning("the GPU could not be looked at", reason=str(error))
             return None
         return illness.find_in_readings(self._readings)
 
     def _try_canary(self, ill: OpenQuarantine) -> None:
         try:
-            readings = self._senses.canary(ill)
+            readings = self._probe.canary(ill)
         except NoAnswer as error:
-            said, clean = str(error), False
+            outcome, clean = str(error), False
         else:
             with session(self._database_url) as opened:
                 history = quarantine.list_readings(opened, self._gpu.uuid)
             still = illness.find_in_readings(readings) or illness.find_in_canaries(history, readings)
-            said, clean = ("clean", True) if still is None else (still.reason, False)
-        log.info("canary", gpu=self._gpu.uuid, said=said)
+            outcome, clean = ("clean", True) if still is None else (still.reason, False)
+        log.info("canary", gpu=self._gpu.uuid, outcome=outcome)
         with session(self._database_url) as opened:
-            quarantine.write_canary(opened, ill.id, said, clean=clean)
+            quarantine.write_canary(opened, ill.id, outcome, clean=clean)
 
     def _keep_looking(self) -> None:
         while not self._over.wait(LOOK_EVERY_S):
             try:
                 self.look()
-            except SQLAlchemyError as error:  # Postgres may be restarting; the next look says it again
-                log.warning("the GPU's health is not written down", reason=type(error).__name__)
-        self._senses.close()
+            except SQLAlchemyError as error:  # Postgres may be restarting; the next look tries again
+                log.warning("the GPU's health is not written", reason=type(error).__name__)
+        self._probe.close()
 
 
 def refuse_if_ill(opened: Session, gpu_uuid: str) -> int:
-    """Raise NotNow for a GPU in quarantine: whatever it would say now is worth nothing. How often it was ill before."""
+    """Raises NotNow for a GPU in quarantine: what it measured now would be worth nothing. Returns how often it was in
+    quarantine before."""
     ill = quarantine.find_open(opened, gpu_uuid)
     if ill is not None:
         raise NotNow(f"GPU {gpu_uuid} is in quarantine since {ill.began_at:%Y-%m-%d %H:%M} UTC: {ill.reason}")
@@ -131,7 +112,7 @@ def refuse_if_ill(opened: Session, gpu_uuid: str) -> int:
 
 
 def illness_of_run(opened: Session, result: RunResult) -> str | None:
-    """Why a run is no measurement: its own readings, or what was seen of its GPU meanwhile; None for a good one.
+    """Why a run is no measurement: by its own readings, or by a quarantine of its GPU meanwhile. None for a good run.
 
     A run that shows the illness itself puts the GPU into quarantine, with the run as its evidence.
     """
@@ -151,7 +132,7 @@ def illness_of_run(opened: Session, result: RunResult) -> str | None:
 
 
 def isolate(opened: Session, gpu: Gpu, found: Illness, evidence: dict[str, Any]) -> None:
-    """A GPU of this machine."""
+    """Begins the quarantine of a GPU of this machine, unless it is in one."""
     assert gpu.model is not None
     host = socket.gethostname()
     if quarantine.begin(
@@ -167,11 +148,3 @@ def _evidence(result: RunResult) -> dict[str, Any]:
         "readings": [dict(reading) for reading in result.telemetry],
         "samples_us": {each.implementation: list(each.samples_us) for each in result.measurements},
     }
-
-
-def _canary_alone(gpu_uuid: str) -> Sequence[Reading]:
-    """A canary beside somebody's work would sing of that work."""
-    others = processes_on(gpu_uuid)
-    if others:
-        raise NoAnswer(f"no canary on {gpu_uuid}: it is in use by {', '.join(others)}")
-    return health.canary(gpu_uuid)

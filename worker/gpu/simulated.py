@@ -1,25 +1,28 @@
-"""A simulated GPU: times from a seed instead of a board, for tests, load figures and demonstrations.
+"""The simulated GPU backend: times from a seed instead of a GPU, for tests, load figures and demonstrations.
 
-It stands where kernels/measuring/measure.py stands and gives the same RunResult, but for its timer, which is
-"simulated"; the run is stored under that origin and the GPU model "sim", so nothing that reads measurements can take it
-for one. Its speeds are known: equal code on an equal problem is equally fast at every commit, and all of it follows
-from the seed.
+Its results differ from a real GPU's in their timer, which is "simulated"; a run is stored under that origin and the
+GPU model "sim", so nothing that reads measurements can take it for one. Its speeds are known: equal code on an equal
+problem is equally fast at every commit, and all of it follows from the seed.
 """
 
 import datetime as dt
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from random import Random
-from typing import Any
 
+from tilewatch.db.lifecycle.quarantine import OpenQuarantine
 from tilewatch.db.step_queries.steps import CompiledConfig, SweepFacts
 from tilewatch.kernels import HARNESS
 from tilewatch.kernels.device import SIMULATED, Gpu
+from tilewatch.kernels.gpu.illness import Reading
 from tilewatch.kernels.measuring.replay import ReplayResult
 from tilewatch.kernels.results import Measured, RunResult, TrialResult
 from tilewatch.kernels.statistics import median_interval
 from tilewatch.worker.context import Simulation
+from tilewatch.worker.gpu.sweep_to_measure import SweepToMeasure
+from tilewatch.worker.queue.replay_job import ReplayJob
 
 FASTEST_US, SLOWEST_US = 100.0, 300.0
 RIVAL_US = 110.0
@@ -31,87 +34,105 @@ WRONG, CRASHED = 0.02, 0.01
 
 TRIAL_SAMPLES, ROUNDS = 3, 40
 
-
 CANARY_US = {"canary_compute_us": 220.0, "canary_memory_us": 135.0}
 ILLNESSES = ("xid", "ecc", "canary")
 STILL_ILL = 0.5
-"""The share of canaries of an ill board that show it again."""
+"""The share of canaries of an ill GPU that show its illness again."""
 
 
-def board(simulation: Simulation) -> Gpu:
-    return Gpu(-1, f"SIM-{simulation.node}", SIMULATED.name, simulation.driver, SIMULATED)
+@dataclass(frozen=True)
+class SimulatedGpu:
+    simulation: Simulation
+    sleep: Callable[[float], None] = time.sleep
+
+    @property
+    def host(self) -> str:
+        return self.simulation.node
+
+    def own_gpu(self) -> Gpu:
+        simulation = self.simulation
+        return Gpu(-1, f"SIM-{simulation.node}", SIMULATED.name, simulation.driver, SIMULATED)
+
+    def require_software(self, gpu: Gpu) -> None:
+        """It needs none."""
+
+    def measure(self, sweep: SweepToMeasure, gpu: Gpu, *, on_trial: Callable[[TrialResult], None]) -> RunResult:
+        simulation = self.simulation
+        started_at = dt.datetime.now(dt.UTC)
+        trials = []
+        for config in sweep.configs:
+            self.sleep(simulation.trial_s)
+            trials.append(trial(sweep.facts, config, simulation))
+            on_trial(trials[-1])
+        timed = sorted((each for each in trials if each.median_us is not None), key=lambda each: each.median_us or 0.0)
+        winner = timed[0].config if timed else None
+        return RunResult(
+            host=simulation.node,
+            gpu_model=SIMULATED.slug,
+            gpu_uuid=gpu.uuid,
+            gpu_name=gpu.name,
+            timer="simulated",
+            toolchain={"harness": HARNESS, "simulation": f"seed {simulation.seed}", "driver": simulation.driver},
+            telemetry=_telemetry(sweep, simulation),
+            sweep_gpu_s=simulation.trial_s * len(trials),
+            winner=winner,
+            tie=(),
+            trials=tuple(trials),
+            measurements=_measurements(sweep, winner, simulation),
+            started_at=started_at,
+            finished_at=dt.datetime.now(dt.UTC),
+        )
+
+    def replay(self, asked: ReplayJob, gpu: Gpu, *, on_launch: Callable[[int], None]) -> ReplayResult:
+        """Launches take their noise from the question's key, and all of them end at once."""
+        started_at = dt.datetime.now(dt.UTC)
+        simulation, question = self.simulation, asked.question
+        medians_us = []
+        for name, side in (("good", question.good), ("bad", question.bad)):
+            assert side.code is not None, "the prepare step compiled it"
+            key = side.code.content_key
+            seeds = [f"{question.key} {name} {launch}" for launch in range(question.launches)]
+            medians_us.append(tuple(_median_us(question.problem, key, simulation, seed) for seed in seeds))
+        self.sleep(simulation.trial_s * question.launches)
+        on_launch(question.launches)
+        return ReplayResult(
+            host=simulation.node,
+            gpu_uuid=gpu.uuid,
+            gpu_name=gpu.name,
+            timer="simulated",
+            good_us=medians_us[0],
+            bad_us=medians_us[1],
+            telemetry=(),
+            gpu_s=simulation.trial_s * question.launches,
+            started_at=started_at,
+            finished_at=dt.datetime.now(dt.UTC),
+        )
+
+    def probe(self, gpu: Gpu) -> "SimulatedProbe":  # noqa: ARG002 - the protocol's
+        return SimulatedProbe(self.simulation)
 
 
-def measure(
-    facts: SweepFacts,
-    compiled: Sequence[CompiledConfig],
-    simulation: Simulation,
-    times_ill: int = 0,
-    *,
-    on_trial: Callable[[TrialResult], None],
-    sleep: Callable[[float], None] = time.sleep,
-) -> RunResult:
-    started_at = dt.datetime.now(dt.UTC)
-    trials = []
-    for config in compiled:
-        sleep(simulation.trial_s)
-        trials.append(trial(facts, config, simulation))
-        on_trial(trials[-1])
-    timed = sorted((each for each in trials if each.median_us is not None), key=lambda each: each.median_us or 0.0)
-    winner = timed[0].config if timed else None
-    gpu = board(simulation)
-    return RunResult(
-        host=simulation.node,
-        gpu_model=SIMULATED.slug,
-        gpu_uuid=gpu.uuid,
-        gpu_name=gpu.name,
-        timer="simulated",
-        toolchain={"harness": HARNESS, "simulation": f"seed {simulation.seed}", "driver": simulation.driver},
-        telemetry=telemetry(facts, simulation, times_ill),
-        sweep_gpu_s=simulation.trial_s * len(trials),
-        winner=winner,
-        tie=(),
-        trials=tuple(trials),
-        measurements=_measurements(facts, compiled, winner, simulation),
-        started_at=started_at,
-        finished_at=dt.datetime.now(dt.UTC),
-    )
+@dataclass(frozen=True)
+class SimulatedProbe:
+    """A simulated GPU falls ill in sweeps alone (`Simulation.ill`), never between them."""
+
+    simulation: Simulation
+
+    def look(self) -> Reading:
+        return {"when": "watch", "xids": []}
+
+    def canary(self, ill: OpenQuarantine) -> Sequence[Reading]:
+        """Shows the illness again in a share of STILL_ILL, so it is clean in the end."""
+        chance = _random(self.simulation.seed, "canary", str(ill.id), str(ill.canaries))
+        still_ill = chance.random() < STILL_ILL
+        return ({"when": "canary", "simulated": True, "xids": [79] if still_ill else [], **_canary(chance, 1.0)},)
+
+    def close(self) -> None:
+        """Nothing was opened."""
 
 
-def replay(
-    problem: str,
-    good_key: str,
-    bad_key: str,
-    launches: int,
-    simulation: Simulation,
-    *,
-    of: str,
-    sleep: Callable[[float], None] = time.sleep,
-) -> ReplayResult:
-    """Two stored cubins beside each other, by their content keys; `of` is the replay's own key, for its noise."""
-    started_at = dt.datetime.now(dt.UTC)
-    good_us, bad_us = (
-        tuple(_median_us(problem, key, simulation, f"{of} {side} {launch}") for launch in range(launches))
-        for side, key in (("good", good_key), ("bad", bad_key))
-    )
-    sleep(simulation.trial_s * launches)
-    gpu = board(simulation)
-    return ReplayResult(
-        host=simulation.node,
-        gpu_uuid=gpu.uuid,
-        gpu_name=gpu.name,
-        timer="simulated",
-        good_us=good_us,
-        bad_us=bad_us,
-        telemetry=(),
-        gpu_s=simulation.trial_s * launches,
-        started_at=started_at,
-        finished_at=dt.datetime.now(dt.UTC),
-    )
-
-
-def _median_us(problem: str, content_key: str, simulation: Simulation, of: str) -> float:
-    noise = _random(simulation.seed, "replay", content_key, of)
+def _median_us(problem: str, content_key: str, simulation: Simulation, launch: str) -> float:
+    noise = _random(simulation.seed, "replay", content_key, launch)
     samples_us = _samples(_here_us(problem, content_key, simulation), ROUNDS, noise)
     return median_interval(samples_us).median
 
@@ -128,12 +149,13 @@ def trial(facts: SweepFacts, config: CompiledConfig, simulation: Simulation) -> 
     return TrialResult(config.params, "timed", samples_us, median_interval(samples_us).median, 0.0)
 
 
-def telemetry(facts: SweepFacts, simulation: Simulation, times_ill: int) -> tuple[Mapping[str, Any], ...]:
-    """What the board says around a sweep: canaries and counts of a well one, unless it falls ill in this sweep.
+def _telemetry(sweep: SweepToMeasure, simulation: Simulation) -> tuple[Reading, ...]:
+    """The canaries and counts around a sweep: those of a healthy GPU, unless it falls ill in this sweep.
 
-    `times_ill` lets a sweep that made the board ill go well later, as a real one would.
+    `times_ill` is part of the seed, so that a sweep that made the GPU ill goes well later, as a real one would.
     """
-    chance = _random(simulation.seed, "health", facts.sha, facts.problem, str(times_ill))
+    facts = sweep.facts
+    chance = _random(simulation.seed, "health", facts.sha, facts.problem, str(sweep.times_ill))
     illness = chance.choice(ILLNESSES) if chance.random() < simulation.ill else None
     slow = 1.3 if illness == "canary" else 1.0
     return (
@@ -148,43 +170,31 @@ def telemetry(facts: SweepFacts, simulation: Simulation, times_ill: int) -> tupl
     )
 
 
-def canary_of_ill(simulation: Simulation, illness_id: int, tried: int) -> tuple[Mapping[str, Any], ...]:
-    """A board in quarantine sings: sometimes ill still, and well in the end."""
-    chance = _random(simulation.seed, "canary", str(illness_id), str(tried))
-    ill = chance.random() < STILL_ILL
-    return ({"when": "canary", "simulated": True, "xids": [79] if ill else [], **_canary(chance, 1.0)},)
-
-
 def _canary(chance: Random, slow: float) -> dict[str, float]:
     return {name: round(_samples(us * slow, 1, chance)[0], 3) for name, us in CANARY_US.items()}
 
 
-def true_us(problem: str, config: CompiledConfig, seed: int) -> float:
-    """What the samples of this code on this problem scatter around, on a node that is not slow."""
-    return _true_us(problem, config.content_key, seed)
-
-
 def _here_us(problem: str, content_key: str, simulation: Simulation) -> float:
-    return _true_us(problem, content_key, simulation.seed) * (1.0 + simulation.slow)
+    return true_us(problem, content_key, simulation.seed) * (1.0 + simulation.slow)
 
 
-def _true_us(problem: str, content_key: str, seed: int) -> float:
+def true_us(problem: str, content_key: str, seed: int) -> float:
+    """The time that samples of this code on this problem scatter around, on a node that is not slow."""
     return _random(seed, "speed", problem, content_key).uniform(FASTEST_US, SLOWEST_US)
 
 
-def _measurements(
-    facts: SweepFacts, compiled: Sequence[CompiledConfig], winner: object, simulation: Simulation
-) -> tuple[Measured, ...]:
-    chosen = next((each for each in compiled if each.params == winner), None)
+def _measurements(sweep: SweepToMeasure, winner: object, simulation: Simulation) -> tuple[Measured, ...]:
+    chosen = next((each for each in sweep.configs if each.params == winner), None)
     if chosen is None:
         return ()
+    facts = sweep.facts
     noise = _random(simulation.seed, "record", facts.sha, facts.problem)
     ours = _samples(_here_us(facts.problem, chosen.content_key, simulation), ROUNDS, noise)
     theirs = _samples(RIVAL_US * (1.0 + simulation.slow), ROUNDS, noise)
-    told = {"simulated": True, "rounds": ROUNDS}
+    detail = {"simulated": True, "rounds": ROUNDS}
     return (
-        Measured(facts.kernel, "kernel", ours, chosen.params, told),
-        Measured("deepgemm", "baseline", theirs, None, told),
+        Measured(facts.kernel, "kernel", ours, chosen.params, detail),
+        Measured("deepgemm", "baseline", theirs, None, detail),
     )
 
 

@@ -1,6 +1,7 @@
 """Finds the GPU that this worker may use and checks that driver and packages are the right ones."""
 
 import os
+from collections.abc import Collection
 
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.compiling.toolchain import MEASURING, compiler_version, versions
@@ -12,7 +13,7 @@ class WrongWorker(ExpectedError):
     """A worker was started in a way that cannot work; the message is a sentence."""
 
 
-def visible_gpu(models: set[str]) -> Gpu:
+def visible_gpu(models: Collection[str]) -> Gpu:
     """The one GPU of these models that this process may use."""
     wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
     chosen = None if wanted is None else [name.strip() for name in wanted.split(",")]
@@ -28,7 +29,8 @@ def visible_gpu(models: set[str]) -> Gpu:
     )
 
 
-def right_driver(gpu: Gpu) -> None:
+def require_driver(gpu: Gpu) -> None:
+    """Raises WrongWorker for a driver under which our cubins do not load."""
     major = gpu.driver.split(".")[0]
     if major.isdigit() and int(major) < OLDEST_DRIVER:
         raise WrongWorker(
@@ -37,14 +39,15 @@ def right_driver(gpu: Gpu) -> None:
         )
 
 
-def right_packages() -> None:
-    """What a GPU worker cannot measure without."""
+def require_packages() -> None:
+    """Raises WrongWorker without CuPy, which a GPU worker measures with."""
     if "cupy-cuda13x" not in versions(MEASURING):
         raise WrongWorker("CuPy is not installed here, which a GPU worker measures with: run `make install`")
 
 
-def right_compiler(wanted: str | None) -> None:
-    """A fleet that compiles with two compilers compiles everything twice and compares apples with pears."""
+def require_compiler(wanted: str | None) -> None:
+    """Raises WrongWorker for another compiler than `wanted`, the fleet's: with two compilers everything is compiled
+    twice, and builds differ by their compiler."""
     here = compiler_version()
     if not here:
         raise WrongWorker("the tile compiler is not installed here, which a compile worker needs: run `make install`")

@@ -1,7 +1,7 @@
-"""The commits and the code behind the builds that a judge counts in: a build is a commit's position.
+"""The commits and the machine code behind the builds that the judge counts in: a build is a commit's position.
 
-Tested commits come from the database, those between them from the watched repository where it is at hand, so that a
-bisection can ask for them. Reads; what it writes is that a commit exists that is about to be replayed.
+Measured commits come from the database, those between them from the watched repository where it is at hand, so that a
+bisection can ask for them. It writes nothing but the row of an unmeasured commit that is about to be replayed.
 """
 
 import datetime as dt
@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cached_property
+from pathlib import Path
 
 from sqlalchemy.orm import Session
 
@@ -19,71 +20,69 @@ from tilewatch.db.step_queries.winners import Winner
 from tilewatch.kernels.recording.git_commit import NoHistory, repository_name
 from tilewatch.text import short_sha
 from tilewatch.worker import repository
-from tilewatch.worker.context import Context
-from tilewatch.worker.detection.replay_evidence import ReplayQuestion
 from tilewatch.worker.judging import replay_answers
 from tilewatch.worker.judging.replay_answers import End, Pair
-from tilewatch.worker.judging.scope_judge import Series
+from tilewatch.worker.judging.scope_judge import Series, SeriesQuestion
 
 FARTHEST = 2000
 """Commits that are read from the repository: more than lie between two nights."""
 
-"""Digits of a commit that people read."""
-
 
 class History:
-    def __init__(self, session: Session, context: Context, scope: Scope, nights: Sequence[Night]) -> None:
-        self._session, self._place, self._scope = session, context, scope
+    """`repository_folder` is the watched repository, which need not be the one that the scope is of."""
+
+    def __init__(self, session: Session, repository_folder: Path, scope: Scope, nights: Sequence[Night]) -> None:
+        self._session, self._folder, self._scope = session, repository_folder, scope
         self._nights = {night.position: night for night in nights}
-        self._known: dict[int, int] = {night.position: night.commit_id for night in nights}
+        self._commit_ids: dict[int, int] = {night.position: night.commit_id for night in nights}
         self._builds = sorted(self._nights)
         self._sides: dict[int, dict[tuple[str, str], Winner]] = {}
 
     def commit_id(self, build: int) -> int | None:
-        """The commit at a build; one that nobody tested is put on record."""
-        if build not in self._known:
-            sha = self._untested.get(build)
+        """The commit at a build; one that was never measured is put on record. None where no commit is known."""
+        if build not in self._commit_ids:
+            sha = self._unmeasured.get(build)
             if sha is None:
                 return None
-            commit = asdict(repository.resolve(self._place.repository, sha))
+            commit = asdict(repository.resolve(self._folder, sha))
             committed_at = dt.datetime.fromisoformat(commit["committed_at"])
-            self._known[build] = record.add_commit(self._session, **{**commit, "committed_at": committed_at})
-        return self._known[build]
+            self._commit_ids[build] = record.add_commit(self._session, **{**commit, "committed_at": committed_at})
+        return self._commit_ids[build]
 
     def side(self, build: int, kernel: str, problem: str) -> Winner | None:
-        """What won at a build; None where it was not measured."""
+        """The winner at a build; None where it was not measured."""
         night = self._nights.get(build)
         return None if night is None else self._won_at(night.commit_id).get((kernel, problem))
 
-    def pair(self, series: Series, ask: ReplayQuestion, facts: Sequence[ReplayFact]) -> Pair | None:
+    def pair(self, question: SeriesQuestion, facts: Sequence[ReplayFact]) -> Pair | None:
         """The two ends of a question; None where a commit is not to be found or neither end was measured."""
-        kernel, problem, _ = series
-        good, bad = (self._end(build, kernel, problem, facts) for build in (ask.good, ask.bad))
+        kernel, problem, _ = question.series
+        good, bad = (self._end(build, kernel, problem, facts) for build in (question.good, question.bad))
         if good is None or bad is None or (good.won is None and bad.won is None):
             return None
-        met = [fact for fact in facts if (fact.kernel, fact.problem) == (kernel, problem)]
-        return Pair(kernel, problem, good, bad, self._is_identical(good, bad) or _met_identical(met, good, bad))
+        own = [fact for fact in facts if (fact.kernel, fact.problem) == (kernel, problem)]
+        return Pair(kernel, problem, good, bad, self._is_identical(good, bad) or _were_identical(own, good, bad))
 
     def span(self, series: Series, first_bad: int, facts: Sequence[ReplayFact]) -> tuple[int, int]:
         """The last commit before a change and the first with it, of those that were measured or replayed."""
         kernel, problem, _ = series
-        known = winners.read_measured_commits(self._session, self._scope, kernel, problem)
+        commit_ids = winners.read_measured_commits(self._session, self._scope, kernel, problem)
         for fact in facts:
             if (fact.kernel, fact.problem) == (kernel, problem):
-                known |= {fact.good_position: fact.good_commit_id, fact.bad_position: fact.bad_commit_id}
-        before = [build for build in known if build < first_bad]
-        since = [build for build in known if build >= first_bad]
-        return known[max(before, default=min(known))], known[min(since, default=max(known))]
+                commit_ids |= {fact.good_position: fact.good_commit_id, fact.bad_position: fact.bad_commit_id}
+        before = [build for build in commit_ids if build < first_bad]
+        since = [build for build in commit_ids if build >= first_bad]
+        return commit_ids[max(before, default=min(commit_ids))], commit_ids[min(since, default=max(commit_ids))]
 
     def run_before(self, series: Series, commit_id: int) -> int | None:
-        """A run of this kernel and problem at a commit, to compare with."""
-        found = self._won_at(commit_id).get(series[:2])
-        return None if found is None else found.run_id
+        """A run of this kernel and problem at a commit, to compare with; None where there is none."""
+        won = self._won_at(commit_id).get(series[:2])
+        return None if won is None else won.run_id
 
     def since(self, series: Series, build: int) -> tuple[int, bool] | None:
-        """The last build before this one at which a series was measured, and whether the code that won is still that.
+        """The last build before this one at which a series was measured, and whether the same code wins now.
 
-        None where there is no such build, or what won at either end is not known.
+        None where there is no such build, or the winner at either end is not known.
         """
         kernel, problem, _ = series
         here = self.side(build, kernel, problem)
@@ -96,19 +95,19 @@ class History:
         return None
 
     def same_as(self, series: Series, build: int) -> str | None:
-        """The commit whose code still is what wins at a build, if the commit before it has it."""
+        """The commit measured before a build, where its code still wins; None where it does not."""
         before = self.since(series, build)
         return short_sha(self._nights[before[0]].sha) if before is not None and before[1] else None
 
     @cached_property
-    def _untested(self) -> dict[int, str]:
-        """The commits before the night's own by position, as the repository has them; none when it is another one."""
+    def _unmeasured(self) -> dict[int, str]:
+        """The repository's commits before the night's own, by position; empty when it is another repository."""
         try:
-            if repository_name(self._place.repository) != self._scope.repository:
+            if repository_name(self._folder) != self._scope.repository:
                 return {}
         except NoHistory:
             return {}
-        shas = repository.first_parents(self._place.repository, self._scope.sha, FARTHEST)
+        shas = repository.first_parents(self._folder, self._scope.sha, FARTHEST)
         return {self._scope.position - back: sha for back, sha in enumerate(shas)}
 
     def _end(self, build: int, kernel: str, problem: str, facts: Sequence[ReplayFact]) -> End | None:
@@ -116,9 +115,9 @@ class History:
         if commit_id is None:
             return None
         won = self.side(build, kernel, problem)
-        code = won.code_sha256 if won else replay_answers.code_known(facts, kernel, problem, commit_id)
+        code = won.code_sha256 if won else replay_answers.find_code(facts, kernel, problem, commit_id)
         night = self._nights.get(build)
-        sha = night.sha if night else self._untested[build]
+        sha = night.sha if night else self._unmeasured[build]
         next_won = None if won else self._next_won(build, kernel, problem)
         return End(commit_id, sha, won, next_won, code)
 
@@ -146,14 +145,14 @@ class History:
         return self._sides[commit_id]
 
     def _code_at(self, won: Winner, config_id: int) -> str | None:
-        """The code of a config in the sweep that this winner is from."""
+        """The code's hash of a config in the sweep that this winner is from; None where it has none."""
         if won.config_id == config_id:
             return won.code_sha256
         return winners.find_code(self._session, won.sweep_id, config_id)
 
 
-def _met_identical(facts: Sequence[ReplayFact], good: End, bad: End) -> bool:
-    """Whether both, compiled by one compiler, turned out to be the same code."""
+def _were_identical(facts: Sequence[ReplayFact], good: End, bad: End) -> bool:
+    """Whether a replay that compiled both with one compiler found them to be the same code."""
     return any(
         (fact.good_commit_id, fact.bad_commit_id) == (good.commit_id, bad.commit_id)
         and fact.good_code is not None

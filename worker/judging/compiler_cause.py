@@ -1,24 +1,23 @@
-"""The other half of the experiment: one commit under two compilers, when both changed from one night to the next.
+"""Tells the compiler's change from the commit's, where both changed from one night to the next.
 
-Replays of two commits are compiled by one compiler and tell what the commit did; this replay, of the commit before as
-both compilers made it, tells what the compiler did. A driver cannot be put back, so it is only named (explain.py).
+Replays of two commits are compiled by one compiler and show what the commit did. This replay, of the commit before as
+both compilers made it, shows what the compiler did. A driver cannot be put back, so it is only named (explain.py).
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
 from tilewatch.db.step_queries import judging, winners
 from tilewatch.db.step_queries.judging import Point, PreviousRun, Scope
+from tilewatch.db.step_queries.winners import Winner
 from tilewatch.kernels.compiling.store import CubinStore
-from tilewatch.worker.context import Context
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.replay_evidence import Estimate, estimate_pair
 from tilewatch.worker.judging import replay_answers
 from tilewatch.worker.judging.scope_judge import Series
-from tilewatch.worker.queue import follow_up
+from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide, question_key
 
 LAUNCHES = 8
 """One question and no more. Launches of an FP8 product scatter by 0.14 % between the sides (H200, 2026-11), so eight
@@ -26,96 +25,92 @@ see a change of 0.3 % at five deviations."""
 
 
 @dataclass(frozen=True)
-class Doubt:
-    """A series of which the compiler changed. `payload` lacks what the judge adds to every question."""
+class CompilerSuspicion:
+    """A series whose time moved, relatively by `moved`, since the run before, and so did its compiler."""
 
     point: Point
-    good_run_id: int
-    good_commit_id: int
+    before: PreviousRun
     moved: float
-    what: str
-    payload: dict[str, Any]
+    compilers: str
+    question: BuildQuestion
 
 
 @dataclass(frozen=True)
-class Told:
-    """What the replay says of the compiler: `found` where it could be held; `identical` machine code needs none."""
+class CompilerAnswer:
+    """`size` is the compiler's change, None where the replay failed; `identical` machine code needs no replay."""
 
-    found: Estimate | None
+    size: Estimate | None
     identical: bool
 
     def is_change(self, policy: Policy) -> bool:
-        found = self.found
+        size = self.size
         return (
-            found is not None
-            and abs(found.deviations) >= policy.believed_deviations
-            and abs(found.size) >= policy.min_change
+            size is not None
+            and abs(size.deviations) >= policy.believed_deviations
+            and abs(size.size) >= policy.min_change
         )
 
 
-def doubts(
+def find_suspicions(
     session: Session,
-    context: Context,
+    store: CubinStore,
+    min_change: float,
     scope: Scope,
     before: Mapping[Series, PreviousRun],
     points: Mapping[Series, Point],
-) -> list[Doubt]:
-    """The series that moved tonight and of which another compiler made what won the night before."""
+) -> list[CompilerSuspicion]:
+    """The series that moved tonight and whose winner of the night before was made by another compiler."""
     moved = [
         (point, earlier)
         for series, point in points.items()
-        if (earlier := before.get(series)) is not None
-        and abs(point.time_us / earlier.time_us - 1.0) >= context.policy.min_change
+        if (earlier := before.get(series)) is not None and abs(point.time_us / earlier.time_us - 1.0) >= min_change
     ]
     won = winners.read_winners_of_runs(session, [each.run_id for pair in moved for each in pair])
-    store = CubinStore(context.store_url)
-    found = []
+    suspicions = []
     for point, earlier in moved:
         old, new = won.get(earlier.run_id), won.get(point.run_id)
         if old is None or new is None or old.compiler == new.compiler or store.outcome(old.content_key) is None:
             continue
-        found.append(_doubt(scope, point, earlier, old, new))
-    return found
+        suspicions.append(_suspicion(scope, point, earlier, old, new))
+    return suspicions
 
 
-def heard(session: Session, key: str) -> Told | None:
+def read_answer(session: Session, key: str) -> CompilerAnswer | None:
     """None while the replay is still to be held."""
     fact = judging.find_replay(session, key)
     if fact is None:
-        return Told(None, False) if judging.was_given_up(session, key) else None
+        return CompilerAnswer(None, False) if judging.was_given_up(session, key) else None
     if fact.good_code is not None and fact.good_code == fact.bad_code:
-        return Told(None, True)
+        return CompilerAnswer(None, True)
     pairs = list(zip(fact.good_us, fact.bad_us, strict=True))
-    return Told(estimate_pair(replay_answers.differences(pairs), 0.0) if pairs else None, False)
+    return CompilerAnswer(estimate_pair(replay_answers.differences(pairs), 0.0) if pairs else None, False)
 
 
-def sentence(doubt: Doubt, told: Told) -> str:
-    if told.identical:
-        return f"the compiler changed ({doubt.what}) and makes the same machine code"
-    if told.found is None:
-        return f"the compiler changed ({doubt.what}), and the commit before could not be replayed under both"
-    low, high = told.found.size - 1.96 * told.found.error, told.found.size + 1.96 * told.found.error
-    return f"the commit before, compiled by both ({doubt.what}), differs by {low:+.2%} to {high:+.2%}"
+def sentence(suspicion: CompilerSuspicion, answer: CompilerAnswer) -> str:
+    compilers, size = suspicion.compilers, answer.size
+    if answer.identical:
+        return f"the compiler changed ({compilers}) and makes the same machine code"
+    if size is None:
+        return f"the compiler changed ({compilers}), and the commit before could not be replayed under both"
+    low, high = size.size - 1.96 * size.error, size.size + 1.96 * size.error
+    return f"the commit before, compiled by both ({compilers}), differs by {low:+.2%} to {high:+.2%}"
 
 
-def _doubt(scope: Scope, point: Point, before: PreviousRun, old: winners.Winner, new: winners.Winner) -> Doubt:
-    side = {"commit_id": before.commit_id, "sha": before.sha, "measured": True}
-    good = {name: value for name, value in asdict(old).items() if name in (*follow_up.CODE, "config_id", "params")}
-    ends = f"{before.sha}:toolchain:{before.run_id}-{point.run_id}:0+{LAUNCHES}"
-    return Doubt(
-        point=point,
-        good_run_id=before.run_id,
-        good_commit_id=before.commit_id,
-        moved=point.time_us / before.time_us - 1.0,
-        what=f"{old.compiler} -> {new.compiler}",
-        payload={
-            "key": f"{scope.repository}:{scope.gpu_model}:{scope.origin}:{point.kernel}:{point.problem}:{ends}",
-            "kernel": point.kernel,
-            "problem": point.problem,
-            "axis": "toolchain",
-            "start": 0,
-            "launches": LAUNCHES,
-            "good": {**side, **good},
-            "bad": {**side, **good, **dict.fromkeys(follow_up.CODE)},
-        },
+def _suspicion(scope: Scope, point: Point, before: PreviousRun, old: Winner, new: Winner) -> CompilerSuspicion:
+    good = BuildSide.of_winner(old, before.commit_id, before.sha)
+    runs = f"{before.sha}:toolchain:{before.run_id}-{point.run_id}"
+    question = BuildQuestion(
+        key=question_key(scope, point.kernel, point.problem, runs, 0, LAUNCHES),
+        kernel=point.kernel,
+        problem=point.problem,
+        gpu_model=scope.gpu_model,
+        arch=scope.arch,
+        origin=scope.origin,
+        axis="toolchain",
+        start=0,
+        launches=LAUNCHES,
+        good=good,
+        bad=replace(good, code=None),
     )
+    moved = point.time_us / before.time_us - 1.0
+    return CompilerSuspicion(point, before, moved, f"{old.compiler} -> {new.compiler}", question)

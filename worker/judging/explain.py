@@ -1,8 +1,8 @@
-"""Why did a series change? Facts of the last good run and of the first bad one in, cause and evidence out. Pure.
+"""Explains a change: compares the facts of the last good run and of the first bad one, and names a cause. Pure.
 
-A replay has said that the change is real; what moved with it is named here. Correlation is all that facts can show, so
-each line says what differs and by how much, and the cause is the kind of thing that a replay can tell apart: the
-commit's code, its search space, the toolchain, the node, the baseline.
+A replay has shown that the change is real. Facts can show no more than what moved with it, so each line says what
+differs and by how much, and the cause is one that a replay can tell apart: the commit's code, its search space, the
+toolchain, the node, the baseline.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,9 +13,9 @@ from tilewatch.db.lifecycle.regression_causes import Category
 from tilewatch.db.step_queries.winners import RunFacts
 
 MOVED = 0.003
-"""What counts as a move of a time or a clock: the smallest change that the judge believes."""
+"""A time or a clock that moved by less did not move: the smallest change that the judge believes."""
 
-BESIDES = 0.1
+TOO_SMALL = 0.1
 """A move this much smaller than the other's explains nothing of it: on an H200 DeepGEMM lay 0.3 to 0.5 % elsewhere in
 runs between which our kernel had become 28 to 50 % slower (benchmarks/story.py, 2026-11)."""
 
@@ -41,8 +41,8 @@ class Explanation:
     lines: tuple[str, ...]
 
 
-def of_replayed(good: RunFacts, bad: RunFacts) -> Explanation:
-    """Why two commits differ whose cubins a replay told apart: it was the commit, and this is how."""
+def explain_replayed(good: RunFacts, bad: RunFacts) -> Explanation:
+    """Explains two commits whose cubins differ in a replay: the commit is the cause, and this is what it changed."""
     lines = tuple(_lines(good, bad))
     if not _is_in_space(good.params, bad.axes):
         won = _config_moves(good, bad)
@@ -54,17 +54,18 @@ def of_replayed(good: RunFacts, bad: RunFacts) -> Explanation:
     return Explanation("code", f"the commit changed the kernel: {how}", lines)
 
 
-def besides(good: RunFacts, bad: RunFacts) -> str:
-    """What else than the commit may have moved a time that no replay pins on the commit."""
-    told = [f"toolchain {moves}"] if (moves := _toolchain_moves(good.toolchain, bad.toolchain)) else []
+def other_differences(good: RunFacts, bad: RunFacts) -> str:
+    """Names what may have moved a time that no replay blames on the commit."""
+    differences = [whose(good, bad)]
+    if (moves := _toolchain_moves(good.toolchain, bad.toolchain)) is not None:
+        differences.append(f"toolchain {moves}")
     if good.host != bad.host:
-        told.append(f"node {good.host} -> {bad.host}")
-    told += _gpu_moves(good.telemetry, bad.telemetry)
-    return "; ".join([whose(good, bad), *told])
+        differences.append(f"node {good.host} -> {bad.host}")
+    return "; ".join([*differences, *_gpu_moves(good.telemetry, bad.telemetry)])
 
 
 def whose(good: RunFacts, bad: RunFacts) -> str:
-    """Which of the two moved from run to run: ours, the baseline, or both."""
+    """Says what moved from run to run: our kernel, the baseline, or both."""
     ours = bad.time_us / good.time_us - 1.0
     if good.baseline_us is None or bad.baseline_us is None:
         return f"the kernel's time moved {ours:+.1%}; there is no baseline to compare with"
@@ -72,9 +73,9 @@ def whose(good: RunFacts, bad: RunFacts) -> str:
         return f"the kernel's time moved {ours:+.1%}; the main baseline is {bad.baseline} and was {good.baseline}"
     theirs = bad.baseline_us / good.baseline_us - 1.0
     moved = f"the kernel's time moved {ours:+.1%}, the baseline's {theirs:+.1%}"
-    if abs(theirs) < max(MOVED, BESIDES * abs(ours)):
+    if abs(theirs) < max(MOVED, TOO_SMALL * abs(ours)):
         return f"{moved}: ours"
-    if abs(ours) < max(MOVED, BESIDES * abs(theirs)):
+    if abs(ours) < max(MOVED, TOO_SMALL * abs(theirs)):
         return f"{moved}: the baseline"
     return f"{moved}: both"
 
@@ -97,7 +98,7 @@ def _lines(good: RunFacts, bad: RunFacts) -> Iterator[str]:
 
 
 def _code_moves(good: RunFacts, bad: RunFacts) -> str | None:
-    """None where nothing that a cubin tells differs."""
+    """None where no static fact of the two cubins differs."""
     before, after = good.statics, bad.statics
     moves = [
         f"{before[name]} -> {after[name]} {what}"
@@ -129,14 +130,16 @@ def _axes_moves(before: Mapping[str, tuple[int, ...]], after: Mapping[str, tuple
 
 
 def _gpu_moves(before: tuple[Mapping[str, Any], ...], after: tuple[Mapping[str, Any], ...]) -> Iterator[str]:
-    """Clocks, temperature and throttling: what makes a GPU slow without any change of code."""
+    """Clocks, temperature and throttling, which make a GPU slow without any change of code."""
     clocks = _middle(before, "sm_clock_mhz"), _middle(after, "sm_clock_mhz")
     if clocks[0] and clocks[1] and abs(clocks[1] / clocks[0] - 1.0) > MOVED:
         yield f"clock: {clocks[0]:.0f} -> {clocks[1]:.0f} MHz"
     warmth = _middle(before, "temperature_c"), _middle(after, "temperature_c")
     if warmth[0] and warmth[1] and abs(warmth[1] - warmth[0]) > WARMER_C:
         yield f"temperature: {warmth[0]:.0f} -> {warmth[1]:.0f} degrees"
-    reasons = [sorted({why for each in told for why in each.get("throttled") or ()}) for told in (before, after)]
+    reasons = [
+        sorted({why for each in readings for why in each.get("throttled") or ()}) for readings in (before, after)
+    ]
     if reasons[0] != reasons[1]:
         yield f"throttling: {', '.join(reasons[0]) or 'none'} -> {', '.join(reasons[1]) or 'none'}"
 

@@ -1,16 +1,15 @@
-"""Node against node: which series are asked about when a time moved with the node that measured it, or with its driver.
+"""Tells a slow node, or its new driver, from slow code: finds the series to ask about and reads the answers.
 
 A replay on one GPU tells two pieces of code apart and nothing of the GPU. Here both pieces are replayed on both GPUs,
 each pair interleaved where it runs. A driver cannot be put back, but where another node still has the old one, the same
-replays answer for it, as far as it is known how far apart the two nodes were before. What the replays come to is
-node_told.py's.
+replays answer for it, as far as it is known how far apart the two nodes were before. node_comparison.py does the
+arithmetic.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import log
-from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -19,84 +18,84 @@ from tilewatch.db.step_queries.gpus import NodeGpu
 from tilewatch.db.step_queries.judging import Point, PreviousRun, Scope
 from tilewatch.db.step_queries.winners import Winner
 from tilewatch.kernels.compiling.store import CubinStore
-from tilewatch.worker.context import Context
-from tilewatch.worker.judging.node_comparison import WELL_GPUS_DIFFER, Doubt, Told, compared
+from tilewatch.worker.judging.node_comparison import WELL_GPUS_DIFFER, NodeAnswer, NodeSuspicion, compare
 from tilewatch.worker.judging.scope_judge import Series
-from tilewatch.worker.queue import follow_up
+from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide, question_key
 
 LAUNCHES = 8
-"""On each of the two GPUs, as for two compilers (toolchains.py)."""
+"""On each of the two GPUs, as for two compilers (compiler_cause.py)."""
 
 APART = 0.02
 """Two GPUs of a model that are both well differ by their silicon and their cooling: closer than this is not asked."""
 
 MOST_ASKED = 4
-"""Series a night: a slow node shows in all of them, and a few are enough to say so."""
+"""Series a night: a slow node shows in all of them, and a few are enough to report it."""
 
 
-def doubts(
+def find_suspicions(
     session: Session,
-    context: Context,
+    store: CubinStore,
     scope: Scope,
     before: Mapping[Series, PreviousRun],
     points: Mapping[Series, Point],
-) -> list[Doubt]:
+) -> list[NodeSuspicion]:
     """The series that are farthest from what another node, or this one under another driver, took of late."""
     runs: dict[tuple[str, str], list[PreviousRun]] = defaultdict(list)
     for (kernel, problem, _), run in before.items():
         runs[kernel, problem].append(run)
-    told = gpus.read_open_causes(session, scope.repository, scope.gpu_model)
+    reported = gpus.read_open_causes(session, scope.repository, scope.gpu_model)
     moved = {
         series: point
         for series, point in points.items()
-        if series[:2] in told
+        if series[:2] in reported
         or any(abs(point.time_us / run.time_us - 1.0) >= WELL_GPUS_DIFFER for run in runs[series[:2]])
     }
     ids = {run.run_id for series in moved for run in runs[series[:2]]} | {point.run_id for point in moved.values()}
     ran = gpus.read_gpus_of_runs(session, sorted(ids))
-    if len({board.host for board in ran.values()}) < 2:
+    if len({gpu.host for gpu in ran.values()}) < 2:
         return []
     won = winners.read_winners_of_runs(session, sorted(ids))
-    store = CubinStore(context.store_url)
-    found = []
+    suspicions = []
     for series, point in moved.items():
         others = [run for run in runs[series[:2]] if ran[run.run_id].host != point.host and run.run_id in won]
-        known = told.get(series[:2], {})
-        doubt = _doubt(scope, point, before.get(series), others, ran, won)
-        if doubt is not None and doubt.is_known(known):
-            doubt = None
-        doubt = doubt or _back(scope, point, others, ran, won, known)
-        if doubt is None:
+        sizes = reported.get(series[:2], {})
+        suspicion = _suspect(scope, point, before.get(series), others, ran, won)
+        if suspicion is not None and suspicion.is_reported(sizes):
+            suspicion = None
+        suspicion = suspicion or _ask_whether_it_is_over(scope, point, others, ran, won, sizes)
+        if suspicion is None:
             continue
-        keys = {payload[side]["content_key"] for payload in doubt.payloads for side in ("good", "bad")}
-        if all(store.outcome(each) is not None for each in keys):
-            found.append(doubt)
-    found.sort(key=lambda each: (-abs(each.moved), each.point.kernel, each.point.problem))
-    return [each for each in found[:MOST_ASKED] if _is_to_be_had(session, scope, each)]
+        sides = [side for question in suspicion.questions for side in (question.good, question.bad)]
+        if all(side.code is not None and store.outcome(side.code.content_key) is not None for side in sides):
+            suspicions.append(suspicion)
+    suspicions.sort(key=lambda each: (-abs(each.moved), each.point.kernel, each.point.problem))
+    return [each for each in suspicions[:MOST_ASKED] if _can_be_asked(session, scope, each)]
 
 
-def heard(session: Session, doubt: Doubt) -> Told | None:
+def read_answer(session: Session, suspicion: NodeSuspicion) -> NodeAnswer | None:
     """None while one of the replays is still to be held."""
     facts = []
-    for payload in doubt.payloads:
-        fact = judging.find_replay(session, payload["key"])
-        if fact is None and not judging.was_given_up(session, payload["key"]):
+    for question in suspicion.questions:
+        fact = judging.find_replay(session, question.key)
+        if fact is None and not judging.was_given_up(session, question.key):
             return None
         if fact is None or not fact.good_us:
             why = fact.failure if fact is not None else "the GPU could not be asked"
-            return Told(None, None, f"{payload['host']}: {why}")
+            return NodeAnswer(None, None, f"{question.host}: {why}")
         facts.append(fact)
-    return compared(*facts, same_code=doubt.same_code)
+    return compare(*facts, same_code=suspicion.same_code)
 
 
-def _doubt(
+def _suspect(
     scope: Scope,
     point: Point,
     last_here: PreviousRun | None,
     others: Sequence[PreviousRun],
     ran: Mapping[int, NodeGpu],
     won: Mapping[int, Winner],
-) -> Doubt | None:
+) -> NodeSuspicion | None:
+    """Against a node that kept the driver which this one lost, else against the one that ran last; None where the two
+    are close enough."""
     here, new = ran[point.run_id], won.get(point.run_id)
     if new is None or not others:
         return None
@@ -107,33 +106,39 @@ def _doubt(
             if with_old_driver and won[other.run_id].code_sha256 == old.code_sha256:
                 apart = log(last_here.time_us / other.time_us)
                 driver = f"{was.driver} -> {here.driver}"
-                found = _made(scope, point, last_here, ran[other.run_id], here, (old, new), driver, apart)
-                return found if abs(found.moved) >= WELL_GPUS_DIFFER else None
-    newest = max(others, key=lambda each: each.run_id)
-    found = _made(scope, point, newest, ran[newest.run_id], here, (won[newest.run_id], new), None, 0.0)
-    return found if abs(found.moved) >= APART else None
+                of_driver = _suspicion(scope, point, last_here, ran[other.run_id], here, (old, new), driver, apart)
+                return of_driver if abs(of_driver.moved) >= WELL_GPUS_DIFFER else None
+    of_node = _against_newest(scope, point, others, ran, won)
+    return of_node if of_node is not None and abs(of_node.moved) >= APART else None
 
 
-def _back(
+def _ask_whether_it_is_over(
     scope: Scope,
     point: Point,
     others: Sequence[PreviousRun],
     ran: Mapping[int, NodeGpu],
     won: Mapping[int, Winner],
-    known: Mapping[str, float],
-) -> Doubt | None:
-    """Two nodes of which people were told, and that look alike again: the same question, of whether it is over."""
+    reported: Mapping[str, float],
+) -> NodeSuspicion | None:
+    """The same question about two nodes that were reported and look alike again; None for others."""
+    suspicion = _against_newest(scope, point, others, ran, won)
+    if suspicion is None or suspicion.what not in reported:
+        return None
+    size = reported[suspicion.what]
+    return replace(suspicion, reported_size=size) if abs(suspicion.moved) <= size / 2 else None
+
+
+def _against_newest(
+    scope: Scope, point: Point, others: Sequence[PreviousRun], ran: Mapping[int, NodeGpu], won: Mapping[int, Winner]
+) -> NodeSuspicion | None:
     here, new = ran[point.run_id], won.get(point.run_id)
     if new is None or not others:
         return None
     newest = max(others, key=lambda each: each.run_id)
-    found = _made(scope, point, newest, ran[newest.run_id], here, (won[newest.run_id], new), None, 0.0)
-    if found.what not in known or abs(found.moved) > known[found.what] / 2:
-        return None
-    return replace(found, told_size=known[found.what])
+    return _suspicion(scope, point, newest, ran[newest.run_id], here, (won[newest.run_id], new), None, 0.0)
 
 
-def _made(
+def _suspicion(
     scope: Scope,
     point: Point,
     before: PreviousRun,
@@ -142,25 +147,28 @@ def _made(
     codes: tuple[Winner, Winner],
     driver: str | None,
     apart: float,
-) -> Doubt:
+) -> NodeSuspicion:
     old, new = codes
-    named = f"{scope.repository}:{scope.gpu_model}:{scope.origin}:{point.kernel}:{point.problem}"
-    payloads = [
-        {
-            "key": f"{named}:node:{before.run_id}-{point.run_id}:{board.gpu_uuid}:0+{LAUNCHES}",
-            "kernel": point.kernel,
-            "problem": point.problem,
-            "axis": "node",
-            "start": 0,
-            "launches": LAUNCHES,
-            "good": _side(old, before.commit_id, before.sha),
-            "bad": _side(new, scope.commit_id, scope.sha),
-            "board": board.gpu_uuid,
-            "host": board.host,
-        }
-        for board in (there, here)
+    runs = f"node:{before.run_id}-{point.run_id}"
+    there_and_here = [
+        BuildQuestion(
+            key=question_key(scope, point.kernel, point.problem, f"{runs}:{gpu.gpu_uuid}", 0, LAUNCHES),
+            kernel=point.kernel,
+            problem=point.problem,
+            gpu_model=scope.gpu_model,
+            arch=scope.arch,
+            origin=scope.origin,
+            axis="node",
+            start=0,
+            launches=LAUNCHES,
+            good=BuildSide.of_winner(old, before.commit_id, before.sha),
+            bad=BuildSide.of_winner(new, scope.commit_id, scope.sha),
+            gpu_uuid=gpu.gpu_uuid,
+            host=gpu.host,
+        )
+        for gpu in (there, here)
     ]
-    return Doubt(
+    return NodeSuspicion(
         point=point,
         before=before,
         there=there,
@@ -169,22 +177,14 @@ def _made(
         same_code=old.code_sha256 == new.code_sha256,
         driver=driver,
         apart=apart,
-        payloads=(payloads[0], payloads[1]),
+        questions=(there_and_here[0], there_and_here[1]),
     )
 
 
-def _side(won: Winner, commit_id: int, sha: str) -> dict[str, Any]:
-    code = {name: value for name, value in asdict(won).items() if name in (*follow_up.CODE, "config_id", "params")}
-    return {"commit_id": commit_id, "sha": sha, "measured": True, **code}
-
-
-def _is_to_be_had(session: Session, scope: Scope, doubt: Doubt) -> bool:
-    """What was asked is heard to its end; nothing is asked of a GPU that nobody works for."""
-    there = {board.gpu_uuid for board in gpus.list_available_gpus(session, scope.gpu_model)}
-    return {doubt.there.gpu_uuid, doubt.here.gpu_uuid} <= there or all(_is_asked(session, doubt))
-
-
-def _is_asked(session: Session, doubt: Doubt) -> Iterator[bool]:
-    for payload in doubt.payloads:
-        key = payload["key"]
-        yield judging.find_replay(session, key) is not None or judging.was_given_up(session, key)
+def _can_be_asked(session: Session, scope: Scope, suspicion: NodeSuspicion) -> bool:
+    """Whether both GPUs have a worker and are well, or the replays are there already."""
+    available = {gpu.gpu_uuid for gpu in gpus.list_available_gpus(session, scope.gpu_model)}
+    if {suspicion.there.gpu_uuid, suspicion.here.gpu_uuid} <= available:
+        return True
+    keys = [question.key for question in suspicion.questions]
+    return all(judging.find_replay(session, key) is not None or judging.was_given_up(session, key) for key in keys)

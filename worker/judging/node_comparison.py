@@ -1,22 +1,22 @@
-"""What replays of the same cubins on two nodes say: of the node, of its driver and of the code. Pure.
+"""Compares replays of the same cubins on two nodes: what the node did, what its driver did, what the code did. Pure.
 
-What differs within a node is the code; what the old cubin shows between the nodes is the node. Who is asked is decided
-in nodes.py.
+What differs within a node is the code; what the old cubin shows between the nodes is the node. node_cause.py decides
+what is asked.
 """
 
 from collections.abc import Collection
 from dataclasses import dataclass
 from math import expm1, hypot
-from typing import Any
 
 from tilewatch.db.step_queries.gpus import NodeGpu
 from tilewatch.db.step_queries.judging import Point, PreviousRun, ReplayFact
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.replay_evidence import Estimate, estimate_pair
 from tilewatch.worker.judging import replay_answers
+from tilewatch.worker.queue.replay_job import BuildQuestion
 
 WELL_GPUS_DIFFER = 0.01
-"""Two GPUs of a model that are both well may differ by less than this, and nobody is told of it."""
+"""Two GPUs of a model that are both well may differ by less than this, which is not reported."""
 
 SESSIONS_DIFFER = 0.003
 """Medians of one config lay up to 0.4 % apart in three sessions of one H200 (docs/judging.md): one deviation of how
@@ -24,11 +24,12 @@ far apart two nodes were, which is known from single runs."""
 
 
 @dataclass(frozen=True)
-class Doubt:
-    """A series whose time may be the node's. `payloads` lack what the judge adds to every question: there, then here.
+class NodeSuspicion:
+    """A series whose time may be the node's. `questions` are to the GPU there (of `before`), then here.
 
-    `apart` is how far apart the nodes were before (a logarithm), which is asked of a `driver` alone. `told_size` is by
-    how much people were told that one of them is slower, where it is asked whether that is over.
+    `moved` is relative. `apart` is how far apart the nodes were before (a logarithm), which only a question about a
+    `driver` uses. `reported_size` is by how much one of them was reported to be slower, where it is asked whether that
+    is over.
     """
 
     point: Point
@@ -39,16 +40,16 @@ class Doubt:
     same_code: bool
     driver: str | None
     apart: float
-    payloads: tuple[dict[str, Any], dict[str, Any]]
-    told_size: float | None = None
+    questions: tuple[BuildQuestion, BuildQuestion]
+    reported_size: float | None = None
 
     @property
     def what(self) -> str:
         """Tells this cause from others in a regression's key."""
         return f"driver {self.driver} on {self.here.host}" if self.driver else _pair(self.there.host, self.here.host)
 
-    def is_known(self, causes: Collection[str]) -> bool:
-        """Whether people were told of these two nodes, or of a driver that makes one of them slower."""
+    def is_reported(self, causes: Collection[str]) -> bool:
+        """Whether these two nodes were reported, or a driver that makes one of them slower."""
         hosts = (self.there.host, self.here.host)
         return self.what in causes or any(
             cause.startswith("driver ") and cause.endswith(tuple(f" on {host}" for host in hosts)) for cause in causes
@@ -56,7 +57,7 @@ class Doubt:
 
     @property
     def reason(self) -> str:
-        if self.told_size is not None:
+        if self.reported_size is not None:
             return f"{self.here.host} is as fast as {self.there.host} again, which is asked of both"
         if self.driver:
             return f"the time moved {self.moved:+.1%} and so did the driver of {self.here.host}: {self.driver}"
@@ -64,7 +65,7 @@ class Doubt:
 
 
 @dataclass(frozen=True)
-class Told:
+class NodeAnswer:
     """How much slower the old cubin is here than there, and the new one than the old on each; logarithms.
 
     `code` is of there, then of here; None where both sides are one machine code. `failure` says why nothing is known.
@@ -85,86 +86,86 @@ class Told:
         return there, here
 
 
-def compared(there: ReplayFact, here: ReplayFact, *, same_code: bool) -> Told:
+def compare(there: ReplayFact, here: ReplayFact, *, same_code: bool) -> NodeAnswer:
     """Launches of two GPUs have nothing in common, so their differences are taken in any order. Where the code changed,
     the old one says how far apart the nodes are: the new one may suit one of them less."""
     node = replay_answers.differences(list(zip(there.good_us, here.good_us, strict=False)))
     if same_code:
-        return Told(estimate_pair(node, 0.0), None)
+        return NodeAnswer(estimate_pair(node, 0.0), None)
     code = [
         estimate_pair(replay_answers.differences(list(zip(each.good_us, each.bad_us, strict=True))), 0.0)
         for each in (there, here)
     ]
-    return Told(estimate_pair(node, 0.0), (code[0], code[1]))
+    return NodeAnswer(estimate_pair(node, 0.0), (code[0], code[1]))
 
 
-def of_driver(doubt: Doubt, told: Told) -> Estimate | None:
-    """What is left of the difference when what it was before is taken off."""
-    if doubt.driver is None or told.node is None:
+def of_driver(suspicion: NodeSuspicion, answer: NodeAnswer) -> Estimate | None:
+    """The difference less what it was before; None where no driver changed or the replays failed."""
+    if suspicion.driver is None or answer.node is None:
         return None
-    return Estimate(told.node.size - doubt.apart, hypot(told.node.error, SESSIONS_DIFFER), told.node.launches)
+    return Estimate(answer.node.size - suspicion.apart, hypot(answer.node.error, SESSIONS_DIFFER), answer.node.launches)
 
 
-def is_slower(doubt: Doubt, told: Told, policy: Policy) -> bool:
-    """Whether the node (or its new driver) is slower: what people are told of."""
-    found = of_driver(doubt, told) or told.node
-    return found is not None and found.size > 0 and _is_believed(found, policy, WELL_GPUS_DIFFER)
+def is_slower(suspicion: NodeSuspicion, answer: NodeAnswer, policy: Policy) -> bool:
+    """Whether the node (or its new driver) is slower, which is reported."""
+    size = of_driver(suspicion, answer) or answer.node
+    return size is not None and size.size > 0 and _is_believed(size, policy, WELL_GPUS_DIFFER)
 
 
-def sentence(doubt: Doubt, told: Told, policy: Policy) -> str:
-    """What the replays on both nodes say, of the node first and then of the code."""
-    if told.node is None:
-        return f"node against node could not be replayed: {told.failure}"
-    return f"{_of_node(doubt, told, policy)}, {_of_code(doubt, told, policy)}"
+def sentence(suspicion: NodeSuspicion, answer: NodeAnswer, policy: Policy) -> str:
+    """The node first, then the code."""
+    if answer.node is None:
+        return f"node against node could not be replayed: {answer.failure}"
+    return f"{_of_node(suspicion, answer, policy)}, {_of_code(suspicion, answer, policy)}"
 
 
-def lines(doubt: Doubt, told: Told) -> tuple[str, ...]:
+def lines(suspicion: NodeSuspicion, answer: NodeAnswer) -> tuple[str, ...]:
     """The numbers behind the sentence, for people who want to see them."""
-    if told.node is None:
+    if answer.node is None:
         return ()
-    cubin = "the same cubin" if doubt.same_code else "the old cubin"
-    said = [f"{cubin} on both nodes, {told.node.launches} launches each: {_size(told.node)} on {doubt.here.host}"]
-    if told.code is not None:
-        said += [
-            f"new code against old on {board.host}: {_size(each)}"
-            for board, each in zip((doubt.there, doubt.here), told.code, strict=True)
+    here, there = suspicion.here.host, suspicion.there.host
+    cubin = "the same cubin" if suspicion.same_code else "the old cubin"
+    facts = [f"{cubin} on both nodes, {answer.node.launches} launches each: {_size(answer.node)} on {here}"]
+    if answer.code is not None:
+        facts += [
+            f"new code against old on {host}: {_size(each)}"
+            for host, each in zip((there, here), answer.code, strict=True)
         ]
-    if doubt.driver is not None:
-        said.append(f"before that, {doubt.here.host} took {expm1(doubt.apart):+.1%} of what {doubt.there.host} took")
-    return tuple(said)
+    if suspicion.driver is not None:
+        facts.append(f"before that, {here} took {expm1(suspicion.apart):+.1%} of what {there} took")
+    return tuple(facts)
 
 
-def _of_node(doubt: Doubt, told: Told, policy: Policy) -> str:
-    here, there = doubt.here.host, doubt.there.host
-    found = of_driver(doubt, told)
-    if found is not None:
-        if not _is_believed(found, policy, WELL_GPUS_DIFFER):
-            return f"the driver ({doubt.driver}) is no slower: {here} is to {there}, which has the old one, as before"
-        word = "slower" if found.size > 0 else "faster"
-        return f"the new driver ({doubt.driver}) is {_much(found)} {word} on {here} than the old one, still on {there}"
-    assert told.node is not None, "asked of replays that were held"
-    if not told.is_node(policy):
-        return f"node {here} is as fast as {there} ({_size(told.node)})"
-    return f"node {here} is {_much(told.node)} {'slower' if told.node.size > 0 else 'faster'} than {there}"
+def _of_node(suspicion: NodeSuspicion, answer: NodeAnswer, policy: Policy) -> str:
+    here, there, driver = suspicion.here.host, suspicion.there.host, suspicion.driver
+    size = of_driver(suspicion, answer)
+    if size is not None:
+        if not _is_believed(size, policy, WELL_GPUS_DIFFER):
+            return f"the driver ({driver}) is no slower: {here} is to {there}, which has the old one, as before"
+        return f"the new driver ({driver}) is {_much(size)} {_word(size)} on {here} than the old one, still on {there}"
+    assert answer.node is not None, "sentence() is asked only after replays that were held"
+    if not answer.is_node(policy):
+        return f"node {here} is as fast as {there} ({_size(answer.node)})"
+    return f"node {here} is {_much(answer.node)} {_word(answer.node)} than {there}"
 
 
-def _of_code(doubt: Doubt, told: Told, policy: Policy) -> str:
-    found = of_driver(doubt, told) or told.node
-    alone = found is not None and _is_believed(found, policy, WELL_GPUS_DIFFER)
-    if told.code is None:
-        return "the code is not: it is the same cubin" if alone else "with the same cubin"
-    there, here = told.changed(policy)
-    sizes = [f"{_size(each)} on {board.host}" for each, board in zip(told.code, (doubt.there, doubt.here), strict=True)]
+def _of_code(suspicion: NodeSuspicion, answer: NodeAnswer, policy: Policy) -> str:
+    node = of_driver(suspicion, answer) or answer.node
+    is_node_alone = node is not None and _is_believed(node, policy, WELL_GPUS_DIFFER)
+    if answer.code is None:
+        return "the code is not: it is the same cubin" if is_node_alone else "with the same cubin"
+    there, here = answer.changed(policy)
+    hosts = suspicion.there.host, suspicion.here.host
+    sizes = [f"{_size(each)} on {host}" for each, host in zip(answer.code, hosts, strict=True)]
     if there and here:
-        return f"the code is {'slower' if told.code[1].size > 0 else 'faster'} on both nodes: {', '.join(sizes)}"
+        return f"the code is {_word(answer.code[1])} on both nodes: {', '.join(sizes)}"
     if there or here:
-        only = doubt.here if here else doubt.there
-        return f"the code differs on {only.host} alone: {', '.join(sizes)}"
-    return f"the code is {'not' if alone else 'as fast'}: {', '.join(sizes)}"
+        return f"the code differs on {hosts[here]} alone: {', '.join(sizes)}"
+    return f"the code is {'not' if is_node_alone else 'as fast'}: {', '.join(sizes)}"
 
 
-def _is_believed(found: Estimate, policy: Policy, least: float) -> bool:
-    return abs(found.deviations) >= policy.believed_deviations and abs(found.size) >= least
+def _is_believed(size: Estimate, policy: Policy, least: float) -> bool:
+    return abs(size.deviations) >= policy.believed_deviations and abs(size.size) >= least
 
 
 def _pair(one: str, other: str) -> str:
@@ -172,10 +173,14 @@ def _pair(one: str, other: str) -> str:
     return " and ".join(sorted((one, other)))
 
 
-def _much(found: Estimate) -> str:
-    return f"{abs(expm1(found.size)):.1%}"
+def _word(size: Estimate) -> str:
+    return "slower" if size.size > 0 else "faster"
 
 
-def _size(found: Estimate) -> str:
-    low, high = found.size - 1.96 * found.error, found.size + 1.96 * found.error
-    return f"{expm1(found.size):+.1%} ({expm1(low):+.1%} to {expm1(high):+.1%})"
+def _much(size: Estimate) -> str:
+    return f"{abs(expm1(size.size)):.1%}"
+
+
+def _size(size: Estimate) -> str:
+    low, high = size.size - 1.96 * size.error, size.size + 1.96 * size.error
+    return f"{expm1(size.size):+.1%} ({expm1(low):+.1%} to {expm1(high):+.1%})"

@@ -1,6 +1,6 @@
-"""A confirmed change becomes a regression, or the recovery of one: its cause is named and its series joins the others.
+"""Opens a regression for a confirmed change, or takes one back for a recovery, with its cause.
 
-Thin: what explains it is decided in explain.py, what belongs together in db/lifecycle/regression_causes.py.
+explain.py names the cause; db/lifecycle/regression_causes.py decides which series belong together.
 """
 
 from collections.abc import Sequence
@@ -9,19 +9,20 @@ from math import expm1
 from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle import regression_causes
-from tilewatch.db.lifecycle.regression_causes import Cause, ChangedSeries, OpenedRegression
+from tilewatch.db.lifecycle.regression_causes import Cause, ChangedSeries
 from tilewatch.db.step_queries import winners
 from tilewatch.db.step_queries.judging import Point, Scope
 from tilewatch.worker.detection.replay_evidence import Estimate
 from tilewatch.worker.detection.verdict import ConfirmedChange
 from tilewatch.worker.judging import explain, node_comparison
-from tilewatch.worker.judging.compiler_cause import Doubt
+from tilewatch.worker.judging.compiler_cause import CompilerSuspicion
 from tilewatch.worker.judging.explain import Explanation
+from tilewatch.worker.judging.node_comparison import NodeAnswer, NodeSuspicion
 
 UNEXPLAINED = Explanation("unknown", "replays of old and new code differ, and no earlier run is left to compare", ())
 
 
-def confirmed(
+def of_commit(
     session: Session,
     scope: Scope,
     *,
@@ -30,89 +31,93 @@ def confirmed(
     suspicion_id: int | None,
     alert: ConfirmedChange,
     span: tuple[int, int],
-    besides: Sequence[str] = (),
-) -> tuple[str, OpenedRegression | None]:
-    """What the verdict says of it, and the regression it is part of; None where it took an older one back.
+    findings: Sequence[str] = (),
+) -> str:
+    """Replays confirmed a change of the code. Returns the verdict's reason.
 
-    `besides` are facts that the runs do not show, such as what the compiler did.
+    `span` are the commit before the change and the first with it. `findings` are facts that the runs do not show, such
+    as what the compiler did.
     """
     moved = _moved(scope, point, good_run_id, suspicion_id, alert.size, alert.error)
-    low, high = moved.low, moved.high
-    told = f"replays of old and new code differ by {alert.size:+.1%} ({low:+.1%} to {high:+.1%})"
-    back = regression_causes.mark_recovered(session, moved, repository=scope.repository, kernel=point.kernel)
-    if back:
-        return f"{told}: it takes back regression {', '.join(map(str, back))}", None
-    why = _explained(session, good_run_id, point.run_id)
+    difference = f"replays of old and new code differ by {alert.size:+.1%} ({moved.low:+.1%} to {moved.high:+.1%})"
+    taken_back = regression_causes.mark_recovered(session, moved, repository=scope.repository, kernel=point.kernel)
+    if taken_back:
+        return f"{difference}: it takes back regression {', '.join(map(str, taken_back))}"
+    explanation = _explain(session, good_run_id, point.run_id)
     cause = Cause(
         direction="regression" if alert.size > 0 else "improvement",
-        category=why.category,
-        sentence=why.sentence,
-        explanation=(*why.lines, *besides),
+        category=explanation.category,
+        sentence=explanation.sentence,
+        explanation=(*explanation.lines, *findings),
         repository=scope.repository,
         kernel=point.kernel,
         good_commit_id=span[0],
         bad_commit_id=span[1],
     )
-    return f"{told}; {why.sentence}", regression_causes.open_or_join(session, cause, moved)
+    regression_causes.open_or_join(session, cause, moved)
+    return f"{difference}; {explanation.sentence}"
 
 
-def of_toolchain(
-    session: Session, scope: Scope, doubt: Doubt, found: Estimate, said: str, suspicion_id: int | None
-) -> OpenedRegression:
-    """What a replay of one commit under two compilers confirmed: the compiler's doing, whatever commit it met."""
-    size = expm1(found.size)
+def of_compiler(
+    session: Session,
+    scope: Scope,
+    suspicion: CompilerSuspicion,
+    change: Estimate,
+    sentence: str,
+    suspicion_id: int | None,
+) -> None:
+    """A replay of one commit under two compilers confirmed a change."""
+    size = expm1(change.size)
     cause = Cause(
         direction="regression" if size > 0 else "improvement",
         category="toolchain",
-        sentence=f"another compiler: {doubt.what}",
-        explanation=(said,),
+        sentence=f"another compiler: {suspicion.compilers}",
+        explanation=(sentence,),
         repository=scope.repository,
-        kernel=doubt.point.kernel,
-        good_commit_id=doubt.good_commit_id,
+        kernel=suspicion.point.kernel,
+        good_commit_id=suspicion.before.commit_id,
         bad_commit_id=scope.commit_id,
-        what=doubt.what,
+        what=suspicion.compilers,
     )
-    moved = _moved(scope, doubt.point, doubt.good_run_id, suspicion_id, size, found.error)
-    return regression_causes.open_or_join(session, cause, moved)
+    moved = _moved(scope, suspicion.point, suspicion.before.run_id, suspicion_id, size, change.error)
+    regression_causes.open_or_join(session, cause, moved)
 
 
 def of_node(
     session: Session,
     scope: Scope,
-    doubt: node_comparison.Doubt,
-    told: node_comparison.Told,
-    said: str,
+    suspicion: NodeSuspicion,
+    answer: NodeAnswer,
+    sentence: str,
     suspicion_id: int | None,
-) -> OpenedRegression:
-    """What replays of the same cubins on two nodes confirmed: one node, or its new driver, is slower."""
-    found = node_comparison.of_driver(doubt, told) or told.node
-    assert found is not None, "a node is slower by what its replays said"
-    size = expm1(found.size)
+) -> None:
+    """Replays of the same cubins on two nodes confirmed that one node, or its new driver, is slower."""
+    change = node_comparison.of_driver(suspicion, answer) or answer.node
+    assert change is not None, "a node is slower by what its replays show"
     cause = Cause(
         direction="regression",
-        category="toolchain" if doubt.driver else "node",
-        sentence=said,
-        explanation=node_comparison.lines(doubt, told),
+        category="toolchain" if suspicion.driver else "node",
+        sentence=sentence,
+        explanation=node_comparison.lines(suspicion, answer),
         repository=scope.repository,
-        kernel=doubt.point.kernel,
-        good_commit_id=doubt.before.commit_id,
+        kernel=suspicion.point.kernel,
+        good_commit_id=suspicion.before.commit_id,
         bad_commit_id=scope.commit_id,
-        what=doubt.what,
+        what=suspicion.what,
     )
-    moved = _moved(scope, doubt.point, doubt.before.run_id, suspicion_id, size, found.error)
-    return regression_causes.open_or_join(session, cause, moved)
+    moved = _moved(scope, suspicion.point, suspicion.before.run_id, suspicion_id, expm1(change.size), change.error)
+    regression_causes.open_or_join(session, cause, moved)
 
 
 def node_recovered(
-    session: Session, scope: Scope, doubt: node_comparison.Doubt, found: Estimate, suspicion_id: int | None
+    session: Session, scope: Scope, suspicion: NodeSuspicion, difference: Estimate, suspicion_id: int | None
 ) -> None:
-    """Replays of the same cubins say that two nodes, of which people were told, are as fast as each other again."""
-    assert doubt.told_size is not None
-    back = found.size - doubt.told_size
-    moved = _moved(scope, doubt.point, doubt.before.run_id, suspicion_id, back, found.error)
-    regression_causes.mark_recovered(
-        session, moved, repository=scope.repository, kernel=doubt.point.kernel, of_node=True
-    )
+    """Takes back that a node is slower: replays of the same cubins show the two nodes to be as fast as each other."""
+    assert suspicion.reported_size is not None
+    back = difference.size - suspicion.reported_size
+    moved = _moved(scope, suspicion.point, suspicion.before.run_id, suspicion_id, back, difference.error)
+    kernel = suspicion.point.kernel
+    regression_causes.mark_recovered(session, moved, repository=scope.repository, kernel=kernel, of_node=True)
 
 
 def _moved(
@@ -130,9 +135,8 @@ def _moved(
     )
 
 
-def _explained(session: Session, good_run_id: int | None, bad_run_id: int) -> Explanation:
+def _explain(session: Session, good_run_id: int | None, bad_run_id: int) -> Explanation:
     if good_run_id is None:
         return UNEXPLAINED
-    return explain.of_replayed(
-        winners.read_run_facts(session, good_run_id), winners.read_run_facts(session, bad_run_id)
-    )
+    good, bad = (winners.read_run_facts(session, run_id) for run_id in (good_run_id, bad_run_id))
+    return explain.explain_replayed(good, bad)

@@ -1,40 +1,39 @@
-"""What is asked about a series beside its commits: doubts of its compiler and of its node, and what became of them.
+"""Checks whether a change comes from the compiler or the node instead of a commit.
 
-Thin: which series are doubted and what the replays say is decided in toolchains.py and nodes.py.
+compiler_cause.py and node_cause.py find the series to ask about and read the answers.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from sqlalchemy.orm import Session
 
 from tilewatch.db.step_queries import judging
 from tilewatch.db.step_queries.judging import Night, Point, Scope
-from tilewatch.worker.context import Context
 from tilewatch.worker.detection.verdict import VerdictName
 from tilewatch.worker.judging import compiler_cause, node_cause, node_comparison, open_regression
+from tilewatch.worker.judging.compiler_cause import CompilerAnswer, CompilerSuspicion
+from tilewatch.worker.judging.node_comparison import NodeAnswer, NodeSuspicion
+from tilewatch.worker.judging.open_night import OpenNight
 from tilewatch.worker.judging.scope_judge import Series, series_of
+from tilewatch.worker.queue.replay_job import BuildQuestion
 
 RECENT_NIGHTS = 5
-"""A series that was not measured in this many nights has other doubts than its compiler or its node."""
+"""A series that was not measured in this many nights has other reasons to move than its compiler or its node."""
 
 
 @dataclass(frozen=True)
-class Question:
-    """One replay that is still to be asked for; `ends` are the commits of the suspicion that it belongs to."""
+class OpenQuestions:
+    """The replays that a suspicion waits for; `commit_ids` are the ends of the suspicion."""
 
     point: Point
-    ends: tuple[int, int]
+    commit_ids: tuple[int, int]
     moved: float
     reason: str
-    payload: dict[str, Any]
-    ready: bool
+    questions: tuple[BuildQuestion, ...]
 
 
 @dataclass(frozen=True)
-class Found:
-    """What came of a doubt, in a sentence; `answer` is a verdict where it is a change."""
+class Finding:
+    """The outcome of a suspicion in a sentence; `answer` is a verdict where it is a change, else None."""
 
     sentence: str
     answer: VerdictName | None
@@ -42,68 +41,86 @@ class Found:
 
 @dataclass(frozen=True)
 class OtherCauses:
-    toolchain: tuple[compiler_cause.Doubt, compiler_cause.Told | None] | None = None
-    node: tuple[node_comparison.Doubt, node_comparison.Told | None] | None = None
+    """The other causes that a series is suspected of; an answer is None while its replays are still to be held."""
+
+    compiler: CompilerSuspicion | None = None
+    compiler_answer: CompilerAnswer | None = None
+    node: NodeSuspicion | None = None
+    node_answer: NodeAnswer | None = None
 
     @property
     def is_open(self) -> bool:
-        return any(each is not None and each[1] is None for each in (self.toolchain, self.node))
+        return (self.compiler is not None and self.compiler_answer is None) or (
+            self.node is not None and self.node_answer is None
+        )
 
 
-def tonight(
-    session: Session, context: Context, scope: Scope, nights: Sequence[Night], points: Mapping[Series, Point]
-) -> dict[Series, OtherCauses]:
-    recent = [night.submission_id for night in nights[-1 - RECENT_NIGHTS : -1]]
+def find(night: OpenNight, nights: Sequence[Night], points: Mapping[Series, Point]) -> dict[Series, OtherCauses]:
+    """The series of tonight that are suspected of another cause than a commit."""
+    session, store, scope = night.session, night.store, night.scope
+    recent = [each.submission_id for each in nights[-1 - RECENT_NIGHTS : -1]]
     before = judging.read_previous_runs(session, recent, scope.origin)
-    compilers = {
-        series_of(doubt.point): (doubt, compiler_cause.heard(session, doubt.payload["key"]))
-        for doubt in compiler_cause.doubts(session, context, scope, before, points)
+    min_change = night.policy.min_change
+    by_compiler = {
+        series_of(each.point): each
+        for each in compiler_cause.find_suspicions(session, store, min_change, scope, before, points)
     }
-    boards = {
-        series_of(doubt.point): (doubt, node_cause.heard(session, doubt))
-        for doubt in node_cause.doubts(session, context, scope, before, points)
+    by_node = {
+        series_of(each.point): each for each in node_cause.find_suspicions(session, store, scope, before, points)
     }
-    return {series: OtherCauses(compilers.get(series), boards.get(series)) for series in {**compilers, **boards}}
+    causes = {}
+    for series in {**by_compiler, **by_node}:
+        compiler, node = by_compiler.get(series), by_node.get(series)
+        causes[series] = OtherCauses(
+            compiler,
+            None if compiler is None else compiler_cause.read_answer(session, compiler.question.key),
+            node,
+            None if node is None else node_cause.read_answer(session, node),
+        )
+    return causes
 
 
-def questions(scope: Scope, doubted: Mapping[Series, OtherCauses]) -> Iterator[Question]:
-    for beside in doubted.values():
-        if beside.toolchain is not None and beside.toolchain[1] is None:
-            doubt = beside.toolchain[0]
-            reason = f"the time moved {doubt.moved:+.1%} and so did the compiler: {doubt.what}"
-            ends = doubt.good_commit_id, scope.commit_id
-            yield Question(doubt.point, ends, doubt.moved, reason, doubt.payload, ready=False)
-        if beside.node is not None and beside.node[1] is None:
-            asked = beside.node[0]
-            ends = asked.before.commit_id, scope.commit_id
-            for payload in asked.payloads:
-                yield Question(asked.point, ends, asked.moved, asked.reason, payload, ready=True)
+def open_questions(scope: Scope, causes: Mapping[Series, OtherCauses]) -> Iterator[OpenQuestions]:
+    for each in causes.values():
+        if each.compiler is not None and each.compiler_answer is None:
+            compiler = each.compiler
+            reason = f"the time moved {compiler.moved:+.1%} and so did the compiler: {compiler.compilers}"
+            commit_ids = compiler.before.commit_id, scope.commit_id
+            yield OpenQuestions(compiler.point, commit_ids, compiler.moved, reason, (compiler.question,))
+        if each.node is not None and each.node_answer is None:
+            node = each.node
+            commit_ids = node.before.commit_id, scope.commit_id
+            yield OpenQuestions(node.point, commit_ids, node.moved, node.reason, node.questions)
 
 
-def settled(
-    session: Session, context: Context, scope: Scope, beside: OtherCauses, suspicion_id: int | None
-) -> list[Found]:
-    """What the replays said of each doubt of a series; a change becomes a regression of its own cause."""
-    found = []
-    if beside.toolchain is not None and beside.toolchain[1] is not None:
-        doubt, told = beside.toolchain[0], beside.toolchain[1]
-        said, answer = compiler_cause.sentence(doubt, told), None
-        if told.found is not None and told.is_change(context.policy):
-            open_regression.of_toolchain(session, scope, doubt, told.found, said, suspicion_id)
-            answer = _answer(told.found.size)
-        found.append(Found(said, answer))
-    if beside.node is not None and beside.node[1] is not None:
-        asked, heard = beside.node[0], beside.node[1]
-        said, answer = node_comparison.sentence(asked, heard, context.policy), None
-        if asked.told_size is not None:
-            if heard.node is not None and not heard.is_node(context.policy):
-                open_regression.node_recovered(session, scope, asked, heard.node, suspicion_id)
-        elif node_comparison.is_slower(asked, heard, context.policy):
-            open_regression.of_node(session, scope, asked, heard, said, suspicion_id)
-            answer = _answer(1.0)
-        found.append(Found(said, answer))
-    return found
+def settle(night: OpenNight, causes: OtherCauses, suspicion_id: int | None) -> list[Finding]:
+    """The outcome of each suspicion of a series; a change becomes a regression of its own cause."""
+    findings = []
+    if causes.compiler is not None and causes.compiler_answer is not None:
+        findings.append(_settle_compiler(night, causes.compiler, causes.compiler_answer, suspicion_id))
+    if causes.node is not None and causes.node_answer is not None:
+        findings.append(_settle_node(night, causes.node, causes.node_answer, suspicion_id))
+    return findings
 
 
-def _answer(size: float) -> VerdictName:
-    return "regression" if size > 0 else "improvement"
+def _settle_compiler(
+    night: OpenNight, suspicion: CompilerSuspicion, answer: CompilerAnswer, suspicion_id: int | None
+) -> Finding:
+    sentence = compiler_cause.sentence(suspicion, answer)
+    if answer.size is None or not answer.is_change(night.policy):
+        return Finding(sentence, None)
+    open_regression.of_compiler(night.session, night.scope, suspicion, answer.size, sentence, suspicion_id)
+    return Finding(sentence, "regression" if answer.size.size > 0 else "improvement")
+
+
+def _settle_node(night: OpenNight, suspicion: NodeSuspicion, answer: NodeAnswer, suspicion_id: int | None) -> Finding:
+    """A node that is faster opens nothing."""
+    sentence = node_comparison.sentence(suspicion, answer, night.policy)
+    if suspicion.reported_size is not None:
+        if answer.node is not None and not answer.is_node(night.policy):
+            open_regression.node_recovered(night.session, night.scope, suspicion, answer.node, suspicion_id)
+        return Finding(sentence, None)
+    if not node_comparison.is_slower(suspicion, answer, night.policy):
+        return Finding(sentence, None)
+    open_regression.of_node(night.session, night.scope, suspicion, answer, sentence, suspicion_id)
+    return Finding(sentence, "regression")

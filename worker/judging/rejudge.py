@@ -1,7 +1,7 @@
-"""Another policy over the history on record: which verdicts it would have changed. Writes nothing.
+"""Judges the history on record again by another policy and lists the verdicts that would differ. Writes nothing.
 
-The nights are judged again as they came, with the replays that were held; what the other policy would ask and nobody
-ever replayed stays unanswered, and then it is undecided: the printed difference is what is known, not a guess.
+The nights are judged as they came, with the replays that were held. A question of the other policy that was never
+replayed stays without an answer, and its verdict is undecided: the difference that is printed is no guess.
 """
 
 import datetime as dt
@@ -15,7 +15,7 @@ from tilewatch.db.step_queries import judging
 from tilewatch.db.step_queries.judging import JudgedRun, Night, Point, Scope
 from tilewatch.worker.context import Context
 from tilewatch.worker.detection.policy import Policy
-from tilewatch.worker.judging import night as conclude
+from tilewatch.worker.judging import night
 from tilewatch.worker.judging.commit_history import History
 from tilewatch.worker.judging.scope_judge import ScopeJudge, series_of
 
@@ -43,54 +43,54 @@ class Rejudged:
 def rejudge(context: Context, policy: Policy, since: dt.date) -> Rejudged:
     """Every scope's nights since a day, with what came before them as history."""
     runs, changed = 0, list[Changed]()
-    # Never committed: a bisection of the past may put untested commits on record.
+    # Never committed: a bisection of the past may put unmeasured commits on record.
     with Session(engine(context.database_url), expire_on_commit=False) as session:
         for scope in judging.list_newest_scopes(session):
-            said = judging.list_judged_since(session, scope, since)
-            runs += len(said)
-            if said:
-                changed += _scope(session, context, scope, policy, said)
+            verdicts = judging.list_judged_since(session, scope, since)
+            runs += len(verdicts)
+            if verdicts:
+                changed += _rejudge_scope(session, context, scope, policy, verdicts)
     return Rejudged(runs, tuple(changed))
 
 
-def _scope(
-    session: Session, context: Context, scope: Scope, policy: Policy, said: Sequence[JudgedRun]
+def _rejudge_scope(
+    session: Session, context: Context, scope: Scope, policy: Policy, verdicts: Sequence[JudgedRun]
 ) -> Iterator[Changed]:
     nights = judging.list_nights(session, scope)
-    history = History(session, context, scope, nights)
+    history = History(session, context.repository, scope, nights)
     facts = judging.list_replays(session, scope, nights[0].position)
-    points = judging.list_points(session, [night.submission_id for night in nights], scope.origin)
-    sitting = ScopeJudge(conclude.by_first_night(nights, points), policy, context.replay_launches)
-    was = {each.run_id: each for each in said}
-    for night in nights:
-        tonight = [point for point in points if point.submission_id == night.submission_id]
-        conclude.hear(sitting, history, night, tonight)
-        sitting.settle_past(lambda series, ask, told: conclude.on_record(history, facts, series, ask, told))
-        yield from _differences(sitting, history, scope, night, tonight, was)
+    points = judging.list_points(session, [each.submission_id for each in nights], scope.origin)
+    judge = ScopeJudge(night.series_by_first_night(nights, points), policy, context.replay_launches)
+    was = {each.run_id: each for each in verdicts}
+    for each in nights:
+        tonight = [point for point in points if point.submission_id == each.submission_id]
+        night.add_night(judge, history, each, tonight)
+        judge.settle_past(lambda question: night.read_answer(history, facts, question))
+        yield from _differences(judge, history, scope, each, tonight, was)
 
 
 def _differences(
-    sitting: ScopeJudge,
+    judge: ScopeJudge,
     history: History,
     scope: Scope,
-    night: Night,
-    tonight: Sequence[Point],
+    judged: Night,
+    points: Sequence[Point],
     was: dict[int, JudgedRun],
 ) -> Iterator[Changed]:
-    for point in tonight:
+    for point in points:
         before = was.get(point.run_id)
         if before is None:
             continue
         series = series_of(point)
-        found = conclude.conclusion(sitting, series, history.same_as(series, night.position))
-        if found.verdict != before.verdict:
+        now = night.conclude(judge, series, history.same_as(series, judged.position))
+        if now.verdict != before.verdict:
             yield Changed(
                 before.day,
                 point.kernel,
                 point.problem,
                 scope.gpu_model,
-                night.sha,
+                judged.sha,
                 before.verdict,
-                found.verdict,
-                found.reason,
+                now.verdict,
+                now.reason,
             )

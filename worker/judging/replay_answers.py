@@ -1,22 +1,21 @@
-"""What replays have said so far, by the code that they compared; and what is still to be asked. Pure.
+"""Reads the answers to questions from the replays on record, by the code that they compared. Pure.
 
 Code decides, not commits: a commit whose machine code is that of its neighbour needs no GPU, and launches of equal code
 answer for every commit that has it.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import log
-from typing import Any
 
 from tilewatch.db.lifecycle.suspicions import NOT_NEEDED
 from tilewatch.db.step_queries.judging import ReplayFact
 from tilewatch.db.step_queries.winners import Winner
-from tilewatch.worker.detection.replay_evidence import ReplayAnswer, ReplayQuestion
-from tilewatch.worker.queue import follow_up
+from tilewatch.worker.judging.scope_judge import Launches, SeriesQuestion
+from tilewatch.worker.queue.replay_job import BuildSide
 
 SAME = 1.0
-"""Identical machine code takes identical time by definition: such a launch is said to take this on both sides."""
+"""Identical machine code takes identical time by definition: both sides of such a launch take this."""
 
 
 @dataclass(frozen=True)
@@ -45,39 +44,44 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Heard:
-    """What is on record of a pair: a median per launch and side, or why there will be none."""
+class RecordedLaunches:
+    """All launches on record of a pair; `failure` says why there will be no more, None while there may be."""
 
     good_us: tuple[float, ...]
     bad_us: tuple[float, ...]
     failure: str | None
 
+    def of(self, question: SeriesQuestion) -> Launches:
+        """Those that are this question's; fewer than it wants where they are not there."""
+        part = slice(question.launches_used, question.launches_used + question.launches)
+        return Launches(self.good_us[part], self.bad_us[part])
 
-def heard(facts: Sequence[ReplayFact], pair: Pair) -> Heard:
+
+def launches_on_record(facts: Sequence[ReplayFact], pair: Pair) -> RecordedLaunches:
     good_us: list[float] = []
     bad_us: list[float] = []
     failure = None
     for fact in facts:
-        if (fact.kernel, fact.problem) == (pair.kernel, pair.problem) and _same(fact, pair):
+        if (fact.kernel, fact.problem) == (pair.kernel, pair.problem) and _is_about(fact, pair):
             good_us += fact.good_us
             bad_us += fact.bad_us
             failure = failure if fact.failure == NOT_NEEDED else fact.failure or failure
-    return Heard(tuple(good_us), tuple(bad_us), failure)
+    return RecordedLaunches(tuple(good_us), tuple(bad_us), failure)
 
 
-def answer(ask: ReplayQuestion, pair: Pair, found: Heard, told: int) -> ReplayAnswer | None:
-    """The launches that come after those already told; fewer than asked for when there will be no more."""
+def next_launches(question: SeriesQuestion, pair: Pair, recorded: RecordedLaunches) -> Launches | None:
+    """The launches that answer a question: None while they are still to be measured, fewer than it wants when there
+    will be no more."""
     if pair.identical:
-        return ReplayAnswer(ask.series, ask.good, ask.bad, (SAME,) * ask.launches, (SAME,) * ask.launches)
-    there = slice(told, told + ask.launches)
-    good_us, bad_us = found.good_us[there], found.bad_us[there]
-    if len(good_us) < ask.launches and found.failure is None:
+        return Launches((SAME,) * question.launches, (SAME,) * question.launches)
+    launches = recorded.of(question)
+    if len(launches.good_us) < question.launches and recorded.failure is None:
         return None
-    return ReplayAnswer(ask.series, ask.good, ask.bad, good_us, bad_us)
+    return launches
 
 
-def code_known(facts: Sequence[ReplayFact], kernel: str, problem: str, commit_id: int) -> str | None:
-    """The code of a commit that was never measured, as a replay met it."""
+def find_code(facts: Sequence[ReplayFact], kernel: str, problem: str, commit_id: int) -> str | None:
+    """The code's hash of a commit that was never measured but replayed; None where no replay had it."""
     for fact in facts:
         if (fact.kernel, fact.problem) == (kernel, problem):
             if fact.good_commit_id == commit_id and fact.good_code is not None:
@@ -87,40 +91,32 @@ def code_known(facts: Sequence[ReplayFact], kernel: str, problem: str, commit_id
     return None
 
 
-def is_ready(pair: Pair) -> bool:
+def has_one_compiler(pair: Pair) -> bool:
     """Whether both sides were made by one compiler, so that they can be compared as they are."""
     good, bad = pair.good.won, pair.bad.won
     return good is not None and bad is not None and good.compiler == bad.compiler
 
 
-def sides(pair: Pair) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Both ends as a job's payload has them."""
-    ready = is_ready(pair)
+def sides(pair: Pair, *, compiled: bool) -> tuple[BuildSide, BuildSide]:
+    """Both ends as a replay has them: with the cubins on record, or to be compiled again."""
     either = pair.bad.won or pair.good.won
     assert either is not None, "a question has at least one end that was measured"
-    return _side(pair.good, either, ready), _side(pair.bad, either, ready)
+    good, bad = (
+        BuildSide.of_winner(
+            end.won or end.next_won or either, end.commit_id, end.sha, measured=end.won is not None, compiled=compiled
+        )
+        for end in (pair.good, pair.bad)
+    )
+    return good, bad
 
 
-def _side(end: End, either: Winner, ready: bool) -> dict[str, Any]:
-    won = asdict(end.won or end.next_won or either)
-    code = {name: won[name] if ready else None for name in follow_up.CODE}
-    return {
-        "commit_id": end.commit_id,
-        "sha": end.sha,
-        "config_id": won["config_id"],
-        "params": won["params"],
-        "measured": end.won is not None,
-        **code,
-    }
+def differences(launches: Sequence[tuple[float, float]]) -> list[float]:
+    """log(bad / good) of each launch, as the detector counts it."""
+    return [log(bad_us / good_us) for good_us, bad_us in launches]
 
 
-def _same(fact: ReplayFact, pair: Pair) -> bool:
+def _is_about(fact: ReplayFact, pair: Pair) -> bool:
     if (fact.good_commit_id, fact.bad_commit_id) == (pair.good.commit_id, pair.bad.commit_id):
         return True
     codes = (pair.good.code_sha256, pair.bad.code_sha256)
     return None not in codes and (fact.good_code, fact.bad_code) == codes
-
-
-def differences(launches: Sequence[tuple[float, float]]) -> list[float]:
-    """How much slower the bad side of each launch was, as confirm.py counts it."""
-    return [log(bad_us / good_us) for good_us, bad_us in launches]

@@ -1,8 +1,9 @@
-"""A sitting: the judge of one repository and GPU model, the nights it has heard, and what it still waits for.
+"""The judge of one scope: takes its nights in order, asks replays about what may have changed, and gives verdicts.
 
-Pure: nights and answers in, questions and verdicts out. It turns runs into what regression.py reads and back, and keeps
-count of which launches of a replay were told already, so that the same nights and replays give the same answers whether
-they come one by one or all at once. Knows no database, no job and no commit but its position.
+Pure: nights and answers in, questions and verdicts out. It turns runs into the detector's readings, and series into the
+detector's numbers and back. It counts which launches of a replay were used, so that the same nights and replays give
+the same verdicts whether they come one by one or all at once. It knows no database and no job, and of a commit only its
+position.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,176 +22,197 @@ from tilewatch.worker.detection.scope_state import NodeKernel
 from tilewatch.worker.detection.verdict import ConfirmedChange, SeriesVerdict, VerdictName
 
 LAUNCHES_A_RUN = 3
-"""What a run weighs in replay launches: with its sweep it holds the GPU for longer than three launches."""
+"""The cost of a run in replay launches: with its sweep it holds the GPU for longer than three launches."""
 
-NIGHTS_HEARD, NIGHTS_STEP = 120, 60
-"""A sitting begins this many nights ago, and then stays where it began for so many more: the first night is the same
+HISTORY_NIGHTS, HISTORY_STEP = 120, 60
+"""A history begins this many nights ago, and then stays where it began for so many more: the first night is the same
 whenever a run is judged, so the verdict is too."""
-
-SAMPLES_LAUNCHES = 1
-"""A run times its kernel in one process."""
 
 Series = tuple[str, str, str]
 """Kernel, problem and host: two GPUs of a model differ by more than the changes we look for."""
 
-Serve = Callable[[Series, ReplayQuestion, int], ReplayAnswer | None]
-"""The answer to a question, of which so many launches were told before; None while it is not there."""
+
+@dataclass(frozen=True)
+class SeriesQuestion:
+    """Which two builds of a series to replay, by their positions, and for how many `launches`; of the launches on
+    record, the first `launches_used` answered earlier questions about these builds."""
+
+    series: Series
+    good: int
+    bad: int
+    launches: int
+    launches_used: int
+
+
+@dataclass(frozen=True)
+class Launches:
+    """The medians of both sides in microseconds, one per launch."""
+
+    good_us: tuple[float, ...] = ()
+    bad_us: tuple[float, ...] = ()
+
+
+AnswerOf = Callable[[SeriesQuestion], Launches | None]
+"""The answer to a question; None while launches are still to be measured. Fewer launches than asked for when there will
+be no more."""
 
 
 def first_night(nights: int) -> int:
-    """Index of the night with which the sitting for the last of these nights begins."""
-    return max(0, (nights - 1 - NIGHTS_HEARD) // NIGHTS_STEP * NIGHTS_STEP)
+    """Index of the night with which the history of the last of these nights begins."""
+    return max(0, (nights - 1 - HISTORY_NIGHTS) // HISTORY_STEP * HISTORY_STEP)
 
 
 @dataclass
-class Asked:
-    """What was asked about a series tonight: the first question's builds, and what the answers were so far."""
+class FirstQuestion:
+    """The builds that the first question about a series tonight compares, and its launches so far: (good, bad) in
+    microseconds."""
 
     good: int
     bad: int
-    answers: list[ReplayAnswer] = field(default_factory=list)
+    launches: list[tuple[float, float]] = field(default_factory=list)
 
 
 class ScopeJudge:
-    """Give it nights in order, and after each the series whose machine code changed. `replay_launches` is how many a
-    night may spend."""
+    """Add nights in order, and after each name the series whose machine code changed. `replay_launches` is how many
+    launches a night may spend."""
 
     def __init__(self, series: Sequence[Series], policy: Policy, replay_launches: int) -> None:
         self.numbers = {each: number for number, each in enumerate(series)}
         self.names = tuple(series)
-        self.heard: list[int] = []
+        self.night_ids: list[int] = []
         self.alerts: dict[Series, ConfirmedChange] = {}
-        self.asked: dict[Series, Asked] = {}
+        self.first_questions: dict[Series, FirstQuestion] = {}
         self._policy, self._replay_launches = policy, replay_launches
         kernels = {name: number for number, name in enumerate(dict.fromkeys(kernel for kernel, _, _ in series))}
         hosts = {name: number for number, name in enumerate(dict.fromkeys(host for _, _, host in series))}
         places = {self.numbers[each]: NodeKernel(hosts[each[2]], kernels[each[0]]) for each in series}
-        self._judge = Detector(places, LAUNCHES_A_RUN, policy)
+        self._detector = Detector(places, LAUNCHES_A_RUN, policy)
         self._asks: tuple[ReplayQuestion, ...] = ()
         self._checks: dict[int, Candidate] = {}
         self._spent = 0
         self._latest: dict[int, int] = {}
         self._again: set[int] = set()
-        self._told: dict[tuple[Series, int, int], int] = {}
+        self._launches_used: dict[tuple[int, int, int], int] = {}
         self._baselines: dict[Series, list[str]] = {}
 
-    def night(self, night_id: int, build: int, points: Sequence[Point]) -> None:
-        """What was asked before and not answered is dropped."""
+    def add_night(self, night_id: int, build: int, points: Sequence[Point]) -> None:
+        """Questions of the night before that have no answer are dropped."""
         readings = {self.numbers[series_of(point)]: self._reading(build, point) for point in points}
         nightly = max(1, LAUNCHES_A_RUN * len(readings))
-        self._judge.policy = replace(self._policy, budget=self._replay_launches / nightly)
-        self.heard.append(night_id)
-        self.alerts, self.asked, self._checks, self._spent = {}, {}, {}, 0
+        self._detector.policy = replace(self._policy, budget=self._replay_launches / nightly)
+        self.night_ids.append(night_id)
+        self.alerts, self.first_questions, self._checks, self._spent = {}, {}, {}, 0
         self._again = {number for number in readings if self._latest.get(number) == build}
         self._latest.update(dict.fromkeys(readings, build))
-        self._hear(self._judge.add_night(build, readings), [])
+        self._take(self._detector.add_night(build, readings), [])
 
     def check(self, series: Series, good: int, bad: int) -> None:
-        """The machine code that wins changed between these builds: that alone is worth the first launches.
+        """Asks about a series whose winning machine code changed between these builds, though no night may show it.
 
-        Nights need not show it then, however small it is. What the judge itself asks about goes first, and a commit's
-        second night has nothing new to check.
+        What the detector itself asks about goes first, and a commit's second night has nothing new to check.
         """
         number = self.numbers[series]
-        if number in self._again or series in self.asked:
+        if number in self._again or series in self.first_questions:
             return
         if self._spent + self._policy.first_launches > self._replay_launches:
             return
-        self._checks[number] = self._judge.open_check(number, good, bad)
+        self._checks[number] = self._detector.open_check(number, good, bad)
         self._asks += tuple(self._next_of_check(number))
 
-    def settle(self, serve: Serve) -> tuple[tuple[Series, ReplayQuestion], ...]:
-        """Goes on for as long as every question of a round is answered; the questions that are not yet."""
+    def settle(self, answer_of: AnswerOf) -> tuple[SeriesQuestion, ...]:
+        """Goes on for as long as every question of a round is answered; returns the questions that are not."""
         while self._asks:
-            answers = [(ask, self._served(serve, ask)) for ask in self._asks]
-            missing = tuple((self.names[ask.series], ask) for ask, answer in answers if answer is None)
+            answers = [(ask, answer_of(self._question(ask))) for ask in self._asks]
+            missing = tuple(self._question(ask) for ask, launches in answers if launches is None)
             if missing:
                 return missing
-            self._tell([answer for _, answer in answers if answer is not None])
+            self._use([(ask, launches) for ask, launches in answers if launches is not None])
         return ()
 
-    def settle_past(self, serve: Serve) -> None:
-        """A night that is over: what was answered then is heard, and nobody is asked for the rest any more."""
+    def settle_past(self, answer_of: AnswerOf) -> None:
+        """Settles a night that is over: uses the answers that came, and asks for no others."""
         while self._asks:
-            answers = [answer for ask in self._asks if (answer := self._served(serve, ask)) is not None]
-            if not any(answer.good_us for answer in answers):
+            answers = [(ask, answer_of(self._question(ask))) for ask in self._asks]
+            there = [(ask, launches) for ask, launches in answers if launches is not None]
+            if not any(launches.good_us for _, launches in there):
                 return
-            self._tell(answers)
-
-    def told(self, series: Series, ask: ReplayQuestion) -> int:
-        """How many launches of this question were told so far."""
-        return self._told.get((series, ask.good, ask.bad), 0)
+            self._use(there)
 
     def is_spent(self) -> bool:
         """Whether tonight's budget leaves no room for another suspicion's first launches."""
         return self._spent + self._policy.first_launches > self._replay_launches
 
     def verdict(self, series: Series) -> SeriesVerdict:
-        said, alert = self._judge.give_verdict(self.numbers[series]), self.alerts.get(series)
-        if alert is None or said.first_bad == alert.first_bad:
-            return said
+        verdict, alert = self._detector.give_verdict(self.numbers[series]), self.alerts.get(series)
+        if alert is None or verdict.first_bad == alert.first_bad:
+            return verdict
         low, high = alert.size - 1.96 * alert.error, alert.size + 1.96 * alert.error
         answer: VerdictName = "regression" if alert.size > 0 else "improvement"
-        return replace(said, verdict=answer, change=alert.size, low=low, high=high, first_bad=alert.first_bad)
+        return replace(verdict, verdict=answer, change=alert.size, low=low, high=high, first_bad=alert.first_bad)
+
+    def _question(self, ask: ReplayQuestion) -> SeriesQuestion:
+        used = self._launches_used.get((ask.series, ask.good, ask.bad), 0)
+        return SeriesQuestion(self.names[ask.series], ask.good, ask.bad, ask.launches, used)
 
     def _reading(self, build: int, point: Point) -> Reading:
         """A median and its interval stand in for the samples, which would be a hundred times as much to load.
 
         Their spread is twice the median's standard error. That leaves room for what launches differ by, of which one
         process shows nothing. Another main baseline begins a segment, like another toolchain: its level is another. A
-        night without any is of the one before.
+        night without any has that of the night before.
         """
-        known = self._baselines.setdefault(series_of(point), [])
-        if point.baseline is not None and known[-1:] != [point.baseline]:
-            known.append(point.baseline)
-        env = point.toolchain_sha256 if len(set(known)) < 2 else f"{point.toolchain_sha256} beside {known[-1]}"
+        baselines = self._baselines.setdefault(series_of(point), [])
+        if point.baseline is not None and baselines[-1:] != [point.baseline]:
+            baselines.append(point.baseline)
+        env = point.toolchain_sha256 if len(set(baselines)) < 2 else f"{point.toolchain_sha256} beside {baselines[-1]}"
         kernel_us = ((point.low_us, point.time_us, point.high_us),)
         baseline_us = () if point.ratio is None else ((point.time_us * point.ratio,),)
         return Reading(build, point.host, env, kernel_us, baseline_us)
 
-    def _served(self, serve: Serve, ask: ReplayQuestion) -> ReplayAnswer | None:
-        series = self.names[ask.series]
-        return serve(series, ask, self.told(series, ask))
-
-    def _tell(self, answers: Sequence[ReplayAnswer]) -> None:
-        for answer in answers:
-            series = self.names[answer.series]
-            pair = (series, answer.good, answer.bad)
-            self._told[pair] = self._told.get(pair, 0) + len(answer.good_us)
-            self.asked[series].answers.append(answer)
-        response = self._judge.add_answers([answer for answer in answers if answer.series not in self._checks])
+    def _use(self, answers: Sequence[tuple[ReplayQuestion, Launches]]) -> None:
+        """Hands the launches to whoever asked for them: the detector or a check."""
+        replayed = []
+        for ask, launches in answers:
+            pair = (ask.series, ask.good, ask.bad)
+            self._launches_used[pair] = self._launches_used.get(pair, 0) + len(launches.good_us)
+            first = self.first_questions[self.names[ask.series]]
+            if (first.good, first.bad) == (ask.good, ask.bad):
+                first.launches.extend(zip(launches.good_us, launches.bad_us, strict=True))
+            replayed.append(ReplayAnswer(*pair, launches.good_us, launches.bad_us))
+        response = self._detector.add_answers([each for each in replayed if each.series not in self._checks])
         checks: list[ReplayQuestion] = []
-        for answer in answers:
-            if answer.series in self._checks:
-                self._checks[answer.series].add_answer(answer)
-                checks += self._next_of_check(answer.series)
-        self._hear(response, checks)
+        for each in replayed:
+            if each.series in self._checks:
+                self._checks[each.series].add_answer(each)
+                checks += self._next_of_check(each.series)
+        self._take(response, checks)
 
     def _next_of_check(self, number: int) -> list[ReplayQuestion]:
         """A check's next question, if it has one that the night can pay; a change that it confirmed is a new level."""
-        case = self._checks[number]
-        ask = next_question(case, self._policy)
-        if ask is not None and (self._spent < self._replay_launches or case.state == "believed"):
+        candidate = self._checks[number]
+        ask = next_question(candidate, self._policy)
+        if ask is not None and (self._spent < self._replay_launches or candidate.state == "believed"):
             self._count(ask)
             return [ask]
-        found = case.estimate
-        if case.state in ("believed", "confirmed") and found is not None:
-            build, _ = likeliest_build(case)
-            self.alerts[self.names[number]] = ConfirmedChange(number, build, float(np.expm1(found.size)), found.error)
-            self._judge.start_level(number, build)
+        estimate = candidate.estimate
+        if candidate.state in ("believed", "confirmed") and estimate is not None:
+            build, _ = likeliest_build(candidate)
+            size = float(np.expm1(estimate.size))
+            self.alerts[self.names[number]] = ConfirmedChange(number, build, size, estimate.error)
+            self._detector.start_level(number, build)
         return []
 
-    def _hear(self, response: Response, checks: Sequence[ReplayQuestion]) -> None:
+    def _take(self, response: Response, checks: Sequence[ReplayQuestion]) -> None:
         for alert in response.changes:
             self.alerts[self.names[alert.series]] = alert
         for ask in response.questions:
-            self._checks.pop(ask.series, None)  # the judge has a suspicion of its own now
+            self._checks.pop(ask.series, None)  # the detector has a suspicion of its own now
             self._count(ask)
         self._asks = (*response.questions, *(ask for ask in checks if ask.series in self._checks))
 
     def _count(self, ask: ReplayQuestion) -> None:
         self._spent += ask.launches
-        self.asked.setdefault(self.names[ask.series], Asked(ask.good, ask.bad))
+        self.first_questions.setdefault(self.names[ask.series], FirstQuestion(ask.good, ask.bad))
 
 
 def series_of(point: Point) -> Series:

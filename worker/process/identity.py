@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 
 from tilewatch.kernels import HARNESS
 from tilewatch.kernels.compiling.toolchain import compiler_version
-from tilewatch.kernels.device import SIMULATED, Gpu
-from tilewatch.worker.context import Simulation
-from tilewatch.worker.gpu import simulated
-from tilewatch.worker.gpu.visible_gpu import right_compiler, right_driver, right_packages, visible_gpu
-from tilewatch.worker.queue.dispatch import COMPILE, OF_A_BOARD, board_queue
+from tilewatch.kernels.device import Gpu
+from tilewatch.worker.context import Context
+from tilewatch.worker.gpu.backend import backend_for
+from tilewatch.worker.gpu.visible_gpu import require_compiler
+from tilewatch.worker.queue.dispatch import COMPILE, OF_ONE_GPU, one_gpu_queue
 
 
 @dataclass(frozen=True)
 class Identity:
-    """`name` is Celery's node name; a process of the worker owns its jobs as NAME#PID. A GPU's worker also takes from
-    the queue of that GPU alone, without being told to."""
+    """`name` is Celery's node name; a process of the worker owns its jobs as NAME#PID. A worker of a GPU also takes
+    from the queue of that GPU alone, which nobody has to name."""
 
     name: str
     kind: str
@@ -31,30 +31,21 @@ class Identity:
         return f"{self.name}#{os.getpid()}"
 
 
-def identify(
-    name: str, queues: Iterable[str], wanted_compiler: str | None = None, simulation: Simulation | None = None
-) -> Identity:
+def identify(name: str, queues: Iterable[str], context: Context, wanted_compiler: str | None = None) -> Identity:
     """Raises WrongWorker for a GPU queue on a machine that does not show that GPU, and for a wrong toolchain."""
     taken = tuple(sorted(queues))
-    host = socket.gethostname()
     toolchain = {"harness": HARNESS, "python": platform.python_version()}
-    named = (queue.removeprefix("gpu.") for queue in taken if queue.startswith("gpu."))
-    models = {queue.partition(OF_A_BOARD)[0] for queue in named}
-    if models == {SIMULATED.slug}:
-        node = simulation or Simulation(seed=0, trial_s=0.0)
-        return _of_gpu(name, node.node, toolchain, simulated.board(node), taken)
-    if models:
-        gpu = visible_gpu(models)
-        right_driver(gpu)
-        right_packages()
-        return _of_gpu(name, host, toolchain, gpu, taken)
+    gpu_models = {queue.removeprefix("gpu.").partition(OF_ONE_GPU)[0] for queue in taken if queue.startswith("gpu.")}
+    if gpu_models:
+        backend = backend_for(gpu_models, context)
+        gpu = backend.own_gpu()
+        backend.require_software(gpu)
+        assert gpu.model is not None
+        own_queue = one_gpu_queue(gpu.model.slug, gpu.uuid)
+        queues_of_gpu = tuple(sorted({*taken, own_queue}))
+        return Identity(name, "gpu", backend.host, {**toolchain, "driver": gpu.driver}, gpu, queues_of_gpu)
+    host = socket.gethostname()
     if COMPILE in taken:
-        right_compiler(wanted_compiler)
+        require_compiler(wanted_compiler)
         return Identity(name, "compile", host, {**toolchain, "compiler": compiler_version()}, queues=taken)
     return Identity(name, "judge", host, toolchain, queues=taken)
-
-
-def _of_gpu(name: str, host: str, toolchain: dict[str, str], gpu: Gpu, taken: tuple[str, ...]) -> Identity:
-    assert gpu.model is not None
-    queues = tuple(sorted({*taken, board_queue(gpu.model.slug, gpu.uuid)}))
-    return Identity(name, "gpu", host, {**toolchain, "driver": gpu.driver}, gpu, queues)

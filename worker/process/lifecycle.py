@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewatch.worker.context import Context
-from tilewatch.worker.gpu import quarantine
+from tilewatch.worker.gpu.backend import backend_for
 from tilewatch.worker.gpu.quarantine import GpuWatch
 from tilewatch.worker.process import health_checks, prometheus
 from tilewatch.worker.process.heartbeat import Presence
@@ -29,8 +29,10 @@ class Life:
         self._endpoint = _endpoint(settings, context, identity, self.presence)
         self._watch = None
         if identity.gpu is not None:
-            senses = quarantine.senses(identity.gpu, context.simulation)
-            self._watch = GpuWatch(context.database_url, identity.gpu, senses, consume, settings.canary_every_s)
+            gpu, model = identity.gpu, identity.gpu.model
+            assert model is not None, "a GPU worker's queue names its model"
+            probe = backend_for({model.slug}, context).probe(gpu)
+            self._watch = GpuWatch(context.database_url, gpu, probe, consume, settings.canary_every_s)
 
     def begin(self) -> None:
         self.presence.arrive()

@@ -26,7 +26,7 @@ JUDGE = "judge"
 TELL = "tell"
 """Beside the judge's queue, for the same workers: Celery takes from both in turn, so a message to people never waits
 behind a night of runs to judge."""
-OF_A_BOARD = "@"
+OF_ONE_GPU = "@"
 CONNECT_LIMIT_S = 5
 RESEND_AFTER_S = 60
 """A message this old whose job is still queued is either behind others or lost; Redis itself is asked which."""
@@ -62,9 +62,9 @@ def gpu_queue(slug: str) -> str:
     return f"gpu.{slug}"
 
 
-def board_queue(slug: str, gpu_uuid: str) -> str:
+def one_gpu_queue(slug: str, gpu_uuid: str) -> str:
     """What only one GPU may do: a replay that holds nodes against each other says nothing on a third."""
-    return f"{gpu_queue(slug)}{OF_A_BOARD}{gpu_uuid}"
+    return f"{gpu_queue(slug)}{OF_ONE_GPU}{gpu_uuid}"
 
 
 def configuration(broker_url: str) -> dict[str, Any]:

@@ -1,8 +1,6 @@
-"""The job that judges a run: queued where a run came on record, was imported, will never come, or was replayed."""
+"""Says what comes next: the jobs that follow the end of a job, a run on record, or a question of the judge."""
 
 import hashlib
-from collections.abc import Mapping
-from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -10,12 +8,34 @@ from tilewatch.db.lifecycle import jobs, suspicions
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.step_queries import gpus, judging, steps
 from tilewatch.db.step_queries.steps import SweepFacts
-from tilewatch.text import short_sha
-from tilewatch.worker.queue.dispatch import COMPILE, JUDGE, board_queue, gpu_queue
+from tilewatch.worker.queue.dispatch import COMPILE, JUDGE, gpu_queue, one_gpu_queue
+from tilewatch.worker.queue.replay_job import BuildQuestion, ReplayJob
 
 
-def add(
-    opened: Session,
+def kind_of(job: ClaimedJob) -> str:
+    """A job's kind. PreviousRun revision 0009 of the database, jobs that compile the sides of a replay had the kind
+    "compile"; only the jobs of a replay have a round."""
+    return "prepare" if job.kind == "compile" and "round" in job.payload else job.kind
+
+
+def queue_next(session: Session, job: ClaimedJob) -> list[UnsentJob]:
+    """Queues what waited for the end of this job, good or bad.
+
+    Call it in a transaction of its own, after the end is committed: of two jobs that end at once, the later one then
+    sees both. A crash in between is for reconcile.py.
+    """
+    kind = kind_of(job)
+    if kind in ("prepare", "confirm"):
+        return judge_again(session, ReplayJob.from_payload(job.payload), job.priority)
+    if kind == "compile":
+        return jobs.release(session, steps.list_ready_to_measure(session, job.submission_id))
+    if kind == "measure":
+        return _judge_the_rest(session, job)
+    return []
+
+
+def add_judge_job(
+    session: Session,
     run_id: int,
     *,
     submission_id: int | None,
@@ -23,9 +43,9 @@ def add(
     priority: int,
     again: str | None = None,
 ) -> tuple[UnsentJob, bool]:
-    """Its doorbell, and whether it is new: a run is judged once, and once more for each reason to do so `again`."""
+    """Its message to send, and whether it is new: a run is judged once, and once more for each reason `again`."""
     job_id, new = jobs.add(
-        opened,
+        session,
         key=f"judge:{run_id}" if again is None else f"judge:{run_id}:{again}",
         kind="judge",
         queue=JUDGE,
@@ -38,88 +58,79 @@ def add(
     return UnsentJob(job_id, JUDGE), new
 
 
-def judge_next(opened: Session, facts: SweepFacts, run_id: int, priority: int) -> UnsentJob:
+def judge_run(session: Session, facts: SweepFacts, run_id: int, priority: int) -> UnsentJob:
+    """Queues the judge job of a run that came on record."""
     subject = f"{facts.kernel} {facts.problem} on {facts.gpu_model}"
-    bell, _ = add(opened, run_id, submission_id=facts.submission_id, subject=subject, priority=priority)
-    return bell
+    unsent, _ = add_judge_job(session, run_id, submission_id=facts.submission_id, subject=subject, priority=priority)
+    return unsent
 
 
-def judge_the_rest(opened: Session, job: ClaimedJob) -> list[UnsentJob]:
+def ask(session: Session, asked: ReplayJob, priority: int) -> list[UnsentJob]:
+    """Queues the job that answers a question: "confirm" where both sides are compiled, else "prepare". Returns an empty
+    list for a question that was asked before."""
+    question, ready = asked.question, asked.question.is_compiled
+    prepare_key, confirm_key = judging.job_keys(question.key)
+    queue = _gpu_queue_of(question) if ready else COMPILE
+    job_id, new = jobs.add(
+        session,
+        key=confirm_key if ready else prepare_key,
+        kind="confirm" if ready else "prepare",
+        queue=queue,
+        subject=question.subject,
+        payload=asked.to_payload(),
+        submission_id=asked.submission_id,
+        run_id=asked.run_id,
+        total_steps=question.launches if ready else 2,
+        priority=priority,
+    )
+    return [UnsentJob(job_id, queue)] if new else []
+
+
+def cancel_stranded(session: Session) -> None:
+    """Ends what was asked of a GPU that is gone: its night waits for nothing else."""
+    for job in gpus.list_stranded_jobs(session):
+        jobs.cancel(session, [job.id])
+        judge_again(session, ReplayJob.from_payload(job.payload), job.priority)
+
+
+def judge_again(session: Session, asked: ReplayJob, priority: int) -> list[UnsentJob]:
+    """Queues a judge job for the run that asked, once per round; an empty list while a question of it is open."""
+    suspicions.lock_run(session, asked.run_id)
+    if judging.is_any_pending(session, asked.round):
+        return []
+    unsent, new = add_judge_job(
+        session,
+        asked.run_id,
+        submission_id=asked.submission_id,
+        subject=asked.question.subject,
+        priority=priority,
+        again=hashlib.sha256("\n".join(asked.round).encode()).hexdigest()[:16],
+    )
+    return [unsent] if new else []
+
+
+def _judge_the_rest(session: Session, job: ClaimedJob) -> list[UnsentJob]:
     """After a measurement that failed: it may be what the runs of its night waited for to be judged."""
     assert job.submission_id is not None
     assert job.sweep_id is not None
-    if steps.find_run(opened, job.sweep_id) is not None or judging.is_measuring(opened, job.submission_id):
+    if steps.find_run(session, job.sweep_id) is not None or judging.is_measuring(session, job.submission_id):
         return []
-    run_id = judging.find_any_run(opened, job.submission_id)
+    run_id = judging.find_any_run(session, job.submission_id)
     if run_id is None:
         return []
-    bell, new = add(
-        opened,
+    unsent, new = add_judge_job(
+        session,
         run_id,
         submission_id=job.submission_id,
         subject=job.subject,
         priority=job.priority,
         again=f"after:{job.id}",
     )
-    return [bell] if new else []
+    return [unsent] if new else []
 
 
-CODE = ("content_key", "symbol", "code_sha256", "compiler")
-"""What names the machine code of a side; all None where it is still to be compiled."""
-
-Payload = Mapping[str, Any]
-
-
-def ask(opened: Session, payload: Payload, *, ready: bool, submission_id: int, priority: int) -> list[UnsentJob]:
-    """Queue the job that answers a question: at once where both cubins are there, else the one that compiles."""
-    kind, queue = ("confirm", _queue(payload)) if ready else ("compile", COMPILE)
-    prepare, confirm = judging.job_keys(payload["key"])
-    job_id, new = jobs.add(
-        opened,
-        key=confirm if ready else prepare,
-        kind=kind,
-        queue=queue,
-        subject=_subject(payload),
-        payload=dict(payload),
-        submission_id=submission_id,
-        run_id=payload["run_id"],
-        total_steps=payload["launches"] if ready else 2,
-        priority=priority,
-    )
-    return [UnsentJob(job_id, queue)] if new else []
-
-
-def give_up(opened: Session) -> None:
-    """End what was asked of a GPU that is gone: its night waits for nothing else."""
-    for job in gpus.list_stranded_jobs(opened):
-        jobs.cancel(opened, [job.id])
-        judge_again(opened, job.payload, job.submission_id, job.priority)
-
-
-def judge_again(opened: Session, payload: Payload, submission_id: int | None, priority: int) -> list[UnsentJob]:
-    """When nothing of the round is left to be answered: a judge job for the run that asked, once per round."""
-    suspicions.lock_run(opened, payload["run_id"])
-    if judging.is_any_pending(opened, payload["round"]):
-        return []
-    asked = hashlib.sha256("\n".join(payload["round"]).encode()).hexdigest()[:16]
-    bell, new = add(
-        opened,
-        payload["run_id"],
-        submission_id=submission_id,
-        subject=_subject(payload),
-        priority=priority,
-        again=asked,
-    )
-    return [bell] if new else []
-
-
-def _queue(payload: Payload) -> str:
-    """Of the GPU that is asked about, or else of whichever is free."""
-    board = payload.get("board")
-    return gpu_queue(payload["gpu_model"]) if board is None else board_queue(payload["gpu_model"], board)
-
-
-def _subject(payload: Payload) -> str:
-    good, bad = short_sha(payload["good"]["sha"]), short_sha(payload["bad"]["sha"])
-    where = payload["gpu_model"] if payload.get("host") is None else f"{payload['gpu_model']} of {payload['host']}"
-    return f"{payload['kernel']} {payload['problem']} on {where}: replay {good} beside {bad}"
+def _gpu_queue_of(question: BuildQuestion) -> str:
+    """The queue of the GPU that is asked, or of its model."""
+    if question.gpu_uuid is None:
+        return gpu_queue(question.gpu_model)
+    return one_gpu_queue(question.gpu_model, question.gpu_uuid)

@@ -12,6 +12,6 @@ def reconcile(database_url: str, broker_url: str) -> list[UnsentJob]:
     with session(database_url) as opened:
         jobs.requeue_expired(opened)
         jobs.release(opened, steps.list_ready_to_measure(opened))
-        follow_up.give_up(opened)
+        follow_up.cancel_stranded(opened)
         queued = jobs.list_unsent(opened, dispatch.RESEND_AFTER_S)
     return dispatch.lost(broker_url, queued)

@@ -37,10 +37,6 @@ Item = TypeVar("Item")
 
 
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
-    if "round" in job.payload:  # the sides of a replay that have no cubin yet
-        from tilewatch.worker.steps import confirm
-
-        return confirm.prepare(job, context, lease)
     return _compile_batch(job, context, lease) if "items" in job.payload else _deal(job, context)
 
 

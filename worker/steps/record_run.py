@@ -17,11 +17,10 @@ from tilewatch.db.session import session
 from tilewatch.db.step_queries import steps
 from tilewatch.db.step_queries.steps import CompiledConfig
 from tilewatch.kernels.results import RunResult, TrialResult
-from tilewatch.worker.context import Context
 from tilewatch.worker.gpu import quarantine
 from tilewatch.worker.measurement_rows import Sampled, measurement_rows
 from tilewatch.worker.queue import outage
-from tilewatch.worker.queue.follow_up import judge_next
+from tilewatch.worker.queue.follow_up import judge_run
 from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.steps import spool
 from tilewatch.worker.steps.spool import Spooled
@@ -32,14 +31,14 @@ WRITE_S = 2.0
 """Trials end hundreds per second at best; people look every few seconds."""
 
 
-def deliver_left(context: Context) -> list[UnsentJob]:
-    """Put on record what an earlier life of a worker of this machine left in the spool."""
+def deliver_left(spool_folder: Path, database_url: str) -> list[UnsentJob]:
+    """Puts on record what an earlier worker of this machine left in the spool. Returns the jobs to send."""
     queued: list[UnsentJob] = []
-    for file in spool.left(context.spool):
+    for file in spool.left(spool_folder):
         try:
             spooled = spool.read(file)
             if spooled is not None:
-                with session(context.database_url) as opened:
+                with session(database_url) as opened:
                     delivered = put_on_record(opened, spooled)
                 file.unlink(missing_ok=True)
                 queued += delivered.queued
@@ -53,13 +52,15 @@ class NotOurs(Exception):
     """A spooled run whose job is not in this database; the message is a sentence."""
 
 
-def deliver(spooled: Spooled, context: Context) -> list[UnsentJob]:
+def deliver(spooled: Spooled, spool_folder: Path, database_url: str) -> list[UnsentJob]:
+    """Puts a run on record, by way of the spool, and waits for Postgres if need be. Returns the jobs to send; raises
+    NotNow where the run shows that its GPU is ill."""
     file: Path | None = None
     try:
-        file = spool.keep(context.spool, spooled)
+        file = spool.keep(spool_folder, spooled)
     except OSError as error:  # a full disk: it lies in memory, and Postgres may well be there
         log.error("not spooled", job=spooled.job_id, reason=error.strerror)
-    delivered = outage.once_postgres_is_back(context.database_url, lambda opened: put_on_record(opened, spooled))
+    delivered = outage.once_postgres_is_back(database_url, lambda opened: put_on_record(opened, spooled))
     if file is not None:
         file.unlink(missing_ok=True)
     if delivered.ill is not None:
@@ -89,7 +90,7 @@ def put_on_record(opened: Session, spooled: Spooled) -> Delivered:
             return Delivered([], ill)
         ids = {config_sha256(each.params): each.config_id for each in steps.list_compiled_configs(opened, job.sweep_id)}
         run_id = write(opened, job.sweep_id, spooled.result, ids)
-    return Delivered([judge_next(opened, steps.read_sweep_facts(opened, job.sweep_id), run_id, job.priority)])
+    return Delivered([judge_run(opened, steps.read_sweep_facts(opened, job.sweep_id), run_id, job.priority)])
 
 
 class TrialWriter:

@@ -96,7 +96,7 @@ def _import(opened: Session, file_name: str, sha256: str, contents: recording_fi
 def _judge(opened: Session, recording_id: int) -> None:
     """A judge job for each night that came: their verdicts are derived here like their medians."""
     for night in judging.list_nights_of_recording(opened, recording_id):
-        follow_up.add(
+        follow_up.add_judge_job(
             opened,
             night.run_id,
             submission_id=night.submission_id,

@@ -1,4 +1,4 @@
-"""A GPU that falls ill takes no sweeps until a canary is clean, and nothing that it said meanwhile is on record."""
+"""A GPU that falls ill takes no sweeps until a canary is clean, and nothing that it measured meanwhile is on record."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -21,14 +21,15 @@ from tilewatch.kernels.gpu.health import NoAnswer
 from tilewatch.worker import run_job
 from tilewatch.worker.context import Context, Simulation
 from tilewatch.worker.gpu import simulated
-from tilewatch.worker.gpu.quarantine import GpuWatch, Senses
+from tilewatch.worker.gpu.quarantine import GpuWatch
+from tilewatch.worker.gpu.simulated import SimulatedGpu
 from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.settings import Settings
 
-BOARD = Gpu(0, "GPU-7", "Simulated GPU", "none", SIMULATED)
+GPU = Gpu(0, "GPU-7", "Simulated GPU", "none", SIMULATED)
 
 
-def a_place_where_it_falls_ill(context: Context, seed: int, share: float = 1.0) -> Context:
+def where_it_falls_ill(context: Context, seed: int, share: float = 1.0) -> Context:
     return dataclasses.replace(context, simulation=Simulation(seed, 0.0, share))
 
 
@@ -43,33 +44,38 @@ def quarantines(context: Context) -> list[Quarantine]:
         return list(opened.scalars(select(Quarantine).order_by(Quarantine.id)))
 
 
-class Watched:
-    """A GPU whose answers a test chooses, and what its worker was told."""
+class WatchedGpu:
+    """The probe of a GPU whose readings a test chooses; `consumes` is what its worker was to do, call by call."""
 
-    def __init__(self, context: Context, canary_every_s: float = 0.0, gpu: Gpu = BOARD) -> None:
-        self.says: dict[str, Any] = {"when": "watch", "xids": [], "ecc_uncorrected": 0}
-        self.sings: Sequence[dict[str, Any]] = ({"when": "canary", "xids": []},)
-        self.told: list[bool] = []
-        asked = Senses(lambda: self.says, self._sing, lambda: None)
-        self.watch = GpuWatch(context.database_url, gpu, asked, self.told.append, canary_every_s)
+    def __init__(self, context: Context, canary_every_s: float = 0.0, gpu: Gpu = GPU) -> None:
+        self.reading: dict[str, Any] = {"when": "watch", "xids": [], "ecc_uncorrected": 0}
+        self.canary_readings: Sequence[dict[str, Any]] = ({"when": "canary", "xids": []},)
+        self.consumes: list[bool] = []
+        self.watch = GpuWatch(context.database_url, gpu, self, self.consumes.append, canary_every_s)
         with session(context.database_url) as opened:
             opened.execute(
                 text("insert into gpu_models (slug, name, arch) values ('sim', 'S', 'sm_90') on conflict do nothing")
             )
 
-    def _sing(self, _: OpenQuarantine) -> Sequence[dict[str, Any]]:
-        if not self.sings:
-            raise NoAnswer("it does not sing")
-        return self.sings
+    def look(self) -> dict[str, Any]:
+        return self.reading
+
+    def canary(self, _: OpenQuarantine) -> Sequence[dict[str, Any]]:
+        if not self.canary_readings:
+            raise NoAnswer("it is in use")
+        return self.canary_readings
+
+    def close(self) -> None:
+        """Nothing was opened."""
 
 
 @pytest.mark.parametrize("kind", ["xid", "ecc"])
-def test_a_run_on_a_board_that_falls_ill_is_no_measurement_and_the_sweep_is_measured_when_it_is_well(
+def test_a_run_on_a_gpu_that_falls_ill_is_no_measurement_and_the_sweep_is_measured_when_it_is_well(
     settings: Settings, context: Context, drain: Drain, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.setattr(simulated, "ILLNESSES", (kind,))
     job_id = ready_sweep(settings, context)
-    ill = a_place_where_it_falls_ill(context, 1)
+    ill = where_it_falls_ill(context, 1)
     with pytest.raises(NotNow, match="fell ill in this sweep"):
         run_job.run(job_id, "gpu0@n#1", ill)
     (row,) = quarantines(context)
@@ -94,7 +100,7 @@ def test_a_run_on_a_board_that_falls_ill_is_no_measurement_and_the_sweep_is_meas
         assert "waiting" not in set(opened.scalars(select(Trial.status)))
 
 
-def test_a_canary_that_drifts_from_the_boards_history_is_noticed(
+def test_a_canary_that_drifts_from_the_gpus_history_is_noticed(
     settings: Settings, context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(simulated, "ILLNESSES", ("canary",))
@@ -103,78 +109,79 @@ def test_a_canary_that_drifts_from_the_boards_history_is_noticed(
         run_job.run(job_id, "gpu0@n#1", context)
     job_id = ready_sweep(settings, context)
     with pytest.raises(NotNow, match="canary takes"):
-        run_job.run(job_id, "gpu0@n#1", a_place_where_it_falls_ill(context, 1))
+        run_job.run(job_id, "gpu0@n#1", where_it_falls_ill(context, 1))
     (row,) = quarantines(context)
     assert row.kind == "canary"
 
 
 def test_the_watch_puts_an_ill_gpu_aside_and_takes_it_back_after_a_clean_canary(context: Context) -> None:
-    gpu = Watched(context)
+    gpu = WatchedGpu(context)
     gpu.watch.look()
-    assert (gpu.told, quarantines(context)) == ([], [])
-    gpu.says = {"when": "watch", "xids": [79]}
+    assert (gpu.consumes, quarantines(context)) == ([], [])
+    gpu.reading = {"when": "watch", "xids": [79]}
     gpu.watch.look()
-    assert gpu.told == [False]
+    assert gpu.consumes == [False]
     (row,) = quarantines(context)
     assert (row.gpu_uuid, row.kind, row.reason) == ("GPU-7", "xid", "the driver reported Xid 79")
-    gpu.sings = ()
+    gpu.canary_readings = ()
     gpu.watch.look()
-    gpu.sings = ({"when": "canary", "xids": [79]},)
+    gpu.canary_readings = ({"when": "canary", "xids": [79]},)
     gpu.watch.look()
     (row,) = quarantines(context)
     assert (row.canaries, row.canary_said, row.ended_at) == (2, "the driver reported Xid 79", None)
-    gpu.sings = ({"when": "canary", "xids": []},)
+    gpu.canary_readings = ({"when": "canary", "xids": []},)
     gpu.watch.look()
     (row,) = quarantines(context)
     assert row.ended_at is not None
     assert (row.canaries, row.canary_said) == (3, "clean")
-    assert gpu.told == [False, True]
+    assert gpu.consumes == [False, True]
 
 
 def test_memory_errors_between_two_looks_are_seen_and_old_ones_are_not(context: Context) -> None:
-    gpu = Watched(context)
-    gpu.says = {"ecc_uncorrected": 4}
+    gpu = WatchedGpu(context)
+    gpu.reading = {"ecc_uncorrected": 4}
     gpu.watch.look()
     gpu.watch.look()
     assert quarantines(context) == []
-    gpu.says = {"ecc_uncorrected": 5}
+    gpu.reading = {"ecc_uncorrected": 5}
     gpu.watch.look()
     (row,) = quarantines(context)
     assert row.reason == "1 memory errors that ECC could not correct"
 
 
-def test_a_new_life_of_a_worker_finds_its_gpu_still_in_quarantine_and_sings_not_too_soon(context: Context) -> None:
-    ill = Watched(context)
-    ill.says = {"xids": [48]}
+def test_a_new_life_of_a_worker_finds_its_gpu_still_in_quarantine_and_tries_no_canary_too_soon(
+    context: Context,
+) -> None:
+    ill = WatchedGpu(context)
+    ill.reading = {"xids": [48]}
     ill.watch.look()
-    next_life = Watched(context, canary_every_s=3600.0)
+    next_life = WatchedGpu(context, canary_every_s=3600.0)
     next_life.watch.look()
-    assert next_life.told == [False]
+    assert next_life.consumes == [False]
     (row,) = quarantines(context)
     assert row.canaries == 0
     with session(context.database_url) as opened:
         opened.execute(update(Quarantine).values(began_at=text("now() - interval '2 hours'")))
     next_life.watch.look()
-    assert next_life.told == [False, True]
+    assert next_life.consumes == [False, True]
 
 
-def test_what_a_run_said_while_its_gpu_was_in_quarantine_is_no_measurement(
+def test_what_a_run_measured_while_its_gpu_was_in_quarantine_is_no_measurement(
     settings: Settings, context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The watch saw an Xid in the middle of the sweep, of which the sweep itself knows nothing."""
     job_id = ready_sweep(settings, context)
-    board = simulated.board(Simulation(0, 0.0, node="n1"))
-    monkeypatch.setattr(simulated, "board", lambda _: board)
-    real = simulated.measure
-    gpu = Watched(context, gpu=dataclasses.replace(BOARD, uuid=board.uuid))
+    own = SimulatedGpu(context.simulation).own_gpu()
+    simulate = SimulatedGpu.measure
+    gpu = WatchedGpu(context, gpu=dataclasses.replace(GPU, uuid=own.uuid))
 
     def meanwhile(*given: Any, **named: Any) -> Any:
-        result = real(*given, **named)
-        gpu.says = {"xids": [79]}
+        result = simulate(*given, **named)
+        gpu.reading = {"xids": [79]}
         gpu.watch.look()
         return dataclasses.replace(result, finished_at=quarantines(context)[0].began_at)
 
-    monkeypatch.setattr(simulated, "measure", meanwhile)
+    monkeypatch.setattr(SimulatedGpu, "measure", meanwhile)
     with pytest.raises(NotNow, match="fell ill in this sweep: the driver reported Xid 79"):
         run_job.run(job_id, "gpu0@n#1", context)
     with session(context.database_url) as opened:
@@ -182,8 +189,8 @@ def test_what_a_run_said_while_its_gpu_was_in_quarantine_is_no_measurement(
 
 
 def test_people_see_which_gpus_are_ill(context: Context) -> None:
-    gpu = Watched(context)
-    gpu.says = {"xids": [79]}
+    gpu = WatchedGpu(context)
+    gpu.reading = {"xids": [79]}
     gpu.watch.look()
     with session(context.database_url) as opened:
         (row,) = quarantine_queries.list_quarantines(opened)

@@ -14,6 +14,8 @@ from tilewatch.db.step_queries.steps import CompiledConfig, SweepFacts
 from tilewatch.kernels.statistics import median_interval
 from tilewatch.worker.context import Context, Simulation
 from tilewatch.worker.gpu import simulated
+from tilewatch.worker.gpu.simulated import SimulatedGpu
+from tilewatch.worker.gpu.sweep_to_measure import SweepToMeasure
 from tilewatch.worker.process.identity import identify
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps.submit import submit_nightly
@@ -33,11 +35,13 @@ def test_equal_seeds_say_the_same_and_others_do_not() -> None:
 
 def test_the_winner_is_the_config_that_is_known_to_be_fastest_or_one_beside_it() -> None:
     ended = []
-    result = simulated.measure(FACTS, CONFIGS, Simulation(1, 0.0), on_trial=ended.append)
+    gpu = SimulatedGpu(Simulation(1, 0.0))
+    sweep = SweepToMeasure("job", FACTS, CONFIGS, "library", ())
+    result = gpu.measure(sweep, gpu.own_gpu(), on_trial=ended.append)
     assert len(ended) == len(CONFIGS)
     assert {trial.status for trial in ended} == {"timed", "wrong", "crashed"}
     timed = [config for config, trial in zip(CONFIGS, ended, strict=True) if trial.status == "timed"]
-    fastest_us = min(simulated.true_us("1024", config, 1) for config in timed)
+    fastest_us = min(simulated.true_us("1024", config.content_key, 1) for config in timed)
     (ours, rival) = result.measurements
     assert median_interval(ours.samples_us).median == pytest.approx(fastest_us, rel=0.02)
     assert min(rival.samples_us) >= simulated.RIVAL_US
@@ -79,6 +83,6 @@ def test_nobody_simulates_unasked(settings: Settings, context: Context) -> None:
         assert list(opened.scalars(select(Submission.gpu_model))) == ["h200"]
 
 
-def test_a_worker_of_the_simulated_gpu_needs_none() -> None:
-    who = identify("gpu0@n", ["gpu.sim", "judge"])
+def test_a_worker_of_the_simulated_gpu_needs_none(context: Context) -> None:
+    who = identify("gpu0@n", ["gpu.sim", "judge"], context)
     assert (who.kind, who.gpu and who.gpu.name) == ("gpu", "Simulated GPU")

@@ -28,7 +28,7 @@ def test_what_the_commit_did_to_the_machine_code_is_its_cause() -> None:
         statics={"registers": 255, "stack_bytes": 64, "tma_loads": 0},
         instructions={"Load instruction": 2},
     )
-    said = explain.of_replayed(GOOD, bad)
+    said = explain.explain_replayed(GOOD, bad)
     assert said.category == "code"
     assert said.sentence == (
         "the commit changed the kernel: 168 -> 255 registers a thread, 0 -> 64 spilled bytes a thread, "
@@ -39,7 +39,7 @@ def test_what_the_commit_did_to_the_machine_code_is_its_cause() -> None:
 
 def test_a_config_that_the_space_no_longer_has_is_the_space_s_doing() -> None:
     bad = replace(GOOD, params={"tile_m": 64, "tile_n": 128}, axes={"tile_m": (64,), "tile_n": (128,)}, code_sha256="b")
-    said = explain.of_replayed(GOOD, bad)
+    said = explain.explain_replayed(GOOD, bad)
     assert said.category == "search_space"
     assert said.sentence.endswith("tile_m=64 tile_n=128 instead of tile_m=128 tile_n=256")
     assert "search space: tile_m lost 128; tile_n lost 256" in said.lines
@@ -47,7 +47,7 @@ def test_a_config_that_the_space_no_longer_has_is_the_space_s_doing() -> None:
 
 
 def test_another_winner_in_the_same_space_is_the_code_s_doing() -> None:
-    said = explain.of_replayed(GOOD, replace(GOOD, params={"tile_m": 64, "tile_n": 256}, code_sha256="b"))
+    said = explain.explain_replayed(GOOD, replace(GOOD, params={"tile_m": 64, "tile_n": 256}, code_sha256="b"))
     assert (said.category, said.sentence) == (
         "code",
         "the commit changed the kernel: another config wins: tile_m=64 instead of tile_m=128",
@@ -64,7 +64,7 @@ def test_what_stood_around_the_runs_is_told_when_it_differs() -> None:
         toolchain={"driver": "590.4", "cuda-tile": "1.7.0"},
         telemetry=(warm,),
     )
-    assert explain.of_replayed(GOOD, bad).lines == (
+    assert explain.explain_replayed(GOOD, bad).lines == (
         "the kernel's time moved +12.0%, the baseline's +10.0%: both",
         "machine code: identical",
         "toolchain: driver 580.1 -> 590.4; the replay compiled both sides with one",
@@ -77,7 +77,7 @@ def test_what_stood_around_the_runs_is_told_when_it_differs() -> None:
 
 def test_what_moved_besides_a_commit_that_did_nothing() -> None:
     bad = replace(GOOD, time_us=103.0, host="n2", toolchain={"driver": "580.1", "cuda-tile": "1.8.0"})
-    assert explain.besides(GOOD, bad) == (
+    assert explain.other_differences(GOOD, bad) == (
         "the kernel's time moved +3.0%, the baseline's +0.0%: ours; toolchain cuda-tile 1.7.0 -> 1.8.0; node n1 -> n2"
     )
 

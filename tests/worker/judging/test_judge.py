@@ -32,6 +32,7 @@ from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.results import Compiled
 from tilewatch.worker import run_job
 from tilewatch.worker.context import Context
+from tilewatch.worker.gpu.simulated import SimulatedGpu
 from tilewatch.worker.judging import judge, rejudge
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps import compiler
@@ -148,6 +149,37 @@ def test_a_range_of_untested_commits_is_narrowed_to_the_one(watched: Settings, t
     }, "what has the code of a tested commit was not timed again"
 
 
+def test_a_prepare_job_that_the_release_before_queued_is_done(watched: Settings, tmp_path: Path) -> None:
+    """It was of the kind "compile", known by the round in its payload."""
+    shas = git_history.make(
+        tmp_path / "watched", git_history.ADD, git_history.WORDS, git_history.CAST, git_history.NAME
+    )
+    context = nightlies(watched, shas[git_history.ADD])
+    nightly(watched, shas[git_history.NAME], 1)
+    while do_one_job(context):
+        with session(context.database_url) as opened:
+            opened.execute(update(Job).where(Job.kind == "prepare", Job.state == "queued").values(kind="compile"))
+    with session(context.database_url) as opened:
+        prepared = opened.execute(select(Job.kind, Job.state).where(Job.key.startswith("prepare:"))).all()
+        (regression,) = opened.scalars(select(Regression))
+        first_bad = opened.get_one(Commit, regression.bad_commit_id).subject
+    assert (set(prepared), first_bad) == ({("compile", "done")}, git_history.CAST)
+
+
+def test_a_cubin_that_the_store_lost_is_compiled_again_for_its_replay(watched: Settings, tmp_path: Path) -> None:
+    shas = git_history.make(tmp_path / "watched", git_history.ADD)
+    context = nightlies(watched, shas[git_history.BASE])
+    for file in list((watched.home / "cubins").rglob("*.*")):
+        file.unlink()
+    nightly(watched, shas[git_history.ADD], 1)
+    do_all_jobs(context)
+    assert {verdict for verdict, _ in verdicts(context)[git_history.ADD]} <= {"regression", "improvement"}
+    with session(context.database_url) as opened:
+        assert opened.scalars(select(Job.state).where(Job.kind == "prepare")).all()
+        compiled = {file.stem for file in (watched.home / "cubins").rglob("*.cubin")}
+        assert {replay.good_content_key for replay in replays(context)} <= compiled
+
+
 def test_eight_judges_of_one_night_say_and_raise_everything_once(watched: Settings, tmp_path: Path) -> None:
     """The night's replays are there and all else is forgotten; then eight judges start on it at once."""
     shas = git_history.make(tmp_path / "watched", git_history.ADD)
@@ -200,7 +232,7 @@ def test_a_question_that_cannot_be_answered_is_undecided_with_its_reason(
     def wrong(*_: object, **__: object) -> None:
         raise ReplayFailed("the good side cannot be replayed (wrong): the output is off by 1")
 
-    monkeypatch.setattr("tilewatch.worker.gpu.simulated.replay", wrong)
+    monkeypatch.setattr(SimulatedGpu, "replay", wrong)
     shas = git_history.make(tmp_path / "watched", git_history.ADD)
     context = nightlies(watched, *shas.values())
     assert [verdict for verdict, _ in verdicts(context)[git_history.ADD]] == ["undecided"] * len(

@@ -21,13 +21,14 @@ from tilewatch.worker import run_job
 from tilewatch.worker.context import Context
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.judging import node_cause, node_comparison
-from tilewatch.worker.judging.node_comparison import Doubt, compared
+from tilewatch.worker.judging.node_comparison import NodeSuspicion, compare
 from tilewatch.worker.notify import wording
 from tilewatch.worker.process.heartbeat import Presence
 from tilewatch.worker.process.identity import identify
-from tilewatch.worker.queue.dispatch import OF_A_BOARD
+from tilewatch.worker.queue.dispatch import OF_ONE_GPU
 from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.queue.reconcile import reconcile
+from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps.submit import submit_nightly
 
@@ -53,9 +54,9 @@ def nightly(settings: Settings, sha: str, night: int) -> None:
 def arrive(*settings: Settings) -> None:
     """The GPU workers say that they are here."""
     for each in settings:
-        simulation = Context.of(each).simulation
-        who = identify(f"gpu0@{simulation.node}", ["gpu.sim"], simulation=simulation)
-        Presence(Context.of(each).database_url, who).say(None)
+        context = Context.of(each)
+        who = identify(f"gpu0@{context.simulation.node}", ["gpu.sim"], context)
+        Presence(context.database_url, who).say(None)
 
 
 def do_all_jobs(measuring: Settings, *others: Settings) -> None:
@@ -68,7 +69,7 @@ def do_all_jobs(measuring: Settings, *others: Settings) -> None:
         if not queued:
             return
         for job in queued:
-            board = job.queue.partition(OF_A_BOARD)[2]
+            board = job.queue.partition(OF_ONE_GPU)[2]
             run_job.run(job.id, "tester#1", by_board.get(board, context), (job.queue,))
 
 
@@ -96,7 +97,7 @@ def test_a_slow_node_is_told_from_slow_code(watched: Settings, tmp_path: Path) -
             nightly(watched, sha, 0)
             wait_for(lambda: all_done(context), log)
         # The first node stays for what is asked of its GPU alone, so that the other one measures the night.
-        for settings, queue in ((first, f"gpu.sim{OF_A_BOARD}SIM-n1"), (second, "gpu.sim")):
+        for settings, queue in ((first, f"gpu.sim{OF_ONE_GPU}SIM-n1"), (second, "gpu.sim")):
             fleet.enter_context(celery_worker(settings, queues=queue, name=f"gpu0@{settings.sim_node}"))
         wait_for(lambda: {worker.host for worker in workers(context) if worker.kind == "gpu"} == {"n1", "n2"})
         nightly(watched, sha, 1)
@@ -260,14 +261,17 @@ def fact(good_us: float, bad_us: float) -> ReplayFact:
     return ReplayFact("double", "1024", 1, 2, 1, 2, "old", "new", times[0], times[1], None)
 
 
-def doubt(*, same_code: bool = False) -> Doubt:
+def suspicion() -> NodeSuspicion:
     point = Point(1, 2, "double", "1024", "n2", "toolchain", 105.0, 104.9, 105.1, None, None)
     there, here = (gpus.NodeGpu(host, f"GPU-{host}", "580.1") for host in ("n1", "n2"))
-    return Doubt(point, PreviousRun(1, 1, "a" * 40, 100.0), there, here, 0.05, same_code, None, 0.0, ({}, {}))
+    side = BuildSide(1, "a" * 40, 1, {"width": 64}, True, None)
+    question = BuildQuestion("key", "double", "1024", "sim", "sm_90", "simulated", "node", 0, LAUNCHES, side, side)
+    before = PreviousRun(1, 1, "a" * 40, 100.0)
+    return NodeSuspicion(point, before, there, here, 0.05, False, None, 0.0, (question, question))
 
 
 @pytest.mark.parametrize(
-    ("there", "here", "said"),
+    ("there", "here", "sentence"),
     [
         ((100.0, 100.0), (105.0, 105.0), "node n2 is 5.0% slower than n1, the code is not: +0.0%"),
         (
@@ -284,6 +288,6 @@ def doubt(*, same_code: bool = False) -> Doubt:
         ((100.0, 100.0), (100.2, 100.2), "node n2 is as fast as n1 (+0.2%"),
     ],
 )
-def test_the_sentence_says_what_is_slower(there: tuple[float, float], here: tuple[float, float], said: str) -> None:
-    told = compared(fact(*there), fact(*here), same_code=False)
-    assert node_comparison.sentence(doubt(), told, Policy()).startswith(said)
+def test_the_sentence_says_what_is_slower(there: tuple[float, float], here: tuple[float, float], sentence: str) -> None:
+    answer = compare(fact(*there), fact(*here), same_code=False)
+    assert node_comparison.sentence(suspicion(), answer, Policy()).startswith(sentence)

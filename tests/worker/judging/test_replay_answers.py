@@ -1,5 +1,6 @@
 """Launches answer for code, not for commits; a policy file changes only what it names."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,11 @@ from tilewatch.db.step_queries.judging import ReplayFact
 from tilewatch.db.step_queries.winners import Winner
 from tilewatch.worker.detection import policy
 from tilewatch.worker.detection.policy import BadPolicy, Policy
-from tilewatch.worker.detection.replay_evidence import ReplayQuestion
 from tilewatch.worker.judging import replay_answers
 from tilewatch.worker.judging.replay_answers import End, Pair
-from tilewatch.worker.judging.scope_judge import NIGHTS_HEARD, NIGHTS_STEP, first_night
+from tilewatch.worker.judging.scope_judge import HISTORY_NIGHTS, HISTORY_STEP, SeriesQuestion, first_night
 
-ASK = ReplayQuestion(0, 10, 20, 4)
+QUESTION = SeriesQuestion(("k", "p", "n1"), 10, 20, 4, 0)
 
 
 def won(code: str, compiler: str = "c1") -> Winner:
@@ -36,55 +36,53 @@ def pair(good: End, bad: End, *, identical: bool = False) -> Pair:
 
 def test_a_question_is_answered_when_all_its_launches_are_there() -> None:
     asked = pair(end(1, won("a")), end(2, won("b")))
-    three = replay_answers.heard([fact(1, 2, ("a", "b"), 3)], asked)
-    assert replay_answers.answer(ASK, asked, three, 0) is None
-    seven = replay_answers.heard([fact(1, 2, ("a", "b"), 3), fact(1, 2, ("a", "b"), 4)], asked)
-    answer = replay_answers.answer(ASK, asked, seven, 3)
+    three = replay_answers.launches_on_record([fact(1, 2, ("a", "b"), 3)], asked)
+    assert replay_answers.next_launches(QUESTION, asked, three) is None
+    seven = replay_answers.launches_on_record([fact(1, 2, ("a", "b"), 3), fact(1, 2, ("a", "b"), 4)], asked)
+    answer = replay_answers.next_launches(replace(QUESTION, launches_used=3), asked, seven)
     assert answer is not None
     assert len(answer.good_us) == 4
 
 
 def test_launches_of_the_same_code_answer_for_other_commits() -> None:
     asked = pair(end(1, won("a")), end(3, None, "b"))
-    found = replay_answers.heard([fact(1, 2, ("a", "b"), 4), fact(1, 4, ("a", "c"), 8)], asked)
+    found = replay_answers.launches_on_record([fact(1, 2, ("a", "b"), 4), fact(1, 4, ("a", "c"), 8)], asked)
     assert len(found.good_us) == 4
 
 
 def test_a_replay_that_was_not_needed_is_no_failure_and_a_failed_one_ends_the_waiting() -> None:
     asked = pair(end(1, won("a")), end(2, won("b")))
-    assert (
-        replay_answers.answer(ASK, asked, replay_answers.heard([fact(1, 2, ("a", "b"), 0, NOT_NEEDED)], asked), 0)
-        is None
-    )
-    failed = replay_answers.answer(
-        ASK, asked, replay_answers.heard([fact(1, 2, ("a", "b"), 0, "it is wrong")], asked), 0
-    )
-    assert failed is not None
-    assert failed.good_us == ()
+    not_needed = replay_answers.launches_on_record([fact(1, 2, ("a", "b"), 0, NOT_NEEDED)], asked)
+    assert replay_answers.next_launches(QUESTION, asked, not_needed) is None
+    failed = replay_answers.launches_on_record([fact(1, 2, ("a", "b"), 0, "it is wrong")], asked)
+    answer = replay_answers.next_launches(QUESTION, asked, failed)
+    assert answer is not None
+    assert answer.good_us == ()
 
 
 def test_identical_code_takes_identical_time_without_a_gpu() -> None:
     asked = pair(end(1, won("a")), end(2, won("a")), identical=True)
-    answer = replay_answers.answer(ASK, asked, replay_answers.heard([], asked), 0)
+    answer = replay_answers.next_launches(QUESTION, asked, replay_answers.launches_on_record([], asked))
     assert answer is not None
     assert answer.good_us == answer.bad_us
-    assert len(answer.good_us) == ASK.launches
+    assert len(answer.good_us) == QUESTION.launches
 
 
 def test_sides_of_two_compilers_are_compiled_again_by_one() -> None:
     mixed = pair(end(1, won("a", "c1")), end(2, won("b", "c2")))
-    assert not replay_answers.is_ready(mixed)
-    assert [side["content_key"] for side in replay_answers.sides(mixed)] == [None, None]
+    assert not replay_answers.has_one_compiler(mixed)
+    assert [side.code for side in replay_answers.sides(mixed, compiled=False)] == [None, None]
     alike = pair(end(1, won("a")), end(2, won("b")))
-    assert replay_answers.is_ready(alike)
-    assert [side["content_key"] for side in replay_answers.sides(alike)] == ["key of a", "key of b"]
+    assert replay_answers.has_one_compiler(alike)
+    sides = replay_answers.sides(alike, compiled=True)
+    assert [side.code and side.code.content_key for side in sides] == ["key of a", "key of b"]
 
 
 def test_a_run_is_judged_from_the_same_first_night_whenever_it_is_judged() -> None:
-    assert first_night(1) == first_night(NIGHTS_HEARD) == 0
+    assert first_night(1) == first_night(HISTORY_NIGHTS) == 0
     starts = [first_night(nights) for nights in range(1, 1000)]
-    assert all(nights - start <= NIGHTS_HEARD + NIGHTS_STEP for nights, start in enumerate(starts, start=1))
-    assert set(starts) == set(range(0, max(starts) + 1, NIGHTS_STEP))
+    assert all(nights - start <= HISTORY_NIGHTS + HISTORY_STEP for nights, start in enumerate(starts, start=1))
+    assert set(starts) == set(range(0, max(starts) + 1, HISTORY_STEP))
 
 
 def test_a_policy_file_changes_only_what_it_names(tmp_path: Path) -> None:

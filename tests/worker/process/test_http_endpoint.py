@@ -1,5 +1,6 @@
 """/healthz says ok or why not in one sentence, /metrics has the numbers that alarms are made of."""
 
+import datetime as dt
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
@@ -14,12 +15,14 @@ from tests.worker.gpu.test_quarantine import again
 from tests.worker.steps.test_compile import gpu_worker_is_here
 from tests.worker.steps.test_spool import free_port
 from tilewatch.db.lifecycle import quarantine
+from tilewatch.db.lifecycle.quarantine import OpenQuarantine
 from tilewatch.db.models import Job, Run, Worker
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import steps
 from tilewatch.kernels.device import GPU_MODELS, SIMULATED, Gpu
 from tilewatch.worker.context import Context, Simulation
-from tilewatch.worker.gpu import simulated
+from tilewatch.worker.gpu.simulated import SimulatedGpu
+from tilewatch.worker.gpu.sweep_to_measure import SweepToMeasure
 from tilewatch.worker.process import health_checks
 from tilewatch.worker.process.http_endpoint import Endpoint
 from tilewatch.worker.process.identity import Identity
@@ -173,14 +176,18 @@ def test_a_worker_whose_gpu_falls_ill_says_so_leaves_its_queue_and_comes_back(
 
 
 def seed_that_falls_ill_once(context: Context, job_id: int) -> int:
-    """Ill in its first try of the sweep and not in the second, and well at the first canary."""
+    """OpenQuarantine in its first try of the sweep and not in the second, and well at the first canary."""
     with session(context.database_url) as opened:
         facts = steps.read_sweep_facts(opened, opened.get_one(Job, job_id).sweep_id or 0)
 
     def fits(seed: int) -> bool:
-        simulation = Simulation(seed, 0.0, 0.5)
-        first, second = (simulated.telemetry(facts, simulation, times)[1] for times in (0, 1))
-        (canary,) = simulated.canary_of_ill(simulation, 1, 0)
+        backend = SimulatedGpu(Simulation(seed, 0.0, 0.5))
+        gpu = backend.own_gpu()
+        sweeps = (SweepToMeasure("job", facts, (), "library", (), times_ill) for times_ill in (0, 1))
+        first, second = (backend.measure(sweep, gpu, on_trial=lambda _: None).telemetry[1] for sweep in sweeps)
+        (canary,) = backend.probe(gpu).canary(
+            OpenQuarantine(1, gpu.uuid, "xid", "Xid 79", dt.datetime.now(dt.UTC), 0, 0.0)
+        )
         return bool(first["xids"]) and not second["xids"] and not second["ecc_uncorrected"] and not canary["xids"]
 
     return next(seed for seed in range(10_000) if fits(seed))

@@ -4,6 +4,7 @@ import pytest
 
 from tilewatch.kernels.compiling.toolchain import compiler_version
 from tilewatch.kernels.device import GPU_MODELS, OLDEST_DRIVER, Gpu
+from tilewatch.worker.context import Context
 from tilewatch.worker.gpu import visible_gpu
 from tilewatch.worker.gpu.visible_gpu import WrongWorker
 from tilewatch.worker.process.identity import identify
@@ -15,23 +16,23 @@ def gpu(driver: str) -> Gpu:
     return Gpu(0, "GPU-0", "NVIDIA H200", driver, H200)
 
 
-def test_an_old_driver_is_refused_with_the_one_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_driver_is_refused_with_the_one_to_install(monkeypatch: pytest.MonkeyPatch, context: Context) -> None:
     monkeypatch.setattr(visible_gpu, "gpus", lambda: (gpu("570.12"),))
     with pytest.raises(WrongWorker, match=rf"has driver 570\.12.*install NVIDIA driver {OLDEST_DRIVER} or newer"):
-        identify("gpu0@n", ["gpu.h200"])
+        identify("gpu0@n", ["gpu.h200"], context)
 
 
-def test_a_gpu_worker_without_its_packages_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_worker_without_its_packages_is_refused(monkeypatch: pytest.MonkeyPatch, context: Context) -> None:
     monkeypatch.setattr(visible_gpu, "gpus", lambda: (gpu("580.65"),))
     monkeypatch.setattr(visible_gpu, "versions", lambda _: {})
     with pytest.raises(WrongWorker, match=r"CuPy is not installed here.*make install"):
-        identify("gpu0@n", ["gpu.h200"])
+        identify("gpu0@n", ["gpu.h200"], context)
     monkeypatch.setattr(visible_gpu, "versions", lambda _: {"cupy-cuda13x": "14.2.0"})
-    assert identify("gpu0@n", ["gpu.h200"]).gpu == gpu("580.65")
+    assert identify("gpu0@n", ["gpu.h200"], context).gpu == gpu("580.65")
 
 
-def test_a_compile_worker_with_another_compiler_than_the_fleets_is_refused() -> None:
-    assert identify("c@n", ["compile"], compiler_version()).toolchain["compiler"] == compiler_version()
+def test_a_compile_worker_with_another_compiler_than_the_fleets_is_refused(context: Context) -> None:
+    assert identify("c@n", ["compile"], context, compiler_version()).toolchain["compiler"] == compiler_version()
     with pytest.raises(WrongWorker, match=r"but TILEWATCH_COMPILER wants cuda-tile 0\.9: run `make install`"):
-        identify("c@n", ["compile"], "cuda-tile 0.9")
-    assert identify("j@n", ["judge"], "cuda-tile 0.9").kind == "judge"
+        identify("c@n", ["compile"], context, "cuda-tile 0.9")
+    assert identify("j@n", ["judge"], context, "cuda-tile 0.9").kind == "judge"

@@ -36,7 +36,7 @@ def measured(settings: Settings, context: Context, drain: Drain, **how: float) -
         assert sweep_id is not None
         ids = {config_sha256(each.params): each.config_id for each in steps.list_compiled_configs(opened, sweep_id)}
         run_id = record_run.write(opened, sweep_id, run_result.result(**how), ids)
-        follow_up.judge_next(opened, steps.read_sweep_facts(opened, sweep_id), run_id, Priority.MANUAL)
+        follow_up.judge_run(opened, steps.read_sweep_facts(opened, sweep_id), run_id, Priority.MANUAL)
     drain()
     return run_id
 

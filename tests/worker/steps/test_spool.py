@@ -57,12 +57,18 @@ def count(context: Context, table: type) -> int:
         return opened.scalars(select(func.count()).select_from(table)).one()
 
 
-def a_gpu_that(monkeypatch: pytest.MonkeyPatch, does: Callable[..., RunResult]) -> None:
-    def here(*_: object, on_trial: Callable[..., None] = lambda _: None) -> RunResult:
-        return does(None, on_trial=on_trial, on_step=lambda *_: None)
+class GpuThat:
+    """A backend whose GPU measures as a test says."""
 
-    monkeypatch.setattr(measure, "_own_gpu", lambda facts, _: Gpu(0, "GPU-1", facts.gpu_model, "580.1", None))
-    monkeypatch.setattr(measure, "_measure_here", lambda *given: here(on_trial=given[-1]))
+    def __init__(self, measure: Callable[..., RunResult]) -> None:
+        self.measure = measure
+
+    def own_gpu(self) -> Gpu:
+        return Gpu(0, "GPU-1", "NVIDIA H200", "580.1", None)
+
+
+def a_gpu_that(monkeypatch: pytest.MonkeyPatch, measures: Callable[..., RunResult]) -> None:
+    monkeypatch.setattr(measure, "backend_for", lambda *_: GpuThat(measures))
 
 
 def test_a_run_comes_back_from_the_disk_as_it_was(tmp_path: Path) -> None:
@@ -117,7 +123,7 @@ def test_what_a_killed_worker_spooled_is_delivered_by_its_next_life(context: Con
     with session(context.database_url) as opened:
         assert jobs.claim(opened, spooled.job_id, "killed#1", 60)
     spool.keep(context.spool, spooled)
-    (judge,) = record_run.deliver_left(context)
+    (judge,) = record_run.deliver_left(context.spool, context.database_url)
     assert judge.queue == "judge"
     assert spool.left(context.spool) == []
     assert count(context, Run) == 1
@@ -134,7 +140,7 @@ def test_what_cannot_be_delivered_is_put_aside_and_kept(context: Context, wrong:
         (context.spool / "job-1.json").write_text('{"job_id": 1}')
     else:
         spool.keep(context.spool, Spooled(4711, "manual:elsewhere", run_result.result()))
-    assert record_run.deliver_left(context) == []
+    assert record_run.deliver_left(context.spool, context.database_url) == []
     assert spool.left(context.spool) == []
     assert [file.suffix for file in context.spool.iterdir()] == [".refused"]
 

@@ -1,0 +1,54 @@
+"""The GPU of a worker, real or simulated: steps and processes use it by this protocol and do not know which it is."""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol
+
+from tilewatch.db.lifecycle.quarantine import OpenQuarantine
+from tilewatch.kernels.device import SIMULATED, Gpu
+from tilewatch.kernels.gpu.illness import Reading
+from tilewatch.kernels.measuring.replay import ReplayResult
+from tilewatch.kernels.results import RunResult, TrialResult
+from tilewatch.worker.context import Context
+from tilewatch.worker.gpu.real import RealGpu
+from tilewatch.worker.gpu.simulated import SimulatedGpu
+from tilewatch.worker.gpu.sweep_to_measure import SweepToMeasure
+from tilewatch.worker.queue.replay_job import ReplayJob
+
+
+class GpuProbe(Protocol):
+    """Looks after one GPU, in the worker's parent process, while steps may be using it."""
+
+    def look(self) -> Reading:
+        """Counts and Xids of this moment. Raises NoAnswer."""
+
+    def canary(self, ill: OpenQuarantine) -> Sequence[Reading]:
+        """Runs a canary for an open quarantine. Raises NoAnswer, also while somebody else uses the GPU."""
+
+    def close(self) -> None: ...
+
+
+class GpuBackend(Protocol):
+    @property
+    def host(self) -> str:
+        """The node that the GPU is in."""
+
+    def own_gpu(self) -> Gpu:
+        """The one GPU that this process may use. Raises WrongWorker."""
+
+    def require_software(self, gpu: Gpu) -> None:
+        """Raises WrongWorker where the driver or a package cannot measure."""
+
+    def measure(self, sweep: SweepToMeasure, gpu: Gpu, *, on_trial: Callable[[TrialResult], None]) -> RunResult:
+        """Raises GpuMissing, GpuBusy or MeasureFailed."""
+
+    def replay(self, asked: ReplayJob, gpu: Gpu, *, on_launch: Callable[[int], None]) -> ReplayResult:
+        """Raises GpuMissing, GpuBusy, MeasureFailed or ReplayFailed."""
+
+    def probe(self, gpu: Gpu) -> GpuProbe: ...
+
+
+def backend_for(gpu_models: Collection[str], context: Context) -> GpuBackend:
+    """The backend of a worker for any of these GPU models, named by their slugs."""
+    if set(gpu_models) == {SIMULATED.slug}:
+        return SimulatedGpu(context.simulation)
+    return RealGpu(frozenset(gpu_models), context)

@@ -1,0 +1,117 @@
+"""The real GPU backend: NVIDIA GPUs, through the child processes of kernels/measuring."""
+
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilewatch.db.lifecycle.quarantine import OpenQuarantine
+from tilewatch.kernels import HARNESS
+from tilewatch.kernels.device import Gpu, gpus, processes_on
+from tilewatch.kernels.gpu import health
+from tilewatch.kernels.gpu.health import NoAnswer, Watcher
+from tilewatch.kernels.gpu.illness import Reading
+from tilewatch.kernels.measuring.journal import Journal, journal_path
+from tilewatch.kernels.measuring.measure import MeasureRequest, measure
+from tilewatch.kernels.measuring.replay import ReplayRequest, ReplayResult, ReplaySide, replay
+from tilewatch.kernels.results import Cubin, PlannedTrial, RunResult, TrialResult
+from tilewatch.worker import repository
+from tilewatch.worker.context import Context
+from tilewatch.worker.gpu.sweep_to_measure import SweepToMeasure
+from tilewatch.worker.gpu.visible_gpu import require_driver, require_packages, visible_gpu
+from tilewatch.worker.queue.replay_job import BuildSide, ReplayJob
+
+
+@dataclass(frozen=True)
+class RealGpu:
+    """One of these GPU models; which GPU it is, CUDA_VISIBLE_DEVICES says."""
+
+    gpu_models: frozenset[str]
+    context: Context
+
+    @property
+    def host(self) -> str:
+        return socket.gethostname()
+
+    def own_gpu(self) -> Gpu:
+        return visible_gpu(self.gpu_models)
+
+    def require_software(self, gpu: Gpu) -> None:
+        require_driver(gpu)
+        require_packages()
+
+    def measure(self, sweep: SweepToMeasure, gpu: Gpu, *, on_trial: Callable[[TrialResult], None]) -> RunResult:
+        """Trials that a killed attempt of this job timed on this GPU are on disk and are not measured again.
+
+        They are not read from the database: another GPU's times would be of no use here.
+        """
+        planned = [PlannedTrial(each.params, each.content_key) for each in sweep.configs]
+        identity = (sweep.job_key, gpu.uuid, gpu.driver, HARNESS)
+        with Journal(journal_path(self.context.journals, planned, identity)) as journal:
+
+            def trial_ended(trial: TrialResult) -> None:
+                journal.add(trial)
+                on_trial(trial)
+
+            request = MeasureRequest(
+                library=self._checkout(sweep.facts.sha, sweep.library),
+                kernel=sweep.facts.kernel,
+                problem=sweep.facts.problem,
+                arch=sweep.facts.arch,
+                store_url=self.context.store_url,
+                cubins=tuple(Cubin(each.params, each.content_key, each.symbol) for each in sweep.configs),
+                gpu_index=_index_of(gpu),
+                baselines=sweep.baselines,
+                known=dict(journal.known),
+            )
+            result = measure(request, on_trial=trial_ended, on_step=lambda *_: None)
+            journal.delete()
+        return result
+
+    def replay(self, asked: ReplayJob, gpu: Gpu, *, on_launch: Callable[[int], None]) -> ReplayResult:
+        question = asked.question
+        request = ReplayRequest(
+            kernel=question.kernel,
+            problem=question.problem,
+            arch=question.arch,
+            store_url=self.context.store_url,
+            good=self._side(asked.library, question.good),
+            bad=self._side(asked.library, question.bad),
+            launches=question.launches,
+            gpu_index=_index_of(gpu),
+        )
+        return replay(request, on_launch=on_launch)
+
+    def probe(self, gpu: Gpu) -> "RealProbe":
+        return RealProbe(gpu.uuid)
+
+    def _side(self, library: str, side: BuildSide) -> ReplaySide:
+        assert side.code is not None, "the prepare step compiled it"
+        cubin = Cubin(side.params, side.code.content_key, side.code.symbol)
+        return ReplaySide(self._checkout(side.sha, library), cubin)
+
+    def _checkout(self, sha: str, library: str) -> Path:
+        return repository.checkout(self.context.repository, sha, library, self.context.checkouts)
+
+
+class RealProbe:
+    def __init__(self, gpu_uuid: str) -> None:
+        self._gpu_uuid = gpu_uuid
+        self._watcher = Watcher(gpu_uuid)
+
+    def look(self) -> Reading:
+        return self._watcher.look()
+
+    def canary(self, _: OpenQuarantine) -> Sequence[Reading]:
+        """Only on a GPU that nobody uses: next to other work it would measure that work."""
+        others = processes_on(self._gpu_uuid)
+        if others:
+            raise NoAnswer(f"no canary on {self._gpu_uuid}: it is in use by {', '.join(others)}")
+        return health.canary(self._gpu_uuid)
+
+    def close(self) -> None:
+        self._watcher.close()
+
+
+def _index_of(gpu: Gpu) -> int:
+    return [each.uuid for each in gpus()].index(gpu.uuid)

@@ -1,0 +1,19 @@
+"""A measure job's sweep, as a GPU needs it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewatch.db.step_queries.steps import CompiledConfig, SweepFacts
+
+
+@dataclass(frozen=True)
+class SweepToMeasure:
+    """`configs` are those whose cubins are in the store; `library` is the folder of the watched repository.
+    `times_ill` is how often this GPU was in quarantine before."""
+
+    job_key: str
+    facts: SweepFacts
+    configs: Sequence[CompiledConfig]
+    library: str
+    baselines: tuple[str, ...]
+    times_ill: int = 0

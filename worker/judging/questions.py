@@ -1,0 +1,107 @@
+"""Queues a night's replays: one job for each question that nothing on record answers."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tilewatch.db.lifecycle.jobs import Priority, UnsentJob
+from tilewatch.db.step_queries import judging
+from tilewatch.db.step_queries.judging import Point, Scope
+from tilewatch.worker.judging import other_causes, replay_answers
+from tilewatch.worker.judging.open_night import OpenNight
+from tilewatch.worker.judging.other_causes import OtherCauses
+from tilewatch.worker.judging.replay_answers import Pair, RecordedLaunches
+from tilewatch.worker.judging.scope_judge import ScopeJudge, Series, SeriesQuestion
+from tilewatch.worker.queue import follow_up
+from tilewatch.worker.queue.replay_job import BuildQuestion, ReplayJob, question_key
+
+
+@dataclass(frozen=True)
+class _Replay:
+    question: BuildQuestion
+    suspicion_id: int | None
+    priority: Priority
+
+
+def ask(
+    night: OpenNight,
+    judge: ScopeJudge,
+    missing: Sequence[SeriesQuestion],
+    causes: Mapping[Series, OtherCauses],
+    points: Mapping[Series, Point],
+) -> list[UnsentJob]:
+    """One job per question; series that ask the same share it. Each job knows those that it is asked with: the last to
+    end lets the judge go on."""
+    replays = {
+        each.question.key: each
+        for each in (*_about_commits(night, judge, missing, points), *_about_other_causes(night, causes))
+    }
+    together = tuple(sorted(replays))
+    queued: list[UnsentJob] = []
+    for each in replays.values():
+        job = ReplayJob(
+            each.question, night.library, night.run_id, night.scope.submission_id, each.suspicion_id, together
+        )
+        queued += follow_up.ask(night.session, job, each.priority)
+    return queued
+
+
+def was_given_up(night: OpenNight, question: SeriesQuestion, pair: Pair, recorded: RecordedLaunches) -> bool:
+    """Whether this was asked, and its job ended without an answer."""
+    return judging.was_given_up(night.session, _key(night.scope, pair, *_still_wanted(question, recorded)))
+
+
+def _about_commits(
+    night: OpenNight, judge: ScopeJudge, missing: Sequence[SeriesQuestion], points: Mapping[Series, Point]
+) -> Iterator[_Replay]:
+    for asked in missing:
+        pair = night.history.pair(asked, night.facts)
+        assert pair is not None, "a question without commits has an empty answer"
+        start, launches = _still_wanted(asked, replay_answers.launches_on_record(night.facts, pair))
+        good, bad = replay_answers.sides(pair, compiled=_is_compiled(night, pair))
+        question = BuildQuestion(
+            key=_key(night.scope, pair, start, launches),
+            kernel=pair.kernel,
+            problem=pair.problem,
+            gpu_model=night.scope.gpu_model,
+            arch=night.scope.arch,
+            origin=night.scope.origin,
+            axis="commit",
+            start=start,
+            launches=launches,
+            good=good,
+            bad=bad,
+        )
+        point = points.get(asked.series)
+        suspicion_id = None if point is None else _suspect(night, judge, asked.series, point, pair)
+        are_measured = pair.good.won is not None and pair.bad.won is not None
+        yield _Replay(question, suspicion_id, Priority.CONFIRM if are_measured else Priority.BISECT)
+
+
+def _is_compiled(night: OpenNight, pair: Pair) -> bool:
+    """Whether both cubins can be compared as they are: one compiler made them, and the store has them."""
+    wins = [won for won in (pair.good.won, pair.bad.won) if won is not None]
+    return replay_answers.has_one_compiler(pair) and all(night.store.outcome(won.content_key) for won in wins)
+
+
+def _about_other_causes(night: OpenNight, causes: Mapping[Series, OtherCauses]) -> Iterator[_Replay]:
+    for each in other_causes.open_questions(night.scope, causes):
+        suspicion_id = night.open_suspicion(each.point, each.commit_ids, each.moved, each.reason)
+        for question in each.questions:
+            yield _Replay(question, suspicion_id, Priority.CONFIRM)
+
+
+def _suspect(night: OpenNight, judge: ScopeJudge, series: Series, point: Point, pair: Pair) -> int:
+    """Opens the suspicion of a run, and adds a verdict that says what is waited for."""
+    numbers = judge.verdict(series)
+    night.add_verdict(point, numbers, "undecided", f"{numbers.reason}; a replay is asked for")
+    return night.open_suspicion(point, (pair.good.commit_id, pair.bad.commit_id), numbers.change, numbers.reason)
+
+
+def _still_wanted(question: SeriesQuestion, recorded: RecordedLaunches) -> tuple[int, int]:
+    """How many launches are on record, and how many more the question needs."""
+    start = len(recorded.good_us)
+    return start, question.launches_used + question.launches - start
+
+
+def _key(scope: Scope, pair: Pair, start: int, launches: int) -> str:
+    return question_key(scope, pair.kernel, pair.problem, f"{pair.good.sha}:{pair.bad.sha}", start, launches)

@@ -1,0 +1,84 @@
+"""The prepare step. Compiles the sides of a replay that have no cubin, then queues the replay itself.
+
+A side has none at an untested commit of a bisection, under another compiler, or when the store lost it. Both are
+compiled by this machine's compiler, so that only what is asked about differs. Sides that turn out to be identical
+machine code, or to have been replayed before, need no GPU.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
+from tilewatch.db.lifecycle.suspicions import NOT_NEEDED
+from tilewatch.db.session import session
+from tilewatch.db.step_queries import judging
+from tilewatch.kernels.results import Compiled
+from tilewatch.text import short_sha
+from tilewatch.worker import repository
+from tilewatch.worker.context import Context
+from tilewatch.worker.queue.follow_up import ask
+from tilewatch.worker.queue.lease import Lease
+from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide, MachineCode, ReplayJob
+from tilewatch.worker.steps.compiler import open_compiler
+from tilewatch.worker.steps.record_replay import code_columns, record_failure
+
+
+class DoesNotCompile(Exception):
+    """A side of a replay does not compile; the message is a sentence."""
+
+
+def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
+    asked = ReplayJob.from_payload(job.payload)
+    try:
+        question = _with_code(asked, context, lease)
+    except DoesNotCompile as error:
+        with session(context.database_url) as opened:
+            return record_failure(opened, asked, str(error), job.priority)
+    asked = replace(asked, question=question)
+    with session(context.database_url) as opened:
+        good, bad = question.good.code, question.bad.code
+        assert good is not None
+        assert bad is not None
+        is_known = judging.count_launches_of_code(opened, code_columns(question)) > question.start
+        if is_known or good.code_sha256 == bad.code_sha256:
+            return record_failure(opened, asked, NOT_NEEDED, job.priority)
+        return ask(opened, asked, job.priority)
+
+
+def _with_code(asked: ReplayJob, context: Context, lease: Lease) -> BuildQuestion:
+    """The question with both sides compiled. Raises DoesNotCompile."""
+    question = asked.question
+    sides: list[BuildSide] = []
+    for done, (name, side) in enumerate((("good", question.good), ("bad", question.bad))):
+        lease.progress(done)
+        if side.code is not None:  # as another compiler made it, which is what is asked about
+            sides.append(side)
+            continue
+        outcome = _compile(context, asked, side, side.params)
+        code = _code_of(outcome)
+        if code is None:
+            raise DoesNotCompile(f"the {name} side, {short_sha(side.sha)}, does not compile: {outcome.failure}")
+        sides.append(replace(side, code=code))
+    good, bad = sides
+    if not bad.measured:
+        # Where what won before is still the same code, nothing has changed yet, whatever wins at the next measured one.
+        as_before = _code_of(_compile(context, asked, bad, good.params))
+        if as_before is not None and good.code is not None and as_before.code_sha256 == good.code.code_sha256:
+            bad = replace(good, commit_id=bad.commit_id, sha=bad.sha)
+    return replace(question, good=good, bad=bad)
+
+
+def _compile(context: Context, asked: ReplayJob, side: BuildSide, params: Mapping[str, int]) -> Compiled:
+    question = asked.question
+    library = repository.checkout(context.repository, side.sha, asked.library, context.checkouts)
+    return open_compiler(context).compile(library, question.kernel, question.problem, params, question.arch)
+
+
+def _code_of(outcome: Compiled) -> MachineCode | None:
+    """None for what did not compile."""
+    if outcome.status != "ok":
+        return None
+    assert outcome.content_key is not None
+    assert outcome.symbol is not None
+    assert outcome.code_sha256 is not None
+    return MachineCode(outcome.content_key, outcome.symbol, outcome.code_sha256, outcome.compiler)

@@ -1,0 +1,48 @@
+"""Writes the answer of a replay, or why there is none, and lets the judge go on when it was the last of its round."""
+
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from tilewatch.db.lifecycle import suspicions
+from tilewatch.db.lifecycle.jobs import UnsentJob
+from tilewatch.kernels.measuring.replay import ReplayResult
+from tilewatch.worker.queue.follow_up import judge_again
+from tilewatch.worker.queue.replay_job import NOT_COMPILED, BuildQuestion, ReplayJob
+
+
+def record_answer(session: Session, asked: ReplayJob, result: ReplayResult, priority: int) -> list[UnsentJob]:
+    where = {
+        "host": result.host,
+        "gpu_uuid": result.gpu_uuid,
+        "telemetry": [dict(each) for each in result.telemetry],
+        "gpu_s": result.gpu_s,
+    }
+    row = {**_row(asked), **where}
+    suspicions.write_replay(session, asked.question.key, row, good_us=result.good_us, bad_us=result.bad_us)
+    return judge_again(session, asked, priority)
+
+
+def record_failure(session: Session, asked: ReplayJob, why: str, priority: int) -> list[UnsentJob]:
+    where: dict[str, Any] = {"host": None, "gpu_uuid": None, "telemetry": [], "gpu_s": 0.0}
+    suspicions.write_replay(session, asked.question.key, {**_row(asked), **where}, failure=why)
+    return judge_again(session, asked, priority)
+
+
+def code_columns(question: BuildQuestion) -> dict[str, Any]:
+    """The columns of `replays` that say which two pieces of machine code a question is about."""
+    columns: dict[str, Any] = {
+        name: getattr(question, name) for name in ("kernel", "problem", "gpu_model", "axis", "origin")
+    }
+    for name, side in (("good", question.good), ("bad", question.bad)):
+        code = NOT_COMPILED if side.code is None else vars(side.code)
+        columns |= {f"{name}_{column}": code[column] for column in ("content_key", "code_sha256")}
+        columns[f"{name}_toolchain"] = code["compiler"]
+    return columns
+
+
+def _row(asked: ReplayJob) -> dict[str, Any]:
+    row = {**code_columns(asked.question), "suspicion_id": asked.suspicion_id}
+    for name, side in (("good", asked.question.good), ("bad", asked.question.bad)):
+        row |= {f"{name}_commit_id": side.commit_id, f"{name}_config_id": side.config_id}
+    return row
