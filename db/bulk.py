@@ -1,7 +1,8 @@
-"""Many rows at once through COPY, into a table of this connection's own; what becomes of them the caller says in SQL.
+"""Stores many rows at once: COPY into a temporary table, from which the caller's SQL takes them. Knows no table of
+ours.
 
 A statement per row stores some 5,000 trials a second; COPY and one statement for all store ten times as many
-(benchmarks/storage.py). Knows no table of ours.
+(benchmarks/storage.py).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,23 +17,23 @@ from sqlalchemy.orm import Session
 from tilewatch.db.models import Base
 
 Columns = Mapping[str, str]
-"""Names and Postgres' types."""
+"""Postgres types by column name."""
 
 
 def copy_rows(session: Session, name: str, columns: Columns, rows: Iterable[Sequence[Any]]) -> None:
-    """Fill the temporary table `name` with these rows and nothing else. It is empty again after the transaction.
+    """Fills the temporary table `name` with these rows and no others; at the end of the transaction it is empty again.
 
-    It stays for the life of the connection: making one for every few hundred rows would cost more than they do.
+    The table stays for the life of the connection: making one for every few hundred rows would cost more than they do.
     """
     driver = session.connection().connection.driver_connection
     assert isinstance(driver, psycopg.Connection)
-    listed = sql.SQL(", ").join(
+    definitions = sql.SQL(", ").join(
         sql.SQL("{} {}").format(sql.Identifier(column), sql.SQL(kind)) for column, kind in columns.items()
     )
     table = sql.Identifier(name)
     with driver.cursor() as cursor:
         cursor.execute(
-            sql.SQL("create temporary table if not exists {} ({}) on commit delete rows").format(table, listed)
+            sql.SQL("create temporary table if not exists {} ({}) on commit delete rows").format(table, definitions)
         )
         cursor.execute(sql.SQL("delete from {}").format(table))
         with cursor.copy(sql.SQL("copy {} from stdin (format binary)").format(table)) as copy:
@@ -44,7 +45,7 @@ def copy_rows(session: Session, name: str, columns: Columns, rows: Iterable[Sequ
 def find_or_add(
     session: Session, model: type[Base], natural_key: Mapping[str, Any], rest: Mapping[str, Any]
 ) -> tuple[int, bool]:
-    """The id of the row with this natural key, and whether it was added now."""
+    """Adds the row unless one with this natural key exists. Returns its id, and whether it is new."""
     table = _table(model)
     added = session.execute(
         insert(table)
@@ -54,8 +55,8 @@ def find_or_add(
     ).scalar()
     if added is not None:
         return int(added), True
-    there = select(table.c.id).where(*(table.c[name] == value for name, value in natural_key.items()))
-    return int(session.execute(there).scalar_one()), False
+    existing = select(table.c.id).where(*(table.c[name] == value for name, value in natural_key.items()))
+    return int(session.execute(existing).scalar_one()), False
 
 
 def _table(model: type[Base]) -> Table:

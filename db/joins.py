@@ -1,4 +1,4 @@
-"""What the questions share: how rows become dataclasses, and the road from a measurement to its commit."""
+"""Shared parts of queries: rows as dataclasses, the joins from a measurement to its commit, conditions of a series."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -10,16 +10,19 @@ from tilewatch.db.models import Commit, Measurement, Recording, RegressionSeries
 
 Made = TypeVar("Made")
 SERIES = ("repository", "kernel", "problem", "gpu_model")
-"""What names a series: two repositories may have a kernel of one name."""
+"""The columns that name a series: two repositories may have a kernel of one name."""
 
 WORKER_ALIVE_S = 60
-"""A worker says it is here every few seconds; one that was silent this long is not counted on."""
+"""A worker writes its heartbeat every few seconds; one that was silent for longer than this counts as gone."""
 
 Query = Select[*tuple[Any, ...]]
 
 
 def measured_points(query: Query) -> Query:
-    """The road from a measurement to its commit. A baseline that could not run has no samples, and is no point."""
+    """Joins a measurement to its run, sweep and commit, and to its recording and verdict if it has them.
+
+    A baseline that could not run has no samples, and is left out.
+    """
     return (
         query.select_from(Measurement)
         .join(Run, Run.id == Measurement.run_id)
@@ -32,24 +35,25 @@ def measured_points(query: Query) -> Query:
 
 
 def series_keys() -> CTE:
-    """What names each series of all sweeps, each once: one index probe per series, however many sweeps it has.
+    """Selects the key of each series once, by one index probe per series, however many sweeps it has.
 
-    Postgres answers `select distinct` by reading every sweep (a year of a fleet: 175,000), so this steps by itself.
+    Postgres answers `select distinct` by reading every sweep (a year of a fleet: 175,000), so this steps through the
+    index by itself, with a recursive query.
     """
     columns = [getattr(Sweep, name) for name in SERIES]
-    found = select(*columns).order_by(*columns).limit(1).cte("series_keys", recursive=True)
-    above = select(*columns).where(tuple_(*columns) > tuple_(*found.c)).order_by(*columns).limit(1).lateral()
-    return found.union_all(select(*above.c).select_from(found.join(above, true())))
+    keys = select(*columns).order_by(*columns).limit(1).cte("series_keys", recursive=True)
+    above = select(*columns).where(tuple_(*columns) > tuple_(*keys.c)).order_by(*columns).limit(1).lateral()
+    return keys.union_all(select(*above.c).select_from(keys.join(above, true())))
 
 
 def is_of_series(keys: CTE | Mapping[str, str]) -> list[ColumnElement[bool]]:
-    """That a sweep is of the series that these name."""
+    """Returns the conditions under which a sweep is of the series with these keys."""
     columns = keys.c if isinstance(keys, CTE) else keys
     return [getattr(Sweep, name) == columns[name] for name in SERIES]
 
 
 def is_recorded(regression_id: ColumnElement[int] | InstrumentedAttribute[int]) -> ColumnElement[bool]:
-    """Whether a regression was confirmed elsewhere and is known here from a file."""
+    """True for a regression that was confirmed elsewhere and came with a recording."""
     return (
         exists()
         .where(RegressionSeries.regression_id == regression_id)
@@ -58,8 +62,10 @@ def is_recorded(regression_id: ColumnElement[int] | InstrumentedAttribute[int]) 
 
 
 def or_zero(table: Subquery, *names: str) -> list[Label[Any]]:
+    """Selects these columns with 0 for null."""
     return [func.coalesce(table.c[name], 0).label(name) for name in names]
 
 
 def read_rows(session: Session, query: Query, row: Callable[..., Made]) -> list[Made]:
-    return [row(**found._asdict()) for found in session.execute(query)]
+    """Runs the query and makes one `row` of each result; the columns have the names of its fields."""
+    return [row(**columns._asdict()) for columns in session.execute(query)]

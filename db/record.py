@@ -1,8 +1,8 @@
-"""Every write of a fact. Knows the natural keys, and that each step may run twice; decides nothing about the facts.
+"""Writes facts: what was submitted, compiled, measured and judged. Decides nothing about them.
 
-A second write of the same fact finds the first and changes nothing, unless the docstring says what it corrects. Whoever
-opened the session commits. Bulk writes sort their rows by natural key: two workers that write overlapping rows then
-take their locks in the same order and cannot deadlock.
+Each step may run twice: a second write of the same fact finds the first by its natural key and changes nothing, unless
+the docstring says what it corrects. Whoever opened the session commits. Bulk writes sort their rows by natural key: two
+workers that write overlapping rows then take their locks in the same order and cannot deadlock.
 """
 
 import dataclasses
@@ -55,20 +55,20 @@ _LOCK_TRIALS = text("""
 """)
 _END_TRIALS = text("""
     update trials set
-        status = told.status, samples_us = told.samples_us, median_us = told.median_us, error = told.error,
-        failure = told.failure
-    from trial_results told
-    where trials.sweep_id = :sweep_id and trials.config_id = told.config_id
-        and (trials.status in ('waiting', 'compiled') or told.status = any(:measured))
+        status = result.status, samples_us = result.samples_us, median_us = result.median_us, error = result.error,
+        failure = result.failure
+    from trial_results result
+    where trials.sweep_id = :sweep_id and trials.config_id = result.config_id
+        and (trials.status in ('waiting', 'compiled') or result.status = any(:measured))
 """)
 
 MEASURED = ("timed", "wrong", "launch_error", "crashed", "hung")
-"""Trial states that only a GPU can give."""
+"""States of a trial that only a GPU can give."""
 
 
 @dataclass(frozen=True)
 class NewVerdict:
-    """A row of `verdicts`; the commits are the range in which the change came."""
+    """A row of `verdicts`. The change came after the good commit and no later than the bad one."""
 
     run_id: int
     verdict: str
@@ -87,7 +87,7 @@ class NewVerdict:
 def add_gpu_model(
     session: Session, *, slug: str, name: str, arch: str, fp8_tflops: float | None, bandwidth_gbps: float | None
 ) -> None:
-    """The newest datasheet rates win; an unknown rate never replaces a known one."""
+    """Adds a model or corrects it: the newest datasheet rates win; an unknown rate never replaces a known one."""
     new = insert(GpuModel).values(slug=slug, name=name, arch=arch, fp8_tflops=fp8_tflops, bandwidth_gbps=bandwidth_gbps)
     session.execute(
         new.on_conflict_do_update(
@@ -112,9 +112,10 @@ def add_commit(
     subject: str,
     author: str | None = None,
 ) -> int:
-    """The largest position wins: a shallow clone counts too few first parents, never too many.
+    """Adds a commit or corrects it; returns its id. The largest position wins: a shallow clone counts too few, never
+    too many.
 
-    Recordings of before there was an author have none; a known one stays.
+    Recordings from before there was an author have none; a known author stays.
     """
     new = insert(Commit).values(
         repository=repository, sha=sha, position=position, committed_at=committed_at, subject=subject, author=author
@@ -132,7 +133,7 @@ def add_commit(
 def add_recording(
     session: Session, *, sha256: str, file_name: str, machine: str, recorded_at: dt.datetime
 ) -> tuple[int, bool]:
-    """Its id, and whether it is new: a file that was imported before is known by its content."""
+    """Returns its id, and whether it is new: a file that was imported before is recognised by its content."""
     return find_or_add(
         session, Recording, {"sha256": sha256}, {"file_name": file_name, "machine": machine, "recorded_at": recorded_at}
     )
@@ -149,7 +150,7 @@ def add_submission(
     measure: bool,
     recording_id: int | None = None,
 ) -> tuple[int, bool]:
-    """Its id, and whether it is new."""
+    """Returns its id, and whether it is new."""
     return find_or_add(
         session,
         Submission,
@@ -180,7 +181,8 @@ def add_sweep(
     flops: int,
     bytes: int,
 ) -> int:
-    found, _ = find_or_add(
+    """Returns the sweep's id."""
+    sweep_id, _ = find_or_add(
         session,
         Sweep,
         {"submission_id": submission_id, "kernel": kernel, "problem": problem},
@@ -195,16 +197,16 @@ def add_sweep(
             "bytes": bytes,
         },
     )
-    return found
+    return sweep_id
 
 
 def lock_sweep(session: Session, sweep_id: int) -> None:
-    """Until the transaction ends, nobody else who holds it first puts a run of this sweep on record."""
+    """Locks a sweep until the transaction ends, so that two workers do not store a run of it at the same time."""
     session.execute(select(Sweep.id).where(Sweep.id == sweep_id).with_for_update(key_share=True))
 
 
 def add_configs(session: Session, params: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """Ids by `config_sha256`, for configs that are there already and for new ones."""
+    """Returns the ids of these configs by `config_sha256`, of old ones and new ones."""
     by_sha256 = {config_sha256(config): dict(config) for config in params}
     if not by_sha256:
         return {}
@@ -212,35 +214,35 @@ def add_configs(session: Session, params: Sequence[Mapping[str, int]]) -> dict[s
         insert(Config).on_conflict_do_nothing(index_elements=[Config.sha256]),
         [{"sha256": sha256, "params": by_sha256[sha256]} for sha256 in sorted(by_sha256)],
     )
-    found = select(Config.sha256, Config.id).where(Config.sha256 == func.any(list(by_sha256)))
-    return {row.sha256: row.id for row in session.execute(found)}
+    query = select(Config.sha256, Config.id).where(Config.sha256 == func.any(list(by_sha256)))
+    return {row.sha256: row.id for row in session.execute(query)}
 
 
 def config_sha256(params: Mapping[str, int]) -> str:
-    """The name of a config: equal for equal parameters, in whatever order they were written."""
+    """Names a config: equal for equal parameters, in whatever order they were written."""
     return _sha256(params)
 
 
 def add_trials(session: Session, sweep_id: int, planned: Sequence[tuple[int, str]]) -> None:
-    """Waiting trials, one for each (config_id, code_key)."""
+    """Adds a waiting trial for each (config_id, code_key)."""
     if planned:
         bulk.copy_rows(session, "planned_trials", {"config_id": "int8", "code_key": "text"}, sorted(planned))
         session.execute(_ADD_TRIALS, {"sweep_id": sweep_id})
 
 
 def add_compilations(session: Session, rows: Sequence[Row]) -> None:
-    """Outcomes of compiling; a row has every column but id and created_at.
+    """Stores outcomes of compiling; a row has every column but id and created_at.
 
-    A success replaces a failure of the same code key and compiler, since a timeout may only tell of a busy machine;
-    nothing replaces a success.
+    A success replaces a failure of the same code key and compiler, since the machine may only have been busy at a
+    timeout; nothing replaces a success.
     """
     if not rows:
         return
     new = insert(Compilation)
-    told = {column.name: new.excluded[column.name] for column in Compilation.__table__.columns if column.name != "id"}
+    columns = [column.name for column in Compilation.__table__.columns if column.name != "id"]
     better = new.on_conflict_do_update(
         index_elements=[Compilation.code_key, Compilation.compiler],
-        set_=told,
+        set_={name: new.excluded[name] for name in columns},
         where=(Compilation.status != "ok") & (new.excluded.status == "ok"),
     )
     session.execute(better, sorted((dict(row) for row in rows), key=lambda row: (row["code_key"], row["compiler"])))
@@ -249,7 +251,8 @@ def add_compilations(session: Session, rows: Sequence[Row]) -> None:
 def attach_compilations(
     session: Session, *, compiler: str, submission_id: int | None = None, sweep_id: int | None = None
 ) -> int:
-    """Give waiting trials the compilation of their code by this compiler, where there is one; how many were given one.
+    """Gives waiting trials the compilation of their code by this compiler, where there is one; returns how many got
+    one.
 
     The sweeps are locked until the transaction ends, so two workers that finish the last two batches take turns: the
     second sees what the first attached, and one of them finds that nothing is waiting any more. In a transaction that
@@ -280,16 +283,16 @@ def attach_compilations(
 
 
 def write_trial_results(session: Session, sweep_id: int, rows: Sequence[Row]) -> None:
-    """How the trials of a sweep fared; a row has config_id, status, samples_us, median_us, error and failure.
+    """Ends trials of a sweep; a row has config_id, status, samples_us, median_us, error and failure.
 
-    What a GPU said replaces whatever is there (a sweep that runs again knows better); "not_compiled" and "compiled"
-    only fill trials that no GPU has told of yet; "waiting" is no result and is passed over.
+    A state that only a GPU can give replaces any other (a sweep that runs again knows better); "not_compiled" and
+    "compiled" only fill trials that have no such state yet; "waiting" is no result and is passed over.
     """
     # The last one on a config is the one that counts, as it would if they came one by one.
-    told = {row["config_id"]: row for row in rows if row["status"] != "waiting"}
-    if not told:
+    last = {row["config_id"]: row for row in rows if row["status"] != "waiting"}
+    if not last:
         return
-    columns = [tuple(told[config_id][name] for name in _RESULT_COLUMNS) for config_id in sorted(told)]
+    columns = [tuple(last[config_id][name] for name in _RESULT_COLUMNS) for config_id in sorted(last)]
     bulk.copy_rows(session, "trial_results", _RESULT_COLUMNS, columns)
     # Locked by rising config first: two workers that write one sweep take turns and cannot deadlock.
     session.execute(_LOCK_TRIALS, {"sweep_id": sweep_id})
@@ -314,8 +317,8 @@ def add_run(
     finished_at: dt.datetime,
     recording_id: int | None = None,
 ) -> int:
-    """The toolchain's fingerprint is made here, so that equal toolchains always have equal fingerprints."""
-    found, _ = find_or_add(
+    """Returns the run's id. The toolchain's fingerprint is computed here: equal toolchains have equal fingerprints."""
+    run_id, _ = find_or_add(
         session,
         Run,
         {"key": key},
@@ -336,21 +339,22 @@ def add_run(
             "finished_at": finished_at,
         },
     )
-    return found
+    return run_id
 
 
 def add_measurements(session: Session, run_id: int, rows: Sequence[Row]) -> None:
-    """Careful timings; a row has every column but id and run_id. The first one of an implementation stays."""
-    told = [{**row, "run_id": run_id} for row in sorted(rows, key=lambda row: str(row["implementation"]))]
-    if told:
+    """Adds careful timings; a row has every column but id and run_id. The first one of an implementation stays."""
+    numbered = [{**row, "run_id": run_id} for row in sorted(rows, key=lambda row: str(row["implementation"]))]
+    if numbered:
         kept = insert(Measurement).on_conflict_do_nothing(
             index_elements=[Measurement.run_id, Measurement.implementation]
         )
-        session.execute(kept, told)
+        session.execute(kept, numbered)
 
 
 def write_verdicts(session: Session, new: Iterable[NewVerdict]) -> None:
-    """The first decided verdict on a run stays: people may have acted on it. "undecided" may be decided later."""
+    """Stores verdicts. A decided one stays, since people may have acted on it; an "undecided" one may be decided
+    later."""
     rows = [dataclasses.asdict(verdict) for verdict in sorted(new, key=lambda verdict: verdict.run_id)]
     if not rows:
         return
@@ -366,9 +370,9 @@ def write_verdicts(session: Session, new: Iterable[NewVerdict]) -> None:
 
 
 def roll_up_trials(session: Session, before: dt.datetime, most: int) -> int:
-    """Take the raw samples from old trials that lost; how many, and 0 when none is left.
+    """Deletes the raw samples of at most `most` old trials that lost; returns how many trials, and 0 when none is left.
 
-    Their median and error stay, and so do all samples of configs that a run measured or could not tell from its winner.
+    Their median and error stay, and so do all samples of configs that a run measured or that were tied with its winner.
     """
     won = select(Measurement.config_id).join(Run, Run.id == Measurement.run_id).where(Run.sweep_id == Trial.sweep_id)
     tied = exists().where(Run.sweep_id == Trial.sweep_id, Trial.config_id == func.any(Run.tie))
@@ -400,8 +404,9 @@ def write_heartbeat(
     toolchain: Mapping[str, str],
     doing: str | None = None,
 ) -> None:
-    """A worker says it is here, and what it does. A starting worker calls `worker_gone` first, to start its clock."""
-    told = {
+    """Stores that a worker is alive, and what it does. A starting worker calls `remove_worker` first, so that its
+    `started_at` is new."""
+    columns = {
         "kind": kind,
         "host": host,
         "gpu_model": gpu_model,
@@ -411,8 +416,8 @@ def write_heartbeat(
     }
     session.execute(
         insert(Worker)
-        .values(name=name, **told)
-        .on_conflict_do_update(index_elements=[Worker.name], set_={**told, "seen_at": func.now()})
+        .values(name=name, **columns)
+        .on_conflict_do_update(index_elements=[Worker.name], set_={**columns, "seen_at": func.now()})
     )
 
 

@@ -1,4 +1,4 @@
-"""How a process reaches Postgres: engines, sessions, and one sentence when it cannot. Knows no table and no query."""
+"""Connects a process to Postgres: engines, sessions, and one sentence when it cannot. Knows no table and no query."""
 
 import os
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ class DatabaseUnreachable(ExpectedError):
 
 
 def engine(url: str) -> Engine:
-    """The engine of this process for a database, made on first use.
+    """Returns the engine of this process for a database, made on first use.
 
     An engine that crosses a fork hands one process the rows of another (seen with a Celery prefork pool), so a child
     finds none for its own process id and makes its own; the parent's stays untouched in the child's memory.
@@ -30,16 +30,16 @@ def engine(url: str) -> Engine:
 
 @contextmanager
 def session(url: str) -> Iterator[Session]:
-    """One transaction: committed when the block ends well, rolled back when it raises.
+    """Opens one transaction: committed when the block ends well, rolled back when it raises.
 
-    What was loaded stays readable afterwards, so that a step can commit first and send its messages then.
+    Rows that were loaded stay readable afterwards, so that a step can commit first and send its messages then.
     """
     with Session(engine(url), expire_on_commit=False) as opened, opened.begin():
         yield opened
 
 
 def check(url: str) -> None:
-    """Raise DatabaseUnreachable unless the database answers a query."""
+    """Raises DatabaseUnreachable unless the database answers a query."""
     where = address(url)
     try:
         with engine(url).connect() as connection:
@@ -49,7 +49,7 @@ def check(url: str) -> None:
 
 
 def address(url: str) -> str:
-    """host:port/database, the part of a URL that may be shown."""
+    """Returns host:port/database, the part of a URL that may be shown."""
     parts = _parse(url)
     return f"{parts.host or 'localhost'}:{parts.port or 5432}/{parts.database or ''}"
 
@@ -79,6 +79,6 @@ def _parse(url: str) -> URL:
 
 
 def _reason(error: DBAPIError) -> str:
-    """The driver's first line; the others repeat it for each address of the host."""
+    """Returns the driver's first line; the others repeat it for each address of the host."""
     lines = [line.strip() for line in str(error.orig).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__

@@ -58,7 +58,7 @@ def _carry_out_one(settings: Settings) -> str | None:
         if asked is None:
             return None
         refused, said = _answer(settings, asked)
-        actions.end_request(opened, asked.id, refused=refused, said=said)
+        actions.end_request(opened, asked.id, refused=refused, outcome=said)
     return f"{asked.who} asked for action {asked.id} ({asked.action}): {said}"
 
 

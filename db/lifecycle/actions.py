@@ -1,9 +1,9 @@
-"""What a person may do to queued work, and the record of who did it: cancel, retry, and ask for a submission.
+"""Cancels and retries queued work for a person, and stores what else they ask for, each with who it was.
 
 One set of functions for the command line and the dashboard. Each writes its row of `actions` in the same transaction.
-Cancel and retry act at once; nobody rings for the retried jobs here, the reconciler does within a minute. A submission
-needs the watched repository, which not everybody has who may ask for it: it is written down as asked, and a worker
-carries it out (worker/submit_requests.py).
+Cancel and retry act at once; a message for a retried job is not sent here, the reconciler does that within a minute. A
+submission needs the watched repository, which not everybody has who may ask for it: it is stored as asked, and a worker
+submits it (worker/submit_requests.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ class JobSelection:
 
 @dataclass(frozen=True)
 class RequestedAction:
-    """An action that waits to be carried out."""
+    """An action that a worker is to carry out."""
 
     id: int
     who: str
@@ -57,7 +57,8 @@ class RequestedAction:
 
 
 def cancel(session: Session, chosen: JobSelection, who: str) -> str:
-    """Take queued work back; a worker that is at it learns of it within seconds. What was done, in a sentence."""
+    """Takes queued work back; a worker that is at it learns of it within seconds. Returns what was done, as a
+    sentence."""
     wanted = (
         _jobs(session, chosen) if chosen.submission_id is None else steps.list_open_jobs(session, chosen.submission_id)
     )
@@ -68,7 +69,7 @@ def cancel(session: Session, chosen: JobSelection, who: str) -> str:
 
 
 def retry(session: Session, chosen: JobSelection, who: str) -> str:
-    """Queue jobs again that ended without their work done. What was done, in a sentence."""
+    """Queues jobs again that ended without their work done. Returns what was done, as a sentence."""
     wanted = (
         _jobs(session, chosen)
         if chosen.submission_id is None
@@ -84,19 +85,20 @@ def retry(session: Session, chosen: JobSelection, who: str) -> str:
 
 
 def ask_nightly(session: Session, who: str, *, commit: str = "HEAD", gpus: Sequence[str] = ()) -> int:
-    """The library's whole suite at a commit, for these GPU models or the usual ones. The action's number."""
+    """Asks for the library's whole suite at a commit, for these GPU models or the usual ones. Returns the action's
+    id."""
     return _ask(session, who, "nightly", {"commit": commit, "gpus": list(gpus)})
 
 
 def ask_sweep(
     session: Session, who: str, kernel: str, problem: str, *, commit: str = "HEAD", gpus: Sequence[str] = ()
 ) -> int:
-    """One kernel on one problem. The action's number."""
+    """Asks for one kernel on one problem. Returns the action's id."""
     return _ask(session, who, "sweep", {"kernel": kernel, "problem": problem, "commit": commit, "gpus": list(gpus)})
 
 
 def ask_backfill(session: Session, who: str, revisions: str, *, gpus: Sequence[str] = ()) -> int:
-    """The whole suite for each commit of a range A..B. The action's number."""
+    """Asks for the whole suite for each commit of a range A..B. Returns the action's id."""
     return _ask(session, who, "backfill", {"revisions": revisions, "gpus": list(gpus)})
 
 
@@ -126,8 +128,10 @@ def bisect(session: Session, regression_id: int, who: str) -> RegressionRow:
 
 
 def find_next_request(session: Session) -> RequestedAction | None:
-    """The oldest action that waits to be carried out, locked for this transaction; one that another holds is passed
-    over."""
+    """Returns the oldest action that nobody carried out yet, locked for this transaction; None when there is none.
+
+    One that another transaction holds is passed over.
+    """
     query = (
         select(Action.id, Action.who, Action.action, Action.wanted)
         .where(Action.state == "asked")
@@ -139,22 +143,24 @@ def find_next_request(session: Session) -> RequestedAction | None:
     return None if row is None else RequestedAction(**row._mapping)
 
 
-def end_request(session: Session, action_id: int, *, refused: bool, said: str) -> None:
-    """What came of an asked action."""
+def end_request(session: Session, action_id: int, *, refused: bool, outcome: str) -> None:
+    """Stores the outcome of an asked action, as a sentence."""
     state = "refused" if refused else "done"
     session.execute(
         update(Action)
         .where(Action.id == action_id, Action.state == "asked")
-        .values(state=state, said=said, ended_at=func.now())
+        .values(state=state, said=outcome, ended_at=func.now())
     )
 
 
-def write_action(session: Session, who: str, action: str, wanted: Mapping[str, Any], said: str) -> str:
-    """Write down what a person did; the sentence, for them."""
+def write_action(session: Session, who: str, action: str, wanted: Mapping[str, Any], outcome: str) -> str:
+    """Stores what a person did; returns the sentence for them."""
     session.execute(
-        insert(Action).values(who=who, action=action, wanted=dict(wanted), state="done", said=said, ended_at=func.now())
+        insert(Action).values(
+            who=who, action=action, wanted=dict(wanted), state="done", said=outcome, ended_at=func.now()
+        )
     )
-    return said
+    return outcome
 
 
 def _ask(session: Session, who: str, action: Requestable, wanted: Mapping[str, Any]) -> int:

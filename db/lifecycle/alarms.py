@@ -1,4 +1,4 @@
-"""The life of an alarm: opened once per key, closed by itself. Knows no kind of alarm and sends nothing."""
+"""Opens alarms, once per key, and closes them. Knows no kind of alarm and sends nothing."""
 
 from collections.abc import Sequence
 
@@ -9,20 +9,21 @@ from tilewatch.db.bulk import find_or_add
 from tilewatch.db.models import Alarm
 
 WATCHERS = 7_114_553_032
-"""Any number that no other advisory lock of ours has."""
+"""The advisory lock for alarms: any number that no other of ours has."""
 
 
 def take_turns(session: Session) -> None:
-    """Until the transaction ends nobody else opens or closes alarms."""
+    """Waits until nobody else opens or closes alarms, and keeps others waiting until the transaction ends."""
     session.execute(select(func.pg_advisory_xact_lock(WATCHERS)))
 
 
 def open_once(session: Session, *, key: str, kind: str, subject: str, detail: str) -> tuple[int, bool]:
-    """Its id, and whether it is new. An alarm that was closed stays closed: its key says since when it stood."""
+    """Returns its id, and whether it is new. A closed alarm stays closed: its key says since when it was one."""
     return find_or_add(session, Alarm, {"key": key}, {"kind": kind, "subject": subject, "detail": detail})
 
 
 def close(session: Session, keys: Sequence[str]) -> None:
+    """Closes the open alarms with these keys."""
     session.execute(
         update(Alarm)
         .where(Alarm.key == func.any(list(keys)), Alarm.closed_at.is_(None))

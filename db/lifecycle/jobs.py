@@ -1,9 +1,8 @@
-"""The life of a job: added, sent, claimed, renewed, ended. Every change of a job's state is here and nowhere else.
+"""Changes the state of a job: added, sent, claimed, renewed, ended. Every such change is here; docs/jobs.md draws them.
 
-docs/jobs.md draws it. Knows nothing of what a job does, nor of Redis: `sent_at` is what the sender says. A worker holds
-a job by a lease. Its writes name it as the owner, so one that lost its lease changes nothing. Leases are on the
-database's clock alone, since the clocks of the nodes differ; that clock is read when the statement runs, not when the
-transaction began.
+Knows neither what a job does nor Redis: `sent_at` is written when the sender reports it. A worker holds a job by a
+lease. Its writes name it as the owner, so one that lost its lease changes nothing. Leases are on the database's clock
+alone, since the clocks of the nodes differ; that clock is read when the statement runs, not when the transaction began.
 """
 
 from collections.abc import Collection, Sequence
@@ -18,7 +17,7 @@ from tilewatch.db.bulk import find_or_add
 from tilewatch.db.models import ENDED_SHORT, Job
 
 MAX_ATTEMPTS = 3
-"""A job that took this many workers down with it is what is wrong, not the workers."""
+"""A job during which this many workers died is the cause, not they."""
 
 FIRST_WAIT_S = 15.0
 LONGEST_WAIT_S = 600.0
@@ -26,7 +25,7 @@ LONGEST_WAIT_S = 600.0
 
 
 class Priority(IntEnum):
-    """What goes first in a queue; the lowest is the most urgent. A job passes its own on to the jobs it queues."""
+    """The order in a queue: the lowest goes first. A job passes its own on to the jobs that it queues."""
 
     CONFIRM = 0
     BISECT = 1
@@ -79,7 +78,8 @@ def add(
     state: str = "queued",
     priority: int = Priority.NIGHTLY,
 ) -> tuple[int, bool]:
-    """Its id, and whether it is new. "waiting" for a job whose needs are not there yet (see `release`)."""
+    """Returns its id, and whether it is new. The state is "waiting" while the job must not start yet (see
+    `release`)."""
     return find_or_add(
         session,
         Job,
@@ -102,19 +102,19 @@ def add(
 def claim(
     session: Session, job_id: int, owner: str, lease_s: float, queues: Collection[str] | None = None
 ) -> ClaimedJob | None:
-    """Take the most urgent job of the queue that this job is in, often the job itself; None when there is none.
+    """Takes the most urgent job of the queue that this job is in, often the job itself; None when there is none.
 
     A message only says that a queue has work: Redis' queues know no urgency, so it is decided here. Each job has a
     message, so each is taken in the end. A job that another claimer is taking at the moment is passed over. A job that
     is in none of the claimer's `queues` is not for it, whatever the message says.
     """
-    named = select(Job.queue).where(Job.id == job_id)
-    queue = (named if queues is None else named.where(Job.queue.in_(queues))).scalar_subquery()
+    own_queue = select(Job.queue).where(Job.id == job_id)
+    queue = (own_queue if queues is None else own_queue.where(Job.queue.in_(queues))).scalar_subquery()
     due = and_(Job.state == "queued", or_(Job.not_before.is_(None), Job.not_before <= _now()))
-    to_be_had = or_(due, and_(_expired(), Job.attempt < MAX_ATTEMPTS))
+    claimable = or_(due, and_(_expired(), Job.attempt < MAX_ATTEMPTS))
     chosen = (
         select(Job.id)
-        .where(Job.queue == queue, Job.state.in_(("queued", "running")), to_be_had)
+        .where(Job.queue == queue, Job.state.in_(("queued", "running")), claimable)
         .order_by(Job.priority, Job.id)
         .limit(1)
         .with_for_update(skip_locked=True)
@@ -146,26 +146,31 @@ def renew(session: Session, job_id: int, owner: str, lease_s: float, done_steps:
 
 
 def finish(session: Session, job_id: int, owner: str) -> bool:
-    """Done. False: the job was lost meanwhile; the caller rolls its own writes back or knows they may repeat."""
+    """Ends a job whose work is done. False: it was lost meanwhile; the caller rolls back or knows its writes may
+    repeat."""
     return _as_owner(session, job_id, owner, {**_let_go("done"), "done_steps": Job.total_steps, "finished_at": _now()})
 
 
 def fail(session: Session, job_id: int, owner: str, failure: str, trace: str | None = None) -> bool:
-    """Ended by a bug or by bad input, with one line for people; it is not tried again."""
+    """Ends a job by a bug or bad input, with one line for people; it is not tried again. False: it was lost
+    meanwhile."""
     return _as_owner(
         session, job_id, owner, {**_let_go("failed"), "failure": failure, "trace": trace, "finished_at": _now()}
     )
 
 
 def hand_back(session: Session, job_id: int, owner: str) -> bool:
-    """A worker that is told to stop gives its job back unfinished. That is no attempt: the job did no harm."""
+    """Queues the job of a worker that must stop. That is no attempt: the job did no harm. False: it was lost."""
     return _as_owner(
         session, job_id, owner, {**_let_go("queued"), "sent_at": None, "attempt": func.greatest(Job.attempt - 1, 0)}
     )
 
 
 def put_off(session: Session, job_id: int, owner: str, trouble: str) -> bool:
-    """Passing trouble: queued again, but not before it waited. That is no attempt either; `trouble` is for people."""
+    """Queues a job again after passing trouble, to be taken when it has waited. That is no attempt either.
+
+    `trouble` is for people. False: the job was lost meanwhile.
+    """
     doubled = func.least(FIRST_WAIT_S * func.power(2.0, func.least(Job.put_offs, 30)), LONGEST_WAIT_S)
     return _as_owner(
         session,
@@ -183,13 +188,16 @@ def put_off(session: Session, job_id: int, owner: str, trouble: str) -> bool:
 
 
 def release(session: Session, job_ids: Sequence[int]) -> list[UnsentJob]:
-    """Waiting jobs whose needs are there now become queued; those that became so."""
+    """Queues waiting jobs that may start now; returns those that were waiting."""
     return _change(session, and_(Job.id == func.any(list(job_ids)), Job.state == "waiting"), {"state": "queued"})
 
 
 def requeue_expired(session: Session) -> list[UnsentJob]:
-    """Jobs whose worker went silent become queued again, or poison when they had MAX_ATTEMPTS; the queued ones."""
-    took_down = (
+    """Queues jobs whose worker went silent again, or sets them aside as poison after MAX_ATTEMPTS.
+
+    Returns the queued ones.
+    """
+    failure = (
         literal("set aside as poison: ")
         .concat(cast(Job.attempt, String))
         .concat(" workers stopped answering in the middle of it, the last of them ")
@@ -198,20 +206,20 @@ def requeue_expired(session: Session) -> list[UnsentJob]:
     _change(
         session,
         and_(_expired(), Job.attempt >= MAX_ATTEMPTS),
-        {**_let_go("poison"), "failure": took_down, "finished_at": _now()},
+        {**_let_go("poison"), "failure": failure, "finished_at": _now()},
     )
     return _change(session, and_(_expired(), Job.attempt < MAX_ATTEMPTS), {**_let_go("queued"), "sent_at": None})
 
 
 def list_unsent(session: Session, older_than_s: float) -> list[UnsentJob]:
-    """Queued jobs whose message was never sent, or so long ago that it may be lost, the most urgent first.
+    """Lists queued jobs whose message was never sent, or so long ago that it may be lost, the most urgent first.
 
     A message too many does no harm. A job that waits before it is tried again needs none until then.
     """
     lost = or_(Job.sent_at.is_(None), Job.sent_at <= _in(-older_than_s))
     due = or_(Job.not_before.is_(None), Job.not_before <= _now())
-    found = select(Job.id, Job.queue).where(Job.state == "queued", lost, due).order_by(Job.priority, Job.id)
-    return [UnsentJob(id_, queue) for id_, queue in session.execute(found)]
+    query = select(Job.id, Job.queue).where(Job.state == "queued", lost, due).order_by(Job.priority, Job.id)
+    return [UnsentJob(id_, queue) for id_, queue in session.execute(query)]
 
 
 def mark_sent(session: Session, job_ids: Sequence[int]) -> None:
@@ -219,14 +227,16 @@ def mark_sent(session: Session, job_ids: Sequence[int]) -> None:
 
 
 def cancel(session: Session, job_ids: Sequence[int]) -> list[int]:
-    """The ids that were still to end. A worker that runs one learns of it when it renews."""
+    """Cancels jobs that have not ended; returns their ids. A worker that runs one learns of it when it renews."""
     alive = and_(Job.id == func.any(list(job_ids)), Job.state.in_(("waiting", "queued", "running")))
     return [job.id for job in _change(session, alive, {**_let_go("cancelled"), "finished_at": _now()})]
 
 
 def retry(session: Session, job_ids: Sequence[int]) -> list[int]:
-    """Jobs that ended short start anew, as if never tried; their ids. A measure job first waits for its cubins again
-    (see `release`)."""
+    """Starts jobs that ended short anew, as if never tried; returns their ids.
+
+    A measure job first waits for its cubins again (see `release`).
+    """
     anew = {
         **_let_go("queued"),
         "state": case((Job.kind == "measure", "waiting"), else_="queued"),
@@ -257,16 +267,16 @@ def _let_go(state: str) -> dict[str, Any]:
     return {"state": state, "owner": None, "lease_until": None, "not_before": None}
 
 
-def _as_owner(session: Session, job_id: int, owner: str, told: dict[str, Any]) -> bool:
-    """Change a job that this owner runs; whether it still did."""
-    return bool(_change(session, and_(Job.id == job_id, Job.state == "running", Job.owner == owner), told))
+def _as_owner(session: Session, job_id: int, owner: str, columns: dict[str, Any]) -> bool:
+    """Changes a job that this owner runs; False when it no longer does."""
+    return bool(_change(session, and_(Job.id == job_id, Job.state == "running", Job.owner == owner), columns))
 
 
-def _change(session: Session, which: ColumnElement[bool], told: dict[str, Any]) -> list[UnsentJob]:
-    """Change jobs, locking them by rising id: two changers of several jobs then cannot deadlock."""
+def _change(session: Session, which: ColumnElement[bool], columns: dict[str, Any]) -> list[UnsentJob]:
+    """Changes jobs, locking them by rising id: two changers of several jobs then cannot deadlock."""
     locked = select(Job.id).where(which).order_by(Job.id).with_for_update()
     changed = session.execute(
-        update(Job).where(Job.id.in_(locked)).values(**told).returning(Job.id, Job.queue),
+        update(Job).where(Job.id.in_(locked)).values(**columns).returning(Job.id, Job.queue),
         execution_options={"synchronize_session": False},
     )
     return sorted((UnsentJob(id_, queue) for id_, queue in changed), key=lambda job: job.id)

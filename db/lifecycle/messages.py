@@ -1,7 +1,7 @@
-"""The life of a message to people: written, claimed, sent, put off, given up. Every change of its state is here.
+"""Changes the state of a message to people: written, claimed, sent, put off, given up. Every such change is here.
 
-Knows no channel's address and sends nothing. Who claims a message is alone with it; the claim writes down what is true
-if the claimer never comes back. Times are on the database's clock, as leases are.
+Knows no channel's address and sends nothing. Whoever claims a message is alone with it; the claim stores what will be
+true if the claimer never comes back. Times are on the database's clock, as those of leases are.
 """
 
 import datetime as dt
@@ -25,10 +25,10 @@ MOST_ATTEMPTS = 500
 """Some three days of attempts. Then a person has to look: the digest and `tilewatch messages` name the message."""
 
 REPORT_WITHIN_S = 7 * 86_400.0
-"""A change that no channel wanted to hear of for so long is not told to one that is set up later."""
+"""A change for which no channel was set up for so long is not sent to one that is set up later."""
 
 WRITERS = 7_114_553_031
-"""Any number that no other advisory lock of ours has."""
+"""The advisory lock for messages: any number that no other of ours has."""
 
 UNCLEAR = "its sender ended while sending: it may have arrived, and is not risked twice"
 
@@ -73,7 +73,7 @@ def write(
     alarm_id: int | None = None,
     not_before: dt.datetime | None = None,
 ) -> bool:
-    """Whether it is new: a message is known by its key, and what was written once is not written again."""
+    """Writes a message; False when there is one with its key already."""
     _, new = find_or_add(
         session,
         Message,
@@ -93,11 +93,11 @@ def write(
 
 
 def list_unreported_changes(session: Session) -> list[UnreportedChange]:
-    """Changes of regressions that people wait to hear of and that no message tells yet, the oldest first. What a
-    recording brought was told where it was recorded.
+    """Lists changes of regressions that people wait for and that no message reports yet, the oldest first.
 
-    The event was written in the transaction that changed the regression, so nothing that happened is forgotten, and the
-    key of its messages holds its number, so nothing is told twice.
+    A regression that came with a recording was reported where it was recorded. The event was written in the transaction
+    that changed the regression, so nothing that happened is forgotten, and the key of its messages holds its number, so
+    nothing is reported twice.
     """
     event = RegressionEvent
     kind = case(
@@ -107,13 +107,13 @@ def list_unreported_changes(session: Session) -> list[UnreportedChange]:
         (event.action == "resolve", "resolved"),
         (event.action == "expect", "expected"),
     )
-    told = exists().where(
+    is_reported = exists().where(
         Message.regression_id == event.regression_id,
         func.starts_with(Message.key, literal("event ").concat(cast(event.id, String)).concat(" ")),
     )
     query = (
         select(event.id.label("event_id"), event.regression_id, kind.label("kind"))
-        .where(kind.is_not(None), ~told, event.at > _in(-REPORT_WITHIN_S), ~is_recorded(event.regression_id))
+        .where(kind.is_not(None), ~is_reported, event.at > _in(-REPORT_WITHIN_S), ~is_recorded(event.regression_id))
         .order_by(event.id)
     )
     return [UnreportedChange(**row._mapping) for row in session.execute(query)]
@@ -124,24 +124,25 @@ def event_key(event_id: int, channel: str) -> str:
 
 
 def take_turns(session: Session) -> None:
-    """Until the transaction ends nobody else writes messages: two writers would assign one owner twice."""
+    """Waits until nobody else writes messages: two writers would assign one owner twice. Ends with the transaction."""
     session.execute(select(func.pg_advisory_xact_lock(WRITERS)))
 
 
 def list_unwritten_keys(session: Session, keys: Sequence[str]) -> list[str]:
-    """Those of these keys that no message has."""
-    there = set(session.scalars(select(Message.key).where(Message.key == func.any(list(keys)))))
-    return [key for key in keys if key not in there]
+    """Returns those of these keys that no message has."""
+    written = set(session.scalars(select(Message.key).where(Message.key == func.any(list(keys)))))
+    return [key for key in keys if key not in written]
 
 
 def claim(
     session: Session, repeatable: Sequence[str], lease_s: float, without: Sequence[str] = ()
 ) -> ClaimedMessage | None:
-    """The oldest message that is due on a channel that is not left out; None when there is none.
+    """Takes the oldest message that is due on a channel that is not in `without`; None when there is none.
 
-    `repeatable` names the channels whose other side knows a message's key: after a sender that died, such a message is
-    due again when the lease is over. On any other channel it might arrive twice, so it is given up as unclear at the
-    claim, and `sent` or `put_off` take that back. A message never overtakes an earlier one of its regression.
+    `repeatable` names the channels whose other side recognises a message's key: after a sender that died, such a
+    message is due again when the lease is over. On any other channel it might arrive twice, so it is given up as
+    unclear at the claim, and `mark_sent` or `put_off` take that back. A message never overtakes an earlier one of its
+    regression.
     """
     earlier = aliased(Message)
     overtakes = exists().where(
@@ -160,13 +161,13 @@ def claim(
         .cte("chosen")
         .prefix_with("materialized")
     )
-    known = Message.channel == func.any(list(repeatable))
+    is_repeatable = Message.channel == func.any(list(repeatable))
     row = session.execute(
         update(Message)
         .where(Message.id == chosen.c.id)
         .values(
-            state=case((known, "queued"), else_="failed"),
-            trouble=case((known, Message.trouble), else_=literal(UNCLEAR)),
+            state=case((is_repeatable, "queued"), else_="failed"),
+            trouble=case((is_repeatable, Message.trouble), else_=literal(UNCLEAR)),
             not_before=_in(lease_s),
             claimed_at=_now(),
             attempts=Message.attempts + 1,
@@ -182,11 +183,15 @@ def claim(
 
 
 def mark_sent(session: Session, message_id: int) -> None:
+    """Ends a message that its channel took."""
     _end(session, message_id, {"state": "sent", "sent_at": _now(), "not_before": None, "trouble": None})
 
 
 def put_off(session: Session, message_id: int, trouble: str, wait_s: float | None = None) -> None:
-    """Not taken for now: due again after what the service asked for, or after a wait that doubles. Given up at last."""
+    """Makes a message that was not taken due again: after what the service asked for, or after a wait that doubles.
+
+    After MOST_ATTEMPTS it is given up.
+    """
     doubled = func.least(FIRST_WAIT_S * func.power(2.0, func.least(Message.attempts - 1, 30)), LONGEST_WAIT_S)
     over = Message.attempts >= MOST_ATTEMPTS
     _end(
@@ -201,21 +206,21 @@ def put_off(session: Session, message_id: int, trouble: str, wait_s: float | Non
 
 
 def fail(session: Session, message_id: int, trouble: str) -> None:
-    """The channel will never take it."""
+    """Gives a message up: the channel will never take it."""
     _end(session, message_id, {"state": "failed", "not_before": None, "trouble": trouble})
 
 
 def retry(session: Session, message_ids: Sequence[int]) -> list[int]:
-    """A person wants messages that failed to be sent once more; those that had failed."""
+    """A person wants these messages sent once more; returns the ids of those that had failed."""
     anew = {"state": "queued", "attempts": 0, "not_before": None, "trouble": None}
     which = Message.id == func.any(list(message_ids))
     changed = update(Message).where(which, Message.state == "failed").values(**anew).returning(Message.id)
     return sorted(session.scalars(changed, execution_options={"synchronize_session": False}))
 
 
-def _end(session: Session, message_id: int, told: dict[str, Any]) -> None:
+def _end(session: Session, message_id: int, columns: dict[str, Any]) -> None:
     session.execute(
-        update(Message).where(Message.id == message_id).values(**told),
+        update(Message).where(Message.id == message_id).values(**columns),
         execution_options={"synchronize_session": False},
     )
 

@@ -1,4 +1,4 @@
-"""Which GPUs are ill: into quarantine with a reason and its evidence, out again after a clean canary.
+"""Puts ill GPUs into quarantine, with a reason and its evidence, and lets them out after a clean canary.
 
 Knows nothing of what makes a GPU ill. Whoever notices first writes; a GPU has one open quarantine at most.
 """
@@ -15,12 +15,12 @@ from sqlalchemy.orm import Session
 from tilewatch.db.models import Quarantine, Run
 
 CANARY_RUNS = 50
-"""How many sessions of a GPU its canary is compared with, the newest."""
+"""A canary is compared with those of this many of its GPU's newest runs."""
 
 
 @dataclass(frozen=True)
 class OpenQuarantine:
-    """An open quarantine. `waited_s` is since its last canary, or since it began."""
+    """A quarantine that has not ended. `waited_s` is since its last canary, or since it began."""
 
     id: int
     gpu_uuid: str
@@ -34,7 +34,7 @@ class OpenQuarantine:
 def begin(
     session: Session, *, gpu_uuid: str, gpu_model: str, host: str, kind: str, reason: str, evidence: Mapping[str, Any]
 ) -> bool:
-    """False when the GPU is in quarantine already; the first reason stays."""
+    """Returns False when the GPU is in quarantine already; the first reason stays."""
     new = insert(Quarantine).values(
         gpu_uuid=gpu_uuid, gpu_model=gpu_model, host=host, kind=kind, reason=reason, evidence=dict(evidence)
     )
@@ -43,6 +43,7 @@ def begin(
 
 
 def find_open(session: Session, gpu_uuid: str) -> OpenQuarantine | None:
+    """Returns the GPU's quarantine that has not ended; None when it is well."""
     waited_s = func.extract("epoch", func.now() - func.coalesce(Quarantine.canary_at, Quarantine.began_at))
     query = select(
         Quarantine.id,
@@ -58,14 +59,14 @@ def find_open(session: Session, gpu_uuid: str) -> OpenQuarantine | None:
 
 
 def count_quarantines(session: Session, gpu_uuid: str) -> int:
-    """How often a GPU was in quarantine, now included."""
+    """Counts how often a GPU was in quarantine, now included."""
     return session.execute(select(func.count(Quarantine.id)).where(Quarantine.gpu_uuid == gpu_uuid)).scalar_one()
 
 
 def find_reason_during(
     session: Session, gpu_uuid: str, started_at: dt.datetime, finished_at: dt.datetime
 ) -> str | None:
-    """Why the GPU was in quarantine in a part of this time; None when it was not."""
+    """Returns why the GPU was in quarantine in a part of this time; None when it was not."""
     query = (
         select(Quarantine.reason)
         .where(
@@ -79,18 +80,18 @@ def find_reason_during(
     return session.scalars(query).one_or_none()
 
 
-def write_canary(session: Session, quarantine_id: int, said: str, *, clean: bool) -> None:
-    """One more canary; a clean one ends the quarantine."""
-    told: dict[str, Any] = {"canaries": Quarantine.canaries + 1, "canary_at": func.now(), "canary_said": said}
+def write_canary(session: Session, quarantine_id: int, result: str, *, clean: bool) -> None:
+    """Stores the result of one more canary; a clean one ends the quarantine."""
+    columns: dict[str, Any] = {"canaries": Quarantine.canaries + 1, "canary_at": func.now(), "canary_said": result}
     if clean:
-        told["ended_at"] = func.now()
+        columns["ended_at"] = func.now()
     session.execute(
-        update(Quarantine).where(Quarantine.id == quarantine_id, Quarantine.ended_at.is_(None)).values(**told)
+        update(Quarantine).where(Quarantine.id == quarantine_id, Quarantine.ended_at.is_(None)).values(**columns)
     )
 
 
 def list_readings(session: Session, gpu_uuid: str) -> list[dict[str, Any]]:
-    """The readings of a GPU's newest sessions here, the newest session first; the canaries are among them."""
+    """Lists the readings of a GPU's newest runs here, the newest run first; the canaries are among them."""
     query = (
         select(Run.telemetry)
         .where(Run.gpu_uuid == gpu_uuid, Run.origin != "recorded")

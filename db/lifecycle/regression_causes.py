@@ -1,4 +1,4 @@
-"""How a regression comes to be, and how it goes away by itself: what the judge writes of causes and series.
+"""Opens regressions by their cause, adds series to them, and resolves those that recovered: what the judge writes.
 
 One cause is one regression however many series it changed and however many judges find it at once: a lock on the kernel
 makes them take turns, and unique keys hold even without it. Knows nothing of statistics; whoever opened the session
@@ -25,9 +25,9 @@ RECOVERED_SHARE = 0.6
 
 @dataclass(frozen=True)
 class Cause:
-    """What made a change. It came after `good_commit_id` and no later than `bad_commit_id`.
+    """A cause of a change. It came after `good_commit_id` and no later than `bad_commit_id`.
 
-    `what` tells causes of one category apart where commits do not: the old and the new toolchain, two nodes.
+    `what` distinguishes causes of one category where commits do not: the old and the new toolchain, two nodes.
     """
 
     direction: Direction
@@ -43,7 +43,7 @@ class Cause:
 
 @dataclass(frozen=True)
 class ChangedSeries:
-    """One series that the cause moved, by `size` (relative) with its 95 % interval."""
+    """One series that the cause changed, by `size` (relative) with its 95 % interval."""
 
     problem: str
     gpu_model: str
@@ -66,7 +66,7 @@ class OpenedRegression:
 
 
 def open_or_join(session: Session, cause: Cause, moved: ChangedSeries) -> OpenedRegression:
-    """The regression of this cause, with this series in it. A second call changes nothing."""
+    """Opens the regression of this cause, or adds the series to it. A second call changes nothing."""
     _take_turns(session, cause)
     known = _same_cause(session, cause)
     if known is None:
@@ -104,7 +104,8 @@ def open_or_join(session: Session, cause: Cause, moved: ChangedSeries) -> Opened
 def mark_recovered(
     session: Session, moved: ChangedSeries, *, repository: str, kernel: str, of_node: bool = False
 ) -> list[int]:
-    """A confirmed improvement of a series, as what takes back open regressions of it: the ids of those.
+    """Marks a series as recovered after a confirmed improvement; returns the ids of the open regressions that it ends
+    for.
 
     A commit makes no node faster, so what is `of_node` recovers apart from all else. A regression whose last series
     recovered resolves by itself, once. What undoes an improvement is a regression.
@@ -135,8 +136,8 @@ def mark_recovered(
         session.execute(
             update(RegressionSeries).where(RegressionSeries.id == one.id).values(recovered_at=func.clock_timestamp())
         )
-        said = f"{one.problem} on {one.gpu_model} recovered by {moved.size:+.1%}"
-        add_event(session, regression.id, ITSELF, "recover", regression.state, regression.state, said)
+        sentence = f"{one.problem} on {one.gpu_model} recovered by {moved.size:+.1%}"
+        add_event(session, regression.id, ITSELF, "recover", regression.state, regression.state, sentence)
         left = exists().where(RegressionSeries.regression_id == regression.id, RegressionSeries.recovered_at.is_(None))
         if not session.scalar(select(left)):
             change_state(session, regression, "resolve", ITSELF, "every series recovered")
@@ -243,9 +244,9 @@ def _join(session: Session, regression_id: int, cause: Cause, moved: ChangedSeri
     }
     regression.good_commit_id = max(regression.good_commit_id, cause.good_commit_id, key=positions.__getitem__)
     regression.bad_commit_id = min(regression.bad_commit_id, cause.bad_commit_id, key=positions.__getitem__)
-    said = f"{moved.problem} on {moved.gpu_model} {moved.size:+.1%}"
-    add_remark(session, regression, ITSELF, "join", said)
+    sentence = f"{moved.problem} on {moved.gpu_model} {moved.size:+.1%}"
+    add_remark(session, regression, ITSELF, "join", sentence)
     if regression.state != "resolved":
         return False
-    change_state(session, regression, "reopen", ITSELF, said)
+    change_state(session, regression, "reopen", ITSELF, sentence)
     return True

@@ -1,7 +1,7 @@
-"""The life of a regression: what people and Tilewatch may do with it, each change a row with who made it and when.
+"""Changes a regression: what people and Tilewatch may do with it, each change a row with who made it and when.
 
-What may follow what is the table `TRANSITIONS`. How a regression comes to be is in db/lifecycle/regression_causes.py.
-Knows nothing of statistics, messages or the queue; whoever opened the session commits.
+The table `TRANSITIONS` says which state may follow which. db/lifecycle/regression_causes.py opens regressions. Knows
+nothing of statistics, messages or the queue; whoever opened the session commits.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from tilewatch.db.models import Mark, Regression, RegressionEvent
 from tilewatch.errors import ExpectedError
 
 ITSELF = "tilewatch"
-"""Who an event names when no person made it."""
+"""The name in an event that no person made."""
 
 TRANSITIONS: Mapping[str, Mapping[str, str]] = {
     "acknowledge": {"new": "acknowledged", "reopened": "acknowledged"},
@@ -46,7 +46,7 @@ def acknowledge(session: Session, regression_id: int, who: str, note: str | None
 
 
 def expect(session: Session, regression_id: int, who: str, note: str | None = None) -> None:
-    """It is as it should be: the new level is what later nights are judged against."""
+    """People accept the change: the new level is what later nights are judged against."""
     change_state(session, lock(session, regression_id), "expect", who, note)
 
 
@@ -59,21 +59,21 @@ def reopen(session: Session, regression_id: int, who: str, note: str | None = No
 
 
 def assign(session: Session, regression_id: int, who: str, owner: str | None) -> None:
-    """Give it to somebody, or to nobody."""
+    """Gives it an owner, or none."""
     regression = lock(session, regression_id)
     regression.owner = _given(owner)
     add_remark(session, regression, who, "assign", regression.owner or "nobody")
 
 
 def note(session: Session, regression_id: int, who: str, text: str) -> None:
-    """The note on the regression itself; older notes stay readable in its events."""
+    """Replaces the note on the regression; older notes stay readable in its events."""
     regression = lock(session, regression_id)
     regression.note = _given(text)
     add_remark(session, regression, who, "note", regression.note)
 
 
 def link(session: Session, regression_id: int, who: str, url: str | None) -> None:
-    """Where the work on it happens: an issue, a pull request."""
+    """Sets where the work on it happens: an issue, a pull request."""
     regression = lock(session, regression_id)
     regression.link = _given(url)
     add_remark(session, regression, who, "link", regression.link)
@@ -88,7 +88,8 @@ def mark(
     run_id: int | None = None,
     note: str | None = None,
 ) -> None:
-    """A person's word on a regression, or on the verdict of a run. Their newest word replaces the one before."""
+    """Stores a person's opinion of a regression, or of the verdict of a run. Their newest one replaces the one
+    before."""
     if (regression_id is None) == (run_id is None):
         raise TypeError("a mark is of a regression_id or of a run_id, and not of both")
     if regression_id is not None:
@@ -107,20 +108,20 @@ def mark(
 
 
 def list_possible_actions(state: str) -> list[str]:
-    """The actions that a regression in this state allows, for buttons and messages."""
+    """Lists the actions that a regression in this state allows, for buttons and messages."""
     return [action for action, moves in TRANSITIONS.items() if state in moves]
 
 
 def lock(session: Session, regression_id: int) -> Regression:
-    """The regression, and nobody else changes it until the transaction ends."""
-    found = session.get(Regression, regression_id, with_for_update=True, populate_existing=True)
-    if found is None:
+    """Returns the regression, locked until the transaction ends. Raises NoSuchRegression."""
+    regression = session.get(Regression, regression_id, with_for_update=True, populate_existing=True)
+    if regression is None:
         raise NoSuchRegression(f"there is no regression {regression_id}")
-    return found
+    return regression
 
 
 def change_state(session: Session, regression: Regression, action: str, who: str, text: str | None) -> None:
-    """To the state that the action leads to. Raises NotPossible."""
+    """Moves it to the state that the action leads to. Raises NotPossible."""
     to = TRANSITIONS[action].get(regression.state)
     if to is None:
         allowed = ", ".join(list_possible_actions(regression.state))
@@ -134,7 +135,7 @@ def change_state(session: Session, regression: Regression, action: str, who: str
 
 
 def add_remark(session: Session, regression: Regression, who: str, action: str, text: str | None) -> None:
-    """A change that leaves the state as it is."""
+    """Stores a change that leaves the state as it is."""
     add_event(session, regression.id, who, action, regression.state, regression.state, _given(text))
     regression.changed_at = func.clock_timestamp()
     session.flush()
@@ -161,5 +162,5 @@ def _person(who: str) -> str:
 
 
 def _given(text: str | None) -> str | None:
-    """None for what was left empty."""
+    """Returns None for what was left empty."""
     return (text or "").strip() or None

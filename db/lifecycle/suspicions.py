@@ -1,4 +1,5 @@
-"""Suspicions and the replays that settle them: every write, each of which may happen twice and changes nothing then.
+"""Opens and closes suspicions, and stores the replays that settle them; each write may happen twice and changes nothing
+then.
 
 Whoever opened the session commits.
 """
@@ -32,8 +33,8 @@ def open_once(
     size: float | None,
     reason: str,
 ) -> int:
-    """The suspicion of a run's night; the first range and reason stay."""
-    found, _ = find_or_add(
+    """Opens the suspicion of a run's night and returns its id; the first range and reason stay."""
+    suspicion_id, _ = find_or_add(
         session,
         Suspicion,
         {"run_id": run_id},
@@ -47,14 +48,16 @@ def open_once(
             "reason": reason,
         },
     )
-    return found
+    return suspicion_id
 
 
 def find_id_of_run(session: Session, run_id: int) -> int | None:
+    """Returns the id of the suspicion of a run; None when there is none."""
     return session.scalar(select(Suspicion.id).where(Suspicion.run_id == run_id))
 
 
 def close(session: Session, run_id: int, outcome: Outcome, reason: str) -> None:
+    """Ends the open suspicion of a run."""
     session.execute(
         update(Suspicion)
         .where(Suspicion.run_id == run_id, Suspicion.state == "open")
@@ -63,7 +66,7 @@ def close(session: Session, run_id: int, outcome: Outcome, reason: str) -> None:
 
 
 def close_older(session: Session, scope: Scope, reason: str) -> int:
-    """End what earlier nights of a scope left open: a later night asks again if it still looks like a change."""
+    """Ends what earlier nights of a scope left open: a later night asks again if it still looks like a change."""
     older = (
         select(Run.id)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -95,9 +98,9 @@ def write_replay(
     bad_us: Sequence[float] = (),
     failure: str | None = None,
 ) -> None:
-    """A replay's answer; its launches are counted on its suspicion. The first answer stays."""
-    told = {**row, "key": key, "good_us": list(good_us), "bad_us": list(bad_us), "failure": failure}
-    kept = insert(Replay).values(**told).on_conflict_do_nothing(index_elements=[Replay.key]).returning(Replay.id)
+    """Stores a replay's answer, and counts its launches on its suspicion. The first answer stays."""
+    columns = {**row, "key": key, "good_us": list(good_us), "bad_us": list(bad_us), "failure": failure}
+    kept = insert(Replay).values(**columns).on_conflict_do_nothing(index_elements=[Replay.key]).returning(Replay.id)
     if session.scalar(kept) is not None and row.get("suspicion_id") is not None:
         session.execute(
             update(Suspicion)
@@ -107,5 +110,6 @@ def write_replay(
 
 
 def lock_run(session: Session, run_id: int) -> None:
-    """Lock a run's row until the transaction ends: of two replays that end at once, the later then sees the earlier."""
+    """Locks a run's row until the transaction ends: of two replays that end at once, the later then sees the
+    earlier."""
     session.execute(select(Run.id).where(Run.id == run_id).with_for_update())
