@@ -1,4 +1,4 @@
-"""How long it takes from a confirmed regression to people, and what looking for alarms costs.
+"""Measures the delay from a confirmed regression to its message, and the time of one check for alarms.
 
     python -m benchmarks.notification_delay [--nights 60] [--regressions 20]
 
@@ -34,7 +34,8 @@ from tilewatch.db.lifecycle.regression_causes import Cause, ChangedSeries, open_
 from tilewatch.db.models import Commit, Regression, RegressionSeries, Run, Sweep
 from tilewatch.db.server.embedded import Embedded, Servers
 from tilewatch.db.session import session
-from tilewatch.worker.notify.check_alarms import Limits, check_alarms
+from tilewatch.nightlies import NightlyTimes
+from tilewatch.worker.notify.check_alarms import check_alarms
 from tilewatch.worker.notify.outbox import Outbox
 from tilewatch.worker.notify.routing import NotifySettings
 from tilewatch.worker.notify.senders import Log
@@ -154,10 +155,10 @@ def _judges(servers: Servers) -> None:
 
 def _alarms(servers: Servers, nights: int) -> None:
     out = Outbox(servers.database_url, NotifySettings(), {"log": Log()}, "http://localhost")
-    limits, took_s = Limits(dt.time(3, 0), nightly_limit_h=8, regret=0.1), []
+    times, took_s = NightlyTimes(nightly_at=dt.time(3, 0), nightly_limit_h=8), []
     for _ in range(5):
         began = time.monotonic()
-        found = check_alarms(out, limits, AFTER_THE_LAST_NIGHT)
+        found = check_alarms(out, times, 0.1, AFTER_THE_LAST_NIGHT)
         took_s.append(time.monotonic() - began)
     with session(servers.database_url) as opened:
         keys = select(Sweep.repository, Sweep.kernel, Sweep.problem, Sweep.gpu_model).distinct().subquery()

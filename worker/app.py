@@ -124,12 +124,11 @@ def run_tell() -> None:
 
 @celery.task(name="worker.watch")  # type: ignore[untyped-decorator]  # Celery has no types
 def run_watch() -> None:
-    from tilewatch.worker.notify.check_alarms import Limits, check_alarms
+    from tilewatch.worker.notify.check_alarms import check_alarms
 
     settings, out = Settings.load(), _outbox()
     if out is not None:
-        limits = Limits(settings.nightly_at, settings.nightly_limit_h, settings.regret_limit)
-        found = check_alarms(out, limits, dt.datetime.now(dt.UTC))
+        found = check_alarms(out, settings, settings.regret_limit, dt.datetime.now(dt.UTC))
         log.info("checked alarms", opened=[alarm.key for alarm in found.to_open], closed=list(found.to_close))
 
 

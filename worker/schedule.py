@@ -11,10 +11,9 @@ from celery.schedules import crontab
 from tilewatch.db import record
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import steps
+from tilewatch.nightlies import due_night
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps.submit import submit_nightly
-
-PATIENCE = dt.timedelta(minutes=5)
 
 
 def schedule(at: dt.time) -> crontab:
@@ -31,18 +30,12 @@ def catch_up(settings: Settings, now: dt.datetime) -> str | None:
     Nothing is missed before the first nightly. Of several missed nights only the last is submitted: the commit under
     test would be the same.
     """
-    night = night_due(now, settings.nightly_at)
+    night = due_night(now, settings)
     with session(settings.connection().database_url) as opened:
         last = steps.find_last_night(opened)
     if last is None or last >= night:
         return None
     return submit_nightly(settings, night=night).sentence
-
-
-def night_due(now: dt.datetime, at: dt.time) -> dt.date:
-    """The newest night that should have its nightly, with some patience for the clock's own entry to submit it."""
-    told = dt.datetime.combine(now.date(), at, dt.UTC) + PATIENCE
-    return now.date() if now >= told else now.date() - dt.timedelta(days=1)
 
 
 BATCH = 5_000

@@ -4,7 +4,6 @@ Every value comes from an environment variable TILEWATCH_<NAME> or from its defa
 connection or starts anything; `tilewatch up` leaves a small file that tells the other commands where its servers are.
 """
 
-import datetime as dt
 import json
 import os
 import socket
@@ -12,10 +11,11 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import NoDecode
 
 from tilewatch.db.server.embedded import Servers
 from tilewatch.errors import ExpectedError
+from tilewatch.nightlies import NightlyTimes
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 
@@ -37,12 +37,8 @@ def _default_home() -> Path:
     return Path("/var/lib/tilewatch") if os.geteuid() == 0 else Path("~/.local/share/tilewatch")
 
 
-class Settings(BaseSettings):
+class Settings(NightlyTimes):
     """The settings of one process, read once."""
-
-    model_config = SettingsConfigDict(
-        env_prefix="TILEWATCH_", env_ignore_empty=True, frozen=True, validate_default=True
-    )
 
     home: Path = Field(default_factory=_default_home)
     port: int = Field(default=8501, ge=1, le=65535)
@@ -69,13 +65,11 @@ class Settings(BaseSettings):
     drain_s: float = Field(default=540.0, ge=0)
     canary_every_s: float = Field(default=600.0, gt=0)  # between two canaries of a GPU in quarantine
     keep_samples_days: int = Field(default=90, ge=1)  # of trials that lost; everything else is kept for ever
-    nightly_at: dt.time = dt.time(3, 0)  # UTC
     # How the judge decides; without a file the numbers that benchmarks/judge.py reports.
     policy: Path | None = None
     replay_launches: int = Field(
         default=240, ge=0
     )  # a night and GPU model; an H200 takes 1 s for one of an FP8 product
-    nightly_limit_h: float = Field(default=8.0, gt=0)  # a nightly that is not over by then is late
     regret_limit: float = Field(default=0.1, gt=0)  # how much slower the config that ships may be than the best found
     # Whom to tell (worker/notify/routing.py); without it, tell.toml in the home if there is one, else the log alone.
     tell: Path | None = None

@@ -10,16 +10,11 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from tilewatch.db.queries.queue import IN_PROGRESS
+from tilewatch.nightlies import ENDED_WELL, NightlyTimes, is_late, missing_night
+
 SERIES = ("kernel", "problem", "gpu_model")
 SOURCE_SERIES = (*SERIES, "origin", "recording_machine")
-
-LATE_AFTER = dt.timedelta(hours=12)
-"""A nightly that is not through by then will not be through before people come to work."""
-MISSING_AFTER = dt.timedelta(hours=36)
-"""A GPU model whose newest nightly is older than a day and a half has missed one."""
-
-NIGHT_ENDED_WELL = ("measured", "static facts only")
-NIGHT_GOES_ON = ("compiling", "waiting for a GPU", "measuring", "judging")
 
 
 def pair_snapshots(before: pd.DataFrame, after: pd.DataFrame, on: Sequence[str] = SOURCE_SERIES) -> pd.DataFrame:
@@ -63,13 +58,11 @@ def keep_problems(rows: pd.DataFrame, of: pd.DataFrame) -> pd.DataFrame:
     return rows[[key in wanted for key in zip(rows["kernel"], rows["problem"], strict=True)]]
 
 
-def night_state(state: str, requested_at: dt.datetime, now: dt.datetime) -> str:
-    """done, running, late or failed: how the newest nightly of a GPU model stands."""
-    age = now - requested_at
-    if age > MISSING_AFTER:
-        return "late"
-    if state in NIGHT_ENDED_WELL:
-        return "done"
-    if state in NIGHT_GOES_ON:
-        return "late" if age > LATE_AFTER else "running"
-    return "failed"
+def night_state(night: pd.Series, last: dt.date, now: dt.datetime, times: NightlyTimes) -> str:
+    """done, running, late, missing or failed: the state of a GPU model's newest nightly, late and missing as the alarms
+    have it. `last` is the newest night of all GPU models."""
+    if night["night"] == last and missing_night(last, now, times):
+        return "missing"
+    if night["state"] in IN_PROGRESS:
+        return "late" if is_late(night["state"], night["requested_at"], now, times) else "running"
+    return "done" if night["state"] in ENDED_WELL else "failed"

@@ -15,6 +15,7 @@ from tilewatch.dashboard.widgets import filters, plots, tables
 from tilewatch.dashboard.widgets import repository as watched
 from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.db.lifecycle.regressions import OPEN
+from tilewatch.nightlies import NightlyTimes
 from tilewatch.text import change_text, count_text, short_sha
 
 SHOWN_MOVERS = 20
@@ -51,10 +52,11 @@ def page(url: str) -> None:
 def nights(url: str) -> None:
     """How the newest nightly of each GPU model went, as one line."""
     with show_errors():
-        now = dt.datetime.now(dt.UTC)
+        now, times = dt.datetime.now(dt.UTC), NightlyTimes()
+        newest = reads.last_nights(url)
         badges = []
-        for _, night in reads.last_nights(url).sort_values("gpu_name").iterrows():
-            state = changes.night_state(night["state"], night["requested_at"], now)
+        for _, night in newest.sort_values("gpu_name").iterrows():
+            state = changes.night_state(night, newest["night"].max(), now, times)
             detail = f" ({night['state']})" if state in ("failed", "running") else f" ({night['night']})"
             badges.append(
                 f":{states.NIGHTS[state]}-badge[{night['gpu_name'].removeprefix('NVIDIA ')}: {state}{detail}]"

@@ -15,7 +15,7 @@ SUBMISSIONS = {
     "recorded": OVER,
 }
 VERDICTS = {"regression": BADLY, "improvement": WELL, "unchanged": OVER, "undecided": OVER}
-NIGHTS = {"done": WELL, "running": GOING_ON, "late": UNSURE, "failed": BADLY}
+NIGHTS = {"done": WELL, "running": GOING_ON, "late": UNSURE, "missing": UNSURE, "failed": BADLY}
 REGRESSIONS = {"new": BADLY, "reopened": BADLY, "acknowledged": UNSURE, "expected": OVER, "resolved": WELL}
 
 # Readable on the light and on the dark background.

@@ -29,20 +29,6 @@ def nights(context: Context) -> list[dt.date | None]:
         return list(opened.scalars(select(Submission.night).order_by(Submission.id)))
 
 
-@pytest.mark.parametrize(
-    ("now", "due"),
-    [
-        (at(2, 59), dt.date(2026, 11, 19)),
-        (at(3, 1), dt.date(2026, 11, 19)),  # the clock's own entry may be submitting it just now
-        (at(3, 5), NIGHT),
-        (at(23, 59), NIGHT),
-        (at(0, 0, day=21), NIGHT),
-    ],
-)
-def test_a_night_is_due_once_its_hour_has_passed(now: dt.datetime, due: dt.date) -> None:
-    assert schedule.night_due(now, AT) == due
-
-
 def test_two_clocks_at_once_submit_one_nightly(settings: Settings, context: Context) -> None:
     together = threading.Barrier(2)
     created = []

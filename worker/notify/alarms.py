@@ -17,10 +17,8 @@ from tilewatch.db.queries.quarantine import QuarantineRow
 from tilewatch.db.queries.queue import SubmissionRow
 from tilewatch.db.step_queries.fallen_configs import FallenConfig, SweepPair
 from tilewatch.db.step_queries.run_pairs import RunPair
+from tilewatch.nightlies import NightlyTimes, is_late, missing_night
 from tilewatch.text import short_sha
-
-FINE = ("measured", "static facts only")
-"""States in which a nightly is over and well."""
 
 EVENT_STAYS_OPEN = dt.timedelta(days=7)
 """How long an alarm about a single event, which has no end, stays open."""
@@ -67,31 +65,30 @@ def changes(current: Iterable[OpenAlarm], stored: Iterable[AlarmRow]) -> Changes
 
 
 def find_late_nightlies(
-    nights: Sequence[SubmissionRow], last: dt.date | None, due: dt.date, limit: dt.timedelta, now: dt.datetime
+    nights: Sequence[SubmissionRow], last: dt.date | None, now: dt.datetime, times: NightlyTimes
 ) -> list[OpenAlarm]:
-    """`due` is the newest night that should have been submitted by now, `last` the newest that was; before the first
-    nightly nothing is missing."""
+    """`last` is the newest night that was submitted. Nightlies before it are not late any more."""
     found = []
-    if last is not None and last < due:
+    if missing := missing_night(last, now, times):
         found.append(
             OpenAlarm(
                 "nightly_missing",
                 f"nightly_missing/{last}",
                 f"no nightly since that of {last}",
-                f"The nightly of {due} was not submitted. Is beat running, and can the judge's worker read the "
+                f"The nightly of {missing} was not submitted. Is beat running, and can the judge's worker read the "
                 "repository? `tilewatch submit nightly` submits it by hand.",
             )
         )
     for night in nights:
-        if night.night == last and night.state not in FINE and now - night.requested_at > limit:
-            hours = limit.total_seconds() / 3600
+        if night.night == last and is_late(night.state, night.requested_at, now, times):
             found.append(
                 OpenAlarm(
                     "nightly_late",
                     f"nightly_late/{night.id}",
                     f"the nightly of {night.night} for {night.gpu_name}: {night.state}",
-                    f"It was submitted more than {hours:g} hours ago: {night.settled_trials} of {night.trials} configs "
-                    f"are compiled, {night.runs} sweeps measured, {night.failed_jobs} jobs failed. "
+                    f"It was submitted more than {times.nightly_limit_h:g} hours ago: "
+                    f"{night.settled_trials} of {night.trials} configs are compiled, "
+                    f"{night.runs} sweeps measured, {night.failed_jobs} jobs failed. "
                     "`tilewatch status` shows what it waits for.",
                     gpu_model=night.gpu_model,
                 )

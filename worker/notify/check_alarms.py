@@ -6,7 +6,6 @@ which alarms should be open, outbox.py writes the messages.
 
 import datetime as dt
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
@@ -16,33 +15,23 @@ from tilewatch.db.queries import quarantine, queue
 from tilewatch.db.queries.alarms import AlarmRow
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import fallen_configs, run_pairs, steps
+from tilewatch.nightlies import NightlyTimes
 from tilewatch.worker.notify import alarms, outbox
 from tilewatch.worker.notify.alarms import Changes, OpenAlarm
 from tilewatch.worker.notify.outbox import Outbox
-from tilewatch.worker.schedule import night_due
 
 RECENT = dt.timedelta(days=2)
 """Older submissions were checked when they were new."""
-
-MISSING_AFTER = dt.timedelta(minutes=30)
-"""By then the reconciler has submitted a night that beat left out, if it can be submitted at all."""
 
 EVENTS = ("tie_lost", "baseline_changed")
 """Kinds of alarm about a single event, which has no end."""
 
 
-@dataclass(frozen=True)
-class Limits:
-    nightly_at: dt.time
-    nightly_limit_h: float
-    regret: float
-
-
-def check_alarms(out: Outbox, limits: Limits, now: dt.datetime) -> Changes:
+def check_alarms(out: Outbox, times: NightlyTimes, regret_limit: float, now: dt.datetime) -> Changes:
     with session(out.database_url) as opened:
         life.take_turns(opened)
         stored = alarm_queries.list_alarms(opened)
-        changes = alarms.changes(_list_alarms(opened, stored, limits, now), stored)
+        changes = alarms.changes(_list_alarms(opened, stored, times, regret_limit, now), stored)
         for alarm in changes.to_open:
             alarm_id, new = life.open_once(
                 opened, key=alarm.key, kind=alarm.kind, subject=alarm.subject, detail=alarm.detail
@@ -53,21 +42,21 @@ def check_alarms(out: Outbox, limits: Limits, now: dt.datetime) -> Changes:
     return changes
 
 
-def _list_alarms(opened: Session, stored: Sequence[AlarmRow], limits: Limits, now: dt.datetime) -> list[OpenAlarm]:
+def _list_alarms(
+    opened: Session, stored: Sequence[AlarmRow], times: NightlyTimes, regret_limit: float, now: dt.datetime
+) -> list[OpenAlarm]:
     runs = run_pairs.list_newest_run_pairs(opened, now - alarms.FAILURE_STAYS_OPEN)
     recent = [run for run in runs if run.made_at >= now - RECENT]
     pairs = fallen_configs.list_newest_pairs(opened, now - RECENT)
-    late = dt.timedelta(hours=limits.nightly_limit_h)
-    due = night_due(now - MISSING_AFTER, limits.nightly_at)
     return [
-        *alarms.find_late_nightlies(queue.list_last_nights(opened), steps.find_last_night(opened), due, late, now),
+        *alarms.find_late_nightlies(queue.list_last_nights(opened), steps.find_last_night(opened), now, times),
         *alarms.find_quarantined_gpus(quarantine.list_quarantines(opened)),
         *alarms.find_broken_configs(pairs, fallen_configs.list_fallen_configs(opened, pairs)),
         *_still_broken(opened, stored, now),
         *alarms.find_lost_ties(recent),
         *alarms.find_changed_baselines(recent),
         *alarms.keep_open(stored, EVENTS, now - alarms.EVENT_STAYS_OPEN),
-        *alarms.find_regret(runs, limits.regret, stored),
+        *alarms.find_regret(runs, regret_limit, stored),
     ]
 
 

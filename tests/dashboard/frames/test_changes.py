@@ -7,6 +7,10 @@ import pytest
 
 from tests.dashboard.fixtures.snapshots import NOW, pair, series_row
 from tilewatch.dashboard.frames import changes
+from tilewatch.nightlies import NightlyTimes
+
+NIGHT = NOW.date()
+TIMES = NightlyTimes(nightly_at=dt.time(3, 0), nightly_limit_h=8)
 
 
 def test_a_lower_ratio_is_a_loss_of_speed_with_an_interval_around_it() -> None:
@@ -54,16 +58,25 @@ def test_only_the_series_that_are_asked_for_remain() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "hours", "night"),
+    ("state", "hours", "shown"),
     [
-        ("measured", 6, "done"),
-        ("static facts only", 6, "done"),
-        ("compiling", 6, "running"),
-        ("compiling", 13, "late"),
-        ("failed", 6, "failed"),
-        ("nothing measured", 6, "failed"),
-        ("measured", 40, "late"),
+        ("measured", 5, "done"),
+        ("static facts only", 5, "done"),
+        ("measuring", 7, "running"),
+        ("measuring", 9, "late"),
+        ("judging", 9, "late"),
+        ("failed", 9, "failed"),
+        ("cancelled", 1, "failed"),
     ],
 )
-def test_a_night_is_done_running_late_or_failed(state: str, hours: int, night: str) -> None:
-    assert changes.night_state(state, NOW - dt.timedelta(hours=hours), NOW) == night
+def test_a_nightly_is_late_by_the_limit_of_its_alarm(state: str, hours: int, shown: str) -> None:
+    night = pd.Series({"night": NIGHT, "state": state, "requested_at": NOW - dt.timedelta(hours=hours)})
+    assert changes.night_state(night, NIGHT, NOW, TIMES) == shown
+
+
+def test_the_newest_nightly_is_missing_when_its_alarm_says_so_and_that_of_a_dropped_gpu_model_is_not() -> None:
+    night = pd.Series({"night": NIGHT, "state": "measured", "requested_at": NOW})
+    tomorrow = dt.datetime.combine(NIGHT + dt.timedelta(days=1), dt.time(3, 30), dt.UTC)
+    assert changes.night_state(night, NIGHT, tomorrow - dt.timedelta(minutes=1), TIMES) == "done"
+    assert changes.night_state(night, NIGHT, tomorrow, TIMES) == "missing"
+    assert changes.night_state(night, NIGHT + dt.timedelta(days=1), tomorrow, TIMES) == "done"

@@ -1,4 +1,4 @@
-"""When something is an alarm, how many things make one, and when it is over."""
+"""When an alarm opens, what one alarm covers, and when it closes."""
 
 import datetime as dt
 from dataclasses import replace
@@ -10,12 +10,13 @@ from tilewatch.db.queries.quarantine import QuarantineRow
 from tilewatch.db.queries.queue import SubmissionRow
 from tilewatch.db.step_queries.fallen_configs import FallenConfig, SweepPair
 from tilewatch.db.step_queries.run_pairs import RunPair
+from tilewatch.nightlies import NightlyTimes
 from tilewatch.worker.notify import alarms
 from tilewatch.worker.notify.alarms import OpenAlarm
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 NIGHT = dt.date(2026, 11, 21)
-LIMIT = dt.timedelta(hours=8)
+TIMES = NightlyTimes(nightly_at=dt.time(3, 0), nightly_limit_h=8)
 
 SUBMITTED = SubmissionRow(
     id=7,
@@ -67,14 +68,14 @@ def test_what_stands_and_is_not_open_opens_and_what_stands_no_more_closes() -> N
 
 
 def test_nothing_is_missing_before_the_first_nightly_nor_when_the_last_is_the_one_that_is_due() -> None:
-    assert alarms.find_late_nightlies([], None, NIGHT, LIMIT, NOW) == []
-    assert alarms.find_late_nightlies([], NIGHT, NIGHT, LIMIT, NOW) == []
+    assert alarms.find_late_nightlies([], None, NOW, TIMES) == []
+    assert alarms.find_late_nightlies([], NIGHT, NOW, TIMES) == []
 
 
 def test_nights_that_are_missing_in_a_row_are_one_alarm() -> None:
     last = NIGHT - dt.timedelta(days=3)
-    (first,) = alarms.find_late_nightlies([], last, NIGHT - dt.timedelta(days=1), LIMIT, NOW)
-    (second,) = alarms.find_late_nightlies([], last, NIGHT, LIMIT, NOW)
+    (first,) = alarms.find_late_nightlies([], last, NOW - dt.timedelta(days=1), TIMES)
+    (second,) = alarms.find_late_nightlies([], last, NOW, TIMES)
     assert first.key == second.key == "nightly_missing/2026-11-18"
 
 
@@ -91,12 +92,12 @@ def test_nights_that_are_missing_in_a_row_are_one_alarm() -> None:
 )
 def test_a_nightly_is_late_when_its_limit_is_over_and_it_is_not(state: str, hours: int, late: bool) -> None:
     night = replace(SUBMITTED, state=state, requested_at=NOW - dt.timedelta(hours=hours))
-    assert bool(alarms.find_late_nightlies([night], NIGHT, NIGHT, LIMIT, NOW)) == late
+    assert bool(alarms.find_late_nightlies([night], NIGHT, NOW, TIMES)) == late
 
 
 def test_a_model_that_has_no_nightly_any_more_is_not_late_for_ever() -> None:
     old = replace(SUBMITTED, night=NIGHT - dt.timedelta(days=30))
-    assert alarms.find_late_nightlies([old], NIGHT, NIGHT, LIMIT, NOW) == []
+    assert alarms.find_late_nightlies([old], NIGHT, NOW, TIMES) == []
 
 
 def test_a_gpu_is_quarantined_until_it_is_not_and_a_second_time_is_a_second_alarm() -> None:

@@ -10,12 +10,13 @@ from tilewatch.db import record
 from tilewatch.db.models import Alarm, Measurement, Message, Run, Submission, Trial
 from tilewatch.db.queries import alarms
 from tilewatch.db.session import session
-from tilewatch.worker.notify.check_alarms import Limits, check_alarms
+from tilewatch.nightlies import NightlyTimes
+from tilewatch.worker.notify.check_alarms import check_alarms
 from tilewatch.worker.notify.outbox import Outbox
 from tilewatch.worker.notify.routing import NotifySettings
 from tilewatch.worker.notify.senders import Log
 
-LIMITS = Limits(dt.time(3, 0), nightly_limit_h=8, regret=0.1)
+TIMES = NightlyTimes(nightly_at=dt.time(3, 0), nightly_limit_h=8)
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def night(out: Outbox, number: int, *, broken: tuple[int, ...] = (), wrong: tupl
 
 
 def look(out: Outbox, *, days: float = 0) -> None:
-    check_alarms(out, LIMITS, dt.datetime.now(dt.UTC) + dt.timedelta(days=days))
+    check_alarms(out, TIMES, 0.1, dt.datetime.now(dt.UTC) + dt.timedelta(days=days))
 
 
 def open_(out: Outbox) -> list[tuple[str, str]]:

@@ -1,0 +1,46 @@
+"""Decides when a nightly is missing or late: one definition for the alarms of the workers and for the dashboard."""
+
+import datetime as dt
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+SUBMIT_PATIENCE = dt.timedelta(minutes=5)
+"""The clock's own entry gets this long to submit a nightly."""
+
+MISSING_AFTER = dt.timedelta(minutes=30)
+"""By then the reconciler has submitted a nightly that beat left out, if it can be submitted at all."""
+
+ENDED_WELL = ("measured", "static facts only")
+"""States of a submission in which a nightly is over and nothing failed."""
+
+
+class NightlyTimes(BaseSettings):
+    """The settings of nightlies, from TILEWATCH_NIGHTLY_AT and TILEWATCH_NIGHTLY_LIMIT_H."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="TILEWATCH_", env_ignore_empty=True, frozen=True, validate_default=True
+    )
+
+    nightly_at: dt.time = dt.time(3, 0)  # UTC
+    nightly_limit_h: float = Field(default=8.0, gt=0)  # a nightly that is not over by then is late
+
+
+def due_night(now: dt.datetime, times: NightlyTimes, patience: dt.timedelta = SUBMIT_PATIENCE) -> dt.date:
+    """Returns the newest night whose nightly should have been submitted by now."""
+    then = now - patience
+    return then.date() if then.time() >= times.nightly_at else then.date() - dt.timedelta(days=1)
+
+
+def missing_night(last: dt.date | None, now: dt.datetime, times: NightlyTimes) -> dt.date | None:
+    """Returns the night that should have its nightly by now and has none; None if nothing is missing.
+
+    `last` is the newest night that was submitted. Before the first nightly nothing is missing.
+    """
+    due = due_night(now, times, MISSING_AFTER)
+    return due if last is not None and last < due else None
+
+
+def is_late(state: str, requested_at: dt.datetime, now: dt.datetime, times: NightlyTimes) -> bool:
+    """Says whether a nightly of this state of its submission should be over by now. A failed one is late too."""
+    return state not in ENDED_WELL and now - requested_at > dt.timedelta(hours=times.nightly_limit_h)
