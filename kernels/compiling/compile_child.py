@@ -26,9 +26,12 @@ from tilewatch.kernels.compiling.cubin import CuobjdumpMissing, code_sha256, sta
 from tilewatch.kernels.compiling.memory_guard import MemoryGuard
 from tilewatch.kernels.compiling.store import CubinStore, StoreError
 from tilewatch.kernels.compiling.toolchain import compiler_version
-from tilewatch.kernels.contract import HINTS, BadProblem
+from tilewatch.kernels.contract import HINTS, BadProblem, Kernel, Problem
 from tilewatch.kernels.loading import LibraryError, load
 from tilewatch.kernels.signature import BadConfig, Signature, signature, tile_signature
+
+SM_COUNTS = (1, 108, 132, 148, 170, 1 << 20)
+"""Multiprocessors for which two grids are compared: of real GPUs, and more extreme ones."""
 
 _cache = os.environ["CUDA_TILE_CACHE_DIR"]
 _store = functools.cache(CubinStore)
@@ -40,12 +43,33 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
         return {}
     try:
         kernel = load(Path(request["library"]))[request["kernel"]].kernel
-        wanted = signature(kernel, kernel.parse(request["problem"]), request["config"])
+        problem = kernel.parse(request["problem"])
+        wanted = signature(kernel, problem, request["config"])
+        if request.get("ask") == "identify":
+            return _identify(kernel, problem, wanted, request)
         return _compile(kernel.entry, wanted, request)
     except (LibraryError, StoreError, CuobjdumpMissing) as error:
         return {"error": str(error)}
     except (BadConfig, BadProblem) as error:
         return _failure("error", str(error), 0.0, 0.0, None)
+
+
+def _identify(kernel: Kernel, problem: Problem, wanted: Signature, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Names the code and the way it is launched, without compiling: the grid is no part of the bytecode."""
+    try:
+        key = _content_key(_bytecode(kernel.entry, wanted, request["arch"]), request)
+        grids = [kernel.grid(problem, request["config"], sm_count) for sm_count in SM_COUNTS]
+    except Exception as error:  # noqa: BLE001 - the edge of a trial: the compiler and the kernel may raise anything
+        return _failure("error", _first_line(error), 0.0, 0.0, None)
+    launched = repr((grids, kernel.arrays(problem)))
+    return {"status": "ok", "content_key": key, "launch_sha256": hashlib.sha256(launched.encode()).hexdigest()}
+
+
+def _bytecode(entry: Any, wanted: Signature, arch: str) -> bytes:
+    out = io.BytesIO()
+    hinted = entry.replace_hints(**dict(wanted.hints))
+    export_kernel(hinted, [tile_signature(wanted)], out, gpu_code=arch, output_format="tileir_bytecode")
+    return out.getvalue()
 
 
 def _compile(entry: Any, wanted: Signature, request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -55,9 +79,7 @@ def _compile(entry: Any, wanted: Signature, request: Mapping[str, Any]) -> Mappi
     guard = MemoryGuard(request["memory_bytes"])
     key = None
     try:
-        bytecode = io.BytesIO()
-        export_kernel(hinted, [tile_signature(wanted)], bytecode, gpu_code=arch, output_format="tileir_bytecode")
-        key = _content_key(bytecode.getvalue(), arch, [request["limit_s"], request["memory_bytes"]])
+        key = _content_key(_bytecode(entry, wanted, arch), request)
         stored = store.outcome(key)
         if stored is not None:
             return {**stored, "reused": True}
@@ -104,9 +126,10 @@ def _failure(status: str, failure: str, compile_s: float, cpu_s: float, key: str
     return {"status": status, "failure": failure, "compile_s": compile_s, "cpu_s": cpu_s, "content_key": key}
 
 
-def _content_key(bytecode: bytes, arch: str, limits: list[float]) -> str:
+def _content_key(bytecode: bytes, request: Mapping[str, Any]) -> str:
     """The limits are part of it because meeting one is remembered too."""
-    parts = [meaning_sha256(bytecode), arch, compiler_version(), limits, HINTS]
+    limits = [request["limit_s"], request["memory_bytes"]]
+    parts = [meaning_sha256(bytecode), request["arch"], compiler_version(), limits, HINTS]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 

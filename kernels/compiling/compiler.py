@@ -6,6 +6,7 @@ is an outcome, never an exception.
 
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -34,6 +35,15 @@ class BuildError(ExpectedError):
     """The set-up is broken (library, store, tools), so no config can be compiled; the message is a sentence."""
 
 
+@dataclass(frozen=True)
+class CodeIdentity:
+    """Equal identities are equal code, launched alike. Both names are None where the kernel is no valid code."""
+
+    content_key: str | None = None
+    launch_sha256: str | None = None
+    failure: str | None = None
+
+
 class Compiler:
     """Compiles for as long as it is open. Not thread-safe: one per process or thread."""
 
@@ -51,20 +61,8 @@ class Compiler:
 
     def compile(self, library: Path, kernel: str, problem: str, config: Params, arch: str) -> Compiled:
         """Compiles one config. Raises BuildError when nothing could compile here, whatever the config."""
-        request = {
-            "library": str(library),
-            "kernel": kernel,
-            "problem": problem,
-            "config": dict(config),
-            "arch": arch,
-            "store": self.store_url,
-            "limit_s": self.limit_s,
-            "memory_bytes": self.memory_bytes,
-        }
-        if self._child is None or not self._child.alive:
-            self._child = self._start()
         try:
-            answer = self._child.ask(request, deadline_s=self.limit_s + SLACK_S)
+            answer = self._ask("compile", library, kernel, problem, config, arch)
         except ChildHung:
             waited = self.limit_s + SLACK_S
             return self._failed(
@@ -72,9 +70,15 @@ class Compiler:
             )
         except ChildDied as died:
             return self._failed("error", f"the compiler process died: {died}", arch, 0.0)
-        if "error" in answer:
-            raise BuildError(answer["error"])
         return self._outcome(answer, arch)
+
+    def identify(self, library: Path, kernel: str, problem: str, config: Params, arch: str) -> CodeIdentity:
+        """Names a config's code by its bytecode, which takes no compiler. Raises like `compile`."""
+        try:
+            answer = self._ask("identify", library, kernel, problem, config, arch)
+        except (ChildHung, ChildDied) as died:
+            return CodeIdentity(failure=f"the compiler process died: {died}")
+        return CodeIdentity(answer["content_key"], answer.get("launch_sha256"), answer.get("failure"))
 
     def close(self) -> None:
         """Ends the child at once, also in the middle of a compile."""
@@ -92,6 +96,25 @@ class Compiler:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _ask(self, ask: str, library: Path, kernel: str, problem: str, config: Params, arch: str) -> Mapping[str, Any]:
+        request = {
+            "ask": ask,
+            "library": str(library),
+            "kernel": kernel,
+            "problem": problem,
+            "config": dict(config),
+            "arch": arch,
+            "store": self.store_url,
+            "limit_s": self.limit_s,
+            "memory_bytes": self.memory_bytes,
+        }
+        if self._child is None or not self._child.alive:
+            self._child = self._start()
+        answer = self._child.ask(request, deadline_s=self.limit_s + SLACK_S)
+        if "error" in answer:
+            raise BuildError(answer["error"])
+        return answer
 
     def _start(self) -> ChildProcess:
         """Starts a child whose temporary files lie in a folder of ours: a killed child cannot clean up after itself."""

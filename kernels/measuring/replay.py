@@ -7,13 +7,15 @@ library of its own commit: its grid may have changed with it. This module does n
 """
 
 import datetime as dt
+import itertools
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from tilewatch.errors import ExpectedError
+from tilewatch.kernels import device
 from tilewatch.kernels.child_process import ChildDied, ChildHung
 from tilewatch.kernels.measuring.measure import MeasureFailed, usable_gpu
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed
@@ -75,56 +77,70 @@ class ReplayResult:
     finished_at: dt.datetime
 
 
+@dataclass(frozen=True)
+class Launch:
+    """The median of each side in one fresh process. `gpu_s` includes processes that died before this one."""
+
+    good_us: float
+    bad_us: float
+    timer: Literal["cupti", "events"]
+    telemetry: tuple[Mapping[str, Any], ...]
+    gpu_s: float
+
+
 def replay(request: ReplayRequest, *, on_launch: Callable[[int], None]) -> ReplayResult:
     """Raises GpuMissing, GpuBusy, MeasureFailed (this GPU cannot be worked with) or ReplayFailed."""
     gpu = usable_gpu(request.gpu_index, request.arch)
     started_at = dt.datetime.now(dt.UTC)
-    good_us: list[float] = []
-    bad_us: list[float] = []
-    telemetry: list[Mapping[str, Any]] = []
-    gpu_s, spare, introduction = 0.0, SPARE_LAUNCHES, dict[str, Any]()
-    while len(good_us) < request.launches:
-        # The inputs are those of another launch each time: a difference must not hang on one set of them.
-        seed = 1 + len(good_us)
-        setup = GpuSetup(
-            request.bad.library,
-            request.kernel,
-            request.problem,
-            request.store_url,
-            {"CUDA_VISIBLE_DEVICES": gpu.uuid},
-            seed,
-        )
-        try:
-            child = GpuChild(setup)
-        except SweepFailed as error:
-            raise MeasureFailed(str(error)) from None
-        try:
-            introduction = child.introduction
-            times_us, readings = _launch(child, request, seed)
-        except (ChildDied, ChildHung, SweepFailed) as error:
-            spare -= 1
-            if spare < 0:
-                raise ReplayFailed(f"the launches of the replay keep dying: {error}") from None
-            continue
-        finally:
-            child.close()
-            gpu_s += child.gpu_s
-        good_us.append(median_interval(times_us[GOOD]).median)
-        bad_us.append(median_interval(times_us[BAD]).median)
-        telemetry += readings
-        on_launch(len(good_us))
+    done: list[Launch] = []
+    for launch in itertools.islice(launches(request, gpu), request.launches):
+        done.append(launch)
+        on_launch(len(done))
     return ReplayResult(
         host=socket.gethostname(),
         gpu_uuid=gpu.uuid,
         gpu_name=gpu.name,
-        timer=introduction["timer"],
-        good_us=tuple(good_us),
-        bad_us=tuple(bad_us),
-        telemetry=tuple(telemetry),
-        gpu_s=gpu_s,
+        timer=done[-1].timer,
+        good_us=tuple(each.good_us for each in done),
+        bad_us=tuple(each.bad_us for each in done),
+        telemetry=tuple(reading for each in done for reading in each.telemetry),
+        gpu_s=sum(each.gpu_s for each in done),
         started_at=started_at,
         finished_at=dt.datetime.now(dt.UTC),
     )
+
+
+def launches(request: ReplayRequest, gpu: device.Gpu) -> Iterator[Launch]:
+    """Holds one launch whenever the next one is asked for, without end. Raises MeasureFailed or ReplayFailed."""
+    gpu_s, spare = 0.0, SPARE_LAUNCHES
+    for number in itertools.count(1):
+        while True:
+            # The inputs are those of another launch each time: a difference must not hang on one set of them.
+            setup = GpuSetup(
+                request.bad.library,
+                request.kernel,
+                request.problem,
+                request.store_url,
+                {"CUDA_VISIBLE_DEVICES": gpu.uuid},
+                seed=number,
+            )
+            try:
+                child = GpuChild(setup)
+            except SweepFailed as error:
+                raise MeasureFailed(str(error)) from None
+            try:
+                times_us, telemetry = _launch(child, request, seed=number)
+                break
+            except (ChildDied, ChildHung, SweepFailed) as error:
+                spare -= 1
+                if spare < 0:
+                    raise ReplayFailed(f"the launches of the replay keep dying: {error}") from None
+            finally:
+                child.close()
+                gpu_s += child.gpu_s
+        good_us, bad_us = (median_interval(times_us[side]).median for side in (GOOD, BAD))
+        yield Launch(good_us, bad_us, child.introduction["timer"], tuple(telemetry), gpu_s)
+        gpu_s = 0.0
 
 
 def _launch(child: GpuChild, request: ReplayRequest, seed: int) -> tuple[list[list[float]], list[Mapping[str, Any]]]:

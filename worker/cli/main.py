@@ -15,7 +15,7 @@ import typer
 
 from tilewatch import errors
 from tilewatch.text import short_sha
-from tilewatch.worker.cli import data, options, work
+from tilewatch.worker.cli import compare, data, options, work
 from tilewatch.worker.cli.notify import tell
 from tilewatch.worker.cli.regressions import regressions
 from tilewatch.worker.cli.submit import submit
@@ -31,6 +31,8 @@ cli = typer.Typer(
 cli.add_typer(submit, name="submit")
 cli.add_typer(regressions, name="regressions")
 cli.add_typer(tell, name="tell")
+cli.command()(compare.compare)
+cli.command()(compare.replay)
 cli.command()(work.status)
 cli.command()(work.cancel)
 cli.command()(work.retry)

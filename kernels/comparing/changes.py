@@ -1,0 +1,214 @@
+"""Finds the operators whose code differs between two library folders: source, then bytecode, then machine code.
+
+Every stage ends what it can, so that unchanged code costs no compiler and no GPU. Knows no Git and prints nothing.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from tilewatch.kernels.comparing.compiler_pool import CompilerPool
+from tilewatch.kernels.comparing.configs import Candidates, ConfigSource, RecordedWinner, choose_configs
+from tilewatch.kernels.comparing.operators import Library, Operator
+from tilewatch.kernels.comparing.outcome import Outcome, list_moves, write_config
+from tilewatch.kernels.compiling.compiler import CodeIdentity, Compiler
+from tilewatch.kernels.results import Compiled, Cubin, Params
+
+
+@dataclass(frozen=True)
+class Code:
+    """One config of one side, named and compiled as far as the comparison went."""
+
+    config: Params
+    identity: CodeIdentity
+    compiled: Compiled | None = None
+
+    @property
+    def cubin(self) -> Cubin | None:
+        """None where it did not compile."""
+        done = self.compiled
+        if done is None or done.status != "ok" or done.content_key is None or done.symbol is None:
+            return None
+        return Cubin(self.config, done.content_key, done.symbol)
+
+    @property
+    def machine_code(self) -> tuple[str | None, str | None]:
+        """What makes two codes the same on a GPU: the instructions, and how they are launched."""
+        return (None if self.compiled is None else self.compiled.code_sha256, self.identity.launch_sha256)
+
+
+@dataclass(frozen=True)
+class Changed:
+    """An operator whose code differs, and the codes of both sides, the first choice first."""
+
+    operator: Operator
+    source: ConfigSource
+    base: tuple[Code, ...]
+    head: tuple[Code, ...]
+
+    def outcome(self, **fields: object) -> Outcome:
+        base, head = self.base[0], self.head[0]
+        facts = [None if code.compiled is None else code.compiled.facts for code in (base, head)]
+        configs = (
+            [] if base.config == head.config else [f"config {write_config(base.config)} -> {write_config(head.config)}"]
+        )
+        known = Outcome(
+            self.operator.kernel,
+            self.operator.problem,
+            self.operator.arch,
+            "changed",
+            moved=(*configs, *list_moves(*facts)),
+            base_config=base.config,
+            head_config=head.config,
+            base_facts=facts[0],
+            head_facts=facts[1],
+            config_source=self.source,
+        )
+        return replace(known, **fields)  # type: ignore[arg-type]
+
+
+@dataclass
+class Comparison:
+    """The two sides, what to compare them on, and the outcomes so far by operator. `gpu` is a GPU model; empty without
+    one."""
+
+    base: Library
+    head: Library
+    gpu: str
+    pool: CompilerPool
+    winners: Callable[[], Sequence[RecordedWinner]]
+    source: ConfigSource = ConfigSource.auto
+    given: Candidates | None = None
+    outcomes: dict[Operator, Outcome] = field(default_factory=dict)
+
+    def end(self, operator: Operator, outcome: Outcome) -> None:
+        self.outcomes[operator] = outcome
+
+    def fail(self, operator: Operator, reason: str) -> None:
+        self.end(operator, Outcome(operator.kernel, operator.problem, operator.arch, "failed", reason))
+
+
+def find_changed(comparison: Comparison, operators: Sequence[Operator]) -> list[Changed]:
+    """Ends every operator of equal source, bytecode or machine code, and returns the others, compiled.
+
+    Raises BuildError where nothing can be compiled here.
+    """
+    compared = [each for each in operators if not _end_without_code(comparison, each)]
+    if not compared:
+        return []
+    winners = () if comparison.given else comparison.winners()
+    chosen: list[tuple[Operator, Candidates]] = []
+    for operator in compared:
+        candidates = comparison.given or choose_configs(
+            operator, comparison.gpu or operator.arch, winners, comparison.source, may_sweep=bool(comparison.gpu)
+        )
+        if candidates is None:
+            comparison.fail(operator, f"there is no {comparison.source} of it to take a config from")
+        else:
+            chosen.append((operator, candidates))
+    identified = _identify(comparison, chosen)
+    differing = [each for each in identified if not end_if_identical(comparison, each, _identities)]
+    compiled = [each for each in _compile(comparison, differing) if not _end_if_broken(comparison, each)]
+    return [each for each in compiled if not end_if_identical(comparison, each, machine_codes)]
+
+
+def end_by_static_facts(comparison: Comparison, changed: Sequence[Changed]) -> None:
+    for each in changed:
+        outcome = each.outcome()
+        comparison.end(each.operator, outcome if outcome.moved else replace(outcome, kind="unchanged"))
+
+
+def _end_without_code(comparison: Comparison, operator: Operator) -> bool:
+    """Ends what one side lacks, and what has equal source on both."""
+    if operator.base is None or operator.head is None:
+        kind = "added" if operator.base is None else "removed"
+        comparison.end(operator, Outcome(operator.kernel, operator.problem, operator.arch, kind))  # type: ignore[arg-type]
+        return True
+    if operator.has_same_source:
+        comparison.end(operator, Outcome(operator.kernel, operator.problem, operator.arch, "identical"))
+    return operator.has_same_source
+
+
+def _identify(comparison: Comparison, chosen: Sequence[tuple[Operator, Candidates]]) -> list[Changed]:
+    def work(operator: Operator, library: Library, config: Params, compiler: Compiler) -> Code:
+        named = compiler.identify(library.folder, operator.kernel, operator.problem, config, operator.arch)
+        return Code(config, named)
+
+    works = []
+    for operator, candidates in chosen:
+        works += [partial(work, operator, comparison.base, config) for config in candidates.base]
+        works += [partial(work, operator, comparison.head, config) for config in candidates.head]
+    codes = iter(comparison.pool.run_all(works))
+    return [
+        Changed(
+            operator,
+            candidates.source,
+            tuple(next(codes) for _ in candidates.base),
+            tuple(next(codes) for _ in candidates.head),
+        )
+        for operator, candidates in chosen
+    ]
+
+
+def _compile(comparison: Comparison, differing: Sequence[Changed]) -> list[Changed]:
+    """Compiles every code once: problems share machine code where their signatures agree."""
+    wanted: dict[tuple[str | None, str], tuple[Changed, Library, Code]] = {}
+    for each in differing:
+        for library, codes in ((comparison.base, each.base), (comparison.head, each.head)):
+            for code in codes:
+                if code.identity.content_key is not None:
+                    wanted.setdefault((code.identity.content_key, each.operator.arch), (each, library, code))
+
+    def work(each: Changed, library: Library, code: Code, compiler: Compiler) -> Compiled:
+        of = each.operator
+        return compiler.compile(library.folder, of.kernel, of.problem, code.config, of.arch)
+
+    done = comparison.pool.run_all([partial(work, *item) for item in wanted.values()])
+    compiled = dict(zip(wanted, done, strict=True))
+
+    def finish(codes: Sequence[Code], arch: str) -> tuple[Code, ...]:
+        return tuple(replace(code, compiled=compiled.get((code.identity.content_key, arch))) for code in codes)
+
+    return [
+        replace(each, base=finish(each.base, each.operator.arch), head=finish(each.head, each.operator.arch))
+        for each in differing
+    ]
+
+
+def _end_if_broken(comparison: Comparison, each: Changed) -> bool:
+    """Ends an operator of which a side has no cubin at all; with some, the others are left out by the race."""
+    failures = [{_failure(code) for code in codes} for codes in (each.base, each.head)]
+    if failures[0] == failures[1] and None not in failures[0]:
+        comparison.end(each.operator, each.outcome(kind="neither", reason=_failure(each.head[0])))
+        return True
+    for library, codes in ((comparison.base, each.base), (comparison.head, each.head)):
+        if not any(code.cubin for code in codes):
+            comparison.fail(each.operator, f"{library.name} does not compile: {_failure(codes[0])}")
+            return True
+    return False
+
+
+def _failure(code: Code) -> str | None:
+    return code.identity.failure or (code.compiled.failure if code.compiled else None)
+
+
+def end_if_identical(comparison: Comparison, each: Changed, name: Callable[[Code], object]) -> bool:
+    """Whether every config has one code on both sides; the operator has then ended.
+
+    A config that compiles on neither side is no difference. Where each side has one config, the codes alone count.
+    """
+    named = [{write_config(code.config): name(code) for code in codes} for codes in (each.base, each.head)]
+    if len(each.base) == len(each.head) == 1:
+        named = [dict.fromkeys([""], name(codes[0])) for codes in (each.base, each.head)]
+    same = named[0] == named[1] and any(code is not None for code in named[0].values())
+    if same:
+        comparison.end(each.operator, each.outcome(kind="identical", moved=()))
+    return same
+
+
+def _identities(code: Code) -> object:
+    return None if code.identity.content_key is None else code.identity
+
+
+def machine_codes(code: Code) -> object:
+    return None if code.cubin is None else code.machine_code

@@ -1,0 +1,76 @@
+"""Several compiler processes at once, for work of any kind; all of it ends at once when the caller is interrupted."""
+
+import contextlib
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from tilewatch.kernels.compiling.compiler import LIMIT_S, Compiler
+
+Result = TypeVar("Result")
+
+
+class CompilerPool:
+    """Starts a process when there is work for it, and keeps it until the pool is closed."""
+
+    def __init__(self, store_url: str, *, jobs: int, limit_s: float = LIMIT_S) -> None:
+        self._store_url, self._jobs, self._limit_s = store_url, jobs, limit_s
+        self._todo: queue.SimpleQueue[Callable[[Compiler], None] | None] = queue.SimpleQueue()
+        self._compilers: list[Compiler] = []
+
+    def run_all(self, works: Sequence[Callable[[Compiler], Result]]) -> list[Result]:
+        """The results in order. Raises what the first failing work raised (BuildError, where nothing compiles)."""
+        done: queue.SimpleQueue[tuple[int, Any, Exception | None]] = queue.SimpleQueue()
+        for index, work in enumerate(works):
+            self._todo.put(_reporting(index, work, done))
+        while len(self._compilers) < min(self._jobs, len(works)):
+            self._start_process()
+        results: list[Any] = [None] * len(works)
+        for _ in works:
+            index, result, error = done.get()
+            if error is not None:
+                raise error
+            results[index] = result
+        return results
+
+    def close(self) -> None:
+        """Kills every process, also in the middle of a compile."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._todo.get_nowait()
+        for _ in self._compilers:
+            self._todo.put(None)
+        for compiler in self._compilers:
+            compiler.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _start_process(self) -> None:
+        compiler = Compiler(self._store_url, limit_s=self._limit_s)
+        self._compilers.append(compiler)
+        # The child belongs to its thread: Linux kills it when the thread that started it ends.
+        threading.Thread(target=self._work, args=(compiler,), daemon=True).start()
+
+    def _work(self, compiler: Compiler) -> None:
+        while (work := self._todo.get()) is not None:
+            work(compiler)
+
+
+def _reporting(
+    index: int, work: Callable[[Compiler], Any], done: "queue.SimpleQueue[tuple[int, Any, Exception | None]]"
+) -> Callable[[Compiler], None]:
+    def report(compiler: Compiler) -> None:
+        try:
+            done.put((index, work(compiler), None))
+        except Exception as error:  # noqa: BLE001 - it is raised again in the caller's thread
+            done.put((index, None, error))
+
+    return report

@@ -1,0 +1,135 @@
+"""Chooses the configs to compare: what a recording says won, else what ships, else the whole space for a sweep."""
+
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilewatch.errors import ExpectedError
+from tilewatch.kernels.comparing.operators import Operator
+from tilewatch.kernels.recording import recording_file
+from tilewatch.kernels.results import Params, Plan, config_key
+from tilewatch.kernels.tile_table import default_config, table_config
+
+MOST_TIES = 4
+"""A recorded winner and its first ties. Ties are within 0.3 % of each other: more of them add little."""
+
+
+class BadConfigText(ExpectedError):
+    """A config that was typed and cannot be read; the message is a sentence."""
+
+
+class ConfigSource(enum.StrEnum):
+    """Where the configs come from. `auto` takes the first of the next three that has any; `given` is typed by hand."""
+
+    auto = "auto"
+    recording = "recording"
+    shipped = "shipped"
+    sweep = "sweep"
+    given = "given"
+
+
+@dataclass(frozen=True)
+class RecordedWinner:
+    """A recorded sweep's winner, then the configs that could not be told from it."""
+
+    kernel: str
+    problem: str
+    gpu_model: str
+    arch: str
+    configs: tuple[Params, ...]
+    finished_at: str
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The configs of one operator on each side, the first choice first."""
+
+    source: ConfigSource
+    base: tuple[Params, ...]
+    head: tuple[Params, ...]
+
+
+def parse_config(text: str) -> dict[str, int]:
+    """Reads num_ctas=1,tile_m=64. Raises BadConfigText."""
+    config = {}
+    for part in text.split(","):
+        name, _, value = part.partition("=")
+        if not (name and value.isdigit()):
+            raise BadConfigText(f"'{part}' is not a name and a number; expected a config such as num_ctas=1,tile_m=64")
+        config[name.strip()] = int(value)
+    return config
+
+
+def read_winners(files: Iterable[Path]) -> tuple[RecordedWinner, ...]:
+    """Raises BadRecording."""
+    winners: list[RecordedWinner] = []
+    for file in files:
+        rows = recording_file.read(file).rows
+        sweeps = {row["id"]: row for row in rows if row["row"] == "sweep"}
+        runs = {row["key"]: row for row in rows if row["row"] == "run"}
+        for row in rows:
+            if row["row"] == "measurement" and row["role"] == "kernel" and row["config"]:
+                run = runs[row["run"]]
+                sweep = sweeps[run["sweep"]]
+                ties = [tie for tie in run["tie"] if tie != row["config"]]
+                winners.append(
+                    RecordedWinner(
+                        sweep["kernel"],
+                        sweep["problem"],
+                        sweep["gpu_model"]["slug"],
+                        sweep["arch"],
+                        (row["config"], *ties[: MOST_TIES - 1]),
+                        run["finished_at"],
+                    )
+                )
+    return tuple(winners)
+
+
+def choose_configs(
+    operator: Operator, gpu: str, winners: Sequence[RecordedWinner], source: ConfigSource, *, may_sweep: bool
+) -> Candidates | None:
+    """Returns None where `source` names a place that has nothing for this operator. `gpu` is a GPU model or an
+    architecture."""
+    assert operator.base is not None
+    assert operator.head is not None
+    base, head = operator.base, operator.head
+    if source in (ConfigSource.auto, ConfigSource.recording):
+        recorded = _find_recorded(operator, gpu, winners)
+        sides = [_only_planned(recorded, plan) for plan in (base, head)]
+        if all(sides):
+            return Candidates(ConfigSource.recording, sides[0], sides[1])
+    ships = source is ConfigSource.auto and (not may_sweep or _is_shipped(base, gpu))
+    if ships or source is ConfigSource.shipped:
+        return Candidates(ConfigSource.shipped, (_default(base, gpu),), (_default(head, gpu),))
+    if may_sweep and source in (ConfigSource.auto, ConfigSource.sweep):
+        return Candidates(ConfigSource.sweep, _list_space(base), _list_space(head))
+    return None
+
+
+def _find_recorded(operator: Operator, gpu: str, winners: Sequence[RecordedWinner]) -> tuple[Params, ...]:
+    """The newest winner on this GPU model, else on another of its architecture; empty where there is none."""
+    matching = [
+        winner
+        for winner in winners
+        if (winner.kernel, winner.problem, winner.arch) == (operator.kernel, operator.problem, operator.arch)
+    ]
+    matching.sort(key=lambda winner: (winner.gpu_model == gpu, winner.finished_at))
+    return matching[-1].configs if matching else ()
+
+
+def _only_planned(configs: Iterable[Params], plan: Plan) -> tuple[Params, ...]:
+    planned = {config_key(trial.config) for trial in plan.trials}
+    return tuple(config for config in configs if config_key(config) in planned)
+
+
+def _is_shipped(plan: Plan, gpu: str) -> bool:
+    return table_config(gpu, plan.element_bytes, _list_space(plan)) is not None
+
+
+def _default(plan: Plan, gpu: str) -> Params:
+    return default_config(gpu, plan.element_bytes, _list_space(plan))
+
+
+def _list_space(plan: Plan) -> tuple[Params, ...]:
+    return tuple(trial.config for trial in plan.trials)

@@ -1,0 +1,92 @@
+"""One of this machine's GPUs as a bench for comparisons: races by kernels/measuring/sweep.py, launches by replay.py."""
+
+from collections.abc import Iterator, Sequence
+
+from tilewatch.errors import ExpectedError
+from tilewatch.kernels import device
+from tilewatch.kernels.child_process import ChildDied, ChildHung
+from tilewatch.kernels.comparing.operators import Library, Operator
+from tilewatch.kernels.measuring.measure import GpuMissing, MeasureFailed, usable_gpu
+from tilewatch.kernels.measuring.replay import Launch, ReplayRequest, ReplaySide, launches
+from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, sweep
+from tilewatch.kernels.results import Cubin, Params
+
+NO_CUPTI = (
+    "CUPTI does not record kernel times here, and CUDA events add 2 to 3 us to each: install the packages of the extra "
+    "'gpu' and see that the driver lets everybody profile, or pass --events to compare by events"
+)
+
+
+class NoCupti(ExpectedError):
+    """Kernel times cannot be trusted on this machine; the message says what to do."""
+
+
+class RealGpu:
+    """Kernels run in processes of their own, one at a time. Close it, or a launch under way goes on to its end."""
+
+    def __init__(self, gpu_index: int, store_url: str, *, may_use_events: bool = False) -> None:
+        self._index, self._store_url, self._may_use_events = gpu_index, store_url, may_use_events
+        self._gpu: device.Gpu | None = None
+        self._launches: dict[tuple[str, str], Iterator[Launch]] = {}
+        self.gpu_s = 0.0
+
+    def race(self, operator: Operator, library: Library, cubins: Sequence[Cubin]) -> tuple[Params, ...]:
+        gpu = self._usable(operator.arch)
+        setup = GpuSetup(
+            library.folder,
+            operator.kernel,
+            operator.problem,
+            self._store_url,
+            {"CUDA_VISIBLE_DEVICES": gpu.uuid},
+        )
+        try:
+            child = GpuChild(setup)
+        except SweepFailed as error:
+            raise MeasureFailed(str(error)) from None
+        try:
+            return sweep(child, cubins, on_trial=lambda _: None).tie
+        except (SweepFailed, ChildDied, ChildHung) as error:
+            raise MeasureFailed(f"racing {operator.kernel} on {operator.problem} stopped: {error}") from None
+        finally:
+            child.close()
+            self.gpu_s += child.gpu_s
+
+    def launch(self, operator: Operator, base: ReplaySide, head: ReplaySide) -> tuple[float, float]:
+        key = (operator.kernel, operator.problem)
+        if key not in self._launches:
+            gpu = self._usable(operator.arch)
+            request = ReplayRequest(
+                kernel=operator.kernel,
+                problem=operator.problem,
+                arch=operator.arch,
+                store_url=self._store_url,
+                good=base,
+                bad=head,
+                launches=0,
+                gpu_index=self._index,
+            )
+            self._launches[key] = launches(request, gpu)
+        launch = next(self._launches[key])
+        self.gpu_s += launch.gpu_s
+        if launch.timer != "cupti" and not self._may_use_events:
+            raise NoCupti(NO_CUPTI)
+        return launch.good_us, launch.bad_us
+
+    def _usable(self, arch: str) -> device.Gpu:
+        """Asked once: later, the GPU's processes are our own. Raises GpuMissing or GpuBusy."""
+        if self._gpu is None:
+            self._gpu = usable_gpu(self._index, arch)
+        return self._gpu
+
+
+def find_gpu(gpu_index: int) -> device.Gpu:
+    """This machine's GPU of that index. Raises GpuMissing, also for a model that Tilewatch does not have."""
+    here = device.gpus()
+    if not 0 <= gpu_index < len(here):
+        raise GpuMissing(
+            f"there is no GPU {gpu_index} on this machine: it has {len(here)} NVIDIA GPUs; "
+            "--static compares what the compiler says, without one"
+        )
+    if here[gpu_index].model is None:
+        raise GpuMissing(f"Tilewatch does not know the GPU model '{here[gpu_index].name}' (kernels/device.py has all)")
+    return here[gpu_index]

@@ -1,0 +1,119 @@
+"""Times two sides of changed operators on a GPU, launch by launch, until every verdict is final.
+
+The GPU is behind the protocol GpuBench: kernels/comparing/gpu_bench.py has the real one.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from tilewatch.kernels.comparing.changes import Changed, Comparison, end_if_identical, machine_codes
+from tilewatch.kernels.comparing.operators import Library, Operator
+from tilewatch.kernels.comparing.verdict import MOST_LAUNCHES, Design, find_next_look, judge
+from tilewatch.kernels.measuring.measure import MeasureFailed
+from tilewatch.kernels.measuring.replay import ReplayFailed, ReplaySide
+from tilewatch.kernels.results import Cubin, Params
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What may be spent. `deadline` is a time of time.monotonic(); None for no limit."""
+
+    most_launches: int = MOST_LAUNCHES
+    deadline: float | None = None
+
+    @property
+    def is_spent(self) -> bool:
+        return self.deadline is not None and time.monotonic() > self.deadline
+
+
+class GpuBench(Protocol):
+    """A GPU that can race configs of one side and launch two sides together."""
+
+    def race(self, operator: Operator, library: Library, cubins: Sequence[Cubin]) -> tuple[Params, ...]:
+        """Checks and times the configs; the fastest first, then those that cannot be told from it. Empty when none
+        gives right results."""
+
+    def launch(self, operator: Operator, base: ReplaySide, head: ReplaySide) -> tuple[float, float]:
+        """The median microseconds of base and head in one fresh process. Raises ReplayFailed."""
+
+
+def end_by_launches(
+    comparison: Comparison,
+    changed: Sequence[Changed],
+    gpu: GpuBench,
+    budget: Budget,
+    *,
+    fail_over: float,
+    on_progress: Callable[[str], None],
+) -> None:
+    """Adds launches, look by look and operator by operator, until every verdict is final or the budget is spent."""
+    open_operators = [picked for each in changed if (picked := _pick(comparison, each, gpu)) is not None]
+    design = Design(max(1, len(open_operators)), budget.most_launches, fail_over)
+    times: dict[Operator, tuple[list[float], list[float]]] = {each.operator: ([], []) for each in open_operators}
+    while open_operators:
+        still_open = []
+        for each in open_operators:
+            base_us, head_us = times[each.operator]
+            try:
+                _launch_until_look(comparison, each, gpu, budget, design, base_us, head_us)
+            except (ReplayFailed, MeasureFailed) as error:
+                comparison.fail(each.operator, str(error))
+                continue
+            if not base_us:
+                comparison.fail(each.operator, "the budget was spent before its first launch")
+                continue
+            verdict = judge(base_us, head_us, design)
+            outcome = each.outcome(kind=verdict.kind, verdict=verdict, base_us=tuple(base_us), head_us=tuple(head_us))
+            comparison.end(each.operator, outcome)
+            on_progress(f"{each.operator.kernel} {each.operator.problem}: {outcome.sentence}")
+            if not verdict.is_final and not budget.is_spent:
+                still_open.append(each)
+        open_operators = still_open
+
+
+def _launch_until_look(
+    comparison: Comparison,
+    each: Changed,
+    gpu: GpuBench,
+    budget: Budget,
+    design: Design,
+    base_us: list[float],
+    head_us: list[float],
+) -> None:
+    base_cubin, head_cubin = each.base[0].cubin, each.head[0].cubin
+    assert base_cubin is not None
+    assert head_cubin is not None
+    base, head = ReplaySide(comparison.base.folder, base_cubin), ReplaySide(comparison.head.folder, head_cubin)
+    for _ in range(find_next_look(len(base_us), design) - len(base_us)):
+        if budget.is_spent:
+            return
+        of_base, of_head = gpu.launch(each.operator, base, head)
+        base_us.append(of_base)
+        head_us.append(of_head)
+
+
+def _pick(comparison: Comparison, each: Changed, gpu: GpuBench) -> Changed | None:
+    """One code of each side: the fastest of it, and the base's config on both sides where that is as fast.
+
+    Returns None where the operator has ended: no config is right, or both sides' fastest are one code.
+    """
+    sides = []
+    for library, codes in ((comparison.base, each.base), (comparison.head, each.head)):
+        if len(codes) == 1:
+            sides.append([codes[0]])
+            continue
+        try:
+            order = gpu.race(each.operator, library, [code.cubin for code in codes if code.cubin is not None])
+        except MeasureFailed as error:
+            comparison.fail(each.operator, str(error))
+            return None
+        if not order:
+            comparison.fail(each.operator, f"no config of {library.name} gives right results")
+            return None
+        sides.append([next(code for code in codes if code.config == config) for config in order])
+    base = next((code for code in sides[0] if code.config == each.base[0].config), sides[0][0])
+    head = next((code for code in sides[1] if code.config == base.config), sides[1][0])
+    picked = replace(each, base=(base,), head=(head,))
+    return None if end_if_identical(comparison, picked, machine_codes) else picked

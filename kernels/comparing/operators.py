@@ -1,0 +1,84 @@
+"""Pairs the kernels and problems of two library folders: what is on both sides, and whose source did not change."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.catalog.catalog import UnknownKernel
+from tilewatch.kernels.contract import BadProblem
+from tilewatch.kernels.loading import LibraryError
+from tilewatch.kernels.results import Plan
+
+
+@dataclass(frozen=True)
+class Library:
+    """A library folder and what it is called in sentences: a revision, or the working tree."""
+
+    name: str
+    folder: Path
+
+
+@dataclass(frozen=True, eq=False)
+class Operator:
+    """A kernel on a problem for an architecture, with each side's plan; None on the side that lacks it."""
+
+    kernel: str
+    problem: str
+    arch: str
+    base: Plan | None
+    head: Plan | None
+
+    @property
+    def has_same_source(self) -> bool:
+        """Whether both sides have it, in files of equal content."""
+        return self.base is not None and self.head is not None and self.base.source_sha256 == self.head.source_sha256
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What is compared: the nightly suite, one kernel, or one problem of it, for some architectures."""
+
+    archs: tuple[str, ...]
+    kernel: str | None = None
+    problem: str | None = None
+
+
+def list_operators(base: Library, head: Library, scope: Scope) -> tuple[Operator, ...]:
+    """Reads both sides. Raises LibraryError, UnknownKernel or BadProblem where neither side has what was asked for."""
+    sides = [(library, arch) for arch in scope.archs for library in (base, head)]
+    with ThreadPoolExecutor(len(sides)) as pool:
+        plans = list(pool.map(lambda side: _read(side[0], side[1], scope), sides))
+    errors = [each for each in plans if isinstance(each, Exception)]
+    if len(errors) == len(plans):
+        raise errors[0]
+    operators: list[Operator] = []
+    for index, arch in enumerate(scope.archs):
+        found = [() if isinstance(each, Exception) else each for each in plans[2 * index : 2 * index + 2]]
+        operators += _pair(arch, found[0], found[1])
+    return tuple(operators)
+
+
+def _read(library: Library, arch: str, scope: Scope) -> tuple[Plan, ...] | Exception:
+    """Returns the error where a named kernel or problem is not on this side, or not for this architecture.
+
+    Raises LibraryError, with the side's name, where the folder as a whole cannot be read.
+    """
+    try:
+        return catalog.read(library.folder, arch=arch, kernel=scope.kernel, problem=scope.problem)
+    except (UnknownKernel, BadProblem) as error:
+        return error
+    except LibraryError as error:
+        if scope.kernel is not None and "has no config for" in str(error):
+            return error
+        raise LibraryError(f"{library.name} cannot be compared: {error}") from None
+
+
+def _pair(arch: str, base: Sequence[Plan], head: Sequence[Plan]) -> list[Operator]:
+    """In the head's order, then what only the base has."""
+    of_base = {(plan.kernel, plan.problem): plan for plan in base}
+    of_head = {(plan.kernel, plan.problem): plan for plan in head}
+    names = dict.fromkeys([*of_head, *of_base])
+    return [Operator(kernel, problem, arch, of_base.get((kernel, problem)), of_head.get((kernel, problem)))
+            for kernel, problem in names]  # fmt: skip

@@ -1,0 +1,116 @@
+"""The outcome of comparing one operator, and what moved in its code. Values and sentences; no I/O."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from tilewatch.kernels.comparing.verdict import Verdict
+from tilewatch.kernels.results import Params, StaticFacts
+
+INSTRUCTION_BYTES = 16
+"""The size of a machine instruction of every GPU since Volta."""
+
+FINE, OVER, UNSURE = 0, 1, 2
+"""Exit codes: nothing is slower than allowed, something surely is, or it is not known."""
+
+OutcomeKind = Literal[
+    "identical",
+    "slower",
+    "faster",
+    "not slower",
+    "undecided",
+    "failed",
+    "neither",
+    "added",
+    "removed",
+    "changed",
+    "unchanged",
+]
+"""`changed` and `unchanged` are outcomes without a GPU: other machine code, whose static facts did or did not move."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`reason` is a sentence where the kind is "failed" or "neither". Times are in the order of the launches, in us."""
+
+    kernel: str
+    problem: str
+    arch: str
+    kind: OutcomeKind
+    reason: str = ""
+    moved: tuple[str, ...] = ()
+    verdict: Verdict | None = None
+    base_config: Params | None = None
+    head_config: Params | None = None
+    base_facts: StaticFacts | None = None
+    head_facts: StaticFacts | None = None
+    base_us: tuple[float, ...] = ()
+    head_us: tuple[float, ...] = ()
+    config_source: str = ""
+
+    @property
+    def is_unsure(self) -> bool:
+        return self.kind == "failed" or (
+            self.verdict is not None and not self.verdict.is_fine and not self.verdict.is_over
+        )
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in words, without the operator's name: slower +1.8 % (1.5 to 2.1) after 12 launches."""
+        if self.verdict is not None:
+            return _write_verdict(self.verdict)
+        return {
+            "identical": "identical machine code",
+            "failed": f"could not be compared: {self.reason}",
+            "neither": f"compiles on neither side: {self.reason}",
+            "added": "only in the head",
+            "removed": "only in the base",
+            "changed": "other machine code",
+            "unchanged": "other machine code of equal static facts",
+        }[self.kind]
+
+
+def exit_code(outcomes: Iterable[Outcome]) -> int:
+    """OVER goes before UNSURE: what is surely slower fails, whatever else is not known."""
+    listed = list(outcomes)
+    if any(each.verdict is not None and each.verdict.is_over for each in listed):
+        return OVER
+    return UNSURE if any(each.is_unsure for each in listed) else FINE
+
+
+def list_moves(base: StaticFacts | None, head: StaticFacts | None) -> tuple[str, ...]:
+    """What differs in the static facts, each as "registers 128 -> 168"; empty where nothing does."""
+    if base is None or head is None:
+        return ()
+    pairs = (
+        ("registers", f"{base.registers}", f"{head.registers}"),
+        ("spills", f"{base.stack_bytes}", f"{head.stack_bytes} bytes"),
+        ("shared memory", f"{base.shared_bytes}", f"{head.shared_bytes} bytes"),
+        ("instructions", f"{base.code_bytes // INSTRUCTION_BYTES}", f"{head.code_bytes // INSTRUCTION_BYTES}"),
+        ("loads by TMA", f"{base.tma_loads} of {base.loads}", f"{head.tma_loads} of {head.loads}"),
+        (
+            "MMAs on Tensor Cores",
+            f"{base.tensor_core_mmas} of {base.mmas}",
+            f"{head.tensor_core_mmas} of {head.mmas}",
+        ),
+    )
+    return tuple(f"{name} {old} -> {new}" for name, old, new in pairs if old != new.removesuffix(" bytes"))
+
+
+def write_config(config: Params) -> str:
+    """As a command takes it: num_ctas=1,tile_m=64."""
+    return ",".join(f"{name}={value}" for name, value in sorted(config.items()))
+
+
+def _write_verdict(verdict: Verdict) -> str:
+    launches = f"after {verdict.launches} launches"
+    if verdict.kind == "undecided":
+        return f"undecided {launches} ({_per_cent(verdict.low)} to {_per_cent(verdict.high)} %)"
+    if verdict.kind == "not slower":
+        return f"not slower than {verdict.not_slower_than * 100:.1f} % {launches}"
+    interval = f"({_per_cent(verdict.low)} to {_per_cent(verdict.high)})"
+    return f"{verdict.kind} {verdict.change * 100:+.1f} % {interval} {launches}"
+
+
+def _per_cent(share: float) -> str:
+    return f"{share * 100:.1f}"

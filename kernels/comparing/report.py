@@ -1,0 +1,138 @@
+"""Writes outcomes as lines, JSON, Markdown and JUnit. Values in, text out."""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+from xml.etree import ElementTree
+
+from tilewatch.kernels.comparing.outcome import OVER, UNSURE, Outcome, exit_code, write_config
+
+PROBLEMS_LISTED = 3
+
+
+@dataclass(frozen=True)
+class About:
+    """What was compared, and what it took. `gpu` is empty for static comparisons."""
+
+    base: str
+    head: str
+    gpu: str
+    wall_s: float
+    gpu_s: float
+    repeat: str
+
+
+def write_lines(outcomes: Sequence[Outcome], about: About) -> list[str]:
+    """One line per operator and problem, those that need a look first. Outcomes without launches share a line where
+    they say the same of several problems or architectures."""
+    timed = [f"{each.kernel} {each.problem}: {_statement(each)}" for each in _sort(outcomes) if each.verdict]
+    return [*timed, *_write_shared([each for each in _sort(outcomes) if not each.verdict]), _summary(outcomes, about)]
+
+
+def _write_shared(outcomes: Sequence[Outcome]) -> list[str]:
+    archs: dict[tuple[str, str, str], list[str]] = {}
+    for each in outcomes:
+        archs.setdefault((each.kernel, each.problem, _statement(each)), []).append(each.arch)
+    problems: dict[tuple[str, str, str], list[str]] = {}
+    for (kernel, problem, statement), listed in archs.items():
+        problems.setdefault((kernel, ", ".join(listed), statement), []).append(problem)
+    return [
+        f"{kernel} {', '.join(listed)} ({named}): {statement}"
+        for (kernel, named, statement), listed in problems.items()
+    ]
+
+
+def _statement(outcome: Outcome) -> str:
+    return f"{outcome.sentence}; {', '.join(outcome.moved)}" if outcome.moved else outcome.sentence
+
+
+def write_json(outcomes: Sequence[Outcome], about: About) -> str:
+    rows = []
+    for outcome in outcomes:
+        row: dict[str, Any] = {**asdict(outcome), "sentence": outcome.sentence}
+        for side in ("base", "head"):
+            if row[f"{side}_facts"] is not None:
+                del row[f"{side}_facts"]["remarks"]  # kilobytes that no program asked for
+        if outcome.verdict is not None:
+            row["verdict"] = {name: _finite(value) for name, value in row["verdict"].items()}
+        rows.append(row)
+    return json.dumps({**asdict(about), "exit_code": exit_code(outcomes), "outcomes": rows})
+
+
+def write_markdown(outcomes: Sequence[Outcome], about: About) -> str:
+    """A comment for a forge: a table of what changed, and what is identical as one sentence."""
+    title = {OVER: "slower", UNSURE: "could not tell"}.get(exit_code(outcomes), "fine")
+    lines = [f"### Tilewatch: {title} ({about.base} .. {about.head})", ""]
+    others = [outcome for outcome in outcomes if outcome.kind != "identical"]
+    if others:
+        lines += ["| kernel | problem | verdict | what moved in the code |", "|---|---|---|---|"]
+    for outcome in _sort(others):
+        where = outcome.problem if outcome.verdict else f"{outcome.problem} {outcome.arch}"
+        cells = (outcome.kernel, where, outcome.sentence, ", ".join(outcome.moved) or "-")
+        lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
+    return "\n".join([*lines, "", _summary(outcomes, about), "", f"Repeat it: `{about.repeat}`", ""])
+
+
+def write_junit(outcomes: Sequence[Outcome], about: About) -> str:
+    """A test per operator and problem: slower than allowed fails, not known is an error."""
+    suite = ElementTree.Element("testsuite", name="tilewatch compare", tests=str(len(outcomes)))
+    failures = errors = 0
+    for outcome in outcomes:
+        test = ElementTree.SubElement(
+            suite, "testcase", classname=outcome.kernel, name=f"{outcome.problem} {outcome.arch}"
+        )
+        if outcome.verdict is not None and outcome.verdict.is_over:
+            failures += 1
+            ElementTree.SubElement(test, "failure", message=outcome.sentence).text = _statement(outcome)
+        elif outcome.is_unsure:
+            errors += 1
+            ElementTree.SubElement(test, "error", message=outcome.sentence).text = _statement(outcome)
+        else:
+            ElementTree.SubElement(test, "system-out").text = _statement(outcome)
+    suite.set("failures", str(failures))
+    suite.set("errors", str(errors))
+    suite.set("time", f"{about.wall_s:.1f}")
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
+
+
+def write_repeat(outcome: Outcome, base: str, head: str) -> str:
+    """The command that times this operator again by hand."""
+    line = f"tilewatch replay {outcome.kernel} {outcome.problem} --of {head} --beside {base}"
+    if outcome.head_config is not None:
+        line += f" --config {write_config(outcome.head_config)}"
+    if outcome.base_config is not None and outcome.base_config != outcome.head_config:
+        line += f" --beside-config {write_config(outcome.base_config)}"
+    return line
+
+
+def _summary(outcomes: Sequence[Outcome], about: About) -> str:
+    if not outcomes:
+        return f"{about.base} .. {about.head}: there is no kernel to compare"
+    kinds = Counter(outcome.kind for outcome in outcomes)
+    counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    where = f" on {about.gpu}, {about.gpu_s:.0f} s of GPU" if about.gpu else ""
+    return f"{about.base} .. {about.head}{where}: {counts}; {about.wall_s:.0f} s"
+
+
+def _sort(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """By urgency, and in the library's order within it."""
+    order = (
+        "failed",
+        "slower",
+        "undecided",
+        "faster",
+        "changed",
+        "not slower",
+        "unchanged",
+        "neither",
+        "added",
+        "removed",
+    )
+    return sorted(outcomes, key=lambda each: order.index(each.kind) if each.kind in order else len(order))
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and math.isinf(value) else value

@@ -1,0 +1,217 @@
+"""`tilewatch compare` and `tilewatch replay`: parse, call, print. worker/cli/compare_sides.py does the work."""
+
+import shlex
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tilewatch.errors import ExpectedError
+from tilewatch.kernels.comparing.configs import Candidates, ConfigSource, parse_config
+from tilewatch.kernels.comparing.outcome import UNSURE, exit_code
+from tilewatch.kernels.comparing.verdict import MOST_LAUNCHES
+from tilewatch.worker.cli import options
+
+if TYPE_CHECKING:
+    from tilewatch.kernels.comparing.outcome import Outcome
+    from tilewatch.kernels.comparing.report import About
+    from tilewatch.worker.cli.compare_sides import Sides, Wanted
+
+INTERRUPTED = 130
+"""What a shell expects of a command that Ctrl-C ended; 1 would mean "slower"."""
+
+LibraryName = Annotated[
+    str | None, typer.Option("--library", metavar="FOLDER", help="Instead of TILEWATCH_LIBRARY, inside the repository.")
+]
+GpuIndex = Annotated[int, typer.Option("--gpu", min=0, metavar="INDEX", help="Which of this machine's GPUs.")]
+Launches = Annotated[int, typer.Option(min=1, help="At most so many launches of an operator on a problem.")]
+Seconds = Annotated[float | None, typer.Option(min=1, help="No new launch after so many seconds.")]
+Events = Annotated[bool, typer.Option("--events", help="Accept CUDA events where CUPTI does not record.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, for programs.")]
+FailOver = Annotated[
+    str, typer.Option(metavar="PER_CENT", help="Exit with 1 for what is surely slower by more than this, such as 2%.")
+]
+
+
+def compare(
+    revisions: Annotated[str | None, typer.Argument(metavar="[BASE..HEAD]", help="Two commits.")] = None,
+    dirty: Annotated[bool, typer.Option("--dirty", help="The working tree against HEAD, new files too.")] = False,
+    static: Annotated[bool, typer.Option("--static", help="Without a GPU: what the compiler makes of both.")] = False,
+    kernel: Annotated[str | None, typer.Option(help="Only this kernel, nightly or not.")] = None,
+    problem: Annotated[str | None, typer.Option(help="Only this problem of --kernel.")] = None,
+    library: LibraryName = None,
+    configs: Annotated[
+        ConfigSource,
+        typer.Option(help="Where the compared configs come from; auto: the first of the others that has one."),
+    ] = ConfigSource.auto,
+    recording: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="Take winners from it, not from recordings/.")
+    ] = None,
+    fail_over: FailOver = "0%",
+    launches: Launches = MOST_LAUNCHES,
+    seconds: Seconds = None,
+    gpu: GpuIndex = 0,
+    events: Events = False,
+    as_json: AsJson = False,
+    markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a comment for a forge.")] = None,
+    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write JUnit XML.")] = None,
+) -> None:
+    """Say whether two commits, or the working tree and HEAD, differ in speed. Needs no server and no database.
+
+    Exit codes: 0 fine, 1 slower than --fail-over, 2 could not tell, or an error.
+
+    Examples:
+
+        tilewatch compare main..HEAD --fail-over 2%
+
+        tilewatch compare --dirty --kernel gemm_fp8
+
+        tilewatch compare main..HEAD --static
+    """
+    from tilewatch.worker.cli import compare_sides as work
+
+    if dirty == (revisions is not None):
+        raise typer.BadParameter("name either two commits, BASE..HEAD, or --dirty")
+    if problem is not None and kernel is None:
+        raise typer.BadParameter("--problem needs --kernel")
+    limit = _parse_share(fail_over)
+    settings = options.settings()
+    at = work.find_repository(settings)
+    place, checkouts = library or settings.library, settings.home / "checkouts"
+    with _exit_codes():
+        if revisions is None:
+            sides = work.open_working_tree(at, place, checkouts)
+        else:
+            sides = work.open_commits(at, place, checkouts, *work.split_range(revisions))
+        wanted = work.Wanted(
+            kernel=kernel,
+            problem=problem,
+            source=configs,
+            recordings=work.list_recordings(at, recording or ()),
+            fail_over=limit,
+            budget=work.make_budget(launches, seconds),
+        )
+        outcomes, about = _run(sides, wanted, static=static, gpu=gpu, events=events)
+    _print(outcomes, about, as_json=as_json, markdown=markdown, junit=junit)
+
+
+def replay(
+    kernel: Annotated[str, typer.Argument(help="A kernel of the library, such as gemm_fp8.")],
+    problem: Annotated[str, typer.Argument(help="A problem of that kernel, such as 320x32576x7168.")],
+    of: Annotated[str, typer.Option(metavar="COMMIT", help="The commit in question.")],
+    beside: Annotated[str, typer.Option(metavar="COMMIT", help="The commit to time it with.")],
+    config: Annotated[
+        str | None, typer.Option(help="Instead of a recorded or shipped one, such as num_ctas=1,tile_m=64.")
+    ] = None,
+    beside_config: Annotated[str | None, typer.Option(help="The other side's, where it is not the same.")] = None,
+    library: LibraryName = None,
+    fail_over: FailOver = "0%",
+    launches: Launches = MOST_LAUNCHES,
+    seconds: Seconds = None,
+    gpu: GpuIndex = 0,
+    events: Events = False,
+    as_json: AsJson = False,
+) -> None:
+    """Time one kernel of two commits on this machine's GPU again, as a verdict was made. Exit codes as of compare.
+
+    Example: tilewatch replay gemm_fp8 320x32576x7168 --of HEAD --beside v1.2
+    """
+    from tilewatch.worker.cli import compare_sides as work
+
+    limit = _parse_share(fail_over)
+    settings = options.settings()
+    at = work.find_repository(settings)
+    given = None
+    if config is not None:
+        head = parse_config(config)
+        base = parse_config(beside_config) if beside_config is not None else head
+        given = Candidates(ConfigSource.given, (base,), (head,))
+    with _exit_codes():
+        sides = work.open_commits(at, library or settings.library, settings.home / "checkouts", beside, of)
+        wanted = work.Wanted(
+            kernel=kernel,
+            problem=problem,
+            given=given,
+            recordings=work.list_recordings(at, ()),
+            fail_over=limit,
+            budget=work.make_budget(launches, seconds),
+        )
+        outcomes, about = _run(sides, wanted, static=False, gpu=gpu, events=events)
+    _print(outcomes, about, as_json=as_json, markdown=None, junit=None)
+
+
+def _run(
+    sides: "Sides", wanted: "Wanted", *, static: bool, gpu: int, events: bool
+) -> "tuple[tuple[Outcome, ...], About]":
+    from tilewatch.kernels.comparing.gpu_bench import RealGpu, find_gpu
+    from tilewatch.kernels.comparing.report import About
+    from tilewatch.worker.cli import compare_sides as work
+
+    started = time.monotonic()
+    # Cubins of commits that are compared once need no keeping: a folder of our own, gone at the end.
+    with tempfile.TemporaryDirectory(prefix="tilewatch-compare-") as scratch:
+        store = Path(scratch)
+        name, gpu_s = "", 0.0
+        if static:
+            outcomes = work.compare_statically(sides, wanted, store)
+        else:
+            here = find_gpu(gpu)
+            assert here.model is not None
+            bench = RealGpu(gpu, store.as_uri(), may_use_events=events)
+            outcomes = work.compare_on_gpu(sides, wanted, store, bench, here.model, _say)
+            name, gpu_s = here.name, bench.gpu_s
+    command = shlex.join(["tilewatch", *sys.argv[1:]])
+    return outcomes, About(sides.base.name, sides.head.name, name, time.monotonic() - started, gpu_s, command)
+
+
+def _print(
+    outcomes: "tuple[Outcome, ...]", about: "About", *, as_json: bool, markdown: Path | None, junit: Path | None
+) -> None:
+    from tilewatch.kernels.comparing import report
+
+    if markdown is not None:
+        markdown.write_text(report.write_markdown(outcomes, about), encoding="utf-8")
+    if junit is not None:
+        junit.write_text(report.write_junit(outcomes, about), encoding="utf-8")
+    if as_json:
+        print(report.write_json(outcomes, about))
+    else:
+        print("\n".join(report.write_lines(outcomes, about)))
+    raise typer.Exit(exit_code(outcomes))
+
+
+@contextmanager
+def _exit_codes() -> Iterator[None]:
+    """Ctrl-C has ended every child by the time it gets here: their owners close them on the way. A bug ends with
+    UNSURE, because the 1 that Python would exit with means "slower"."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        _say("tilewatch: stopped; nothing is left running")
+        raise typer.Exit(INTERRUPTED) from None
+    except ExpectedError:
+        raise
+    except Exception:  # noqa: BLE001 - printed as Python would
+        traceback.print_exc()
+        raise typer.Exit(UNSURE) from None
+
+
+def _parse_share(text: str) -> float:
+    """2% and 2 are both 0.02."""
+    try:
+        share = float(text.replace("%", "").strip()) / 100
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < 1:
+        raise typer.BadParameter(f"'{text}' is not a percentage; expected one such as 2%")
+    return share
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,133 @@
+"""What `tilewatch compare` and `tilewatch replay` do: two sides out of Git, compared, and written down.
+
+No server, no database: a folder of cubins, checkouts and the GPU of this machine.
+"""
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tilewatch.kernels.comparing.changes import Comparison, end_by_static_facts, find_changed
+from tilewatch.kernels.comparing.compiler_pool import CompilerPool
+from tilewatch.kernels.comparing.configs import Candidates, ConfigSource, RecordedWinner, read_winners
+from tilewatch.kernels.comparing.launching import Budget, GpuBench, end_by_launches
+from tilewatch.kernels.comparing.operators import Library, Scope, list_operators
+from tilewatch.kernels.comparing.outcome import Outcome
+from tilewatch.kernels.compiling.store import folder
+from tilewatch.kernels.device import GpuSpec
+from tilewatch.kernels.recording.git_commit import GitCommit
+from tilewatch.text import short_sha
+from tilewatch.worker import repository
+from tilewatch.worker.repository import RepositoryError
+from tilewatch.worker.settings import Settings
+from tilewatch.worker.working_tree import copy_working_tree
+
+ARCHS = ("sm_80", "sm_90", "sm_100", "sm_103", "sm_120")
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The two libraries, and how a person types them: a commit, or the working tree, which no command can name."""
+
+    base: Library
+    head: Library
+    base_sha: str
+    head_sha: str | None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to compare and what it may cost."""
+
+    kernel: str | None = None
+    problem: str | None = None
+    source: ConfigSource = ConfigSource.auto
+    given: Candidates | None = None
+    recordings: tuple[Path, ...] = ()
+    fail_over: float = 0.0
+    budget: Budget = field(default_factory=Budget)
+    jobs: int = os.cpu_count() or 1
+
+
+def find_repository(settings: Settings) -> Path:
+    """TILEWATCH_REPOSITORY where it is set, else the repository around the current folder. Raises RepositoryError."""
+    if "repository" in settings.model_fields_set:
+        return settings.repository
+    try:
+        top = subprocess.run(["git", "rev-parse", "--show-toplevel"], capture_output=True, text=True, check=True).stdout
+    except FileNotFoundError:
+        raise RepositoryError("git is not installed, and commits are what Tilewatch compares") from None
+    except subprocess.CalledProcessError:
+        raise RepositoryError(f"{Path.cwd()} is not in a Git repository, so there are no commits to compare") from None
+    return Path(top.strip())
+
+
+def open_commits(at: Path, library: str, cache: Path, base: str, head: str) -> Sides:
+    """Checks both commits out into the cache. Raises RepositoryError."""
+    commits = [repository.resolve(at, revision) for revision in (base, head)]
+    libraries = [_checkout(at, commit, library, cache) for commit in commits]
+    return Sides(libraries[0], libraries[1], commits[0].sha, commits[1].sha)
+
+
+def open_working_tree(at: Path, library: str, cache: Path) -> Sides:
+    """HEAD, and the library folder as it lies there now. Raises RepositoryError."""
+    commit = repository.resolve(at, "HEAD")
+    changed = Library("the working tree", copy_working_tree(at, library, cache))
+    return Sides(_checkout(at, commit, library, cache), changed, commit.sha, None)
+
+
+def split_range(revisions: str) -> tuple[str, str]:
+    """BASE and HEAD of "BASE..HEAD". Raises RepositoryError."""
+    base, dots, head = revisions.partition("..")
+    if not (base and dots and head) or head.startswith("."):
+        raise RepositoryError(f"'{revisions}' is not a range of commits; expected BASE..HEAD, such as main..HEAD")
+    return base, head
+
+
+def list_recordings(at: Path, named: Sequence[Path]) -> tuple[Path, ...]:
+    """The recordings that were named, else those that lie in the repository's folder `recordings`."""
+    return tuple(named) or tuple(sorted((at / "recordings").glob("*.jsonl.gz")))
+
+
+def make_budget(launches: int, seconds: float | None) -> Budget:
+    return Budget(launches, None if seconds is None else time.monotonic() + seconds)
+
+
+def compare_statically(sides: Sides, wanted: Wanted, store: Path) -> tuple[Outcome, ...]:
+    """Compares what the compiler makes of both sides, for every architecture. Needs no GPU."""
+    operators = list_operators(sides.base, sides.head, Scope(ARCHS, wanted.kernel, wanted.problem))
+    with CompilerPool(folder(store), jobs=wanted.jobs) as pool:
+        comparison = Comparison(sides.base, sides.head, "", pool, _reader(wanted), wanted.source, wanted.given)
+        end_by_static_facts(comparison, find_changed(comparison, operators))
+    return tuple(comparison.outcomes[each] for each in operators)
+
+
+def compare_on_gpu(
+    sides: Sides,
+    wanted: Wanted,
+    store: Path,
+    bench: GpuBench,
+    gpu: GpuSpec,
+    on_progress: Callable[[str], None],
+) -> tuple[Outcome, ...]:
+    """Compares both sides on one GPU; operators of unchanged code never get there."""
+    operators = list_operators(sides.base, sides.head, Scope((gpu.arch,), wanted.kernel, wanted.problem))
+    with CompilerPool(folder(store), jobs=wanted.jobs) as pool:
+        comparison = Comparison(sides.base, sides.head, gpu.slug, pool, _reader(wanted), wanted.source, wanted.given)
+        changed = find_changed(comparison, operators)
+    if changed:
+        on_progress(f"{len(changed)} of {len(operators)} operators and problems have other machine code")
+        end_by_launches(comparison, changed, bench, wanted.budget, fail_over=wanted.fail_over, on_progress=on_progress)
+    return tuple(comparison.outcomes[each] for each in operators)
+
+
+def _checkout(at: Path, commit: GitCommit, library: str, cache: Path) -> Library:
+    return Library(short_sha(commit.sha), repository.checkout(at, commit.sha, library, cache))
+
+
+def _reader(wanted: Wanted) -> Callable[[], Sequence[RecordedWinner]]:
+    """Recordings are read only when some code changed: they take seconds."""
+    return lambda: read_winners(wanted.recordings)
