@@ -1,1 +1,4 @@
-"""Every read of the pages and the command line: one function, one question, rows as frozen dataclasses."""
+"""Reads for pages and the command line; their rows are frozen dataclasses.
+
+Reads for workers are in db/step_queries. Nothing here writes.
+"""

@@ -1,4 +1,4 @@
-"""What people did to queued work, or asked for, and what came of it."""
+"""Reads what people did to queued work or asked for, and the outcome."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from tilewatch.db.models import Action
 
 @dataclass(frozen=True)
 class ActionRow:
-    """What a person did or asked for; `said` is what came of it."""
+    """A thing that a person did or asked for; `said` is the outcome, None before there is one."""
 
     asked_at: dt.datetime
     who: str
@@ -23,6 +23,6 @@ class ActionRow:
 
 
 def list_actions(session: Session, limit: int = 20) -> list[ActionRow]:
-    """The newest actions, whatever came of them."""
+    """Lists the newest actions, whatever their state."""
     columns = [getattr(Action, name) for name in ActionRow.__dataclass_fields__]
     return read_rows(session, select(*columns).order_by(Action.id.desc()).limit(limit), ActionRow)

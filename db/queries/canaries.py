@@ -1,4 +1,4 @@
-"""How the canaries sang: fixed kernels beside every job, which move only when their GPU does."""
+"""Reads the times of canaries, which change only when their GPU does."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class CanaryRow:
 
 
 def list_canaries(session: Session, runs: int = 500) -> list[CanaryRow]:
-    """The canaries of the newest runs that GPUs made here, the oldest first."""
+    """Lists the canaries of the newest runs that GPUs made here, the oldest first."""
     newest = select(Run).where(Run.origin != "recorded").order_by(Run.id.desc()).limit(runs).subquery()
     reading = func.jsonb_array_elements(newest.c.telemetry).table_valued(column("value", JSONB)).render_derived()
     compute = reading.c.value["canary_compute_us"].astext

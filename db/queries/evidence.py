@@ -1,7 +1,7 @@
-"""Everything that is on record about one run and about the run it is compared with: the evidence behind a point.
+"""Reads everything about one run and about the run that it is compared with.
 
 The earlier run is the one of the same series, on the same kind of record, at the nearest commit before it: that is what
-a reader holds a point against. It need not be the judge's history, which is longer and of one toolchain.
+a reader compares a point with. It need not be in the judge's history, which is longer and of one toolchain.
 """
 
 import datetime as dt
@@ -78,7 +78,7 @@ class SamplesRow:
 
 @dataclass(frozen=True)
 class CubinRow:
-    """What one config's cubin tells without running, at one sweep."""
+    """The static facts of one config's cubin, at one sweep."""
 
     params: dict[str, Any]
     status: str
@@ -122,6 +122,7 @@ class RunChoiceRow:
 
 
 def find_run(session: Session, run_id: int) -> RunRow | None:
+    """Returns None when there is no such run."""
     query = (
         select(
             Run.id.label("run_id"),
@@ -164,7 +165,10 @@ def find_run(session: Session, run_id: int) -> RunRow | None:
 
 
 def find_run_before(session: Session, run_id: int) -> int | None:
-    """The run to hold this one against: same series and kind of record, at the nearest earlier commit."""
+    """Returns the run to compare this one with: same series and kind of record, at the nearest earlier commit.
+
+    None when it is the first.
+    """
     this_run, this_sweep = aliased(Run), aliased(Sweep)
     this_commit, this_recording = aliased(Commit), aliased(Recording)
     query = (
@@ -192,7 +196,7 @@ def find_run_before(session: Session, run_id: int) -> int | None:
 
 
 def list_samples(session: Session, run_id: int) -> list[SamplesRow]:
-    """The kernel first, then its baselines."""
+    """Lists the samples of the kernel, then of its baselines."""
     query = (
         select(
             Measurement.implementation,
@@ -216,6 +220,7 @@ def list_samples(session: Session, run_id: int) -> list[SamplesRow]:
 
 
 def find_cubin(session: Session, sweep_id: int, config_id: int) -> CubinRow | None:
+    """Returns None when the sweep has no such config."""
     query = (
         select(
             Config.params,
@@ -243,7 +248,7 @@ def find_cubin(session: Session, sweep_id: int, config_id: int) -> CubinRow | No
 
 
 def list_commits_between(session: Session, repository: str, after: int, up_to: int) -> list[CommitInRangeRow]:
-    """The commits this database knows in (after, up_to] by position, the newest first."""
+    """Lists the commits on record in (after, up_to] by position, the newest first."""
     query = (
         select(Commit.sha, Commit.subject, Commit.author, Commit.committed_at)
         .where(Commit.repository == repository, Commit.position > after, Commit.position <= up_to)
@@ -253,7 +258,7 @@ def list_commits_between(session: Session, repository: str, after: int, up_to: i
 
 
 def list_newest_runs(session: Session, limit: int = 50) -> list[RunChoiceRow]:
-    """The newest runs, to choose one from; those judged a change come first."""
+    """Lists the newest runs, to choose one from; those whose verdict is a change come first."""
     newest = select(Run).order_by(Run.id.desc()).limit(limit).subquery()
     chosen = aliased(Run, newest)
     query = (

@@ -1,4 +1,4 @@
-"""How well the judge does: what people marked right and wrong, how soon they were told, and what that cost.
+"""Reads how good the judge is: what people marked right and wrong, how soon they were notified, and what that cost.
 
 Precision is only of what people marked, so it comes with how many that were. A regression, or a run's verdict, that
 several people marked counts once, by the newest mark.
@@ -23,7 +23,7 @@ Z_95 = 1.96
 
 @dataclass(frozen=True)
 class Delay:
-    """How long it took over several regressions, in hours."""
+    """The time to the first message over several regressions, in hours; None when there are none."""
 
     count: int
     median_h: float | None
@@ -61,7 +61,7 @@ class Score:
 
     @property
     def precision_interval(self) -> tuple[float, float] | None:
-        """95 % (Wilson): three marks of three are no 100 %."""
+        """Returns the Wilson interval of 95 %: three right marks of three are not yet a precision of 100 %."""
         marked = self.right + self.wrong
         if not marked:
             return None
@@ -73,7 +73,7 @@ class Score:
 
     @property
     def false_alarms_per_1000(self) -> float | None:
-        """At least so many: what nobody marked may be wrong too."""
+        """Returns a lower bound: verdicts that nobody marked may be wrong too."""
         return 1000 * self.wrong / self.points if self.points else None
 
     @property
@@ -86,7 +86,7 @@ class Score:
 
 
 def read_score(session: Session, since: dt.datetime | None = None) -> Score:
-    """Of everything, or of what was judged, opened and replayed since."""
+    """Reads the score of everything, or of what was judged, opened and replayed since."""
     opened = _after(Regression.opened_at, since)
     by_direction = select(Regression.direction, func.count()).where(*opened).group_by(Regression.direction)
     directions = {row[0]: row[1] for row in session.execute(by_direction)}
@@ -134,8 +134,10 @@ def _marked_regressions(session: Session, since: dt.datetime | None) -> tuple[in
 
 
 def _marked_runs(session: Session, since: dt.datetime | None) -> tuple[int, int, int]:
-    """Of verdicts that saw a change: right and wrong; of those that saw none: wrong. A run of a regression that was
-    marked itself is not counted a second time."""
+    """Counts marks of runs: right and wrong ones of verdicts that saw a change, and wrong ones of those that saw none.
+
+    A run of a regression that was marked itself is not counted a second time.
+    """
     theirs = aliased(Mark)
     of_marked = exists().where(
         RegressionSeries.run_id == Mark.run_id, theirs.regression_id == RegressionSeries.regression_id
@@ -148,15 +150,15 @@ def _marked_runs(session: Session, since: dt.datetime | None) -> tuple[int, int,
         .order_by(Mark.run_id, Mark.at.desc(), Mark.id.desc())
         .subquery()
     )
-    saw, right = newest.c.saw, newest.c.right
-    query = select(_count(saw & right), _count(saw & ~right), _count(~saw & ~right)).select_from(newest)
-    found = session.execute(query).one()
-    return found[0], found[1], found[2]
+    saw, is_right = newest.c.saw, newest.c.right
+    query = select(_count(saw & is_right), _count(saw & ~is_right), _count(~saw & ~is_right)).select_from(newest)
+    right, wrong, missed = session.execute(query).one()
+    return right, wrong, missed
 
 
 def _delay(session: Session, start: ColumnElement[dt.datetime] | Any, since: dt.datetime | None) -> Delay:
-    """Only of regressions that somebody was told of; the first message of each counts."""
-    told = (
+    """Counts only regressions that a message was sent about, each by its first message."""
+    reported = (
         select(
             Regression.id,
             (func.extract("epoch", func.min(Message.sent_at) - func.min(start)) / 3600).label("hours"),
@@ -177,9 +179,9 @@ def _delay(session: Session, start: ColumnElement[dt.datetime] | Any, since: dt.
     row = session.execute(
         select(
             func.count(),
-            func.percentile_cont(0.5).within_group(told.c.hours),
-            func.percentile_cont(0.9).within_group(told.c.hours),
-        ).select_from(told)
+            func.percentile_cont(0.5).within_group(reported.c.hours),
+            func.percentile_cont(0.9).within_group(reported.c.hours),
+        ).select_from(reported)
     ).one()
     return Delay(row[0], *(None if hours is None else float(hours) for hours in row[1:]))
 

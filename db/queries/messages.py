@@ -1,4 +1,4 @@
-"""What people were told and what they said back: messages and marks, and a regression's whole story with both."""
+"""Reads messages to people, and everything about one regression: its series, events, marks and messages."""
 
 import dataclasses
 import datetime as dt
@@ -45,7 +45,7 @@ class MessageRow:
 
 @dataclass(frozen=True)
 class RegressionStory:
-    """One regression with everything that is known of it; the worst series and the oldest event come first."""
+    """Everything about one regression; the worst series and the oldest event come first."""
 
     regression: RegressionRow
     series: tuple[RegressionSeriesRow, ...]
@@ -55,24 +55,25 @@ class RegressionStory:
 
 
 def find_story(session: Session, regression_id: int) -> RegressionStory | None:
-    found = find_regression(session, regression_id)
-    if found is None:
+    """Returns None when there is no such regression."""
+    row = find_regression(session, regression_id)
+    if row is None:
         return None
     marks = select(*_columns(Mark, MarkRow)).where(Mark.regression_id == regression_id).order_by(Mark.id)
-    told = select(*_columns(Message, MessageRow)).where(Message.regression_id == regression_id).order_by(Message.id)
+    sent = select(*_columns(Message, MessageRow)).where(Message.regression_id == regression_id).order_by(Message.id)
     return RegressionStory(
-        found,
+        row,
         tuple(list_series(session, regression_id)),
         tuple(reversed(list_events(session, regression_id))),
         tuple(read_rows(session, marks, MarkRow)),
-        tuple(read_rows(session, told, MessageRow)),
+        tuple(read_rows(session, sent, MessageRow)),
     )
 
 
 def list_messages(
     session: Session, *, states: Sequence[str] | None = None, since: dt.datetime | None = None, limit: int = 100
 ) -> list[MessageRow]:
-    """What is, was or could not be told, the newest first. `since` is of when it was tried last."""
+    """Lists messages in these states, the newest first. `since` is of the last attempt to send them."""
     query = select(*_columns(Message, MessageRow))
     if since is not None:
         query = query.where(func.coalesce(Message.claimed_at, Message.created_at) >= since)

@@ -1,4 +1,4 @@
-"""Which GPUs are ill or were: the time of each quarantine, why, and what its canaries said."""
+"""Reads which GPUs are or were ill: the time of each quarantine, its reason, and the results of its canaries."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class QuarantineRow:
 
 
 def list_quarantines(session: Session, limit: int = 50) -> list[QuarantineRow]:
-    """The GPUs that are in quarantine, then those that were, the newest first."""
+    """Lists the GPUs that are in quarantine, then those that were, the newest first."""
     columns = [getattr(Quarantine, name) for name in QuarantineRow.__dataclass_fields__]
     newest = (Quarantine.ended_at.is_not(None), Quarantine.began_at.desc())
     return read_rows(session, select(*columns).order_by(*newest).limit(limit), QuarantineRow)

@@ -1,6 +1,6 @@
-"""What the queue and the workers do: jobs, workers, queues, submissions and how far each is.
+"""Reads jobs, workers, queues and submissions, and how far each submission is.
 
-Ages and "is this worker alive" are computed with the database's clock, because the reader's may differ.
+Ages and whether a worker is alive are computed by the database's clock, because the reader's may differ.
 """
 
 import datetime as dt
@@ -88,7 +88,7 @@ class SubmissionRow:
 
 @dataclass(frozen=True)
 class QueueRow:
-    """The unfinished jobs of one queue, and how many live workers take from it."""
+    """The unfinished jobs of one queue, and the number of live workers that take from it."""
 
     queue: str
     waiting: int
@@ -109,7 +109,7 @@ class Status:
 
 
 def read_status(session: Session) -> Status:
-    """Where everything stands now, for `tilewatch status`."""
+    """Reads the state of everything now, for `tilewatch status`."""
     return Status(
         jobs=tuple(count_jobs(session)),
         running=tuple(list_jobs(session, states=("running",))),
@@ -131,15 +131,15 @@ def count_jobs(session: Session) -> list[JobCount]:
 
 
 def list_jobs(session: Session, states: Sequence[str], limit: int = 100) -> list[JobRow]:
-    """The jobs in these states, the one that moved last first."""
-    moved_at = func.coalesce(Job.finished_at, Job.started_at, Job.created_at)
+    """Lists the jobs in these states, the one that changed last first."""
+    changed_at = func.coalesce(Job.finished_at, Job.started_at, Job.created_at)
     columns = [getattr(Job, name) for name in JobRow.__dataclass_fields__]
-    query = select(*columns).where(Job.state.in_(states)).order_by(moved_at.desc(), Job.id.desc()).limit(limit)
+    query = select(*columns).where(Job.state.in_(states)).order_by(changed_at.desc(), Job.id.desc()).limit(limit)
     return read_rows(session, query, JobRow)
 
 
 def list_workers(session: Session) -> list[WorkerRow]:
-    """Every worker that ever said it is here, the most recently seen first."""
+    """Lists every worker on record, the most recently seen first."""
     silent_s = func.extract("epoch", func.now() - Worker.seen_at)
     query = select(
         Worker.name,
@@ -156,7 +156,7 @@ def list_workers(session: Session) -> list[WorkerRow]:
 
 
 def list_queues(session: Session) -> list[QueueRow]:
-    """Unfinished jobs by queue, beside the live workers that take from it."""
+    """Lists unfinished jobs by queue, with the number of live workers that take from it."""
     query = (
         select(
             Job.queue,
@@ -177,20 +177,20 @@ def list_queues(session: Session) -> list[QueueRow]:
 
 
 def _taken_by(worker: WorkerRow) -> tuple[str, ...]:
-    """A GPU's worker takes what any GPU of its model may do, and what only this one may."""
+    """Returns the queues of a worker: a GPU's takes what any GPU of its model may do, and what only this one may."""
     if worker.kind != "gpu":
         return (worker.kind,)
     return f"gpu.{worker.gpu_model}", f"gpu.{worker.gpu_model}@{worker.gpu_uuid}"
 
 
 def list_submissions(session: Session, limit: int = 50) -> list[SubmissionRow]:
-    """The newest submissions, each with its state."""
+    """Lists the newest submissions, each with its state."""
     newest = select(Submission).order_by(Submission.requested_at.desc(), Submission.id.desc()).limit(limit)
     return _with_states(session, newest)
 
 
 def list_last_nights(session: Session) -> list[SubmissionRow]:
-    """The newest nightly of each GPU model, with its state."""
+    """Lists the newest nightly of each GPU model, with its state."""
     newest = (
         select(Submission)
         .where(Submission.reason == "nightly")
@@ -289,7 +289,7 @@ def submission_state(
     running_measure_jobs: int,
     open_judge_jobs: int,
 ) -> str:
-    """One word or two for how far a submission is; work that still goes on comes before what failed beside it."""
+    """Returns how far a submission is, in a word or two; unfinished work comes before failed jobs."""
     if reason == "recorded":
         return "recorded"
     if open_compile_jobs:

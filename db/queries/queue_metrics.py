@@ -1,4 +1,4 @@
-"""The queue's vital signs, for alarms: how much waits and how long, what is ill, and when a night last went well."""
+"""Reads the queue's metrics for alerting: how much waits and how long, GPUs in quarantine, and the last good night."""
 
 from dataclasses import dataclass
 
@@ -81,8 +81,8 @@ def _workers(session: Session) -> list[LiveWorkers]:
     living: dict[tuple[str, str], int] = {}
     for worker in list_workers(session):
         if worker.alive:
-            place = (worker.kind, worker.gpu_model or "")
-            living[place] = living.get(place, 0) + 1
+            group = (worker.kind, worker.gpu_model or "")
+            living[group] = living.get(group, 0) + 1
     return [LiveWorkers(kind, model, count) for (kind, model), count in sorted(living.items())]
 
 

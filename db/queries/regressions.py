@@ -1,4 +1,4 @@
-"""Regressions as people meet them: the list to triage, one with its series and its life, and those of one series."""
+"""Reads regressions: the list to triage, one with its series and events, and those of one series."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -12,8 +12,10 @@ from tilewatch.db.models import Commit, GpuModel, Mark, Regression, RegressionEv
 
 @dataclass(frozen=True)
 class RegressionRow:
-    """A confirmed change; `size` is of the time of its worst series, +0.05 is 5 % slower. `recorded`: a recording
-    brought it, so people were told of it elsewhere."""
+    """A confirmed change; `size` is of the time of its worst series, +0.05 is 5 % slower.
+
+    With `recorded` it came with a recording, so people were notified elsewhere.
+    """
 
     id: int
     direction: str
@@ -71,7 +73,7 @@ class EventRow:
 
 @dataclass(frozen=True)
 class LevelRow:
-    """Where one series changed its level: between two commits, by a regression's or an improvement's size."""
+    """A confirmed change of the level of one series: between two commits, by a size."""
 
     regression_id: int
     direction: str
@@ -82,7 +84,7 @@ class LevelRow:
 
 
 def list_regressions(session: Session, since: dt.datetime | None = None, limit: int = 500) -> list[RegressionRow]:
-    """The newest first; with `since` only those opened after it."""
+    """Lists regressions, the newest first; with `since` only those opened after it."""
     query = _regressions().order_by(Regression.opened_at.desc(), Regression.id.desc()).limit(limit)
     if since is not None:
         query = query.where(Regression.opened_at > since)
@@ -90,11 +92,12 @@ def list_regressions(session: Session, since: dt.datetime | None = None, limit: 
 
 
 def find_regression(session: Session, regression_id: int) -> RegressionRow | None:
+    """Returns None when there is no such regression."""
     return next(iter(read_rows(session, _regressions().where(Regression.id == regression_id), RegressionRow)), None)
 
 
 def list_series(session: Session, regression_id: int) -> list[RegressionSeriesRow]:
-    """The series that one regression changed, the worst first."""
+    """Lists the series that one regression changed, the worst first."""
     query = (
         select(
             RegressionSeries.kernel,
@@ -116,7 +119,7 @@ def list_series(session: Session, regression_id: int) -> list[RegressionSeriesRo
 
 
 def list_events(session: Session, regression_id: int) -> list[EventRow]:
-    """What happened to one regression, the newest first."""
+    """Lists the events of one regression, the newest first."""
     columns = [getattr(RegressionEvent, name) for name in EventRow.__dataclass_fields__]
     query = (
         select(*columns)
@@ -127,7 +130,7 @@ def list_events(session: Session, regression_id: int) -> list[EventRow]:
 
 
 def list_levels(session: Session, repository: str, kernel: str, problem: str, gpu_model: str) -> list[LevelRow]:
-    """The confirmed changes of one series, the oldest first."""
+    """Lists the confirmed changes of one series, the oldest first."""
     good, bad = aliased(Commit), aliased(Commit)
     query = (
         select(

@@ -1,4 +1,4 @@
-"""Replays as evidence: an old cubin beside a new one on the same GPU in the same minutes."""
+"""Reads replays as evidence: an old cubin and a new one, timed on the same GPU in the same minutes."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class ReplayRow:
 
 @dataclass(frozen=True)
 class SuspicionRow:
-    """What a run was suspected of, and what became of that."""
+    """A suspicion of a run and its outcome."""
 
     state: str
     reason: str
@@ -43,12 +43,13 @@ class SuspicionRow:
 
 
 def find_suspicion(session: Session, run_id: int) -> SuspicionRow | None:
+    """Returns None when the run was never suspected."""
     columns = [getattr(Suspicion, name) for name in SuspicionRow.__dataclass_fields__]
     return next(iter(read_rows(session, select(*columns).where(Suspicion.run_id == run_id), SuspicionRow)), None)
 
 
 def list_replays(session: Session, run_id: int) -> list[ReplayRow]:
-    """The replays that a run's suspicion asked for, and those of its series that end at its commit."""
+    """Lists the replays that a run's suspicion asked for, and those of its series that end at its commit."""
     good, bad = aliased(Commit), aliased(Commit)
     query = (
         select(

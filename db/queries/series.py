@@ -1,4 +1,4 @@
-"""Series over commits: which there are, and all points of one."""
+"""Reads which series there are, and all points of one."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -88,7 +88,8 @@ class PointRow:
 
 
 def list_repositories(session: Session) -> list[str]:
-    """Of which anything was submitted: those that this Tilewatch watches, the first one first, then those recorded."""
+    """Lists repositories that have a submission: those that this Tilewatch watches, oldest first, then recorded
+    ones."""
     own = func.bool_or(Submission.reason != "recorded")
     query = (
         select(Commit.repository)
@@ -100,7 +101,7 @@ def list_repositories(session: Session) -> list[str]:
 
 
 def list_series(session: Session) -> list[SeriesRow]:
-    """Every series that has at least one run."""
+    """Lists every series that has at least one run."""
     keys = series_keys()
     has_run = select(Run.id).join(Sweep, Sweep.id == Run.sweep_id).where(*is_of_series(keys)).limit(1).lateral()
     query = (
@@ -116,10 +117,10 @@ def list_series(session: Session) -> list[SeriesRow]:
 def list_points(
     session: Session, repository: str, kernel: str, problem: str, gpu_model: str, *, static_facts: bool = True
 ) -> list[PointRow]:
-    """Every measurement of one series and of the baselines beside it, in commit order.
+    """Lists every measurement of one series and of its baselines, in commit order.
 
     The static facts are those of the measured config's cubin; a baseline has none. Without them the winners' trials are
-    not looked for: those lie far apart among millions, and were four fifths of the time (60 of 75 ms, a year's nights).
+    not looked for: those lie far apart among millions, and took four fifths of the time (60 of 75 ms, a year's nights).
     """
     trial = (Trial.sweep_id == Sweep.id) & (Trial.config_id == Measurement.config_id)
     ill = (
@@ -185,7 +186,7 @@ def list_points(
 
 
 def list_raw_samples(session: Session, run_ids: Sequence[int]) -> list[RawSamplesRow]:
-    """Every sample of a few runs."""
+    """Lists every sample of a few runs."""
     query = (
         select(Measurement.run_id, Measurement.implementation, Measurement.samples_us)
         .where(Measurement.run_id.in_(run_ids), func.cardinality(Measurement.samples_us) > 0)

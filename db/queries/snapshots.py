@@ -1,7 +1,7 @@
-"""How all series stand at a moment: the newest point of each, as of a commit's date or of one commit exactly.
+"""Reads the newest point of each series as of a moment, or its point at one commit.
 
-The overview asks for "as it was a week ago", the comparison for two commits. What lies between two answers is told by
-the dashboard, which draws it; verdicts are the judge's.
+The overview asks for "as it was a week ago", the comparison for two commits. The dashboard computes the difference
+between two answers; verdicts are the judge's.
 """
 
 import datetime as dt
@@ -78,7 +78,7 @@ class JudgedChangeRow:
 
 
 def list_commits(session: Session, repository: str, limit: int = 400) -> list[CommitRow]:
-    """The newest commits of a repository that something was measured of."""
+    """Lists the newest commits of a repository at which something was measured."""
     measured = select(Run.id).join(Sweep, Sweep.id == Run.sweep_id).where(Sweep.commit_id == Commit.id).exists()
     query = (
         select(Commit.sha, Commit.subject, Commit.position, Commit.committed_at)
@@ -90,7 +90,7 @@ def list_commits(session: Session, repository: str, limit: int = 400) -> list[Co
 
 
 def list_judged_changes(session: Session, repository: str, since: dt.datetime) -> list[JudgedChangeRow]:
-    """A repository's verdicts that say something changed, of runs that ended after `since`; the newest first."""
+    """Lists a repository's verdicts that say something changed, of runs that ended after `since`; the newest first."""
     query = (
         select(
             Run.id.label("run_id"),
@@ -121,7 +121,8 @@ def list_judged_changes(session: Session, repository: str, since: dt.datetime) -
 
 
 def list_points_as_of(session: Session, repository: str, at: dt.datetime) -> list[SnapshotRow]:
-    """Each series of a repository as it stood then: its newest commit up to `at`, or its oldest if it is younger."""
+    """Lists each series of a repository by its newest commit up to `at`, or by its oldest if it is younger than
+    that."""
     distance_s = func.abs(func.extract("epoch", Commit.committed_at - at))
     nearest_first = ((Commit.committed_at <= at).desc(), distance_s)
     recorded = (
@@ -135,12 +136,12 @@ def list_points_as_of(session: Session, repository: str, at: dt.datetime) -> lis
 
 
 def list_points_at_commit(session: Session, repository: str, sha: str) -> list[SnapshotRow]:
-    """Each series as this very commit measured it; a series that it did not measure is absent."""
+    """Lists each series as this very commit measured it; a series that it did not measure is absent."""
     return _of_runs(session, _runs().where(Commit.repository == repository, Commit.sha == sha))
 
 
 def _runs(*nearest_first: ColumnElement[Any]) -> Query:
-    """One run of each series and kind of record. Measurements are joined to these few afterwards: long rows."""
+    """Selects one run of each series and kind of record. Measurements are joined to these few afterwards: long rows."""
     record = (*(getattr(Sweep, name) for name in SERIES), Run.origin, Recording.machine)
     return (
         select(Run.id.label("run_id"))
@@ -153,7 +154,7 @@ def _runs(*nearest_first: ColumnElement[Any]) -> Query:
 
 
 def _nearest_measured(repository: str, nearest_first: Sequence[ColumnElement[Any]]) -> Query:
-    """The run at the nearest commit of each series, among what was measured here.
+    """Selects the run at the nearest commit of each series, among what was measured here.
 
     The commits are sorted once and each series walks down them until it meets a run of its own: a handful of index
     probes per series (480 series, 72,000 runs: 42 ms, where sorting all runs took 390 ms; 2 cores, 2026-11).

@@ -1,6 +1,6 @@
-"""What cubins tell without running, over commits: the trend for GPUs that nobody here owns, and what moved between two.
+"""Reads static facts of cubins over commits, also for GPUs that nobody here owns, and the changes between two sweeps.
 
-Two commits whose configs have the same code key share one compilation, and then nothing can have moved.
+Two commits whose configs have the same code key share one compilation, and then nothing can differ.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class SpaceRow:
 
 @dataclass(frozen=True)
 class StaticRow:
-    """One sweep's configs counted by what their cubins say. `spilling` have stack; `tma` and `tensor_core` have all."""
+    """One sweep's configs counted by their static facts. `spilling` have stack; `tma` and `tensor_core` have all."""
 
     sweep_id: int
     sha: str
@@ -49,7 +49,7 @@ class StaticRow:
 
 @dataclass(frozen=True)
 class CubinChangeRow:
-    """One config whose cubin says something else at the later sweep."""
+    """One config whose cubin differs at the later sweep."""
 
     params: dict[str, Any]
     status_before: str
@@ -68,6 +68,7 @@ class CubinChangeRow:
 
 
 def list_spaces(session: Session) -> list[SpaceRow]:
+    """Lists the search spaces that were compiled, by repository and architecture."""
     keys = series_keys()
     query = (
         select(*keys.c, GpuModel.name.label("gpu_name"), GpuModel.arch)
@@ -80,7 +81,7 @@ def list_spaces(session: Session) -> list[SpaceRow]:
 def list_static_facts(
     session: Session, repository: str, kernel: str, problem: str, gpu_model: str, commits: int = 90
 ) -> list[StaticRow]:
-    """The newest sweep of each of the newest commits, the oldest first."""
+    """Counts the configs of the newest sweep of each of the newest commits, the oldest first."""
     newest = (
         select(Sweep.id.label("sweep_id"), Commit.sha, Commit.subject, Commit.position, Commit.committed_at)
         .join(Commit, Commit.id == Sweep.commit_id)
@@ -121,7 +122,7 @@ def list_static_facts(
 
 
 def list_cubin_changes(session: Session, before: int, after: int) -> list[CubinChangeRow]:
-    """The configs whose cubins differ between two sweeps in what people look at, the worst first."""
+    """Lists the configs whose static facts differ between two sweeps, the worst first."""
     trial_before, trial_after = aliased(Trial), aliased(Trial)
     old, new = aliased(Compilation), aliased(Compilation)
     facts = ("status", "registers", "stack_bytes", "tma_loads", "tensor_core_mmas")

@@ -1,4 +1,4 @@
-"""Sweeps and their trials, and what their runs put on record."""
+"""Reads sweeps, their trials, and the measurements of their runs."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class SweepRow:
 
 @dataclass(frozen=True)
 class TrialRow:
-    """One config of a sweep with what is known of it; the remarks are read one trial at a time (they are long)."""
+    """One config of a sweep with everything about it but the remarks, which are long and read one trial at a time."""
 
     id: int
     config_id: int
@@ -72,7 +72,7 @@ class TrialRow:
 
 @dataclass(frozen=True)
 class WinnerRow:
-    """The config that won one sweep, with its time on record."""
+    """The config that won one sweep, with its measured time."""
 
     sweep_id: int
     origin: str
@@ -86,7 +86,7 @@ class WinnerRow:
 
 @dataclass(frozen=True)
 class MeasurementRow:
-    """What one run of a sweep put on record for one implementation."""
+    """The measurement of one implementation in one run of a sweep."""
 
     run_id: int
     origin: str
@@ -114,7 +114,7 @@ class MeasurementRow:
 def list_sweeps(
     session: Session, repository: str, kernel: str, problem: str, gpu_model: str, limit: int = 1_000
 ) -> list[SweepRow]:
-    """The sweeps of one search space, whatever their state: the newest commit first, and its newest sweep."""
+    """Lists the sweeps of one search space, whatever their state: the newest commit first, and its newest sweep."""
     query = (
         select(
             Sweep.id,
@@ -151,7 +151,7 @@ def list_sweeps(
 
 
 def list_winners(session: Session, repository: str, kernel: str, problem: str, gpu_model: str) -> list[WinnerRow]:
-    """What won each measured sweep of one search space, the newest commit first."""
+    """Lists the winner of each measured sweep of one search space, the newest commit first."""
     query = (
         select(
             Run.sweep_id,
@@ -178,7 +178,7 @@ def list_winners(session: Session, repository: str, kernel: str, problem: str, g
 
 
 def list_trials(session: Session, sweep_id: int) -> list[TrialRow]:
-    """Every trial of a sweep; the fastest first, then what is not timed."""
+    """Lists every trial of a sweep; the fastest first, then what is not timed."""
     query = (
         select(
             Trial.id,
@@ -208,13 +208,13 @@ def list_trials(session: Session, sweep_id: int) -> list[TrialRow]:
 
 
 def read_remarks(session: Session, trial_id: int) -> list[dict[str, Any]]:
-    """What the compiler said of one trial's config."""
+    """Returns the compiler's remarks on one trial's config."""
     query = select(Compilation.remarks).join(Trial, Trial.compilation_id == Compilation.id).where(Trial.id == trial_id)
     return session.scalars(query).one_or_none() or []
 
 
 def list_measurements(session: Session, sweep_id: int) -> list[MeasurementRow]:
-    """What is on record for a sweep: the winner and its baselines, the newest run first."""
+    """Lists the measurements of a sweep: the winner and its baselines, the newest run first."""
     query = (
         select(
             Run.id.label("run_id"),

@@ -1,8 +1,8 @@
-"""Configs that fell in the last nights: what stopped compiling, and what became wrong.
+"""Finds configs that an earlier sweep could run and a later one cannot: they stopped compiling or became wrong.
 
-Facts for worker/notify/alarms.py, which decides what of it is an alarm. Nothing here writes. A sweep is held against
-the one before it in its series: the nearest earlier commit, or the same commit on an earlier night, so that a compiler
-that changed is seen as well.
+Facts for worker/notify/check_alarms.py, which decides what of it is an alarm. A sweep is compared with the one before
+it in its series: the nearest earlier commit, or the same commit on an earlier night, so that a compiler that changed is
+seen as well.
 """
 
 import datetime as dt
@@ -18,7 +18,8 @@ from tilewatch.db.joins import Query, is_of_series, series_keys
 from tilewatch.db.models import Commit, Compilation, Config, Run, Submission, Sweep, Trial
 
 LOOKED_AT = 3
-"""Sweeps of a series: the newest may still be compiling, and to ask that of all of them would read every trial."""
+"""Newest sweeps of a series that are read. The first may still be compiling; to ask that of all would read every
+trial."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class SweepPair:
 
 @dataclass(frozen=True)
 class FallenConfig:
-    """A config that did what it should in the earlier sweep of a pair and does not in the later one."""
+    """A config that worked in the earlier sweep of a pair and does not in the later one."""
 
     after_id: int
     kind: str
@@ -46,7 +47,7 @@ class FallenConfig:
 
 
 def list_newest_pairs(session: Session, since: dt.datetime) -> list[SweepPair]:
-    """Of each series whose newest sweep was made since and has nothing left to compile."""
+    """Lists a pair for each series whose newest sweep was made since then and has nothing left to compile."""
     keys = series_keys()
     newest = (
         _sweeps()
@@ -91,9 +92,9 @@ def list_newest_pairs(session: Session, since: dt.datetime) -> list[SweepPair]:
 def list_pairs_since(
     session: Session, kernel: str, gpu_model: str, submission_id: int, *, measured: bool
 ) -> list[SweepPair]:
-    """Each series of a kernel as it is now, held against how it was before a submission; for alarms that stand.
+    """Pairs each series of a kernel as it is now with how it was before a submission; for alarms that are still open.
 
-    `measured`: how it is now is for the newest sweep to say that a GPU was done with.
+    With `measured`, the newest sweep counts that a GPU has finished.
     """
     first, first_commit = aliased(Sweep), aliased(Commit)
     then = (
@@ -103,7 +104,7 @@ def list_pairs_since(
         .subquery()
     )
     theirs = (Sweep.kernel == kernel, Sweep.gpu_model == gpu_model, Sweep.problem == then.c.problem)
-    same = (*theirs, Sweep.repository == then.c.repository, ~_compiling())
+    same = (*theirs, Sweep.repository == then.c.repository, ~_is_compiling())
     newest_first = (Commit.position.desc(), Sweep.id.desc())
     before = (
         _sweeps()
@@ -128,9 +129,9 @@ def list_pairs_since(
 
 
 def list_fallen_configs(session: Session, pairs: Sequence[SweepPair]) -> list[FallenConfig]:
-    """Configs that stopped compiling or whose results became wrong.
+    """Lists configs that stopped compiling or whose results became wrong.
 
-    A timeout is left out: it may only tell of a busy machine, and an alarm that is wrong is soon no alarm.
+    A timeout is left out: the machine may only have been busy, and nobody reads alarms that are often wrong.
     """
     if not pairs:
         return []
@@ -161,7 +162,8 @@ def list_fallen_configs(session: Session, pairs: Sequence[SweepPair]) -> list[Fa
 
 
 def _sweeps() -> Query:
-    """What was imported is news of another Tilewatch, and was told there."""
+    """Selects sweeps, but for imported ones: alarms about those are the business of the Tilewatch that measured
+    them."""
     return (
         select(Sweep.id, Sweep.submission_id, Sweep.created_at, Commit.sha, Commit.position)
         .join(Commit, Commit.id == Sweep.commit_id)
@@ -170,7 +172,7 @@ def _sweeps() -> Query:
     )
 
 
-def _compiling() -> ColumnElement[bool]:
+def _is_compiling() -> ColumnElement[bool]:
     return exists().where(Trial.sweep_id == Sweep.id, Trial.status == "waiting")
 
 

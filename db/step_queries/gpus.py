@@ -1,6 +1,7 @@
-"""Which GPUs there are, each in its node: what ran where, what can be asked now, and what waits for one that is gone.
+"""Reads which GPUs there are, each in its node: what ran where, which can work now, and what waits for one that is
+gone.
 
-Reads for holding nodes against each other (worker/judging/node_cause.py) and for the reconciler. Nothing here writes.
+For comparing nodes (worker/judging/node_cause.py) and for the reconciler.
 """
 
 from collections import defaultdict
@@ -20,7 +21,7 @@ AWAY_S = 900
 
 @dataclass(frozen=True)
 class NodeGpu:
-    """One GPU in its node, with the driver that it had (None where nobody wrote it down)."""
+    """One GPU in its node, with the driver that it had (None where it is not on record)."""
 
     host: str
     gpu_uuid: str
@@ -38,6 +39,7 @@ class StrandedJob:
 
 
 def read_gpus_of_runs(session: Session, run_ids: Sequence[int]) -> dict[int, NodeGpu]:
+    """Returns by run id the GPU that measured it."""
     query = select(Run.id, Run.host, Run.gpu_uuid, Run.toolchain["driver"].astext).where(
         Run.id == func.any(list(run_ids))
     )
@@ -45,7 +47,8 @@ def read_gpus_of_runs(session: Session, run_ids: Sequence[int]) -> dict[int, Nod
 
 
 def list_available_gpus(session: Session, gpu_model: str) -> list[NodeGpu]:
-    """The GPUs of a model whose worker lives and that are well, in an order that does not depend on the database."""
+    """Lists the GPUs of a model that are well and whose worker lives, in an order that does not depend on the
+    database."""
     query = (
         select(Worker.host, Worker.gpu_uuid, Worker.toolchain["driver"].astext)
         .where(
@@ -57,7 +60,10 @@ def list_available_gpus(session: Session, gpu_model: str) -> list[NodeGpu]:
 
 
 def read_open_causes(session: Session, repository: str, gpu_model: str) -> dict[tuple[str, str], dict[str, float]]:
-    """By kernel and problem, what people were told of nodes and toolchains and nobody closed: `Cause.what` and size."""
+    """Returns by kernel and problem the nodes and toolchains that an unresolved regression names, with its size.
+
+    They are named as in `Cause.what`.
+    """
     query = (
         select(RegressionSeries.kernel, RegressionSeries.problem, Regression.key, RegressionSeries.size)
         .join(Regression, Regression.id == RegressionSeries.regression_id)
@@ -69,15 +75,15 @@ def read_open_causes(session: Session, repository: str, gpu_model: str) -> dict[
             RegressionSeries.gpu_model == gpu_model,
         )
     )
-    found: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    causes: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for kernel, problem, key, size in session.execute(query):
-        found[kernel, problem][key.rpartition(":")[2]] = size
-    return found
+        causes[kernel, problem][key.rpartition(":")[2]] = size
+    return causes
 
 
 def list_stranded_jobs(session: Session) -> list[StrandedJob]:
-    """Jobs for one GPU alone that have waited long and whose GPU has no worker, or is ill."""
-    board = func.split_part(Job.queue, "@", 2)
+    """Lists jobs for one GPU alone that have waited long and whose GPU has no worker, or is ill."""
+    gpu_uuid = func.split_part(Job.queue, "@", 2)
     waited_s = func.extract("epoch", func.now() - Job.created_at)
     query = (
         select(Job.id, Job.payload, Job.submission_id, Job.priority)
@@ -85,7 +91,7 @@ def list_stranded_jobs(session: Session) -> list[StrandedJob]:
             Job.state == "queued",
             Job.queue.like("gpu.%@%"),
             waited_s >= AWAY_S,
-            or_(~exists().where(Worker.gpu_uuid == board, _lives()), _is_ill(board)),
+            or_(~exists().where(Worker.gpu_uuid == gpu_uuid, _lives()), _is_ill(gpu_uuid)),
         )
         .order_by(Job.id)
     )

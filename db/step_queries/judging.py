@@ -1,6 +1,7 @@
-"""What the judge asks: which nights a run is judged with, what they measured, which code ran, what replays said.
+"""Reads for the judge: the nights that a run is judged with, what they measured, which code ran, the answers of
+replays.
 
-Small reads for one scope: the runs of one repository and GPU model that came from one origin, since only those are
+Each read is of one scope: the runs of one repository and GPU model that came from one origin, since only those are
 comparable. Nothing here writes, but for the lock that makes judges of a scope take turns.
 """
 
@@ -18,7 +19,7 @@ from tilewatch.db.models import Commit, Job, Measurement, Replay, Run, Submissio
 
 @dataclass(frozen=True)
 class Scope:
-    """What a run is judged among, and its night: the submission that it belongs to."""
+    """The runs among which one is judged, and its night: the submission that it belongs to."""
 
     repository: str
     gpu_model: str
@@ -69,7 +70,7 @@ class Point:
 
 @dataclass(frozen=True)
 class ReplayFact:
-    """What one replay of two commits said; without times, `failure` says why. `code` is the machine code's hash."""
+    """The answer of one replay of two commits; without times, `failure` says why. `code` is the machine code's hash."""
 
     kernel: str
     problem: str
@@ -86,7 +87,7 @@ class ReplayFact:
 
 @dataclass(frozen=True)
 class JudgedRun:
-    """What was said of a run, and the day it was measured."""
+    """The verdict on a run, and the day on which it was measured."""
 
     run_id: int
     day: dt.date
@@ -122,7 +123,7 @@ _SCOPES = (
 
 
 def list_nights_of_recording(session: Session, recording_id: int) -> list[RecordedNight]:
-    """Each with a run to name it by, in the order in which they are judged."""
+    """Lists nights with a run of each, in the order in which they are judged."""
     query = (
         select(func.min(Run.id).label("run_id"), Sweep.submission_id, Sweep.gpu_model, Commit.sha)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -139,7 +140,7 @@ def read_scope(session: Session, run_id: int) -> Scope:
 
 
 def list_newest_scopes(session: Session) -> list[Scope]:
-    """For each repository, GPU model and origin its night that comes last."""
+    """Lists for each repository, GPU model and origin its last night."""
     query = _SCOPES.ext(distinct_on(Commit.repository, Sweep.gpu_model, Run.origin)).order_by(
         Commit.repository, Sweep.gpu_model, Run.origin, Commit.position.desc(), Sweep.submission_id.desc()
     )
@@ -147,7 +148,7 @@ def list_newest_scopes(session: Session) -> list[Scope]:
 
 
 def list_judged_since(session: Session, scope: Scope, since: dt.date) -> list[JudgedRun]:
-    """The verdicts of a scope's runs from a day on."""
+    """Lists the verdicts of a scope's runs from a day on."""
     query = (
         select(Run.id, func.date(func.timezone("UTC", Run.started_at)), Verdict.verdict)
         .join(Verdict, Verdict.run_id == Run.id)
@@ -165,13 +166,16 @@ def list_judged_since(session: Session, scope: Scope, since: dt.date) -> list[Ju
 
 
 def take_turns(session: Session, scope: Scope) -> None:
-    """One judge of a scope after the other, until the transaction ends: the second finds what the first wrote."""
-    named = f"judge of {scope.repository} {scope.gpu_model} {scope.origin}"
-    session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(named, 0))))
+    """Waits for other judges of this scope, and keeps them waiting until the transaction ends.
+
+    The second judge then finds what the first wrote.
+    """
+    lock_name = f"judge of {scope.repository} {scope.gpu_model} {scope.origin}"
+    session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(lock_name, 0))))
 
 
 def is_measuring(session: Session, submission_id: int) -> bool:
-    """Whether a run of this night is still to come."""
+    """True while a run of this night is still to come."""
     waited_for = select(Job.id).where(
         Job.submission_id == submission_id,
         Job.kind == "measure",
@@ -182,7 +186,7 @@ def is_measuring(session: Session, submission_id: int) -> bool:
 
 
 def is_settled(session: Session, scope: Scope) -> bool:
-    """Whether every run of this night has its verdict and no suspicion is open."""
+    """True when every run of this night has its verdict and no suspicion is open."""
     unsettled = (
         select(Run.id)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -199,13 +203,16 @@ def is_settled(session: Session, scope: Scope) -> bool:
 
 
 def find_any_run(session: Session, submission_id: int) -> int | None:
-    """A run of this submission, to name its night by."""
+    """Returns a run of this submission, to name its night by; None when nothing was measured."""
     query = select(Run.id).join(Sweep, Sweep.id == Run.sweep_id).where(Sweep.submission_id == submission_id)
     return session.scalars(query.order_by(Run.id)).first()
 
 
 def list_nights(session: Session, scope: Scope) -> list[Night]:
-    """Up to and with the scope's own, oldest first. Another commit of the same position is on another branch."""
+    """Lists the nights up to and with the scope's own, oldest first.
+
+    Another commit of the same position is on another branch, and left out.
+    """
     measured = (
         select(Run.id)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -228,7 +235,7 @@ def list_nights(session: Session, scope: Scope) -> list[Night]:
 
 
 def list_points(session: Session, submission_ids: Sequence[int], origin: str) -> list[Point]:
-    """What these nights measured, in an order that does not depend on the database."""
+    """Lists what these nights measured, in an order that does not depend on the database."""
     query = (
         select(
             Sweep.submission_id,
@@ -256,7 +263,7 @@ def list_points(session: Session, submission_ids: Sequence[int], origin: str) ->
 def read_previous_runs(
     session: Session, submission_ids: Sequence[int], origin: str
 ) -> dict[tuple[str, str, str], PreviousRun]:
-    """By kernel, problem and host the newest run of these nights, which come oldest first."""
+    """Returns by kernel, problem and host the newest run of these nights, which come oldest first."""
     query = (
         select(
             Sweep.submission_id,
@@ -282,7 +289,7 @@ def read_previous_runs(
 
 
 def list_runs(session: Session, scope: Scope) -> list[int]:
-    """Every run of the scope's night, those without any right answer too."""
+    """Lists every run of the scope's night, also those in which no config was right."""
     query = (
         select(Run.id)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -293,7 +300,7 @@ def list_runs(session: Session, scope: Scope) -> list[int]:
 
 
 def list_replays(session: Session, scope: Scope, since_position: int) -> list[ReplayFact]:
-    """Replays between commits of this scope, in the order in which they were held."""
+    """Lists replays between commits of this scope, in the order in which they were run."""
     good, bad = aliased(Commit), aliased(Commit)
     query = (
         select(
@@ -320,12 +327,12 @@ def list_replays(session: Session, scope: Scope, since_position: int) -> list[Re
         )
         .order_by(Replay.id)
     )
-    found = [dict(row._mapping) for row in session.execute(query)]
-    return [ReplayFact(**{**row, "good_us": tuple(row["good_us"]), "bad_us": tuple(row["bad_us"])}) for row in found]
+    rows = [dict(row._mapping) for row in session.execute(query)]
+    return [ReplayFact(**{**row, "good_us": tuple(row["good_us"]), "bad_us": tuple(row["bad_us"])}) for row in rows]
 
 
 def find_replay(session: Session, key: str) -> ReplayFact | None:
-    """One replay by its key; None while it is still to be held."""
+    """Returns one replay by its key; None while it was not run yet."""
     good, bad = aliased(Commit), aliased(Commit)
     query = (
         select(Replay, good.position, bad.position)
@@ -336,24 +343,24 @@ def find_replay(session: Session, key: str) -> ReplayFact | None:
     row = session.execute(query).one_or_none()
     if row is None:
         return None
-    held, good_position, bad_position = row
+    replay, good_position, bad_position = row
     return ReplayFact(
-        held.kernel,
-        held.problem,
-        held.good_commit_id,
-        held.bad_commit_id,
+        replay.kernel,
+        replay.problem,
+        replay.good_commit_id,
+        replay.bad_commit_id,
         good_position,
         bad_position,
-        held.good_code_sha256,
-        held.bad_code_sha256,
-        tuple(held.good_us),
-        tuple(held.bad_us),
-        held.failure,
+        replay.good_code_sha256,
+        replay.bad_code_sha256,
+        tuple(replay.good_us),
+        tuple(replay.bad_us),
+        replay.failure,
     )
 
 
 def count_launches_of_code(session: Session, row: Mapping[str, Any]) -> int:
-    """How many launches are on record of a replay's two pieces of machine code, for whatever commits."""
+    """Counts the launches on record of a replay's two pieces of machine code, for whatever commits."""
     same = ("kernel", "problem", "gpu_model", "axis", "origin", "good_code_sha256", "bad_code_sha256")
     counted = select(func.coalesce(func.sum(func.cardinality(Replay.good_us)), 0)).where(
         *(getattr(Replay, name) == row[name] for name in same)
@@ -362,7 +369,7 @@ def count_launches_of_code(session: Session, row: Mapping[str, Any]) -> int:
 
 
 def is_any_pending(session: Session, keys: Sequence[str]) -> bool:
-    """Whether one of these replays is still to be held: it has no answer, and a job that has not ended."""
+    """True while one of these replays is still to be run: it has no answer, and a job that has not ended."""
     answered = set(session.scalars(select(Replay.key).where(Replay.key == func.any(list(keys)))))
     names = [name for key in keys if key not in answered for name in job_keys(key)]
     alive = select(Job.id).where(Job.key == func.any(names), Job.state.in_(("waiting", "queued", "running")))
@@ -370,11 +377,11 @@ def is_any_pending(session: Session, keys: Sequence[str]) -> bool:
 
 
 def was_given_up(session: Session, key: str) -> bool:
-    """Whether a replay was asked for and its job ended without an answer."""
+    """True for a replay whose job ended without an answer."""
     states = set(session.scalars(select(Job.state).where(Job.key.in_(job_keys(key)))))
     return bool(states - {"done"}) and not states & {"waiting", "queued", "running"}
 
 
 def job_keys(key: str) -> tuple[str, str]:
-    """The keys of the jobs that may work on a replay: one compiles what is missing, one holds it on a GPU."""
+    """Returns the keys of the jobs that may work on a replay: one compiles what is missing, one runs it on a GPU."""
     return f"prepare:{key}", f"confirm:{key}"

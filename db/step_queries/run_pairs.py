@@ -1,7 +1,6 @@
-"""What the newest run of each series says of its config beside its time: a winner that lost, a shipped config behind, a
-rival of another version.
+"""Reads the newest run of each series and the one before it, to compare winners, the shipped config and toolchains.
 
-Facts for worker/notify/alarms.py, which decides what of it is an alarm. Nothing here writes.
+Facts for worker/notify/check_alarms.py, which decides what of it is an alarm.
 """
 
 import datetime as dt
@@ -16,7 +15,7 @@ from tilewatch.db.joins import Query, is_of_series, read_rows, series_keys
 from tilewatch.db.models import Commit, Config, Measurement, Run, Sweep, Trial
 
 HISTORY = dt.timedelta(days=60)
-"""A run older than that, before those that were asked for, is no longer what went before."""
+"""A run that is older than the asked time by more than this is not compared with."""
 
 SHIPPED = "tile_table"
 """The implementation that is a kernel with the config it ships with, timed beside the winner."""
@@ -47,7 +46,7 @@ class RunPair:
 
 
 def list_newest_run_pairs(session: Session, since: dt.datetime) -> list[RunPair]:
-    """Of each series that was measured since."""
+    """Lists a pair for each series that was measured since then."""
     keys = series_keys()
     same = is_of_series(keys)
     newest_first = (Commit.position.desc(), Run.id.desc())

@@ -1,7 +1,4 @@
-"""What the steps of the road ask before they act: one function, one question. Nothing here writes.
-
-The reads for people (pages, status) are in db/queries/; these are for workers: small, exact and inside a transaction.
-"""
+"""Reads for the steps and for the processes around them: what is left to compile and to measure, jobs, workers."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -35,7 +32,7 @@ class UnmeasuredCode:
 
 @dataclass(frozen=True)
 class SweepFacts:
-    """What a measure job needs of its sweep."""
+    """The facts of a sweep that its measure job needs."""
 
     submission_id: int
     repository: str
@@ -48,7 +45,7 @@ class SweepFacts:
 
 @dataclass(frozen=True)
 class MeasureJob:
-    """What is needed of a measure job after its GPU is done with it."""
+    """The facts of a measure job that are needed after its GPU has finished."""
 
     sweep_id: int
     priority: int
@@ -63,18 +60,19 @@ class CompiledConfig:
 
 
 def list_gpu_models_measured_here(session: Session) -> list[str]:
-    """Models that a GPU worker of this database has, or has had: what is worth queueing measurements for."""
+    """Lists models that a GPU worker of this database has, or has had: those that are worth queueing measurements
+    for."""
     workers = select(Worker.gpu_model).where(Worker.gpu_model.is_not(None))
     measured = select(Sweep.gpu_model).join(Run, Run.sweep_id == Sweep.id).where(Run.origin == "measured")
-    found = {*session.scalars(workers), *session.scalars(measured.distinct())}
-    return sorted(slug for slug in found if slug is not None)
+    slugs = {*session.scalars(workers), *session.scalars(measured.distinct())}
+    return sorted(slug for slug in slugs if slug is not None)
 
 
 def list_unmeasured(session: Session, submission_id: int, kernel: str) -> list[UnmeasuredCode]:
-    """The distinct code keys of a kernel's trials that were not measured yet, in the order of the search space.
+    """Lists the distinct code keys of a kernel's trials that were not measured yet, in the order of the search space.
 
-    Trials that have their compilation are among them: it may be on record alone (a recording brought it, or the compile
-    job of another kernel handed it out), and its cubin still be missing here.
+    Trials that have their compilation are among them: it may be on record alone (it came with a recording, or the
+    compile job of another kernel made it), and its cubin still be missing here.
     """
     first = (
         select(func.min(Trial.id).label("id"))
@@ -94,7 +92,8 @@ def list_unmeasured(session: Session, submission_id: int, kernel: str) -> list[U
 
 
 def read_compiled_keys(session: Session, code_keys: Sequence[str], compiler: str) -> dict[str, str | None]:
-    """The code keys that this compiler has met before, with the store's key of the cubin; None where it failed."""
+    """Returns those of the code keys that this compiler has compiled, with the store's key of the cubin; None if it
+    failed."""
     query = select(Compilation.code_key, Compilation.status, Compilation.content_key).where(
         Compilation.compiler == compiler, Compilation.code_key == func.any(list(code_keys))
     )
@@ -102,7 +101,7 @@ def read_compiled_keys(session: Session, code_keys: Sequence[str], compiler: str
 
 
 def list_ready_to_measure(session: Session, submission_id: int | None = None) -> list[int]:
-    """Waiting measure jobs, of one submission or of all, for whose kernel no compile job is left to end.
+    """Lists waiting measure jobs, of one submission or of all, for whose kernel no compile job is left to end.
 
     That every trial has its compilation is not enough: the cubin may still have to be made here.
     """
@@ -142,7 +141,7 @@ def read_sweep_facts(session: Session, sweep_id: int) -> SweepFacts:
 
 
 def list_compiled_configs(session: Session, sweep_id: int) -> list[CompiledConfig]:
-    """The configs of a sweep that have a cubin. A trial that was timed before is timed again with its sweep."""
+    """Lists the configs of a sweep that have a cubin, also those that were timed: a sweep is measured as a whole."""
     query = (
         select(Trial.config_id, Config.params, Compilation.content_key, Compilation.symbol)
         .join(Config, Config.id == Trial.config_id)
@@ -154,25 +153,25 @@ def list_compiled_configs(session: Session, sweep_id: int) -> list[CompiledConfi
 
 
 def find_measure_job(session: Session, job_id: int, key: str) -> MeasureJob | None:
-    """A measure job that has this id and this key; None in a database that is not the one it came from."""
+    """Returns the measure job with this id and this key; None in a database that is not the one it came from."""
     query = select(Job.sweep_id, Job.priority).where(Job.id == job_id, Job.key == key, Job.kind == "measure")
     row = session.execute(query).one_or_none()
     return None if row is None else MeasureJob(**row._mapping)
 
 
 def find_run(session: Session, sweep_id: int) -> int | None:
-    """The run that measured (or simulated) a sweep here, if one did."""
+    """Returns the run that measured (or simulated) a sweep here; None when there is none."""
     query = select(Run.id).where(Run.sweep_id == sweep_id, Run.origin != "recorded").order_by(Run.id)
     return session.scalars(query).first()
 
 
 def list_open_jobs(session: Session, submission_id: int) -> list[int]:
-    """Jobs of a submission that have not ended."""
+    """Lists the jobs of a submission that have not ended."""
     return _jobs(session, submission_id, ("waiting", "queued", "running"))
 
 
 def list_ended_short(session: Session, submission_id: int) -> list[int]:
-    """Jobs of a submission that ended without their work done."""
+    """Lists the jobs of a submission that ended without their work done."""
     return _jobs(session, submission_id, ENDED_SHORT)
 
 
@@ -182,6 +181,7 @@ def _jobs(session: Session, submission_id: int, states: Sequence[str]) -> list[i
 
 
 def find_job_state(session: Session, job_id: int) -> str | None:
+    """Returns None when there is no such job."""
     return session.scalar(select(Job.state).where(Job.id == job_id))
 
 
@@ -190,16 +190,16 @@ def submission_exists(session: Session, submission_id: int) -> bool:
 
 
 def find_last_night(session: Session) -> dt.date | None:
-    """The newest night that has a nightly; None before the first."""
+    """Returns the newest night that has a nightly; None before the first."""
     return session.scalar(select(func.max(Submission.night)).where(Submission.reason == "nightly"))
 
 
 def list_running_subjects(session: Session, owner_prefix: str) -> list[str]:
-    """What the processes of one worker are doing now."""
+    """Lists what the processes of one worker are doing now."""
     query = select(Job.subject).where(Job.state == "running", Job.owner.startswith(owner_prefix, autoescape=True))
     return list(session.scalars(query.order_by(Job.started_at)))
 
 
 def find_worker_activity(session: Session, worker: str) -> str | None:
-    """What a worker's row says it is doing."""
+    """Returns what a worker does, by its last heartbeat; None when it does nothing or is not known."""
     return session.scalar(select(Worker.doing).where(Worker.name == worker))

@@ -1,6 +1,6 @@
-"""What won where: the config and the code of a kernel and problem at a commit, and what stood around a run.
+"""Reads which config won: its code at a commit, and everything that may explain the time of a run.
 
-Reads for the judge, of one scope (db/step_queries/judging.py). Nothing here writes.
+Reads for the judge, of one scope (db/step_queries/judging.py).
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ class Winner:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """One run's winner and what stood around it. `instructions` counts what the compiler chose, by its remarks."""
+    """One run's winner and its surroundings. `instructions` counts what the compiler chose, by its remarks."""
 
     time_us: float
     baseline: str | None
@@ -71,7 +71,8 @@ _SIDES = (
 
 
 def read_winners_at(session: Session, scope: Scope, commit_id: int) -> dict[tuple[str, str], Winner]:
-    """What won at a commit, by kernel and problem, in the first run: it stays the same when the commit runs again."""
+    """Returns by kernel and problem the winner of the first run at a commit: it stays the same when the commit runs
+    again."""
     query = (
         _SIDES.add_columns(Sweep.kernel, Sweep.problem)
         .ext(distinct_on(Sweep.kernel, Sweep.problem))
@@ -82,13 +83,13 @@ def read_winners_at(session: Session, scope: Scope, commit_id: int) -> dict[tupl
 
 
 def read_winners_of_runs(session: Session, run_ids: Sequence[int]) -> dict[int, Winner]:
-    """What won in each of these runs."""
+    """Returns the winner of each of these runs, by run id."""
     query = _SIDES.where(Run.id == func.any(list(run_ids)))
     return {row.run_id: Winner(**row._mapping) for row in session.execute(query)}
 
 
 def read_measured_commits(session: Session, scope: Scope, kernel: str, problem: str) -> dict[int, int]:
-    """The commits at which a series was measured, by position."""
+    """Returns by position the ids of the commits at which a series was measured."""
     query = (
         select(Commit.position, func.min(Commit.id))
         .join(Sweep, Sweep.commit_id == Commit.id)
@@ -107,7 +108,7 @@ def read_measured_commits(session: Session, scope: Scope, kernel: str, problem: 
 
 
 def find_code(session: Session, sweep_id: int, config_id: int) -> str | None:
-    """The machine code's hash of a config of a sweep; None where it has none."""
+    """Returns the machine code's hash of a config of a sweep; None where it has none."""
     query = (
         select(Compilation.code_sha256)
         .join(Trial, Trial.compilation_id == Compilation.id)
@@ -117,7 +118,7 @@ def find_code(session: Session, sweep_id: int, config_id: int) -> str | None:
 
 
 def read_run_facts(session: Session, run_id: int) -> RunFacts:
-    """Everything on record that may explain a run's time."""
+    """Reads everything that may explain a run's time. Raises NoResultFound when no config could be measured."""
     query = (
         select(Run, Sweep, Measurement, Config.params, Compilation)
         .join(Sweep, Sweep.id == Run.sweep_id)
