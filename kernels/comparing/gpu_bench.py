@@ -7,7 +7,7 @@ from tilewatch.kernels import device
 from tilewatch.kernels.child_process import ChildDied, ChildHung
 from tilewatch.kernels.comparing.operators import Library, Operator
 from tilewatch.kernels.measuring.measure import GpuMissing, MeasureFailed, usable_gpu
-from tilewatch.kernels.measuring.replay import Launch, ReplayRequest, ReplaySide, launches
+from tilewatch.kernels.measuring.replay import Launch, ProcessAhead, ReplayRequest, ReplaySide, launches
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, sweep
 from tilewatch.kernels.results import Cubin, Params
 
@@ -22,11 +22,12 @@ class NoCupti(ExpectedError):
 
 
 class RealGpu:
-    """Kernels run in processes of their own, one at a time. Close it, or a launch under way goes on to its end."""
+    """Kernels run in processes of their own, one at a time."""
 
     def __init__(self, gpu_index: int, store_url: str, *, may_use_events: bool = False) -> None:
         self._index, self._store_url, self._may_use_events = gpu_index, store_url, may_use_events
         self._gpu: device.Gpu | None = None
+        self._processes: ProcessAhead | None = None
         self._launches: dict[tuple[str, str], Iterator[Launch]] = {}
         self.gpu_s = 0.0
 
@@ -65,12 +66,19 @@ class RealGpu:
                 launches=0,
                 gpu_index=self._index,
             )
-            self._launches[key] = launches(request, gpu)
+            if self._processes is None:
+                self._processes = ProcessAhead({"CUDA_VISIBLE_DEVICES": gpu.uuid})
+            self._launches[key] = launches(request, gpu, self._processes)
         launch = next(self._launches[key])
         self.gpu_s += launch.gpu_s
         if launch.timer != "cupti" and not self._may_use_events:
             raise NoCupti(NO_CUPTI)
         return launch.good_us, launch.bad_us
+
+    def close(self) -> None:
+        """Ends the process that waits for the next launch."""
+        if self._processes is not None:
+            self._processes.close()
 
     def _usable(self, arch: str) -> device.Gpu:
         """Asked once: later, the GPU's processes are our own. Raises GpuMissing or GpuBusy."""

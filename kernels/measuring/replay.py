@@ -12,11 +12,12 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from types import TracebackType
+from typing import Any, Literal, Self
 
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device
-from tilewatch.kernels.child_process import ChildDied, ChildHung
+from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.measuring.measure import MeasureFailed, usable_gpu
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed
 from tilewatch.kernels.results import Cubin
@@ -93,9 +94,10 @@ def replay(request: ReplayRequest, *, on_launch: Callable[[int], None]) -> Repla
     gpu = usable_gpu(request.gpu_index, request.arch)
     started_at = dt.datetime.now(dt.UTC)
     done: list[Launch] = []
-    for launch in itertools.islice(launches(request, gpu), request.launches):
-        done.append(launch)
-        on_launch(len(done))
+    with ProcessAhead({"CUDA_VISIBLE_DEVICES": gpu.uuid}) as processes:
+        for launch in itertools.islice(launches(request, gpu, processes), request.launches):
+            done.append(launch)
+            on_launch(len(done))
     return ReplayResult(
         host=socket.gethostname(),
         gpu_uuid=gpu.uuid,
@@ -110,7 +112,37 @@ def replay(request: ReplayRequest, *, on_launch: Callable[[int], None]) -> Repla
     )
 
 
-def launches(request: ReplayRequest, gpu: device.Gpu) -> Iterator[Launch]:
+class ProcessAhead:
+    """Starts the next launch's process while one runs: importing CuPy takes two seconds and touches no GPU."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        self._next: ChildProcess | None = None
+
+    def take(self) -> ChildProcess:
+        taken = self._next or self._start()
+        self._next = None
+        self._next = self._start()
+        return taken
+
+    def close(self) -> None:
+        if self._next is not None:
+            self._next.close()
+            self._next = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _start(self) -> ChildProcess:
+        return ChildProcess("gpu", environment=self._environment)
+
+
+def launches(request: ReplayRequest, gpu: device.Gpu, processes: ProcessAhead) -> Iterator[Launch]:
     """Holds one launch whenever the next one is asked for, without end. Raises MeasureFailed or ReplayFailed."""
     gpu_s, spare = 0.0, SPARE_LAUNCHES
     for number in itertools.count(1):
@@ -125,7 +157,7 @@ def launches(request: ReplayRequest, gpu: device.Gpu) -> Iterator[Launch]:
                 seed=number,
             )
             try:
-                child = GpuChild(setup)
+                child = GpuChild(setup, processes.take)
             except SweepFailed as error:
                 raise MeasureFailed(str(error)) from None
             try:

@@ -7,6 +7,7 @@ the child is replaced and the race goes on with the samples it has.
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -50,8 +51,10 @@ class SweepResult:
 class GpuChild:
     """A prepared GPU child that is replaced when it dies. Counts the seconds in which it holds the GPU."""
 
-    def __init__(self, setup: GpuSetup) -> None:
+    def __init__(self, setup: GpuSetup, spawn: Callable[[], ChildProcess] | None = None) -> None:
+        """`spawn` gives the process to work in; without it one is started."""
         self._setup = setup
+        self._spawn = spawn or partial(ChildProcess, "gpu", environment=setup.environment)
         self._child: ChildProcess | None = None
         self._checked: dict[int, Cubin] = {}
         self._loaded: set[int] = set()
@@ -117,7 +120,7 @@ class GpuChild:
             self._child = None
 
     def _start(self) -> None:
-        self._child = ChildProcess("gpu", environment=self._setup.environment)
+        self._child = self._spawn()
         self._loaded = set()
         request = {
             "ask": "prepare",

@@ -164,7 +164,10 @@ def _run(
             here = find_gpu(gpu)
             assert here.model is not None
             bench = RealGpu(gpu, store.as_uri(), may_use_events=events)
-            outcomes = work.compare_on_gpu(sides, wanted, store, bench, here.model, _say)
+            try:
+                outcomes = work.compare_on_gpu(sides, wanted, store, bench, here.model, _say)
+            finally:
+                bench.close()
             name, gpu_s = here.name, bench.gpu_s
     command = shlex.join(["tilewatch", *sys.argv[1:]])
     return outcomes, About(sides.base.name, sides.head.name, name, time.monotonic() - started, gpu_s, command)

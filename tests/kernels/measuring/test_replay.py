@@ -9,7 +9,8 @@ import pytest
 from tilewatch.kernels import device
 from tilewatch.kernels.child_process import ChildDied
 from tilewatch.kernels.device import Gpu, gpu_model
-from tilewatch.kernels.measuring import measure, sweep
+from tilewatch.kernels.measuring import measure
+from tilewatch.kernels.measuring import replay as replay_module
 from tilewatch.kernels.measuring.replay import (
     WARM_UP_ROUNDS,
     ReplayFailed,
@@ -28,23 +29,31 @@ class ScriptedGpu:
 
     def __init__(self, fates: list[str]) -> None:
         self.fates, self.asked = fates, list[dict[str, Any]]()
-        self.children = 0
+        self.started: list[ScriptedChild] = []
+
+    @property
+    def children(self) -> int:
+        """The processes that were asked anything: one more waits for a next launch, and is closed in the end."""
+        assert not any(child.alive for child in self.started)
+        return len({child.launch for child in self.started if child.was_asked})
 
     def child(self, role: str, *, environment: Mapping[str, str]) -> "ScriptedChild":
         assert (role, environment["CUDA_VISIBLE_DEVICES"]) == ("gpu", "GPU-1")
-        self.children += 1
-        return ScriptedChild(self, self.children - 1)
+        self.started.append(ScriptedChild(self, len(self.started)))
+        return self.started[-1]
 
 
 class ScriptedChild:
     def __init__(self, gpu: ScriptedGpu, launch: int) -> None:
-        self._gpu, self._launch, self.alive, self._ids = gpu, launch, True, set[int]()
+        self._gpu, self.launch, self.alive, self._ids = gpu, launch, True, set[int]()
+        self.was_asked = False
 
     def ask(self, request: dict[str, Any], *, deadline_s: float) -> dict[str, Any]:
         assert self.alive
         assert deadline_s > 0
         self._gpu.asked.append(request)
-        fate = self._gpu.fates[self._launch]
+        self.was_asked = True
+        fate = self._gpu.fates[self.launch]
         if request["ask"] == "prepare":
             return {"timer": "cupti"}
         if request["ask"] == "trial":
@@ -58,7 +67,7 @@ class ScriptedChild:
         assert request["ask"] == "rounds"
         assert set(request["ids"]) == self._ids == {0, 1}
         slow = 50.0 if request["rounds"] == WARM_UP_ROUNDS else 0.0  # what must not be kept
-        times = [[base + slow + self._launch] * request["rounds"] for base in (100.0, 103.0)]
+        times = [[base + slow + self.launch] * request["rounds"] for base in (100.0, 103.0)]
         return {"samples_us": times, "telemetry": [{"clock_mhz": 1980}]}
 
     def close(self) -> None:
@@ -67,7 +76,7 @@ class ScriptedChild:
 
 def run_replay(monkeypatch: pytest.MonkeyPatch, fates: list[str], launches: int) -> tuple[ScriptedGpu, ReplayResult]:
     gpu = ScriptedGpu(fates)
-    monkeypatch.setattr(sweep, "ChildProcess", gpu.child)
+    monkeypatch.setattr(replay_module, "ChildProcess", gpu.child)
     monkeypatch.setattr(device, "gpus", lambda: (GPU,))
     monkeypatch.setattr(device, "processes_on", lambda _: ())
     good = ReplaySide(Path("/at/old"), Cubin({"tile_m": 64}, "old", "k"))
