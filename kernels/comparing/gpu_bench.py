@@ -28,7 +28,7 @@ class RealGpu:
         self._index, self._store_url, self._may_use_events = gpu_index, store_url, may_use_events
         self._gpu: device.Gpu | None = None
         self._processes: ProcessAhead | None = None
-        self._launches: dict[tuple[str, str], Iterator[Launch]] = {}
+        self._launches: dict[tuple[Operator, str, str], Iterator[Launch]] = {}
         self.gpu_s = 0.0
 
     def race(self, operator: Operator, library: Library, cubins: Sequence[Cubin]) -> tuple[Params, ...]:
@@ -53,7 +53,7 @@ class RealGpu:
             self.gpu_s += child.gpu_s
 
     def launch(self, operator: Operator, base: ReplaySide, head: ReplaySide) -> tuple[float, float]:
-        key = (operator.kernel, operator.problem)
+        key = (operator, base.cubin.content_key, head.cubin.content_key)
         if key not in self._launches:
             gpu = self._usable(operator.arch)
             request = ReplayRequest(
