@@ -124,9 +124,11 @@ def _end_without_code(comparison: Comparison, operator: Operator) -> bool:
         kind = "added" if operator.base is None else "removed"
         comparison.end(operator, Outcome(operator.kernel, operator.problem, operator.arch, kind))  # type: ignore[arg-type]
         return True
-    if operator.has_same_source:
-        comparison.end(operator, Outcome(operator.kernel, operator.problem, operator.arch, "identical"))
-    return operator.has_same_source
+    given = comparison.given
+    if not operator.has_same_source or (given is not None and given.base != given.head):
+        return False
+    comparison.end(operator, Outcome(operator.kernel, operator.problem, operator.arch, "identical"))
+    return True
 
 
 def _identify(comparison: Comparison, chosen: Sequence[tuple[Operator, Candidates]]) -> list[Changed]:
