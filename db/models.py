@@ -1,9 +1,8 @@
-"""Every table. What lives here is stored truth; nothing here computes, reads a clock or opens a connection.
+"""Defines every table. Nothing here computes, reads a clock or opens a connection.
 
-Reading order follows the flow: a commit is submitted, its sweeps have trials, trials share compilations, a run
-measures a sweep's winner beside its baselines, a verdict judges the run, a suspicion asks for replays, and what they
-confirm is a regression with a life of its own, of which messages tell. Jobs and workers stand beside that as the
-queue's state.
+In the order of the work: a commit is submitted, its sweeps have trials, trials share compilations, a run measures a
+sweep's winner and its baselines, a verdict judges the run, a suspicion asks for replays, what they confirm is a
+regression with a state and an owner, and messages report it. Jobs and workers are the queue's state.
 """
 
 import datetime as dt
@@ -149,7 +148,7 @@ class Config(Base):
 
 
 class Compilation(Base):
-    """What came of compiling one code key with one compiler: a cubin with its static facts, or a failure.
+    """The outcome of compiling one code key with one compiler: a cubin with its static facts, or a failure.
 
     `code_key` names everything that goes in (library source, signature, constants, hints, architecture) and is known
     before compiling; `content_key` (the TileIR bytecode without debug information, architecture, compiler, hints) names
@@ -221,11 +220,11 @@ class Trial(Base):
 
 
 class Run(Base):
-    """One session on one GPU that measured a sweep's winner beside its baselines.
+    """One session on one GPU that measured a sweep's winner and its baselines.
 
     `toolchain` is everything that is not the commit (versions by name) and `toolchain_sha256` its fingerprint.
-    `telemetry` is a list of readings around the blocks; `tie` lists config ids that cannot be told from the winner.
-    A simulated run came from no GPU; it says so twice, in `origin` and `timer`.
+    `telemetry` is a list of readings around the blocks; `tie` lists config ids that are as fast as the winner, within
+    the error. A simulated run came from no GPU; it says so twice, in `origin` and `timer`.
     """
 
     __tablename__ = "runs"
@@ -286,7 +285,7 @@ class Measurement(Base):
 
 
 class Verdict(Base):
-    """What the judge said of a run, with the policy and the reason. One per run: judging twice says the same.
+    """The judgement of a run, with the policy and the reason. One per run: judging twice gives the same.
 
     `change` with its 95 % interval `low` to `high` is relative; `smallest` is the smallest change that one night of
     this series would show. A change came after `good_commit_id` and no later than `bad_commit_id`.
@@ -310,7 +309,7 @@ class Verdict(Base):
 
 
 class Suspicion(Base):
-    """What looked like a change in a run's night, and what became of it. `launches` counts what its replays took.
+    """A possible change in a run's night, and its outcome. `launches` counts those of its replays.
 
     `size` is what the nights suggest; None where nothing was seen, but a new machine or toolchain may hide a change.
     """
@@ -338,11 +337,11 @@ class Suspicion(Base):
 
 
 class Replay(Base):
-    """Two cubins timed beside each other: one median per launch (a fresh process), element i of both from launch i.
+    """Two cubins timed in the same minutes: one median per launch (a fresh process), element i of both from launch i.
 
     `axis` says what differs between the sides: the commit or the toolchain that compiled it. "node" is one half of a
     comparison of two nodes: both sides on `host`, and another replay has them on the other. A replay that could not be
-    held has no times and says why in `failure`.
+    run has no times and says why in `failure`.
     """
 
     __tablename__ = "replays"
@@ -386,7 +385,7 @@ class Replay(Base):
 
 
 class Regression(Base):
-    """A confirmed change with an owner and a life, one per cause (`key`): db/lifecycle/regressions.py moves it on.
+    """A confirmed change with an owner and a state, one per cause (`key`): db/lifecycle/regressions.py changes it.
 
     It came after `good_commit_id` and no later than `bad_commit_id`; the size is that of its worst series. `cause` is
     one sentence, `explanation` the facts behind it, one sentence each.
@@ -461,7 +460,7 @@ class RegressionEvent(Base):
 
 
 class Mark(Base):
-    """A person's word on a run's verdict or on a regression: right or wrong. A person's newest word counts."""
+    """A person's opinion of a run's verdict or of a regression: right or wrong. A person's newest one counts."""
 
     __tablename__ = "marks"
     __table_args__ = (
@@ -479,7 +478,7 @@ class Mark(Base):
 
 
 class Alarm(Base):
-    """Something that people should know and that is no regression of a time. Open until `closed_at`."""
+    """A state that needs a person and is no regression. Open until `closed_at`."""
 
     __tablename__ = "alarms"
     __table_args__ = (
@@ -506,7 +505,7 @@ class Alarm(Base):
 
 
 class Message(Base):
-    """One message to people, written in the transaction that has something to say and sent later, once per `key`.
+    """One message to people, written in the transaction that has something to report and sent later, once per `key`.
 
     "held" waits for quiet hours to end or for the digest. `claimed_at` is when a sender took it last.
     """
@@ -584,7 +583,7 @@ class Job(Base):
 
 
 class Worker(Base):
-    """A worker process that said it is here. Gone when `seen_at` is old."""
+    """A worker process by its heartbeat. It is gone when `seen_at` is old."""
 
     __tablename__ = "workers"
     __table_args__ = (one_of("kind", "compile", "gpu", "judge"),)
@@ -600,10 +599,10 @@ class Worker(Base):
 
 
 class Action(Base):
-    """What a person did to queued work, or asks the workers to do: who, what, and what came of it.
+    """A thing that a person did to queued work, or asks the workers to do: who, what, and the outcome.
 
     A cancel and a retry are done at once. What needs the watched repository (a nightly, a sweep, a backfill) is `asked`
-    and carried out by the next tick of the clock (worker/submit_requests.py). `said` is the sentence for people.
+    and submitted within a minute (worker/submit_requests.py). `said` is the outcome, a sentence for people.
     """
 
     __tablename__ = "actions"

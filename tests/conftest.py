@@ -20,6 +20,7 @@ import redis
 from sqlalchemy import make_url
 from sqlalchemy.orm import Session
 
+from tests.dashboard.fixtures.small_database import fill
 from tilewatch.db import migrate, session
 from tilewatch.db.server.embedded import Embedded, Servers
 
@@ -105,6 +106,21 @@ def database_url(new_database: NewDatabase) -> Iterator[str]:
 def db_session(database_url: str) -> Iterator[Session]:
     """A session that nobody else sees the writes of, unless the test commits."""
     with Session(session.engine(database_url), expire_on_commit=False) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def filled_url(new_database: NewDatabase) -> Iterator[str]:
+    """One small database with something of everything, for tests that only read."""
+    with new_database() as url:
+        with session.session(url) as opened:
+            fill(opened)
+        yield url
+
+
+@pytest.fixture
+def filled(filled_url: str) -> Iterator[Session]:
+    with session.session(filled_url) as opened:
         yield opened
 
 

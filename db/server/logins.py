@@ -1,7 +1,6 @@
-"""Logins with just the rights that a process needs. Knows no table; the roles come with the migrations.
+"""Makes database logins with just the rights that a process needs. Knows no table; the roles come with the migrations.
 
-A login that is there gets the password and the role given, and loses the others of ours: that is how a password is
-changed.
+A login that exists gets the given password and role, and loses our other roles: that is how a password is changed.
 """
 
 from collections.abc import Sequence
@@ -29,7 +28,7 @@ class Login:
 
 
 def make(owner_url: str, logins: Sequence[Login]) -> None:
-    """All of them or none. The passwords travel and are logged as SCRAM digests only."""
+    """Makes all of them or none. The passwords are sent and logged as SCRAM digests only."""
     where = session.address(owner_url)
     try:
         with session.engine(owner_url).connect() as connection:
@@ -39,9 +38,9 @@ def make(owner_url: str, logins: Sequence[Login]) -> None:
                 for login in logins:
                     _make(driver, login)
     except psycopg.Error as error:
-        said = str(error).strip().splitlines()[0]
+        reason = str(error).strip().splitlines()[0]
         raise NoLogin(
-            f"the logins cannot be made at {where} by this user, who must be able to make roles: {said}"
+            f"the logins cannot be made at {where} by this user, who must be able to make roles: {reason}"
         ) from None
 
 

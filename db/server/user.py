@@ -1,11 +1,11 @@
-"""As whom the embedded servers run. Knows nothing of Postgres but that it refuses root.
+"""Chooses the user that the embedded servers run as. Knows nothing of Postgres but that it refuses root.
 
 An ordinary user's servers run as that user. Root's run as nobody, one of two ways:
 
 1. In a user namespace that shows root as nobody. For the file system they are still root's processes, without its
    powers: folders that only root may enter work, nothing changes owner, and no other user can reach the data.
-2. Where namespaces are forbidden (the default of most containers), as nobody in earnest. Then the data belongs to
-   nobody, who must be able to enter the folders above it; no folder of anybody's is made more open for that.
+2. Where namespaces are forbidden (the default of most containers), really as nobody. Then the data belongs to nobody,
+   who must be able to enter the folders above it; the rights of those folders are not changed for that.
 """
 
 import os
@@ -24,11 +24,11 @@ class ServerUser:
     gid: int
 
     def can_enter(self, path: Path) -> bool:
-        """Whether a folder can be entered, or a program run, by a server."""
+        """True when a server can enter this folder, or run this program."""
         return _succeeds((*self.command, "test", "-x", str(path)))
 
     def own(self, folder: Path) -> None:
-        """Make a folder and all in it the server's; a no-op unless it was another's before."""
+        """Gives a folder and all in it to the server; a no-op when they are the server's already."""
         if (status := folder.stat()).st_uid == self.uid and status.st_gid == self.gid:
             return
         for path in (folder, *folder.rglob("*")):

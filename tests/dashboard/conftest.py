@@ -1,38 +1,21 @@
-"""One filled database and one empty one for all pages, which only read, and a real browser with a page in it."""
+"""An empty database for pages, which only read, and a real browser with a page in it."""
 
 import shutil
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy.orm import Session
 
 from tests.conftest import NewDatabase
-from tests.dashboard.fixtures.small_database import fill
-from tilewatch.db import session
 
 PATIENCE_MS = 30_000
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 @pytest.fixture(scope="session")
-def filled_url(new_database: NewDatabase) -> Iterator[str]:
-    with new_database() as url:
-        with session.session(url) as opened:
-            fill(opened)
-        yield url
-
-
-@pytest.fixture(scope="session")
 def empty_url(new_database: NewDatabase) -> Iterator[str]:
     with new_database() as url:
         yield url
-
-
-@pytest.fixture
-def filled(filled_url: str) -> Iterator[Session]:
-    with session.session(filled_url) as opened:
-        yield opened
 
 
 @pytest.fixture(scope="session")

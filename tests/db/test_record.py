@@ -1,4 +1,4 @@
-"""Facts are written once, however often a step runs; and what may correct a fact is said here."""
+"""Facts are written once, however often a step runs; these tests also hold what may correct a fact."""
 
 import threading
 import time
@@ -131,16 +131,16 @@ def test_a_config_is_the_same_however_its_parameters_are_ordered(db_session: Ses
 
 
 def test_a_success_replaces_a_timeout_and_nothing_replaces_a_success(db_session: Session) -> None:
-    def told(status: str) -> Compilation:
+    def compile_again(status: str) -> Compilation:
         record.add_compilations(db_session, [one_commit.compiled("code", status=status)])
         db_session.expire_all()
         return db_session.scalars(select(Compilation)).one()
 
-    assert told("timeout").status == "timeout"
-    assert told("error").status == "timeout"
-    better = told("ok")
+    assert compile_again("timeout").status == "timeout"
+    assert compile_again("error").status == "timeout"
+    better = compile_again("ok")
     assert (better.status, better.failure, better.registers) == ("ok", None, 128)
-    assert told("timeout").status == "ok"
+    assert compile_again("timeout").status == "ok"
 
 
 def test_compilations_reach_the_trials_that_wait_for_their_code(db_session: Session) -> None:

@@ -65,14 +65,14 @@ def test_eight_judges_of_one_night_raise_each_regression_once(database_url: str)
     with session(database_url) as opened:
         ids = commits(opened, 3)
         run_id = run_of(opened)
-    start, found = threading.Barrier(JUDGES), list[OpenedRegression]()
+    start, opened_regressions = threading.Barrier(JUDGES), list[OpenedRegression]()
 
     def judge(number: int) -> None:
         start.wait()
         for step in range(len(KERNELS) * len(PROBLEMS)):
             kernel, problem = divmod((step + 5 * number) % (len(KERNELS) * len(PROBLEMS)), len(PROBLEMS))
             with session(database_url) as opened:
-                found.append(
+                opened_regressions.append(
                     open_or_join(
                         opened, cause(ids[0], ids[1], kernel=KERNELS[kernel]), moved(run_id, PROBLEMS[problem])
                     )
@@ -86,10 +86,10 @@ def test_eight_judges_of_one_night_raise_each_regression_once(database_url: str)
     with session(database_url) as opened:
         assert sorted(opened.scalars(select(Regression.kernel))) == sorted(KERNELS)
         assert opened.scalar(select(func.count(RegressionSeries.id))) == len(KERNELS) * len(PROBLEMS)
-        told = list(opened.scalars(select(RegressionEvent.action)))
-    assert len(found) == JUDGES * len(KERNELS) * len(PROBLEMS)
-    assert sum(each.created for each in found) == len(KERNELS) == told.count("open")
-    assert sum(each.joined for each in found) == len(KERNELS) * len(PROBLEMS)
+        actions = list(opened.scalars(select(RegressionEvent.action)))
+    assert len(opened_regressions) == JUDGES * len(KERNELS) * len(PROBLEMS)
+    assert sum(each.created for each in opened_regressions) == len(KERNELS) == actions.count("open")
+    assert sum(each.joined for each in opened_regressions) == len(KERNELS) * len(PROBLEMS)
 
 
 def test_series_that_narrow_a_change_differently_are_one_regression_with_the_range_that_both_allow(

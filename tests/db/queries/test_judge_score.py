@@ -1,4 +1,4 @@
-"""Keeping score: what people marked, how soon they were told, and what replays cost."""
+"""The score holds what people marked, how soon they were notified, and what replays cost."""
 
 import datetime as dt
 
@@ -12,7 +12,7 @@ from tilewatch.db.models import Commit, Message, Regression, Replay, Run, Suspic
 from tilewatch.db.queries import judge_score
 
 
-def tell(opened: Session, number: int, after_h: float) -> None:
+def report(opened: Session, number: int, after_h: float) -> None:
     """The first message about a regression went out so long after its bad commit."""
     messages.write(opened, key=f"m{number}", kind="opened", channel="log", subject="", body="", regression_id=number)
     bad = opened.get_one(Commit, opened.get_one(Regression, number).bad_commit_id)
@@ -52,8 +52,8 @@ def test_a_run_that_was_marked_counts_beside_regressions_and_not_twice(db_sessio
 
 def test_the_time_to_detect_is_from_the_bad_commit_to_the_first_message(db_session: Session) -> None:
     for hours in (2.0, 4.0, 12.0):
-        tell(db_session, open_regression.regress(db_session, kernel=f"kernel_{hours}"), hours)
-    open_regression.regress(db_session, kernel="untold")
+        report(db_session, open_regression.regress(db_session, kernel=f"kernel_{hours}"), hours)
+    open_regression.regress(db_session, kernel="unreported")
     found = judge_score.read_score(db_session).from_commit
     assert (found.count, found.median_h) == (3, pytest.approx(4.0))
     assert found.p90_h == pytest.approx(10.4)

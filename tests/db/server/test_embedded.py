@@ -35,7 +35,7 @@ time.sleep(600)
 """
 
 
-def test_both_servers_answer_and_keep_what_they_are_told(scratch: Path) -> None:
+def test_both_servers_answer_and_keep_what_is_written(scratch: Path) -> None:
     """What was written before a stop is there after the next start, on other ports."""
     with Embedded(scratch) as servers:
         _remember(servers, "before the stop")
@@ -111,7 +111,7 @@ def test_a_second_start_on_the_same_data_is_refused(scratch: Path) -> None:
 
 
 @pytest.mark.parametrize("server", ["Postgres", "Valkey"])
-def test_a_taken_port_is_said_in_one_sentence(scratch: Path, server: str) -> None:
+def test_a_taken_port_is_reported_in_one_sentence(scratch: Path, server: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         ports = {"postgres_port": port} if server == "Postgres" else {"broker_port": port}
@@ -120,13 +120,13 @@ def test_a_taken_port_is_said_in_one_sentence(scratch: Path, server: str) -> Non
     assert _lock_is_free(scratch)
 
 
-def test_a_folder_that_cannot_be_written_is_said_in_one_sentence(scratch: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_reported_in_one_sentence(scratch: Path) -> None:
     (scratch / "file").write_text("not a folder")
     with pytest.raises(EmbeddedError, match=f"the data folder {scratch}/file/home cannot be used: .*Not a directory"):
         Embedded(scratch / "file" / "home").start()
 
 
-def test_lost_passwords_are_said_in_one_sentence(scratch: Path) -> None:
+def test_lost_passwords_are_reported_in_one_sentence(scratch: Path) -> None:
     with Embedded(scratch, fsync=False):
         pass
     (scratch / "secrets.json").unlink()
@@ -237,22 +237,22 @@ def test_programs_that_cannot_be_run_where_they_are_work_as_copies(scratch: Path
     copied = programs.find(lambda _: False, scratch / "programs")
     for program in (copied.initdb, copied.postgres, copied.valkey):
         assert program.is_relative_to(scratch)
-        said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
-        assert " 18." in said or "Valkey" in said
+        version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+        assert " 18." in version or "Valkey" in version
 
 
 def _remember(servers: Servers, text: str) -> None:
     with psycopg.connect(servers.database_url) as connection:
-        connection.execute("create table memory as select %s as said", [text])
+        connection.execute("create table memory as select %s as line", [text])
     with redis.Redis.from_url(servers.broker_url) as client:
-        client.set("said", text)
+        client.set("line", text)
 
 
 def _remembered(servers: Servers) -> str:
     with psycopg.connect(servers.database_url) as connection, redis.Redis.from_url(servers.broker_url) as client:
-        (said,) = connection.execute("select said from memory").fetchone() or ("nothing",)
-        assert client.get("said") == said.encode()
-        return str(said)
+        (line,) = connection.execute("select line from memory").fetchone() or ("nothing",)
+        assert client.get("line") == line.encode()
+        return str(line)
 
 
 @contextlib.contextmanager

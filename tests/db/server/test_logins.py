@@ -9,7 +9,7 @@ from tilewatch.db.server.logins import Login, NoLogin
 
 # A server's roles outlive a test's database, so these names are the tests' own.
 WORKER = Login("tilewatch_test_worker", "tilewatch_write", "first")
-BOARD = Login("tilewatch_test_board", "tilewatch_read", "second")
+DASHBOARD = Login("tilewatch_test_board", "tilewatch_read", "second")
 
 
 def as_login(database_url: str, login: Login) -> str:
@@ -21,28 +21,28 @@ def as_login(database_url: str, login: Login) -> str:
 
 
 def test_the_logins_may_do_what_they_need_and_no_more(database_url: str) -> None:
-    logins.make(database_url, (WORKER, BOARD))
+    logins.make(database_url, (WORKER, DASHBOARD))
     with psycopg.connect(as_login(database_url, WORKER), autocommit=True) as worker:
         worker.execute("insert into configs (sha256, params) values ('x', '{}')")
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             worker.execute("drop table configs")
-    with psycopg.connect(as_login(database_url, BOARD), autocommit=True) as board:
-        assert board.execute("select count(*) from configs").fetchone() == (1,)
+    with psycopg.connect(as_login(database_url, DASHBOARD), autocommit=True) as dashboard:
+        assert dashboard.execute("select count(*) from configs").fetchone() == (1,)
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            board.execute("delete from configs")
+            dashboard.execute("delete from configs")
 
 
 def test_a_login_made_again_has_the_new_password_and_the_new_role_only(database_url: str) -> None:
-    logins.make(database_url, (BOARD,))
-    logins.make(database_url, (Login(BOARD.name, "tilewatch_triage", "third"),))
+    logins.make(database_url, (DASHBOARD,))
+    logins.make(database_url, (Login(DASHBOARD.name, "tilewatch_triage", "third"),))
     with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
-        psycopg.connect(as_login(database_url, BOARD))
-    with psycopg.connect(as_login(database_url, Login(BOARD.name, "tilewatch_triage", "third"))) as board:
-        granted = board.execute("select rolname from pg_roles where pg_has_role(rolname, 'member') order by 1")
-        assert [name for (name,) in granted] == [BOARD.name, "tilewatch_triage"]
+        psycopg.connect(as_login(database_url, DASHBOARD))
+    with psycopg.connect(as_login(database_url, Login(DASHBOARD.name, "tilewatch_triage", "third"))) as dashboard:
+        granted = dashboard.execute("select rolname from pg_roles where pg_has_role(rolname, 'member') order by 1")
+        assert [name for (name,) in granted] == [DASHBOARD.name, "tilewatch_triage"]
 
 
-def test_who_may_make_no_roles_is_told_so_without_a_password(database_url: str) -> None:
+def test_a_user_who_may_make_no_roles_gets_a_sentence_without_a_password(database_url: str) -> None:
     logins.make(database_url, (WORKER,))
     with pytest.raises(NoLogin, match="who must be able to make roles: permission denied") as refused:
         logins.make(as_login(database_url, WORKER), (Login("tilewatch_test_other", "tilewatch_read", "hunter2"),))

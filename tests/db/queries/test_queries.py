@@ -1,4 +1,4 @@
-"""The questions, asked of a real database that has something of everything."""
+"""Every read of the pages returns the right rows of a real database that has something of everything."""
 
 import dataclasses
 import datetime as dt
@@ -23,8 +23,8 @@ from tilewatch.db.queries import evidence, queue, series, snapshots, static_fact
 
 def test_status_turns_into_json_and_counts_every_state(filled: Session) -> None:
     status = queue.read_status(filled)
-    told = json.loads(json.dumps(dataclasses.asdict(status), default=str))
-    counts = {(row["kind"], row["state"]): row["jobs"] for row in told["jobs"]}
+    data = json.loads(json.dumps(dataclasses.asdict(status), default=str))
+    counts = {(row["kind"], row["state"]): row["jobs"] for row in data["jobs"]}
     assert counts[("compile", "running")] == 1
     assert counts[("measure", "waiting")] == 1
     assert [(row.subject, row.done_steps, row.total_steps, row.owner) for row in status.running] == [
