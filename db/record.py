@@ -9,11 +9,11 @@ import dataclasses
 import datetime as dt
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import case, delete, exists, func, select, text, update
+from sqlalchemy import case, delete, exists, func, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -233,8 +233,8 @@ def add_trials(session: Session, sweep_id: int, planned: Sequence[tuple[int, str
 def add_compilations(session: Session, rows: Sequence[Row]) -> None:
     """Stores outcomes of compiling; a row has every column but id and created_at.
 
-    A success replaces a failure of the same code key and compiler, since the machine may only have been busy at a
-    timeout; nothing replaces a success.
+    A success replaces a failure of the same code key and compiler, and a failure replaces a timeout that used less CPU
+    time, since the machine may only have been busy then; nothing replaces a success.
     """
     if not rows:
         return
@@ -243,16 +243,26 @@ def add_compilations(session: Session, rows: Sequence[Row]) -> None:
     better = new.on_conflict_do_update(
         index_elements=[Compilation.code_key, Compilation.compiler],
         set_={name: new.excluded[name] for name in columns},
-        where=(Compilation.status != "ok") & (new.excluded.status == "ok"),
+        where=or_(
+            (Compilation.status != "ok") & (new.excluded.status == "ok"),
+            (Compilation.status == "timeout") & (new.excluded.cpu_s > Compilation.cpu_s),
+        ),
     )
     session.execute(better, sorted((dict(row) for row in rows), key=lambda row: (row["code_key"], row["compiler"])))
 
 
 def attach_compilations(
-    session: Session, *, compiler: str, submission_id: int | None = None, sweep_id: int | None = None
+    session: Session,
+    *,
+    compiler: str,
+    submission_id: int | None = None,
+    sweep_id: int | None = None,
+    code_keys: Collection[str] | None = None,
 ) -> int:
     """Gives waiting trials the compilation of their code by this compiler, where there is one; returns how many got
     one.
+
+    With `code_keys`, only trials of these: the others' compilations may be timeouts that are yet to be compiled again.
 
     The sweeps are locked until the transaction ends, so two workers that finish the last two batches take turns: the
     second sees what the first attached, and one of them finds that nothing is waiting any more. In a transaction that
@@ -270,6 +280,7 @@ def attach_compilations(
             Trial.status == "waiting",
             Trial.code_key == Compilation.code_key,
             Compilation.compiler == compiler,
+            *(() if code_keys is None else (Trial.code_key == func.any(list(code_keys)),)),
         )
         .values(
             compilation_id=Compilation.id,

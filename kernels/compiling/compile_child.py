@@ -22,9 +22,9 @@ from cuda.tile.compilation import export_kernel
 from cutile_cache._cache import cache_entries  # the only way to the remarks (cuda-tile 1.7)
 
 from tilewatch.kernels.compiling.bytecode import meaning_sha256
+from tilewatch.kernels.compiling.compiler_guard import CompilerGuard
 from tilewatch.kernels.compiling.cubin import CuobjdumpMissing, code_sha256, static_facts
-from tilewatch.kernels.compiling.memory_guard import MemoryGuard
-from tilewatch.kernels.compiling.store import CubinStore, StoreError
+from tilewatch.kernels.compiling.store import CubinStore, StoreError, is_final
 from tilewatch.kernels.compiling.toolchain import compiler_version
 from tilewatch.kernels.contract import HINTS, BadProblem, Kernel, Problem
 from tilewatch.kernels.loading import LibraryError, load
@@ -76,27 +76,34 @@ def _compile(entry: Any, wanted: Signature, request: Mapping[str, Any]) -> Mappi
     store, arch = _store(request["store"]), request["arch"]
     hinted = entry.replace_hints(**dict(wanted.hints))
     started, cpu = time.perf_counter(), _cpu_s()
-    guard = MemoryGuard(request["memory_bytes"])
+    guard = CompilerGuard(memory_bytes=request["memory_bytes"], cpu_s=request["limit_s"])
     key = None
     try:
         key = _content_key(_bytecode(entry, wanted, arch), request)
         stored = store.outcome(key)
-        if stored is not None:
+        if stored is not None and is_final(stored, request["limit_s"]):
             return {**stored, "reused": True}
         cubin = io.BytesIO()
-        with guard, ct.compiler_timeout(request["limit_s"]):
+        with guard, ct.compiler_timeout(request["wall_limit_s"]):
             export_kernel(hinted, [tile_signature(wanted)], cubin, gpu_code=arch, output_format="cubin")
     except ct.TileCompilerTimeoutError:
-        failure = f"not compiled within {request['limit_s']:g} s"
+        failure = (
+            f"stopped after {request['wall_limit_s']:g} s with {guard.cpu_s:.1f} s of CPU time: the machine was too "
+            "busy; submit it again to compile it again"
+        )
         outcome = _failure("timeout", failure, time.perf_counter() - started, _cpu_s() - cpu, key)
     except FileNotFoundError as error:
         # cuda-tile found no tileiras: the machine is not set up, and no config is to blame for that.
         return {"error": f"the tile compiler is missing: {error}"}
     except Exception as error:  # noqa: BLE001 - the edge of a trial: the compiler and the kernel may raise anything
-        failure = _first_line(error)
-        if guard.exceeded:
+        status, failure = "error", _first_line(error)
+        if guard.exceeded == "memory":
             failure = f"the tile compiler needed more than {request['memory_bytes'] / 2**30:g} GiB"
-        outcome = _failure("error", failure, time.perf_counter() - started, _cpu_s() - cpu, key)
+        elif guard.exceeded == "cpu":
+            status, failure = "timeout", f"not compiled within {request['limit_s']:g} s of CPU time"
+        # A compiler that is killed takes what its own children used out of what this process can ask for.
+        cpu_s = max(_cpu_s() - cpu, guard.cpu_s)
+        outcome = _failure(status, failure, time.perf_counter() - started, cpu_s, key)
     else:
         outcome = _success(cubin.getvalue(), wanted.symbol, key, time.perf_counter() - started, _cpu_s() - cpu)
         store.put(key, outcome, cubin.getvalue())

@@ -1,7 +1,7 @@
 """Stores cubins by content, in a folder or anything else that fsspec reaches (an object store in a cluster).
 
 Each cubin is `<key>.cubin`, and `<key>.json` holds what compiling it gave; a timeout or a compiler error has only the
-latter, so that a config that failed is not waited for again.
+latter, so that a config that failed is not waited for again (`is_final` says which are).
 """
 
 import json
@@ -69,6 +69,14 @@ class CubinStore:
         partial = f"{path}.{os.getpid()}.part"
         self._files.pipe_file(partial, data)
         self._files.mv(partial, path)
+
+
+def is_final(outcome: Mapping[str, Any], limit_s: float) -> bool:
+    """Returns False for a timeout that used less CPU time than `limit_s`: the machine was slow, not the config, so it
+    is compiled again. Releases before 0.2 limited wall time and stored such timeouts too.
+    """
+    cpu_s: float = outcome.get("cpu_s", 0.0)
+    return outcome["status"] != "timeout" or cpu_s >= limit_s
 
 
 def _or_raise(read: bytes | Exception) -> bytes:

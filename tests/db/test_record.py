@@ -143,6 +143,23 @@ def test_a_success_replaces_a_timeout_and_nothing_replaces_a_success(db_session:
     assert compile_again("timeout").status == "ok"
 
 
+def test_a_timeout_of_more_cpu_time_replaces_one_of_less(db_session: Session) -> None:
+    for cpu_s in (1.25, 15.5, 3.0):
+        record.add_compilations(db_session, [{**one_commit.compiled("code", status="timeout"), "cpu_s": cpu_s}])
+    assert db_session.scalars(select(Compilation.cpu_s)).one() == 15.5
+
+
+def test_compilations_reach_only_the_trials_of_the_codes_that_were_named(db_session: Session) -> None:
+    planned = one_commit.submit(db_session)
+    first, second, *_ = planned.code_keys
+    record.add_compilations(db_session, [one_commit.compiled(code) for code in (first, second)])
+    attached = record.attach_compilations(
+        db_session, compiler=one_commit.COMPILER, submission_id=planned.submission_id, code_keys=[second]
+    )
+    assert attached == 1
+    assert [trial.status for trial in _trials(db_session, planned)] == ["waiting", "compiled", "waiting", "waiting"]
+
+
 def test_compilations_reach_the_trials_that_wait_for_their_code(db_session: Session) -> None:
     planned = one_commit.submit(db_session)
     first, second, third, _ = planned.code_keys

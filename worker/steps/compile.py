@@ -5,7 +5,7 @@ first compile job deals: it attaches what this worker's compiler has met before 
 none. A batch compiles. Both leave the database right when they run twice, or at once with others.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, fields
 from socket import gethostname
 from typing import Any, TypeVar
@@ -17,7 +17,8 @@ from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import steps
-from tilewatch.kernels.compiling.store import CubinStore
+from tilewatch.kernels.compiling.compiler import Compiler
+from tilewatch.kernels.compiling.store import CubinStore, is_final
 from tilewatch.kernels.results import Compiled, StaticFacts
 from tilewatch.worker import metrics, repository
 from tilewatch.worker.context import Context
@@ -42,11 +43,11 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
 
 def _deal(job: ClaimedJob, context: Context) -> list[UnsentJob]:
     assert job.submission_id is not None
-    version = open_compiler(context).version
+    compiler = open_compiler(context)
     with session(context.database_url) as opened:
         wanted = steps.list_unmeasured(opened, job.submission_id, job.payload["kernel"])
         keys = [each.code_key for each in wanted]
-        known = _usable(opened, keys, version, context)
+        known = _usable(opened, keys, compiler, context)
         queued: list[UnsentJob] = []
         missing = [each for each in wanted if each.code_key not in known]
         metrics.COMPILE_CACHE.labels("hit").inc(len(wanted) - len(missing))
@@ -66,7 +67,7 @@ def _deal(job: ClaimedJob, context: Context) -> list[UnsentJob]:
             if not new:
                 break  # an earlier attempt dealt already, and all of it: this is one transaction
             queued.append(UnsentJob(job_id, COMPILE))
-        record.attach_compilations(opened, compiler=version, submission_id=job.submission_id)
+        record.attach_compilations(opened, compiler=compiler.version, submission_id=job.submission_id, code_keys=known)
         return queued
 
 
@@ -83,8 +84,17 @@ def _compile_batch(job: ClaimedJob, context: Context, lease: Lease) -> list[Unse
     library = repository.checkout(context.repository, payload["sha"], payload["library"], context.checkouts)
     with session(context.database_url) as opened:
         keys = [item["code_key"] for item in payload["items"]]
-        known = _usable(opened, keys, compiler.version, context)
+        known = _usable(opened, keys, compiler, context)
     rows: list[dict[str, Any]] = []
+
+    def write(code_keys: Collection[str]) -> None:
+        with session(context.database_url) as opened:
+            record.add_compilations(opened, rows)
+            record.attach_compilations(
+                opened, compiler=compiler.version, submission_id=job.submission_id, code_keys=code_keys
+            )
+        rows.clear()
+
     for done, item in enumerate(payload["items"]):
         lease.progress(done)
         if item["code_key"] not in known:
@@ -92,27 +102,21 @@ def _compile_batch(job: ClaimedJob, context: Context, lease: Lease) -> list[Unse
             metrics.COMPILE_SECONDS.labels(compiled.status).observe(compiled.compile_s)
             rows.append(_row(item["code_key"], compiled))
         if len(rows) >= CHUNK:
-            _write(rows, compiler.version, job.submission_id, context)
-            rows = []
+            write([row["code_key"] for row in rows])
     lease.progress(len(payload["items"]))
-    _write(rows, compiler.version, job.submission_id, context)
+    write(keys)
     return []
 
 
-def _write(rows: Sequence[dict[str, Any]], version: str, submission_id: int, context: Context) -> None:
-    with session(context.database_url) as opened:
-        record.add_compilations(opened, rows)
-        record.attach_compilations(opened, compiler=version, submission_id=submission_id)
-
-
-def _usable(opened: Session, keys: Sequence[str], version: str, context: Context) -> set[str]:
+def _usable(opened: Session, keys: Sequence[str], compiler: Compiler, context: Context) -> set[str]:
     """Code keys that need no compiling here.
 
     A cubin must lie in our store, to be measured or replayed: a recording tells of cubins that stayed elsewhere.
     """
-    known = steps.read_compiled_keys(opened, keys, version)
+    known = steps.read_compiled_keys(opened, keys, compiler.version, compiler.limit_s)
     outcomes = CubinStore(context.store_url).outcomes({cubin for cubin in known.values() if cubin is not None})
-    return {key for key, cubin in known.items() if cubin is None or cubin in outcomes}
+    final = {cubin for cubin, outcome in outcomes.items() if is_final(outcome, compiler.limit_s)}
+    return {key for key, cubin in known.items() if cubin is None or cubin in final}
 
 
 def _row(code_key: str, compiled: Compiled) -> dict[str, Any]:

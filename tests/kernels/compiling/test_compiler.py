@@ -59,10 +59,10 @@ def test_a_spilling_config_says_so(store: str) -> None:
 
 
 def test_a_second_compile_comes_from_the_store_and_a_timeout_is_remembered(store: str) -> None:
-    with Compiler(store, limit_s=0.05) as hasty:
+    with Compiler(store, limit_s=0.05, wall_limit_s=60) as hasty:
         first = hasty.compile(LIBRARY, "gemm_fp8", PROBLEM, config(), "sm_100")
         again = hasty.compile(LIBRARY, "gemm_fp8", PROBLEM, config(), "sm_100")
-    assert (first.status, first.reused, first.failure) == ("timeout", False, "not compiled within 0.05 s")
+    assert (first.status, first.reused, first.failure) == ("timeout", False, "not compiled within 0.05 s of CPU time")
     assert (again.status, again.reused) == ("timeout", True)
     with Compiler(store) as patient:
         first = patient.compile(LIBRARY, "gemm_fp8", PROBLEM, config(), "sm_100")
@@ -70,6 +70,33 @@ def test_a_second_compile_comes_from_the_store_and_a_timeout_is_remembered(store
     assert (first.status, first.reused) == ("ok", False), "a longer limit is another compiler: its timeouts differ"
     assert (again.status, again.reused) == ("ok", True), "problems that agree on the signature share cubins"
     assert again.facts == first.facts
+
+
+def test_a_compile_that_the_machine_made_slow_is_tried_again(store: str) -> None:
+    """A stopped compiler uses no CPU time: as slow as a machine can be."""
+    with Compiler(store, wall_limit_s=0.1) as hurried, Compiler(store) as patient:
+        slow = hurried.compile(LIBRARY, "gemm_fp8", PROBLEM, config(), "sm_100")
+        again = patient.compile(LIBRARY, "gemm_fp8", PROBLEM, config(), "sm_100")
+    assert (slow.status, slow.reused) == ("timeout", False)
+    assert slow.failure is not None
+    assert slow.failure.startswith("stopped after 0.1 s with 0.")
+    assert "the machine was too busy" in slow.failure
+    assert slow.cpu_s < patient.limit_s
+    assert hurried.version == patient.version
+    assert (again.status, again.reused) == ("ok", False)
+
+
+def test_a_timeout_stored_while_wall_time_was_limited_is_tried_again(store: str) -> None:
+    with Compiler(store) as compiler:
+        first = compiler.compile(LIBRARY, "gemm_fp8", PROBLEM, config(), "sm_100")
+        assert first.content_key is not None
+        old = {"status": "timeout", "failure": "not compiled within 15 s", "compile_s": 15.1, "cpu_s": 4.2}
+        CubinStore(store).put(first.content_key, {**old, "content_key": first.content_key}, None)
+        again = compiler.compile(LIBRARY, "gemm_fp8", PROBLEM, config(), "sm_100")
+        CubinStore(store).put(first.content_key, {**old, "cpu_s": 15.1, "content_key": first.content_key}, None)
+        slow = compiler.compile(LIBRARY, "gemm_fp8", PROBLEM, config(), "sm_100")
+    assert (again.status, again.reused) == ("ok", False)
+    assert (slow.status, slow.reused) == ("timeout", True)
 
 
 def test_a_compile_that_eats_memory_is_stopped_and_says_so(store: str) -> None:

@@ -13,6 +13,7 @@ from tilewatch.db import record
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Compilation, Job, Trial
 from tilewatch.db.session import session
+from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.device import gpu_model
 from tilewatch.worker import run_job
 from tilewatch.worker.context import Context
@@ -78,6 +79,27 @@ def test_a_second_night_of_a_commit_compiles_nothing(settings: Settings, context
     assert drain() == 1  # the job that deals, and it had nothing to deal
     assert compilations(context) == tiny_repository.CONFIGS
     assert trial_states(context) == {"compiled": 12, "not_compiled": 4}
+
+
+def test_a_timeout_of_a_busy_machine_is_compiled_again_and_one_of_cpu_time_is_not(
+    settings: Settings, context: Context, drain: Drain
+) -> None:
+    """Rows of 0.1 limited wall time: on a busy machine they name configs that compile in a few CPU seconds."""
+    submit_nightly(settings, night=dt.date(2026, 11, 1))
+    drain()
+    with session(context.database_url) as opened:
+        busy, slow = opened.scalars(select(Compilation).where(Compilation.status == "ok")).all()[:2]
+        for row, cpu_s in ((busy, 3.1), (slow, 15.2)):
+            row.status, row.failure, row.cpu_s = "timeout", "not compiled within 15 s", cpu_s
+            row.code_sha256 = row.symbol = None
+            assert row.content_key is not None
+            outcome = {"status": row.status, "failure": row.failure, "compile_s": 15.2, "cpu_s": cpu_s}
+            CubinStore(context.store_url).put(row.content_key, {**outcome, "content_key": row.content_key}, None)
+    submit_nightly(settings, night=dt.date(2026, 11, 2))
+    assert drain() == 2  # one job deals, one compiles
+    assert trial_states(context) == {"compiled": 6 + 4, "not_compiled": 2 + 4}
+    with session(context.database_url) as opened:
+        assert Counter(opened.scalars(select(Compilation.status))) == {"ok": 2, "timeout": 1, "error": 1}
 
 
 def test_a_commit_that_changes_the_kernel_compiles_it_again(settings: Settings, context: Context, drain: Drain) -> None:
