@@ -1,0 +1,1 @@
+"""The web pages, on Streamlit. server.py starts app.py, their frame; report.py writes the weekly report."""

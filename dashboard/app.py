@@ -1,4 +1,4 @@
-"""The dashboard's frame: a visitor, the navigation, a page. The pages are in views/; this knows only their names."""
+"""Draws the frame of every page: sign-in, navigation, errors. The pages are in views/; this knows only their names."""
 
 import streamlit as st
 
@@ -6,7 +6,7 @@ from tilewatch.dashboard import sign_in
 from tilewatch.dashboard.widgets import plots
 from tilewatch.dashboard.widgets.errors import show_errors
 
-# No icons: Material ones make the page fetch a font from outside, and emoji are empty boxes where no emoji font is.
+# No icons: Material icons make the page fetch a font from outside, and emoji are empty boxes without an emoji font.
 PAGES = (
     st.Page("views/overview.py", title="Overview", default=True),
     st.Page("views/trends.py", title="Trends"),
@@ -18,7 +18,7 @@ PAGES = (
     st.Page("views/jobs.py", title="Jobs & workers"),
 )
 
-# Streamlit leaves a hand's breadth above the first line of every page, and centres it at large widths.
+# Streamlit leaves much space above the first line of every page, and makes pages narrow on large screens.
 COMPACT = "<style>.stMainBlockContainer {padding-top: 4.2rem; padding-bottom: 2rem; max-width: 1600px;}</style>"
 
 st.set_page_config(page_title="Tilewatch", layout="wide")

@@ -1,18 +1,18 @@
-"""What the dashboard's process does about memory, once, when everything it needs is imported."""
+"""Tunes memory of the dashboard's process, once, when everything it needs is imported."""
 
 import ctypes
 import gc
 import sys
 
 M_ARENA_MAX, ARENAS = -8, 2
-"""Streamlit runs each view in a thread of its own, and glibc keeps the memory of up to eight threads per core apart."""
+"""Streamlit runs each view in its own thread, and glibc keeps up to eight arenas per core, which share no memory."""
 
 
 def tune_memory() -> None:
-    """Two arenas for all threads, and no search for garbage among what stays for ever.
+    """Sets two arenas for all threads, and freezes what is imported, so that the garbage collector skips it.
 
-    Python's full collections walk over every object there is. With pandas, Plotly and Streamlit imported one took 160
-    to 250 ms, in the midst of whatever a visitor had asked for; without those objects 26 ms (docs/measurements.md).
+    Python's full collections walk over every object. With pandas, Plotly and Streamlit imported one took 160 to 250 ms,
+    in the middle of a visitor's request; without those objects 26 ms (docs/measurements.md).
     """
     if sys.platform == "linux":
         # musl has no mallopt, and needs none.

@@ -1,10 +1,9 @@
-"""The weekly report: the dashboard's charts of one week in a single page that can be mailed and opened anywhere.
+"""Writes the weekly report: the dashboard's charts of one week as a single page that can be mailed and opened anywhere.
 
-    python -m tilewatch.dashboard.report --week --html FILE [--until DATE] [--repository NAME]   (people type `tilewatch
-    report`)
+    python -m tilewatch.dashboard.report --week --html FILE [--until DATE] [--repository NAME]
 
-A command of its own, started by `tilewatch report` like `tilewatch up` starts the dashboard: workers neither import the
-dashboard nor need pandas and Plotly. The page asks nobody for anything: Plotly's script is in it, once.
+`tilewatch report` starts it as a process of its own: workers neither import the dashboard nor need pandas and Plotly.
+The page loads nothing from outside: Plotly's script is in it, once.
 """
 
 import argparse
@@ -32,8 +31,8 @@ from tilewatch.text import change_text, count_text, short_sha
 
 EXPECTED_ERROR = 2
 SHOWN_COMMITS = 60
-"""Of a trend, so that the week is more than its last millimetre."""
-# Words and grid readable on the light and on the dark background, which the reader's machine chooses.
+"""Commits in a trend: with more, the week would be too narrow to see."""
+# Readable on the light and on the dark background, which the reader's machine chooses.
 INK, GRID = "#6b7686", "rgba(128, 138, 152, 0.25)"
 STYLE = """
 :root { color-scheme: light dark; }
@@ -52,7 +51,7 @@ def page(week: Week) -> str:
         f"<p>{escape(headline(week))}</p>",
         *_regressions("Confirmed this week", week.opened),
         *_regressions("Open at its end", week.waiting),
-        *_board(week),
+        *_ratios(week),
         *_movers(week),
         *(part for trend in week.trends for part in _trend(trend)),
         *_nights(week),
@@ -74,7 +73,7 @@ def headline(week: Week) -> str:
     return (
         f"{count_text(regressions, 'regression')} and {count_text(improvements, 'improvement')} were confirmed, "
         f"{count_text(len(week.waiting), 'regression')} {'is' if len(week.waiting) == 1 else 'are'} open, "
-        f"in {series:,} series; {count_text(judged, 'verdict')} said that something changed."
+        f"in {series:,} series; {count_text(judged, 'verdict')} of a change."
     )
 
 
@@ -100,30 +99,30 @@ def _regressions(title: str, found: pd.DataFrame) -> Iterable[str]:
     yield _table(rows)
 
 
-def _board(week: Week) -> Iterable[str]:
+def _ratios(week: Week) -> Iterable[str]:
     shown = changes.one_row_per_series(week.pairs)
     if len(shown) and shown["ratio"].notna().any():
         yield "<h2>Ratio to the main baseline</h2>"
         yield f'<div class="series-grid">{grid.ratio_table(shown)}</div>'
-        told = "Over 1.00 is faster than it, which is DeepGEMM where a cell names no other"
-        yield f'<p class="small">{told}; ▲ ▼ faster or slower than a week before.</p>'
+        words = "Over 1.00 is faster than the baseline, which is DeepGEMM unless a cell names another"
+        yield f'<p class="small">{words}; ▲ ▼ faster or slower than a week before.</p>'
 
 
 def _movers(week: Week) -> Iterable[str]:
-    known = week.pairs.dropna(subset="change")
-    if len(known):
+    compared = week.pairs.dropna(subset="change")
+    if len(compared):
         yield "<h2>Biggest movers of the week</h2>"
-        where = known["gpu_name"].str.removeprefix("NVIDIA ")
-        yield _figure(differences.differences(known.assign(where=where), "change of speed"))
+        where = compared["gpu_name"].str.removeprefix("NVIDIA ")
+        yield _figure(differences.differences(compared.assign(where=where), "change of speed"))
 
 
 def _trend(trend: Trend) -> Iterable[str]:
     shas = list(dict.fromkeys(trend.points["sha"]))[-SHOWN_COMMITS:]
     points = trend.points[trend.points["sha"].isin(shas)].reset_index(drop=True)
     metric = _metric(points)
-    found = [*marks.level_changes(trend.levels), *marks.toolchain_changes(points), *marks.node_changes(points)]
+    lines = [*marks.level_changes(trend.levels), *marks.toolchain_changes(points), *marks.node_changes(points)]
     yield f"<h2>{escape(trend.name)}</h2>"
-    yield _figure(charts.trend(points, metric, marks=found))
+    yield _figure(charts.trend(points, metric, marks=lines))
 
 
 def _metric(points: pd.DataFrame) -> Metric:
@@ -158,12 +157,12 @@ def _table(rows: Sequence[dict[str, object]]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    asked = argparse.ArgumentParser(prog="tilewatch report", description="Write what a week brought as one page.")
-    asked.add_argument("--week", action="store_true", required=True, help="the seven days up to --until")
-    asked.add_argument("--html", type=Path, required=True, metavar="FILE", help="where to write the page")
-    asked.add_argument("--until", type=dt.date.fromisoformat, metavar="DATE", help="through this day; else until now")
-    asked.add_argument("--repository", metavar="NAME", help="of several, this one; else the one watched here")
-    options = asked.parse_args(arguments)
+    parser = argparse.ArgumentParser(prog="tilewatch report", description="Write the weekly report as one page.")
+    parser.add_argument("--week", action="store_true", required=True, help="the seven days up to --until")
+    parser.add_argument("--html", type=Path, required=True, metavar="FILE", help="where to write the page")
+    parser.add_argument("--until", type=dt.date.fromisoformat, metavar="DATE", help="through this day; else until now")
+    parser.add_argument("--repository", metavar="NAME", help="of several, this one; else the one watched here")
+    options = parser.parse_args(arguments)
     url = os.environ.get("TILEWATCH_DATABASE_URL", "")
     now = dt.datetime.now(dt.UTC)
     until = now if options.until is None else dt.datetime.combine(options.until, dt.time.max, dt.UTC)

@@ -1,4 +1,4 @@
-"""Who is looking, and what they may do: everybody browses who may, named triagers act, nobody acts without a name.
+"""Decides what a visitor may do: browse, or also act. Only named triagers act, and nobody acts without a name.
 
 Sign-in is OpenID Connect through Streamlit when its secrets have an [auth] section (docs/dashboard.md). Two settings,
 from the environment or from the secrets:
@@ -41,11 +41,11 @@ class Rules:
 
 
 class BadRules(Exception):
-    """A setting that names nothing; the message is a sentence."""
+    """A setting has a value that is not allowed; the message is a sentence."""
 
 
 def read_rules(sign_in: bool, anonymous: str, triagers: str) -> Rules:
-    """The settings, read strictly: a misspelt right must not become a wider one."""
+    """Reads the settings strictly: a misspelt right must not become a wider one. Raises BadRules."""
     anonymous = anonymous.strip() or ("nothing" if sign_in else "browse")
     if anonymous not in ANONYMOUS:
         raise BadRules(f"TILEWATCH_ANONYMOUS is {anonymous!r}, expected one of {', '.join(ANONYMOUS)}.")
@@ -53,18 +53,18 @@ def read_rules(sign_in: bool, anonymous: str, triagers: str) -> Rules:
     return Rules(sign_in, anonymous, named)  # type: ignore[arg-type]  # looked up in ANONYMOUS above
 
 
-def decide_rights(of: Rules, email: str | None, claimed: str) -> Rights:
-    """What one visitor may do. `email` is of who signed in, `claimed` the name that somebody typed who did not."""
+def decide_rights(rules: Rules, email: str | None, claimed: str) -> Rights:
+    """What one visitor may do. `email` is None for who did not sign in; `claimed` is the name that they typed."""
     if email is not None:
-        may = is_triager(email, of.triagers)
-        return Rights(True, may, email, "" if may else f"{email} is not among the triagers of this Tilewatch.")
-    if of.anonymous == "nothing":
+        may = is_triager(email, rules.triagers)
+        return Rights(True, may, email, "" if may else f"{email} is not one of the triagers (see TILEWATCH_TRIAGERS).")
+    if rules.anonymous == "nothing":
         return Rights(False, False, None, "Sign in to see this Tilewatch.")
-    if of.anonymous == "browse":
-        missing = "Sign in to act." if of.sign_in else "This Tilewatch lets nobody act (see TILEWATCH_ANONYMOUS)."
+    if rules.anonymous == "browse":
+        missing = "Sign in to act." if rules.sign_in else "Nobody may act here (see TILEWATCH_ANONYMOUS)."
         return Rights(True, False, None, missing)
     if not claimed.strip():
-        return Rights(True, False, None, "Say who you are to act.")
+        return Rights(True, False, None, "Type your name to act.")
     return Rights(True, True, f"{claimed.strip()} (not signed in)")
 
 
@@ -82,7 +82,7 @@ def find_rules() -> Rules:
 
 
 def _signed_in() -> str | None:
-    """The address that the provider vouches for; one that it says is not verified is nobody's."""
+    """The address that the provider verified; None for who did not sign in, and for an address that is not verified."""
     if not st.user.get("is_logged_in"):
         return None
     if st.user.get("email_verified") is False:

@@ -1,4 +1,4 @@
-"""The door of the dashboard: who may come in, and the button to sign in or out. What they may do is in people.py."""
+"""Shows the button to sign in or out, and keeps out who may not see the pages. What they may do is in rights.py."""
 
 import streamlit as st
 
@@ -6,22 +6,22 @@ from tilewatch.dashboard import rights
 
 
 def admit() -> bool:
-    """Whether this visitor may see a page; otherwise what to do stands here instead of it."""
+    """Returns True if this visitor may see the pages; otherwise shows the reason and returns False."""
     try:
-        of = rights.find_rules()
+        rules = rights.find_rules()
     except rights.BadRules as wrong:
         st.error(str(wrong))
         return False
     visitor = rights.find_rights()
-    if of.sign_in:
-        _sign(visitor)
+    if rules.sign_in:
+        _show_sign_in(visitor)
     if not visitor.browse:
         st.title("Tilewatch", anchor=False)
         st.info(visitor.why_not)
     return visitor.browse
 
 
-def _sign(visitor: rights.Rights) -> None:
+def _show_sign_in(visitor: rights.Rights) -> None:
     with st.container(horizontal=True, horizontal_alignment="right"):
         if visitor.who is None:
             if st.button("Sign in", key="sign-in"):

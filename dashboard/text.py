@@ -1,10 +1,10 @@
-"""How values are written for people: units, precision, dates. Knows no page and no database."""
+"""Writes values for people: units, precision, dates. Knows no page and no database."""
 
 import datetime as dt
 from collections.abc import Mapping
 from typing import Any
 
-RIVALS = {
+BASELINES = {
     "deepgemm": "DeepGEMM",
     "deepgemm_as_called": "DeepGEMM as called",
     "cublaslt": "cuBLASLt",
@@ -19,7 +19,7 @@ RIVALS = {
     "torch_softmax": "PyTorch",
     "copy": "a copy",
 }
-"""Of the baselines that kernels name."""
+"""The baselines that kernels name, as people call them."""
 
 
 def time_text(microseconds: float) -> str:
@@ -31,8 +31,8 @@ def ratio_text(ratio: float) -> str:
 
 
 def rival_text(baseline: str | None) -> str:
-    """What people call a baseline; a name that nobody knows here stays as it is."""
-    return "its baseline" if baseline is None else RIVALS.get(baseline, baseline)
+    """The name that people use for a baseline; an unknown one stays as it is."""
+    return "its baseline" if baseline is None else BASELINES.get(baseline, baseline)
 
 
 def ratio_to(ratio: float, baseline: str | None) -> str:

@@ -1,4 +1,4 @@
-"""What a week brought, read in one transaction: what the written report is made of. Draws nothing."""
+"""Reads what the weekly report shows, in one transaction. Draws nothing."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ class Week:
 
 
 def read_week(session: Session, until: dt.datetime, repository: str | None = None) -> Week:
-    """Of the repository that this Tilewatch watches itself, if none is named."""
+    """Reads the week before `until`, of the watched repository if none is named."""
     since = until - WEEK
     if repository is None:
         repository = next(iter(series_queries.list_repositories(session)), "")
@@ -66,14 +66,15 @@ def read_week(session: Session, until: dt.datetime, repository: str | None = Non
 
 
 def _nights(session: Session, since: dt.datetime, until: dt.datetime) -> pd.DataFrame:
-    """How many nightlies of each GPU model ended in which state."""
-    found = to_frame(queue.SubmissionRow, queue.list_submissions(session, MOST_SUBMISSIONS))
-    nightly = found[(found["reason"] == "nightly") & (found["requested_at"] > since) & (found["requested_at"] <= until)]
+    """The number of nightlies by GPU model and state."""
+    submissions = to_frame(queue.SubmissionRow, queue.list_submissions(session, MOST_SUBMISSIONS))
+    in_week = (submissions["requested_at"] > since) & (submissions["requested_at"] <= until)
+    nightly = submissions[(submissions["reason"] == "nightly") & in_week]
     return nightly.groupby(["gpu_name", "state"]).size().rename("nights").reset_index()
 
 
 def _worst(session: Session, opened: pd.DataFrame, judged: pd.DataFrame) -> Sequence[tuple[str, str, str]]:
-    """The series to show: the worst of each confirmed change, else of what was judged one."""
+    """The series to show: the worst of each confirmed change, else the largest changes by verdict."""
     worst = opened.assign(much=opened["size"].abs()).sort_values("much", ascending=False)
     series = [
         (row.kernel, row.problem, row.gpu_model)

@@ -1,4 +1,4 @@
-"""What each colour means, the same on every page and on every day. Knows no figure and no page.
+"""The colours, each with one meaning on every page. Knows no figure and no page.
 
 A colour belongs to an implementation or an outcome, never to an order. Good and bad are teal and orange-red, which stay
 apart for every common kind of colour blindness, and wherever they mark a point the mark's shape says the same.
@@ -28,7 +28,7 @@ OUTCOMES = {
 GOOD_TO_BAD = ((0.0, "#1d7f74"), (0.35, "#8cc0a0"), (0.6, "#f1dfa0"), (1.0, "#d0603f"))
 SLOWER_TO_FASTER = ((0.0, "#c4502d"), (0.25, "#e9a06f"), (0.5, "#f4ecd2"), (0.75, "#7dbfae"), (1.0, "#17756b"))
 DARK_INK, LIGHT_INK = "#000000", "#ffffff"
-"""Of words on a coloured ground: one of these has contrast enough on any, which a dark blue would not."""
+"""Of words on a coloured ground: on any colour, one of these has enough contrast."""
 LINE = "#8a94a3"
 """Marks of the toolchain, zero lines and whiskers: readable on the light and on the dark background."""
 
@@ -41,7 +41,7 @@ def colour_of(implementation: str, role: str) -> str:
 
 
 def colour_at(scale: Sequence[tuple[float, str]], share: float) -> str:
-    """The colour at a share of the way along a scale, whose ends stand for all that is beyond them."""
+    """The colour at a share of a scale, 0 to 1; what is beyond an end has the colour of that end."""
     share = min(max(share, 0.0), 1.0)
     for (low, before), (high, after) in pairwise(scale):
         if share <= high:
@@ -52,12 +52,12 @@ def colour_at(scale: Sequence[tuple[float, str]], share: float) -> str:
 
 
 def ink_on(ground: str) -> str:
-    """The ink with more contrast on a ground."""
+    """The ink with more contrast on this colour."""
     return max((DARK_INK, LIGHT_INK), key=lambda ink: contrast(ink, ground))
 
 
 def contrast(one: str, other: str) -> float:
-    """As the accessibility guidelines define it, from 1 to 21; words want 4.5."""
+    """The contrast ratio of WCAG 2, from 1 to 21; words need 4.5."""
     dark, light = sorted((_luminance(one), _luminance(other)))
     return (light + 0.05) / (dark + 0.05)
 

@@ -1,4 +1,4 @@
-"""The figure of sorted differences between two standings of all series. Pure, like charts.py."""
+"""The figure of sorted differences between two snapshots of all series. Pure."""
 
 import pandas as pd
 import plotly.graph_objects as go

@@ -1,4 +1,4 @@
-"""Figures of one run's raw samples and of the GPU while they were taken. Pure, like charts.py."""
+"""Figures of one run's raw samples and of the GPU while they were taken. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -60,7 +60,7 @@ def distribution(now: SamplesRow, before: SamplesRow | None) -> go.Figure:
 
 
 def replay(row: ReplayRow) -> go.Figure:
-    """Both cubins launch by launch: each pair ran in one process, so a line between them is one comparison."""
+    """Both cubins by launch: each pair ran in one process, so a line between them is one comparison."""
     figure = go.Figure()
     for good_us, bad_us in zip(row.good_us, row.bad_us, strict=True):
         figure.add_scatter(
@@ -78,13 +78,13 @@ def replay(row: ReplayRow) -> go.Figure:
 
 def telemetry(readings: Sequence[Mapping[str, Any]]) -> go.Figure:
     """The clock and the power around each block, in the seconds since the first reading."""
-    known = [reading for reading in readings if reading.get("sm_clock_mhz") is not None]
-    first_s = known[0]["unix_s"] if known else 0.0
-    at = [reading["unix_s"] - first_s for reading in known]
-    told = [
+    readings = [reading for reading in readings if reading.get("sm_clock_mhz") is not None]
+    first_s = readings[0]["unix_s"] if readings else 0.0
+    at = [reading["unix_s"] - first_s for reading in readings]
+    details = [
         f"{reading['when']}, {reading.get('temperature_c')} C"
         + (f", throttled: {', '.join(reading['throttled'])}" if reading.get("throttled") else "")
-        for reading in known
+        for reading in readings
     ]
     figure = go.Figure()
     for name, unit, colour, axis in (
@@ -93,13 +93,13 @@ def telemetry(readings: Sequence[Mapping[str, Any]]) -> go.Figure:
     ):
         figure.add_scatter(
             x=at,
-            y=[reading.get(name) for reading in known],
+            y=[reading.get(name) for reading in readings],
             name={"sm_clock_mhz": "SM clock", "power_w": "power"}[name],
             yaxis=axis,
             mode="lines+markers",
             marker={"color": colour, "size": 6},
             line={"color": colour, "width": 1.5},
-            customdata=told,
+            customdata=details,
             hovertemplate=f"%{{y:,.0f}} {unit}, %{{customdata}}",
         )
     figure.update_layout(

@@ -1,6 +1,6 @@
 
-// What a page does with the table of grid.py: words over a cell, a walk by the arrow keys, a click, a saved picture.
-// Knows nothing of the series: the table's own links and titles say what and where.
+// Adds to the table of grid.py: tooltips, arrow keys, clicks, a saved picture. Knows nothing of the series: links and
+// titles of the table have all it needs.
 
 const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
@@ -20,22 +20,22 @@ export default function ({ data, parentElement, setTriggerValue }) {
 }
 
 function hovers(root, table) {
-  const told = panel(root);
+  const tooltip = panel(root);
   for (const link of table.querySelectorAll("a")) {
-    link.dataset.told = link.title; // the browser's own hover would come late, and never to a keyboard
+    link.dataset.hint = link.title; // the browser's own hover would come late, and never to a keyboard
     link.removeAttribute("title");
   }
   const show = (event) => {
     const link = event.target.closest("a");
-    if (!link) return told.hide();
-    link.setAttribute("aria-describedby", told.id);
-    told.over(link.getBoundingClientRect(), link.dataset.told);
+    if (!link) return tooltip.hide();
+    link.setAttribute("aria-describedby", tooltip.id);
+    tooltip.show(link.getBoundingClientRect(), link.dataset.hint);
   };
   table.addEventListener("pointerover", show);
-  table.addEventListener("pointerleave", told.hide);
+  table.addEventListener("pointerleave", tooltip.hide);
   table.addEventListener("focusin", show);
-  table.addEventListener("focusout", told.hide);
-  table.addEventListener("keydown", (event) => event.key === "Escape" && told.hide());
+  table.addEventListener("focusout", tooltip.hide);
+  table.addEventListener("keydown", (event) => event.key === "Escape" && tooltip.hide());
 }
 
 // One stop for the Tab key; from there the arrows go to the next cell that is not empty.

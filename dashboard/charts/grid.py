@@ -1,8 +1,8 @@
-"""Many series as a coloured table: kernel and problem down, GPU models across. Pure: a frame in, HTML out.
+"""Draws many series as a coloured table: kernel and problem down, GPU models across. Pure: a frame in, HTML out.
 
-Plotly would draw the same, but its module is 4.7 MB of script that a browser has to parse first, and this is what the
-first page opens with (docs/measurements.md). A table is also what a screen reader and a keyboard can walk through.
-grid.css is how it looks; grid.js adds what a page does with it, and a page without script lacks only that.
+Plotly would draw the same, but its module is 4.7 MB of script that a browser has to parse first, and this is on the
+first page (docs/measurements.md). A table can also be read by a screen reader and walked through by keyboard. grid.js
+adds hover, keyboard and clicks; without script (the weekly report) only those are missing.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,12 +27,12 @@ NAMES_REM, CELL_REM = 24, 14
 
 Row = Mapping[Any, Any]
 Address = Callable[[Row], str]
-"""Where the cell of a row leads, relative to the page."""
+"""The link of a row's cell, relative to the page."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """What the colours mean: `column` of the frame, its colours from `middle` - `span` to `middle` + `span`."""
+    """The meaning of the colours: `column` of the frame, coloured from `middle` - `span` to `middle` + `span`."""
 
     column: str
     title: str
@@ -72,16 +72,16 @@ def _table(series: pd.DataFrame, scale: Scale, address: Address | None) -> str:
         for kernel, problem in names
     )
     widest = NAMES_REM + CELL_REM * len(models)
-    walked = ' role="grid"' if address else ""
+    role = ' role="grid"' if address else ""
     label = f'aria-label="{escape(scale.title)}"'
     return (
-        f'<div class="wide"><table class="series"{walked} {label} style="max-width:{widest}rem">'
+        f'<div class="wide"><table class="series"{role} {label} style="max-width:{widest}rem">'
         f"<thead><tr><td></td>{head}</tr></thead><tbody>{body}</tbody></table></div>{_scale(scale)}"
     )
 
 
 def _models(series: pd.DataFrame) -> dict[str, str]:
-    """How each is written at the head of its column: one of which nothing was measured here says so."""
+    """The head of each column; a GPU model of which nothing was measured here says so."""
     named = {}
     for model, rows in series.groupby("gpu_model", sort=False):
         origins = sorted(set(rows["origin"]))
@@ -95,13 +95,13 @@ def _cell(row: Row | None, scale: Scale, address: Address | None) -> str:
         return "<td></td>"
     colour = scale.colour(row[scale.column])
     words = escape(scale.write(row))
-    told = f'title="{escape(chr(10).join(hover.series_lines(row)))}"'
-    inside = f'<a href="{escape(address(row))}" {told}>{words}</a>' if address else f"<span {told}>{words}</span>"
+    hint = f'title="{escape(chr(10).join(hover.series_lines(row)))}"'
+    inside = f'<a href="{escape(address(row))}" {hint}>{words}</a>' if address else f"<span {hint}>{words}</span>"
     return f'<td style="background:{colour};color:{colours.ink_on(colour)}">{inside}</td>'
 
 
 def _scale(scale: Scale) -> str:
-    """The colours' own axis, as a picture that a saved one takes with it."""
+    """The legend of the colours as SVG, so that a saved picture has it too."""
     stops = "".join(f'<stop offset="{at}" stop-color="{colour}"/>' for at, colour in colours.SLOWER_TO_FASTER)
     ends = (scale.middle - scale.span, scale.middle, scale.middle + scale.span)
     words = (f"≤ {scale.tick(ends[0])}", scale.tick(ends[1]), f"≥ {scale.tick(ends[2])}")

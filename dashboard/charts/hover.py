@@ -1,4 +1,4 @@
-"""What the pointer is told over a point: lines of plain text, and how Plotly wants them. Knows no figure, no page."""
+"""Writes the hover text of points: as lines of plain text, and as Plotly's templates. Knows no figure and no page."""
 
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
@@ -14,11 +14,11 @@ from tilewatch.dashboard.text import commit_text, config_text, moment, ratio_to,
 from tilewatch.text import change_text, count_text, short_sha
 
 RUN = 0
-"""The place of the run's id in what each point carries."""
+"""The index of the run's id in the customdata of each point."""
 
 
 def series_lines(row: Mapping[Any, Any]) -> list[str]:
-    """How one series stands and what changed, from a row of `changes.pair`."""
+    """One series and its change, from a row of `changes.pair_snapshots`."""
     lines = [
         f"{row['kernel']} {row['problem']}, {row['gpu_name']}",
         f"{short_sha(row['sha'])} {commit_text(row['subject'], row['author'], row['committed_at'])}",
@@ -73,27 +73,27 @@ _OF_POINTS = (
 
 
 def _shared(run_ids: list[int], parts: list[tuple[str, list[str]]]) -> tuple[str, npt.NDArray[np.object_]]:
-    """What is the same for every point goes into the template, and what differs into the points."""
+    """Puts what is the same for every point into the template, and what differs into the customdata."""
     template = ""
     columns: list[list[Any]] = [run_ids]
     for before, words in parts:
         if all(words):
             template += before
-        else:  # it goes where its words go, and is nowhere without them
+        else:  # a point without these words has no separator either
             words = [before + each if each else "" for each in words]
         if len(set(words)) == 1:
-            template += words[0].replace("%{", "%&#123;")  # to Plotly the beginning of a place, whoever wrote it
+            template += words[0].replace("%{", "%&#123;")  # Plotly would read it as a placeholder
         else:
             template += f"%{{customdata[{len(columns)}]}}"
             columns.append(words)
-    carried = np.empty((len(run_ids), len(columns)), dtype=object)
-    for place, column in enumerate(columns):
-        carried[:, place] = column
-    return f"{template}<extra></extra>", carried
+    customdata = np.empty((len(run_ids), len(columns)), dtype=object)
+    for i, column in enumerate(columns):
+        customdata[:, i] = column
+    return f"{template}<extra></extra>", customdata
 
 
 def to_html(lines: Sequence[str]) -> str:
-    """As Plotly's hover text, whose markup is HTML's; the first line is the heading."""
+    """Lines as Plotly's hover text, which is HTML; the first line is the heading."""
     first, *others = map(escape, lines)
     return "<br>".join([f"<b>{first}</b>", *others])
 
@@ -103,7 +103,7 @@ def _ratio(row: Mapping[Any, Any]) -> str:
 
 
 def _each(write: Callable[..., str], about: Mapping[str, list[Any]], *names: str) -> list[str]:
-    """What is written of each point; what is the same is written once."""
+    """Calls `write` on the values of each point, once for equal values."""
     written: dict[tuple[Any, ...], str] = {}
     values = list(zip(*(about[name] for name in names), strict=True))
     for value in values:

@@ -1,7 +1,7 @@
-"""How a search space moved between two sweeps, and what it costs to keep a config that won once. Pure.
+"""Compares the search space of two sweeps, and computes what it costs to keep an earlier winner. Pure.
 
-Times are of the sweep's few samples: they choose a winner and show a landscape; the number on record is another. The
-frames are of `data.trials`.
+Times are of the few samples of a sweep, which choose a winner; the measurement of a run is another number. The frames
+are `prepare(reads.trials(...))`.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -18,12 +18,12 @@ from tilewatch.text import change_text, count_text
 
 FAILURES = ("timeout", "compile error", "wrong", "launch error", "crashed", "hung")
 MOVED = 0.02
-"""A config whose few samples differ by less has not visibly moved."""
+"""A config whose few samples differ by less counts as unchanged."""
 
 
 @dataclass(frozen=True)
 class Regret:
-    """What a config of some standing costs in this sweep: `slower` is relative to the fastest; None says `why`."""
+    """The cost of an earlier choice in this sweep. `slower` is relative to the fastest; None for a reason in `why`."""
 
     name: str
     config: str
@@ -38,15 +38,15 @@ def regret(name: str, params: Mapping[str, Any], trials: pd.DataFrame, tie: Coll
     same = pd.Series(True, index=trials.index)
     for parameter in parameters(trials):
         same &= trials[f"param.{parameter}"] == params.get(parameter)
-    found = trials[same]
-    if found.empty:
+    own = trials[same]
+    if own.empty:
         return Regret(name, text, None, None, "not in this search space")
-    trial = found.iloc[0]
+    trial = own.iloc[0]
     if pd.isna(trial["median_us"]):
         return Regret(name, text, None, None, trial["outcome"])
     slower = float(trial["median_us"] / trials["median_us"].min() - 1)
     tied = trial["config_id"] in set(tie)
-    return Regret(name, text, float(trial["median_us"]), slower, "cannot be told from the winner" if tied else "")
+    return Regret(name, text, float(trial["median_us"]), slower, "not distinguishable from the winner" if tied else "")
 
 
 def pair_trials(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
@@ -61,38 +61,38 @@ def pair_trials(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
 
 
 def describe_shift(both: pd.DataFrame) -> str:
-    """The landscape's shift in a sentence."""
-    known = both["change"].dropna()
-    if known.empty:
+    """A sentence about how the times changed."""
+    change = both["change"].dropna()
+    if change.empty:
         return "No config was timed at both commits."
-    slower, faster = int((known > MOVED).sum()), int((known < -MOVED).sum())
+    slower, faster = int((change > MOVED).sum()), int((change < -MOVED).sum())
     return (
-        f"The median config moved by {change_text(float(known.median()))} in time; "
-        f"of {count_text(len(known), 'config')} timed at both, "
+        f"The time of the median config changed by {change_text(float(change.median()))} in time; "
+        f"of {count_text(len(change), 'config')} timed at both, "
         f"{slower:,} are more than {100 * MOVED:.0f} % slower and {faster:,} as much faster."
     )
 
 
 def shift_figure(both: pd.DataFrame, winners: Sequence[tuple[str, int]]) -> go.Figure:
-    """Each config's change over its earlier time; a flat line is a landscape that moved as a whole."""
-    known = both.dropna(subset="change")
+    """Each config's change by its earlier time; a flat line means that all changed alike."""
+    timed = both.dropna(subset="change")
     figure = go.Figure(
         go.Scatter(
-            x=known["median_us_before"],
-            y=100 * known["change"],
+            x=timed["median_us_before"],
+            y=100 * timed["change"],
             mode="markers",
             name="config",
             marker={"size": 6, "color": colours.KERNEL, "opacity": 0.6},
             customdata=[
                 f"<b>{config_of_trial(row)}</b><br>{row['median_us_before']:,.1f} → {row['median_us_after']:,.1f} us, "
                 f"{change_text(row['change'])}"
-                for row in known.to_dict("records")
+                for row in timed.to_dict("records")
             ],
             hovertemplate="%{customdata}<extra></extra>",
         )
     )
     for (name, config_id), symbol in zip(winners, ("star-open", "star"), strict=False):
-        own = known[known["config_id"] == config_id]
+        own = timed[timed["config_id"] == config_id]
         figure.add_scatter(
             x=own["median_us_before"],
             y=100 * own["change"],
@@ -114,20 +114,20 @@ def shift_figure(both: pd.DataFrame, winners: Sequence[tuple[str, int]]) -> go.F
 
 
 def changed_outcomes(both: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """The configs that ended differently, by how: bad news first."""
-    told = both[both["side"] == "both"].dropna(subset=["outcome_before", "outcome_after"])
-    waits = told["outcome_before"].isin(["waiting"]) | told["outcome_after"].isin(["waiting"])
-    told = told[~waits]
-    failed_before, failed_after = told["outcome_before"].isin(FAILURES), told["outcome_after"].isin(FAILURES)
+    """The configs with another outcome than before, by kind of change, the bad ones first."""
+    trials = both[both["side"] == "both"].dropna(subset=["outcome_before", "outcome_after"])
+    waiting = trials["outcome_before"].isin(["waiting"]) | trials["outcome_after"].isin(["waiting"])
+    trials = trials[~waiting]
+    failed_before, failed_after = trials["outcome_before"].isin(FAILURES), trials["outcome_after"].isin(FAILURES)
     kinds = {
         "Newly failing": ~failed_before & failed_after,
-        "Fail in another way": failed_before & failed_after & (told["outcome_before"] != told["outcome_after"]),
-        "Work again": failed_before & ~failed_after,
+        "Failing in another way": failed_before & failed_after & (trials["outcome_before"] != trials["outcome_after"]),
+        "Working again": failed_before & ~failed_after,
     }
-    return {kind: _endings(told[rows]) for kind, rows in kinds.items() if rows.any()}
+    return {kind: _outcomes(trials[rows]) for kind, rows in kinds.items() if rows.any()}
 
 
-def _endings(rows: pd.DataFrame) -> pd.DataFrame:
+def _outcomes(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "config": [config_of_trial(row) for row in rows.to_dict("records")],
@@ -144,10 +144,10 @@ def describe_space_changes(both: pd.DataFrame) -> str:
     if not only_before and not only_after:
         return ""
     came, went = count_text(only_after, "config"), count_text(only_before, "config")
-    return f"The search space changed: {came} came in and {went} went out."
+    return f"The search space changed: {came} added, {went} removed."
 
 
 def rank(trials: pd.DataFrame, config_id: int) -> tuple[int, int] | None:
-    """The place of a config among those timed, and how many were timed; None when it was not timed."""
+    """The rank of a config among those timed, and how many were timed; None when it was not timed."""
     timed = trials.dropna(subset="median_us").sort_values(["median_us", "config_id"])["config_id"].tolist()
     return (timed.index(config_id) + 1, len(timed)) if config_id in timed else None

@@ -1,6 +1,6 @@
-"""What is marked on a trend besides its points: changes of toolchain and node, levels that a regression began. Pure.
+"""Finds what is marked on a trend besides its points: confirmed changes, changes of toolchain, baseline and node. Pure.
 
-A mark has a place between two commits; the figure knows where that is on its axis.
+A mark lies between two commits; the figure computes where that is on its axis.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ from tilewatch.dashboard.text import rival_text
 from tilewatch.text import change_text
 
 MOST_NODE_CHANGES = 6
-"""A series whose runs go back and forth between nodes has no change of node to show."""
+"""With more, the runs of the series alternate between nodes, and no change of node is shown."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,7 @@ class Mark:
 
 
 def toolchain_changes(points: pd.DataFrame) -> Iterator[Mark]:
-    """Where the toolchain of the kernel's runs changed.
-
-    Machines are looked at one by one: that another machine has another driver is not a change.
-    """
+    """Where the toolchain of the kernel's runs changed, per machine: another machine's driver is not a change."""
     for _, line in _kernel(points).groupby(["origin", "machine"], sort=False):
         for before, after in _neighbours(line, "toolchain_sha256", "toolchain"):
             if before["toolchain_sha256"] != after["toolchain_sha256"]:
@@ -41,10 +38,10 @@ def toolchain_changes(points: pd.DataFrame) -> Iterator[Mark]:
 
 
 def baseline_changes(points: pd.DataFrame) -> Iterator[Mark]:
-    """Where ratios began to be to another baseline, on one machine."""
-    beside = _kernel(points)
-    beside = beside[beside["baseline"].notna()]
-    for _, line in beside.groupby(["origin", "machine"], sort=False):
+    """Where the main baseline changed, per machine."""
+    compared = _kernel(points)
+    compared = compared[compared["baseline"].notna()]
+    for _, line in compared.groupby(["origin", "machine"], sort=False):
         for before, after in _neighbours(line, "baseline"):
             if before["baseline"] != after["baseline"]:
                 names = rival_text(before["baseline"]), rival_text(after["baseline"])
@@ -79,15 +76,15 @@ def level_changes(levels: pd.DataFrame) -> list[Mark]:
 
 
 def describe_difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """What is not the same in two toolchains, the first two in words."""
+    """What differs between two toolchains, the first two parts in words."""
     changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
-    told = [f"{name} {before.get(name, 'none')} → {after.get(name, 'none')}" for name in changed[:2]]
+    parts = [f"{name} {before.get(name, 'none')} → {after.get(name, 'none')}" for name in changed[:2]]
     more = [f"{len(changed) - 2} more"] if len(changed) > 2 else []
-    return ", ".join(told + more)
+    return ", ".join(parts + more)
 
 
 def _neighbours(points: pd.DataFrame, *names: str) -> Iterator[tuple[dict[Any, Any], dict[Any, Any]]]:
-    """Each point and the next, with these columns and the commit: all forty would take four times as long."""
+    """Each point and the next, with these columns and the commit: all forty columns would take four times as long."""
     return pairwise(points[["sha", *names]].to_dict("records"))
 
 

@@ -1,5 +1,5 @@
 
-// Draws what parallel.py says: a line per config over upright axes. Dragging along an axis keeps the lines that pass
+// Draws the data of parallel.py: a line per config over upright axes. Dragging along an axis keeps the lines that pass
 // there, a click on it keeps all again; dragging an axis' name moves the axis.
 
 const HEIGHT_PX = 330;
@@ -16,7 +16,7 @@ export default function ({ data, parentElement }) {
   svg.setAttribute("aria-label", `${data.lines.length} configs over ${data.axes.map((axis) => axis.label).join(", ")}`);
   const count = root.appendChild(document.createElement("small"));
   count.role = "status";
-  const told = panel(root);
+  const tooltip = panel(root);
   // New results come while somebody looks: what was dragged stays, as long as the axes are the same.
   const names = data.axes.map((axis) => axis.label).join();
   if (root.dragged?.names !== names) {
@@ -41,11 +41,11 @@ export default function ({ data, parentElement }) {
     svg.setAttribute("viewBox", `0 0 ${wide} ${HEIGHT_PX}`);
     const step = (wide - 2 * SIDE_PX) / Math.max(dragged.order.length - 1, 1);
     const lines = element("g", { fill: "none", "stroke-width": 1, "stroke-opacity": 0.75 });
-    for (const { at, colour, told: words } of data.lines) {
+    for (const { at, colour, hint } of data.lines) {
       const points = dragged.order.map((axis, i) => `${(SIDE_PX + i * step).toFixed(1)},${high(at[axis]).toFixed(1)}`).join(" ");
       const line = element("polyline", { points, stroke: colour });
-      line.addEventListener("pointermove", (event) => told.over(new DOMRect(event.clientX, event.clientY, 0, 0), words));
-      line.addEventListener("pointerleave", told.hide);
+      line.addEventListener("pointermove", (event) => tooltip.show(new DOMRect(event.clientX, event.clientY, 0, 0), hint));
+      line.addEventListener("pointerleave", tooltip.hide);
       lines.append(line);
     }
     svg.append(lines, ...dragged.order.map((axis, i) => upright(axis, SIDE_PX + i * step, step)));
@@ -105,10 +105,10 @@ export default function ({ data, parentElement }) {
     return [range, area];
   };
 
-  // Lines run behind the words of an axis; the page's own ground around these keeps them readable.
+  // Lines run behind the words of an axis; the page's background around these keeps them readable.
   const text = (words, attributes) => {
-    const ground = getComputedStyle(root).getPropertyValue("--st-background-color") || "#ffffff";
-    const made = element("text", { stroke: ground, "stroke-width": 3, "paint-order": "stroke", ...attributes });
+    const background = getComputedStyle(root).getPropertyValue("--st-background-color") || "#ffffff";
+    const made = element("text", { stroke: background, "stroke-width": 3, "paint-order": "stroke", ...attributes });
     made.textContent = words;
     return made;
   };

@@ -1,7 +1,7 @@
-"""Every config of a sweep as a line through its parameters, its time and its static facts: parallel coordinates. Pure.
+"""Computes parallel coordinates: every config of a sweep as a line through its parameters, time and static facts. Pure.
 
-Only where the lines go: parallel.js draws them. Plotly's own are drawn by WebGL, which a machine without a GPU, a
-remote desktop or a locked-down browser does in a second or more, and cannot say what a line is.
+parallel.js draws the lines. Plotly's own are drawn by WebGL, which took 2.1 s in a browser without a GPU against 0.55 s
+for these (2026-11, docs/measurements.md; at most 1.0 s is asked for), and have no hover on a line.
 """
 
 import math
@@ -19,50 +19,50 @@ HERE = Path(__file__).parent
 STYLE = (HERE / "parallel.css").read_text(encoding="utf-8")
 BEHAVIOUR = (HERE / "picture.js").read_text(encoding="utf-8") + (HERE / "parallel.js").read_text(encoding="utf-8")
 TICKS = 5
-"""About so many on the axis of a static fact; a parameter has one for each of its values."""
+"""About so many on the axis of a static fact; a parameter has one per value."""
 
 
 def drawing(trials: pd.DataFrame) -> dict[str, Any]:
-    """`axes` with their label and ticks, and `lines` with a place on each, from 0 to 1; the best are drawn last.
+    """`axes` with their label and ticks, and `lines` with a position on each, from 0 to 1; the best are drawn last.
 
-    Coloured by time where the sweep was measured, else by registers. Half of a space may be many times slower than the
-    rest: the colours are for the half people look at.
+    Coloured by time where the sweep was measured, else by registers, from the best to the median: the slower half may
+    be many times slower, and would leave one colour for the half that people look at.
     """
     by = "median_us" if trials["median_us"].notna().any() else "registers"
-    known = trials.dropna(subset=by).sort_values(by, ascending=False, kind="stable")
+    drawn = trials.dropna(subset=by).sort_values(by, ascending=False, kind="stable")
     names = [name for name in parameters(trials) if trials[f"param.{name}"].nunique() > 1]
-    facts = [fact for fact in FACTS if fact.key != "compile_s" and known[fact.key].nunique() > 1]
-    axes = [_steps(known, name) for name in names] + [_fact(known, fact) for fact in facts]
-    best, middle = known[by].min(), known[by].median()
+    facts = [fact for fact in FACTS if fact.key != "compile_s" and drawn[fact.key].nunique() > 1]
+    axes = [_steps(drawn, name) for name in names] + [_fact(drawn, fact) for fact in facts]
+    best, middle = drawn[by].min(), drawn[by].median()
     span = middle - best if middle > best else 1.0
-    told = [_told(row, parameters(trials)) for row in known.to_dict("records")]
+    hints = [_hint(row, parameters(trials)) for row in drawn.to_dict("records")]
     return {
         "axes": [{"label": label, "ticks": ticks} for label, ticks, _ in axes],
         "lines": [
             {
-                "at": [round(places[i], 4) for _, _, places in axes],
+                "at": [round(positions[i], 4) for _, _, positions in axes],
                 "colour": colours.colour_at(colours.GOOD_TO_BAD, (value - best) / span),
-                "told": told[i],
+                "hint": hints[i],
             }
-            for i, value in enumerate(known[by])
+            for i, value in enumerate(drawn[by])
         ],
     }
 
 
 Axis = tuple[str, list[tuple[float, str]], list[float]]
-"""Its label, its ticks, and the place of each line on it."""
+"""Label, ticks, and the position of each line on the axis."""
 
 
-def _steps(known: pd.DataFrame, name: str) -> Axis:
+def _steps(trials: pd.DataFrame, name: str) -> Axis:
     """A parameter's values evenly spaced: 64, 128, 256 would crowd at one end."""
-    values = sorted(known[f"param.{name}"].dropna().unique())
-    places = {value: place / max(len(values) - 1, 1) for place, value in enumerate(values)}
-    ticks = [(place, str(value)) for value, place in places.items()]
-    return name, ticks, [places.get(value, 0.0) for value in known[f"param.{name}"]]
+    values = sorted(trials[f"param.{name}"].dropna().unique())
+    positions = {value: i / max(len(values) - 1, 1) for i, value in enumerate(values)}
+    ticks = [(position, str(value)) for value, position in positions.items()]
+    return name, ticks, [positions.get(value, 0.0) for value in trials[f"param.{name}"]]
 
 
-def _fact(known: pd.DataFrame, fact: Fact) -> Axis:
-    values = known[fact.key].astype(float).fillna(0)
+def _fact(trials: pd.DataFrame, fact: Fact) -> Axis:
+    values = trials[fact.key].astype(float).fillna(0)
     low, high = float(values.min()), float(values.max())
     ticks = [((tick - low) / (high - low), format(tick, ",.10g")) for tick in _round_between(low, high)]
     return axis_title(fact), ticks, [(value - low) / (high - low) for value in values]
@@ -76,8 +76,8 @@ def _round_between(low: float, high: float) -> Sequence[float]:
     return [step * count for count in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
-def _told(row: dict[Any, Any], names: Sequence[str]) -> str:
-    """A line in words: its config, and what is known of it."""
+def _hint(row: dict[Any, Any], names: Sequence[str]) -> str:
+    """A line in words: its config, its time and its static facts."""
     config = config_text({name: row[f"param.{name}"] for name in names if not pd.isna(row[f"param.{name}"])})
     time = [] if pd.isna(row["median_us"]) else [time_text(row["median_us"])]
     facts = [

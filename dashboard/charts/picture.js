@@ -1,4 +1,4 @@
-// What our own drawings share: words over a mark, and a picture to save. Knows no drawing.
+// Shared by our own drawings: a tooltip over a mark, and a button that saves a picture. Knows no drawing.
 
 const SHARP = 2; // pixels of a saved PNG for each on the page, as in plots.py
 const MARGIN_PX = 8;
@@ -9,28 +9,28 @@ function element(name, attributes) {
   return made;
 }
 
-// A panel over the window: `over(place, words)` shows it beside a place on it, `hide()` takes it away.
+// A tooltip over the window: `show(place, words)` shows it next to a rectangle, `hide()` hides it.
 function panel(root) {
-  const told = root.appendChild(document.createElement("div"));
-  told.className = "told-panel";
-  told.popover = "manual";
-  told.role = "tooltip";
-  told.id = `told-${Math.random().toString(36).slice(2)}`;
-  const hide = () => told.hidePopover();
-  const over = (place, words) => {
-    told.textContent = words;
-    told.showPopover();
-    const size = told.getBoundingClientRect();
+  const tooltip = root.appendChild(document.createElement("div"));
+  tooltip.className = "tooltip-panel";
+  tooltip.popover = "manual";
+  tooltip.role = "tooltip";
+  tooltip.id = `tooltip-${Math.random().toString(36).slice(2)}`;
+  const hide = () => tooltip.hidePopover();
+  const show = (place, words) => {
+    tooltip.textContent = words;
+    tooltip.showPopover();
+    const size = tooltip.getBoundingClientRect();
     const below = place.bottom + MARGIN_PX + size.height < innerHeight;
-    told.style.top = `${below ? place.bottom + MARGIN_PX : Math.max(0, place.top - MARGIN_PX - size.height)}px`;
-    told.style.left = `${Math.max(MARGIN_PX, Math.min(place.left, innerWidth - size.width - MARGIN_PX))}px`;
+    tooltip.style.top = `${below ? place.bottom + MARGIN_PX : Math.max(0, place.top - MARGIN_PX - size.height)}px`;
+    tooltip.style.left = `${Math.max(MARGIN_PX, Math.min(place.left, innerWidth - size.width - MARGIN_PX))}px`;
   };
-  // The panel stands over the window, and a mark that scrolls away would leave its words behind.
+  // The tooltip is over the window: a mark that scrolls away would leave it behind.
   root.addEventListener("wheel", hide, { passive: true });
-  return { over, hide, id: told.id };
+  return { show, hide, id: tooltip.id };
 }
 
-// A button that saves what `drawn` gives: an SVG with its width and height.
+// A button that saves what `drawn` returns: an SVG with its width and height.
 function saves(root, { picture, name }, drawn) {
   const save = root.appendChild(document.createElement("button"));
   save.className = "save-picture";

@@ -1,6 +1,6 @@
-"""What cubins say over commits without running: the counts as a figure, and what moved between two sweeps by kind.
+"""Draws static facts over the commits, and sorts the cubins that changed between two sweeps by kind of change. Pure.
 
-Pure. The frames have the columns of db.queries.StaticRow and MovedRow.
+The frames have the columns of StaticRow and CubinChangeRow in db/queries/static_facts.py.
 """
 
 from html import escape
@@ -24,9 +24,9 @@ COUNTS = (
 
 
 def over_commits(counts: pd.DataFrame) -> go.Figure:
-    """The share of the configs that are so, per commit; a change of the compiler is a dashed line.
+    """The share of the configs with each static fact, per commit; a change of the compiler is a dashed line.
 
-    Shares are of the configs whose compilation ended, so that a sweep that still compiles does not look like a loss.
+    Shares are of the configs whose compilation ended: a sweep that still compiles must not look like a loss.
     """
     figure = go.Figure()
     commits = [short_sha(sha) for sha in counts["sha"]]
@@ -56,28 +56,28 @@ def over_commits(counts: pd.DataFrame) -> go.Figure:
     return figure
 
 
-def by_kind(moved: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """The moved configs under what happened to them, bad news first; one config may stand under several."""
-    ok_before, ok_after = moved["status_before"] == "ok", moved["status_after"] == "ok"
+def by_kind(changed: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The changed configs by kind of change, the bad kinds first; a config may be in several."""
+    ok_before, ok_after = changed["status_before"] == "ok", changed["status_after"] == "ok"
     both = ok_before & ok_after
-    spills = moved["stack_after"].fillna(0) - moved["stack_before"].fillna(0)
+    spills = changed["stack_after"].fillna(0) - changed["stack_before"].fillna(0)
     kinds = {
         "Stopped compiling": ok_before & ~ok_after,
-        "Lost Tensor Core code": both & (moved["tensor_core_after"] < moved["tensor_core_before"]),
-        "Lost TMA loads": both & (moved["tma_after"] < moved["tma_before"]),
+        "Lost Tensor Core code": both & (changed["tensor_core_after"] < changed["tensor_core_before"]),
+        "Lost TMA loads": both & (changed["tma_after"] < changed["tma_before"]),
         "Spills appeared or grew": both & (spills > 0),
-        "Compile again": ~ok_before & ok_after,
-        "Gained Tensor Core code": both & (moved["tensor_core_after"] > moved["tensor_core_before"]),
-        "Gained TMA loads": both & (moved["tma_after"] > moved["tma_before"]),
+        "Compiling again": ~ok_before & ok_after,
+        "Gained Tensor Core code": both & (changed["tensor_core_after"] > changed["tensor_core_before"]),
+        "Gained TMA loads": both & (changed["tma_after"] > changed["tma_before"]),
         "Spills shrank or vanished": both & (spills < 0),
-        "Other registers": both & (moved["registers_before"] != moved["registers_after"]),
+        "Other registers": both & (changed["registers_before"] != changed["registers_after"]),
     }
-    return {kind: moved[rows] for kind, rows in kinds.items() if rows.any()}
+    return {kind: changed[rows] for kind, rows in kinds.items() if rows.any()}
 
 
-def table(moved: pd.DataFrame) -> pd.DataFrame:
-    """Each config with what it was and what it is, only the facts that differ for some of them."""
-    told = {"config": [config_text(params) for params in moved["params"]]}
+def table(changed: pd.DataFrame) -> pd.DataFrame:
+    """Each config before and after; only the facts that differ for some of them."""
+    columns = {"config": [config_text(params) for params in changed["params"]]}
     for name, label in (
         ("status", "compiled"),
         ("registers", "registers"),
@@ -86,19 +86,14 @@ def table(moved: pd.DataFrame) -> pd.DataFrame:
         ("tensor_core", "Tensor Core MMAs"),
         ("code_bytes", "code bytes"),
     ):
-        before, after = moved[f"{name}_before"], moved[f"{name}_after"]
+        before, after = changed[f"{name}_before"], changed[f"{name}_after"]
         if (before.notna() & after.notna() & (before != after)).any():
-            told[label] = [
+            columns[label] = [
                 f"{_text(b)} → {_text(a)}" if b != a else _text(b) for b, a in zip(before, after, strict=True)
             ]
-    if moved["failure"].notna().any():
-        told["failure"] = [first_line(failure) for failure in moved["failure"]]
-    return pd.DataFrame(told)
-
-
-def _moved(before: object, after: object) -> str:
-    old, new = _text(before), _text(after)
-    return old if old == new else f"{old} → {new}"
+    if changed["failure"].notna().any():
+        columns["failure"] = [first_line(failure) for failure in changed["failure"]]
+    return pd.DataFrame(columns)
 
 
 def _text(value: object) -> str:

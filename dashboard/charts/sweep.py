@@ -1,4 +1,4 @@
-"""Figures of one sweep from its trials: how they ended, which parameters are fast, what cubins say beside the speed.
+"""Figures of one sweep from its trials: how they ended, which parameters are fast, static facts and speed.
 
 Pure. The frames are `prepare(reads.trials(...))`: one row per config, one column `param.NAME` per parameter.
 """
@@ -17,7 +17,7 @@ from tilewatch.text import count_text
 
 
 def outcomes(trials: pd.DataFrame) -> go.Figure:
-    """How the trials of a sweep stand, as one bar."""
+    """The outcomes of the trials as one bar."""
     counts = trials["outcome"].value_counts()
     figure = go.Figure()
     for outcome, colour in colours.OUTCOMES.items():
@@ -44,7 +44,7 @@ def outcomes(trials: pd.DataFrame) -> go.Figure:
 
 @dataclass(frozen=True)
 class Fact:
-    """Something known of each config, and how the configs that share two parameters become one cell."""
+    """A time or static fact of each config, and how the configs that share a cell are summed up."""
 
     key: str
     label: str
@@ -80,7 +80,7 @@ def prepare(trials: pd.DataFrame, axes: Sequence[Sequence[Any]]) -> pd.DataFrame
 
 
 def cells(trials: pd.DataFrame, x: str, y: str, fact: Fact) -> go.Figure:
-    """A fact over two parameters; each cell sums up the configs that differ in the others. Cells without it say why."""
+    """A fact over two parameters; each cell sums up the configs that differ in the others, or says why it is empty."""
     across, down = f"param.{x}", f"param.{y}"
     columns, rows = sorted(trials[across].unique()), sorted(trials[down].unique())
     values: list[list[float | None]] = []
@@ -92,12 +92,12 @@ def cells(trials: pd.DataFrame, x: str, y: str, fact: Fact) -> go.Figure:
         hovers.append([])
         for column in columns:
             cell = trials[(trials[across] == column) & (trials[down] == row)]
-            known = cell[fact.key].dropna().astype(float)
-            value = float(known.agg(fact.summarize)) if len(known) else None
+            values_of_cell = cell[fact.key].dropna().astype(float)
+            value = float(values_of_cell.agg(fact.summarize)) if len(values_of_cell) else None
             values[-1].append(value)
             texts[-1].append(format(value, fact.write) if value is not None else _why_empty(cell))
-            told = "".join(f"<br>{outcome}: {count}" for outcome, count in cell["outcome"].value_counts().items())
-            hovers[-1].append(f"{x}={column} {y}={row}<br>{count_text(len(cell), 'config')}{told}")
+            counts = "".join(f"<br>{outcome}: {count}" for outcome, count in cell["outcome"].value_counts().items())
+            hovers[-1].append(f"{x}={column} {y}={row}<br>{count_text(len(cell), 'config')}{counts}")
     figure = go.Figure(
         go.Heatmap(
             x=[str(column) for column in columns],
@@ -115,11 +115,11 @@ def cells(trials: pd.DataFrame, x: str, y: str, fact: Fact) -> go.Figure:
             ygap=2,
         )
     )
-    found = [value for row in values for value in row if value is not None]
+    present = [value for row in values for value in row if value is not None]
     if fact.more_is_better:
         figure.data[0].update(zmin=0, zmax=100)
-    elif found and min(found) == max(found):  # one colour, and it is the good end
-        figure.data[0].update(zmin=found[0], zmax=found[0] + 1)
+    elif present and min(present) == max(present):  # one colour, and it is the good end
+        figure.data[0].update(zmin=present[0], zmax=present[0] + 1)
     figure.update_layout(
         height=130 + 52 * len(rows),
         margin={"t": 10, "b": 10, "l": 10, "r": 10},
@@ -130,7 +130,7 @@ def cells(trials: pd.DataFrame, x: str, y: str, fact: Fact) -> go.Figure:
 
 
 def _why_empty(cell: pd.DataFrame) -> str:
-    """The commonest outcome of a cell's configs, e.g. "timeout"."""
+    """The most frequent outcome of a cell's configs, for example "timeout"."""
     return str(cell["outcome"].value_counts().index[0]) if len(cell) else ""
 
 
@@ -151,13 +151,13 @@ def axis_title(fact: Fact) -> str:
 
 
 def fact_over_time(trials: pd.DataFrame, fact: Fact, tie: Collection[int]) -> go.Figure:
-    """A static fact beside the time of each config: a mark's colour is its spills, its shape its TMA loads."""
-    known = trials.dropna(subset=["median_us", fact.key])
-    spills = known["stack_bytes"].fillna(0) > 0
+    """The time of each config over a static fact: colour is spills, shape is TMA loads, a ring ties with the winner."""
+    timed = trials.dropna(subset=["median_us", fact.key])
+    spills = timed["stack_bytes"].fillna(0) > 0
     figure = go.Figure()
     for spilled, colour in ((False, colours.KERNEL), (True, colours.WORSE)):
-        for tma, symbol, words in _tma_kinds(known):
-            part = known[(spills == spilled) & tma]
+        for tma, symbol, words in _tma_kinds(timed):
+            part = timed[(spills == spilled) & tma]
             if part.empty:
                 continue
             figure.add_scatter(
@@ -166,15 +166,15 @@ def fact_over_time(trials: pd.DataFrame, fact: Fact, tie: Collection[int]) -> go
                 name=f"{'spills' if spilled else 'no spills'}, {words}",
                 mode="markers",
                 marker={"color": colour, "symbol": symbol, "size": 7, "opacity": 0.8},
-                customdata=[_told(trial) for trial in part.to_dict("records")],
+                customdata=[_hint(trial) for trial in part.to_dict("records")],
                 hovertemplate="%{customdata}<extra></extra>",
             )
-    tied = known[known["config_id"].isin(list(tie))]
+    tied = timed[timed["config_id"].isin(list(tie))]
     if len(tied):
         figure.add_scatter(
             x=tied[fact.key],
             y=tied["median_us"],
-            name="cannot be told from the winner",
+            name="not distinguishable from the winner",
             mode="markers",
             marker={"symbol": "circle-open", "size": 15, "color": colours.BETTER, "line": {"width": 2}},
             hoverinfo="skip",
@@ -199,7 +199,7 @@ def _tma_kinds(trials: pd.DataFrame) -> Sequence[tuple[pd.Series, str, str]]:
     )
 
 
-def _told(trial: Mapping[str, Any]) -> str:
+def _hint(trial: Mapping[str, Any]) -> str:
     lines = [f"<b>{escape(config_of_trial(trial))}</b>", f"{trial['median_us']:,.1f} us"]
     for fact in FACTS[1:]:
         if not pd.isna(trial[fact.key]):

@@ -1,6 +1,6 @@
-"""The figure of a trend, from frames with the columns of PointRow. Pure: no query, no widget, no clock.
+"""Draws trends, from frames with the columns of PointRow. Pure: no query, no widget, no clock.
 
-Text and grid colours come from Streamlit's theme; only what carries meaning is coloured here (colours.py).
+Text and grid colours come from Streamlit's theme; colours with a meaning are in colours.py.
 """
 
 import zlib
@@ -19,9 +19,9 @@ from tilewatch.dashboard.frames.metrics import Metric, axis_title
 from tilewatch.text import short_sha
 
 MOST_LABELLED_MARKS = 6
-"""Marks beyond this many keep their line and lose their words, which would lie over each other."""
+"""Marks beyond this many have a line and no words, which would overlap."""
 PLAIN = 60
-"""Of more points than this a line is drawn with a band, and a baseline's without marks: a year is no caterpillar."""
+"""A line of more points has a band for its intervals, and a baseline's has no marks: a year of both is unreadable."""
 BAND_OPACITY = 0.25
 AXIS_TITLE_PX = 12
 
@@ -43,7 +43,7 @@ def trend(
     marks: Sequence[Mark] = (),
     raw: pd.DataFrame | None = None,
 ) -> go.Figure:
-    """One series: the kernel and its baselines, each with its 95 % interval, and what is marked beside them.
+    """One series: the kernel and its baselines, each with its 95 % interval, and the marks.
 
     `raw` has a row per sample: sha, committed_at, implementation, role, value.
     """
@@ -69,8 +69,8 @@ def trends(series: Mapping[str, pd.DataFrame], metric: Metric, *, along: Along =
         line = points[points["role"] == "kernel"]
         line = line.join(metric.values(line)).dropna(subset="value")
         for origin, part in line.groupby("origin", sort=False):
-            told = name if origin == "measured" else f"{name}, {origin}"
-            _line(figure, part, metric, along, told, _colour_of_series(name), main=True)
+            label = name if origin == "measured" else f"{name}, {origin}"
+            _line(figure, part, metric, along, label, _colour_of_series(name), main=True)
         shown.append(line)
     everything = pd.concat(shown).sort_values(["position", "committed_at"]) if shown else pd.DataFrame()
     _finish(figure, everything, metric, along, ())
@@ -88,7 +88,7 @@ def _line(
     x = _x(line, along)
     if dense:
         _band(figure, line, x, name, colour)
-    template, carried = hover.points_hover(line, metric)
+    template, customdata = hover.points_hover(line, metric)
     figure.add_scatter(
         x=x,
         y=line["value"],
@@ -103,7 +103,7 @@ def _line(
             "symbol": np.where(ill, QUARANTINED, mark) if ill.any() else mark,
             "line": {"width": 2 if opened else 0, "color": colour},
         },
-        customdata=carried,
+        customdata=customdata,
         hovertemplate=template,
     )
 
@@ -179,9 +179,9 @@ def _finish(figure: go.Figure, points: pd.DataFrame, metric: Metric, along: Alon
     """Axes, lines and marks."""
     commits = points.drop_duplicates("sha").reset_index(drop=True) if len(points) else points
     for i, mark in enumerate(marks):
-        place = _between(commits, mark, along)
-        if place is not None:
-            _draw(figure, place, mark, labelled=i < MOST_LABELLED_MARKS, row=i)
+        x = _between(commits, mark, along)
+        if x is not None:
+            _draw(figure, x, mark, labelled=i < MOST_LABELLED_MARKS, row=i)
     if metric.key == "ratio":
         figure.add_hline(y=1.0, line={"width": 1, "color": _colour_of_rival(points)}, opacity=0.6)
     names = [short_sha(sha) for sha in commits["sha"]] if len(points) else []
@@ -212,12 +212,12 @@ def _finish(figure: go.Figure, points: pd.DataFrame, metric: Metric, along: Alon
     )
 
 
-def _draw(figure: go.Figure, place: Any, mark: Mark, *, labelled: bool, row: int) -> None:
-    """A line over the whole height; the words of neighbours stand in three rows above it."""
+def _draw(figure: go.Figure, x: Any, mark: Mark, *, labelled: bool, row: int) -> None:
+    """A line over the whole height; the words of neighbours are in three rows above it."""
     line = {"width": 1.5, "dash": mark.dash, "color": mark.colour}
-    figure.add_shape(type="line", x0=place, x1=place, y0=0, y1=1, yref="paper", line=line)
+    figure.add_shape(type="line", x0=x, x1=x, y0=0, y1=1, yref="paper", line=line)
     figure.add_annotation(
-        x=place,
+        x=x,
         y=1.0,
         yref="paper",
         yshift=14 * (row % 3),
@@ -231,11 +231,11 @@ def _draw(figure: go.Figure, place: Any, mark: Mark, *, labelled: bool, row: int
 
 
 def _between(commits: pd.DataFrame, mark: Mark, along: Along) -> Any:
-    """Halfway between the two commits of a mark; None when it lies outside of what is shown."""
-    places = {sha: i for i, sha in enumerate(commits["sha"])} if len(commits) else {}
-    if mark.before not in places or mark.after not in places:
+    """The x halfway between the two commits of a mark; None when one of them is not shown."""
+    indices = {sha: i for i, sha in enumerate(commits["sha"])} if len(commits) else {}
+    if mark.before not in indices or mark.after not in indices:
         return None
-    before, after = places[mark.before], places[mark.after]
+    before, after = indices[mark.before], indices[mark.after]
     if along == "commits":
         return (before + after) / 2
     first, last = commits.iloc[before]["committed_at"], commits.iloc[after]["committed_at"]
@@ -243,9 +243,9 @@ def _between(commits: pd.DataFrame, mark: Mark, along: Along) -> Any:
 
 
 def _x(points: pd.DataFrame, along: Along) -> npt.NDArray[np.object_]:
-    """As an array, which Plotly takes whole: it looks into each value of a list."""
-    places = [short_sha(sha) for sha in points["sha"]] if along == "commits" else points["committed_at"].tolist()
-    return np.array(places, dtype=object)
+    """The x of each point as an array, which Plotly takes whole; it checks each value of a list."""
+    values = [short_sha(sha) for sha in points["sha"]] if along == "commits" else points["committed_at"].tolist()
+    return np.array(values, dtype=object)
 
 
 def _colour_of_rival(points: pd.DataFrame) -> str:
@@ -259,7 +259,7 @@ def _colour_of_series(name: str) -> str:
 
 
 def _around(points: pd.DataFrame, *, with_one: bool) -> list[float] | None:
-    """A value range with room around the points: a single point would otherwise stand in a range of two whole units."""
+    """A value range with room around the points: Plotly gives a single point a range of two whole units."""
     if points.empty:
         return None
     low, high = points["low"].fillna(points["value"]).min(), points["high"].fillna(points["value"]).max()

@@ -1,0 +1,1 @@
+"""Reads of the database as data frames, and calculations on frames. Draws nothing."""

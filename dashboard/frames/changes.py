@@ -1,8 +1,8 @@
-"""What changed between two standings of all series, and how a night went. Frames in, frames out; draws nothing.
+"""Compares two snapshots of all series, and says how a night went. Frames in, frames out; draws nothing.
 
 A change is of speed, so that plus is good: of the ratio where both sides have one to one baseline, else of the time.
-Its interval is made of the two medians' intervals at their worst, so it is wider than 95 %. Verdicts are the judge's:
-this only says by how much two numbers differ and whether their intervals overlap.
+Its interval is from the lowest to the highest change that the two medians' 95 % intervals allow, so it is wider than
+95 %. Verdicts are the judge's: this only says by how much two numbers differ and whether their intervals overlap.
 """
 
 import datetime as dt
@@ -41,7 +41,7 @@ def pair_snapshots(before: pd.DataFrame, after: pd.DataFrame, on: Sequence[str] 
 
 
 def one_row_per_series(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row per series: what was measured here, and only without that the newest recording."""
+    """One row per series: the one measured here, else the newest recording."""
     order = rows.assign(here=rows["origin"] == "measured").sort_values(["here", "measured_at"], ascending=False)
     return order.drop_duplicates(list(SERIES)).drop(columns="here").sort_values(list(SERIES))
 

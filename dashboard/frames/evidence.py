@@ -1,7 +1,4 @@
-"""A run's evidence in forms that leave the page: the commands that repeat it, JSON and CSV; and what differs.
-
-Pure: takes what db.queries found, returns text and frames.
-"""
+"""Writes a run's evidence as text, JSON, CSV and tables of differences. Pure: takes rows of db.queries."""
 
 import csv
 import io
@@ -37,7 +34,7 @@ CODE_DIGITS = 12
 
 
 def repeat_commands(found: Evidence) -> str:
-    """What to type on a machine with this GPU model to see both sides again."""
+    """The commands that measure both sides again on a machine with this GPU model."""
     sweep = f"python -m tilewatch.kernels sweep {found.run.kernel} {found.run.problem}"
     lines = [f"git checkout {found.run.sha}", sweep]
     if found.before is not None:
@@ -46,24 +43,24 @@ def repeat_commands(found: Evidence) -> str:
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> pd.DataFrame:
-    """What is not equal in two sets of named values."""
+    """The values that differ between two sets of named values."""
     changed = [name for name in dict.fromkeys([*before, *after]) if before.get(name) != after.get(name)]
     rows = [{"": name, "before": _text(before.get(name)), "this run": _text(after.get(name))} for name in changed]
     return pd.DataFrame(rows, columns=["", "before", "this run"])
 
 
 def replay_sentence(row: ReplayRow) -> str:
-    """What was replayed beside what, and by how much they differed."""
+    """A sentence about the two sides of a replay and how much they differed."""
     sides = {
-        "commit": f"{short_sha(row.good_sha)} beside {short_sha(row.bad_sha)}",
-        "toolchain": f"{row.good_toolchain} beside {row.bad_toolchain}, same commit {short_sha(row.bad_sha)}",
+        "commit": f"{short_sha(row.good_sha)} → {short_sha(row.bad_sha)}",
+        "toolchain": f"{row.good_toolchain} → {row.bad_toolchain}, same commit {short_sha(row.bad_sha)}",
         "node": f"node {row.host or 'unknown'}, for comparison with another: {_cubins(row)}",
     }[row.axis]
     if row.failure is not None:
         return f"{sides}: could not be replayed: {row.failure}"
     if row.axis == "node":
-        took = " and ".join(dict.fromkeys(time_text(median(each)) for each in _sides(row)))
-        return f"{sides}: {took} over {_launches(row)}"
+        times = " and ".join(dict.fromkeys(time_text(median(each)) for each in _sides(row)))
+        return f"{sides}: {times} over {_launches(row)}"
     if _is_one_code(row):
         return f"{sides}: identical machine code"
     change = change_text(median(row.bad_us) / median(row.good_us) - 1)
@@ -85,12 +82,12 @@ def _cubins(row: ReplayRow) -> str:
 
 
 def _sides(row: ReplayRow) -> list[list[float]]:
-    """One where both are the same code: it was timed twice in each launch."""
+    """The times of each side; one side where both are the same code, which was timed twice in each launch."""
     return [row.good_us + row.bad_us] if _is_one_code(row) else [row.good_us, row.bad_us]
 
 
 def static_facts(**cubins: CubinRow | None) -> pd.DataFrame:
-    """One column per cubin that is there, one row per fact that any of them has; equal code has equal digits."""
+    """One column per cubin that is not None, one row per fact that any of them has; equal code has equal digits."""
     there = {name.replace("_", " "): cubin for name, cubin in cubins.items() if cubin is not None}
     rows = []
     for fact, label in FACT_LABELS.items():

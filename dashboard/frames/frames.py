@@ -1,4 +1,4 @@
-"""Rows of the database as data frames. Knows no query, no cache and no widget."""
+"""Turns rows of the database into data frames. Knows no query, no cache and no widget."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +12,6 @@ def to_frame(row: type, rows: Sequence[Any]) -> pd.DataFrame:
     pandas writes NaN for a missing text, and NaN is true in an `if`.
     """
     names = list(row.__dataclass_fields__)  # type: ignore[attr-defined]  # every row is a dataclass
-    found = pd.DataFrame([vars(each) for each in rows], columns=names)
-    texts = {name: found[name].astype(object).where(found[name].notna(), None) for name in found.select_dtypes("str")}
-    return found.assign(**texts)
+    frame = pd.DataFrame([vars(each) for each in rows], columns=names)
+    texts = {name: frame[name].astype(object).where(frame[name].notna(), None) for name in frame.select_dtypes("str")}
+    return frame.assign(**texts)

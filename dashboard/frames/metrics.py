@@ -1,4 +1,4 @@
-"""What a trend can show: the ratio to a baseline, the time, TFLOP/s, the share of the roofline, or a static fact.
+"""The metrics of a trend: ratio to a baseline, time, TFLOP/s, share of the roofline, static facts.
 
 Arithmetic on the columns of `db.queries.PointRow` and nothing else. Intervals are of the median; where less time is
 more of the metric, the ends of the interval change places.
@@ -71,13 +71,13 @@ def _static(column: str, label: str, axis: str, write: Callable[[float], str]) -
 
 
 def values_of_samples(
-    metric: Metric, point: Mapping[Any, Any], samples_us: Sequence[float], rival_us: Sequence[float]
+    metric: Metric, point: Mapping[Any, Any], samples_us: Sequence[float], baseline_us: Sequence[float]
 ) -> list[float]:
     """The metric of each raw sample; the ratio is of paired rounds. Empty where a sample has no such value."""
     if metric.key == "time_us":
         return list(samples_us)
     if metric.key == "ratio":
-        return [rival / own for own, rival in zip(samples_us, rival_us, strict=False)]
+        return [rival / own for own, rival in zip(samples_us, baseline_us, strict=False)]
     if metric.key in ("tflops", "roofline"):
         return [point["value"] * point["median_us"] / own for own in samples_us]
     return []
@@ -85,10 +85,10 @@ def values_of_samples(
 
 def axis_title(metric: Metric, points: pd.DataFrame) -> str:
     """The axis' title; a ratio names what it is to where that is one baseline throughout."""
-    rivals = set(points["baseline"].dropna()) if metric.key == "ratio" and len(points) else set()
-    if len(rivals) != 1:
+    baselines = set(points["baseline"].dropna()) if metric.key == "ratio" and len(points) else set()
+    if len(baselines) != 1:
         return metric.axis
-    rival = rival_text(rivals.pop())
+    rival = rival_text(baselines.pop())
     return f"{rival}'s time / this time  (over 1: faster than {rival})"
 
 

@@ -1,17 +1,16 @@
-"""Where the database is, and cached reads of it as data frames. Asks db.queries, draws nothing.
+"""Finds the database and reads it through db.queries, cached, as data frames. Draws nothing.
 
-The URL is an argument of every cached read, so that two databases in one process (the tests) cannot mix. Live reads are
-kept just long enough for several viewers to share one query.
+The URL is an argument of every read, so that two databases in one process (the tests) cannot mix. Live reads are kept
+just long enough for several viewers to share one query.
 """
 
 import datetime as dt
-import functools
 import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 import pandas as pd
 import streamlit as st
@@ -35,13 +34,14 @@ HISTORY_TTL_S = 20
 LIVE_EVERY_S = 5
 """How often a live part of a page asks again."""
 
+Read = TypeVar("Read", bound=Callable[..., Any])
 CACHED_RESULTS = 32
-"""Answers kept per question; the trials of a 500-config sweep take about 1 MB."""
+"""Results kept per read; the trials of a 500-config sweep take about 1 MB."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """`same_config_before` is what the later run's winner was like at the earlier run's commit."""
+    """`same_config_before` is the cubin of the later run's winner at the earlier run's commit."""
 
     run: evidence_queries.RunRow
     before: evidence_queries.RunRow | None
@@ -56,11 +56,11 @@ class Evidence:
 
 
 class NoDatabase(Exception):
-    """Nothing says where the database is; the message is a sentence."""
+    """No setting names the database; the message is a sentence."""
 
 
 def database_url() -> str:
-    """The environment first, then Streamlit's secrets, then what `tilewatch up` wrote down in its home."""
+    """Looks in the environment, in Streamlit's secrets, and in the file that `tilewatch up` writes to its home."""
     url = os.environ.get("TILEWATCH_DATABASE_URL") or _secret() or _written_by_up()
     if not url:
         raise NoDatabase("No database is configured. Start Tilewatch with `make up`, or set TILEWATCH_DATABASE_URL.")
@@ -85,90 +85,100 @@ def _written_by_up() -> str | None:
     return str(url)
 
 
-@st.cache_data(ttl=LIVE_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
-def submissions(url: str, limit: int) -> pd.DataFrame:
-    return to_frame(queue.SubmissionRow, _ask(url, queue.list_submissions, limit))
+def _cached(ttl_s: int) -> Callable[[Read], Read]:
+    return cast(Callable[[Read], Read], st.cache_data(ttl=ttl_s, max_entries=CACHED_RESULTS, show_spinner=False))
 
 
-@st.cache_data(ttl=LIVE_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
-def last_nights(url: str) -> pd.DataFrame:
-    return to_frame(queue.SubmissionRow, _ask(url, queue.list_last_nights))
+def _frames(query: Callable[..., list[Any]], ttl_s: int) -> Callable[..., pd.DataFrame]:
+    """A cached read of a query's rows as a frame. It takes the database's URL, then the query's own arguments."""
+    (row,) = get_args(get_type_hints(query)["return"])
+
+    def read(url: str, *about: object, **more: object) -> pd.DataFrame:
+        with session(url) as opened:
+            return to_frame(row, query(opened, *about, **more))
+
+    # Streamlit tells cached functions apart by name and source text, and the text is the same for all of these.
+    read.__qualname__ = f"{query.__module__}.{query.__qualname__}"
+    return _cached(ttl_s)(read)
 
 
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
-def snapshot(url: str, repository: str, at: dt.datetime) -> pd.DataFrame:
-    return to_frame(snapshots.SnapshotRow, _ask(url, snapshots.list_points_as_of, repository, at))
+submissions = _frames(queue.list_submissions, LIVE_TTL_S)
+last_nights = _frames(queue.list_last_nights, LIVE_TTL_S)
+job_counts = _frames(queue.count_jobs, LIVE_TTL_S)
+jobs = _frames(queue.list_jobs, LIVE_TTL_S)
+queues = _frames(queue.list_queues, LIVE_TTL_S)
+workers = _frames(queue.list_workers, LIVE_TTL_S)
+actions = _frames(action_queries.list_actions, LIVE_TTL_S)
+alarms = _frames(alarm_queries.list_alarms, LIVE_TTL_S)
+quarantines = _frames(quarantine.list_quarantines, LIVE_TTL_S)
+canaries = _frames(canary_queries.list_canaries, HISTORY_TTL_S)
+snapshot = _frames(snapshots.list_points_as_of, HISTORY_TTL_S)
+snapshot_at_commit = _frames(snapshots.list_points_at_commit, HISTORY_TTL_S)
+commits = _frames(snapshots.list_commits, HISTORY_TTL_S)
+judged_changes = _frames(snapshots.list_judged_changes, HISTORY_TTL_S)
+regressions = _frames(regression_queries.list_regressions, LIVE_TTL_S)
+regression_series = _frames(regression_queries.list_series, LIVE_TTL_S)
+events = _frames(regression_queries.list_events, LIVE_TTL_S)
+levels = _frames(regression_queries.list_levels, HISTORY_TTL_S)
+newest_runs = _frames(evidence_queries.list_newest_runs, HISTORY_TTL_S)
+series = _frames(series_queries.list_series, HISTORY_TTL_S)
+points = _frames(series_queries.list_points, HISTORY_TTL_S)
+spaces = _frames(static_fact_queries.list_spaces, HISTORY_TTL_S)
+static_facts = _frames(static_fact_queries.list_static_facts, HISTORY_TTL_S)
+cubin_changes = _frames(static_fact_queries.list_cubin_changes, HISTORY_TTL_S)
+sweeps = _frames(sweep_queries.list_sweeps, LIVE_TTL_S)
+winners = _frames(sweep_queries.list_winners, HISTORY_TTL_S)
+measurements = _frames(sweep_queries.list_measurements, LIVE_TTL_S)
 
 
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
-def snapshot_at_commit(url: str, repository: str, sha: str) -> pd.DataFrame:
-    return to_frame(snapshots.SnapshotRow, _ask(url, snapshots.list_points_at_commit, repository, sha))
+@_cached(HISTORY_TTL_S)
+def repositories(url: str) -> list[str]:
+    with session(url) as opened:
+        return series_queries.list_repositories(opened)
 
 
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
-def commits(url: str, repository: str) -> pd.DataFrame:
-    return to_frame(snapshots.CommitRow, _ask(url, snapshots.list_commits, repository))
-
-
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
-def changes_judged(url: str, repository: str, since: dt.datetime) -> pd.DataFrame:
-    return to_frame(snapshots.JudgedChangeRow, _ask(url, snapshots.list_judged_changes, repository, since))
-
-
-@st.cache_data(ttl=LIVE_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
-def regressions(url: str) -> pd.DataFrame:
-    return to_frame(regression_queries.RegressionRow, _ask(url, regression_queries.list_regressions))
-
-
-@st.cache_data(ttl=LIVE_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
-def regression_series(url: str, regression_id: int) -> pd.DataFrame:
-    return to_frame(regression_queries.RegressionSeriesRow, _ask(url, regression_queries.list_series, regression_id))
-
-
-@st.cache_data(ttl=LIVE_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
-def events(url: str, regression_id: int) -> pd.DataFrame:
-    return to_frame(regression_queries.EventRow, _ask(url, regression_queries.list_events, regression_id))
-
-
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
+@_cached(HISTORY_TTL_S)
 def judge_score_since(url: str, since: dt.datetime | None) -> judge_score.Score:
     with session(url) as opened:
         return judge_score.read_score(opened, since)
 
 
-@st.cache_data(ttl=LIVE_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
-def alarms(url: str) -> pd.DataFrame:
-    return to_frame(alarm_queries.AlarmRow, _ask(url, alarm_queries.list_alarms))
+@_cached(HISTORY_TTL_S)
+def raw_samples(url: str, run_ids: tuple[int, ...]) -> dict[tuple[int, str], list[float]]:
+    """The samples in us by run and implementation."""
+    with session(url) as opened:
+        rows = series_queries.list_raw_samples(opened, run_ids)
+    return {(row.run_id, row.implementation): row.samples_us for row in rows}
 
 
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
-def newest_runs(url: str) -> pd.DataFrame:
-    return to_frame(evidence_queries.RunChoiceRow, _ask(url, evidence_queries.list_newest_runs))
+@_cached(LIVE_TTL_S)
+def trials(url: str, sweep_id: int) -> pd.DataFrame:
+    """The trials with one column per parameter, `param.NAME`, and `outcome`, the word people read for how it ended."""
+    with session(url) as opened:
+        rows = sweep_queries.list_trials(opened, sweep_id)
+    frame = to_frame(sweep_queries.TrialRow, rows)
+    frame["outcome"] = [outcome(row.status, row.compile_status) for row in rows]
+    params = pd.DataFrame([row.params for row in rows]).add_prefix("param.")
+    return pd.concat([frame.drop(columns="params"), params], axis=1)
 
 
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
-def spaces(url: str) -> pd.DataFrame:
-    return to_frame(static_fact_queries.SpaceRow, _ask(url, static_fact_queries.list_spaces))
+def outcome(status: str, compile_status: str | None) -> str:
+    if status == "not_compiled":
+        return "timeout" if compile_status == "timeout" else "compile error"
+    return status.replace("_", " ")
 
 
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
-def static_facts(url: str, repository: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
-    return to_frame(
-        static_fact_queries.StaticRow,
-        _ask(url, static_fact_queries.list_static_facts, repository, kernel, problem, gpu_model),
-    )
+@_cached(HISTORY_TTL_S)
+def remarks(url: str, trial_id: int) -> pd.DataFrame:
+    """The compiler's remarks in reading order; the columns are those of kernels.results.StaticFacts."""
+    with session(url) as opened:
+        rows = sweep_queries.read_remarks(opened, trial_id)
+    return pd.DataFrame(rows).reindex(columns=["line", "instruction", "shape", "passed", "text", "pass", "name"])
 
 
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
-def cubin_changes(url: str, before: int, after: int) -> pd.DataFrame:
-    return to_frame(
-        static_fact_queries.CubinChangeRow, _ask(url, static_fact_queries.list_cubin_changes, before, after)
-    )
-
-
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
+@_cached(HISTORY_TTL_S)
 def evidence(url: str, run_id: int) -> Evidence | None:
-    """All that is on record about a run and the one before it; None when there is no such run."""
+    """Everything stored about a run and the one before it; None when there is no such run."""
     with session(url) as opened:
         run = evidence_queries.find_run(opened, run_id)
         if run is None:
@@ -198,113 +208,6 @@ def evidence(url: str, run_id: int) -> Evidence | None:
         )
 
 
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
-def repositories(url: str) -> list[str]:
-    return _ask(url, series_queries.list_repositories)
-
-
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
-def series(url: str) -> pd.DataFrame:
-    return to_frame(series_queries.SeriesRow, _ask(url, series_queries.list_series))
-
-
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
-def points(url: str, repository: str, kernel: str, problem: str, gpu_model: str, *, static_facts: bool) -> pd.DataFrame:
-    asked = functools.partial(series_queries.list_points, static_facts=static_facts)
-    return to_frame(series_queries.PointRow, _ask(url, asked, repository, kernel, problem, gpu_model))
-
-
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
-def raw_samples(url: str, run_ids: tuple[int, ...]) -> dict[tuple[int, str], list[float]]:
-    return {
-        (row.run_id, row.implementation): row.samples_us for row in _ask(url, series_queries.list_raw_samples, run_ids)
-    }
-
-
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
-def levels(url: str, repository: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
-    return to_frame(
-        regression_queries.LevelRow, _ask(url, regression_queries.list_levels, repository, kernel, problem, gpu_model)
-    )
-
-
-@st.cache_data(ttl=LIVE_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
-def sweeps(url: str, repository: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
-    return to_frame(
-        sweep_queries.SweepRow, _ask(url, sweep_queries.list_sweeps, repository, kernel, problem, gpu_model)
-    )
-
-
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
-def winners(url: str, repository: str, kernel: str, problem: str, gpu_model: str) -> pd.DataFrame:
-    return to_frame(
-        sweep_queries.WinnerRow, _ask(url, sweep_queries.list_winners, repository, kernel, problem, gpu_model)
-    )
-
-
-@st.cache_data(ttl=LIVE_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
-def trials(url: str, sweep_id: int) -> pd.DataFrame:
-    """The trials with one column per parameter, `param.NAME`, and `outcome`, the word people read for how it ended."""
-    rows = _ask(url, sweep_queries.list_trials, sweep_id)
-    found = to_frame(sweep_queries.TrialRow, rows)
-    found["outcome"] = [outcome(row.status, row.compile_status) for row in rows]
-    params = pd.DataFrame([row.params for row in rows]).add_prefix("param.")
-    return pd.concat([found.drop(columns="params"), params], axis=1)
-
-
-def outcome(status: str, compile_status: str | None) -> str:
-    if status == "not_compiled":
-        return "timeout" if compile_status == "timeout" else "compile error"
-    return status.replace("_", " ")
-
-
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
-def remarks(url: str, trial_id: int) -> pd.DataFrame:
-    """The remarks in reading order; the columns are those of kernels.results.StaticFacts."""
-    found = pd.DataFrame(_ask(url, sweep_queries.read_remarks, trial_id))
-    return found.reindex(columns=["line", "instruction", "shape", "passed", "text", "pass", "name"])
-
-
-@st.cache_data(ttl=LIVE_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
-def measurements(url: str, sweep_id: int) -> pd.DataFrame:
-    return to_frame(sweep_queries.MeasurementRow, _ask(url, sweep_queries.list_measurements, sweep_id))
-
-
-@st.cache_data(ttl=LIVE_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
-def job_counts(url: str) -> pd.DataFrame:
-    return to_frame(queue.JobCount, _ask(url, queue.count_jobs))
-
-
-@st.cache_data(ttl=LIVE_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
-def jobs(url: str, *states: str) -> pd.DataFrame:
-    return to_frame(queue.JobRow, _ask(url, queue.list_jobs, states))
-
-
-@st.cache_data(ttl=LIVE_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
-def queues(url: str) -> pd.DataFrame:
-    return to_frame(queue.QueueRow, _ask(url, queue.list_queues))
-
-
-@st.cache_data(ttl=LIVE_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
-def workers(url: str) -> pd.DataFrame:
-    return to_frame(queue.WorkerRow, _ask(url, queue.list_workers))
-
-
-@st.cache_data(ttl=LIVE_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
-def quarantines(url: str) -> pd.DataFrame:
-    return to_frame(quarantine.QuarantineRow, _ask(url, quarantine.list_quarantines))
-
-
-@st.cache_data(ttl=LIVE_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
-def actions(url: str) -> pd.DataFrame:
-    return to_frame(action_queries.ActionRow, _ask(url, action_queries.list_actions))
-
-
-@st.cache_data(ttl=HISTORY_TTL_S, max_entries=CACHED_RESULTS, show_spinner=False)
-def canaries(url: str) -> pd.DataFrame:
-    return to_frame(canary_queries.CanaryRow, _ask(url, canary_queries.list_canaries))
-
-
-def _ask(url: str, question: Callable[..., list[Any]], *about: object) -> list[Any]:
-    with session(url) as opened:
-        return question(opened, *about)
+def this_hour() -> dt.datetime:
+    """Now, to the hour: everybody who asks within an hour shares the cached results."""
+    return dt.datetime.now(dt.UTC).replace(minute=0, second=0, microsecond=0)

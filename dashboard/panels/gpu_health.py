@@ -1,4 +1,4 @@
-"""The health of the GPUs: which are in quarantine and were, and how their canaries sing."""
+"""Shows the health of the GPUs: quarantines, now and before, and the times of their canaries."""
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -10,11 +10,11 @@ from tilewatch.dashboard.text import moment
 from tilewatch.dashboard.widgets import plots
 
 BEST_OF = 0.05
-"""The share of a GPU's canaries that counts as how well it can sing: its own best, not another board's."""
+"""This quantile of a GPU's canaries counts as its best time; another GPU's best would not do."""
 
 
 def show_quarantined(quarantines: pd.DataFrame) -> None:
-    """A sentence for each GPU that takes no sweeps now."""
+    """Shows a sentence for each GPU in quarantine."""
     for row in quarantines[quarantines["ended_at"].isna()].to_dict("records"):
         last = f" Its last canary, {moment(row['canary_at'])}: {row['canary_said']}." if row["canary_said"] else ""
         st.error(
@@ -31,26 +31,26 @@ def show_health(url: str) -> None:
     if len(canaries):
         plots.show(canary_figure(canaries, quarantines), "canaries", "Time of the canaries of each GPU over its best")
         st.caption(
-            "Two fixed kernels beside every job, over the best that this GPU did: no commit moves them, so when they "
-            "move, the GPU did. Shaded: in quarantine."
+            "Two fixed kernels before and after every job, in percent over that GPU's best. No commit changes "
+            "them: when they change, the GPU did. Shaded: in quarantine."
         )
     if len(quarantines):
         st.dataframe(_table(quarantines), hide_index=True, key="quarantines")
 
 
 def canary_figure(canaries: pd.DataFrame, quarantines: pd.DataFrame) -> go.Figure:
-    """Each GPU's canaries in percent over its own best. Pure."""
+    """Each GPU's canaries over time, in percent over its own best. Pure."""
     figure = go.Figure()
-    for place, ((uuid, name, host), sung) in enumerate(canaries.groupby(["gpu_uuid", "gpu_name", "host"])):
+    for i, ((uuid, name, host), runs) in enumerate(canaries.groupby(["gpu_uuid", "gpu_name", "host"])):
         for column, words, symbol in (("compute_us", "arithmetic", "circle"), ("memory_us", "memory", "diamond")):
-            best_us = sung[column].quantile(BEST_OF)
+            best_us = runs[column].quantile(BEST_OF)
             figure.add_scatter(
-                x=sung["measured_at"],
-                y=100 * (sung[column] / best_us - 1),
+                x=runs["measured_at"],
+                y=100 * (runs[column] / best_us - 1),
                 name=f"{host} {str(uuid)[-6:]}, {words}",
                 mode="lines+markers",
                 marker={"size": 5, "symbol": symbol},
-                line={"width": 1, "color": (colours.KERNEL, *colours.OTHERS)[place % (1 + len(colours.OTHERS))]},
+                line={"width": 1, "color": (colours.KERNEL, *colours.OTHERS)[i % (1 + len(colours.OTHERS))]},
                 hovertemplate=f"{name} {uuid}<br>{words}: %{{y:+.2f}} % over its best<extra></extra>",
             )
     for row in quarantines.to_dict("records"):
@@ -86,7 +86,7 @@ def _table(quarantines: pd.DataFrame) -> pd.DataFrame:
                 "from": moment(row["began_at"]),
                 "until": "now" if pd.isna(row["ended_at"]) else moment(row["ended_at"]),
                 "canaries": row["canaries"],
-                "the last said": row["canary_said"] or "",
+                "last canary": row["canary_said"] or "",
             }
             for row in quarantines.to_dict("records")
         ]

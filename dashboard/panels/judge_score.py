@@ -1,4 +1,4 @@
-"""How well the alerts do: precision so far, time to tell, false alarms against the budget that was promised."""
+"""Shows how good the alerts are: precision, time to alert, false alarms against their budget, replays."""
 
 import datetime as dt
 
@@ -12,27 +12,26 @@ MONTH = dt.timedelta(days=30)
 
 
 def show(url: str) -> None:
-    """The last month's score. Marks of people are what it counts, so it says how many they were."""
-    now = dt.datetime.now(dt.UTC).replace(minute=0, second=0, microsecond=0)  # by the hour: readers share the answer
-    score = reads.judge_score_since(url, now - MONTH)
-    with st.expander("Scoreboard of the last 30 days", key="scoreboard", expanded=True):
-        for column, (label, value, told) in zip(st.columns(4), cards(score), strict=True):
+    """Shows the score of the last 30 days. It is counted from the marks of people, so it says how many there were."""
+    score = reads.judge_score_since(url, reads.this_hour() - MONTH)
+    with st.expander("Score of the last 30 days", key="scoreboard", expanded=True):
+        for column, (label, value, detail) in zip(st.columns(4), cards(score), strict=True):
             with column:
                 st.metric(label, value)
-                st.caption(told)
+                st.caption(detail)
 
 
 def cards(score: Score) -> list[tuple[str, str, str]]:
-    """Label, value and what stands behind it. Pure."""
+    """Label, value and detail of each card. Pure."""
     interval = score.precision_interval
     marked = score.right + score.wrong
     precision = "none yet" if score.precision is None else f"{100 * score.precision:.0f} %"
     reach = f"{100 * interval[0]:.0f} to {100 * interval[1]:.0f} %, of {count_text(marked, 'mark')}" if interval else ""
     alarms = score.false_alarms_per_1000
     return [
-        ("Precision so far", precision, reach or "Mark regressions right or wrong; the score is made of that."),
+        ("Precision so far", precision, reach or "Mark regressions right or wrong: the score is counted from that."),
         (
-            "Time to tell, median",
+            "Time to alert, median",
             _hours(score.from_run.median_h),
             f"from the run that showed it; {_hours(score.from_commit.median_h)} from its commit",
         ),
@@ -52,5 +51,5 @@ def cards(score: Score) -> list[tuple[str, str, str]]:
 
 def _hours(hours: float | None) -> str:
     if hours is None:
-        return "none told"
+        return "none yet"
     return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.1f} d"

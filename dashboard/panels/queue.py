@@ -1,4 +1,4 @@
-"""The queue as it is now: what runs and for how long yet, what failed and why, what is next; and buttons to step in."""
+"""Shows the queue: what runs and how long it will take, what failed and why, what is next; with buttons to act."""
 
 import datetime as dt
 from functools import partial
@@ -9,7 +9,7 @@ import streamlit as st
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import run_action
 from tilewatch.dashboard.text import ago, moment, span_text
-from tilewatch.dashboard.widgets import badges
+from tilewatch.dashboard.widgets import badges, tables
 from tilewatch.db.lifecycle import actions
 from tilewatch.db.lifecycle.actions import JobSelection
 from tilewatch.db.queries.queue import IN_PROGRESS
@@ -25,16 +25,16 @@ def show_counts(url: str) -> None:
 
 
 def warn_of_queues_without_worker(queues: pd.DataFrame) -> None:
-    """A warning for each queue with work that no live worker takes."""
+    """Shows a warning for each queue with jobs that no live worker takes."""
     for _, queue in queues[queues["workers"] == 0].iterrows():
         jobs = queue["waiting"] + queue["queued"]
         if not jobs:
             continue
-        many = "1 job waits" if jobs == 1 else f"{jobs:,} jobs wait"
-        gpu_model, _, board = queue["queue"].removeprefix("gpu.").partition("@")
+        waiting = "1 job waits" if jobs == 1 else f"{jobs:,} jobs wait"
+        gpu_model, _, gpu = queue["queue"].removeprefix("gpu.").partition("@")
         what = f"a worker with a GPU of model **{gpu_model}**" if queue["queue"].startswith("gpu.") else "a worker"
-        what = f"the worker of GPU **{board}**" if board else what
-        st.warning(f"{many} in queue `{queue['queue']}` for {what}, and none has been seen for a minute.")
+        what = f"the worker of GPU **{gpu}**" if gpu else what
+        st.warning(f"{waiting} in queue `{queue['queue']}` for {what}, and no such worker was seen in the last minute.")
 
 
 def show_unfinished(url: str, jobs: pd.DataFrame, title: str, who: str | None) -> None:
@@ -53,7 +53,7 @@ def show_unfinished(url: str, jobs: pd.DataFrame, title: str, who: str | None) -
             "left": [left_text(row["done_steps"], row["total_steps"], row["started_at"], now) for row in rows],
             "owner": jobs["owner"].fillna(""),
             "attempt": jobs["attempt"],
-            "since": [_at(row["started_at"] if _known(row["started_at"]) else row["created_at"]) for row in rows],
+            "since": [_at(row["started_at"] if _is_set(row["started_at"]) else row["created_at"]) for row in rows],
             "trouble": jobs["trouble"].fillna(""),
         }
     )
@@ -61,23 +61,17 @@ def show_unfinished(url: str, jobs: pd.DataFrame, title: str, who: str | None) -
         table = table.drop(columns=["progress", "left", "owner"])
     if not jobs["trouble"].notna().any():
         table = table.drop(columns="trouble")
-    picked = st.dataframe(
-        table,
-        hide_index=True,
-        on_select="rerun",
-        selection_mode="single-row",
-        key=f"{title}-jobs",
-        column_config={"progress": st.column_config.ProgressColumn(format="%.0f %%", min_value=0, max_value=100)},
-    )
-    if picked.selection.rows and picked.selection.rows[0] < len(jobs):
-        job_id = int(jobs.iloc[picked.selection.rows[0]]["id"])
+    percent = st.column_config.ProgressColumn(format="%.0f %%", min_value=0, max_value=100)
+    picked = tables.pick_row(table, jobs, f"{title}-jobs", column_config={"progress": percent})
+    if picked is not None:
+        job_id = int(picked["id"])
         if st.button(f"Cancel job {job_id}", key=f"cancel-{job_id}", disabled=who is None) and who:
             run_action.run(url, partial(actions.cancel, chosen=JobSelection(job_id, None), who=who), "Cancelled")
 
 
 def left_text(done: int, total: int, started_at: dt.datetime | None, now: dt.datetime) -> str:
-    """How long the rest takes if it goes on as it went; empty before there is anything to go by."""
-    if not done or not total or not _known(started_at) or started_at is None:
+    """The time that the rest takes at the speed so far; empty before the first step is done."""
+    if not done or not total or not _is_set(started_at) or started_at is None:
         return ""
     return span_text((now - started_at).total_seconds() * (total - done) / done)
 
@@ -97,7 +91,7 @@ def show_failed(url: str, jobs: pd.DataFrame, who: str | None) -> None:
 
 
 def show_submissions(url: str, found: pd.DataFrame, who: str | None) -> None:
-    """The newest submissions; a selected one can be cancelled or retried as a whole."""
+    """Shows the newest submissions; a selected one can be cancelled or retried as a whole."""
     found = found[found["reason"] != "recorded"]
     if found.empty:
         return
@@ -118,22 +112,15 @@ def show_submissions(url: str, found: pd.DataFrame, who: str | None) -> None:
             for row in found.to_dict("records")
         ]
     )
-    picked = st.dataframe(
-        table.style.map(badges.word_colour, subset="state"),
-        hide_index=True,
-        on_select="rerun",
-        selection_mode="single-row",
-        key="submissions",
-    )
-    if not picked.selection.rows or picked.selection.rows[0] >= len(found):
+    chosen = tables.pick_row(table.style.map(badges.word_colour, subset="state"), found, "submissions")
+    if chosen is None:
         return
-    chosen = found.iloc[picked.selection.rows[0]]
     own = int(chosen["id"])
     with st.container(horizontal=True):
-        goes_on = chosen["state"] in IN_PROGRESS
-        if st.button("Cancel what is left of it", disabled=who is None or not goes_on, key="cancel-all") and who:
+        ended = chosen["state"] not in IN_PROGRESS
+        if st.button("Cancel the rest", disabled=who is None or ended, key="cancel-all") and who:
             run_action.run(url, partial(actions.cancel, chosen=JobSelection(None, own), who=who), "Cancelled")
-        if st.button("Retry what ended short", disabled=who is None, key="retry-all") and who:
+        if st.button("Retry what failed or was cancelled", disabled=who is None, key="retry-all") and who:
             run_action.run(url, partial(actions.retry, chosen=JobSelection(None, own), who=who), "Queued again")
 
 
@@ -148,7 +135,7 @@ def show_queues(found: pd.DataFrame) -> None:
 def show_workers(workers: pd.DataFrame) -> None:
     st.subheader("Workers", anchor=False)
     if workers.empty:
-        st.caption("No worker has said that it is here.")
+        st.caption("No worker has started.")
         return
     table = pd.DataFrame(
         {
@@ -167,9 +154,9 @@ def _percent(done: int, total: int) -> float:
     return 100 * done / total if total else 0.0
 
 
-def _known(at: dt.datetime | None) -> bool:
+def _is_set(at: dt.datetime | None) -> bool:
     return at is not None and not pd.isna(at)
 
 
 def _at(at: dt.datetime | None) -> str:
-    return moment(at) if at is not None and _known(at) else ""
+    return moment(at) if at is not None and _is_set(at) else ""

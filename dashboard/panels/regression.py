@@ -9,14 +9,14 @@ from sqlalchemy.orm import Session
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import run_action
 from tilewatch.dashboard.text import moment
-from tilewatch.dashboard.widgets import badges, repository
+from tilewatch.dashboard.widgets import badges, repository, tables
 from tilewatch.db.lifecycle import actions, regressions
 from tilewatch.text import change_text, count_text, short_sha
 
 BUTTONS = {
-    "acknowledge": ("Acknowledge", "Somebody looks after it", regressions.acknowledge),
-    "expect": ("Mark as expected", "It starts a new level that later nights are judged against", regressions.expect),
-    "resolve": ("Resolve", "It is gone or dealt with", regressions.resolve),
+    "acknowledge": ("Acknowledge", "Somebody works on it", regressions.acknowledge),
+    "expect": ("Mark as expected", "Its new level is right; later nights are compared with that", regressions.expect),
+    "resolve": ("Resolve", "It is fixed, or needs no fix", regressions.resolve),
     "reopen": ("Reopen", "It is back, or was closed too early", regressions.reopen),
 }
 
@@ -77,13 +77,12 @@ def _series(url: str, found: pd.Series, series: pd.DataFrame) -> None:
             for row in series.to_dict("records")
         ]
     )
-    picked = st.dataframe(table, hide_index=True, on_select="rerun", selection_mode="single-row", key="series")
-    if picked.selection.rows and picked.selection.rows[0] < len(series):
-        row = series.iloc[picked.selection.rows[0]]
+    row = tables.pick_row(table, series, "series")
+    if row is not None:
         about = repository.series_parameters(url, {**row, "repository": found["repository"]})
         with st.container(horizontal=True):
-            st.page_link("views/evidence.py", label="Its evidence", query_params={"run": str(row["run_id"])})
-            st.page_link("views/trends.py", label="Its trend", query_params=about)
+            st.page_link("views/evidence.py", label="Open its evidence", query_params={"run": str(row["run_id"])})
+            st.page_link("views/trends.py", label="Open its trend", query_params=about)
 
 
 def _events(events: pd.DataFrame) -> None:

@@ -1,6 +1,6 @@
-"""How a person acts from a page: their name, the button, and the sentence about what came of it.
+"""Runs what a person does from a page: finds their name, runs the action, and shows its outcome in a sentence.
 
-Every action gets the name of who did it; the functions in db write it down with the time.
+Every action gets the name of who did it; the functions in db/lifecycle store it with the time.
 """
 
 from collections.abc import Callable
@@ -15,40 +15,40 @@ from tilewatch.db.lifecycle.regressions import NoSuchRegression, NotPossible
 from tilewatch.db.session import session
 
 REFUSALS = (NoSuchWork, NoSuchRegression, NotPossible, ValueError)
-OUTCOME = "said"
+OUTCOME = "outcome"
 
 
 def find_actor() -> str | None:
-    """The name to act with, or None with the reason on the page. Where nobody signs in, people say who they are."""
+    """Returns the name to act with, or None and shows the reason. Where nobody signs in, people type their name."""
     claimed = ""
-    of = rights.find_rules()
-    if of.anonymous == "act" and rights.find_rights().who is None:
+    rules = rights.find_rules()
+    if rules.anonymous == "act" and rights.find_rights().who is None:
         claimed = st.text_input(
-            "Your name", key="who", max_chars=80, placeholder="who does this", help="Written down with every action."
+            "Your name", key="who", max_chars=80, placeholder="who does this", help="Stored with every action."
         )
-    found = rights.find_rights(claimed)
-    if not found.act:
-        st.caption(found.why_not)
+    visitor = rights.find_rights(claimed)
+    if not visitor.act:
+        st.caption(visitor.why_not)
         return None
-    return found.who
+    return visitor.who
 
 
 def show_outcome() -> None:
-    """The sentence about the last action, once."""
+    """Shows the outcome of the last action, once."""
     if OUTCOME in st.session_state:
         good, sentence = st.session_state.pop(OUTCOME)
         (st.success if good else st.warning)(sentence)
 
 
 def run(url: str, act: Callable[[Session], Any], done: str) -> None:
-    """Act in one transaction and draw the page again; what the data forbids becomes a sentence."""
+    """Runs `act` in one transaction and draws the page again. What the database does not allow becomes a sentence."""
     try:
         with session(url) as opened:
-            said = act(opened)
+            outcome = act(opened)
     except REFUSALS as refused:
         st.session_state[OUTCOME] = (False, _sentence(str(refused)))
     else:
-        st.session_state[OUTCOME] = (True, _sentence(said if isinstance(said, str) else done))
+        st.session_state[OUTCOME] = (True, _sentence(outcome if isinstance(outcome, str) else done))
     st.cache_data.clear()
     st.rerun()
 

@@ -1,4 +1,4 @@
-"""The newest submissions and how far each is."""
+"""Shows the newest submissions and how far each is."""
 
 import pandas as pd
 import streamlit as st
@@ -16,13 +16,13 @@ MOST_CARDS = 4
 
 @st.fragment(run_every=reads.LIVE_EVERY_S)
 def show(url: str) -> None:
-    """What is going on in front of what was; runs again by itself."""
+    """Shows the submissions in progress as cards, then all in a table; runs again by itself."""
     with show_errors():
         found = reads.submissions(url, RECENT)
         st.subheader("Submissions", anchor=False)
-        going_on = found[found["state"].isin(IN_PROGRESS)].drop_duplicates("gpu_model").head(MOST_CARDS)
-        if len(going_on):
-            for column, (_, newest) in zip(st.columns(max(len(going_on), 3)), going_on.iterrows(), strict=False):
+        in_progress = found[found["state"].isin(IN_PROGRESS)].drop_duplicates("gpu_model").head(MOST_CARDS)
+        if len(in_progress):
+            for column, (_, newest) in zip(st.columns(max(len(in_progress), 3)), in_progress.iterrows(), strict=False):
                 with column:
                     _newest(newest)
         table = pd.DataFrame([_row(row) for _, row in found.iterrows()])
@@ -30,7 +30,7 @@ def show(url: str) -> None:
 
 
 def _newest(row: pd.Series) -> None:
-    """The newest submission for a GPU model."""
+    """Shows the newest submission for a GPU model as a card."""
     with st.container(border=True, height="stretch"):
         st.markdown(f"**{row['gpu_name']}** :{badges.SUBMISSIONS[row['state']]}[{row['state']}]")
         if row["state"] == "compiling":

@@ -1,4 +1,4 @@
-"""Submitting work from a page: asked here, carried out by a worker, which has the watched repository."""
+"""Shows the form to submit work, and the list of what people did. A worker, which has the repository, submits it."""
 
 from functools import partial
 
@@ -25,22 +25,22 @@ def show_form(url: str, who: str) -> None:
         )
         if kind == BACKFILL:
             revisions = st.text_input("Commits, as A..B", key="submit-range", placeholder="v1.2..HEAD")
-            ready, made = bool(revisions.strip()), partial(actions.ask_backfill, revisions=revisions.strip(), gpus=gpus)
+            ready, ask = bool(revisions.strip()), partial(actions.ask_backfill, revisions=revisions.strip(), gpus=gpus)
         else:
             commit = st.text_input("Commit", "HEAD", key="submit-commit")
-            ready, made = bool(commit.strip()), partial(actions.ask_nightly, commit=commit.strip(), gpus=gpus)
+            ready, ask = bool(commit.strip()), partial(actions.ask_nightly, commit=commit.strip(), gpus=gpus)
             if kind == SWEEP:
                 kernel = st.selectbox("Kernel", sorted(set(spaces["kernel"])), key="submit-kernel")
                 problem = st.text_input("Problem", key="submit-problem", placeholder="320x32576x7168")
                 ready = ready and kernel is not None and bool(problem.strip())
                 about = {"kernel": kernel, "problem": problem.strip(), "commit": commit.strip(), "gpus": gpus}
-                made = partial(actions.ask_sweep, **about)
+                ask = partial(actions.ask_sweep, **about)
         if st.button("Submit", key="submit-now", disabled=not ready, type="primary"):
-            run_action.run(url, partial(made, who=who), "Asked: a worker submits it within a minute")
+            run_action.run(url, partial(ask, who=who), "A worker submits it within a minute")
 
 
 def show_actions(url: str) -> None:
-    """Who did or asked for what, and what came of it."""
+    """Shows who did or asked for what, and the outcome."""
     found = reads.actions(url)
     if found.empty:
         return
@@ -52,7 +52,7 @@ def show_actions(url: str) -> None:
             "did": row["action"],
             "of": ", ".join(f"{name} {_text(value)}" for name, value in row["wanted"].items() if value),
             "state": row["state"],
-            "what came of it": row["said"] or "",
+            "outcome": row["said"] or "",
         }
         for row in found.to_dict("records")
     ]

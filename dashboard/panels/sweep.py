@@ -1,7 +1,7 @@
-"""One sweep: how its trials ended, which configs are fast, what earlier choices cost, what the cubins tell.
+"""Shows one sweep: how its trials ended, which configs are fast, what earlier choices cost, the static facts.
 
-The whole body is one fragment that asks again while the sweep is unfinished; its widgets have keys, so that new numbers
-leave the choices as they are.
+The whole body is one fragment that reads again while the sweep is unfinished; its widgets have keys, so that new
+numbers leave the choices as they are.
 """
 
 import datetime as dt
@@ -16,7 +16,7 @@ from tilewatch.dashboard.charts import sweep as sweep_charts
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.frames.metrics import US_TFLOP
 from tilewatch.dashboard.text import config_text, first_line, ratio_to, source_text
-from tilewatch.dashboard.widgets import filters, plots
+from tilewatch.dashboard.widgets import filters, plots, tables
 from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.text import change_text, count_text, short_sha
 
@@ -25,7 +25,7 @@ A_MONTH = dt.timedelta(days=30)
 
 
 def show(url: str, sweep: pd.Series) -> None:
-    """Everything about one sweep; runs again by itself while the sweep is unfinished."""
+    """Shows everything about one sweep; runs again by itself while the sweep is unfinished."""
     with show_errors():
         trials = sweep_charts.prepare(reads.trials(url, sweep["id"]), sweep["axes"])
         if trials.empty:
@@ -41,7 +41,7 @@ def show(url: str, sweep: pd.Series) -> None:
             return
         _failures(trials)
         measured = reads.measurements(url, sweep["id"])
-        _on_record(measured, sweep)
+        _measurements(measured, sweep)
         tie = set(measured.iloc[0]["tie"]) if len(measured) else set()
         show_regrets(url, trials, sweep, tie)
         left, right = st.columns([3, 2], gap="medium")
@@ -49,8 +49,8 @@ def show(url: str, sweep: pd.Series) -> None:
             _cells(trials, sweep)
         with right:
             _best(trials, tie, sweep)
-        _beside_speed(trials, tie)
-        _all_parameters(trials)  # after the other charts: without a GPU a browser takes a second to draw it
+        _facts_and_speed(trials, tie)
+        _all_parameters(trials)
         _configs(url, trials, sweep)
 
 
@@ -65,12 +65,12 @@ def _failures(trials: pd.DataFrame) -> None:
         st.dataframe(table.sort_values("configs", ascending=False), hide_index=True, key="failures")
 
 
-def _on_record(measured: pd.DataFrame, sweep: pd.Series) -> None:
-    """The careful timing of the winner beside its baselines, of the newest run."""
+def _measurements(measured: pd.DataFrame, sweep: pd.Series) -> None:
+    """Shows the measurements of the newest run: the winner and its baselines."""
     if measured.empty:
         return
     run = measured[measured["run_id"] == measured.iloc[0]["run_id"]]
-    st.subheader("On record", anchor=False)
+    st.subheader("Measured", anchor=False)
     for column, (_, row) in zip(st.columns(max(len(run), 3)), run.iterrows(), strict=False):
         with column, st.container(border=True, height="stretch"):
             if not row["samples"]:
@@ -92,13 +92,13 @@ def _on_record(measured: pd.DataFrame, sweep: pd.Series) -> None:
 
 
 def show_regrets(url: str, trials: pd.DataFrame, sweep: pd.Series, tie: set[int]) -> None:
-    """What it would cost to go on with a config that was chosen before: by a table, or by an earlier sweep."""
+    """Shows how much slower a config is that was chosen before: by the tile table, or by an earlier sweep."""
     if trials["median_us"].isna().all():
         return
     rows = [landscape.regret(name, params, trials, tie) for name, params in _chosen_before(url, sweep)]
     if not rows:
         return
-    st.subheader("Regret of an earlier choice", anchor=False)
+    st.subheader("Cost of an earlier choice", anchor=False)
     table = pd.DataFrame(
         {
             "the config of": [row.name for row in rows],
@@ -114,17 +114,17 @@ def show_regrets(url: str, trials: pd.DataFrame, sweep: pd.Series, tie: set[int]
 
 
 def _chosen_before(url: str, sweep: pd.Series) -> list[tuple[str, Mapping[str, Any]]]:
-    found: list[tuple[str, Mapping[str, Any]]] = []
+    chosen: list[tuple[str, Mapping[str, Any]]] = []
     if sweep["tile_table"]:
-        found.append(("the tile table", sweep["tile_table"]))
+        chosen.append(("the tile table", sweep["tile_table"]))
     winners = reads.winners(url, sweep["repository"], sweep["kernel"], sweep["problem"], sweep["gpu_model"])
     older = winners[winners["committed_at"] < sweep["committed_at"]]
     month = older[older["committed_at"] <= sweep["committed_at"] - A_MONTH]
     for name, rows in (("the winner of the commit before", older), ("last month's winner", month)):
         if len(rows):
             newest = rows.iloc[0]
-            found.append((f"{name}, {short_sha(newest['sha'])}", newest["params"]))
-    return found
+            chosen.append((f"{name}, {short_sha(newest['sha'])}", newest["params"]))
+    return chosen
 
 
 def _all_parameters(trials: pd.DataFrame) -> None:
@@ -134,21 +134,19 @@ def _all_parameters(trials: pd.DataFrame) -> None:
     plots.show_parallel(parallel.drawing(trials), "parallel")
     st.caption(
         "Drag along an axis to keep the configs that pass there, click on it to keep all again; drag its name to "
-        "move it. Teal is better."
+        "move the axis. Teal is better."
     )
 
 
-def _beside_speed(trials: pd.DataFrame, tie: set[int]) -> None:
-    known = trials.dropna(subset="median_us")
-    facts = [fact for fact in sweep_charts.FACTS if fact.key != "median_us" and known[fact.key].notna().any()]
-    if known.empty or not facts:
+def _facts_and_speed(trials: pd.DataFrame, tie: set[int]) -> None:
+    timed = trials.dropna(subset="median_us")
+    facts = [fact for fact in sweep_charts.FACTS if fact.key != "median_us" and timed[fact.key].notna().any()]
+    if timed.empty or not facts:
         return
-    st.subheader("What the cubins say beside the speed", anchor=False)
+    st.subheader("Static facts and speed", anchor=False)
     label = filters.pick("Static fact", [fact.label for fact in facts], "beside")
     fact = next(fact for fact in facts if fact.label == label)
-    plots.show(
-        sweep_charts.fact_over_time(trials, fact, tie), "beside-speed", f"{fact.label} beside the time of each config"
-    )
+    plots.show(sweep_charts.fact_over_time(trials, fact, tie), "beside-speed", f"{fact.label} and time of each config")
 
 
 def _cells(trials: pd.DataFrame, sweep: pd.Series) -> None:
@@ -156,7 +154,7 @@ def _cells(trials: pd.DataFrame, sweep: pd.Series) -> None:
     st.subheader("Over two parameters", anchor=False)
     facts = [fact for fact in sweep_charts.FACTS if trials[fact.key].notna().any()]
     if len(axes) < 2 or not facts:
-        st.caption("Nothing to lay out yet: no config compiled.")
+        st.caption("No config compiled yet.")
         return
     across, down, value = st.columns(3)
     with across:
@@ -191,11 +189,11 @@ def _best(trials: pd.DataFrame, tie: set[int], sweep: pd.Series) -> None:
         key="best",
         column_config={"us": number(format="%.1f"), "TFLOP/s": number(format="%.0f")},
     )
-    st.caption("Times of the sweep's few samples; ≈ cannot be told from the winner.")
+    st.caption("Times of the few samples of the sweep; ≈ not distinguishable from the winner.")
 
 
 def _ranges(trials: pd.DataFrame) -> None:
-    """What the compiled configs are like, for a sweep that nobody measured."""
+    """Shows the ranges of the static facts, for a sweep that was not measured."""
     st.subheader("Static facts", anchor=False)
     compiled = trials.dropna(subset="registers")
     if compiled.empty:
@@ -214,7 +212,7 @@ def _ranges(trials: pd.DataFrame) -> None:
 
 
 def _configs(url: str, trials: pd.DataFrame, sweep: pd.Series) -> None:
-    """Every config in the space's order, which no new result changes: a selected row stays the selected config."""
+    """Shows every config in the order of the space, which no new result changes: a selected row stays selected."""
     st.subheader("All configs", anchor=False)
     trials = trials.sort_values("id")
     table = _params(trials, sweep)
@@ -234,12 +232,10 @@ def _configs(url: str, trials: pd.DataFrame, sweep: pd.Series) -> None:
     table["Tensor Core"] = _of(trials, "tensor_core_mmas", "mmas")
     table["failure"] = trials["failure"].map(first_line)
     number = st.column_config.NumberColumn
-    picked = st.dataframe(
+    picked = tables.pick_row(
         table,
-        hide_index=True,
-        on_select="rerun",
-        selection_mode="single-row",
-        key=f"configs-{sweep['id']}",
+        trials,
+        f"configs-{sweep['id']}",
         height=360,
         column_config={
             "us": number(format="%.1f"),
@@ -252,11 +248,10 @@ def _configs(url: str, trials: pd.DataFrame, sweep: pd.Series) -> None:
             "Tensor Core": st.column_config.TextColumn(help="MMAs that became Tensor Core code, of all MMAs"),
         },
     )
-    if picked.selection.rows and picked.selection.rows[0] < len(trials):
-        row = picked.selection.rows[0]
-        _one(url, trials.iloc[row], config_text(_params(trials, sweep).iloc[row]))
+    if picked is not None:
+        _remarks(url, picked)
     else:
-        st.caption("Select a row for what the compiler said of that config.")
+        st.caption("Select a row for the compiler's remarks on that config.")
 
 
 def _params(trials: pd.DataFrame, sweep: pd.Series) -> pd.DataFrame:
@@ -269,9 +264,9 @@ def _of(trials: pd.DataFrame, part: str, whole: str) -> list[str]:
     return ["" if pd.isna(part) or pd.isna(whole) else f"{part:.0f} of {whole:.0f}" for part, whole in pairs]
 
 
-def _one(url: str, trial: pd.Series, config: str) -> None:
+def _remarks(url: str, trial: pd.Series) -> None:
     with st.container(border=True):
-        st.markdown(f"`{config}`")
+        st.markdown(f"`{sweep_charts.config_of_trial(trial.to_dict())}`")
         if trial["failure"]:
             st.code(trial["failure"], language=None, wrap_lines=True)
         remarks = reads.remarks(url, trial["id"])

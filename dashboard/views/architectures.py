@@ -1,4 +1,4 @@
-"""What the compiler makes of every commit, for GPUs that nobody here needs to own: counts over commits, what moved."""
+"""Shows what the compiler made of every commit, for any architecture: counts, and the cubins that changed."""
 
 import pandas as pd
 import streamlit as st
@@ -7,8 +7,6 @@ from tilewatch.dashboard.charts import static_facts
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.widgets import filters, plots, repository, tables
 from tilewatch.text import count_text, short_sha
-
-THE_ONE_BEFORE = "the one before"
 
 
 def page(url: str) -> None:
@@ -32,18 +30,18 @@ def page(url: str) -> None:
     if counts.empty:
         st.info("None of its configs is compiled yet. A compile worker takes them in batches.")
         return
-    told = f"Configs by what their cubins say, over {count_text(len(counts), 'commit')}"
-    plots.show(static_facts.over_commits(counts), "statics", told)
-    _moved(url, counts)
+    words = f"Share of the configs with each static fact, over {count_text(len(counts), 'commit')}"
+    plots.show(static_facts.over_commits(counts), "statics", words)
+    _changes(url, counts)
     tables.show_in_expander(
         f"The {count_text(len(counts), 'commit')} behind the chart", "counts", lambda: _table(counts)
     )
 
 
-def _moved(url: str, counts: pd.DataFrame) -> None:
-    st.subheader("What moved between two commits", anchor=False)
+def _changes(url: str, counts: pd.DataFrame) -> None:
+    st.subheader("What changed between two commits", anchor=False)
     if len(counts) < 2:
-        st.caption("Only one commit is compiled, so there is nothing to compare it with.")
+        st.caption("Only one commit is compiled: there is nothing to compare it with.")
         return
     newest_first = counts.iloc[::-1].assign(commit=counts["sha"].iloc[::-1].map(short_sha))
     left, right = st.columns(2)
@@ -51,19 +49,20 @@ def _moved(url: str, counts: pd.DataFrame) -> None:
         after = filters.pick_or_newest(newest_first, "After", "commit", "after").iloc[0]
     earlier = newest_first[newest_first.index < after.name]
     if earlier.empty:
-        st.caption("This is the oldest commit that is compiled; pick a later one.")
+        st.caption("This is the oldest compiled commit; pick a later one.")
         return
     with left:
-        picked = filters.pick("Before", [THE_ONE_BEFORE, *earlier["commit"]], "before")
-    before = earlier.iloc[0] if picked == THE_ONE_BEFORE else earlier[earlier["commit"] == picked].iloc[0]
-    moved = reads.cubin_changes(url, int(before["sweep_id"]), int(after["sweep_id"]))
+        before = filters.pick_or_newest(earlier, "Before", "commit", "before", filters.THE_ONE_BEFORE).iloc[0]
+    changed = reads.cubin_changes(url, int(before["sweep_id"]), int(after["sweep_id"]))
     st.caption(f"{before['commit']} {before['subject']} → {after['commit']} {after['subject']}")
     if before["compiler"] != after["compiler"]:
         st.caption(f"The compiler changed too: {before['compiler']} → {after['compiler']}")
-    if moved.empty:
-        st.success("Nothing moved in the configs compiled at both: equal registers, spills, TMA, Tensor Cores.")
+    if changed.empty:
+        st.success(
+            "No config that compiled at both commits has other registers, spills, TMA loads or Tensor Core code."
+        )
         return
-    for kind, configs in static_facts.by_kind(moved).items():
+    for kind, configs in static_facts.by_kind(changed).items():
         st.markdown(f"**{kind}: {count_text(len(configs), 'config')}**")
         st.dataframe(static_facts.table(configs), hide_index=True, key=f"moved-{kind}")
 

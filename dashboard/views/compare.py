@@ -1,6 +1,4 @@
-"""Two commits, or two GPU models, over all series: what differs, by how much, and everywhere or on one architecture."""
-
-import datetime as dt
+"""Compares two commits, or two GPU models, over all series: what differs, by how much, and on which architectures."""
 
 import pandas as pd
 import streamlit as st
@@ -8,89 +6,86 @@ import streamlit as st
 from tilewatch.dashboard.charts import differences, grid, shapes
 from tilewatch.dashboard.frames import changes, reads
 from tilewatch.dashboard.text import ratio_to, time_text
-from tilewatch.dashboard.widgets import filters, plots, tables
-from tilewatch.dashboard.widgets import repository as watched
+from tilewatch.dashboard.widgets import filters, plots, repository, tables
 from tilewatch.text import change_text, count_text, short_sha
 
-NEWEST, THE_ONE_BEFORE = "newest", "the one before"
 COMMITS, GPUS = "Two commits", "Two GPU models"
 
 
 def page(url: str) -> None:
     st.title("Compare", anchor=False)
-    repository = watched.pick_repository(url)
-    commits = reads.commits(url, repository)
+    name = repository.pick_repository(url)
+    commits = reads.commits(url, name)
     if commits.empty:
-        st.info("Nothing is measured yet, so there is nothing to compare. Submit a nightly, or import a recording.")
+        st.info("Nothing is measured yet. Submit a nightly, or import a recording.")
         st.code("tilewatch submit nightly\ntilewatch import FILE")
         return
     kind = st.segmented_control(
         "Compare", [COMMITS, GPUS], default=COMMITS, required=True, key="compare", bind="query-params"
     )
-    pairs = _commits(url, repository, commits) if kind == COMMITS else _gpu_models(url, repository)
-    known = pairs.dropna(subset="change")
-    if known.empty:
-        st.info("The two sides have no series in common. Pick others above.")
+    pairs = _commits(url, name, commits) if kind == COMMITS else _gpu_models(url, name)
+    compared = pairs.dropna(subset="change")
+    if compared.empty:
+        st.info("The two sides have no series in common. Pick other sides above.")
         return
-    apart = known[known["apart"]]
+    apart = compared[compared["apart"]]
     faster = int((apart["change"] > 0).sum())
     st.markdown(
-        f"#### {faster:,} faster, {len(apart) - faster:,} slower, {len(known) - len(apart):,} not apart, "
-        f"of {len(known):,} series on both sides"
+        f"#### {faster:,} faster, {len(apart) - faster:,} slower, {len(compared) - len(apart):,} not apart, "
+        f"of {len(compared):,} series on both sides"
     )
-    if kind == COMMITS and known["gpu_model"].nunique() > 1:
-        _where(url, changes.one_row_per_series(known))
+    if kind == COMMITS and compared["gpu_model"].nunique() > 1:
+        _where(url, changes.one_row_per_series(compared))
     st.subheader("Sorted differences", anchor=False)
-    figure = differences.differences(known, "change of speed")
+    figure = differences.differences(compared, "change of speed")
     plots.show(figure, "differences", "The largest changes of speed with their intervals")
     st.caption(
-        f"Up to {differences.AT_EACH_END} at each end, the slowest first. The interval is of the two medians' 95 % "
-        "intervals at their worst; an open circle means that it holds zero."
+        f"Up to {differences.AT_EACH_END} at each end, the slowest first. The bars combine the 95 % intervals of both "
+        "medians; an open circle means that they hold zero."
     )
-    _shapes(known)
+    _shapes(compared)
     tables.show_in_expander(
-        f"{count_text(len(known), 'difference')} as a table, slowest first",
+        f"{count_text(len(compared), 'difference')} as a table, slowest first",
         "all",
-        lambda: _table(known),
+        lambda: _table(compared),
         {"change": st.column_config.NumberColumn(format="percent")},
     )
 
 
-def _where(url: str, known: pd.DataFrame) -> None:
+def _where(url: str, compared: pd.DataFrame) -> None:
     """Per kernel and problem over the GPU models: a change everywhere and a change on one have different causes."""
     st.subheader("Everywhere, or on one architecture?", anchor=False)
-    moved = shapes.list_moved(known)
+    moved = shapes.list_moved(compared)
     if moved.empty:
-        st.caption("No series is apart on any GPU model.")
+        st.caption("On no GPU model are the intervals of a series apart.")
         return
     st.dataframe(moved, hide_index=True, key="where")
-    shown = changes.keep_problems(known, moved)
-    plots.show_grid(grid.change_table(shown, watched.trend_links(url)), "map")
-    st.caption("The problems that moved on some GPU model; ≈ where the intervals overlap.")
+    shown = changes.keep_problems(compared, moved)
+    plots.show_grid(grid.change_table(shown, repository.trend_links(url)), "map")
+    st.caption("The problems that changed on some GPU model; ≈ where the intervals overlap.")
 
 
-def _shapes(known: pd.DataFrame) -> None:
-    shaped = shapes.keep_shaped(known)
+def _shapes(compared: pd.DataFrame) -> None:
+    shaped = shapes.keep_shaped(compared)
     if shaped.empty:
         return
     st.subheader("Over the shapes of the problems", anchor=False)
     kernel = filters.pick("Kernel", sorted(set(shaped["kernel"])), "kernel")
     plots.show(shapes.shape_map(shaped[shaped["kernel"] == kernel]), "shapes", f"Change of {kernel} over M, N and K")
-    st.caption("A mark's size is K; its colour and its number are the median change over what was compared.")
+    st.caption("A mark's size is K; its colour and its number are the median change over the series of that problem.")
 
 
 def _commits(url: str, repository: str, commits: pd.DataFrame) -> pd.DataFrame:
     left, right = st.columns(2)
     names = commits["sha"].map(short_sha)
     with right:
-        picked = filters.pick("B", [NEWEST, *names], "b")
-    b = commits.iloc[0] if picked == NEWEST else commits[names == picked].iloc[0]
+        b = filters.pick_or_newest(commits.assign(name=names), "B", "name", "b").iloc[0]
     with left:
-        picked = filters.pick("A", [THE_ONE_BEFORE, *names], "a")
-    wanted = commits["position"] < b["position"] if picked == THE_ONE_BEFORE else names == picked
+        picked = filters.pick("A", [filters.THE_ONE_BEFORE, *names], "a")
+    wanted = commits["position"] < b["position"] if picked == filters.THE_ONE_BEFORE else names == picked
     earlier = commits[wanted]
     if earlier.empty:
-        st.caption(f"{short_sha(b['sha'])} is the oldest commit that something was measured of; pick a later B.")
+        st.caption(f"{short_sha(b['sha'])} is the oldest measured commit; pick a later B.")
         st.stop()
     a = earlier.iloc[0]
     st.caption(f"A: {short_sha(a['sha'])} {a['subject']}. B: {short_sha(b['sha'])} {b['subject']}.")
@@ -105,8 +100,7 @@ def _record(origin: str) -> str:
 
 
 def _gpu_models(url: str, repository: str) -> pd.DataFrame:
-    now = dt.datetime.now(dt.UTC).replace(minute=0, second=0, microsecond=0)  # by the hour: readers share the answers
-    newest = changes.one_row_per_series(reads.snapshot(url, repository, now))
+    newest = changes.one_row_per_series(reads.snapshot(url, repository, reads.this_hour()))
     names = sorted(set(newest["gpu_model"]))
     left, right = st.columns(2)
     with left:
@@ -120,7 +114,7 @@ def _gpu_models(url: str, repository: str) -> pd.DataFrame:
     return pairs.assign(where="")
 
 
-def _table(known: pd.DataFrame) -> pd.DataFrame:
+def _table(compared: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(
         [
             {
@@ -134,7 +128,7 @@ def _table(known: pd.DataFrame) -> pd.DataFrame:
                 "B": _side(row["ratio"], row["baseline"], row["median_us"]),
                 "verdict of B": row["verdict"] or "",
             }
-            for row in known.sort_values("change").to_dict("records")
+            for row in compared.sort_values("change").to_dict("records")
         ]
     )
 

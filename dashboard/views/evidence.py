@@ -1,4 +1,4 @@
-"""The evidence behind one point: `?run=ID` is its permalink."""
+"""Shows the evidence behind one point; `?run=ID` is its permalink."""
 
 import pandas as pd
 import streamlit as st
@@ -7,20 +7,21 @@ from tilewatch.dashboard.charts import evidence as evidence_charts
 from tilewatch.dashboard.frames import evidence, reads
 from tilewatch.dashboard.frames.reads import Evidence
 from tilewatch.dashboard.text import commit_text, config_text, moment, ratio_to, source_text, time_text
-from tilewatch.dashboard.widgets import badges, plots, repository
+from tilewatch.dashboard.widgets import badges, plots, repository, tables
 from tilewatch.db.queries.evidence import SamplesRow
 from tilewatch.text import change_text, count_text, short_sha
 
 
 def page(url: str) -> None:
     st.title("Evidence", anchor=False)
-    asked = st.query_params.get("run", "")
-    if not asked:
+    run_id = st.query_params.get("run", "")
+    if not run_id:
         _choose(url)
         return
-    found = reads.evidence(url, int(asked)) if asked.isdecimal() and len(asked) <= 18 else None  # 18: fits a bigint
+    is_number = run_id.isdecimal() and len(run_id) <= 18  # fits a bigint
+    found = reads.evidence(url, int(run_id)) if is_number else None
     if found is None:
-        st.warning(f"There is no run '{asked}' in this database. The link may be of another Tilewatch.")
+        st.warning(f"There is no run '{run_id}' in this database. The link may belong to another Tilewatch.")
         st.page_link("views/overview.py", label="To the overview")
         return
     _headline(url, found)
@@ -32,7 +33,7 @@ def page(url: str) -> None:
     with right:
         st.subheader("Distribution of the kernel's samples", anchor=False)
         if kernel is None:
-            st.info("No config gave a right answer in this run, so the kernel has no time.")
+            st.info("No config gave a correct result in this run, so the kernel has no time.")
         else:
             before = next((row for row in found.sampled_before if row.role == "kernel"), None)
             figure = evidence_charts.distribution(kernel, before)
@@ -50,10 +51,10 @@ def page(url: str) -> None:
 def _choose(url: str) -> None:
     runs = reads.newest_runs(url)
     if runs.empty:
-        st.info("Nothing is measured yet, so there is no evidence to show. Submit a nightly, or import a recording.")
+        st.info("Nothing is measured yet. Submit a nightly, or import a recording.")
         st.code("tilewatch submit nightly\ntilewatch import FILE")
         return
-    st.caption("Each run has a page of its own. These are the newest, those judged a change first; select one.")
+    st.caption("The newest runs, changes first. Select one to see its evidence.")
     table = pd.DataFrame(
         {
             "verdict": [row["verdict"] or "" for _, row in runs.iterrows()],
@@ -64,10 +65,9 @@ def _choose(url: str) -> None:
             "measured": [moment(at) for at in runs["measured_at"]],
         }
     )
-    picked = st.dataframe(table, hide_index=True, on_select="rerun", selection_mode="single-row", key="runs")
-    if picked.selection.rows and picked.selection.rows[0] < len(runs):
-        run_id = runs.iloc[picked.selection.rows[0]]["run_id"]
-        st.switch_page("views/evidence.py", query_params={"run": str(run_id)})
+    picked = tables.pick_row(table, runs, "runs")
+    if picked is not None:
+        st.switch_page("views/evidence.py", query_params={"run": str(picked["run_id"])})
 
 
 def _headline(url: str, found: Evidence) -> None:
@@ -79,7 +79,9 @@ def _headline(url: str, found: Evidence) -> None:
         st.markdown(f"**:{badges.VERDICTS[run.verdict]}[{run.verdict}]** ({run.policy}): {run.reason}")
     source = source_text(run.origin, run.machine, run.measured_at)
     against = (
-        f"held against {short_sha(before.sha)} of {moment(before.measured_at)}" if before else "the first of its series"
+        f"compared with {short_sha(before.sha)} of {moment(before.measured_at)}"
+        if before
+        else "the first of its series"
     )
     st.caption(f"Run {run.run_id}, {source} ({run.board}, timed with {run.timer}); {against}.")
     with st.container(horizontal=True):
@@ -89,10 +91,10 @@ def _headline(url: str, found: Evidence) -> None:
             "gpu": run.gpu_model,
             **repository.repository_parameters(url, {"repository": run.repository}),
         }
-        st.page_link("views/trends.py", label="Its trend", query_params=series)
-        st.page_link("views/sweeps.py", label="Its sweep", query_params={**series, "commit": short_sha(run.sha)})
+        st.page_link("views/trends.py", label="Open its trend", query_params=series)
+        st.page_link("views/sweeps.py", label="Open its sweep", query_params={**series, "commit": short_sha(run.sha)})
         if before:
-            st.page_link("views/evidence.py", label="The run before", query_params={"run": str(before.run_id)})
+            st.page_link("views/evidence.py", label="Open the run before", query_params={"run": str(before.run_id)})
 
 
 def _measurements(found: Evidence) -> None:
@@ -116,18 +118,18 @@ def _measurements(found: Evidence) -> None:
 
 
 def _replays(found: Evidence) -> None:
-    """What the controlled experiment said: the old cubin beside the new one, on one GPU in the same minutes."""
+    """Shows the replays: the old cubin and the new one, timed side by side on one GPU in the same minutes."""
     if found.suspicion is None and not found.replays:
         return
-    st.subheader("Old cubin beside new cubin", anchor=False)
+    st.subheader("Replays: old and new cubin side by side", anchor=False)
     if found.suspicion is not None:
         st.markdown(f"**{found.suspicion.state}**: {found.suspicion.reason}")
     for i, row in enumerate(found.replays):
-        told, shown = st.columns([2, 3], gap="medium", vertical_alignment="center")
-        with told:
+        words, drawing = st.columns([2, 3], gap="medium", vertical_alignment="center")
+        with words:
             st.text(evidence.replay_sentence(row))
             st.caption(f"{row.origin} on {row.host or 'an unknown machine'}, {moment(row.at)}")
-        with shown:
+        with drawing:
             if row.failure is None:
                 plots.show(evidence_charts.replay(row), f"replay-{i}", "Times of the old and the new cubin by launch")
 
@@ -147,34 +149,32 @@ def _winner(found: Evidence) -> None:
         st.markdown(f"before `{config_text(found.winner_before.params)}`")
     elif same:
         st.caption("The same config won before.")
-    told = {"before": found.winner_before}
+    cubins = {"before": found.winner_before}
     if not same:
-        told["this_config_before"] = found.same_config_before
-    facts = evidence.static_facts(**told, this_run=found.winner)
+        cubins["this_config_before"] = found.same_config_before
+    facts = evidence.static_facts(**cubins, this_run=found.winner)
     st.dataframe(facts, hide_index=True, key="facts", height="content")
     earlier = found.same_config_before
     if earlier is None:
         return
     if earlier.code_sha256 is not None and earlier.code_sha256 == found.winner.code_sha256:
-        st.caption("This config's machine code is identical at both commits: a difference in time is not its code.")
+        st.caption("This config's machine code is identical at both commits, so the code did not change its time.")
     remarks = evidence.changed_remarks(earlier, found.winner)
     if len(remarks):
         st.markdown("Remarks of this config that changed")
         st.dataframe(remarks, hide_index=True, key="remarks")
     else:
-        st.caption("The compiler said the same of this config at both commits.")
+        st.caption("The compiler's remarks on this config are the same at both commits.")
 
 
 def _circumstances(found: Evidence) -> None:
-    """What was not the kernel: clocks, toolchain, and the commits in between."""
+    """Shows what else may have changed the time: clocks, toolchain, and the commits in between."""
     st.subheader("Clocks and power", anchor=False)
     throttled = sorted({reason for reading in found.run.telemetry for reason in reading.get("throttled") or ()})
     if any(reading.get("sm_clock_mhz") is not None for reading in found.run.telemetry):
         figure = evidence_charts.telemetry(found.run.telemetry)
         plots.show(figure, "telemetry", "SM clock and power while it was measured")
-        st.caption(
-            f"Throttled: {', '.join(throttled)}." if throttled else "No reading says that the GPU was throttled."
-        )
+        st.caption(f"Throttled: {', '.join(throttled)}." if throttled else "The GPU was not throttled in any reading.")
     else:
         st.caption("This run has no telemetry.")
     st.subheader("Toolchain", anchor=False)
@@ -187,7 +187,7 @@ def _circumstances(found: Evidence) -> None:
         else:
             st.dataframe(changed, hide_index=True, key="toolchain")
     st.subheader("Commits in range", anchor=False)
-    st.caption(f"{count_text(len(found.commits), 'commit')} known here after the run before, up to this one.")
+    st.caption(f"{count_text(len(found.commits), 'commit')} in this database after the run before, up to this one.")
     lines = [
         {
             "commit": short_sha(line.sha),
@@ -202,7 +202,7 @@ def _circumstances(found: Evidence) -> None:
 
 def _repeat(found: Evidence) -> None:
     st.subheader("Repeat it", anchor=False)
-    st.caption(f"On a machine with an {found.run.gpu_name}, in a clone of the repository under watch:")
+    st.caption(f"On a machine with this GPU model, {found.run.gpu_name}, in a clone of the watched repository:")
     st.code(evidence.repeat_commands(found), language="bash")
     name = f"tilewatch-run-{found.run.run_id}"
     with st.container(horizontal=True):

@@ -1,4 +1,4 @@
-"""What the queue does now, how the GPUs are, and how to step in: submit, cancel, retry, backfill."""
+"""Shows the queue and the health of the GPUs, with buttons to submit, cancel and retry."""
 
 import streamlit as st
 
@@ -12,28 +12,28 @@ SUBMISSIONS = 20
 def page(url: str) -> None:
     st.title("Jobs & workers", anchor=False)
     if reads.job_counts(url).empty and reads.workers(url).empty:
-        st.info("No job was submitted and no worker has said that it is here.")
+        st.info("No job was submitted and no worker has started.")
         st.code("make up                    # starts workers and submits the first nightly\ntilewatch submit nightly")
     run_action.show_outcome()
     who = run_action.find_actor()
     if who is not None:
         submit_form.show_form(url, who)
-    now(url, who)
+    show_now(url, who)
     gpu_health.show_health(url)
 
 
 @st.fragment(run_every=reads.LIVE_EVERY_S)
-def now(url: str, who: str | None) -> None:
-    """The live part: asks again by itself and leaves selections and open traces alone."""
+def show_now(url: str, who: str | None) -> None:
+    """The live part: reads again by itself, and keeps selections and open traces."""
     with show_errors():
         if reads.job_counts(url).empty and reads.workers(url).empty:
             return
         queue.show_counts(url)
         queue.warn_of_queues_without_worker(reads.queues(url))
         gpu_health.show_quarantined(reads.quarantines(url))
-        queue.show_unfinished(url, reads.jobs(url, "running"), "Running", who)
-        queue.show_failed(url, reads.jobs(url, "failed", "poison"), who)
-        queue.show_unfinished(url, reads.jobs(url, "queued", "waiting"), "Next", who)
+        queue.show_unfinished(url, reads.jobs(url, ("running",)), "Running", who)
+        queue.show_failed(url, reads.jobs(url, ("failed", "poison")), who)
+        queue.show_unfinished(url, reads.jobs(url, ("queued", "waiting")), "Next", who)
         queue.show_submissions(url, reads.submissions(url, SUBMISSIONS), who)
         left, right = st.columns(2, gap="medium")
         with left:

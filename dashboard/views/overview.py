@@ -1,4 +1,4 @@
-"""The first page: is anything wrong since yesterday? Nights, changes that were judged, and every series at a glance."""
+"""Answers whether anything is wrong since yesterday: nights, alarms, verdicts, and every series in one table."""
 
 import datetime as dt
 
@@ -10,9 +10,7 @@ from tilewatch.dashboard.frames import changes, reads
 from tilewatch.dashboard.frames.metrics import US_TFLOP
 from tilewatch.dashboard.panels import submissions
 from tilewatch.dashboard.text import moment, ratio_to, source_text, time_text
-from tilewatch.dashboard.widgets import badges as states
-from tilewatch.dashboard.widgets import filters, plots, tables
-from tilewatch.dashboard.widgets import repository as watched
+from tilewatch.dashboard.widgets import badges, filters, plots, repository, tables
 from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.db.lifecycle.regressions import OPEN
 from tilewatch.nightlies import NightlyTimes
@@ -20,7 +18,7 @@ from tilewatch.text import change_text, count_text, short_sha
 
 SHOWN_MOVERS = 20
 PERIODS = {"yesterday": 1, "a week ago": 7, "a month ago": 30, "a year ago": 365}
-"""What "since" can mean, in days before today's noon, which lies after the night; besides these, a commit."""
+"""Days before today's noon, which is after the night. "Changes since" also offers a commit."""
 A_COMMIT = "a commit"
 AN_HOUR = dt.timedelta(hours=1)
 
@@ -28,46 +26,44 @@ AN_HOUR = dt.timedelta(hours=1)
 def page(url: str) -> None:
     st.title("Overview", anchor=False)
     if reads.submissions(url, submissions.RECENT).empty:
-        st.info("Nothing was submitted to this Tilewatch yet. Submit a commit; its sweeps appear here as they run.")
+        st.info("Nothing was submitted yet. Submit a commit; its sweeps appear here as they run.")
         st.code(
             "make up                    # starts everything and submits the first nightly\ntilewatch submit nightly"
         )
         return
-    now = dt.datetime.now(dt.UTC).replace(minute=0, second=0, microsecond=0)  # by the hour: readers share the answers
-    nights(url)
+    now = reads.this_hour()
+    show_nights(url)
     _alarms(url)
-    repository = watched.pick_repository(url)
-    everything = reads.snapshot(url, repository, now + AN_HOUR)  # the hour that goes on is a part of now
+    name = repository.pick_repository(url)
+    everything = reads.snapshot(url, name, now + AN_HOUR)  # up to the end of this hour
     if everything.empty:
         st.info(
             "Nothing is measured yet: that needs a worker on a machine with an NVIDIA GPU, or a recording "
             "(`tilewatch import FILE`). Sweeps without a GPU show their static facts on the Sweeps page."
         )
     else:
-        _board(url, repository, everything, now)
+        _everything(url, name, everything, now)
     submissions.show(url)
 
 
 @st.fragment(run_every=reads.LIVE_EVERY_S)
-def nights(url: str) -> None:
-    """How the newest nightly of each GPU model went, as one line."""
+def show_nights(url: str) -> None:
+    """Shows how the newest nightly of each GPU model went, in one line."""
     with show_errors():
         now, times = dt.datetime.now(dt.UTC), NightlyTimes()
         newest = reads.last_nights(url)
-        badges = []
+        words = []
         for _, night in newest.sort_values("gpu_name").iterrows():
             state = changes.night_state(night, newest["night"].max(), now, times)
             detail = f" ({night['state']})" if state in ("failed", "running") else f" ({night['night']})"
-            badges.append(
-                f":{states.NIGHTS[state]}-badge[{night['gpu_name'].removeprefix('NVIDIA ')}: {state}{detail}]"
-            )
-        st.markdown("**Last night** " + (" ".join(badges) or "no nightly was submitted yet"))
+            words.append(f":{badges.NIGHTS[state]}-badge[{night['gpu_name'].removeprefix('NVIDIA ')}: {state}{detail}]")
+        st.markdown("**Last night** " + (" ".join(words) or "no nightly was submitted yet"))
 
 
 def _alarms(url: str) -> None:
-    """What stands open beside the times: late nights, ill GPUs, configs that stopped compiling."""
-    found = reads.alarms(url)
-    if found.empty:
+    """Lists the open alarms: late nightlies, GPUs in quarantine, configs that no longer compile."""
+    alarms = reads.alarms(url)
+    if alarms.empty:
         return
     rows = [
         {
@@ -76,23 +72,23 @@ def _alarms(url: str) -> None:
             "detail": row["detail"],
             "since": moment(row["opened_at"]),
         }
-        for row in found.to_dict("records")
+        for row in alarms.to_dict("records")
     ]
-    title = f":{states.UNSURE}[{count_text(len(found), 'alarm')} open]"
+    title = f":{badges.UNSURE}[{count_text(len(alarms), 'alarm')} open]"
     tables.show_in_expander(title, "alarms", lambda: pd.DataFrame(rows))
 
 
-def _board(url: str, repository: str, everything: pd.DataFrame, now: dt.datetime) -> None:
-    """The answer in words, then the board of ratios, then what moved most."""
+def _everything(url: str, name: str, everything: pd.DataFrame, now: dt.datetime) -> None:
+    """Shows the answer in words, then the table of ratios, then the largest changes."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="large"):
         since_what = filters.choose("Changes since", [*PERIODS, A_COMMIT], "since")
         only = st.toggle("Only regressions", key="regressions", bind="query-params")
-    before, since, words = _since(url, repository, now, since_what)
-    judged = reads.changes_judged(url, repository, since)
+    before, since, words = _since(url, name, now, since_what)
+    judged = reads.judged_changes(url, name, since)
     regressed = judged[judged["verdict"] == "regression"]
     _answer(judged, everything, words)
     pairs = changes.pair_snapshots(before, everything)
-    _waiting(url, repository)
+    _open_regressions(url, name)
     if len(regressed):
         _judged(url, regressed, f"Regressions judged since {words}", "judged")
     if only:
@@ -101,54 +97,55 @@ def _board(url: str, repository: str, everything: pd.DataFrame, now: dt.datetime
         st.success(f"No series was judged a regression since {words}.")
         return
     shown = changes.one_row_per_series(pairs)
-    beside = shown[shown["ratio"].notna()]
-    if not beside.empty:
-        plots.show_grid(grid.ratio_table(beside, watched.trend_links(url)), "board")
-        others = len(shown) - len(beside)
+    with_ratio = shown[shown["ratio"].notna()]
+    if not with_ratio.empty:
+        plots.show_grid(grid.ratio_table(with_ratio, repository.trend_links(url)), "board")
+        others = len(shown) - len(with_ratio)
         st.caption(
-            "The main baseline's time / ours: over 1.00 is faster than it. It is DeepGEMM where a cell names no other. "
+            "The main baseline's time / ours: over 1.00 is faster than the baseline, which is DeepGEMM unless a cell "
+            "names another. "
             f"▲ ▼: faster or slower since {words}, where the intervals do not overlap."
-            + (f" {others:,} series without a baseline: see below." if others else "")
+            + (f" {others:,} series have no baseline: see below." if others else "")
         )
     _movers(url, pairs, words)
 
 
-def _since(url: str, repository: str, now: dt.datetime, picked: str) -> tuple[pd.DataFrame, dt.datetime, str]:
-    """The standing to compare with, the moment it is of, and its words."""
+def _since(url: str, name: str, now: dt.datetime, picked: str) -> tuple[pd.DataFrame, dt.datetime, str]:
+    """Returns the snapshot to compare with, its time, and that time in words."""
     if picked in PERIODS:
         at = now.replace(hour=12) - dt.timedelta(days=PERIODS[picked])
-        return reads.snapshot(url, repository, at), at, picked
-    commits = reads.commits(url, repository)
+        return reads.snapshot(url, name, at), at, picked
+    commits = reads.commits(url, name)
     names = commits["sha"].map(short_sha)
     sha = filters.pick("The commit", list(names), "from")
     commit = commits[names == sha].iloc[0]
-    return reads.snapshot(url, repository, commit["committed_at"]), commit["committed_at"], sha
+    return reads.snapshot(url, name, commit["committed_at"]), commit["committed_at"], sha
 
 
 def _answer(judged: pd.DataFrame, everything: pd.DataFrame, words: str) -> None:
-    """The one sentence people open this page for."""
+    """Shows the one sentence people open this page for."""
     counts = judged["verdict"].value_counts()
     regressions, improvements = int(counts.get("regression", 0)), int(counts.get("improvement", 0))
     series = len(everything[list(changes.SERIES)].drop_duplicates())
-    colour = states.BADLY if regressions else states.WELL
+    colour = badges.BADLY if regressions else badges.WELL
     wrong = count_text(regressions, "regression") if regressions else "No regression"
     st.markdown(
         f"#### :{colour}[{wrong}] and {count_text(improvements, 'improvement')} since {words}, in {series:,} series"
     )
 
 
-def _waiting(url: str, repository: str) -> None:
-    """Regressions that nobody has dealt with, whenever they began."""
-    found = reads.regressions(url)
-    waiting = found[(found["direction"] == "regression") & found["state"].isin(OPEN)]
-    waiting = waiting[waiting["repository"] == repository]
+def _open_regressions(url: str, name: str) -> None:
+    """Links to the open regressions of a repository, however old."""
+    everything = reads.regressions(url)
+    waiting = everything[(everything["direction"] == "regression") & everything["state"].isin(OPEN)]
+    waiting = waiting[waiting["repository"] == name]
     if waiting.empty:
         return
-    nobodys = int((waiting["owner"].isna()).sum())
+    unowned = int((waiting["owner"].isna()).sum())
     count = count_text(len(waiting), "confirmed regression") + (" is open" if len(waiting) == 1 else " are open")
     st.page_link(
         "views/regressions.py",
-        label=f":{states.BADLY}[{count}], {nobodys:,} without an owner. To the regressions",
+        label=f":{badges.BADLY}[{count}], {unowned:,} without an owner. To the regressions",
     )
 
 
@@ -164,38 +161,35 @@ def _judged(url: str, judged: pd.DataFrame, title: str, key: str) -> None:
             "measured": [moment(at) for at in judged["measured_at"]],
         }
     )
-    picked = st.dataframe(table, hide_index=True, on_select="rerun", selection_mode="single-row", key=key)
-    if picked.selection.rows and picked.selection.rows[0] < len(judged):
-        _links(url, judged.iloc[picked.selection.rows[0]])
+    _links(url, tables.pick_row(table, judged, key))
 
 
 def _movers(url: str, pairs: pd.DataFrame, words: str) -> None:
-    """Every series, the largest change first."""
+    """Shows every series, the largest change first."""
     order = pairs["change"].abs().sort_values(ascending=False, na_position="last").index
     pairs = pairs.loc[order]
     st.subheader("Biggest movers" if pairs["change"].notna().any() else "Latest measurements", anchor=False)
     everything = len(pairs) <= SHOWN_MOVERS or st.toggle(f"All {len(pairs):,} series", key="all", bind="query-params")
     shown = pairs if everything else pairs.head(SHOWN_MOVERS)
     table = pd.DataFrame([_series_row(row) for _, row in shown.iterrows()])
-    picked = st.dataframe(
-        table.style.map(states.change_colour, subset="change").map(states.word_colour, subset="verdict"),
-        hide_index=True,
-        on_select="rerun",
-        selection_mode="single-row",
-        key="movers",
+    picked = tables.pick_row(
+        table.style.map(badges.change_colour, subset="change").map(badges.word_colour, subset="verdict"),
+        shown,
+        "movers",
         column_config={"ratio": st.column_config.TextColumn(alignment="right")},
     )
     st.caption(
-        f"Change of speed since {words}, on the same kind of record; ≈ where the intervals overlap. "
+        f"Change of speed since {words}, of measured and recorded runs each; ≈ where the intervals overlap. "
         "Select a row for its trend and its evidence."
     )
-    if picked.selection.rows and picked.selection.rows[0] < len(shown):
-        _links(url, shown.iloc[picked.selection.rows[0]])
+    _links(url, picked)
 
 
-def _links(url: str, row: pd.Series) -> None:
+def _links(url: str, row: pd.Series | None) -> None:
+    if row is None:
+        return
     with st.container(horizontal=True):
-        st.page_link("views/trends.py", label="Open its trend", query_params=watched.series_parameters(url, row))
+        st.page_link("views/trends.py", label="Open its trend", query_params=repository.series_parameters(url, row))
         st.page_link("views/evidence.py", label="Open its evidence", query_params={"run": str(row["run_id"])})
 
 

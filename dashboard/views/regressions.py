@@ -1,4 +1,4 @@
-"""Confirmed changes and what becomes of them: `?regression=ID` is the permalink of one."""
+"""Lists the confirmed changes and the score of the alerts; `?regression=ID` is the permalink of one."""
 
 import pandas as pd
 import streamlit as st
@@ -6,7 +6,7 @@ import streamlit as st
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import judge_score, regression
 from tilewatch.dashboard.text import day
-from tilewatch.dashboard.widgets import badges, filters, repository
+from tilewatch.dashboard.widgets import badges, filters, repository, tables
 from tilewatch.db.lifecycle.regressions import OPEN
 from tilewatch.text import change_text, count_text, short_sha
 
@@ -17,15 +17,15 @@ GROUPS = {"cause": "category", "kernel": "kernel", "owner": "owner", "state": "s
 
 def page(url: str) -> None:
     st.title("Regressions", anchor=False)
-    asked = st.query_params.get("regression", "")
-    if asked:
-        _one(url, asked)
+    number = st.query_params.get("regression", "")
+    if number:
+        _one(url, number)
         return
     found = reads.regressions(url)
     if found.empty:
         st.info(
-            "No change was confirmed yet. A regression is raised when an old cubin, replayed beside a new one, is as "
-            "much faster as the trend says."
+            "No change was confirmed yet. Tilewatch opens a regression when a replay of the old and the new cubin "
+            "confirms what the trend shows."
         )
         st.page_link("views/trends.py", label="To the trends")
         return
@@ -33,9 +33,7 @@ def page(url: str) -> None:
     if len(repositories) > 1:
         picked = repository.pick_from([ALL, *repositories])
         found = found if picked == ALL else found[found["repository"] == picked]
-    with st.container(
-        horizontal=True, vertical_alignment="bottom", gap="large"
-    ):  # a narrow window gives them two lines
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="large"):  # two lines in a narrow window
         state = filters.choose("State", STATES, "state")
         group = filters.choose("Group by", list(GROUPS), "group")
         improvements = st.toggle("Improvements", key="improvements", bind="query-params")
@@ -51,28 +49,21 @@ def page(url: str) -> None:
 def _list(shown: pd.DataFrame, group: str, word: str) -> None:
     st.markdown(f"#### {count_text(len(shown), word)}, worst first within each {group}")
     if shown.empty:
-        st.success(f"There is no {word} like that.")
+        st.success(f"No {word} matches these choices.")
         return
     shown = shown.assign(worst=shown["size"].abs(), owner=shown["owner"].fillna("nobody"))
     shown = shown.sort_values([group, "worst"], ascending=[True, False])
     table = pd.DataFrame([_row(row, group) for row in shown.to_dict("records")])
     if shown["repository"].nunique() == 1 and not shown["recorded"].any():
         table = table.drop(columns="repository")
-    picked = st.dataframe(
-        table.style.map(badges.word_colour, subset="state"),
-        hide_index=True,
-        on_select="rerun",
-        selection_mode="single-row",
-        key="regressions",
-    )
-    st.caption("Select a row to open it. The size is of the time of its worst series, with its 95 % interval.")
-    if picked.selection.rows and picked.selection.rows[0] < len(shown):
-        chosen = shown.iloc[picked.selection.rows[0]]
-        st.switch_page("views/regressions.py", query_params={"regression": str(chosen["id"])})
+    picked = tables.pick_row(table.style.map(badges.word_colour, subset="state"), shown, "regressions")
+    st.caption("Select a row to open it. The size is the change of time of its worst series, with its 95 % interval.")
+    if picked is not None:
+        st.switch_page("views/regressions.py", query_params={"regression": str(picked["id"])})
 
 
 def _row(row: dict[object, object], group: str) -> dict[str, object]:
-    found = {
+    cells = {
         "#": row["id"],
         "state": row["state"],
         "kernel": row["kernel"],
@@ -86,14 +77,14 @@ def _row(row: dict[object, object], group: str) -> dict[str, object]:
         "owner": row["owner"],
         "opened": day(row["opened_at"]),  # type: ignore[arg-type]
     }
-    return {group: found.pop(group), **found}
+    return {group: cells.pop(group), **cells}
 
 
-def _one(url: str, asked: str) -> None:
+def _one(url: str, number: str) -> None:
     found = reads.regressions(url)
-    chosen = found[found["id"].astype(str) == asked]
+    chosen = found[found["id"].astype(str) == number]
     if chosen.empty:
-        st.warning(f"There is no regression '{asked}' in this database. The link may be of another Tilewatch.")
+        st.warning(f"There is no regression '{number}' in this database. The link may belong to another Tilewatch.")
         st.page_link("views/regressions.py", label="To all regressions")
         return
     st.page_link("views/regressions.py", label="All regressions")

@@ -1,10 +1,10 @@
-"""The whole search space of one kernel, problem, GPU model and commit; a slider walks over the commits."""
+"""Shows the whole search space of one kernel, problem, GPU model and commit, picked on a slider."""
 
 import pandas as pd
 import streamlit as st
 
 from tilewatch.dashboard.frames import reads
-from tilewatch.dashboard.panels import sweep as one_sweep
+from tilewatch.dashboard.panels import sweep as sweep_panel
 from tilewatch.dashboard.panels import sweep_comparison
 from tilewatch.dashboard.text import moment
 from tilewatch.dashboard.widgets import filters, repository
@@ -49,9 +49,9 @@ def page(url: str) -> None:
         with show_errors():
             sweep_comparison.show(url, sweeps, sweep)
         return
-    goes_on = ["waiting", "compiled"] if sweep["measure"] else ["waiting"]
-    unfinished = reads.trials(url, sweep["id"])["status"].isin(goes_on).any()
-    st.fragment(one_sweep.show, run_every=reads.LIVE_EVERY_S if unfinished else None)(url, sweep)
+    not_ended = ["waiting", "compiled"] if sweep["measure"] else ["waiting"]
+    unfinished = reads.trials(url, sweep["id"])["status"].isin(not_ended).any()
+    st.fragment(sweep_panel.show, run_every=reads.LIVE_EVERY_S if unfinished else None)(url, sweep)
 
 
 def _submission(sweep: pd.Series) -> str:

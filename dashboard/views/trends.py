@@ -1,4 +1,4 @@
-"""One series over commits beside its baselines, or a few series over each other."""
+"""Shows one series over the commits with its baselines, or a few series in one chart."""
 
 import pandas as pd
 import streamlit as st
@@ -7,18 +7,17 @@ from tilewatch.dashboard.charts import colours, hover, marks, trend
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.frames.metrics import Metric, values_of_samples
 from tilewatch.dashboard.text import config_text, moment, rival_text, source_text
-from tilewatch.dashboard.widgets import filters, plots, tables
-from tilewatch.dashboard.widgets import repository as watched
+from tilewatch.dashboard.widgets import filters, plots, repository, tables
 from tilewatch.text import count_text, short_sha
 
 FEW_COMMITS = 20
-"""With this many in view, the raw samples behind each median have room."""
-MOST_BESIDE = 5
+"""With at most this many commits in view, the raw samples are drawn too."""
+MOST_OTHERS = 5
 COMMITS, DATES = "Commit order", "Date"
 
 Key = tuple[str, str, str, str]
 KEY = ("repository", "kernel", "problem", "gpu_model")
-"""What names a series."""
+"""The columns that name a series."""
 
 
 def page(url: str) -> None:
@@ -31,10 +30,10 @@ def page(url: str) -> None:
         )
         st.page_link("views/sweeps.py", label="To the sweeps")
         return
-    repository = watched.pick_repository(url)
-    everything = everything[everything["repository"] == repository]
+    name = repository.pick_repository(url)
+    everything = everything[everything["repository"] == name]
     if everything.empty:
-        st.info(f"No series of {repository} is measured yet.")
+        st.info(f"No series of {name} is measured yet.")
         return
     series = everything
     columns = st.columns(4)
@@ -51,11 +50,11 @@ def page(url: str) -> None:
     points = reads.points(url, *_key(own), static_facts=metric.static)
     left, middle, right = st.columns([2, 2, 1], vertical_alignment="bottom", gap="medium")
     with left:
-        beside = _beside(everything, own)
+        others = _pick_others(everything, own)
     with right:
         along: trend.Along = "dates" if filters.pick("Along", [COMMITS, DATES], "along") == DATES else "commits"
-    if beside:
-        _few(url, {_name(*_key(own)): _key(own), **beside}, metric, along)
+    if others:
+        _few(url, {_name(*_key(own)): _key(own), **others}, metric, along)
         return
     with middle:
         points = _in_view(points)
@@ -72,12 +71,12 @@ def _key(series: pd.Series) -> Key:
     return repository, kernel, problem, gpu_model
 
 
-def _beside(everything: pd.DataFrame, own: pd.Series) -> dict[str, Key]:
-    """Other series to draw over this one, by name."""
+def _pick_others(everything: pd.DataFrame, own: pd.Series) -> dict[str, Key]:
+    """Other series to draw in the same chart, by name."""
     keys = list(zip(*(everything[name] for name in KEY), strict=True))
     names = {_name(*key): key for key in keys if key != _key(own)}
     picked = st.multiselect(
-        "Beside it", list(names), max_selections=MOST_BESIDE, key="beside", bind="query-params", placeholder="no other"
+        "Other series", list(names), max_selections=MOST_OTHERS, key="beside", bind="query-params", placeholder="none"
     )
     return {name: names[name] for name in picked}
 
@@ -90,34 +89,34 @@ def _in_view(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def _few(url: str, chosen: dict[str, Key], metric: Metric, along: trend.Along) -> None:
-    found = {name: reads.points(url, *key, static_facts=metric.static) for name, key in chosen.items()}
+    series = {name: reads.points(url, *key, static_facts=metric.static) for name, key in chosen.items()}
     clicked = plots.show_clickable(
-        trend.trends(found, metric, along=along), "trend", f"{metric.label} of {count_text(len(found), 'series')}"
+        trend.trends(series, metric, along=along), "trend", f"{metric.label} of {count_text(len(series), 'series')}"
     )
-    st.caption("Medians of the kernels with their 95 % interval; a click on a point opens the evidence behind it.")
+    st.caption("Medians of the kernels with their 95 % interval; a click on a point opens its evidence.")
     _open(clicked)
-    kernels = pd.concat([points[points["role"] == "kernel"].assign(implementation=n) for n, points in found.items()])
+    kernels = pd.concat([points[points["role"] == "kernel"].assign(implementation=n) for n, points in series.items()])
     _behind(f"The {count_text(len(kernels), 'measurement')} behind the chart", kernels)
 
 
 def _chart(url: str, own: pd.Series, points: pd.DataFrame, metric: Metric, along: trend.Along) -> None:
     shown = metric.values(points)["value"].notna()
     if not shown.any():
-        st.info(f"{metric.missing}, so there is no {metric.label.lower()} to show. Pick another value above.")
+        st.info(f"{metric.missing}, so {metric.label.lower()} cannot be shown. Pick another value under Show.")
         return
-    found = [
+    lines = [
         *marks.level_changes(reads.levels(url, *_key(own))),
         *marks.toolchain_changes(points),
         *(marks.baseline_changes(points) if metric.key == "ratio" else ()),
         *marks.node_changes(points),
     ]
     raw = _raw(url, points, metric) if points["sha"].nunique() <= FEW_COMMITS else None
-    figure = trend.trend(points, metric, along=along, marks=found, raw=raw)
+    figure = trend.trend(points, metric, along=along, marks=lines, raw=raw)
     clicked = plots.show_clickable(
         figure, "trend", f"{metric.label} over {count_text(points['sha'].nunique(), 'commit')}"
     )
     _open(clicked)
-    st.caption(", ".join(_told(points, found, raw)) + ".")
+    st.caption(", ".join(_legend(points, lines, raw)) + ".")
 
 
 def _raw(url: str, points: pd.DataFrame, metric: Metric) -> pd.DataFrame:
@@ -138,33 +137,33 @@ def _open(clicked: list[dict[str, object]]) -> None:
         st.switch_page("views/evidence.py", query_params={"run": str(runs[0])})
 
 
-def _told(points: pd.DataFrame, found: list[marks.Mark], raw: pd.DataFrame | None) -> list[str]:
-    """What the marks mean, of those that are there."""
+def _legend(points: pd.DataFrame, lines: list[marks.Mark], raw: pd.DataFrame | None) -> list[str]:
+    """The meaning of each kind of mark that is in the chart."""
     dense = points.groupby("implementation").size().max() > trend.PLAIN
-    told = [
+    words = [
         "Lines are medians in a band of their 95 % intervals, and a click on a point of the kernel opens its evidence"
         if dense
-        else "Points are medians with their 95 % interval, and a click opens the evidence behind one"
+        else "Points are medians with their 95 % interval, and a click on one of the kernel opens its evidence"
     ]
     if raw is not None and len(raw):
-        told.append("small dashes are the raw samples")
+        words.append("small dashes are the raw samples")
     if (points["origin"] == "recorded").any():
-        told.append("open diamonds come from recordings")
+        words.append("open diamonds come from recordings")
     if (points["origin"] == "simulated").any():
-        told.append("open squares are simulated")
+        words.append("open squares are simulated")
     if points["quarantined"].any():
-        told.append("crosses are of a GPU in quarantine")
+        words.append("crosses are of a GPU in quarantine")
     if points["verdict"].isin(list(colours.VERDICTS)).any():
-        told.append("triangles are verdicts")
-    dashes = {mark.dash for mark in found}
-    for dash, words in (
-        ("solid", "solid lines begin a level that was confirmed, with its regression's number"),
-        ("dash", "dashed lines are changes of the toolchain or of the main baseline on a machine"),
-        ("dot", "dotted lines are moves to another machine"),
+        words.append("triangles are verdicts")
+    dashes = {mark.dash for mark in lines}
+    for dash, meaning in (
+        ("solid", "solid lines are confirmed changes, with the number of the regression"),
+        ("dash", "dashed lines are changes of the toolchain or the main baseline"),
+        ("dot", "dotted lines are changes of the machine"),
     ):
         if dash in dashes:
-            told.append(words)
-    return told
+            words.append(meaning)
+    return words
 
 
 def _behind(title: str, points: pd.DataFrame) -> None:

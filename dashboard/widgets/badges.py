@@ -1,4 +1,4 @@
-"""The colours of words that say how something stands, in tables and badges. Knows no query."""
+"""The colours of states and verdicts, in tables and badges. Knows no query."""
 
 GOING_ON, WELL, UNSURE, BADLY, OVER = "blue", "green", "orange", "red", "gray"
 SUBMISSIONS = {

@@ -1,4 +1,4 @@
-"""What a person reads when the data cannot be read: one sentence, never a stack trace, never a password."""
+"""Shows one sentence when the database cannot be read: never a stack trace, never a password."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,11 +12,11 @@ from tilewatch.db.session import DatabaseUnreachable, address
 
 @contextmanager
 def show_errors() -> Iterator[None]:
-    """Say it on the page instead of raising. Live fragments need their own: they run again without the page."""
+    """Shows an error on the page instead of raising it. Live fragments need their own: they run without the page."""
     try:
         yield
-    except (NoDatabase, DatabaseUnreachable) as trouble:
-        st.error(str(trouble))
+    except (NoDatabase, DatabaseUnreachable) as error:
+        st.error(str(error))
     except DBAPIError as error:
         st.error(sentence(error, address(database_url())))
 

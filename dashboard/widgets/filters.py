@@ -1,4 +1,4 @@
-"""Choices that live in the URL: each is a widget whose key is the query parameter. Knows no query and no chart."""
+"""Choices that are kept in the URL: the key of each widget is its query parameter. Knows no query and no chart."""
 
 import re
 from collections.abc import Sequence
@@ -11,28 +11,31 @@ from tilewatch.dashboard.frames.metrics import METRICS, Metric
 from tilewatch.text import short_sha
 
 SHA_8 = re.compile("[0-9a-f]{8}")
-OLDEST, NEWEST = "oldest", "newest"
+OLDEST, NEWEST, THE_ONE_BEFORE = "oldest", "newest", "the one before"
 
 
 def pick(label: str, options: Sequence[str], key: str, **more: Any) -> str:
-    """One of a list. The first is the default, which the URL leaves out: it has to mean the same tomorrow."""
+    """One of a list. The first is the default and not in the URL, so it must mean the same tomorrow."""
     _lengthen_shas(key, options)
     return str(st.selectbox(label, options, key=key, bind="query-params", **more))
 
 
 def pick_value(rows: pd.DataFrame, label: str, column: str, key: str) -> pd.DataFrame:
-    """The rows with the picked value of a column. The values are offered in alphabetical order, which new rows keep."""
+    """The rows with the picked value of a column. Values are in alphabetical order, which new rows keep."""
     return rows[rows[column] == pick(label, sorted(set(rows[column])), key)]
 
 
-def pick_or_newest(rows: pd.DataFrame, label: str, column: str, key: str) -> pd.DataFrame:
-    """The rows, newest first, with the picked value of a column, or with the newest row's if nobody picked."""
-    picked = pick(label, [NEWEST, *dict.fromkeys(rows[column])], key)
-    return rows[rows[column] == (rows.iloc[0][column] if picked == NEWEST else picked)]
+def pick_or_newest(rows: pd.DataFrame, label: str, column: str, key: str, newest: str = NEWEST) -> pd.DataFrame:
+    """The rows, newest first, with the picked value of a column; with the newest row's value if nobody picked.
+
+    `newest` is the name of that default.
+    """
+    picked = pick(label, [newest, *dict.fromkeys(rows[column])], key)
+    return rows[rows[column] == (rows.iloc[0][column] if picked == newest else picked)]
 
 
 def choose(label: str, options: Sequence[str], key: str) -> str:
-    """One of a few, all of them in sight; the first is the default."""
+    """One of a few, all of them visible; the first is the default."""
     return str(st.segmented_control(label, options, default=options[0], required=True, key=key, bind="query-params"))
 
 
@@ -46,7 +49,7 @@ def pick_commit(rows: pd.DataFrame, label: str, key: str) -> pd.DataFrame:
 
 
 def pick_span(shas: Sequence[str], key: str) -> tuple[int, int]:
-    """The places of the first and the last commit of a part of the history; the whole by default."""
+    """The indices of the first and the last picked commit; of all commits by default."""
     names = [short_sha(sha) for sha in shas]
     stops = [OLDEST, *names, NEWEST]
     _lengthen_shas(key, stops)
@@ -60,7 +63,7 @@ def pick_span(shas: Sequence[str], key: str) -> tuple[int, int]:
 
 
 def pick_metric() -> Metric:
-    """What to show of each point. The URL has its label."""
+    """The metric to show of each point. The URL has its label."""
     label = pick("Show", [metric.label for metric in METRICS], "show")
     return next(metric for metric in METRICS if metric.label == label)
 

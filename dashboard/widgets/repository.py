@@ -1,6 +1,6 @@
-"""Which repository a page is about. There is nothing to choose where only one was ever submitted.
+"""Lets people pick the repository of a page, where there is more than one, and names it in links to other pages.
 
-The first is the one that this Tilewatch watches itself; others are watched beside it or came with recordings.
+The first is the one that this Tilewatch watches; others are watched too or came with recordings.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,11 +14,9 @@ WIDTH_PX = 420
 
 
 def pick_repository(url: str) -> str:
-    """The picked one; a name that no row has where nothing was submitted."""
-    known = reads.repositories(url)
-    if len(known) < 2:
-        return next(iter(known), "")
-    return pick_from(known)
+    """Returns the picked repository; the empty string if nothing was submitted."""
+    names = reads.repositories(url)
+    return pick_from(names) if len(names) > 1 else "".join(names)
 
 
 def pick_from(names: Sequence[str]) -> str:
@@ -26,17 +24,17 @@ def pick_from(names: Sequence[str]) -> str:
 
 
 def repository_parameters(url: str, row: Mapping[str, object]) -> dict[str, str]:
-    """What the address of another page needs to be about a row's repository."""
+    """The query parameters that name a row's repository."""
     return _link(row, several=_several(url))
 
 
 def series_parameters(url: str, row: Mapping[str, object]) -> dict[str, str]:
-    """What the address of another page needs to be about a row's series."""
+    """The query parameters that name a row's series."""
     return _series(row, several=_several(url))
 
 
 def trend_links(url: str) -> Callable[[Mapping[str, object]], str]:
-    """Rows to the address of their series' trend. Asks once, for callers with hundreds of rows."""
+    """A function from a row to the link of its series' trend. Reads once, for callers with hundreds of rows."""
     several = _several(url)
     return lambda row: f"trends?{urlencode(_series(row, several=several))}"
 

@@ -1,4 +1,4 @@
-"""How a table stands behind a chart: closed until somebody wants it, and not even made before. Knows no chart."""
+"""Tables on a page: one whose rows can be selected, and one behind a chart that is closed until somebody opens it."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -7,10 +7,17 @@ import pandas as pd
 import streamlit as st
 
 
+def pick_row(table: Any, rows: pd.DataFrame, key: str, **options: Any) -> pd.Series | None:
+    """Shows `table`, a frame or a styled one; returns the row of `rows` that is selected in it, or None."""
+    shown = st.dataframe(table, hide_index=True, on_select="rerun", selection_mode="single-row", key=key, **options)
+    # A selection outlives the rows: there may be fewer by now.
+    return next((rows.iloc[place] for place in shown.selection.rows if place < len(rows)), None)
+
+
 def show_in_expander(
     title: str, key: str, make: Callable[[], pd.DataFrame], columns: Mapping[str, Any] | None = None
 ) -> None:
-    """`make` runs when it is open; its key is in the address then. A table's own toolbar saves it as CSV."""
+    """Shows a table that `make` makes when it is opened, which its key in the address says."""
     opened = st.expander(title, key=key, on_change="rerun", bind="query-params")
     with opened:
         if opened.open:

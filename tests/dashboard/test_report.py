@@ -23,8 +23,7 @@ def week(filled: Session) -> weekly.Week:
 
 def test_the_headline_counts_what_was_confirmed_and_what_is_open(week: weekly.Week) -> None:
     assert report.headline(week) == (
-        "1 regression and 1 improvement were confirmed, 1 regression is open, in 2 series; "
-        "1 verdict said that something changed."
+        "1 regression and 1 improvement were confirmed, 1 regression is open, in 2 series; 1 verdict of a change."
     )
 
 

@@ -24,7 +24,7 @@ def test_where_people_sign_in_a_stranger_sees_nothing() -> None:
 def test_a_viewer_browses_and_is_told_why_he_cannot_act() -> None:
     found = decide_rights(SIGNED, "lee@example.org", "")
     assert (found.browse, found.act) == (True, False)
-    assert "lee@example.org is not among the triagers" in found.why_not
+    assert "lee@example.org is not one of the triagers" in found.why_not
 
 
 @pytest.mark.parametrize("email", ["kim@example.org", "Kim@Example.org", "ada@team.example.org"])

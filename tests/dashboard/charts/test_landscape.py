@@ -32,7 +32,7 @@ def test_a_regret_is_of_the_fastest_of_this_sweep() -> None:
 
 
 def test_a_config_in_the_tie_is_no_regret_to_speak_of() -> None:
-    assert landscape.regret("x", {"tile_m": 192}, AFTER, {3}).why == "cannot be told from the winner"
+    assert landscape.regret("x", {"tile_m": 192}, AFTER, {3}).why == "not distinguishable from the winner"
 
 
 def test_a_config_that_fails_now_says_how_and_one_of_another_space_says_so() -> None:
@@ -44,7 +44,7 @@ def test_newly_failing_configs_are_told_apart_from_those_that_work_again() -> No
     kinds = landscape.changed_outcomes(landscape.pair_trials(BEFORE, AFTER))
     assert {kind: rows["config"].tolist() for kind, rows in kinds.items()} == {
         "Newly failing": ["tile_m=256"],
-        "Work again": ["tile_m=192"],
+        "Working again": ["tile_m=192"],
     }
     assert kinds["Newly failing"].iloc[0]["failure"] == "did not end"
 
@@ -73,9 +73,7 @@ def test_the_shift_shows_each_config_and_marks_the_winners() -> None:
 
 def test_configs_that_only_one_space_has_are_a_sentence() -> None:
     both = landscape.pair_trials(BEFORE, trials((1, "timed", 1.0), (9, "timed", 1.0)))
-    assert (
-        landscape.describe_space_changes(both) == "The search space changed: 1 config came in and 3 configs went out."
-    )
+    assert landscape.describe_space_changes(both) == "The search space changed: 1 config added, 3 configs removed."
     assert landscape.describe_space_changes(landscape.pair_trials(BEFORE, AFTER)) == ""
 
 

@@ -90,7 +90,7 @@ def replay(**other: object) -> ReplayRow:
 
 
 def test_a_replay_is_told_by_its_medians_over_launches() -> None:
-    assert evidence.replay_sentence(replay()) == "1111111111 beside 2222222222: +10.0 % time over 3 launches"
+    assert evidence.replay_sentence(replay()) == "1111111111 → 2222222222: +10.0 % time over 3 launches"
 
 
 def test_identical_code_has_no_difference_to_tell() -> None:
@@ -99,9 +99,7 @@ def test_identical_code_has_no_difference_to_tell() -> None:
 
 def test_a_replay_of_toolchains_names_them_and_one_that_failed_says_why() -> None:
     told = evidence.replay_sentence(replay(axis="toolchain", failure="the cubin is gone", good_us=[], bad_us=[]))
-    assert told == (
-        "tileiras 13.4 beside tileiras 13.5, same commit 2222222222: could not be replayed: the cubin is gone"
-    )
+    assert told == ("tileiras 13.4 → tileiras 13.5, same commit 2222222222: could not be replayed: the cubin is gone")
 
 
 def test_a_node_against_another_is_told_with_its_own_time() -> None:

@@ -139,9 +139,9 @@ def test_architectures_show_the_configs_that_lost_their_tma(page: Any) -> None:
     cell(page, "2 → 0").wait_for(state="attached")
     page.get_by_role("combobox", name="Architecture and GPU").click()
     page.get_by_role("option", name="sm_90 NVIDIA H200").click()
-    page.get_by_text("Nothing moved").wait_for()
+    page.get_by_text("No config that compiled at both").wait_for()
     page.reload()
-    page.get_by_text("Nothing moved").wait_for()
+    page.get_by_text("No config that compiled at both").wait_for()
 
 
 def test_trends_answer_a_change_of_what_is_shown_and_keep_it_in_the_address(page: Any) -> None:
@@ -225,7 +225,7 @@ def test_another_gpu_is_picked_from_the_list_and_its_sweep_drawn(page: Any) -> N
     page.get_by_text("All configs").wait_for()
     page.get_by_role("combobox", name="GPU").click()
     page.get_by_role("option", name="h200").click()
-    page.get_by_text("On record").wait_for()
+    page.get_by_text("Measured").wait_for()
     page.get_by_text("timed with cupti").wait_for()
     assert "gpu=h200" in page.url
 
@@ -269,7 +269,7 @@ def test_a_regression_is_opened_and_acknowledged_and_its_link_shows_that(page: A
 
 def test_what_moved_between_two_commits_is_in_the_address(page: Any) -> None:
     page.goto("/sweeps?gpu=h200")
-    page.get_by_text("On record").wait_for()
+    page.get_by_text("Measured").wait_for()
     page.get_by_role("radio", name="What moved").or_(page.get_by_role("button", name="What moved")).first.click()
     page.get_by_text("Newly failing: 2 configs").wait_for()
     page.reload()
