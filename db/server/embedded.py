@@ -202,6 +202,7 @@ class Embedded:
             log.replace(log.with_suffix(".previous.log"))
         with log.open("wb") as out:
             process = subprocess.Popen(
+                # In this order: a process that changes its user loses its death signal (prctl(2)).
                 [*user.command, *DIES_WITH_US, *command],
                 stdin=subprocess.PIPE,
                 stdout=out,

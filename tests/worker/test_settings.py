@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tilewatch.db.server.embedded import Servers
-from tilewatch.worker.local.up import narrowed
+from tilewatch.worker.local.up import limit_kernels
 from tilewatch.worker.settings import CHECKOUT, BadSettings, NotRunning, Settings
 
 DATABASE_URL = "postgresql://tilewatch:hunter2@db.example:5432/tilewatch"
@@ -86,10 +86,10 @@ def test_where_nothing_is_measured_up_compiles_the_first_story_of_our_own_librar
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     ours = Settings(repository=CHECKOUT)
-    assert narrowed(ours, ()).kernels == ("gemm_fp8",)
-    assert not narrowed(ours, ()).sweeps("rms_norm")
-    assert narrowed(Settings(repository=tmp_path), ()).sweeps("rms_norm"), "of somebody's own library all of it"
+    assert limit_kernels(ours, ()).kernels == ("gemm_fp8",)
+    assert not limit_kernels(ours, ()).sweeps("rms_norm")
+    assert limit_kernels(Settings(repository=tmp_path), ()).sweeps("rms_norm"), "of somebody's own library all of it"
     monkeypatch.setenv("TILEWATCH_KERNELS", "all")
-    assert narrowed(Settings(), ()).sweeps("rms_norm")
+    assert limit_kernels(Settings(), ()).sweeps("rms_norm")
     monkeypatch.setenv("TILEWATCH_KERNELS", "softmax, rms_norm")
     assert [name for name in ("gemm_fp8", "rms_norm", "softmax") if Settings().sweeps(name)] == ["rms_norm", "softmax"]

@@ -1,7 +1,6 @@
-"""Long-lived child processes of one parent: started, watched, restarted a few times, and ended without a trace.
+"""Starts long-lived child processes, starts those again that end by themselves, and ends them all together.
 
-Knows nothing of what the children do. A child that the parent cannot end, because the parent was killed, is ended by
-the kernel.
+Knows nothing of what the children do. When the parent is killed, the kernel kills the children.
 """
 
 import contextlib
@@ -14,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 MOST_RESTARTS = 3
-RESTARTS_WITHIN_S = 600.0  # a child that dies this often is broken, and starting it again only hides that
+RESTARTS_WITHIN_S = 600.0  # a child that dies this often is broken, and starting it again would hide that
 PATIENCE_S = 10.0
 POLL_S = 0.05
 DIES_WITH_US = ("setpriv", "--pdeathsig=KILL", "--")
@@ -22,7 +21,7 @@ DIES_WITH_US = ("setpriv", "--pdeathsig=KILL", "--")
 
 @dataclass(frozen=True)
 class Child:
-    """What to run. `name` is what people see and what the log file is called."""
+    """A command to run. `name` is shown to people and names the log file."""
 
     name: str
     command: tuple[str, ...]
@@ -31,7 +30,7 @@ class Child:
 
 @dataclass(frozen=True)
 class Death:
-    """A child that ended although nobody asked it to."""
+    """A child that ended by itself."""
 
     name: str
     how: str
@@ -41,7 +40,7 @@ class Death:
 
     @property
     def sentence(self) -> str:
-        then = "it was started again" if self.restarted else f"it is left alone now; its log is {self.log}"
+        then = "it was started again" if self.restarted else f"it is not started again; its log is {self.log}"
         return f"{self.name} ended unexpectedly ({self.how}: {self.last_line}); {then}"
 
 
@@ -70,14 +69,14 @@ class Children:
             )
         self._running[child.name] = (child, process)
 
-    def tend(self) -> list[Death]:
-        """Those that died since the last look; each is started again unless it keeps dying."""
+    def restart_dead(self) -> list[Death]:
+        """Starts children again that ended by themselves, unless one keeps doing so, and returns all of them."""
         deaths = []
         for name, (child, process) in list(self._running.items()):
             if process.poll() is None:
                 continue
             del self._running[name]
-            _signal_group(process, signal.SIGKILL)  # what it left behind would work beside its successor
+            _signal_group(process, signal.SIGKILL)  # what it left running would disturb its successor
             last_line = _last_line(self._log(name))
             recent = [at for at in self._restarts.get(name, []) if time.monotonic() - at < RESTARTS_WITHIN_S]
             again = len(recent) < MOST_RESTARTS
@@ -88,10 +87,10 @@ class Children:
         return deaths
 
     def stop(self) -> None:
-        """End all of them: by SIGTERM, and whoever is left by SIGKILL. A KeyboardInterrupt meanwhile skips the wait.
+        """Ends all of them by SIGTERM, and those left after PATIENCE_S by SIGKILL. A KeyboardInterrupt skips the wait.
 
-        The signal goes to whole groups. Celery's parent alone would finish its job first; its pool processes, told
-        themselves, hand their jobs back within a second or two.
+        The signal goes to whole groups: Celery's parent alone would finish its job first, but its pool processes hand
+        their jobs back within a second or two when they get it too.
         """
         processes = [process for _, process in self._running.values()]
         try:
@@ -126,4 +125,4 @@ def _how(code: int) -> str:
 
 def _last_line(log: Path) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
-    return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "its log is empty")

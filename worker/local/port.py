@@ -1,4 +1,4 @@
-"""The dashboard's port on this machine: is it free, and does a dashboard answer on it."""
+"""Checks whether the dashboard's port is free, and whether a dashboard answers on it."""
 
 import socket
 from http.client import HTTPConnection, HTTPException

@@ -53,26 +53,26 @@ def _leader(children: Children, name: str = "worker") -> int:
     return children._running[name][1].pid
 
 
-def test_a_child_that_ends_by_itself_is_told_with_its_last_words_and_started_again(children: Children) -> None:
+def test_a_child_that_ends_by_itself_is_reported_with_its_last_line_and_started_again(children: Children) -> None:
     children.start(_python("print('first'); print('out of luck'); raise SystemExit(7)"))
     _until(lambda: children._running["worker"][1].poll() is not None)
-    (death,) = children.tend()
+    (death,) = children.restart_dead()
     assert death.restarted
     assert death.sentence.startswith("worker ended unexpectedly (exit code 7: out of luck); it was started again")
 
 
-def test_a_child_that_keeps_dying_is_left_alone(children: Children) -> None:
+def test_a_child_that_keeps_dying_is_not_started_again(children: Children) -> None:
     children.start(_python("raise SystemExit(1)"))
     deaths = []
 
     def gave_up() -> bool:
-        deaths.extend(children.tend())
+        deaths.extend(children.restart_dead())
         return any(not death.restarted for death in deaths)
 
     _until(gave_up)
     assert [death.restarted for death in deaths] == [True] * MOST_RESTARTS + [False]
     assert "its log is" in deaths[-1].sentence
-    assert children.tend() == []
+    assert children.restart_dead() == []
 
 
 def test_stopping_ends_grandchildren_too(children: Children) -> None:

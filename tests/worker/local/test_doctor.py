@@ -34,10 +34,10 @@ def test_whatever_is_wrong_comes_with_a_way_out(tmp_path: Path, monkeypatch: pyt
     assert [finding.name for finding in wrong if not finding.fix] == []
 
 
-def test_where_people_are_told_is_named_or_what_is_wrong_with_it(tmp_path: Path) -> None:
-    def channels(written: str | None, **given: object) -> Finding:
-        if written is not None:
-            (tmp_path / "tell.toml").write_text(written)
+def test_the_channels_are_named_or_what_is_wrong_with_them(tmp_path: Path) -> None:
+    def channels(toml: str | None, **given: object) -> Finding:
+        if toml is not None:
+            (tmp_path / "tell.toml").write_text(toml)
         return _found(_settings(tmp_path, **given))["channels"]
 
     assert channels(None).ok is None
@@ -81,7 +81,7 @@ def test_a_machine_without_servers_is_no_fault(tmp_path: Path) -> None:
     assert "make up" in finding.found
 
 
-def test_a_taken_port_is_told_with_the_way_to_another(tmp_path: Path) -> None:
+def test_a_taken_port_is_reported_with_the_way_to_another(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]

@@ -60,14 +60,14 @@ class Running:
                 [*TILEWATCH, "up"], env=environment, cwd="/", stdout=out, stderr=subprocess.STDOUT
             )
 
-    def said(self) -> str:
+    def printed(self) -> str:
         return self.output.read_text(encoding="utf-8")
 
     def until(self, true: Callable[[], bool]) -> None:
         deadline = time.monotonic() + DEADLINE_S
         while not true():
-            assert self.process.poll() is None, self.said()
-            assert time.monotonic() < deadline, self.said()
+            assert self.process.poll() is None, self.printed()
+            assert time.monotonic() < deadline, self.printed()
             time.sleep(0.1)
 
     def until_compiled(self) -> None:
@@ -92,7 +92,7 @@ def start(environment: dict[str, str], scratch: Path) -> Iterator[Callable[[], R
     started: list[Running] = []
 
     def one() -> Running:
-        started.append(Running(environment, scratch / f"said{len(started)}"))
+        started.append(Running(environment, scratch / f"output{len(started)}"))
         return started[-1]
 
     yield one
@@ -135,7 +135,7 @@ def test_one_command_runs_everything_ctrl_c_ends_it_and_a_second_start_goes_on(
     start: Callable[[], Running], environment: dict[str, str]
 ) -> None:
     first = start()
-    first.until(lambda: "Tilewatch is at" in first.said())
+    first.until(lambda: "Tilewatch is at" in first.printed())
     assert port.healthy(int(environment["TILEWATCH_PORT"]))
     first.until_compiled()
     status = subprocess.run([*TILEWATCH, "status", "--json"], env=environment, cwd="/", capture_output=True, check=True)
@@ -147,19 +147,19 @@ def test_one_command_runs_everything_ctrl_c_ends_it_and_a_second_start_goes_on(
         for name in ("postgres", "valkey", "streamlit", "celery")
         if any(name in each for each in processes.values())
     }
-    assert first.end(signal.SIGINT) == 0, first.said()
+    assert first.end(signal.SIGINT) == 0, first.printed()
     assert _left(processes) == []
     assert not (Path(environment["TILEWATCH_HOME"]) / "connection.json").exists()
 
     second = start()
-    second.until(lambda: "was submitted before" in second.said())
+    second.until(lambda: "was submitted before" in second.printed())
     assert second.settled_trials() == TRIALS
-    assert second.end(signal.SIGTERM) == 0, second.said()
+    assert second.end(signal.SIGTERM) == 0, second.printed()
 
 
 def test_killing_it_leaves_no_process_behind_and_the_data_usable(start: Callable[[], Running]) -> None:
     first = start()
-    first.until(lambda: "submitted the nightly" in first.said())
+    first.until(lambda: "submitted the nightly" in first.printed())
     processes = _descendants(first.process.pid)
     assert processes
     first.end(signal.SIGKILL)
@@ -174,7 +174,7 @@ def test_killing_it_leaves_no_process_behind_and_the_data_usable(start: Callable
 
 def test_a_second_one_on_the_same_folder_is_refused(start: Callable[[], Running], environment: dict[str, str]) -> None:
     first = start()
-    first.until(lambda: "Postgres and Valkey run" in first.said())
+    first.until(lambda: "Postgres and Valkey run" in first.printed())
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         other = {**environment, "TILEWATCH_PORT": str(probe.getsockname()[1])}
@@ -200,7 +200,7 @@ def test_a_folder_without_git_history_still_gets_a_dashboard(
     (scratch / "empty").mkdir()
     environment["TILEWATCH_REPOSITORY"] = str(scratch / "empty")
     running = start()
-    running.until(lambda: "no nightly was submitted" in running.said())
+    running.until(lambda: "no nightly was submitted" in running.printed())
     assert port.healthy(int(environment["TILEWATCH_PORT"]))
 
 
@@ -208,24 +208,26 @@ def test_a_folder_without_git_history_still_gets_a_dashboard(
     ("cores", "memory_gb", "processes"),
     [(2, 24, 2), (8, 4, 4), (128, 1024, up.MOST_COMPILERS), (1, 0, 1)],
 )
-def test_as_many_compilers_as_the_machine_bears(cores: int, memory_gb: int, processes: int) -> None:
+def test_as_many_compilers_as_the_machine_has_cores_and_memory_for(cores: int, memory_gb: int, processes: int) -> None:
     assert up.compile_processes(cores, memory_gb << 30) == processes
 
 
-def test_each_usable_gpu_gets_a_worker_that_sees_only_it_and_others_are_told_why_not(tmp_path: Path) -> None:
+def test_each_usable_gpu_gets_a_worker_that_sees_only_it_and_for_the_others_the_reason_is_printed(
+    tmp_path: Path,
+) -> None:
     h200 = next(model for model in GPU_MODELS if model.slug == "h200")
-    boards = (
+    found = (
         Gpu(0, "GPU-0", "NVIDIA H200", "580.159", h200),
         Gpu(1, "GPU-1", "NVIDIA H200", "570.12", h200),
         Gpu(2, "GPU-2", "NVIDIA T4", "580.159", None),
     )
-    said: list[str] = []
-    usable = tuple(up.usable(boards, said.append))
+    lines: list[str] = []
+    usable = tuple(up.find_usable(found, lines.append))
     children = {child.name: child for child in up.workers(Settings(home=tmp_path), {}, usable, 2)}
     assert set(children) == {"compile", "judge", "gpu0", "beat"}
     assert "gpu.h200" in children["gpu0"].command
     assert children["gpu0"].environment["CUDA_VISIBLE_DEVICES"] == "GPU-0"
-    assert [line.partition(":")[2] for line in said] == [
+    assert [line.partition(":")[2] for line in lines] == [
         " its driver 570.12 is older than 580",
         " Tilewatch does not know this model",
     ]
@@ -257,4 +259,4 @@ def test_progress_names_the_commit_the_gpu_and_how_far_it_is() -> None:
         failed_jobs=0,
         state="compiling",
     )
-    assert up.describe(row) == "nightly 01234567 for NVIDIA B200: compiling 120 of 500 configs"
+    assert up.describe(row) == "nightly 0123456789 for NVIDIA B200: compiling 120 of 500 configs"
