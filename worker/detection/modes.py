@@ -30,7 +30,9 @@ SCALE = 0.8
 WILD = 4.0
 """A launch further from its mode than so many scales counts as this far."""
 LEAST_DEVIATION = 1e-5
-"""Launches may repeat to the last digit."""
+"""Launches may repeat to the last digit: a clock that ticks every microsecond shows 20 us as one value."""
+LEAST_SHARE = 1e-6
+"""No mode is impossible, however few launches lie in it."""
 QUARTER_TO_DEVIATION = 1.0 / 0.3186
 """A quarter of a normal distribution lies this near to its middle."""
 
@@ -45,7 +47,7 @@ class Modes:
     @property
     def apart(self) -> float:
         """The share of pairs of launches of which the second lies in the slower mode and the first does not."""
-        return self.upper * (1.0 - self.upper)
+        return max(self.upper * (1.0 - self.upper), LEAST_SHARE)
 
 
 @dataclass(frozen=True)
@@ -91,11 +93,13 @@ def place_level(launches: Sequence[float], modes: Modes, variance: float) -> flo
     """
     ordered = np.sort(np.asarray(launches))
     count = len(ordered)
+    upper_log, lower_log = (math.log(max(share, LEAST_SHARE)) for share in (modes.upper, 1.0 - modes.upper))
+    variance = max(variance, LEAST_DEVIATION**2)
     best, found = -np.inf, 0.0
     for upper in range(count + 1):
         within = ordered.copy()
         within[count - upper :] -= modes.gap
-        likely = upper * math.log(modes.upper) + (count - upper) * math.log(1.0 - modes.upper)
+        likely = upper * upper_log + (count - upper) * lower_log
         likely -= float(((within - within.mean()) ** 2).sum()) / (2.0 * variance)
         if likely > best:
             best, found = likely, location(np.sort(within).tolist())

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
+LEAST_US, MOST_US = 1e-9, 1e15
+"""Times outside (30 years is 1e15 us) are no measurements; sums and squares of those inside stay finite."""
+
 MAD_TO_DEVIATION = 1.4826
 """A normal distribution's standard deviation is this many median absolute deviations."""
 
@@ -61,7 +64,11 @@ def location(ordered: Sequence[float]) -> float:
 
 
 def _ordered(launch: Sequence[float]) -> list[float]:
-    return sorted(each for each in launch if 0.0 < each < math.inf)
+    return sorted(filter(is_time, launch))
+
+
+def is_time(time_us: float) -> bool:
+    return LEAST_US <= time_us <= MOST_US
 
 
 def _median(ordered: Sequence[float]) -> float:

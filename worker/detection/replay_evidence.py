@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tilewatch.worker.detection import modes
 from tilewatch.worker.detection.modes import LaunchNoise, Modes
-from tilewatch.worker.detection.reading import Floats
+from tilewatch.worker.detection.reading import Floats, is_time
 
 PRIOR_LAUNCHES = 6
 """Replay launches that the launches of past nights weigh in a replay's noise."""
@@ -70,7 +70,7 @@ class ReplayEvidence:
     def add(self, answer: ReplayAnswer) -> int:
         """Returns how many launches of the answer are usable."""
         times = zip(answer.good_us, answer.bad_us, strict=False)
-        usable = [math.log(bad) - math.log(good) for good, bad in times if 0.0 < good < np.inf and 0.0 < bad < np.inf]
+        usable = [math.log(bad) - math.log(good) for good, bad in times if is_time(good) and is_time(bad)]
         if usable:
             self.differences.setdefault((answer.good, answer.bad), []).extend(usable)
             self._estimates.clear()
