@@ -1,7 +1,10 @@
-"""Made worlds with a known truth: nights of noise like ours, the steps hidden in them, and what a replay would give.
+"""Made worlds with a known truth: nights of noise like ours, the changes hidden in them, and what a replay would give.
 
 The noise is that of an H200 (quiet) and of public GPU CI series (typical, noisy): parts shared by a node in a night,
 own to a series in a night, of a launch, a round and a sample, all heavy-tailed. It knows nothing of any detector.
+
+The machine code of a series changes with each change, and now and then without any (NEUTRAL_CODE); a new toolchain
+changes that of all series as often as not.
 """
 
 from dataclasses import dataclass, field
@@ -17,6 +20,11 @@ NODES, KERNELS, SHAPES = 3, 5, 4
 SERIES = NODES * KERNELS * SHAPES
 LAUNCHES, ROUNDS, SAMPLES = 3, 2, 10
 WARM_UP_NIGHTS = 30
+
+NEUTRAL_CODE = 0.01
+"""How often a night's commit changes a kernel's code on all nodes without changing its time."""
+CODE_MISSING = 0.01
+"""The share of points of which the code is not known."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +78,8 @@ class World:
     chance: np.random.Generator
     changes: tuple[Change, ...] = ()
     code: Floats = field(init=False)
+    code_numbers: NDArray[np.int64] = field(init=False)
+    shows_code: bool = False
     places: list[list[tuple[str, str]]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -80,6 +90,7 @@ class World:
         self.noise = {
             name: np.array([getattr(NOISES[level], name) for level in levels]) for name in Noise.__dataclass_fields__
         }
+        self.carried_over = 0.5
         self.base_us = np.exp(draw.uniform(3, 7, (2, SERIES)))
         self.another_resource = draw.random(SERIES) < 1 / 3
         self.changes = self._draw_changes()
@@ -87,7 +98,10 @@ class World:
         for change in self.changes:
             rising = np.clip((np.arange(self.nights) - change.build + 1) / change.nights, 0.0, 1.0)
             self.code[change.series] += change.size * rising
+        self.noise_scale = np.ones((self.nights, SERIES))
+        self.third_mode = np.zeros((2, SERIES))  # gap and share
         self._draw_environment()
+        self._draw_code_numbers()
 
     def header(self) -> dict[str, Any]:
         series = [
@@ -96,11 +110,17 @@ class World:
         ]
         return {"type": "world", "nights": self.nights, "launches": LAUNCHES, "series": series}
 
+    def measured_since(self, change: Change) -> int:
+        """The first night that measured the series of a change with it."""
+        nights = np.flatnonzero(~self.missing[change.build :, change.series])
+        return change.build + int(nights[0]) if len(nights) else self.nights
+
     def night(self, night: int) -> dict[str, Any]:
-        kernel = self.kernel_env[night] + self.code[:, night] + self.noise["own"] * self._heavy(SERIES)
-        baseline = self.baseline_env[night] + self.noise["own"] * self._heavy(SERIES)
-        kernel_us = self._launches(np.log(self.base_us[0]) + kernel, self.mode_size)
-        baseline_us = self._launches(np.log(self.base_us[1]) + baseline, np.zeros(SERIES))
+        own = self.noise["own"] * self.noise_scale[night]
+        kernel = self.kernel_env[night] + self.code[:, night] + own * self._heavy(SERIES)
+        baseline = self.baseline_env[night] + own * self._heavy(SERIES)
+        kernel_us = self._launches(night, np.log(self.base_us[0]) + kernel, self.mode_size)
+        baseline_us = self._launches(night, np.log(self.base_us[1]) + baseline, np.zeros(SERIES))
         points = [
             {
                 "id": i,
@@ -108,38 +128,62 @@ class World:
                 "env": self.places[night][self.node[i]][1],
                 "cand": np.round(kernel_us[i], 4).tolist(),
                 "base": np.round(baseline_us[i], 4).tolist(),
+                **self._code(night, i),
             }
             for i in range(SERIES)
             if not self.missing[night, i]
         ]
         return {"type": "night", "night": night, "build": night, "points": points}
 
+    def _code(self, night: int, series: int) -> dict[str, str]:
+        if not self.shows_code or self.code_chance.random() < CODE_MISSING:
+            return {}
+        return {"code": f"{series}.{self.code_numbers[series, night]}"}
+
     def replay(self, night: int, ask: dict[str, Any]) -> dict[str, Any]:
         series, launches = ask["id"], ask["launches"]
         result = {"id": series, "a": ask["a"], "b": ask["b"]}
         for name, build in (("a_us", ask["a"]), ("b_us", ask["b"])):
             level = np.log(self.base_us[0, series]) + self.kernel_env[night, series] + self.code[series, build]
-            spread = np.sqrt(
+            spread = self.noise_scale[night, series] * np.sqrt(
                 self.noise["launch"][series] ** 2
                 + self.noise["round_"][series] ** 2 / ROUNDS
                 + 1.57 * self.noise["sample"][series] ** 2 / (ROUNDS * SAMPLES)
             )
-            told = level + spread * self._heavy(launches)
-            told += self.mode_size[series] * (self.chance.random(launches) < self.mode_share[series])
-            result[name] = np.exp(told).tolist()
+            logs = level + spread * self._heavy(launches)
+            logs += self.mode_size[series] * (self.chance.random(launches) < self.mode_share[series])
+            if self.third_mode[1, series]:
+                logs += self.third_mode[0, series] * (self.chance.random(launches) < self.third_mode[1, series])
+            result[name] = np.exp(logs).tolist()
         return result
 
     def _heavy(self, *shape: int) -> Floats:
         """Student's t with 4 degrees of freedom, of deviation 1."""
         return self.chance.standard_t(4, shape) / np.sqrt(2.0)
 
-    def _launches(self, level: Floats, mode: Floats) -> Floats:
-        launch = self.noise["launch"][:, None] * self._heavy(SERIES, LAUNCHES)
+    def _launches(self, night: int, level: Floats, mode: Floats) -> Floats:
+        scale = self.noise_scale[night]
+        launch = (scale * self.noise["launch"])[:, None] * self._heavy(SERIES, LAUNCHES)
         launch += mode[:, None] * (self.chance.random((SERIES, LAUNCHES)) < self.mode_share[:, None])
-        rounds = self.noise["round_"][:, None, None] * self._heavy(SERIES, LAUNCHES, ROUNDS)
+        if self.third_mode.any() and mode.any():
+            gap, share = self.third_mode[:, :, None]
+            launch += gap * (self.chance.random((SERIES, LAUNCHES)) < share)
+        rounds = (scale * self.noise["round_"])[:, None, None] * self._heavy(SERIES, LAUNCHES, ROUNDS)
         samples = self.noise["sample"][:, None, None, None] * self._heavy(SERIES, LAUNCHES, ROUNDS, SAMPLES)
         all_of_it = level[:, None, None, None] + launch[:, :, None, None] + rounds[:, :, :, None] + samples
         return np.exp(all_of_it).reshape(SERIES, LAUNCHES, ROUNDS * SAMPLES)
+
+    def _draw_code_numbers(self) -> None:
+        """From a chance of its own, so that worlds with and without code are the same worlds."""
+        self.code_chance = np.random.default_rng(int(self.base_us.sum() * 1e6))
+        neutral = self.code_chance.random((self.nights, KERNELS)) < NEUTRAL_CODE
+        moves = neutral[:, self.kernel].T
+        moves[:, 1:] |= np.diff(self.code, axis=1) != 0.0
+        for night in range(1, self.nights):
+            is_new_toolchain = self.places[night][0][1] != self.places[night - 1][0][1]
+            if is_new_toolchain and self.code_chance.random() < 0.5:
+                moves[:, night] = True
+        self.code_numbers = moves.cumsum(axis=1)
 
     def _draw_changes(self) -> tuple[Change, ...]:
         draw, kind = self.chance, self.kind
@@ -166,8 +210,8 @@ class World:
         draw, nights = self.chance, self.nights
         shared = np.zeros((nights, NODES, 2))  # two resources of a node, each with its own noise
         for night in range(nights):
-            fresh = self._heavy(NODES, 2) * np.sqrt(0.75)
-            shared[night] = (0.5 * shared[night - 1] if night else 0.0) + fresh
+            fresh = self._heavy(NODES, 2) * np.sqrt(1.0 - self.carried_over**2)
+            shared[night] = (self.carried_over * shared[night - 1] if night else 0.0) + fresh
         resource = draw.integers(0, 2, SERIES)
         rival = np.where(self.another_resource, 1 - resource, resource)
         self.kernel_env = self.noise["shared"] * shared[:, self.node, resource]
@@ -220,14 +264,20 @@ class World:
         events = [(night, node) for night in range(1, nights) for node in range(NODES) if draw.random() < 1 / 90]
         updates = [night for night in range(1, nights) if draw.random() < 1 / 120]
         for night, node in events:
-            here = self.node == node
-            shared = draw.normal(0, 0.015)
-            self.kernel_env[night:, here] += shared + draw.normal(0, 0.003, int(here.sum()))
-            self.baseline_env[night:, here] += shared + draw.normal(0, 0.003, int(here.sum()))
-            for later in range(night, nights):
-                self.places[later][node] = (f"m{node}.{night}", self.places[later][node][1])
+            self._replace_machine(night, node)
         for night in updates:
-            self.kernel_env[night:] += draw.normal(0, 0.01, SERIES)
-            self.baseline_env[night:] += draw.normal(0, 0.003, SERIES)
-            for later in range(night, nights):
-                self.places[later] = [(machine, f"e0.{night}") for machine, _ in self.places[later]]
+            self._update_toolchain(night)
+
+    def _replace_machine(self, night: int, node: int) -> None:
+        here = self.node == node
+        shared = self.chance.normal(0, 0.015)
+        self.kernel_env[night:, here] += shared + self.chance.normal(0, 0.003, int(here.sum()))
+        self.baseline_env[night:, here] += shared + self.chance.normal(0, 0.003, int(here.sum()))
+        for later in range(night, self.nights):
+            self.places[later][node] = (f"m{node}.{night}", self.places[later][node][1])
+
+    def _update_toolchain(self, night: int) -> None:
+        self.kernel_env[night:] += self.chance.normal(0, 0.01, SERIES)
+        self.baseline_env[night:] += self.chance.normal(0, 0.003, SERIES)
+        for later in range(night, self.nights):
+            self.places[later] = [(machine, f"e0.{night}") for machine, _ in self.places[later]]

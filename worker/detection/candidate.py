@@ -5,7 +5,7 @@ For one series, or for several that share a cause. confirmation.py decides what 
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -32,11 +32,13 @@ USUAL_SIZE = 0.02
 class NightEvidence:
     """The size that nights show of a change at each build, as size / variance (`weighed`) and 1 / variance.
 
-    Both are zero where nights show nothing, as the first night on a new machine does.
+    Both are zero where nights show nothing, as the first night on a new machine does. `by_code` is what the code of the
+    series adds to the log-odds of each build: minus infinity for one that did not change it.
     """
 
     weighed: Floats
     precisions: Floats
+    by_code: Floats = field(default_factory=lambda: np.zeros(1))
 
 
 @dataclass
@@ -62,11 +64,17 @@ class Candidate:
     enough: float | None = None  # log-odds to believe it; None: the policy's
     launches: int = 0
     unanswered: set[tuple[int, int]] = field(default_factory=set)  # pairs whose question got no launch
+    worth: float | None = None  # of reporting it while it is fresh, in launches; None: the policy's
     stuck: bool = False  # no replay is left that could separate its builds
 
     @property
     def builds(self) -> NDArray[np.int64]:
         return np.arange(self.good + 1, self.bad + 1)
+
+    @property
+    def has_builds(self) -> bool:
+        """Whether any of its builds may have changed the code."""
+        return bool(np.isfinite(self.nightly.by_code).any())
 
     @property
     def pair_deviation(self) -> float:
@@ -86,6 +94,12 @@ class Candidate:
     def replayed(self) -> tuple[Floats, Floats, Floats]:
         """Of the replays across each build: size / variance, 1 / variance, launches."""
         return self.replays.across(self.builds, self.launch_noise)
+
+    def expect(self, prior: float, least_deviations: float | None = None) -> None:
+        """A prior of its own, in place of how often series change and of what their code says of that."""
+        self.prior, self.least_deviations = prior, least_deviations
+        unchanged = np.isneginf(self.nightly.by_code)
+        self.nightly = replace(self.nightly, by_code=np.where(unchanged, -np.inf, 0.0))
 
     def add_answer(self, answer: ReplayAnswer) -> None:
         usable = self.replays.add(answer)
@@ -119,7 +133,8 @@ def log_odds(nightly: NightEvidence, weighed: Floats, precisions: Floats, policy
 def odds(candidate: Candidate, policy: Policy) -> float:
     """Log-odds that some build of the range changed the series."""
     weighed, precisions, _ = candidate.replayed
-    return candidate.prior + float(np.logaddexp.reduce(log_odds(candidate.nightly, weighed, precisions, policy)))
+    by_build = log_odds(candidate.nightly, weighed, precisions, policy) + candidate.nightly.by_code
+    return candidate.prior + float(np.logaddexp.reduce(by_build))
 
 
 def odds_together(candidates: Sequence[Candidate], prior: float, policy: Policy) -> float:
@@ -128,9 +143,10 @@ def odds_together(candidates: Sequence[Candidate], prior: float, policy: Policy)
     nightly = NightEvidence(
         np.sum([candidate.nightly.weighed for candidate in candidates], axis=0),
         np.sum([candidate.nightly.precisions for candidate in candidates], axis=0),
+        np.min([candidate.nightly.by_code for candidate in candidates], axis=0),
     )
     weighed, precisions = (np.sum([each[i] for each in replayed], axis=0) for i in (0, 1))
-    return prior + float(np.logaddexp.reduce(log_odds(nightly, weighed, precisions, policy)))
+    return prior + float(np.logaddexp.reduce(log_odds(nightly, weighed, precisions, policy) + nightly.by_code))
 
 
 def likeliest_build(candidate: Candidate) -> tuple[int, float]:
@@ -145,7 +161,7 @@ def posterior(candidate: Candidate) -> Floats:
     logs = np.zeros(candidate.bad - candidate.good)
     for each in (candidate, *candidate.companions):
         if (each.good, each.bad) == (candidate.good, candidate.bad):
-            logs += _location(each)
+            logs += _location(each) + each.nightly.by_code
     likely = np.exp(logs - logs.max())
     return np.asarray(likely / likely.sum())
 
@@ -190,4 +206,5 @@ def _worth(candidate: Candidate, policy: Policy) -> float:
         return policy.reasoned_worth_launches
     fresh = float(posterior(candidate)[candidate.builds >= candidate.fresh_since].sum())
     soon = policy.worth_launches if candidate.least_deviations is None else policy.sibling_worth_launches
+    soon = candidate.worth or soon
     return fresh * soon + (1.0 - fresh) * policy.late_worth_launches

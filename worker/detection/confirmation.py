@@ -15,6 +15,10 @@ from tilewatch.worker.detection.replay_evidence import ReplayQuestion
 
 def next_question(candidate: Candidate, policy: Policy) -> ReplayQuestion | None:
     """None when the candidate came to its end; its state says which."""
+    if candidate.state == "believed" and candidate.estimate is None:
+        candidate.state = (
+            "open"  # replays moved the likeliest build to one that earlier ones, of other builds, left out
+        )
     if candidate.state == "open":
         launches = _launches_to_believe(candidate, policy)
         if launches:
@@ -118,5 +122,6 @@ def _locate(candidate: Candidate, policy: Policy) -> ReplayQuestion | None:
     if all(useless) or from_half.min() > 0.5 - (1.0 - policy.located) / 4:
         return None
     middle = candidate.good + 1 + int(np.argmin(from_half))
-    wanted = math.ceil(min((3.3 * candidate.pair_deviation / estimate.size) ** 2, policy.step_launches))
+    size = max(abs(estimate.size), policy.min_change)
+    wanted = math.ceil(min((3.3 * candidate.pair_deviation / size) ** 2, policy.step_launches))
     return ReplayQuestion(candidate.series, candidate.good, middle, max(wanted, 3))

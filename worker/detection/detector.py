@@ -65,7 +65,7 @@ class Detector:
         for possible in self.state.possible_changes():
             if could_be_worth(possible.log_odds, self.policy):
                 self._open(possible)
-        self._open_due_checks()
+        self._open_checks()
         return self._next_questions(changes)
 
     def add_answers(self, answers: Iterable[ReplayAnswer]) -> Response:
@@ -106,6 +106,8 @@ class Detector:
         if any(key in self.candidates for key in keys) or ages < 1:
             return
         candidates = [self.state.open_candidate(key, ages, possible.prior) for key in keys]
+        if not all(candidate.has_builds for candidate in candidates):
+            return
         launches = min(next_launches(candidate, self.policy) for candidate in candidates)
         is_affordable = self.budget.allows(launches * (1 + len(self.candidates)))
         if not is_affordable or not is_worth(candidates, possible.log_odds, launches, self.policy):
@@ -114,15 +116,20 @@ class Detector:
         if len(candidates) > 1:
             self.groups.append(CandidateGroup(candidates, possible.prior))
 
-    def _open_due_checks(self) -> None:
-        for series, candidate in self.state.due_checks():
+    def _open_checks(self) -> None:
+        for series, candidate in self.state.code_checks():
+            if self._can_open(self.state.keys[series.column]):
+                self.candidates[candidate.series] = candidate
+        for series, check in self.state.due_checks():
             key = self.state.keys[series.column]
-            first = self.policy.first_launches * (1 + len(self.candidates))
-            if key in self.candidates or not self.budget.allows(first):
-                continue
-            series.check_at = None
-            if candidate is not None:
-                self.candidates[key] = candidate
+            if self._can_open(key):
+                series.check_at = None
+                if check is not None:
+                    self.candidates[key] = check
+
+    def _can_open(self, key: int) -> bool:
+        first = self.policy.first_launches * (1 + len(self.candidates))
+        return key not in self.candidates and self.budget.allows(first)
 
     def _next_questions(self, changes: list[ConfirmedChange]) -> Response:
         """Every candidate takes its next step; one that came to its end is confirmed or remembered."""
@@ -186,10 +193,7 @@ class Detector:
         replayed = [candidate for candidate in group.candidates if candidate.estimate is not None]
         for candidate in group.candidates:
             if len(replayed) != 1:
-                candidate.prior, candidate.least_deviations = (
-                    self.policy.member_log_odds,
-                    self.policy.sibling_deviations,
-                )
+                candidate.expect(self.policy.member_log_odds, self.policy.sibling_deviations)
                 candidate.companions = tuple(other for other in group.candidates if other is not candidate)
             elif candidate in replayed:
                 candidate.prior = math.log(self.state.change_rate())

@@ -19,6 +19,7 @@ LEARN_EVERY_NIGHTS = 10
 LEAST_LEVEL_NIGHTS = 3
 """Nights in an environment after which a column's usual level there is known, and shows what the node did."""
 NO_ENVIRONMENT = -1
+SAME_CODE, UNKNOWN_CODE = -1, 0
 
 
 class Nights:
@@ -36,6 +37,8 @@ class Nights:
         self._environment_numbers: dict[tuple[str, str], int] = {}
         self._learned: dict[int, node_noise.Loadings] = {}
         self._shares = np.ones(len(self.nodes))
+        self.code_changes = self.environments
+        self._codes: dict[int, tuple[str, int]] = {}
         self._nights = 0
         self._members = [np.flatnonzero(self.nodes == node) for node in np.unique(self.nodes)]
 
@@ -65,6 +68,8 @@ class Nights:
         self.launch_variances = np.vstack([self.launch_variances[-kept:], variances])
         self.residuals = np.vstack([self.residuals[-kept:], np.full(len(times), np.nan)])
         self.environments = np.vstack([self.environments[-kept:], environments])
+        self.code_changes = np.vstack([self.code_changes[-kept:], np.full(len(times), UNKNOWN_CODE)])
+        self._compare_codes(readings)
         self._launch_times = _with_night(self._launch_times[-kept:], launches)
         self._nights += 1
         self._place_in_modes()
@@ -72,6 +77,24 @@ class Nights:
         self.measured = np.isfinite(times)
         self.variances = self._launch_variance()
         self._subtract_node_noise()
+
+    def code_before(self, column: int) -> int | None:
+        """The last build before the newest night with another code of the series; None unless tonight's code is new."""
+        builds = int(self.code_changes[-1, column])
+        return self.builds[-1 - builds] if 0 < builds < len(self.builds) else None
+
+    def _compare_codes(self, readings: Mapping[int, Reading]) -> None:
+        """Sets `code_changes`: SAME_CODE for a build that did not change a series' code, UNKNOWN_CODE where that is not
+        known, else among how many builds the change of its code is."""
+        rows = len(self.code_changes)
+        for column, reading in readings.items():
+            if reading.code is None:
+                continue
+            before, night = self._codes.get(column, (None, self._nights))
+            since = min(self._nights - night, rows - 1)
+            if since > 0:
+                self.code_changes[rows - since :, column] = SAME_CODE if before == reading.code else since
+            self._codes[column] = reading.code, self._nights
 
     def has_new_environment(self) -> NDArray[np.bool_]:
         """Whether a series' machine or toolchain is new tonight."""

@@ -37,6 +37,7 @@ class Policy:
     late_worth_launches: float = 28.0  # the same of an older one: more than a step, once nights leave no doubt
     sibling_worth_launches: float = 120.0  # the same of a fresh one whose commit another shape has named
     reasoned_worth_launches: float = 42.0  # the same where no night shows anything
+    code_worth_launches: float = 120.0  # the same where the code of the series is new
     believed_deviations: float = 3.3  # of the replays alone, whatever the nights say
     few_launches: float = 1.5  # of n launches, 1 + 1.5 / n times as many: few can agree by chance
     believed_log_odds: float = 5.5  # nights, replays and prior together

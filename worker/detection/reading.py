@@ -21,13 +21,17 @@ MAD_TO_DEVIATION = 1.4826
 
 @dataclass(frozen=True)
 class Reading:
-    """One series on one night: samples in us by launch, of the kernel and of its baseline (which may be missing)."""
+    """One series on one night: samples in us by launch, of the kernel and of its baseline (which may be missing).
+
+    `code` identifies the machine code that was measured; None where it is not known.
+    """
 
     build: int
     machine: str
     env: str
     kernel_us: tuple[tuple[float, ...], ...]
     baseline_us: tuple[tuple[float, ...], ...]
+    code: str | None = None
 
 
 @dataclass(frozen=True)

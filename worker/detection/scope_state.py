@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tilewatch.worker.detection.candidate import Candidate, NightEvidence, likeliest_build
-from tilewatch.worker.detection.nights import Nights
+from tilewatch.worker.detection.nights import SAME_CODE, Nights
 from tilewatch.worker.detection.policy import Policy
-from tilewatch.worker.detection.reading import Reading
+from tilewatch.worker.detection.reading import Floats, Reading
 from tilewatch.worker.detection.replay_evidence import ReplayEvidence
 from tilewatch.worker.detection.suspicion import (
     PossibleChange,
@@ -104,29 +104,43 @@ class ScopeState:
             ages += 1
         good = builds[-ages - 1] if ages < len(builds) else builds[-ages] - 1
         good = max(good, builds[-ages] - MOST_SKIPPED_BUILDS)
-        nightly, size = NightEvidence(np.zeros(ages), np.zeros(ages)), None
+        nightly, size = NightEvidence(*np.zeros((3, ages))), None
         if self.evidence is not None:
             nightly = self.evidence.of_series(series.column, ages)
             likeliest = int(np.argmax(self.evidence.log_odds[:ages, series.column]))
             size = self.nights.size(series.column, likeliest + 1, series.level_since) or None
+        nightly = _by_build(nightly, builds[-ages:], good, bad)
         return Candidate(
             series=key,
             good=good,
             bad=bad,
             size=size,
-            nightly=_by_build(nightly, builds[-ages:], good, bad),
+            nightly=nightly,
             launch_noise=self.nights.launch_noise(series.column),
             prior=prior,
             replays=series.replays,
             fresh_since=builds[-min(self.policy.fresh_nights, len(builds))],
+            worth=self.policy.code_worth_launches if (nightly.by_code > 0.0).any() else None,
         )
+
+    def code_checks(self) -> Iterator[tuple[SeriesState, Candidate]]:
+        """Series whose code is new tonight: tonight's build against the last one with the code before."""
+        for column in np.flatnonzero((self.nights.code_changes[-1] > 0) & self.nights.measured):
+            series, before = self.series[self.keys[column]], self.nights.code_before(int(column))
+            bad, good = self.nights.builds[-1], max(NEVER if before is None else before, series.level_since)
+            if 0 < bad - good <= MOST_SKIPPED_BUILDS:
+                check = self.open_check(self.keys[column], good, bad, self.policy.reasoned_log_odds, series.replays)
+                check.fresh_since, check.worth = good + 1, self.policy.code_worth_launches
+                yield series, check
 
     def open_check(
         self, key: int, good: int, bad: int, prior: float, replays: ReplayEvidence | None = None
     ) -> Candidate:
         """A candidate for builds that are compared for another reason than a night's times."""
-        nightly = NightEvidence(*np.zeros((2, bad - good)))
-        noise = self.nights.launch_noise(self.series[key].column)
+        column = self.series[key].column
+        nightly, noise = NightEvidence(*np.zeros((3, bad - good))), self.nights.launch_noise(column)
+        at = np.searchsorted(np.asarray(self.nights.builds), np.arange(good + 1, bad + 1))
+        nightly.by_code[self.nights.code_changes[at, column] == SAME_CODE] = -np.inf
         return Candidate(key, good, bad, None, nightly, noise, prior, replays or ReplayEvidence())
 
     def due_checks(self) -> Iterator[tuple[SeriesState, Candidate | None]]:
@@ -142,8 +156,10 @@ class ScopeState:
                 continue
             last, shown = self.nights.builds[-1], self._shown_since(series)
             good = max(min(series.check_from, series.check_from if shown is None else shown), series.level_since)
-            has_builds = 0 < last - good <= MOST_SKIPPED_BUILDS
-            yield series, self.open_check(key, good, last, prior, series.replays) if has_builds else None
+            check = None
+            if 0 < last - good <= MOST_SKIPPED_BUILDS:
+                check = self.open_check(key, good, last, prior, series.replays)
+            yield series, check if check is not None and check.has_builds else None
 
     def start_level(self, key: int, first_bad: int) -> None:
         """The series has a new level since this build; earlier replays do not count for it."""
@@ -182,10 +198,19 @@ class ScopeState:
         since = np.array([self.series[key].level_since for key in self.keys], dtype=np.int64)
         scan = self.nights.scan(since)
         self.noise = scan.noise
-        self.evidence = weigh_evidence(scan, self._weighed, self._precisions, self.policy) if len(scan.steps) else None
+        self.evidence = None
+        if len(scan.steps):
+            self.evidence = weigh_evidence(scan, self._weighed, self._precisions, self._by_code(), self.policy)
         if self.evidence is not None:
             again = np.diff(self.nights.builds, prepend=NEVER)[: -len(scan.steps) - 1 : -1] == 0
             self.evidence.log_odds[again] = -np.inf  # a build's second night cannot be its first bad one
+
+    def _by_code(self) -> Floats:
+        """What code adds to the log-odds of each build: one that changed it changes times more often than any build."""
+        builds = self.nights.code_changes
+        share = 1.0 / (1.0 + np.exp(-self.policy.reasoned_log_odds)) / self.change_rate()
+        changed = np.log(share / np.maximum(builds, 1))
+        return np.where(builds == SAME_CODE, -np.inf, np.where(builds > 0, changed, 0.0))
 
     def _plan_checks(self) -> None:
         for column in np.flatnonzero(self.nights.has_new_environment() & self.nights.measured):
@@ -203,4 +228,4 @@ class ScopeState:
 def _by_build(nightly: NightEvidence, builds: Sequence[int], good: int, bad: int) -> NightEvidence:
     """From one value a night to one value a build; a build without a night is as likely as the next that has one."""
     at = np.searchsorted(np.asarray(builds), np.arange(good + 1, bad + 1))
-    return NightEvidence(nightly.weighed[at], nightly.precisions[at])
+    return NightEvidence(nightly.weighed[at], nightly.precisions[at], nightly.by_code[at])

@@ -23,7 +23,9 @@ def give_verdict(state: ScopeState, key: int, candidate: Candidate | None) -> Se
     build = nights.builds[-1] if candidate is None else likeliest_build(candidate)[0]
     age = max(1, len(nights.builds) - int(np.searchsorted(nights.builds, build)))
     row = min(age, len(evidence.log_odds)) - 1  # replays may show a build that nights are not searched for any more
-    change, error = nights.size(column, age, series.level_since), evidence.nightly.precisions[row, column] ** -0.5
+    precisions = evidence.nightly.precisions[:, column]
+    precision = precisions[row] if np.isfinite(precisions[row]) else np.nanmin(precisions)  # too short a history there
+    change, error = nights.size(column, age, series.level_since), precision**-0.5
     time, baseline = nights.moves(column, age)
     low, high, change = (float(np.expm1(each)) for each in (change - 1.96 * error, change + 1.96 * error, change))
     moves = f"(the time moved {time:+.1%}, the baseline {baseline:+.1%})"

@@ -35,21 +35,25 @@ def find_siblings(state: ScopeState, change: ConfirmedChange, taken: Container[i
         on_node = series.node_kernel == origin
         if not np.isfinite(log_odds) or not (agrees or (several and on_node)):
             continue
-        candidate = _of_one_build(state.open_candidate(key, age, 0.0), change.first_bad)
+        candidate = state.open_candidate(key, age, 0.0)
+        if not candidate.good < change.first_bad <= candidate.bad:
+            continue
+        candidate = _of_one_build(candidate, change.first_bad)
         candidate.size = change.size
         if not on_node:
-            candidate.prior, candidate.least_deviations = policy.elsewhere_log_odds, policy.sibling_deviations
+            candidate.expect(policy.elsewhere_log_odds, policy.sibling_deviations)
         elif several:
-            candidate.prior, candidate.least_deviations = policy.several_log_odds, policy.several_deviations
+            candidate.expect(policy.several_log_odds, policy.several_deviations)
             candidate.enough = policy.several_believed_log_odds
         else:
-            candidate.prior, candidate.least_deviations = policy.sibling_log_odds, policy.sibling_deviations
+            candidate.expect(policy.sibling_log_odds, policy.sibling_deviations)
         if is_worth([candidate], odds(candidate, policy), next_launches(candidate, policy), policy):
             opened.append(candidate)
     return opened
 
 
 def _of_one_build(candidate: Candidate, build: int) -> Candidate:
-    at = build - candidate.good - 1
-    nightly = NightEvidence(candidate.nightly.weighed[at : at + 1], candidate.nightly.precisions[at : at + 1])
+    at = slice(build - candidate.good - 1, build - candidate.good)
+    nights = candidate.nightly
+    nightly = NightEvidence(nights.weighed[at], nights.precisions[at], nights.by_code[at])
     return replace(candidate, good=build - 1, bad=build, nightly=nightly)

@@ -79,7 +79,12 @@ def _add_night(detector: Detector, fields: dict[str, Any], complain: Callable[[s
             complain(f"the world has no series {series!r}")
             continue
         kernel_us, baseline_us = _launches(point.get("cand")), _launches(point.get("base"))
-        readings[series] = Reading(build, str(point.get("machine")), str(point.get("env")), kernel_us, baseline_us)
+        code = point.get("code")
+        if code is not None and not isinstance(code, str):
+            complain(f"code is {code!r}, where a text is expected; it is taken for not known")
+            code = None
+        machine, env = str(point.get("machine")), str(point.get("env"))
+        readings[series] = Reading(build, machine, env, kernel_us, baseline_us, code)
     return detector.add_night(build, readings)
 
 

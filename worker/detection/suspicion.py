@@ -40,25 +40,29 @@ class ScopeEvidence:
     weighed: Floats
     precisions: Floats
     log_odds: Floats
+    by_code: Floats  # what code adds to the log-odds, and they contain
 
     def of_series(self, column: int, ages: int) -> NightEvidence:
         """The nights' part for the builds of the last `ages` nights, oldest first."""
-        weighed, precisions = np.zeros((2, ages))  # zero for nights that are too old to be searched
+        weighed, precisions, by_code = np.zeros((3, ages))  # zero for nights that are too old to be searched
         known = min(ages, len(self.log_odds))
         weighed[ages - known :] = np.nan_to_num(self.nightly.weighed[:known, column])[::-1]
         precisions[ages - known :] = np.nan_to_num(self.nightly.precisions[:known, column])[::-1]
-        return NightEvidence(weighed, precisions)
+        by_code[ages - known :] = self.by_code[:known, column][::-1]
+        return NightEvidence(weighed, precisions, by_code)
 
 
-def weigh_evidence(scan: Scan, weighed: Floats, precisions: Floats, policy: Policy) -> ScopeEvidence:
-    """`weighed` and `precisions` are of the replays across each build, one row a night, the newest last."""
+def weigh_evidence(scan: Scan, weighed: Floats, precisions: Floats, by_code: Floats, policy: Policy) -> ScopeEvidence:
+    """`weighed` and `precisions` are of the replays across each build, one row a night, the newest last, as `by_code`
+    is."""
     ages = len(scan.steps)
     rows = slice(-1, -ages - 1, -1)
     night_precisions = 1.0 / (scan.variances * scan.noise**2)
     night_weighed = scan.steps * scan.noise * night_precisions
     nightly = NightEvidence(night_weighed, night_precisions)
-    total = log_odds(nightly, weighed[rows], precisions[rows], policy)
-    return ScopeEvidence(nightly, weighed[rows], precisions[rows], np.where(np.isfinite(total), total, -np.inf))
+    total = log_odds(nightly, weighed[rows], precisions[rows], policy) + by_code[rows]
+    total = np.where(np.isfinite(total), total, -np.inf)
+    return ScopeEvidence(nightly, weighed[rows], precisions[rows], total, by_code[rows])
 
 
 def find_possible_changes(
@@ -110,7 +114,8 @@ def _pooled(evidence: ScopeEvidence, columns: NDArray[np.int64], policy: Policy)
         np.where(known, precisions, 0.0).sum(axis=1),
     )
     weighed, precisions = evidence.weighed[:, columns].sum(axis=1), evidence.precisions[:, columns].sum(axis=1)
-    return np.where(known.all(axis=1), log_odds(nightly, weighed, precisions, policy), -np.inf)
+    total = log_odds(nightly, weighed, precisions, policy) + evidence.by_code[:, columns].min(axis=1)
+    return np.where(known.all(axis=1), total, -np.inf)
 
 
 def _ages(by_age: Floats, policy: Policy) -> tuple[int, float]:

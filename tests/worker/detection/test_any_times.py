@@ -43,6 +43,8 @@ class Fleet:
     unanswered_share: float
     step: float
     skipped_builds: int
+    new_code_share: float | None = None
+    """None: the code is not known."""
 
 
 SHARES = st.sampled_from((0.0, 0.0, 0.01, 0.3, 1.0))
@@ -66,9 +68,16 @@ FLEETS = st.builds(
     unanswered_share=SHARES,
     step=st.sampled_from((0.0, 0.01, -0.5, 30.0)),
     skipped_builds=st.sampled_from((0, 1, 7, 100)),
+    new_code_share=st.sampled_from((None, 0.0, 0.1, 1.0)),
 )
 REPEATS = Fleet(1, 2, 1, 1, 45, 3, 1, 0.0, 0.01, 0.03, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
 """Launches that repeat to the last digit in two modes: their variance is exactly 0."""
+FOUND = (
+    Fleet(5, 5, 1, 3, 13, 1, 3, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 7),
+    Fleet(1, 4, 1, 1, 12, 2, 1, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.3, 0.0, -0.5, 7),
+    Fleet(0, 1, 1, 1, 32, 1, 1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.3, 0.0, -0.5, 7),
+)
+"""Fleets that Hypothesis found: a size of 0 to locate, a likeliest build without a replay, a verdict of no number."""
 
 
 class FleetRun:
@@ -79,12 +88,13 @@ class FleetRun:
         kernels = {i: NodeKernel(i % fleet.nodes, i % fleet.kernels) for i in range(fleet.series)}
         self.detector = Detector(kernels, fleet.launches)
         self.responses: list[Response] = []
-        self.machine = 0
+        self.machine = self.code = 0
 
     def play(self) -> None:
         for night in range(self.fleet.nights):
             build = night * (1 + self.fleet.skipped_builds)
             self.machine += self._happens(self.fleet.new_machine_share)
+            self.code += self.fleet.new_code_share is not None and self._happens(self.fleet.new_code_share)
             readings = {i: self._reading(build) for i in range(self.fleet.series) if not self._misses()}
             response = self.detector.add_night(build, readings)
             self.responses.append(response)
@@ -101,13 +111,9 @@ class FleetRun:
             tuple(tuple(self._time_us(build) for _ in range(self.fleet.samples)) for _ in range(self.fleet.launches))
             for _ in range(2)
         )
-        return Reading(
-            build,
-            f"m{self.machine}",
-            "e",
-            kernel_us,
-            () if self._happens(self.fleet.missing_baseline_share) else baseline_us,
-        )
+        code = None if self.fleet.new_code_share is None else f"code {self.code}"
+        baseline_us = () if self._happens(self.fleet.missing_baseline_share) else baseline_us
+        return Reading(build, f"m{self.machine}", "e", kernel_us, baseline_us, code)
 
     def _answer(self, question: ReplayQuestion) -> ReplayAnswer:
         good_us, bad_us = (
@@ -134,6 +140,9 @@ class FleetRun:
 
 
 @example(REPEATS)
+@example(FOUND[0])
+@example(FOUND[1])
+@example(FOUND[2])
 @settings(max_examples=60, deadline=None)
 @given(FLEETS)
 def test_every_night_gets_finite_changes_questions_that_can_be_asked_and_a_verdict(fleet: Fleet) -> None:

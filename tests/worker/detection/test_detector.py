@@ -436,7 +436,10 @@ def test_a_weak_suspicion_is_asked_about_the_last_builds_alone_and_a_plain_old_o
     nothing = np.zeros((24, 1))
     ages = [
         find_possible_changes(
-            ScopeEvidence(NightEvidence(nothing, nothing + 1.0), nothing, nothing, by_age + 3.0), [], 0.001, policy
+            ScopeEvidence(NightEvidence(nothing, nothing + 1.0), nothing, nothing, by_age + 3.0, nothing),
+            [],
+            0.001,
+            policy,
         )[0].ages
         for by_age in (weak + np.where(np.arange(24) < 3, 2.0, 0.0)[:, None], plain)
     ]
@@ -475,3 +478,62 @@ def test_launches_asked_for_grow_with_those_that_did_not_settle_it() -> None:
     assert next_launches(candidate, Policy()) == Policy().first_launches
     candidate.add_answer(replays(40, 41, 0.05, launches=40))
     assert next_launches(candidate, Policy()) == 40 // Policy().step_share
+
+
+def with_code(readings: list[Reading], changed_at: int | None = None) -> list[Reading]:
+    return [
+        replace(each, code="new" if changed_at is not None and each.build >= changed_at else "old") for each in readings
+    ]
+
+
+def test_a_level_that_moves_without_new_code_asks_for_nothing() -> None:
+    detector, changes, questions = run_nights(with_code(stepped(0.05, nights=40)), changed_at(30, 0.05))
+    assert not changes
+    assert not questions
+    assert detector.give_verdict(0).verdict == "unchanged"
+
+
+def test_new_code_is_asked_about_at_once_though_the_night_shows_nothing() -> None:
+    readings = with_code(stepped(0.0, nights=31), 30)
+    _, changes, questions = run_nights(readings, changed_at(30, 0.01))
+    assert [change.first_bad for change in changes] == [30]
+    assert {(question.good, question.bad) for question in questions} == {(29, 30)}
+
+
+def test_a_change_is_put_on_the_build_with_new_code_however_the_nights_look() -> None:
+    """The three nights before the new code happen to be slow already."""
+    times = [*noisy(27, 0.004), 103.0, 103.2, 102.9, *(105.0 * wobble for wobble in (1.001, 0.999, 1.0))]
+    readings = with_code([reading(i, time) for i, time in enumerate(times)], 30)
+    _, changes, _ = run_nights(readings, changed_at(30, 0.05))
+    assert [change.first_bad for change in changes] == [30]
+
+
+def test_new_code_in_nights_without_a_measurement_may_be_any_of_their_builds() -> None:
+    readings = with_code([each for each in stepped(0.05, nights=36) if each.build not in (29, 30, 31)], 30)
+    _, changes, questions = run_nights(readings, changed_at(30, 0.05))
+    assert [change.first_bad for change in changes] == [30]
+    assert min(question.good for question in questions) >= 28
+
+
+def test_new_code_in_the_night_of_a_new_toolchain_needs_no_later_check() -> None:
+    readings = with_code(
+        [
+            reading(i, time * (1.07 if i >= 30 else 1.0), env="e1" if i >= 30 else "e0")
+            for i, time in enumerate(noisy(45, 0.003))
+        ],
+        30,
+    )
+    _, changes, questions = run_nights(readings, changed_at(30, 0.015))
+    assert [change.first_bad for change in changes] == [30]
+    assert {question.bad for question in questions} == {30}
+
+
+def test_a_new_toolchain_with_the_same_code_is_not_checked() -> None:
+    readings = [reading(i, time, env="e1" if i >= 30 else "e0") for i, time in enumerate(noisy(45, 0.003))]
+    assert run_nights(with_code(readings))[2] == []
+    assert run_nights(readings)[2] != []
+
+
+def test_nights_whose_code_is_not_known_are_judged_as_without_code() -> None:
+    readings = [replace(each, code=None) for each in stepped(0.05)]
+    assert run_nights(readings, changed_at(30, 0.05))[1:] == run_nights(stepped(0.05), changed_at(30, 0.05))[1:]

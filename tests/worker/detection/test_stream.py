@@ -150,3 +150,16 @@ def test_the_command_answers_without_a_database() -> None:
         check=True,
     )
     assert [json.loads(line) for line in finished.stdout.splitlines()] == [{"alerts": [], "reruns": []}] * 2
+
+
+def test_code_says_which_nights_can_hold_a_change_and_what_is_no_text_is_named() -> None:
+    lines = [json.dumps({"type": "world", "launches": 1, "series": [{"id": 1}]})]
+    for night in range(12):
+        point = {"id": 1, "machine": "m", "env": "e", "cand": [[100.0] * 3], "base": [], "code": "b" * (night >= 11)}
+        lines.append(json.dumps({"type": "night", "build": night, "points": [point]}))
+    replies, complaints = answer_and_complain(lines)
+    assert not complaints
+    assert [bool(json.loads(reply)["reruns"]) for reply in replies] == [False] * 11 + [True]
+    assert answer_and_complain([*lines[:-1], lines[-1].replace('"b"', "7")])[1] == [
+        "line 13: code is 7, where a text is expected; it is taken for not known"
+    ]
