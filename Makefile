@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
 .PHONY: help up install dev test lint bench bench-dashboard bench-gpu bench-jobs bench-judge bench-tell chaos test-gpu lock clean
 
-help: ## List what make can do here
+help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
 
 up: install ## Install what is missing, then run everything on this machine until Ctrl-C
@@ -19,7 +19,7 @@ install: ## Install the product into .venv (with the GPU packages where there is
 dev: ## Install the product and the development tools into .venv
 	@$(PYTHON) requirements/install.py dev
 
-lint: dev ## Check style, types and the rules of who may import whom
+lint: dev ## Check style, types and the import rules between the rooms
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
@@ -32,7 +32,7 @@ test: lint ## Check everything that needs no GPU, against a real Postgres and a 
 	@$(BIN)/python tests/debian_servers.py $(BIN)/pytest -q -n auto --maxprocesses 4 --dist loadfile tests/db
 	@$(BIN)/pytest $(PARALLEL)
 
-bench: dev ## Measure what a nightly costs on this machine without a GPU (10 minutes)
+bench: dev ## Measure the cost of a nightly on this machine without a GPU (10 minutes)
 	@$(BIN)/python -m benchmarks.nightly
 
 bench-gpu: dev ## Measure the sweep and the stopwatch on this machine's GPU (6 minutes)
@@ -44,18 +44,18 @@ bench-dashboard: dev ## Measure the dashboard's queries and pages with a simulat
 test-gpu: dev ## Run the tests that need an NVIDIA GPU
 	@$(BIN)/pytest -m gpu
 
-chaos: dev ## Kill workers and restart servers under 300 jobs, three times over, and count what is lost (20 minutes)
+chaos: dev ## Kill workers and restart servers under 300 jobs, three times over, and count lost jobs (20 minutes)
 	@for seed in 1 2 3; do $(BIN)/python -m benchmarks.jobs chaos --seed $$seed || exit 1; done
 
-bench-jobs: dev ## Measure what the queue and the database cost: a job, a trial, a full database (15 minutes, 6 GB of disk)
+bench-jobs: dev ## Measure the cost of the queue and the database: a job, a trial, a full database (15 minutes, 6 GB of disk)
 	@$(BIN)/python -m benchmarks.jobs overhead
 	@$(BIN)/python -m benchmarks.storage rate
 	@$(BIN)/python -m benchmarks.storage month
 
-bench-judge: dev ## Score the judge on made worlds: false alarms, recall, delay, replays (some ten minutes; WORLDS=1 for less)
+bench-judge: dev ## Score the judge on simulated histories: false alarms, recall, delay, replays (some ten minutes; WORLDS=1 for less)
 	@$(BIN)/python -m benchmarks.judge --worlds $(or $(WORLDS),3)
 
-bench-tell: dev ## Measure how long it takes from a confirmed regression to people, and a look for alarms (a minute)
+bench-tell: dev ## Measure the delay from a confirmed regression to its message, and a check for alarms (a minute)
 	@$(BIN)/python -m benchmarks.notification_delay
 
 # uv reads neither pip's settings nor its environment, and no settings of its own here: a list must not depend on the

@@ -1,7 +1,7 @@
-"""Puts a pinned list of packages and the project itself into .venv, doing nothing that is already done.
+"""Installs a pinned list of packages and the project itself into .venv, and skips what is already installed.
 
-Runs before anything is installed, so it knows the standard library alone, and it parses on a Python that is too old, to
-be able to say so. Usage: python3 requirements/install.py product|dev
+Runs before anything is installed, so it imports the standard library only. It parses on a Python that is too old, so
+that it can say so. Usage: python3 requirements/install.py product|dev
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def main(what: str) -> None:
     if gpu:
         try:
             install("deepgemm.txt", "DeepGEMM and torch (several GB)")
-        except Stop as reason:  # a baseline less is no reason not to measure; `tilewatch doctor` keeps saying it
-            say(f"going on without DeepGEMM: {reason}")
+        except Stop as reason:  # sweeps can be measured without this baseline; `tilewatch doctor` lists it as missing
+            say(f"continuing without DeepGEMM: {reason}")
     install_project()
 
 
@@ -66,7 +66,7 @@ def need_program(name: str, why: str) -> None:
 
 
 def apt_install(packages: list[str]) -> bool:
-    """Installs Debian packages where that is ours to do: as root, on a machine that has apt-get."""
+    """Installs Debian packages. Returns False if that is impossible here: not root, or no apt-get."""
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         return False
     say(f"installing Debian's {' '.join(packages)}")
@@ -80,7 +80,7 @@ def apt_install(packages: list[str]) -> bool:
 
 
 def make_venv() -> None:
-    """A virtual environment of this very Python. One made by another Python is made again."""
+    """Makes a virtual environment of this Python. One of another Python is replaced."""
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
     if (VENV / "bin" / "python").exists() and (VENV / "lib" / f"python{version}").is_dir():
         return
@@ -100,15 +100,15 @@ def make_venv() -> None:
 
 
 def pip() -> list[str]:
-    """The venv's own pip, else the system's pointed at the venv. pip, because it honours this machine's pip settings
-    (a mirror, a proxy, a certificate); the whole base list takes it half a minute."""
+    """Returns the command line of the venv's own pip, else of the system's for the venv. pip, because it uses this
+    machine's pip settings (a mirror, a proxy, a certificate); the whole base list takes it half a minute."""
     if list((VENV / "lib").glob("python*/site-packages/pip")):
         return [str(VENV / "bin" / "python"), "-m", "pip"]
     return [sys.executable, "-m", "pip", "--python", str(VENV / "bin" / "python")]
 
 
 def install(name: str, called: str) -> None:
-    """Every package of one list. The lists are complete, so pip need not and shall not look for more (--no-deps)."""
+    """Installs every package of one list. The lists are complete, so pip must not look for more (--no-deps)."""
     wanted = LISTS / name
     stamp = VENV / f".installed-{name}"
     digest = hashlib.sha256(wanted.read_bytes()).hexdigest()
@@ -121,7 +121,7 @@ def install(name: str, called: str) -> None:
 
 
 def install_project() -> None:
-    """The project itself, editable: a pull needs no second install unless pyproject.toml changed."""
+    """Installs the project itself, editable: a pull needs no second install unless pyproject.toml changed."""
     stamp = VENV / ".installed-project"
     digest = hashlib.sha256((ROOT / "pyproject.toml").read_bytes() + str(ROOT).encode()).hexdigest()
     if stamp.exists() and stamp.read_text(encoding="utf-8") == digest:
@@ -132,7 +132,7 @@ def install_project() -> None:
 
 
 def follow(command: list[str], step: str, total: int) -> None:
-    """Runs pip, shown as one line that counts packages (in a log: a line now and then)."""
+    """Runs pip and prints one line that counts packages (in a log: a line now and then)."""
     say(f"{step} ({total} packages)" if total > 1 else step)
     seen = 0
     spoke = time.monotonic()

@@ -127,7 +127,7 @@ class Settings(NightlyTimes):
             raise NotRunning(f"the Tilewatch in {self.home} belongs to another user") from None
         except (OSError, ValueError, KeyError):
             raise NotRunning(
-                f"no Tilewatch is running in {self.home}; start it with `make up`, "
+                f"no Tilewatch is running in {self.home}; start it with `make up` or `tilewatch up`, "
                 "or set TILEWATCH_DATABASE_URL and TILEWATCH_BROKER_URL"
             ) from None
 

@@ -1,5 +1,6 @@
 """The wheel: one top-level package, everything in it, and it runs where there is no checkout."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -37,6 +38,33 @@ def test_the_wheel_holds_every_file_and_takes_one_name(site: Path) -> None:
     assert {each.name for each in site.iterdir() if each.suffix != ".dist-info"} == {"tilewatch"}
 
 
+def run(site: Path, folder: Path, *arguments: str) -> str:
+    """What a Python prints that finds the wheel and the other packages, but not the editable install."""
+    # -S keeps the editable install away, which is a line in site-packages; its other packages stay reachable.
+    packages = [path for path in sys.path if path.endswith("site-packages")]
+    done = subprocess.run(
+        [sys.executable, "-P", "-S", *arguments],
+        cwd=folder,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(folder), "PYTHONPATH": ":".join([str(site), *packages])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_command_of_the_wheel_runs_outside_the_checkout(site: Path, tmp_path: Path) -> None:
+    (scripts,) = site.glob("*.dist-info/entry_points.txt")
+    assert "tilewatch = tilewatch.worker.cli.main:main" in scripts.read_text()
+    command = ("-c", "from tilewatch.worker.cli.main import main; main()")
+    assert run(site, tmp_path, *command, "--version").startswith("tilewatch ")
+    assert "regressions" in run(site, tmp_path, *command, "--help")
+    found = {finding["name"]: finding for finding in json.loads(run(site, tmp_path, *command, "doctor", "--json"))}
+    assert found["Python"]["ok"]
+    assert str(site) in found["repository"]["found"]
+
+
 def test_the_wheel_runs_outside_the_checkout(site: Path, tmp_path: Path) -> None:
     """Its children too: the catalog is read by a process of its own."""
     program = (
@@ -45,16 +73,6 @@ def test_the_wheel_runs_outside_the_checkout(site: Path, tmp_path: Path) -> None
         "from tilewatch.kernels.catalog import catalog\n"
         "print(library.FOLDER, len(catalog.read(library.FOLDER, arch='sm_90', kernel='gemm_fp8')))"
     )
-    # -S keeps the editable install away, which is a line in site-packages; its other packages stay reachable.
-    packages = [path for path in sys.path if path.endswith("site-packages")]
-    ran = subprocess.run(
-        [sys.executable, "-P", "-S", "-c", program],
-        cwd=tmp_path,
-        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join([str(site), *packages])},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.split()[0] == str(site / "tilewatch" / "kernels" / "library")
-    assert int(ran.stdout.split()[1]) > 0
+    folder, plans = run(site, tmp_path, "-c", program).split()
+    assert folder == str(site / "tilewatch" / "kernels" / "library")
+    assert int(plans) > 0
