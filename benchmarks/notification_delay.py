@@ -52,7 +52,7 @@ AFTER_THE_LAST_NIGHT = dt.datetime(2026, 11, 20, 6, tzinfo=dt.UTC)
 
 
 class Board:
-    """A message service: which kernels it was told of, and when."""
+    """A message service that keeps when a message about each kernel arrived."""
 
     def __init__(self) -> None:
         self.arrived: dict[str, list[float]] = {}
@@ -60,8 +60,8 @@ class Board:
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                told = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                board.arrived.setdefault(told["subject"].split()[0], []).append(time.monotonic())
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                board.arrived.setdefault(body["subject"].split()[0], []).append(time.monotonic())
                 self.send_response(204)
                 self.end_headers()
 
@@ -95,14 +95,16 @@ def main() -> None:
             _alarms(servers, options.nights)
             board = Board()
             with _worker(servers, folder, board):
-                _told(servers, board, "an empty queue", options.regressions, rings=0)
-                _told(servers, board, f"{STALE_RINGS} messages to judge", options.regressions, rings=STALE_RINGS)
+                _measure_delay(servers, board, "an empty queue", options.regressions, rings=0)
+                _measure_delay(
+                    servers, board, f"{STALE_RINGS} messages to judge", options.regressions, rings=STALE_RINGS
+                )
             _judges(servers)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _told(servers: Servers, board: Board, when: str, regressions: int, *, rings: int) -> None:
+def _measure_delay(servers: Servers, board: Board, when: str, regressions: int, *, rings: int) -> None:
     """From the commit of the transaction that opens a regression to the arrival of its message, one after another."""
     celery, took_s = dispatch.sender(servers.broker_url), []
     for _ in range(rings):
@@ -117,7 +119,7 @@ def _told(servers: Servers, board: Board, when: str, regressions: int, *, rings:
     doubled = sum(len(arrivals) - 1 for arrivals in board.arrived.values())
     print(
         f"confirmed to message, {when}: {median(took_s):.3f} s in the median, {max(took_s):.3f} s at most of "
-        f"{regressions}; {doubled} told twice"
+        f"{regressions}; {doubled} sent twice"
     )
 
 
@@ -158,14 +160,14 @@ def _alarms(servers: Servers, nights: int) -> None:
     times, took_s = NightlyTimes(nightly_at=dt.time(3, 0), nightly_limit_h=8), []
     for _ in range(5):
         began = time.monotonic()
-        found = check_alarms(out, times, 0.1, AFTER_THE_LAST_NIGHT)
+        changes = check_alarms(out, times, 0.1, AFTER_THE_LAST_NIGHT)
         took_s.append(time.monotonic() - began)
     with session(servers.database_url) as opened:
         keys = select(Sweep.repository, Sweep.kernel, Sweep.problem, Sweep.gpu_model).distinct().subquery()
         series = opened.scalar(select(func.count()).select_from(keys))
     print(
         f"a look for alarms over {series} series of {nights} nights: {median(took_s):.2f} s in the median, "
-        f"{max(took_s):.2f} s at most of {len(took_s)} ({len(found.to_open)} left to open)"
+        f"{max(took_s):.2f} s at most of {len(took_s)} ({len(changes.to_open)} left to open)"
     )
 
 
@@ -185,7 +187,7 @@ def _worker(servers: Servers, folder: Path, board: Board) -> Iterator[None]:
     home.mkdir()
     address = f"http://127.0.0.1:{board.server.server_port}"
     (home / "tell.toml").write_text(f"[channels.board]\nwebhook = '{address}'\n[[routes]]\nto = ['board']\n")
-    told = {
+    variables = {
         "TILEWATCH_HOME": str(home),
         "TILEWATCH_DATABASE_URL": servers.database_url,
         "TILEWATCH_BROKER_URL": servers.broker_url,
@@ -195,7 +197,7 @@ def _worker(servers: Servers, folder: Path, board: Board) -> Iterator[None]:
         process = subprocess.Popen(
             [*command, "--without-mingle", "--without-gossip", "-Q", "judge,tell", "-n", "judge@bench", "-c", "1"],
             cwd=ROOT,
-            env={**os.environ, **told},
+            env={**os.environ, **variables},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

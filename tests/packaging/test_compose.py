@@ -110,8 +110,12 @@ def test_each_service_has_the_login_that_it_needs_and_no_other(services: dict[st
 
 
 def test_health_is_asked_where_the_workers_answer(services: dict[str, Any]) -> None:
-    told = Settings(home=ROOT)
-    ports = {"compile": told.compile_health_port, "judge": told.judge_health_port, "gpu": told.gpu_health_port}
+    settings = Settings(home=ROOT)
+    ports = {
+        "compile": settings.compile_health_port,
+        "judge": settings.judge_health_port,
+        "gpu": settings.gpu_health_port,
+    }
     node = yaml.safe_load(NODE.read_text())["services"]
     for file in (services, node):
         for name in ports.keys() & file.keys():
@@ -156,9 +160,9 @@ def test_the_servers_are_those_that_run_embedded(services: dict[str, Any]) -> No
 
 def test_tilewatch_commands_parse(services: dict[str, Any]) -> None:
     commands = get_command(cli).commands  # type: ignore[attr-defined]  # ours is a group of commands
-    found = list(_commands(services, "tilewatch"))
-    assert found
-    for _, (name, *arguments) in found:
+    lines = list(_commands(services, "tilewatch"))
+    assert lines
+    for _, (name, *arguments) in lines:
         commands[name].make_context(name, arguments).close()
 
 

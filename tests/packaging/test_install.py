@@ -93,5 +93,5 @@ def test_a_failed_installation_is_one_sentence_and_is_tried_again(
 
 
 def test_it_wants_to_know_what_to_install() -> None:
-    said = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True, check=False)
-    assert (said.returncode, said.stderr) == (1, "usage: python3 requirements/install.py product|dev\n")
+    done = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "usage: python3 requirements/install.py product|dev\n")

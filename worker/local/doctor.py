@@ -82,11 +82,11 @@ def _python() -> Finding:
 
 
 def _program(name: str, *question: str, package: str | None = None) -> Finding:
-    found = shutil.which(name)
-    if found is None:
+    path = shutil.which(name)
+    if path is None:
         return Finding(name, False, "missing", f"apt-get install {package or name}")
-    output = subprocess.run([found, *question], capture_output=True, text=True, timeout=10, check=False).stdout
-    return Finding(name, True, output.strip().splitlines()[0] if output.strip() else found)
+    output = subprocess.run([path, *question], capture_output=True, text=True, timeout=10, check=False).stdout
+    return Finding(name, True, output.strip().splitlines()[0] if output.strip() else path)
 
 
 def _repository(repository: Path) -> Finding:
@@ -233,13 +233,13 @@ def _worker(name: str, address: str, number: int) -> Finding:
 
 
 def _gpu(gpu: Gpu) -> Finding:
-    name, found = f"GPU {gpu.index}", f"{gpu.name}, driver {gpu.driver}"
+    name, card = f"GPU {gpu.index}", f"{gpu.name}, driver {gpu.driver}"
     if gpu.model is None:
-        return Finding(name, False, f"{found}: a model that Tilewatch does not know", "add it to kernels/device.py")
+        return Finding(name, False, f"{card}: a model that Tilewatch does not know", "add it to kernels/device.py")
     major = gpu.driver.split(".")[0]
     if not major.isdigit() or int(major) < OLDEST_DRIVER:
-        return Finding(name, False, found, f"install NVIDIA driver {OLDEST_DRIVER} or newer")
-    return Finding(name, True, found)
+        return Finding(name, False, card, f"install NVIDIA driver {OLDEST_DRIVER} or newer")
+    return Finding(name, True, card)
 
 
 def _measuring(*, needed: bool) -> Iterator[Finding]:

@@ -174,7 +174,7 @@ def child_environment(settings: Settings, servers: Servers) -> dict[str, str]:
         **({"TILEWATCH_KERNELS": ",".join(settings.kernels)} if settings.kernels is not None else {}),
         "TILEWATCH_DATABASE_URL": servers.database_url,
         "TILEWATCH_BROKER_URL": servers.broker_url,
-        # So that `python -m` and the programs beside it are those of the environment that `up` runs in.
+        # So that `python -m` and the programs next to it come from the environment that `up` runs in.
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "PYTHONUNBUFFERED": "1",
     }
@@ -220,14 +220,16 @@ def limit_kernels(settings: Settings, gpus_here: Sequence[Gpu]) -> Settings:
     return settings.model_copy(update={"kernels": WITHOUT_GPU})
 
 
-def find_usable(found: Iterable[Gpu], say: Callable[[str], None]) -> Iterator[Gpu]:
+def find_usable(gpus_here: Iterable[Gpu], print_line: Callable[[str], None]) -> Iterator[Gpu]:
     """The GPUs that can be measured on. Prints why another one cannot."""
-    for gpu in found:
+    for gpu in gpus_here:
         driver = gpu.driver.split(".")[0]
         if gpu.model is None:
-            say(f"GPU {gpu.index} ({gpu.name}) is not used: Tilewatch does not know this model")
+            print_line(f"GPU {gpu.index} ({gpu.name}) is not used: Tilewatch does not know this model")
         elif driver.isdigit() and int(driver) < OLDEST_DRIVER:
-            say(f"GPU {gpu.index} ({gpu.name}) is not used: its driver {gpu.driver} is older than {OLDEST_DRIVER}")
+            print_line(
+                f"GPU {gpu.index} ({gpu.name}) is not used: its driver {gpu.driver} is older than {OLDEST_DRIVER}"
+            )
         else:
             yield gpu
 

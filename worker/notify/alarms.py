@@ -57,10 +57,10 @@ class Changes:
 def changes(current: Iterable[OpenAlarm], stored: Iterable[AlarmRow]) -> Changes:
     """Compares the alarms that should be open now with those that are open in the database."""
     by_key = {alarm.key: alarm for alarm in current}
-    known = {alarm.key for alarm in stored}
+    open_keys = {alarm.key for alarm in stored}
     return Changes(
-        tuple(alarm for key, alarm in sorted(by_key.items()) if key not in known),
-        tuple(sorted(known - by_key.keys())),
+        tuple(alarm for key, alarm in sorted(by_key.items()) if key not in open_keys),
+        tuple(sorted(open_keys - by_key.keys())),
     )
 
 
@@ -68,9 +68,9 @@ def find_late_nightlies(
     nights: Sequence[SubmissionRow], last: dt.date | None, now: dt.datetime, times: NightlyTimes
 ) -> list[OpenAlarm]:
     """`last` is the newest night that was submitted. Nightlies before it are not late any more."""
-    found = []
+    alarms: list[OpenAlarm] = []
     if missing := missing_night(last, now, times):
-        found.append(
+        alarms.append(
             OpenAlarm(
                 "nightly_missing",
                 f"nightly_missing/{last}",
@@ -81,7 +81,7 @@ def find_late_nightlies(
         )
     for night in nights:
         if night.night == last and is_late(night.state, night.requested_at, now, times):
-            found.append(
+            alarms.append(
                 OpenAlarm(
                     "nightly_late",
                     f"nightly_late/{night.id}",
@@ -93,7 +93,7 @@ def find_late_nightlies(
                     gpu_model=night.gpu_model,
                 )
             )
-    return found
+    return alarms
 
 
 def find_quarantined_gpus(ill: Sequence[QuarantineRow]) -> list[OpenAlarm]:
@@ -132,14 +132,14 @@ def sweep_of_key(key: str) -> tuple[str, str, int] | None:
 def find_lost_ties(runs: Sequence[RunPair]) -> list[OpenAlarm]:
     """Configs that won or were tied before and are slower now: one alarm per kernel, GPU model and submission."""
     lost = [run for run in runs if run.old_winner_loss is not None and run.old_winner_loss >= LOSS_THAT_MATTERS]
-    found = []
+    alarms: list[OpenAlarm] = []
     for (kernel, gpu, submission), group in _grouped(lost).items():
         lines = [
             f"{run.problem}: {_config(run.old_winner or {})} is {run.old_winner_loss:+.1%} now, best is "
             f"{_config(run.winner)}"
             for run in group
         ]
-        found.append(
+        alarms.append(
             OpenAlarm(
                 "tie_lost",
                 f"tie_lost/{kernel}/{gpu}/{submission}",
@@ -149,41 +149,43 @@ def find_lost_ties(runs: Sequence[RunPair]) -> list[OpenAlarm]:
                 gpu,
             )
         )
-    return found
+    return alarms
 
 
 def find_regret(runs: Sequence[RunPair], limit: float, stored: Sequence[AlarmRow]) -> list[OpenAlarm]:
     """The shipped config compared with the best found. Open as long as any problem is above the limit."""
-    known = {_regret_key(alarm.key): alarm.key for alarm in stored if alarm.kind == "regret"}
+    open_keys = {_regret_key(alarm.key): alarm.key for alarm in stored if alarm.kind == "regret"}
     behind = [run for run in runs if run.regret is not None and run.regret > limit]
-    found = []
+    alarms: list[OpenAlarm] = []
     for (repository, kernel, gpu), group in _grouped_by(
         behind, lambda run: (_digest(run.repository), run.kernel, run.gpu_model)
     ).items():
         lines = [f"{run.problem}: {run.regret:+.1%}, best is {_config(run.winner)}" for run in group]
-        found.append(
+        alarms.append(
             OpenAlarm(
                 "regret",
-                known.get((repository, kernel, gpu), f"regret/{kernel}/{gpu}/{group[0].submission_id}/{repository}"),
+                open_keys.get(
+                    (repository, kernel, gpu), f"regret/{kernel}/{gpu}/{group[0].submission_id}/{repository}"
+                ),
                 f"{kernel} on {gpu}",
                 _listing(f"The shipped config is more than {limit:.0%} slower than the best found:", lines),
                 kernel,
                 gpu,
             )
         )
-    return found
+    return alarms
 
 
 def find_changed_baselines(runs: Sequence[RunPair]) -> list[OpenAlarm]:
     """A baseline's package changed on a node: ratios before and after are of two versions of it."""
-    found: dict[str, OpenAlarm] = {}
+    alarms: dict[str, OpenAlarm] = {}
     for run in runs:
         for package, name in BASELINE_PACKAGES.items():
             old, new = (run.old_toolchain or {}).get(package), run.toolchain.get(package)
             if old is None or new is None or old == new:
                 continue
             key = f"baseline_changed/{run.host}/{package}/{old}/{new}/{run.submission_id}"
-            found[key] = OpenAlarm(
+            alarms[key] = OpenAlarm(
                 "baseline_changed",
                 key,
                 f"{name} on {run.host} ({run.gpu_model})",
@@ -191,7 +193,7 @@ def find_changed_baselines(runs: Sequence[RunPair]) -> list[OpenAlarm]:
                 "are judged by our own time too.",
                 gpu_model=run.gpu_model,
             )
-    return list(found.values())
+    return list(alarms.values())
 
 
 def keep_open(stored: Iterable[AlarmRow], kinds: Sequence[str], since: dt.datetime) -> list[OpenAlarm]:

@@ -62,11 +62,11 @@ def _list_alarms(
 
 def _still_broken(opened: Session, stored: Sequence[AlarmRow], now: dt.datetime) -> list[OpenAlarm]:
     """Open alarms about configs of which at least one is still broken, until FAILURE_STAYS_OPEN has passed."""
-    found = []
+    still_broken: list[OpenAlarm] = []
     for alarm in stored:
         since = alarms.sweep_of_key(alarm.key)
         if since is not None and alarm.opened_at >= now - alarms.FAILURE_STAYS_OPEN:
             pairs = fallen_configs.list_pairs_since(opened, *since, measured=alarm.kind == "became_wrong")
             current = alarms.find_broken_configs(pairs, fallen_configs.list_fallen_configs(opened, pairs))
-            found += [each for each in current if each.key == alarm.key]
-    return found
+            still_broken += [each for each in current if each.key == alarm.key]
+    return still_broken

@@ -1,4 +1,4 @@
-"""`tilewatch up` as a person uses it: one process, Ctrl-C, and again, beside a small watched repository."""
+"""`tilewatch up` as a person uses it: one process, Ctrl-C, and again, with a small watched repository."""
 
 import datetime as dt
 import json
