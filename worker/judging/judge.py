@@ -7,7 +7,10 @@ and goes on where it stopped. The same nights and replays give the same verdicts
 of one scope take turns.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
+
+from sqlalchemy.exc import InterfaceError, OperationalError
 
 from tilewatch.db import record
 from tilewatch.db.lifecycle import suspicions
@@ -27,6 +30,11 @@ from tilewatch.worker.queue.lease import Lease
 
 RECORDED = "recorded"
 """Runs of other databases: their cubins are not here, so nothing can be replayed that was not replayed there."""
+
+DATABASE_IS_AWAY = (InterfaceError, OperationalError)
+"""Errors of the whole job, which is tried again; no series can be blamed for them."""
+
+logger = logging.getLogger(__name__)
 
 TOO_LATE = "its replays did not end before the next night was judged"
 
@@ -66,17 +74,25 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
 def _judge(tonight: OpenNight, nights: Sequence[Night], context: Context, lease: Lease) -> list[UnsentJob]:
     scope = tonight.scope
     name = (context.database_url, scope.repository, scope.gpu_model, scope.origin)
-    judge = _up_to_tonight(_judges.pop(name, None), tonight, nights, context.replay_launches, lease)
-    missing = judge.settle(lambda question: _answer(tonight, question))
     of_tonight = judging.list_points(tonight.session, [scope.submission_id], scope.origin)
     points = {series_of(point): point for point in of_tonight}
+    try:
+        judge = _up_to_tonight(_judges.pop(name, None), tonight, nights, context.replay_launches, lease)
+        missing = judge.settle(lambda question: _answer(tonight, question))
+    except DATABASE_IS_AWAY:
+        raise
+    except Exception as error:  # noqa: BLE001 - the edge of a night: its runs get a verdict that says so, the next night another try
+        for series, point in points.items():
+            _give_up(tonight, series, point, error)
+        record.write_verdicts(tonight.session, tonight.verdicts)
+        return []
     causes = other_causes.find(tonight, nights, points) if scope.origin != RECORDED else {}
     queued: list[UnsentJob] = []
     if missing or any(each.is_open for each in causes.values()):
         queued = questions.ask(tonight, judge, missing, causes, points)
     else:
         for series, point in points.items():
-            _settle(tonight, judge, series, point, causes.get(series))
+            _try_to_settle(tonight, judge, series, point, causes.get(series))
     _add_verdicts_without_time(tonight, points)
     record.write_verdicts(tonight.session, tonight.verdicts)
     _judges[name] = judge
@@ -119,6 +135,28 @@ def _answer(tonight: OpenNight, question: SeriesQuestion) -> Launches | None:
     if tonight.scope.origin == RECORDED or questions.was_given_up(tonight, question, pair, recorded):
         return recorded.of(question)
     return None
+
+
+def _try_to_settle(
+    tonight: OpenNight, judge: ScopeJudge, series: Series, point: Point, causes: OtherCauses | None
+) -> None:
+    """An unexpected error costs one series its verdict, and not the others of the night theirs."""
+    settled = len(tonight.verdicts)
+    try:
+        with tonight.session.begin_nested():
+            _settle(tonight, judge, series, point, causes)
+    except DATABASE_IS_AWAY:
+        raise
+    except Exception as error:  # noqa: BLE001 - the edge of a series
+        del tonight.verdicts[settled:]
+        _give_up(tonight, series, point, error)
+
+
+def _give_up(tonight: OpenNight, series: Series, point: Point, error: Exception) -> None:
+    logger.error("%s could not be judged", " ".join(series), exc_info=error)
+    reason = f"could not be judged: {type(error).__name__}: {error}"
+    tonight.verdicts.append(_verdict_without_numbers(tonight, point.run_id, reason))
+    suspicions.close(tonight.session, point.run_id, "undecided", reason)
 
 
 def _settle(tonight: OpenNight, judge: ScopeJudge, series: Series, point: Point, causes: OtherCauses | None) -> None:
@@ -172,14 +210,17 @@ def _add_verdicts_without_time(tonight: OpenNight, points: Mapping[Series, Point
     timed = {point.run_id for point in points.values()}
     for run_id in judging.list_runs(tonight.session, tonight.scope):
         if run_id not in timed:
-            tonight.verdicts.append(
-                NewVerdict(
-                    run_id=run_id,
-                    verdict="undecided",
-                    change=None,
-                    noise=None,
-                    history_points=0,
-                    policy=tonight.policy.name,
-                    reason="no config gave a right answer, so no time",
-                )
-            )
+            reason = "no config gave a right answer, so no time"
+            tonight.verdicts.append(_verdict_without_numbers(tonight, run_id, reason))
+
+
+def _verdict_without_numbers(tonight: OpenNight, run_id: int, reason: str) -> NewVerdict:
+    return NewVerdict(
+        run_id=run_id,
+        verdict="undecided",
+        change=None,
+        noise=None,
+        history_points=0,
+        policy=tonight.policy.name,
+        reason=reason,
+    )

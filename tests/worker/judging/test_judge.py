@@ -130,6 +130,38 @@ def test_real_changes_are_confirmed_with_their_cause_and_changes_of_words_raise_
     assert (states, set(gpu_kinds)) == ({"confirmed"}, {"gpu.sim"})
 
 
+def test_an_unexpected_error_costs_one_series_its_verdict_and_not_the_others_of_the_night(
+    watched: Settings, tmp_path: Path
+) -> None:
+    shas = git_history.make(tmp_path / "watched", git_history.ADD)
+    context = nightlies(watched, shas[git_history.BASE])
+    with session(context.database_url) as opened:
+        first = opened.scalars(select(Run).order_by(Run.id)).first()
+        assert first is not None
+        first.telemetry = [{"sm_clock_mhz": "fast"}]
+        problem = opened.get_one(Sweep, first.sweep_id).problem
+    nightly(watched, shas[git_history.ADD], 1)
+    do_all_jobs(context)
+    with session(context.database_url) as opened:
+        night = opened.execute(
+            select(Sweep.problem, Verdict.verdict, Verdict.reason)
+            .join(Run, Run.sweep_id == Sweep.id)
+            .join(Verdict, Verdict.run_id == Run.id)
+            .where(Run.id > len(tiny_repository.PROBLEMS))
+        ).all()
+        regressed = set(opened.scalars(select(RegressionSeries.problem)))
+        states = set(opened.scalars(select(Suspicion.state)))
+        failures = set(opened.scalars(select(Job.failure)))
+    reasons = {each: (verdict, reason) for each, verdict, reason in night}
+    assert reasons.pop(problem) == (
+        "undecided",
+        "could not be judged: ValueError: could not convert string to float: 'fast'",
+    )
+    assert {verdict for verdict, _ in reasons.values()} == {"improvement"}
+    assert regressed == set(reasons)
+    assert (states, failures) == ({"confirmed", "undecided"}, {None})
+
+
 def test_a_range_of_untested_commits_is_narrowed_to_the_one(watched: Settings, tmp_path: Path) -> None:
     """Nobody tested the comment, the name and the cast; all three are compiled here, two of them are known code."""
     shas = git_history.make(
