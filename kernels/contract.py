@@ -40,6 +40,9 @@ class Array:
 
     `aligned` tells the compiler which sizes are multiples of 16, as TMA needs to know. Without it problems share their
     cubins whatever the sizes of this array: right for small arrays that are not loaded by TMA.
+
+    An `output` is only written. An `inout` array is read and written in place: it is filled like an input, restored
+    before each checked launch, and checked like an output.
     """
 
     name: str
@@ -48,6 +51,11 @@ class Array:
     output: bool = False
     fill: Fill = "normal"
     aligned: bool = True
+    inout: bool = False
+
+    @property
+    def written(self) -> bool:
+        return self.output or self.inout
 
 
 @dataclass(frozen=True)
@@ -74,7 +82,8 @@ class Space:
 class Kernel:
     """A named implementation that can be swept.
 
-    entry      the `cuda.tile.kernel`; its parameters are `arrays` in order, then `constants` in order
+    entry      the `cuda.tile.kernel`; its parameters, in whatever order, are those named in `scalars`, the `constants`
+               in order (annotated ct.Constant), and the `arrays` in order
     problems   the problems it is watched on
     parse      problem text -> Problem; raises BadProblem
     space      architecture ("sm_90") -> Space
@@ -82,13 +91,17 @@ class Kernel:
     constants  (Problem, Config) -> the compile-time constants
     grid       (Problem, Config, SM count) -> grid in tile blocks
     reference  (inputs by name, as CuPy or NumPy arrays, float32 or as given; the array module) -> outputs by name,
-               NaN where any output is accepted (rows that are only padding)
+               NaN where any output is accepted (rows that are only padding). Outputs are the arrays that are written
     tolerance  Problem -> largest accepted |out - reference| as a share of the reference's largest magnitude
     flops      Problem -> floating-point operations
     bytes      Problem -> fewest bytes moved through device memory
     baselines  names of rivals that can solve the same problem, the main one first (see kernels/baselines)
     nightly    whether the nightly suite sweeps it; otherwise it is swept when somebody asks
     given      Problem -> the values of the inputs with fill "given", as NumPy arrays
+    scalars    (Problem, Config) -> the run-time scalars, by the name of their parameter: an int is launched as int32, a
+               float as float32
+    as_launched  whether the compiler may assume of arrays what ct.launch lets it assume: strides that are multiples of
+               16 bytes, and that every stride of 1 is constant. Otherwise multiples of 16 elements, as before 0.2
     """
 
     name: str
@@ -106,3 +119,5 @@ class Kernel:
     baselines: tuple[str, ...]
     nightly: bool = True
     given: Callable[[Problem], Mapping[str, Any]] | None = None
+    scalars: Callable[[Problem, Config], Mapping[str, int | float]] | None = None
+    as_launched: bool = False

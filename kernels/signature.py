@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tilewatch.kernels.contract import HINTS, Array, Config, Kernel, Problem
+from tilewatch.kernels.parameters import BadArguments, Constant, Scalar, arguments
 
 DIVISOR = 16
 """Sizes divisible by this are declared so to the compiler, as cuTile's own launcher does (it allows TMA)."""
@@ -24,24 +25,33 @@ class ArraySignature:
     ndim: int
     shape_divisible_by: tuple[int, ...]
     stride_divisible_by: tuple[int, ...]
+    stride_constant: tuple[int | None, ...]
 
 
 @dataclass(frozen=True)
 class Signature:
+    """`parameters` are in the kernel's order; of a scalar the compiler knows the type, of a constant the value."""
+
     symbol: str
-    arrays: tuple[ArraySignature, ...]
-    constants: tuple[int | float, ...]
+    parameters: tuple[ArraySignature | Scalar | Constant, ...]
     hints: tuple[tuple[str, int], ...]
+
+    @property
+    def constants(self) -> tuple[int | float, ...]:
+        return tuple(each.value for each in self.parameters if isinstance(each, Constant))
 
 
 def signature(kernel: Kernel, problem: Problem, config: Config) -> Signature:
     for name, value in config.items():
         if name.startswith("tile_") and (value < 1 or value & (value - 1)):
             raise BadConfig(f"{name}={value} is not a power of two")
+    try:
+        given = arguments(kernel, problem, config)
+    except BadArguments as error:
+        raise BadConfig(f"kernel {kernel.name}: {error}") from error
     return Signature(
         symbol=kernel.name,
-        arrays=tuple(_array_signature(array) for array in kernel.arrays(problem)),
-        constants=kernel.constants(problem, config),
+        parameters=tuple(_array_signature(each, kernel) if isinstance(each, Array) else each for each in given),
         hints=tuple((name, config[name]) for name in HINTS if name in config),
     )
 
@@ -58,33 +68,60 @@ def dtype_bytes(dtype: str) -> int:
 
 
 def code_key(source_sha256: str, arch: str, signature: Signature) -> str:
-    """Hashes everything that goes into compiling but the compiler; needs no compiling."""
-    text = json.dumps([source_sha256, arch, asdict(signature)], sort_keys=True)
+    """Hashes everything that goes into compiling but the compiler; needs no compiling.
+
+    The order of the parameters is the source's. Kernels with neither scalars nor `as_launched` have the keys that they
+    had when those did not exist.
+    """
+    arrays = [each for each in signature.parameters if isinstance(each, ArraySignature)]
+    known: dict[str, Any] = {
+        "symbol": signature.symbol,
+        "arrays": [_as_before(array) for array in arrays],
+        "constants": signature.constants,
+        "hints": signature.hints,
+    }
+    scalars = [(each.name, each.dtype) for each in signature.parameters if isinstance(each, Scalar)]
+    if scalars:
+        known["scalars"] = scalars
+    if any(array.stride_constant != _last_stride(array.ndim) for array in arrays):
+        known["stride_constant"] = [array.stride_constant for array in arrays]
+    text = json.dumps([source_sha256, arch, known], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _as_before(array: ArraySignature) -> dict[str, Any]:
+    fields = asdict(array)
+    del fields["stride_constant"]
+    return fields
 
 
 def tile_signature(signature: Signature) -> Any:
     """Returns the same as a `cuda.tile.compilation.KernelSignature`."""
-    import cuda.tile as ct
-    from cuda.tile.compilation import ArrayConstraint, CallingConvention, KernelSignature
+    from cuda.tile.compilation import CallingConvention, KernelSignature
 
-    arrays = [
-        ArrayConstraint(
-            getattr(ct, array.dtype),
-            array.ndim,
-            index_dtype=ct.int32,
-            stride_lower_bound_incl=0,
-            alias_groups=(),
-            may_alias_internally=False,
-            stride_constant=(None,) * (array.ndim - 1) + (1,),
-            stride_divisible_by=array.stride_divisible_by,
-            shape_divisible_by=array.shape_divisible_by,
-            base_addr_divisible_by=DIVISOR,
-        )
-        for array in signature.arrays
-    ]
-    return KernelSignature(
-        [*arrays, *signature.constants], CallingConvention.cutile_python_v1(), symbol=signature.symbol
+    parameters = [_constraint(each) for each in signature.parameters]
+    return KernelSignature(parameters, CallingConvention.cutile_python_v1(), symbol=signature.symbol)
+
+
+def _constraint(parameter: ArraySignature | Scalar | Constant) -> Any:
+    import cuda.tile as ct
+    from cuda.tile.compilation import ArrayConstraint, ScalarConstraint
+
+    if isinstance(parameter, Constant):
+        return parameter.value
+    if isinstance(parameter, Scalar):
+        return ScalarConstraint(getattr(ct, parameter.dtype))
+    return ArrayConstraint(
+        getattr(ct, parameter.dtype),
+        parameter.ndim,
+        index_dtype=ct.int32,
+        stride_lower_bound_incl=0,
+        alias_groups=(),
+        may_alias_internally=False,
+        stride_constant=parameter.stride_constant,
+        stride_divisible_by=parameter.stride_divisible_by,
+        shape_divisible_by=parameter.shape_divisible_by,
+        base_addr_divisible_by=DIVISOR,
     )
 
 
@@ -96,13 +133,24 @@ def strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(elements))
 
 
-def _array_signature(array: Array) -> ArraySignature:
-    def divisor(size: int) -> int:
-        return DIVISOR if array.aligned and size % DIVISOR == 0 else 1
+def _array_signature(array: Array, kernel: Kernel) -> ArraySignature:
+    def divisor(number: int, of: int) -> int:
+        return of if array.aligned and number % of == 0 else 1
 
+    steps = strides(array.shape)
+    # ct.launch counts the 16 of a stride in bytes, and takes every stride of 1 for a constant (cuda-tile 1.7).
+    of_stride = max(1, DIVISOR // dtype_bytes(array.dtype)) if kernel.as_launched else DIVISOR
+    constant = tuple(1 if step == 1 else None for step in steps) if kernel.as_launched else _last_stride(len(steps))
     return ArraySignature(
         dtype=array.dtype,
         ndim=len(array.shape),
-        shape_divisible_by=tuple(divisor(size) for size in array.shape),
-        stride_divisible_by=(*(divisor(stride) for stride in strides(array.shape)[:-1]), 1),
+        shape_divisible_by=tuple(divisor(size, DIVISOR) for size in array.shape),
+        stride_divisible_by=tuple(
+            1 if fixed else divisor(step, of_stride) for step, fixed in zip(steps, constant, strict=True)
+        ),
+        stride_constant=constant,
     )
+
+
+def _last_stride(ndim: int) -> tuple[int | None, ...]:
+    return (None,) * (ndim - 1) + (1,)

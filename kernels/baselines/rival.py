@@ -15,7 +15,7 @@ class Call:
     """The kernel's own call, which a rival repeats on the same bytes.
 
     inputs   raw CuPy arrays by name, as our kernel gets them
-    output   the raw CuPy array both write
+    outputs  the raw CuPy arrays by name that both write; one that is changed in place is here and not in `inputs`
     dtypes   cuTile type names by array
     sizes    the problem's numbers, e.g. {"m": 320, ...}
     bytes    fewest bytes the problem moves through device memory
@@ -23,7 +23,7 @@ class Call:
 
     kernel: str
     inputs: Mapping[str, Any]
-    output: Any
+    outputs: Mapping[str, Any]
     dtypes: Mapping[str, str]
     sizes: Mapping[str, int]
     bytes: int
@@ -53,9 +53,12 @@ def torch_module() -> Any:
 
 
 def tensor(call: Call, name: str) -> Any:
-    """Returns one array of the call as a torch tensor on the same memory."""
+    """Returns one array of the call as a torch tensor on the same memory. Raises BaselineMissing when it has none."""
+    arrays = {**call.inputs, **call.outputs}
+    if name not in arrays:
+        raise BaselineMissing(f"it needs an array called '{name}'; {call.kernel} has {', '.join(arrays)}")
     torch = torch_module()
-    array = torch.as_tensor(call.inputs.get(name, call.output), device="cuda")
+    array = torch.as_tensor(arrays[name], device="cuda")
     return array.view(getattr(torch, call.dtypes[name]))
 
 

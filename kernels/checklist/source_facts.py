@@ -40,9 +40,12 @@ class SourceFacts:
 
 
 def source_facts(source: str, entry: str, constants: Sequence[int | float]) -> SourceFacts:
-    """`constants` are the values of the entry's last parameters, in order."""
+    """`constants` are the values of the entry's parameters that are annotated so, or of its last ones, in order."""
     functions = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
-    names = [argument.arg for argument in functions[entry].args.args]
+    parameters = functions[entry].args.args
+    names = [each.arg for each in parameters if each.annotation and "Const" in ast.unparse(each.annotation)]
+    if len(names) != len(constants):
+        names = [each.arg for each in parameters]
     values = dict(zip(names[len(names) - len(constants) :], constants, strict=True))
     facts = SourceFacts()
     _Reader(functions, facts, {entry}).read(functions[entry], values, {})

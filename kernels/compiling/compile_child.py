@@ -28,6 +28,7 @@ from tilewatch.kernels.compiling.store import CubinStore, StoreError, is_final
 from tilewatch.kernels.compiling.toolchain import compiler_version
 from tilewatch.kernels.contract import HINTS, BadProblem, Kernel, Problem
 from tilewatch.kernels.loading import LibraryError, load
+from tilewatch.kernels.parameters import Constant, arguments
 from tilewatch.kernels.signature import BadConfig, Signature, signature, tile_signature
 
 SM_COUNTS = (1, 108, 132, 148, 170, 1 << 20)
@@ -61,7 +62,8 @@ def _identify(kernel: Kernel, problem: Problem, wanted: Signature, request: Mapp
         grids = [kernel.grid(problem, request["config"], sm_count) for sm_count in SM_COUNTS]
     except Exception as error:  # noqa: BLE001 - the edge of a trial: the compiler and the kernel may raise anything
         return _failure("error", _first_line(error), 0.0, 0.0, None)
-    launched = repr((grids, kernel.arrays(problem)))
+    given = arguments(kernel, problem, request["config"])
+    launched = repr((grids, [each for each in given if not isinstance(each, Constant)]))
     return {"status": "ok", "content_key": key, "launch_sha256": hashlib.sha256(launched.encode()).hexdigest()}
 
 

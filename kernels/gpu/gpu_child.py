@@ -53,7 +53,7 @@ def _trial(prepared: PreparedProblem, request: Mapping[str, Any]) -> Mapping[str
         return {"status": "wrong", "error": None, "failure": misfit}
     try:
         config = load_cubin(prepared, request)
-        prepared.poison()
+        prepared.reset_outputs()
         (checked_us,) = prepared.timer.time([lambda: prepared.launch(config, 0)], [prepared.kernel_names])
         error = prepared.error()
     except cupy.cuda.driver.CUDADriverError as failure:
@@ -90,10 +90,14 @@ def _time(prepared: PreparedProblem, request: Mapping[str, Any]) -> Mapping[str,
 def _baselines(prepared: PreparedProblem, request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Prepares the rivals and checks them against the same reference."""
     details: dict[str, Any] = {}
-    (output,) = prepared.outputs.values()
-    dtypes = {spec.name: spec.dtype for spec in prepared.specs}
-    moved = prepared.kernel.bytes(prepared.problem)
-    call = baselines.Call(prepared.kernel.name, prepared.inputs[0], output, dtypes, prepared.problem.sizes, moved)
+    call = baselines.Call(
+        prepared.kernel.name,
+        {name: array for name, array in prepared.inputs[0].items() if name not in prepared.outputs},
+        prepared.outputs,
+        {spec.name: spec.dtype for spec in prepared.specs},
+        prepared.problem.sizes,
+        prepared.kernel.bytes(prepared.problem),
+    )
     for name in request["names"]:
         try:
             printed = StdoutCapture()
@@ -151,8 +155,8 @@ def _entry(prepared: PreparedProblem, identity: int) -> Entry:
 
 
 def _check(prepared: PreparedProblem, rival: baselines.Rival) -> float:
-    """Poisons the outputs, launches the rival, and returns the largest error."""
-    prepared.poison()
+    """Resets the outputs, launches the rival, and returns the largest error."""
+    prepared.reset_outputs()
     rival.launch()
     if rival.settle is not None:
         rival.settle()

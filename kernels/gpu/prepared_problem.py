@@ -13,7 +13,8 @@ from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.contract import Array, Config, Kernel, Problem
 from tilewatch.kernels.gpu import arrays, timing
 from tilewatch.kernels.gpu.telemetry import Telemetry
-from tilewatch.kernels.loading import load
+from tilewatch.kernels.loading import LibraryError, load
+from tilewatch.kernels.parameters import Constant, Scalar, arguments
 from tilewatch.kernels.signature import strides
 
 INPUT_L2S = 4
@@ -28,6 +29,8 @@ class LoadedConfig:
     config: Config
     grid: tuple[int, int, int]
     function: Any
+    arguments: tuple[Array | Scalar, ...]
+    """What each launch is given, in the kernel's order: constants are part of the code."""
 
 
 @dataclass
@@ -53,19 +56,27 @@ class PreparedProblem:
     modules: tempfile.TemporaryDirectory[str]
 
     def launch(self, config: LoadedConfig, turn: int) -> None:
-        """cuTile's calling convention 1: per array its pointer, its shape and its strides, all int32; no constants.
+        """cuTile's calling convention 1: per array its pointer, its shape and its strides, all int32; per scalar its
+        value; no constants.
 
         `turn` is the number of the input set.
         """
-        arguments: list[Any] = []
-        for spec in self.specs:
-            arguments.append(self.outputs[spec.name] if spec.output else self.inputs[turn][spec.name])
-            arguments += [cupy.int32(size) for size in (*spec.shape, *strides(spec.shape))]
-        config.function(config.grid, (1,), tuple(arguments))
+        values: list[Any] = []
+        for each in config.arguments:
+            if isinstance(each, Scalar):
+                values.append(getattr(cupy, each.dtype)(each.value))
+                continue
+            values.append(self.outputs[each.name] if each.written else self.inputs[turn][each.name])
+            values += [cupy.int32(size) for size in (*each.shape, *strides(each.shape))]
+        config.function(config.grid, (1,), tuple(values))
 
-    def poison(self) -> None:
-        for output in self.outputs.values():
-            arrays.poison(output)
+    def reset_outputs(self) -> None:
+        """Poisons what is only written, and gives what is changed in place the values of the first input set again."""
+        for name, output in self.outputs.items():
+            if name in self.inputs[0]:
+                output[...] = self.inputs[0][name]
+            else:
+                arrays.poison(output)
 
     def error(self) -> float:
         """Largest difference of the outputs from the reference, as a share of the reference's largest magnitude."""
@@ -86,9 +97,11 @@ def prepare(request: Mapping[str, Any], gpu_uuid: str) -> PreparedProblem:
     problem = kernel.parse(request["problem"])
     specs = kernel.arrays(problem)
     inputs = _inputs(kernel, problem, request["seed"])
+    outputs = {spec.name: arrays.make_poisoned(spec) for spec in specs if spec.written}
     decoded = {spec.name: arrays.decode(inputs[0][spec.name], spec.dtype) for spec in specs if not spec.output}
     expected = {name: value.astype(cupy.float32) for name, value in kernel.reference(decoded, cupy).items()}
     del decoded
+    _check_reference(kernel, expected, outputs)
     prepared = PreparedProblem(
         kernel=kernel,
         problem=problem,
@@ -98,7 +111,7 @@ def prepare(request: Mapping[str, Any], gpu_uuid: str) -> PreparedProblem:
         sm_count=cupy.cuda.Device().attributes["MultiProcessorCount"],
         specs=specs,
         inputs=inputs,
-        outputs={spec.name: arrays.make_poisoned(spec) for spec in specs if spec.output},
+        outputs=outputs,
         expected=expected,
         scale={name: float(cupy.nanmax(cupy.abs(value))) for name, value in expected.items()},
         loaded={},
@@ -106,6 +119,7 @@ def prepare(request: Mapping[str, Any], gpu_uuid: str) -> PreparedProblem:
         modules=tempfile.TemporaryDirectory(prefix="tilewatch-cubins-"),
     )
     cupy.get_default_memory_pool().free_all_blocks()
+    prepared.reset_outputs()
     prepared.error()  # the comparing kernel is compiled now, outside the time of any trial
     return prepared
 
@@ -118,7 +132,24 @@ def load_cubin(prepared: PreparedProblem, request: Mapping[str, Any]) -> LoadedC
     function = cupy.RawModule(path=str(path)).get_function(request["symbol"])
     kernel = _kernel_of(prepared, request) or prepared.kernel
     grid = kernel.grid(prepared.problem, request["config"], prepared.sm_count)
-    return LoadedConfig(request["config"], grid, function)
+    given = arguments(kernel, prepared.problem, request["config"])
+    launched = tuple(each for each in given if not isinstance(each, Constant))
+    return LoadedConfig(request["config"], grid, function, launched)
+
+
+def _check_reference(kernel: Kernel, expected: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+    """Raises LibraryError where the reference has other outputs than the kernel, or others in shape."""
+    if expected.keys() != outputs.keys():
+        raise LibraryError(
+            f"kernel {kernel.name}: its reference gives {', '.join(expected) or 'nothing'}, but it writes "
+            f"{', '.join(outputs) or 'no array'}"
+        )
+    for name, value in expected.items():
+        if value.shape != outputs[name].shape:
+            raise LibraryError(
+                f"kernel {kernel.name}: its reference gives '{name}' in shape {tuple(value.shape)}, expected "
+                f"{tuple(outputs[name].shape)}"
+            )
 
 
 def find_misfit(prepared: PreparedProblem, request: Mapping[str, Any]) -> str | None:

@@ -7,6 +7,7 @@ import pytest
 
 from tests.kernels.fixtures.fake_gpu import LIBRARY, UUID, InProcessChild, Rig
 from tests.kernels.fixtures.fake_gpu.device import L2_BYTES, MEMORY_BYTES, NAME, SM_COUNT, FakeGpu
+from tilewatch.kernels.loading import LibraryError
 
 
 def launches(gpu: FakeGpu, rig: Rig) -> int:
@@ -327,3 +328,56 @@ def test_a_canary_reads_two_fixed_kernels(gpu: FakeGpu, rig: Rig) -> None:
     gpu.drift = lambda number: 3.0 if number % 5 == 0 else 1.0
     again = child.ask({"ask": "canary", "when": "canary after"}, deadline_s=1)["telemetry"]
     assert again["canary_compute_us"] == 222.0, "the median: a few slow launches are no drift"
+
+
+def test_a_kernel_of_two_outputs_one_in_place_is_checked_timed_and_compared(gpu: FakeGpu, rig: Rig) -> None:
+    """Launched twice on the same array it would be off: each check starts from the same values."""
+    rig.kernel = "accumulate"
+    child, _ = rig.start()
+    for identity in (0, 1):
+        answer = rig.trial(child, rig.cubin(1, 80.0 + identity), identity)
+        assert (answer["status"], answer["samples_us"]) == ("timed", [80.0 + identity] * 5)
+    assert {len(launch.addresses) for launch in gpu.of("accumulate")} == {3}
+    details = child.ask({"ask": "baselines", "names": ["copy", "torch_residual_add"]}, deadline_s=1)["baselines"]
+    assert "missing" not in details["copy"]
+    assert details["torch_residual_add"]["missing"] == (
+        "it needs an array called 'residual'; accumulate has x, total, y"
+    )
+    assert rounds(child, [0, 1], ["copy"])["samples_us"][:2] == [[80.0] * 20, [81.0] * 20]
+
+
+@pytest.mark.parametrize("fault", ["off", "stale", "last row unwritten"])
+def test_each_of_two_outputs_is_checked(rig: Rig, fault: str) -> None:
+    """One whose array is changed in place and whose other output is right is wrong too."""
+    rig.kernel = "accumulate"
+    child, _ = rig.start()
+    assert rig.trial(child, rig.cubin(fault=fault))["status"] == "wrong"
+
+
+def test_an_array_in_place_that_was_left_as_it_was_is_wrong(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.kernels.fixtures.fake_gpu import device
+
+    rig.kernel = "accumulate"
+    monkeypatch.setitem(device.COMPUTES, "accumulate", lambda x, total, scale: (total, x * scale))
+    child, _ = rig.start()
+    assert rig.trial(child, rig.cubin())["status"] == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ('"z": inputs["x"] / 2}', "kernel accumulate: its reference gives total, z, but it writes total, y"),
+        (
+            '"y": inputs["x"][0] / 2}',
+            r"its reference gives 'y' in shape \(64,\), expected \(64, 64\)",
+        ),
+    ],
+)
+def test_a_reference_of_other_outputs_is_found_before_the_sweep(
+    rig: Rig, tmp_path: Any, changed: str, sentence: str
+) -> None:
+    rig.kernel = "accumulate"
+    source = (LIBRARY / "rows.py").read_text()
+    (tmp_path / "rows.py").write_text(source.replace('"y": inputs["x"] / 2}', changed))
+    with pytest.raises(LibraryError, match=sentence):
+        rig.start(library=str(tmp_path))

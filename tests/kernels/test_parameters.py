@@ -1,0 +1,83 @@
+"""What a kernel's parameters are given, and that the same is compiled as cuTile's own launch would compile."""
+
+import hashlib
+import itertools
+from pathlib import Path
+
+import pytest
+
+from tests.kernels.fixtures import jit_signature
+from tilewatch.kernels.contract import Array
+from tilewatch.kernels.library import FOLDER as LIBRARY
+from tilewatch.kernels.loading import load
+from tilewatch.kernels.parameters import Constant, Scalar, arguments
+from tilewatch.kernels.signature import BadConfig, code_key, signature
+
+FOREIGN = Path(__file__).parent / "fixtures" / "foreign_library"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "problem"),
+    [
+        (kernel, problem)
+        for kernel in ("scaled_product", "offset_rows", "double_in_place", "row_sums")
+        for problem in ("64x64", "40x24", "5x1")  # whole, strides of 16 bytes that are no 16 elements, strides of 1
+    ],
+)
+def test_the_bytecode_is_that_of_a_launch(kernel: str, problem: str) -> None:
+    ours, launched = jit_signature.bytecodes(FOREIGN, kernel, problem, {"tile": 16}, "sm_100")
+    assert ours == launched
+
+
+def test_arguments_are_in_the_kernel_s_order() -> None:
+    kernel = load(FOREIGN)["offset_rows"].kernel
+    given = arguments(kernel, kernel.parse("40x24"), {"tile": 16})
+    assert [type(each) for each in given] == [Array, Scalar, Constant, Array]
+    assert given[1:3] == (Scalar("offset", 3.0, "float32"), Constant("tile", 16))
+
+
+def test_problems_share_their_code_whatever_their_scalars() -> None:
+    kernel = load(FOREIGN)["scaled_product"].kernel
+    keys = {
+        code_key("source", "sm_90", signature(kernel, kernel.parse(problem), {"tile": 16}))
+        for problem in ("64x64", "128x32", "40x24")
+    }
+    assert len(keys) == 2, "40x24 has other strides"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("tile: ConstInt, y)", "tile: int, y)", "parameter 'tile' gets a constant but is no ct.Constant"),
+        ("tile: ConstInt, y)", "tile: ConstInt, y, z)", "parameter 'z' gets nothing"),
+        (
+            "offset, tile: ConstInt, y)",
+            "y, offset, tile: int)",
+            "parameter 'tile' gets a constant but is no ct.Constant",
+        ),
+        ('{"offset": 3.0}', '{"offset": True}', "scalar 'offset' is True, a bool"),
+        ('{"offset": 3.0}', '{"offset": 2**31}', "scalar 'offset' is 2147483648, which is no int32"),
+        ('{"offset": 3.0}', '{"tile": 3}', "parameter 'tile' is a ct.Constant: give it in `constants`"),
+        ('{"offset": 3.0}', '{"offset": 3.0, "ofset": 3}', "no parameter of the kernel is left for scalar 'ofset'"),
+        ('(config["tile"],)', "()", "parameter 'tile' is a ct.Constant, but `constants` has no value for it"),
+        ('(config["tile"],)', '(config["tile"], 2)', "no parameter of the kernel is left for constant 2"),
+    ],
+)
+def test_what_does_not_fit_the_kernel_is_a_sentence(tmp_path: Path, old: str, new: str, sentence: str) -> None:
+    source = (FOREIGN / "launched.py").read_text()
+    assert old in source
+    (tmp_path / "launched.py").write_text(source.replace(old, new))
+    kernel = load(tmp_path)["offset_rows"].kernel
+    with pytest.raises(BadConfig) as raised:
+        signature(kernel, kernel.parse("64x64"), {"tile": 16})
+    assert str(raised.value).startswith(f"kernel offset_rows: {sentence}")
+
+
+def test_code_keys_are_those_of_before_scalars() -> None:
+    """By commit 7fc647e: a new key would compile everything again, and call it a change."""
+    keys = hashlib.sha256()
+    for name in ("gemm_fp8", "gemm_fp8_scaled", "grouped_bf16", "attention_decode", "rms_norm"):
+        kernel = load(LIBRARY)[name].kernel
+        for problem, config in itertools.product(kernel.problems, kernel.space("sm_90").configs()[:20]):
+            keys.update(code_key("source", "sm_90", signature(kernel, problem, config)).encode())
+    assert keys.hexdigest() == "052b63af8009b68efd022dd11039edb5ddb116bb3f2780597b2edf215b73c06c"
