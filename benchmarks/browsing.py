@@ -1,4 +1,4 @@
-"""What a person waits for in a real browser, one at a time: opening a page, and answers inside a session."""
+"""Measures what one person waits for in a real browser: opening a page, and changes inside a session."""
 
 import time
 from collections.abc import Callable, Iterator

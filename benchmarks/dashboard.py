@@ -1,4 +1,4 @@
-"""What the dashboard costs with a simulated fleet in a real Postgres: its questions, its pages, and many people.
+"""Measures the dashboard with a simulated fleet in a real Postgres: its queries, its pages, and many people.
 
     python -m benchmarks.dashboard [--nights 365] [--home FOLDER] [--only PART...]
 
@@ -56,7 +56,7 @@ PAGES = {
 }
 SERVER = ROOT / "dashboard" / "server.py"
 BARE = "import plotly.graph_objects as go\nimport streamlit as st\nst.plotly_chart(go.Figure(go.Heatmap(z=[[1, 2]])))\n"
-"""The least that Streamlit and Plotly do on this machine: what is above it is ours."""
+"""The least that Streamlit and Plotly do on this machine: the rest of a page's time is ours."""
 PAGE_REPEATS = 5
 COLD_STARTS = 3
 PEOPLE, VIEWS_EACH = 20, 10
@@ -68,13 +68,13 @@ NOON = dt.time(12, tzinfo=dt.UTC)
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked.add_argument("--nights", type=int, default=365)
-    asked.add_argument("--repeats", type=int, default=50)
-    asked.add_argument("--home", type=Path, help="keep the filled servers in this folder, and use what is there")
-    asked.add_argument("--serve", action="store_true", help="fill, print where the database is, and wait for Ctrl-C")
-    asked.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
-    options = asked.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nights", type=int, default=365)
+    parser.add_argument("--repeats", type=int, default=50)
+    parser.add_argument("--home", type=Path, help="keep the filled servers in this folder, and use what is there")
+    parser.add_argument("--serve", action="store_true", help="fill, print where the database is, and wait for Ctrl-C")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    options = parser.parse_args()
     with _home(options.home) as home, Embedded(home / "home", fsync=False) as servers:
         migrate.upgrade(servers.database_url)
         _fill(servers.database_url, options.nights)
@@ -193,25 +193,25 @@ def _in_browser(part: Callable[[Browser, str, Path], None], url: str, home: Path
 
 
 def _opened(browser: Browser, url: str, home: Path) -> None:
-    """By somebody whose browser was never here."""
+    """Opens pages in a browser that has nothing cached."""
     cold = []
     for _ in range(COLD_STARTS):
-        with _served(url, home) as (address, _):
+        with _serve(url, home) as (address, _):
             cold.append(browsing.opened(browser, address)[0])
     print(f"\n{'opened, to its first plot':38}{'median s':>10}{'worst s':>10}{'kB':>8}{'queries':>9}")
     print(f"{'Overview, server just started':38}{median(cold):10.2f}{max(cold):10.2f}")
     print(f"{'a bare Streamlit page with one plot':38}{_bare(browser, url, home):10.2f}", flush=True)
-    with _served(url, home) as (address, _):
+    with _serve(url, home) as (address, _):
         for name, view in PAGES.items():
             browsing.opened(browser, address + view)
             seen = [browsing.opened(browser, address + view) for _ in range(PAGE_REPEATS)]
             took = [took_s for took_s, _ in seen]
-            asked = _asked(url, view)
-            print(f"{name:38}{median(took):10.2f}{max(took):10.2f}{seen[-1][1] / 1000:8.0f}{asked:9}", flush=True)
+            queries = _count_queries(url, view)
+            print(f"{name:38}{median(took):10.2f}{max(took):10.2f}{seen[-1][1] / 1000:8.0f}{queries:9}", flush=True)
 
 
 def _inside(browser: Browser, url: str, home: Path) -> None:
-    with _served(url, home) as (address, _):
+    with _serve(url, home) as (address, _):
         print(f"\n{'inside a session':38}{'median s':>10}{'worst s':>10}")
         for name, took in browsing.inside(browser, address, PAGE_REPEATS):
             print(f"{name:38}{median(took):10.2f}{max(took):10.2f}", flush=True)
@@ -220,7 +220,7 @@ def _inside(browser: Browser, url: str, home: Path) -> None:
 def _bare(browser: Browser, url: str, home: Path) -> float:
     script = home / "bare.py"
     script.write_text(BARE)
-    with _served(url, home, script) as (address, _):
+    with _serve(url, home, script) as (address, _):
         browsing.opened(browser, address)
         return median(browsing.opened(browser, address)[0] for _ in range(PAGE_REPEATS))
 
@@ -228,7 +228,7 @@ def _bare(browser: Browser, url: str, home: Path) -> float:
 def _people(url: str, home: Path) -> None:
     """Twenty people at once, on a server that has been used."""
     views = [*PAGES.values(), *_series_views(url)]
-    with _served(url, home) as (address, _):
+    with _serve(url, home) as (address, _):
         visitors.browse(address, views, people=4, views_each=25, think=False)
         seen = visitors.browse(address, views, people=PEOPLE, views_each=VIEWS_EACH, think=True)
     print(f"\n{PEOPLE} people, {len(seen.took_s)} views: median {median(seen.took_s):.2f} s, ", end="")
@@ -239,9 +239,9 @@ def _people(url: str, home: Path) -> None:
 
 
 def _memory(url: str, home: Path) -> None:
-    """What the process keeps of a thousand views by one after the other."""
+    """Measures the memory of the process after a thousand more views."""
     views = [*PAGES.values(), *_series_views(url)]
-    with _served(url, home) as (address, server):
+    with _serve(url, home) as (address, server):
         visitors.browse(address, views, people=4, views_each=25, think=False)
         before_mb = _resident_mb(server.pid)
         for _ in range(MANY_VIEWS // 100):
@@ -258,8 +258,8 @@ def _series_views(url: str) -> list[str]:
     return [f"/trends?{one}" for one in about] + [f"/sweeps?{one}" for one in about]
 
 
-def _asked(url: str, view: str) -> int:
-    """The queries one view asks when nothing is remembered; counted in this process."""
+def _count_queries(url: str, view: str) -> int:
+    """The number of queries of one view when nothing is cached; counted in this process."""
     page, _, query = view.lstrip("/").partition("?")
     app = AppTest.from_file(str(ROOT / "dashboard" / "app.py"), default_timeout=120)
     os.environ["TILEWATCH_DATABASE_URL"] = url
@@ -267,21 +267,21 @@ def _asked(url: str, view: str) -> int:
     st.cache_data.clear()
     count = [0]
 
-    def heard(*_: object) -> None:
+    def count_query(*_: object) -> None:
         count[0] += 1
 
-    event.listen(engine(url), "before_cursor_execute", heard)
+    event.listen(engine(url), "before_cursor_execute", count_query)
     for name, value in parse_qsl(query):
         app.query_params[name] = value
     if page:
         app.switch_page(f"views/{page}.py")
     app.run()
-    event.remove(engine(url), "before_cursor_execute", heard)
+    event.remove(engine(url), "before_cursor_execute", count_query)
     return count[0]
 
 
 @contextlib.contextmanager
-def _served(url: str, home: Path, script: Path = SERVER) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+def _serve(url: str, home: Path, script: Path = SERVER) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -229,8 +229,8 @@ def _sweeps(
         "configs": prod(len(values) for values in axes.values()),
     }
     for statement in SWEEPS.strip().split("\n\n"):
-        known = {name: value for name, value in about.items() if f":{name}" in statement}
-        session.execute(text(statement), known)
+        values = {name: value for name, value in about.items() if f":{name}" in statement}
+        session.execute(text(statement), values)
 
 
 def _commits(session: Session, fleet: Fleet) -> list[str]:

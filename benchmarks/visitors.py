@@ -1,4 +1,4 @@
-"""People as their browsers look to the server: sessions that speak Streamlit's own protocol, without a browser each.
+"""Simulates many people: sessions that speak Streamlit's own protocol, without a browser each.
 
 Twenty Chromium windows on two cores would measure Chromium. A view is timed from asking for a page until its script has
 ended and all of it has arrived; what a browser adds to that is measured one page at a time in browsing.py.
@@ -21,7 +21,7 @@ VIEW_LIMIT_S = 60.0
 
 @dataclass
 class Seen:
-    """What a visitor met: seconds and bytes of each view, and every error on a page."""
+    """Seconds and bytes of each view, and every error on a page."""
 
     took_s: list[float] = field(default_factory=list)
     sent_bytes: list[int] = field(default_factory=list)
@@ -55,12 +55,12 @@ async def _visit(address: str, views: Sequence[str], count: int, seen: Seen, num
 
 
 async def _open(session: ClientConnection, view: str, seen: Seen) -> int:
-    """Ask for a page and take all of it; the bytes that came."""
+    """Requests a page and receives all of it; returns the number of bytes."""
     page, _, query = view.lstrip("/").partition("?")
-    asked = BackMsg()
-    asked.rerun_script.query_string = query
-    asked.rerun_script.page_name = page
-    await session.send(asked.SerializeToString())
+    request = BackMsg()
+    request.rerun_script.query_string = query
+    request.rerun_script.page_name = page
+    await session.send(request.SerializeToString())
     sent, running = 0, False
     while True:
         payload = await session.recv()

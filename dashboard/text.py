@@ -77,5 +77,5 @@ def first_line(text: str | None) -> str:
 
 
 def commit_text(subject: str, author: str | None, at: dt.datetime) -> str:
-    """What a commit is, after its hash: its subject, its author where known, its day."""
+    """A commit after its hash: its subject, its author if there is one, its day."""
     return f"{subject}, {author}, {day(at)}" if author else f"{subject}, {day(at)}"

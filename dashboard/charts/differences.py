@@ -9,7 +9,7 @@ AT_EACH_END = 20
 
 
 def differences(pairs: pd.DataFrame, label: str) -> go.Figure:
-    """The changes that lie furthest at each end, with their intervals; grey where the interval holds zero."""
+    """The largest changes in both directions, with their intervals; grey where the interval contains zero."""
     ordered = pairs.dropna(subset="change").sort_values("change")
     ends = ordered if len(ordered) <= 2 * AT_EACH_END else pd.concat([ordered[:AT_EACH_END], ordered[-AT_EACH_END:]])
     shown = ends.iloc[::-1]  # the slowest at the top

@@ -67,7 +67,7 @@ def describe_shift(both: pd.DataFrame) -> str:
         return "No config was timed at both commits."
     slower, faster = int((change > MOVED).sum()), int((change < -MOVED).sum())
     return (
-        f"The time of the median config changed by {change_text(float(change.median()))} in time; "
+        f"The time of the median config changed by {change_text(float(change.median()))}; "
         f"of {count_text(len(change), 'config')} timed at both, "
         f"{slower:,} are more than {100 * MOVED:.0f} % slower and {faster:,} as much faster."
     )

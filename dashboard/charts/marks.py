@@ -49,15 +49,15 @@ def baseline_changes(points: pd.DataFrame) -> Iterator[Mark]:
 
 
 def node_changes(points: pd.DataFrame) -> list[Mark]:
-    """Where the series moved to another machine; recordings come from elsewhere and are no move."""
+    """Where the machine of the series changed; recordings come from elsewhere and do not count."""
     here = _kernel(points)
     here = here[here["origin"] != "recorded"]
-    moves = [
+    changes = [
         Mark(before["sha"], after["sha"], f"{before['machine']} → {after['machine']}", dash="dot")
         for before, after in _neighbours(here, "machine")
         if before["machine"] != after["machine"]
     ]
-    return moves if len(moves) <= MOST_NODE_CHANGES else []
+    return changes if len(changes) <= MOST_NODE_CHANGES else []
 
 
 def level_changes(levels: pd.DataFrame) -> list[Mark]:

@@ -14,6 +14,8 @@ from tilewatch.text import change_text
 SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)(?:-\w+)?")
 """M, N and K of a problem, which may name its type after them."""
 CHANGE_SPAN = 0.1
+LOG_AXIS = {"type": "log", "zeroline": False, "tickformat": "d"}
+"""Whole numbers: Plotly would write 32576 as 32.576k."""
 SMALLEST, LARGEST = 16, 44
 """Diameters in pixels of the problems with the smallest and the largest K."""
 
@@ -42,7 +44,12 @@ def shape_map(pairs: pd.DataFrame) -> go.Figure:
                 "cmax": CHANGE_SPAN,
                 "cmid": 0,
                 "line": {"width": 1, "color": colours.LINE},
-                "colorbar": {"title": {"text": "change of speed", "side": "right"}, "thickness": 12, "outlinewidth": 0},
+                "colorbar": {
+                    "title": {"text": "change of speed", "side": "right"},
+                    "tickformat": "+.0%",
+                    "thickness": 12,
+                    "outlinewidth": 0,
+                },
             },
         )
     )
@@ -50,8 +57,8 @@ def shape_map(pairs: pd.DataFrame) -> go.Figure:
         height=420,
         margin={"t": 10, "b": 10, "l": 10, "r": 10},
         hoverlabel={"align": "left"},
-        xaxis={"title": "N (log)", "type": "log", "zeroline": False, "tickvals": sorted(set(problems["n"]))},
-        yaxis={"title": "M (log)", "type": "log", "zeroline": False, "tickvals": sorted(set(problems["m"]))},
+        xaxis={**LOG_AXIS, "title": "N (log)", "tickvals": sorted(set(problems["n"]))},
+        yaxis={**LOG_AXIS, "title": "M (log)", "tickvals": sorted(set(problems["m"]))},
     )
     return figure
 

@@ -20,7 +20,7 @@ COUNTS = (
     ("timeouts", "timeout", colours.OUTCOMES["timeout"], "x"),
     ("errors", "compile error", colours.OUTCOMES["compile error"], "cross"),
 )
-"""Column, name, colour and mark: the marks tell the lines apart without the colours."""
+"""Column, name, colour and mark: the marks distinguish the lines without the colours."""
 
 
 def over_commits(counts: pd.DataFrame) -> go.Figure:

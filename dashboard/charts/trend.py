@@ -119,12 +119,12 @@ def _bars(line: pd.DataFrame) -> dict[str, Any]:
 
 def _band(figure: go.Figure, line: pd.DataFrame, x: npt.NDArray[np.object_], name: str, colour: str) -> None:
     """The intervals of many points as one shape around the line: a bar of its own for each takes twice as long."""
-    known = line["low"].notna().to_numpy()
-    if not known.any():
+    exists = line["low"].notna().to_numpy()
+    if not exists.any():
         return
     figure.add_scatter(
-        x=np.concatenate([x[known], x[known][::-1]]),
-        y=np.concatenate([line["high"].to_numpy()[known], line["low"].to_numpy()[known][::-1]]),
+        x=np.concatenate([x[exists], x[exists][::-1]]),
+        y=np.concatenate([line["high"].to_numpy()[exists], line["low"].to_numpy()[exists][::-1]]),
         fill="toself",
         fillcolor=colour,
         opacity=BAND_OPACITY,

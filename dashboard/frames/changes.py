@@ -20,7 +20,7 @@ SOURCE_SERIES = (*SERIES, "origin", "recording_machine")
 def pair_snapshots(before: pd.DataFrame, after: pd.DataFrame, on: Sequence[str] = SOURCE_SERIES) -> pd.DataFrame:
     """The rows of `after` with the columns change, change_low, change_high and apart; NaN where `before` has no row.
 
-    `apart` says that the interval does not hold zero. A row that is the same run on both sides has not changed.
+    `apart` says that the interval does not contain zero. A row that is the same run on both sides has not changed.
     """
     numbers = ["run_id", "sha", "median_us", "low_us", "high_us", "ratio", "ratio_low", "ratio_high", "baseline"]
     pairs = after.merge(before[[*on, *numbers]], on=list(on), how="left", suffixes=("", "_before"))

@@ -62,12 +62,12 @@ def _columns(value: pd.Series, low: pd.Series, high: pd.Series) -> pd.DataFrame:
 
 
 def _fact(column: str) -> Callable[[pd.DataFrame], pd.DataFrame]:
-    """A fact of the measured config's cubin: known exactly, so without an interval, and baselines have none."""
+    """A fact of the measured config's cubin: exact, so without an interval, and baselines have none."""
     return lambda points: _columns(points[column], points[column] * float("nan"), points[column] * float("nan"))
 
 
 def _static(column: str, label: str, axis: str, write: Callable[[float], str]) -> Metric:
-    return Metric(column, label, axis, write, _fact(column), "No cubin of this series is known here", static=True)
+    return Metric(column, label, axis, write, _fact(column), "No cubin of this series is in this database", static=True)
 
 
 def values_of_samples(

@@ -97,7 +97,7 @@ def _frames(query: Callable[..., list[Any]], ttl_s: int) -> Callable[..., pd.Dat
         with session(url) as opened:
             return to_frame(row, query(opened, *about, **more))
 
-    # Streamlit tells cached functions apart by name and source text, and the text is the same for all of these.
+    # Streamlit identifies a cached function by name and source text, and the text is the same for all of these.
     read.__qualname__ = f"{query.__module__}.{query.__qualname__}"
     return _cached(ttl_s)(read)
 

@@ -136,7 +136,7 @@ def _write(opened: Session, *, found: pd.Series, who: str, changed: dict[str, st
 
 
 def _mark(url: str, found: pd.Series, who: str) -> None:
-    st.caption("Was this a real change? The score of the alerts is counted from these marks.")
+    st.caption("Was Tilewatch right about this change? The score of the alerts is counted from these marks.")
     with st.container(horizontal=True):
         for right, label in ((True, "It was right"), (False, "It was wrong")):
             if st.button(label, key=label):

@@ -70,7 +70,7 @@ def _measurements(measured: pd.DataFrame, sweep: pd.Series) -> None:
     if measured.empty:
         return
     run = measured[measured["run_id"] == measured.iloc[0]["run_id"]]
-    st.subheader("Measured", anchor=False)
+    st.subheader("Measurements", anchor=False)
     for column, (_, row) in zip(st.columns(max(len(run), 3)), run.iterrows(), strict=False):
         with column, st.container(border=True, height="stretch"):
             if not row["samples"]:
@@ -166,7 +166,7 @@ def _cells(trials: pd.DataFrame, sweep: pd.Series) -> None:
     fact = next(fact for fact in facts if fact.label == label)
     figure = sweep_charts.cells(trials, x, y, fact)
     plots.show(figure, "cells", f"{fact.label} over {x} and {y}")
-    st.caption(f"Each cell: {fact.cell} over the configs that differ in the other parameters.")
+    st.caption(f"Each cell: {fact.cell}, of the configs that differ in the other parameters.")
 
 
 def _best(trials: pd.DataFrame, tie: set[int], sweep: pd.Series) -> None:

@@ -29,7 +29,7 @@ def show(url: str, sweeps: pd.DataFrame, after: pd.Series) -> None:
         st.warning(changed)
     winners = _winners(url, before, after)
     _drift(winners, trials_before, trials_after)
-    st.subheader("Landscape", anchor=False)
+    st.subheader("Times of all configs", anchor=False)
     st.markdown(landscape.describe_shift(both))
     if both["change"].notna().any():
         marks = [(f"winner at {sha}", config_id) for sha, config_id in winners]

@@ -41,7 +41,7 @@ def page(url: str) -> None:
     plots.show(figure, "differences", "The largest changes of speed with their intervals")
     st.caption(
         f"Up to {differences.AT_EACH_END} at each end, the slowest first. The bars combine the 95 % intervals of both "
-        "medians; an open circle means that they hold zero."
+        "medians; an open circle means that they contain zero."
     )
     _shapes(compared)
     tables.show_in_expander(

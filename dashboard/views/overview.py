@@ -99,7 +99,7 @@ def _everything(url: str, name: str, everything: pd.DataFrame, now: dt.datetime)
     shown = changes.one_row_per_series(pairs)
     with_ratio = shown[shown["ratio"].notna()]
     if not with_ratio.empty:
-        plots.show_grid(grid.ratio_table(with_ratio, repository.trend_links(url)), "board")
+        plots.show_grid(grid.ratio_table(with_ratio, repository.trend_links(url)), "ratios")
         others = len(shown) - len(with_ratio)
         st.caption(
             "The main baseline's time / ours: over 1.00 is faster than the baseline, which is DeepGEMM unless a cell "

@@ -141,9 +141,9 @@ def _legend(points: pd.DataFrame, lines: list[marks.Mark], raw: pd.DataFrame | N
     """The meaning of each kind of mark that is in the chart."""
     dense = points.groupby("implementation").size().max() > trend.PLAIN
     words = [
-        "Lines are medians in a band of their 95 % intervals, and a click on a point of the kernel opens its evidence"
+        "Lines are medians in a band of their 95 % intervals, a click on a point of the kernel opens its evidence"
         if dense
-        else "Points are medians with their 95 % interval, and a click on one of the kernel opens its evidence"
+        else "Points are medians with their 95 % interval, a click on a point of the kernel opens its evidence"
     ]
     if raw is not None and len(raw):
         words.append("small dashes are the raw samples")

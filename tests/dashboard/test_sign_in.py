@@ -93,7 +93,7 @@ def test_a_named_triager_signs_in_acts_under_that_address_and_signs_out(page: An
 def test_a_viewer_browses_and_finds_no_button_to_act(page: Any) -> None:
     sign_in(page, VIEWER)
     page.goto("/regressions?regression=1")
-    page.get_by_text(f"{VIEWER} is not one of the triagers of this Tilewatch.").first.wait_for()
+    page.get_by_text(f"{VIEWER} is not one of the triagers (see TILEWATCH_TRIAGERS).").first.wait_for()
     assert page.get_by_role("button", name="Acknowledge").count() == 0
 
 

@@ -55,8 +55,8 @@ def test_a_config_that_still_waits_has_not_ended_differently() -> None:
 
 
 def test_the_summary_counts_what_visibly_moved() -> None:
-    told = landscape.describe_shift(landscape.pair_trials(BEFORE, AFTER))
-    assert "of 2 configs timed at both, 1 are more than 2 % slower and 0 as much faster" in told
+    sentence = landscape.describe_shift(landscape.pair_trials(BEFORE, AFTER))
+    assert "of 2 configs timed at both, 1 are more than 2 % slower and 0 as much faster" in sentence
     assert (
         landscape.describe_shift(landscape.pair_trials(BEFORE, trials((9, "timed", 1.0))))
         == "No config was timed at both commits."

@@ -26,9 +26,9 @@ def test_without_times_the_lines_are_of_what_compiled() -> None:
 
 def test_a_line_tells_its_config_and_what_is_known_of_it() -> None:
     hint = parallel.drawing(frame(trial(64, 128, 32, median_us=150.0, registers=90)))["lines"][0]["hint"]
-    config, known = hint.splitlines()
+    config, facts = hint.splitlines()
     assert config == "tile_m=64 tile_n=128 tile_k=32"
-    assert known.startswith("150.0 us, Registers 90")
+    assert facts.startswith("150.0 us, Registers 90")
 
 
 @pytest.mark.parametrize(

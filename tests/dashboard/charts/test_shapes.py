@@ -35,8 +35,8 @@ def test_a_change_on_all_of_one_architecture_is_its_code_generation() -> None:
 
 
 def test_a_change_on_one_gpu_model_of_an_architecture_is_not_its_code() -> None:
-    told = reading(pair("h100", -0.1), pair("h200", 0.0), pair("b200", 0.0))
-    assert told == "h100 alone, not all of sm_90: its node, its GPU or noise"
+    words = reading(pair("h100", -0.1), pair("h200", 0.0), pair("b200", 0.0))
+    assert words == "h100 alone, not all of sm_90: its node, its GPU or noise"
 
 
 def test_one_gpu_model_can_tell_nothing_of_architectures() -> None:
@@ -65,3 +65,9 @@ def test_only_problems_that_are_a_shape_have_a_place_whatever_their_type_is() ->
     pairs = pd.DataFrame([pair("h100", 0.1, problem) for problem in problems])
     assert shapes.keep_shaped(pairs)["problem"].tolist() == ["64x128x256", "64x128x256-bfloat16"]
     assert shapes.keep_shaped(pairs[:3]).empty
+
+
+def test_the_axes_of_the_shapes_have_whole_numbers_and_their_colours_percent() -> None:
+    figure = shapes.shape_map(pd.DataFrame([pair("h100", -0.1, "320x32576x7168")]))
+    assert (figure.layout.xaxis.tickformat, figure.layout.yaxis.tickformat) == ("d", "d")
+    assert figure.data[0].marker.colorbar.tickformat == "+.0%"

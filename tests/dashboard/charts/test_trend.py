@@ -66,8 +66,8 @@ def trend(*points: dict[str, Any], metric: Any = RATIO, **more: Any) -> Any:
     return charts.trend(found, metric, marks=[*marks.toolchain_changes(found), *marks.node_changes(found)], **more)
 
 
-def told(trace: Any, place: int) -> str:
-    """What the pointer is told over a point: the template with the point's own words in their places."""
+def hover_text(trace: Any, place: int) -> str:
+    """The hover text of a point: the template with the point's own words in their places."""
     words = trace.customdata[place]
     return re.sub(r"%{customdata\[(\d+)\]}", lambda found: str(words[int(found[1])]), trace.hovertemplate)
 
@@ -191,8 +191,8 @@ def test_the_axis_says_which_way_is_faster() -> None:
 def test_a_ratio_names_the_baseline_that_it_is_to() -> None:
     figure = trend(point(1, baseline="attention_cudnn"), baseline(1, "attention_cudnn", baseline="attention_cudnn"))
     assert figure.layout.yaxis.title.text == "cuDNN's time / this time  (over 1: faster than cuDNN)"
-    assert "0.900x cuDNN" in told(figure.data[0], 0)
-    assert not any("DeepGEMM" in told(trace, 0) for trace in figure.data)
+    assert "0.900x cuDNN" in hover_text(figure.data[0], 0)
+    assert not any("DeepGEMM" in hover_text(trace, 0) for trace in figure.data)
 
 
 def test_another_main_baseline_is_a_line_and_no_name_on_the_axis() -> None:
@@ -210,12 +210,12 @@ def test_a_judged_regression_wears_a_mark_and_its_reason() -> None:
     figure = trend(point(1), point(2, verdict="regression", reason="9 % slower"))
     assert list(named(figure, "regression").x) == ["0000000200"]
     kernel = named(figure, "gemm_fp8")
-    assert told(kernel, 1).endswith("<br>regression: 9 % slower<extra></extra>")
-    assert "regression" not in told(kernel, 0)
+    assert hover_text(kernel, 1).endswith("<br>regression: 9 % slower<extra></extra>")
+    assert "regression" not in hover_text(kernel, 0)
 
 
 def test_the_hover_names_commit_date_machine_and_driver_and_no_markup_of_a_subject() -> None:
-    words = told(named(trend(point(1)), "gemm_fp8"), 0)
+    words = hover_text(named(trend(point(1)), "gemm_fp8"), 0)
     for part in (
         "0000000100",
         "Load &lt;B&gt; through TMA, Kim &amp; Co, 2026-11-20",
@@ -266,7 +266,7 @@ def test_simulated_and_quarantined_points_look_different() -> None:
     figure = trend(point(1), point(2, quarantined=True), point(2, origin="simulated"))
     assert list(named(figure, "gemm_fp8").marker.symbol) == ["circle", "x-open"]
     assert named(figure, "gemm_fp8, simulated on node-1").marker.symbol == "square-open"
-    assert [", while this GPU was quarantined" in told(named(figure, "gemm_fp8"), place) for place in (0, 1)] == [
+    assert [", while this GPU was quarantined" in hover_text(named(figure, "gemm_fp8"), place) for place in (0, 1)] == [
         False,
         True,
     ]
@@ -277,7 +277,7 @@ def test_a_static_fact_is_a_trend_without_intervals_and_without_baselines() -> N
     figure = trend(point(1), baseline(1, registers=None), metric=registers)
     assert [trace.name for trace in figure.data] == ["gemm_fp8"]
     assert list(figure.data[0].y) == [168]
-    assert "95 %" not in told(figure.data[0], 0)
+    assert "95 %" not in hover_text(figure.data[0], 0)
 
 
 def test_raw_samples_of_the_ratio_are_of_paired_rounds() -> None:

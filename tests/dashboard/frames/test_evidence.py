@@ -33,10 +33,10 @@ def test_the_csv_has_every_sample_of_both_runs(filled: Session, filled_url: str)
 
 
 def test_the_json_has_everything(filled: Session, filled_url: str) -> None:
-    told = json.loads(evidence.as_json(found(filled, filled_url)))
-    assert told["run"]["verdict"] == "regression"
-    assert len(told["sampled"][0]["samples_us"]) == 21
-    assert told["before"]["sha"] == SHAS[1]
+    written = json.loads(evidence.as_json(found(filled, filled_url)))
+    assert written["run"]["verdict"] == "regression"
+    assert len(written["sampled"][0]["samples_us"]) == 21
+    assert written["before"]["sha"] == SHAS[1]
 
 
 def test_only_what_differs_is_a_difference() -> None:
@@ -98,8 +98,8 @@ def test_identical_code_has_no_difference_to_tell() -> None:
 
 
 def test_a_replay_of_toolchains_names_them_and_one_that_failed_says_why() -> None:
-    told = evidence.replay_sentence(replay(axis="toolchain", failure="the cubin is gone", good_us=[], bad_us=[]))
-    assert told == ("tileiras 13.4 → tileiras 13.5, same commit 2222222222: could not be replayed: the cubin is gone")
+    words = evidence.replay_sentence(replay(axis="toolchain", failure="the cubin is gone", good_us=[], bad_us=[]))
+    assert words == ("tileiras 13.4 → tileiras 13.5, same commit 2222222222: could not be replayed: the cubin is gone")
 
 
 def test_a_node_against_another_is_told_with_its_own_time() -> None:

@@ -23,6 +23,6 @@ def test_a_gpu_in_quarantine_is_named_with_its_reason(database_url: str, monkeyp
     monkeypatch.delenv("TILEWATCH_HOME", raising=False)
     monkeypatch.setenv("TILEWATCH_DATABASE_URL", database_url)
     page = opened(AppTest.from_file(str(APP), default_timeout=60), "jobs")
-    (said,) = [error.value for error in page.error]
-    assert said.startswith("GPU `GPU-1` (b200) of node-a takes no sweeps since")
-    assert said.endswith("the driver reported Xid 79.")
+    (sentence,) = [error.value for error in page.error]
+    assert sentence.startswith("GPU `GPU-1` (b200) of node-a takes no sweeps since")
+    assert sentence.endswith("the driver reported Xid 79.")

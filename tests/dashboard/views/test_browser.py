@@ -55,9 +55,9 @@ def test_a_cell_of_the_board_tells_its_commit_under_the_pointer_and_leads_to_its
     page.goto("/?since=a+commit&from=5e6f7a8b00")
     cell_of_board = page.get_by_role("link", name="0.83 ▼8.5%")
     cell_of_board.hover()
-    told = page.get_by_role("tooltip")
-    told.get_by_text("9c0d1e2f00").wait_for()
-    assert "0.83x DeepGEMM (" in told.inner_text()
+    tooltip = page.get_by_role("tooltip")
+    tooltip.get_by_text("9c0d1e2f00").wait_for()
+    assert "0.83x DeepGEMM (" in tooltip.inner_text()
     session_of_page = page.evaluate("performance.timeOrigin")
     cell_of_board.click()
     page.wait_for_url("**/trends*")
@@ -86,7 +86,7 @@ def test_the_board_is_saved_as_the_kind_of_picture_that_was_picked(page: Any) ->
     page.goto("/?since=a+commit&from=5e6f7a8b00")
     with page.expect_download() as saved:
         page.get_by_role("button", name="Save as PNG").click()
-    assert saved.value.suggested_filename == "tilewatch-board.png"
+    assert saved.value.suggested_filename == "tilewatch-ratios.png"
     assert Path(saved.value.path()).read_bytes().startswith(b"\x89PNG")
     page.get_by_role("radio", name="SVG").or_(page.get_by_role("button", name="SVG", exact=True)).first.click()
     with page.expect_download() as saved:
@@ -110,13 +110,13 @@ def test_a_click_on_a_point_opens_its_evidence_whose_link_shows_the_same_again(p
     page.locator(".scatterlayer .trace .point").first.click(force=True)
     page.wait_for_url("**/evidence?run=*")
     page.get_by_text("Paired samples").wait_for()
-    said = page.get_by_text("Run ", exact=False).first.inner_text()
+    headline = page.get_by_text("Run ", exact=False).first.inner_text()
     with page.expect_download() as saved:
         page.get_by_role("button", name="Samples as CSV").click()
     assert saved.value.suggested_filename.endswith(".csv")
     page.reload()
     page.get_by_text("Paired samples").wait_for()
-    assert page.get_by_text("Run ", exact=False).first.inner_text() == said
+    assert page.get_by_text("Run ", exact=False).first.inner_text() == headline
     page.go_back()
     page.get_by_text("over 1: faster than DeepGEMM").wait_for()
 
@@ -225,7 +225,7 @@ def test_another_gpu_is_picked_from_the_list_and_its_sweep_drawn(page: Any) -> N
     page.get_by_text("All configs").wait_for()
     page.get_by_role("combobox", name="GPU").click()
     page.get_by_role("option", name="h200").click()
-    page.get_by_text("Measured").wait_for()
+    page.get_by_text("Measurements").wait_for()
     page.get_by_text("timed with cupti").wait_for()
     assert "gpu=h200" in page.url
 
@@ -269,7 +269,7 @@ def test_a_regression_is_opened_and_acknowledged_and_its_link_shows_that(page: A
 
 def test_what_moved_between_two_commits_is_in_the_address(page: Any) -> None:
     page.goto("/sweeps?gpu=h200")
-    page.get_by_text("Measured").wait_for()
+    page.get_by_text("Measurements").wait_for()
     page.get_by_role("radio", name="What moved").or_(page.get_by_role("button", name="What moved")).first.click()
     page.get_by_text("Newly failing: 2 configs").wait_for()
     page.reload()

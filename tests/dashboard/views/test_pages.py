@@ -491,7 +491,7 @@ def test_work_is_submitted_and_cancelled_from_the_page_under_a_name(
 
 
 @pytest.mark.parametrize(
-    ("page", "told"),
+    ("page", "words_shown"),
     [
         ("overview", "submitted"),
         ("trends", "measured"),
@@ -503,9 +503,9 @@ def test_work_is_submitted_and_cancelled_from_the_page_under_a_name(
         ("jobs", "job"),
     ],
 )
-def test_an_empty_database_is_explained_with_what_to_do(empty_app: AppTest, page: str, told: str) -> None:
+def test_an_empty_database_is_explained_with_what_to_do(empty_app: AppTest, page: str, words_shown: str) -> None:
     app = opened(empty_app, page)
-    assert told in app.info[0].value
+    assert words_shown in app.info[0].value
     assert not app.error
     assert app.code or app.get("page_link")
 
