@@ -37,7 +37,17 @@ from benchmarks import browsing, fleet, visitors
 from tilewatch.dashboard.gc_tuning import tune_memory
 from tilewatch.db import migrate
 from tilewatch.db.models import Commit, Measurement, Sweep, Trial
-from tilewatch.db.queries import actions, canaries, evidence, queue, regressions, snapshots, static_facts, sweeps
+from tilewatch.db.queries import (
+    actions,
+    canaries,
+    evidence,
+    queue,
+    regressions,
+    snapshots,
+    static_facts,
+    submissions,
+    sweeps,
+)
 from tilewatch.db.queries import series as series_queries
 from tilewatch.db.server.embedded import Embedded
 from tilewatch.db.session import engine, session
@@ -152,8 +162,8 @@ def _questions(url: str) -> dict[str, Callable[[Session], Any]]:
         about = (series.repository, series.kernel, series.problem, series.gpu_model)
         statics = static_facts.list_static_facts(opened, *about)
     return {
-        "newest nightly per GPU model": queue.list_last_nights,
-        "newest submissions": lambda opened: queue.list_submissions(opened, 10),
+        "newest nightly per GPU model": submissions.list_last_nights,
+        "newest submissions": lambda opened: submissions.list_submissions(opened, 10),
         "all series now": lambda opened: snapshots.list_points_as_of(opened, fleet.REPOSITORY, noon),
         "all series a year ago": lambda opened: snapshots.list_points_as_of(opened, fleet.REPOSITORY, year),
         "changes judged in a year": lambda opened: snapshots.list_judged_changes(opened, fleet.REPOSITORY, year),

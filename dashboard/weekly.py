@@ -10,9 +10,10 @@ from sqlalchemy.orm import Session
 from tilewatch.dashboard.frames import changes
 from tilewatch.dashboard.frames.frames import to_frame
 from tilewatch.db.lifecycle.regressions import OPEN
-from tilewatch.db.queries import queue, snapshots
 from tilewatch.db.queries import regressions as regression_queries
 from tilewatch.db.queries import series as series_queries
+from tilewatch.db.queries import snapshots
+from tilewatch.db.queries.submissions import SubmissionRow, list_submissions
 
 WEEK = dt.timedelta(days=7)
 MOST_SUBMISSIONS = 500
@@ -67,7 +68,7 @@ def read_week(session: Session, until: dt.datetime, repository: str | None = Non
 
 def _nights(session: Session, since: dt.datetime, until: dt.datetime) -> pd.DataFrame:
     """The number of nightlies by GPU model and state."""
-    submissions = to_frame(queue.SubmissionRow, queue.list_submissions(session, MOST_SUBMISSIONS))
+    submissions = to_frame(SubmissionRow, list_submissions(session, MOST_SUBMISSIONS))
     in_week = (submissions["requested_at"] > since) & (submissions["requested_at"] <= until)
     nightly = submissions[(submissions["reason"] == "nightly") & in_week]
     return nightly.groupby(["gpu_name", "state"]).size().rename("nights").reset_index()

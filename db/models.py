@@ -650,5 +650,9 @@ class Quarantine(Base):
     ended_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
 
 
+OPEN_JOB = ("waiting", "queued", "running")
+"""States of a job that has not ended."""
+
+FAILED_JOB = ("failed", "poison")
 ENDED_SHORT = ("failed", "poison", "cancelled")
 """States of a job that ended without its work done, and that `retry` takes up again."""

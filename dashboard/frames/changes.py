@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from tilewatch.db.queries.queue import IN_PROGRESS
+from tilewatch.db.queries.submissions import IN_PROGRESS
 from tilewatch.nightlies import ENDED_WELL, NightlyTimes, is_late, missing_night
 
 SERIES = ("kernel", "problem", "gpu_model")

@@ -26,6 +26,7 @@ from tilewatch.db.queries import regressions as regression_queries
 from tilewatch.db.queries import replays as replay_queries
 from tilewatch.db.queries import series as series_queries
 from tilewatch.db.queries import static_facts as static_fact_queries
+from tilewatch.db.queries import submissions as submission_queries
 from tilewatch.db.queries import sweeps as sweep_queries
 from tilewatch.db.session import session
 
@@ -102,8 +103,8 @@ def _frames(query: Callable[..., list[Any]], ttl_s: int) -> Callable[..., pd.Dat
     return _cached(ttl_s)(read)
 
 
-submissions = _frames(queue.list_submissions, LIVE_TTL_S)
-last_nights = _frames(queue.list_last_nights, LIVE_TTL_S)
+submissions = _frames(submission_queries.list_submissions, LIVE_TTL_S)
+last_nights = _frames(submission_queries.list_last_nights, LIVE_TTL_S)
 job_counts = _frames(queue.count_jobs, LIVE_TTL_S)
 jobs = _frames(queue.list_jobs, LIVE_TTL_S)
 queues = _frames(queue.list_queues, LIVE_TTL_S)

@@ -14,14 +14,11 @@ from sqlalchemy import ColumnElement, String, and_, case, cast, func, literal, o
 from sqlalchemy.orm import Session
 
 from tilewatch.db.bulk import find_or_add
-from tilewatch.db.models import ENDED_SHORT, Job
+from tilewatch.db.lifecycle.waiting import after, backoff_s, clock_now
+from tilewatch.db.models import ENDED_SHORT, OPEN_JOB, Job
 
 MAX_ATTEMPTS = 3
 """A job during which this many workers died is the cause, not they."""
-
-FIRST_WAIT_S = 15.0
-LONGEST_WAIT_S = 600.0
-"""A job that meets passing trouble waits this long, then twice as long each time, up to the longest."""
 
 
 class Priority(IntEnum):
@@ -32,9 +29,6 @@ class Priority(IntEnum):
     MANUAL = 2
     NIGHTLY = 3
     BACKFILL = 4
-
-
-_now = func.clock_timestamp
 
 
 @dataclass(frozen=True)
@@ -110,7 +104,7 @@ def claim(
     """
     own_queue = select(Job.queue).where(Job.id == job_id)
     queue = (own_queue if queues is None else own_queue.where(Job.queue.in_(queues))).scalar_subquery()
-    due = and_(Job.state == "queued", or_(Job.not_before.is_(None), Job.not_before <= _now()))
+    due = and_(Job.state == "queued", or_(Job.not_before.is_(None), Job.not_before <= clock_now()))
     claimable = or_(due, and_(_expired(), Job.attempt < MAX_ATTEMPTS))
     chosen = (
         select(Job.id)
@@ -127,12 +121,12 @@ def claim(
         .values(
             state="running",
             owner=owner,
-            lease_until=_in(lease_s),
+            lease_until=after(lease_s),
             attempt=Job.attempt + 1,
             done_steps=0,
             not_before=None,
             trouble=None,
-            started_at=func.coalesce(Job.started_at, _now()),
+            started_at=func.coalesce(Job.started_at, clock_now()),
         )
         .returning(*(getattr(Job, name) for name in ClaimedJob.__dataclass_fields__)),
         execution_options={"synchronize_session": False},
@@ -142,20 +136,22 @@ def claim(
 
 def renew(session: Session, job_id: int, owner: str, lease_s: float, done_steps: int) -> bool:
     """Extends the lease and stores the progress. False: it was cancelled or is another's now; stop working on it."""
-    return _as_owner(session, job_id, owner, {"lease_until": _in(lease_s), "done_steps": done_steps})
+    return _as_owner(session, job_id, owner, {"lease_until": after(lease_s), "done_steps": done_steps})
 
 
 def finish(session: Session, job_id: int, owner: str) -> bool:
     """Ends a job whose work is done. False: it was lost meanwhile; the caller rolls back or knows its writes may
     repeat."""
-    return _as_owner(session, job_id, owner, {**_let_go("done"), "done_steps": Job.total_steps, "finished_at": _now()})
+    return _as_owner(
+        session, job_id, owner, {**_let_go("done"), "done_steps": Job.total_steps, "finished_at": clock_now()}
+    )
 
 
 def fail(session: Session, job_id: int, owner: str, failure: str, trace: str | None = None) -> bool:
     """Ends a job by a bug or bad input, with one line for people; it is not tried again. False: it was lost
     meanwhile."""
     return _as_owner(
-        session, job_id, owner, {**_let_go("failed"), "failure": failure, "trace": trace, "finished_at": _now()}
+        session, job_id, owner, {**_let_go("failed"), "failure": failure, "trace": trace, "finished_at": clock_now()}
     )
 
 
@@ -171,7 +167,7 @@ def put_off(session: Session, job_id: int, owner: str, trouble: str) -> bool:
 
     `trouble` is for people. False: the job was lost meanwhile.
     """
-    doubled = func.least(FIRST_WAIT_S * func.power(2.0, func.least(Job.put_offs, 30)), LONGEST_WAIT_S)
+    doubled = backoff_s(Job.put_offs)
     return _as_owner(
         session,
         job_id,
@@ -181,7 +177,7 @@ def put_off(session: Session, job_id: int, owner: str, trouble: str) -> bool:
             "sent_at": None,
             "attempt": func.greatest(Job.attempt - 1, 0),
             "put_offs": Job.put_offs + 1,
-            "not_before": _in(doubled),
+            "not_before": after(doubled),
             "trouble": trouble,
         },
     )
@@ -206,7 +202,7 @@ def requeue_expired(session: Session) -> list[UnsentJob]:
     _change(
         session,
         and_(_expired(), Job.attempt >= MAX_ATTEMPTS),
-        {**_let_go("poison"), "failure": failure, "finished_at": _now()},
+        {**_let_go("poison"), "failure": failure, "finished_at": clock_now()},
     )
     return _change(session, and_(_expired(), Job.attempt < MAX_ATTEMPTS), {**_let_go("queued"), "sent_at": None})
 
@@ -216,20 +212,20 @@ def list_unsent(session: Session, older_than_s: float) -> list[UnsentJob]:
 
     A message too many does no harm. A job that waits before it is tried again needs none until then.
     """
-    lost = or_(Job.sent_at.is_(None), Job.sent_at <= _in(-older_than_s))
-    due = or_(Job.not_before.is_(None), Job.not_before <= _now())
+    lost = or_(Job.sent_at.is_(None), Job.sent_at <= after(-older_than_s))
+    due = or_(Job.not_before.is_(None), Job.not_before <= clock_now())
     query = select(Job.id, Job.queue).where(Job.state == "queued", lost, due).order_by(Job.priority, Job.id)
     return [UnsentJob(id_, queue) for id_, queue in session.execute(query)]
 
 
 def mark_sent(session: Session, job_ids: Sequence[int]) -> None:
-    _change(session, Job.id == func.any(list(job_ids)), {"sent_at": _now()})
+    _change(session, Job.id == func.any(list(job_ids)), {"sent_at": clock_now()})
 
 
 def cancel(session: Session, job_ids: Sequence[int]) -> list[int]:
     """Cancels jobs that have not ended; returns their ids. A worker that runs one learns of it when it renews."""
-    alive = and_(Job.id == func.any(list(job_ids)), Job.state.in_(("waiting", "queued", "running")))
-    return [job.id for job in _change(session, alive, {**_let_go("cancelled"), "finished_at": _now()})]
+    alive = and_(Job.id == func.any(list(job_ids)), Job.state.in_(OPEN_JOB))
+    return [job.id for job in _change(session, alive, {**_let_go("cancelled"), "finished_at": clock_now()})]
 
 
 def retry(session: Session, job_ids: Sequence[int]) -> list[int]:
@@ -255,12 +251,8 @@ def retry(session: Session, job_ids: Sequence[int]) -> list[int]:
     return [job.id for job in _change(session, which, anew)]
 
 
-def _in(seconds: float | ColumnElement[Any]) -> ColumnElement[Any]:
-    return _now() + func.make_interval(0, 0, 0, 0, 0, 0, seconds)
-
-
 def _expired() -> ColumnElement[bool]:
-    return and_(Job.state == "running", Job.lease_until <= _now())
+    return and_(Job.state == "running", Job.lease_until <= clock_now())
 
 
 def _let_go(state: str) -> dict[str, Any]:

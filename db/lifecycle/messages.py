@@ -9,17 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, String, case, cast, exists, func, literal, or_, select, update
+from sqlalchemy import String, case, cast, exists, func, literal, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db.bulk import find_or_add
 from tilewatch.db.joins import is_recorded
 from tilewatch.db.lifecycle.regressions import ITSELF
+from tilewatch.db.lifecycle.waiting import after, backoff_s, clock_now
 from tilewatch.db.models import Commit, Message, Regression, RegressionEvent
-
-FIRST_WAIT_S = 15.0
-LONGEST_WAIT_S = 600.0
-"""A message that was not taken waits this long, then twice as long each time, up to the longest."""
 
 MOST_ATTEMPTS = 500
 """Some three days of attempts. Then a person has to look: the digest and `tilewatch messages` name the message."""
@@ -31,8 +28,6 @@ WRITERS = 7_114_553_031
 """The advisory lock for messages: any number that no other of ours has."""
 
 UNCLEAR = "its sender ended while sending: it may have arrived, and is not risked twice"
-
-_now = func.clock_timestamp
 
 
 @dataclass(frozen=True)
@@ -113,7 +108,7 @@ def list_unreported_changes(session: Session) -> list[UnreportedChange]:
     )
     query = (
         select(event.id.label("event_id"), event.regression_id, kind.label("kind"))
-        .where(kind.is_not(None), ~is_reported, event.at > _in(-REPORT_WITHIN_S), ~is_recorded(event.regression_id))
+        .where(kind.is_not(None), ~is_reported, event.at > after(-REPORT_WITHIN_S), ~is_recorded(event.regression_id))
         .order_by(event.id)
     )
     return [UnreportedChange(**row._mapping) for row in session.execute(query)]
@@ -151,7 +146,7 @@ def claim(
         earlier.id < Message.id,
         earlier.state.in_(("queued", "held")),
     )
-    due = or_(Message.not_before.is_(None), Message.not_before <= _now())
+    due = or_(Message.not_before.is_(None), Message.not_before <= clock_now())
     chosen = (
         select(Message.id)
         .where(Message.state.in_(("queued", "held")), due, Message.channel.not_in(list(without)), ~overtakes)
@@ -168,8 +163,8 @@ def claim(
         .values(
             state=case((is_repeatable, "queued"), else_="failed"),
             trouble=case((is_repeatable, Message.trouble), else_=literal(UNCLEAR)),
-            not_before=_in(lease_s),
-            claimed_at=_now(),
+            not_before=after(lease_s),
+            claimed_at=clock_now(),
             attempts=Message.attempts + 1,
         )
         .returning(*(getattr(Message, name) for name in ClaimedMessage.__dataclass_fields__ if hasattr(Message, name))),
@@ -184,7 +179,7 @@ def claim(
 
 def mark_sent(session: Session, message_id: int) -> None:
     """Ends a message that its channel took."""
-    _end(session, message_id, {"state": "sent", "sent_at": _now(), "not_before": None, "trouble": None})
+    _end(session, message_id, {"state": "sent", "sent_at": clock_now(), "not_before": None, "trouble": None})
 
 
 def put_off(session: Session, message_id: int, trouble: str, wait_s: float | None = None) -> None:
@@ -192,14 +187,14 @@ def put_off(session: Session, message_id: int, trouble: str, wait_s: float | Non
 
     After MOST_ATTEMPTS it is given up.
     """
-    doubled = func.least(FIRST_WAIT_S * func.power(2.0, func.least(Message.attempts - 1, 30)), LONGEST_WAIT_S)
+    doubled = backoff_s(Message.attempts - 1)
     over = Message.attempts >= MOST_ATTEMPTS
     _end(
         session,
         message_id,
         {
             "state": case((over, "failed"), else_="queued"),
-            "not_before": _in(doubled if wait_s is None else wait_s),
+            "not_before": after(doubled if wait_s is None else wait_s),
             "trouble": trouble,
         },
     )
@@ -223,7 +218,3 @@ def _end(session: Session, message_id: int, columns: dict[str, Any]) -> None:
         update(Message).where(Message.id == message_id).values(**columns),
         execution_options={"synchronize_session": False},
     )
-
-
-def _in(seconds: float | ColumnElement[Any]) -> ColumnElement[Any]:
-    return _now() + func.make_interval(0, 0, 0, 0, 0, 0, seconds)

@@ -68,8 +68,8 @@ class OpenedRegression:
 def open_or_join(session: Session, cause: Cause, moved: ChangedSeries) -> OpenedRegression:
     """Opens the regression of this cause, or adds the series to it. A second call changes nothing."""
     _take_turns(session, cause)
-    known = _same_cause(session, cause)
-    if known is None:
+    regression = _same_cause(session, cause)
+    if regression is None:
         regression_id, created = find_or_add(
             session,
             Regression,
@@ -89,7 +89,7 @@ def open_or_join(session: Session, cause: Cause, moved: ChangedSeries) -> Opened
             },
         )
     else:
-        regression_id, created = known.id, False
+        regression_id, created = regression.id, False
     joined = _add_series(session, regression_id, cause.kernel, moved)
     if not joined and cause.category == "node":
         joined = _is_slow_again(session, regression_id, cause.kernel, moved)
@@ -131,8 +131,8 @@ def mark_recovered(
         .order_by(Regression.id)
         .with_for_update()
     )
-    found = session.execute(query).all()
-    for regression, one in found:
+    rows = session.execute(query).all()
+    for regression, one in rows:
         session.execute(
             update(RegressionSeries).where(RegressionSeries.id == one.id).values(recovered_at=func.clock_timestamp())
         )
@@ -141,7 +141,7 @@ def mark_recovered(
         left = exists().where(RegressionSeries.regression_id == regression.id, RegressionSeries.recovered_at.is_(None))
         if not session.scalar(select(left)):
             change_state(session, regression, "resolve", ITSELF, "every series recovered")
-    return [regression.id for regression, _ in found]
+    return [regression.id for regression, _ in rows]
 
 
 def _take_turns(session: Session, cause: Cause) -> None:

@@ -1,4 +1,4 @@
-"""Reads jobs, workers, queues and submissions, and how far each submission is.
+"""Reads jobs, workers and queues, and what `tilewatch status` shows of them.
 
 Ages and whether a worker is alive are computed by the database's clock, because the reader's may differ.
 """
@@ -7,18 +7,13 @@ import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Select, func, select
-from sqlalchemy.dialects.postgresql import distinct_on
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
 
-from tilewatch.db.joins import WORKER_ALIVE_S, or_zero, read_rows
-from tilewatch.db.models import Commit, GpuModel, Job, Recording, Run, Submission, Sweep, Trial, Worker
+from tilewatch.db.joins import WORKER_ALIVE_S, read_rows
+from tilewatch.db.models import FAILED_JOB, OPEN_JOB, Job, Worker
 from tilewatch.db.queries.quarantine import QuarantineRow, list_quarantines
-
-OPEN_JOB = ("waiting", "queued", "running")
-FAILED_JOB = ("failed", "poison")
-OPEN_JOB_COUNTS = ("open_compile_jobs", "open_measure_jobs", "running_measure_jobs", "open_judge_jobs")
-IN_PROGRESS = ("compiling", "waiting for a GPU", "measuring", "judging")
+from tilewatch.db.queries.submissions import IN_PROGRESS, SubmissionRow, list_submissions
 
 
 @dataclass(frozen=True)
@@ -60,30 +55,6 @@ class WorkerRow:
     seen_at: dt.datetime
     silent_s: float
     alive: bool
-
-
-@dataclass(frozen=True)
-class SubmissionRow:
-    """A submission and how far it is. `settled_trials` no longer wait for their compilation."""
-
-    id: int
-    reason: str
-    night: dt.date | None
-    gpu_model: str
-    gpu_name: str
-    sha: str
-    subject: str
-    measure: bool
-    requested_at: dt.datetime
-    machine: str | None
-    recorded_at: dt.datetime | None
-    sweeps: int
-    trials: int
-    settled_trials: int
-    not_compiled: int
-    runs: int
-    failed_jobs: int
-    state: str
 
 
 @dataclass(frozen=True)
@@ -181,131 +152,3 @@ def _taken_by(worker: WorkerRow) -> tuple[str, ...]:
     if worker.kind != "gpu":
         return (worker.kind,)
     return f"gpu.{worker.gpu_model}", f"gpu.{worker.gpu_model}@{worker.gpu_uuid}"
-
-
-def list_submissions(session: Session, limit: int = 50) -> list[SubmissionRow]:
-    """Lists the newest submissions, each with its state."""
-    newest = select(Submission).order_by(Submission.requested_at.desc(), Submission.id.desc()).limit(limit)
-    return _with_states(session, newest)
-
-
-def list_last_nights(session: Session) -> list[SubmissionRow]:
-    """Lists the newest nightly of each GPU model, with its state."""
-    newest = (
-        select(Submission)
-        .where(Submission.reason == "nightly")
-        .ext(distinct_on(Submission.gpu_model))
-        .order_by(Submission.gpu_model, Submission.requested_at.desc(), Submission.id.desc())
-    )
-    return _with_states(session, newest)
-
-
-def _with_states(session: Session, chosen: Select[Submission]) -> list[SubmissionRow]:
-    newest = chosen.subquery()
-    wanted = aliased(Submission, newest)
-    trials = (
-        select(
-            Sweep.submission_id,
-            func.count(Sweep.id.distinct()).label("sweeps"),
-            func.count(Trial.id).label("trials"),
-            func.count(Trial.id).filter(Trial.status != "waiting").label("settled_trials"),
-            func.count(Trial.id).filter(Trial.status == "not_compiled").label("not_compiled"),
-        )
-        .outerjoin(Trial, Trial.sweep_id == Sweep.id)
-        .where(Sweep.submission_id.in_(select(newest.c.id)))
-        .group_by(Sweep.submission_id)
-        .subquery()
-    )
-    runs = (
-        select(Sweep.submission_id, func.count(Run.id).label("runs"))
-        .join(Run, Run.sweep_id == Sweep.id)
-        .where(Sweep.submission_id.in_(select(newest.c.id)))
-        .group_by(Sweep.submission_id)
-        .subquery()
-    )
-    open_job = Job.state.in_(OPEN_JOB)
-    work = (
-        select(
-            Job.submission_id,
-            func.count().filter(Job.state.in_(FAILED_JOB)).label("failed_jobs"),
-            func.count().filter(Job.state == "cancelled").label("cancelled_jobs"),
-            func.count().filter(open_job, Job.kind == "compile").label("open_compile_jobs"),
-            func.count().filter(open_job, Job.kind == "measure").label("open_measure_jobs"),
-            func.count().filter(Job.state == "running", Job.kind == "measure").label("running_measure_jobs"),
-            func.count().filter(open_job, Job.kind == "judge").label("open_judge_jobs"),
-        )
-        .where(Job.submission_id.in_(select(newest.c.id)))
-        .group_by(Job.submission_id)
-        .subquery()
-    )
-    query = (
-        select(
-            wanted.id,
-            wanted.reason,
-            wanted.night,
-            wanted.gpu_model,
-            GpuModel.name.label("gpu_name"),
-            Commit.sha,
-            Commit.subject,
-            wanted.measure,
-            wanted.requested_at,
-            Recording.machine,
-            Recording.recorded_at,
-            *or_zero(trials, "sweeps", "trials", "settled_trials", "not_compiled"),
-            *or_zero(runs, "runs"),
-            *or_zero(work, "failed_jobs", "cancelled_jobs", *OPEN_JOB_COUNTS),
-        )
-        .join(Commit, Commit.id == wanted.commit_id)
-        .join(GpuModel, GpuModel.slug == wanted.gpu_model)
-        .outerjoin(Recording, Recording.id == wanted.recording_id)
-        .outerjoin(trials, trials.c.submission_id == wanted.id)
-        .outerjoin(runs, runs.c.submission_id == wanted.id)
-        .outerjoin(work, work.c.submission_id == wanted.id)
-        .order_by(wanted.requested_at.desc(), wanted.id.desc())
-    )
-    found = []
-    for row in session.execute(query):
-        columns = row._asdict()
-        counts = {name: columns.pop(name) for name in ("cancelled_jobs", *OPEN_JOB_COUNTS)}
-        known = {
-            name: columns[name] for name in ("reason", "measure", "runs", "failed_jobs", "trials", "settled_trials")
-        }
-        state = submission_state(**known, **counts)
-        found.append(SubmissionRow(**columns, state=state))
-    return found
-
-
-def submission_state(
-    *,
-    reason: str,
-    measure: bool,
-    trials: int,
-    settled_trials: int,
-    runs: int,
-    failed_jobs: int,
-    cancelled_jobs: int,
-    open_compile_jobs: int,
-    open_measure_jobs: int,
-    running_measure_jobs: int,
-    open_judge_jobs: int,
-) -> str:
-    """Returns how far a submission is, in a word or two; unfinished work comes before failed jobs."""
-    if reason == "recorded":
-        return "recorded"
-    if open_compile_jobs:
-        return "compiling"
-    if running_measure_jobs:
-        return "measuring"
-    if open_measure_jobs:
-        return "waiting for a GPU"
-    if open_judge_jobs:
-        return "judging"
-    if failed_jobs:
-        return "failed"
-    if cancelled_jobs:
-        return "cancelled"
-    if settled_trials < trials:
-        return "incomplete"
-    if measure and not runs:
-        return "nothing measured"
-    return "measured" if measure else "static facts only"

@@ -14,7 +14,7 @@ from sqlalchemy import and_, exists, func, or_, select, tuple_
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
-from tilewatch.db.models import Commit, Job, Measurement, Replay, Run, Submission, Suspicion, Sweep, Verdict
+from tilewatch.db.models import OPEN_JOB, Commit, Job, Measurement, Replay, Run, Submission, Suspicion, Sweep, Verdict
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ def is_measuring(session: Session, submission_id: int) -> bool:
     waited_for = select(Job.id).where(
         Job.submission_id == submission_id,
         Job.kind == "measure",
-        Job.state.in_(("waiting", "queued", "running")),
+        Job.state.in_(OPEN_JOB),
         ~exists().where(Run.sweep_id == Job.sweep_id),
     )
     return bool(session.scalar(select(exists(waited_for))))
@@ -372,14 +372,14 @@ def is_any_pending(session: Session, keys: Sequence[str]) -> bool:
     """True while one of these replays is still to be run: it has no answer, and a job that has not ended."""
     answered = set(session.scalars(select(Replay.key).where(Replay.key == func.any(list(keys)))))
     names = [name for key in keys if key not in answered for name in job_keys(key)]
-    alive = select(Job.id).where(Job.key == func.any(names), Job.state.in_(("waiting", "queued", "running")))
+    alive = select(Job.id).where(Job.key == func.any(names), Job.state.in_(OPEN_JOB))
     return bool(session.scalar(select(exists(alive))))
 
 
 def was_given_up(session: Session, key: str) -> bool:
     """True for a replay whose job ended without an answer."""
     states = set(session.scalars(select(Job.state).where(Job.key.in_(job_keys(key)))))
-    return bool(states - {"done"}) and not states & {"waiting", "queued", "running"}
+    return bool(states - {"done"}) and not states & set(OPEN_JOB)
 
 
 def job_keys(key: str) -> tuple[str, str]:

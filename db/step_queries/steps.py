@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db.models import (
     ENDED_SHORT,
+    OPEN_JOB,
     Commit,
     Compilation,
     Config,
@@ -115,7 +116,7 @@ def list_ready_to_measure(session: Session, submission_id: int | None = None) ->
     unfinished = exists().where(
         compiling.submission_id == Job.submission_id,
         compiling.kind == "compile",
-        compiling.state.in_(("waiting", "queued", "running")),
+        compiling.state.in_(OPEN_JOB),
         compiling.payload["kernel"].astext == Sweep.kernel,
     )
     query = (
@@ -173,7 +174,7 @@ def find_run(session: Session, sweep_id: int) -> int | None:
 
 def list_open_jobs(session: Session, submission_id: int) -> list[int]:
     """Lists the jobs of a submission that have not ended."""
-    return _jobs(session, submission_id, ("waiting", "queued", "running"))
+    return _jobs(session, submission_id, OPEN_JOB)
 
 
 def list_ended_short(session: Session, submission_id: int) -> list[int]:

@@ -9,7 +9,7 @@ from tests.db.fixtures import one_commit
 from tilewatch.db.lifecycle import actions, jobs
 from tilewatch.db.lifecycle.actions import JobSelection
 from tilewatch.db.models import Measurement, Run, Trial, Verdict
-from tilewatch.db.queries import queue
+from tilewatch.db.queries import submissions
 
 
 def become(opened: Session, role: str) -> None:
@@ -19,7 +19,7 @@ def become(opened: Session, role: str) -> None:
 def test_the_dashboards_role_reads_everything_and_writes_nothing(db_session: Session) -> None:
     one_commit.measure(db_session, one_commit.submit(db_session))
     become(db_session, "tilewatch_read")
-    assert len(queue.list_submissions(db_session)) == 1
+    assert len(submissions.list_submissions(db_session)) == 1
     with pytest.raises(ProgrammingError, match="permission denied for table gpu_models"):
         one_commit.submit(db_session, "another")
 

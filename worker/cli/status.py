@@ -8,13 +8,13 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 
+from tilewatch.db.models import OPEN_JOB
 from tilewatch.db.queries import queue
 from tilewatch.db.queries.queue import Status
 from tilewatch.db.session import session
 from tilewatch.text import short_sha
 
 REFRESH_S = 2.0
-OPEN = ("waiting", "queued", "running")
 
 
 def as_json(database_url: str) -> str:
@@ -30,7 +30,7 @@ def follow(database_url: str) -> None:
     now = _status(database_url)
     with Live(_drawn(now), auto_refresh=False) as live:
         try:
-            while any(count.state in OPEN for count in now.jobs):
+            while any(count.state in OPEN_JOB for count in now.jobs):
                 time.sleep(REFRESH_S)
                 now = _status(database_url)
                 live.update(_drawn(now), refresh=True)

@@ -17,7 +17,7 @@ import tilewatch
 from tilewatch import errors
 from tilewatch.db import migrate
 from tilewatch.db.lifecycle import jobs
-from tilewatch.db.queries import queue
+from tilewatch.db.queries import queue, submissions
 from tilewatch.db.server.embedded import Embedded, Servers
 from tilewatch.db.session import session
 from tilewatch.kernels.device import OLDEST_DRIVER, Gpu, gpus
@@ -241,13 +241,13 @@ def compile_processes(cores: int, memory_bytes: int) -> int:
 def progress(servers: Servers) -> str:
     """One line with the submissions in progress, one for each GPU model."""
     with session(servers.database_url) as opened:
-        under_way = [row for row in queue.list_submissions(opened) if row.state in queue.IN_PROGRESS]
+        under_way = [row for row in submissions.list_submissions(opened) if row.state in submissions.IN_PROGRESS]
     if not under_way:
         return "everything that was submitted is done; Ctrl-C stops Tilewatch"
     return " · ".join(describe(row) for row in reversed(under_way))
 
 
-def describe(row: queue.SubmissionRow) -> str:
+def describe(row: submissions.SubmissionRow) -> str:
     steps = f" {row.settled_trials} of {row.trials} configs" if row.state == "compiling" else ""
     return f"{row.reason} {short_sha(row.sha)} for {row.gpu_name}: {row.state}{steps}"
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from tilewatch.db.queries.alarms import AlarmRow
 from tilewatch.db.queries.quarantine import QuarantineRow
-from tilewatch.db.queries.queue import SubmissionRow
+from tilewatch.db.queries.submissions import SubmissionRow
 from tilewatch.db.step_queries.fallen_configs import FallenConfig, SweepPair
 from tilewatch.db.step_queries.run_pairs import RunPair
 from tilewatch.nightlies import NightlyTimes, is_late, missing_night

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle import alarms as life
 from tilewatch.db.queries import alarms as alarm_queries
-from tilewatch.db.queries import quarantine, queue
+from tilewatch.db.queries import quarantine, submissions
 from tilewatch.db.queries.alarms import AlarmRow
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import fallen_configs, run_pairs, steps
@@ -49,7 +49,7 @@ def _list_alarms(
     recent = [run for run in runs if run.made_at >= now - RECENT]
     pairs = fallen_configs.list_newest_pairs(opened, now - RECENT)
     return [
-        *alarms.find_late_nightlies(queue.list_last_nights(opened), steps.find_last_night(opened), now, times),
+        *alarms.find_late_nightlies(submissions.list_last_nights(opened), steps.find_last_night(opened), now, times),
         *alarms.find_quarantined_gpus(quarantine.list_quarantines(opened)),
         *alarms.find_broken_configs(pairs, fallen_configs.list_fallen_configs(opened, pairs)),
         *_still_broken(opened, stored, now),

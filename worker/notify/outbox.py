@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle import messages, regressions
 from tilewatch.db.lifecycle.messages import ClaimedMessage
-from tilewatch.db.queries import alarms, queue
+from tilewatch.db.queries import alarms, submissions
 from tilewatch.db.queries import messages as message_queries
 from tilewatch.db.queries import regressions as regression_queries
 from tilewatch.db.queries.messages import RegressionStory
@@ -217,7 +217,7 @@ def _day(opened: Session, now: dt.datetime) -> wording.Day:
         still_open=[row for row in slower if row.state in regressions.OPEN],
         improvements=[row for row in rows if row.direction == "improvement" and row.opened_at >= since],
         alarms=alarms.list_alarms(opened),
-        nights=queue.list_last_nights(opened),
+        nights=submissions.list_last_nights(opened),
         failed_messages=message_queries.list_messages(opened, states=("failed",), since=since),
     )
 

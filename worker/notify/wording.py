@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from tilewatch.db.queries.alarms import AlarmRow
 from tilewatch.db.queries.messages import MessageRow, RegressionStory
-from tilewatch.db.queries.queue import SubmissionRow
 from tilewatch.db.queries.regressions import RegressionRow
+from tilewatch.db.queries.submissions import SubmissionRow
 from tilewatch.text import change_text, count_text, short_sha
 
 LISTED = 12

@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 from benchmarks import fleet
 from tilewatch.db import session
 from tilewatch.db.models import Commit, Measurement, Run, Sweep, Trial
-from tilewatch.db.queries import queue, regressions, series, snapshots, static_facts, sweeps
+from tilewatch.db.queries import regressions, series, snapshots, static_facts, submissions, sweeps
 
 APP = Path(__file__).parents[3] / "dashboard" / "app.py"
 SMALL = fleet.Fleet(nights=6, gpu_models=2, kernels=2, problems=2)
@@ -23,7 +23,7 @@ def test_a_small_fleet_has_all_its_nights_series_and_trials(db_session: Session)
     assert len(series.list_series(db_session)) == len(static_facts.list_spaces(db_session)) == 8
     assert db_session.scalar(select(func.count(Trial.id))) == 6 * 8 * 54
     assert db_session.scalar(select(func.count(Measurement.id))) == 6 * 8 * 3
-    assert {row.state for row in queue.list_last_nights(db_session)} == {"measured"}
+    assert {row.state for row in submissions.list_last_nights(db_session)} == {"measured"}
     assert len(snapshots.list_commits(db_session, fleet.REPOSITORY)) == 6
 
 

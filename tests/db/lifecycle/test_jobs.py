@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from tests.db.fixtures import one_commit
 from tilewatch.db import session
-from tilewatch.db.lifecycle import jobs
+from tilewatch.db.lifecycle import jobs, waiting
 from tilewatch.db.lifecycle.jobs import Priority, UnsentJob
 from tilewatch.db.models import Job
 
@@ -122,7 +122,7 @@ def test_a_job_waits_twice_as_long_each_time_up_to_the_longest(db_session: Sessi
         assert not_before is not None
         waits_s.append((not_before - before).total_seconds())
         _waited(db_session, job_id)
-    doubling = [min(jobs.FIRST_WAIT_S * 2**time, jobs.LONGEST_WAIT_S) for time in range(8)]
+    doubling = [min(waiting.FIRST_WAIT_S * 2**time, waiting.LONGEST_WAIT_S) for time in range(8)]
     assert waits_s == [pytest.approx(wait_s, abs=5.0) for wait_s in doubling]
 
 

@@ -18,7 +18,7 @@ from tests.dashboard.fixtures.small_database import (
     SUBJECTS,
 )
 from tilewatch.db.models import Measurement, Run
-from tilewatch.db.queries import evidence, queue, series, snapshots, static_facts, sweeps
+from tilewatch.db.queries import evidence, queue, series, snapshots, static_facts, submissions, sweeps
 
 
 def test_status_turns_into_json_and_counts_every_state(filled: Session) -> None:
@@ -48,7 +48,7 @@ def test_a_worker_that_went_silent_is_known_but_not_counted_on(filled: Session) 
 
 
 def test_every_submission_has_the_state_of_its_work(filled: Session) -> None:
-    states = {(row.gpu_model, row.reason, row.sha): row.state for row in queue.list_submissions(filled)}
+    states = {(row.gpu_model, row.reason, row.sha): row.state for row in submissions.list_submissions(filled)}
     assert states[("b200", "nightly", SHAS[2])] == "compiling"
     assert states[("b200", "nightly", SHAS[1])] == "static facts only"
     assert states[("b200", "manual", SHAS[2])] == "cancelled"
@@ -57,7 +57,7 @@ def test_every_submission_has_the_state_of_its_work(filled: Session) -> None:
 
 
 def test_a_submission_counts_the_configs_that_no_longer_wait(filled: Session) -> None:
-    compiling = next(row for row in queue.list_submissions(filled) if row.state == "compiling")
+    compiling = next(row for row in submissions.list_submissions(filled) if row.state == "compiling")
     assert (compiling.sweeps, compiling.trials, compiling.settled_trials) == (1, 54, 18)
 
 
@@ -88,7 +88,7 @@ def test_the_state_of_a_submission_says_what_happens_next(known: dict[str, int],
         "running_measure_jobs": 0,
         "open_judge_jobs": 0,
     }
-    assert queue.submission_state(reason="nightly", **{"measure": True, **calm, **known}) == state
+    assert submissions.submission_state(reason="nightly", **{"measure": True, **calm, **known}) == state
 
 
 def test_a_series_stands_at_its_newest_commit_up_to_a_moment(filled: Session) -> None:
@@ -115,7 +115,7 @@ def test_changes_that_were_judged_since_a_moment(filled: Session) -> None:
 
 
 def test_the_newest_nightly_of_each_gpu_model(filled: Session) -> None:
-    assert {(row.gpu_model, row.sha, row.state) for row in queue.list_last_nights(filled)} == {
+    assert {(row.gpu_model, row.sha, row.state) for row in submissions.list_last_nights(filled)} == {
         ("b200", SHAS[2], "compiling"),
         ("h200", SHAS[2], "measured"),
     }

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from tests.worker.fixtures import tiny_repository
-from tilewatch.db.queries.queue import SubmissionRow
+from tilewatch.db.queries.submissions import SubmissionRow
 from tilewatch.kernels.device import GPU_MODELS, Gpu
 from tilewatch.worker.local import port, up
 from tilewatch.worker.settings import Settings

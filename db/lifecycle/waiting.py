@@ -1,0 +1,24 @@
+"""Times on the database's clock, and how long something waits that did not work: shared by jobs and messages.
+
+That clock is read when the statement runs, not when the transaction began.
+"""
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, func
+from sqlalchemy.orm import InstrumentedAttribute
+
+FIRST_WAIT_S = 15.0
+LONGEST_WAIT_S = 600.0
+"""Passing trouble is waited out this long, then twice as long each time, up to the longest."""
+
+clock_now = func.clock_timestamp
+
+
+def after(seconds: float | ColumnElement[Any]) -> ColumnElement[Any]:
+    return clock_now() + func.make_interval(0, 0, 0, 0, 0, 0, seconds)
+
+
+def backoff_s(earlier_waits: ColumnElement[int] | InstrumentedAttribute[int]) -> ColumnElement[float]:
+    """The seconds to wait after as many waits: min(FIRST_WAIT_S * 2^n, LONGEST_WAIT_S)."""
+    return func.least(FIRST_WAIT_S * func.power(2.0, func.least(earlier_waits, 30)), LONGEST_WAIT_S)

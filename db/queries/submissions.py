@@ -1,0 +1,187 @@
+"""Reads submissions and how far each is, by the states of its trials, runs and jobs."""
+
+import datetime as dt
+from dataclasses import dataclass
+
+from sqlalchemy import Select, Subquery, func, select
+from sqlalchemy.dialects.postgresql import distinct_on
+from sqlalchemy.orm import Session, aliased
+
+from tilewatch.db.joins import or_zero
+from tilewatch.db.models import (
+    FAILED_JOB,
+    OPEN_JOB,
+    Commit,
+    GpuModel,
+    Job,
+    Recording,
+    Run,
+    Submission,
+    Sweep,
+    Trial,
+)
+
+OPEN_JOB_COUNTS = ("open_compile_jobs", "open_measure_jobs", "running_measure_jobs", "open_judge_jobs")
+IN_PROGRESS = ("compiling", "waiting for a GPU", "measuring", "judging")
+
+
+@dataclass(frozen=True)
+class SubmissionRow:
+    """A submission and how far it is. `settled_trials` no longer wait for their compilation."""
+
+    id: int
+    reason: str
+    night: dt.date | None
+    gpu_model: str
+    gpu_name: str
+    sha: str
+    subject: str
+    measure: bool
+    requested_at: dt.datetime
+    machine: str | None
+    recorded_at: dt.datetime | None
+    sweeps: int
+    trials: int
+    settled_trials: int
+    not_compiled: int
+    runs: int
+    failed_jobs: int
+    state: str
+
+
+def list_submissions(session: Session, limit: int = 50) -> list[SubmissionRow]:
+    """Lists the newest submissions, each with its state."""
+    newest = select(Submission).order_by(Submission.requested_at.desc(), Submission.id.desc()).limit(limit)
+    return _with_states(session, newest)
+
+
+def list_last_nights(session: Session) -> list[SubmissionRow]:
+    """Lists the newest nightly of each GPU model, with its state."""
+    newest = (
+        select(Submission)
+        .where(Submission.reason == "nightly")
+        .ext(distinct_on(Submission.gpu_model))
+        .order_by(Submission.gpu_model, Submission.requested_at.desc(), Submission.id.desc())
+    )
+    return _with_states(session, newest)
+
+
+def _with_states(session: Session, chosen: Select[Submission]) -> list[SubmissionRow]:
+    newest = chosen.subquery()
+    wanted = aliased(Submission, newest)
+    ids = select(newest.c.id)
+    trials, runs, jobs = _trial_counts(ids), _run_counts(ids), _job_counts(ids)
+    query = (
+        select(
+            wanted.id,
+            wanted.reason,
+            wanted.night,
+            wanted.gpu_model,
+            GpuModel.name.label("gpu_name"),
+            Commit.sha,
+            Commit.subject,
+            wanted.measure,
+            wanted.requested_at,
+            Recording.machine,
+            Recording.recorded_at,
+            *or_zero(trials, "sweeps", "trials", "settled_trials", "not_compiled"),
+            *or_zero(runs, "runs"),
+            *or_zero(jobs, "failed_jobs", "cancelled_jobs", *OPEN_JOB_COUNTS),
+        )
+        .join(Commit, Commit.id == wanted.commit_id)
+        .join(GpuModel, GpuModel.slug == wanted.gpu_model)
+        .outerjoin(Recording, Recording.id == wanted.recording_id)
+        .outerjoin(trials, trials.c.submission_id == wanted.id)
+        .outerjoin(runs, runs.c.submission_id == wanted.id)
+        .outerjoin(jobs, jobs.c.submission_id == wanted.id)
+        .order_by(wanted.requested_at.desc(), wanted.id.desc())
+    )
+    rows = []
+    for row in session.execute(query):
+        columns = row._asdict()
+        job_counts = {name: columns.pop(name) for name in ("cancelled_jobs", *OPEN_JOB_COUNTS)}
+        facts = {
+            name: columns[name] for name in ("reason", "measure", "runs", "failed_jobs", "trials", "settled_trials")
+        }
+        rows.append(SubmissionRow(**columns, state=submission_state(**facts, **job_counts)))
+    return rows
+
+
+def _trial_counts(submission_ids: Select[int]) -> Subquery:
+    return (
+        select(
+            Sweep.submission_id,
+            func.count(Sweep.id.distinct()).label("sweeps"),
+            func.count(Trial.id).label("trials"),
+            func.count(Trial.id).filter(Trial.status != "waiting").label("settled_trials"),
+            func.count(Trial.id).filter(Trial.status == "not_compiled").label("not_compiled"),
+        )
+        .outerjoin(Trial, Trial.sweep_id == Sweep.id)
+        .where(Sweep.submission_id.in_(submission_ids))
+        .group_by(Sweep.submission_id)
+        .subquery()
+    )
+
+
+def _run_counts(submission_ids: Select[int]) -> Subquery:
+    return (
+        select(Sweep.submission_id, func.count(Run.id).label("runs"))
+        .join(Run, Run.sweep_id == Sweep.id)
+        .where(Sweep.submission_id.in_(submission_ids))
+        .group_by(Sweep.submission_id)
+        .subquery()
+    )
+
+
+def _job_counts(submission_ids: Select[int]) -> Subquery:
+    is_open = Job.state.in_(OPEN_JOB)
+    return (
+        select(
+            Job.submission_id,
+            func.count().filter(Job.state.in_(FAILED_JOB)).label("failed_jobs"),
+            func.count().filter(Job.state == "cancelled").label("cancelled_jobs"),
+            func.count().filter(is_open, Job.kind == "compile").label("open_compile_jobs"),
+            func.count().filter(is_open, Job.kind == "measure").label("open_measure_jobs"),
+            func.count().filter(Job.state == "running", Job.kind == "measure").label("running_measure_jobs"),
+            func.count().filter(is_open, Job.kind == "judge").label("open_judge_jobs"),
+        )
+        .where(Job.submission_id.in_(submission_ids))
+        .group_by(Job.submission_id)
+        .subquery()
+    )
+
+
+def submission_state(
+    *,
+    reason: str,
+    measure: bool,
+    trials: int,
+    settled_trials: int,
+    runs: int,
+    failed_jobs: int,
+    cancelled_jobs: int,
+    open_compile_jobs: int,
+    open_measure_jobs: int,
+    running_measure_jobs: int,
+    open_judge_jobs: int,
+) -> str:
+    """Returns how far a submission is, in a word or two; unfinished work comes before failed jobs."""
+    if reason == "recorded":
+        return "recorded"
+    if open_compile_jobs:
+        return "compiling"
+    if running_measure_jobs:
+        return "measuring"
+    if open_measure_jobs:
+        return "waiting for a GPU"
+    if open_judge_jobs:
+        return "judging"
+    if failed_jobs:
+        return "failed"
+    if cancelled_jobs:
+        return "cancelled"
+    if settled_trials < trials:
+        return "incomplete"
+    if measure and not runs:
+        return "nothing measured"
+    return "measured" if measure else "static facts only"
