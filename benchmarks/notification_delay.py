@@ -114,7 +114,7 @@ def _measure_delay(servers: Servers, board: Board, when: str, regressions: int, 
         with session(servers.database_url) as opened:
             open_or_join(opened, _cause(opened, kernel), _moved(opened, "1x1x1"))
         confirmed = time.monotonic()
-        dispatch.ring_to_tell(celery, servers.database_url)
+        dispatch.wake_outbox(celery, servers.database_url)
         took_s.append(board.wait_for(kernel) - confirmed)
     doubled = sum(len(arrivals) - 1 for arrivals in board.arrived.values())
     print(

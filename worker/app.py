@@ -1,7 +1,7 @@
-"""The Celery application: queues, the clock's entries, and what a worker process does as it starts and stops.
+"""The Celery application: its tasks, the schedule of beat, and what a worker process does as it starts and stops.
 
-Thin on purpose: a task opens nothing and decides nothing itself. Queues: `compile`, `judge`, `tell` and `gpu.<model>`.
-A worker of a GPU takes from `gpu.<model>@<uuid>` as well, which is for that GPU alone.
+Tasks only call other modules. Queues: `compile`, `judge`, `tell` and `gpu.<model>`. A worker of a GPU takes from
+`gpu.<model>@<uuid>` as well, which is for that GPU alone.
 
     celery -A tilewatch.worker.app worker -Q compile    -n compile@%h -c 4
     celery -A tilewatch.worker.app worker -Q judge,tell -n judge@%h   -c 1
@@ -35,7 +35,7 @@ from tilewatch.worker.settings import Settings
 
 if TYPE_CHECKING:
     from tilewatch.worker.notify.outbox import Outbox
-    from tilewatch.worker.process.lifecycle import Life
+    from tilewatch.worker.process.lifecycle import Lifecycle
 
 log = structlog.get_logger()
 
@@ -46,7 +46,7 @@ PRUNE_HOUR = 12  # UTC; far from the nightlies of most
 
 
 def _configuration() -> dict[str, Any]:
-    """Read when Celery first needs it, so that importing this module asks for no server."""
+    """Celery calls it when it first needs a setting, so importing this module needs no server."""
     settings = Settings.load()
     night = schedule.schedule(settings.nightly_at)
     return {
@@ -54,17 +54,17 @@ def _configuration() -> dict[str, Any]:
         "beat_schedule": {
             "nightly": {"task": "worker.nightly", "schedule": night},
             "prune": {"task": "worker.prune", "schedule": crontab(hour=PRUNE_HOUR, minute=0)},
-            # A tick that waited as long as the next one is due has nothing left to say.
+            # A tick that waited until the next one is due is not needed any more.
             "reconcile": {"task": "worker.reconcile", "schedule": RECONCILE_S, "options": {"expires": RECONCILE_S}},
             "tell": {
-                "task": dispatch.TELL_PEOPLE,
+                "task": dispatch.NOTIFY_TASK,
                 "schedule": TELL_S,
-                "options": {"expires": TELL_S, "queue": dispatch.TELL},
+                "options": {"expires": TELL_S, "queue": dispatch.NOTIFY_QUEUE},
             },
             "watch": {
                 "task": "worker.watch",
                 "schedule": WATCH_S,
-                "options": {"expires": WATCH_S, "queue": dispatch.TELL},
+                "options": {"expires": WATCH_S, "queue": dispatch.NOTIFY_QUEUE},
             },
         },
     }
@@ -74,29 +74,29 @@ celery = Celery("tilewatch")
 celery.add_defaults(_configuration)
 
 # One per worker; the pool's processes inherit it when they are forked.
-_life: "Life | None" = None
+_lifecycle: "Lifecycle | None" = None
 
 
 @celery.task(name=message.RUN)  # type: ignore[untyped-decorator]  # Celery has no types
 def run_job(job_id: int) -> None:
-    assert _life is not None
-    who = _life.identity
+    assert _lifecycle is not None
+    who = _lifecycle.identity
     context = Context.of(Settings.load())
     try:
         dispatch.send(celery, context.database_url, run(job_id, who.owner(), context, who.queues))
         if dispatch.JUDGE in who.queues:
-            dispatch.ring_to_tell(celery, context.database_url)
+            dispatch.wake_outbox(celery, context.database_url)
     except NotNow as reason:
         log.info("not now", reason=str(reason))
-        _life.presence.say(str(reason))
+        _lifecycle.heartbeat.write(str(reason))
     except (BrokerUnreachable, OperationalError) as error:
-        # Before a claim, or with the job's end on record: the reconciler rings again for whatever is queued.
+        # Before a claim, or with the job's end on record: the reconciler sends again whatever is queued.
         log.warning("no message sent or taken", reason=outage.passing(error) or str(error))
 
 
 @celery.task(name="worker.nightly")  # type: ignore[untyped-decorator]  # Celery has no types
 def run_nightly() -> None:
-    log.info("nightly", said=schedule.submit(Settings.load()))
+    log.info("nightly", outcome=schedule.submit(Settings.load()))
 
 
 @celery.task(name="worker.reconcile")  # type: ignore[untyped-decorator]  # Celery has no types
@@ -106,14 +106,14 @@ def run_reconcile() -> None:
     settings = Settings.load()
     context = Context.of(settings)
     dispatch.send(celery, context.database_url, reconcile(context.database_url, context.broker_url))
-    if said := schedule.catch_up(settings, dt.datetime.now(dt.UTC)):
-        log.info("a night was missed", said=said)
-    for said in submit_requests.carry_out(settings):
-        log.info("an action was carried out", said=said)
+    if outcome := schedule.catch_up(settings, dt.datetime.now(dt.UTC)):
+        log.info("a night was missed", outcome=outcome)
+    for outcome in submit_requests.carry_out(settings):
+        log.info("an action was carried out", outcome=outcome)
     _count_tick()
 
 
-@celery.task(name=dispatch.TELL_PEOPLE)  # type: ignore[untyped-decorator]  # Celery has no types
+@celery.task(name=dispatch.NOTIFY_TASK)  # type: ignore[untyped-decorator]  # Celery has no types
 def run_tell() -> None:
     from tilewatch.worker.notify import outbox
 
@@ -163,9 +163,9 @@ def _count_tick() -> None:
     metrics.LAST_TICK.set_to_current_time()
 
 
-def _learn_who_we_are(sender: str, instance: Any, **_: Any) -> None:
-    """Before the pool forks, and after -Q was read. Celery swallows the exceptions of its signals, but not this one."""
-    global _life
+def _set_up_worker(sender: str, instance: Any, **_: Any) -> None:
+    """Runs before the pool forks and after -Q was read. Celery ignores exceptions of signals, but not SystemExit."""
+    global _lifecycle
     try:
         queues = tuple(instance.app.amqp.queues.consume_from)
         settings = Settings.load()
@@ -173,18 +173,18 @@ def _learn_who_we_are(sender: str, instance: Any, **_: Any) -> None:
         for queue in set(identity.queues) - set(queues):
             instance.app.amqp.queues.select_add(instance.app.amqp.queues[queue])
         metrics_folder.count_in(settings.home / "metrics" / identity.name)
-        from tilewatch.worker.process.lifecycle import Life
+        from tilewatch.worker.process.lifecycle import Lifecycle
 
-        on_beat = _deliver_left if identity.kind == "gpu" else _nothing
-        _life = Life(settings, identity, on_beat, functools.partial(_consume, instance, identity.queues))
+        on_beat = _deliver_spooled if identity.kind == "gpu" else _nothing
+        _lifecycle = Lifecycle(settings, identity, on_beat, functools.partial(_consume, instance, identity.queues))
     except Exception as error:
         raise SystemExit(f"tilewatch: {errors.sentence(error) or traceback.format_exc()}") from error
 
 
 def _consume(controller: Any, queues: tuple[str, ...], wanted: bool) -> None:
-    """Take from the GPU's queues or leave them, which another worker of the model may then have to itself.
+    """Takes from the GPU's queues, or leaves them to other workers of the model.
 
-    Called by another thread than the consumer's, so what Celery's own remote control does.
+    It is called by another thread than the consumer's, so it does what Celery's own remote control does.
     """
     change = controller.consumer.add_task_queue if wanted else controller.consumer.cancel_task_queue
     for queue in queues:
@@ -192,32 +192,32 @@ def _consume(controller: Any, queues: tuple[str, ...], wanted: bool) -> None:
             controller.consumer.call_soon(change, queue)
 
 
-def _deliver_left() -> None:
-    from tilewatch.worker.steps.record_run import deliver_left
+def _deliver_spooled() -> None:
+    from tilewatch.worker.steps.record_run import deliver_spooled
 
     context = Context.of(Settings.load())
     try:
-        dispatch.send(celery, context.database_url, deliver_left(context.spool, context.database_url))
+        dispatch.send(celery, context.database_url, deliver_spooled(context.spool, context.database_url))
     except BrokerUnreachable as error:
         log.warning("no message sent", reason=str(error))
 
 
 def _nothing() -> None:
-    """Only a GPU worker has something to deliver."""
+    """Does nothing: only a GPU worker has a spool."""
 
 
-def _arrive(**_: Any) -> None:
-    if _life is not None:
-        _life.begin()
+def _start(**_: Any) -> None:
+    if _lifecycle is not None:
+        _lifecycle.start()
 
 
-def _leave(**_: Any) -> None:
-    if _life is not None:
-        _life.end()
+def _stop(**_: Any) -> None:
+    if _lifecycle is not None:
+        _lifecycle.stop()
 
 
 def _drain(how: str, **_: Any) -> None:
-    """A warm shutdown waits for the job under way, for ever if need be; after a while the cold one hands it back."""
+    """A warm shutdown waits for the job under way without a limit; after `drain_s` a cold one hands the job back."""
     if how == "Warm":
         timer = threading.Timer(Settings.load().drain_s, os.kill, (os.getpid(), signal.SIGQUIT))
         timer.daemon = True
@@ -225,8 +225,8 @@ def _drain(how: str, **_: Any) -> None:
 
 
 def _forked(**_: Any) -> None:
-    if _life is not None:
-        _life.forked()
+    if _lifecycle is not None:
+        _lifecycle.forked()
 
 
 def _close_compiler(**_: Any) -> None:
@@ -236,9 +236,9 @@ def _close_compiler(**_: Any) -> None:
 
 
 signals.setup_logging.connect(_set_up_logging)
-signals.celeryd_after_setup.connect(_learn_who_we_are)
-signals.worker_ready.connect(_arrive)
+signals.celeryd_after_setup.connect(_set_up_worker)
+signals.worker_ready.connect(_start)
 signals.worker_shutting_down.connect(_drain)
-signals.worker_shutdown.connect(_leave)
+signals.worker_shutdown.connect(_stop)
 signals.worker_process_init.connect(_forked)
 signals.worker_process_shutdown.connect(_close_compiler)

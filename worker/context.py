@@ -1,4 +1,4 @@
-"""Where the steps of a worker find things: plain addresses and folders, taken from the settings once."""
+"""The addresses, folders and limits that the steps of a worker use, taken from the settings once."""
 
 import socket
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from tilewatch.worker.settings import Settings
 @dataclass(frozen=True)
 class Simulation:
     """`trial_s` is how long a trial keeps its worker busy; the times that it reports do not depend on it. `ill` is the
-    share of sweeps in which the board falls ill, `slow` how much longer everything takes on this node (0.05 is 5 %)."""
+    share of sweeps in which the GPU falls ill, `slow` how much longer everything takes on this node (0.05 is 5 %)."""
 
     seed: int
     trial_s: float

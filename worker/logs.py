@@ -1,4 +1,4 @@
-"""How workers log: one line per event on standard error, with the job it belongs to, and never with a password."""
+"""Sets up the log of workers: one line per event on standard error, with its job, and never with a password."""
 
 import logging
 import re
@@ -8,18 +8,18 @@ import structlog
 
 
 def set_up(level: int | str) -> None:
-    """Our events and other libraries' records come out alike; JSON when nobody watches a terminal."""
+    """Formats our events and other libraries' records alike: as JSON, or for people on a terminal."""
     shared: list[structlog.types.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    drawn = structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
+    renderer = structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
     handler = logging.StreamHandler()
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*shared, structlog.processors.format_exc_info],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _scrub, drawn],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _scrub, renderer],
         )
     )
     logging.basicConfig(level=level, handlers=[handler], force=True)
@@ -32,7 +32,7 @@ def set_up(level: int | str) -> None:
 
 
 def _scrub(_: object, __: str, event: structlog.types.EventDict) -> structlog.types.EventDict:
-    return {name: scrubbed(value) if isinstance(value, str) else value for name, value in event.items()}
+    return {name: without_passwords(value) if isinstance(value, str) else value for name, value in event.items()}
 
 
 _IN_URL = re.compile(r"(?P<before>[a-zA-Z][a-zA-Z0-9+.-]*://[^\s:/@]*:)[^\s@/]+@")
@@ -43,6 +43,6 @@ _NAMED = re.compile(
 )
 
 
-def scrubbed(text: str) -> str:
-    """scheme://user:password@host and password=... without the password."""
+def without_passwords(text: str) -> str:
+    """The text with *** for the passwords in scheme://user:password@host and password=..."""
     return _NAMED.sub(r"\g<before>***", _IN_URL.sub(r"\g<before>***@", text))

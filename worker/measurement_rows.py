@@ -1,7 +1,7 @@
-"""Samples become the numbers on record: medians, their intervals and the ratio to the main baseline.
+"""Computes the rows of a run's measurements from their samples: medians, intervals, the ratio to the main baseline.
 
-The one place that turns samples into rows, so that a run measured here and a run from a recording are alike. The
-statistics themselves are kernels/statistics.py's.
+Runs measured here and runs of a recording both go through it, so they are alike. kernels/statistics.py has the
+statistics.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ def measurement_rows(sampled: Sequence[Sampled]) -> list[dict[str, Any]]:
 
 
 def main_baseline(sampled: Sequence[Sampled]) -> Sampled | None:
-    """What ratios are to: DeepGEMM wherever it was measured, else the first of the kernel's baselines that was.
+    """The baseline of all ratios: DeepGEMM where it was measured, else the first of the kernel's baselines that was.
 
     A run has them in the order of the library file. The tile table's config is the kernel itself, and no rival.
     """

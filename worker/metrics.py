@@ -1,4 +1,5 @@
-"""What a worker counts, by name. Import it only after counting.py has said where: a worker does so as it starts."""
+"""The metrics that a worker counts. Import it only after `metrics_folder.count_in()`, which a worker calls as it
+starts."""
 
 from prometheus_client import Counter, Gauge, Histogram
 
@@ -20,10 +21,10 @@ COMPILE_CACHE = Counter(
     ("outcome",),
 )
 MESSAGES_REFUSED = Counter(
-    "tilewatch_messages_refused", "Messages in the broker that were no ring of ours and were dropped."
+    "tilewatch_messages_refused", "Messages in the broker that were none of ours and were dropped."
 )
 LAST_TICK = Gauge(
     "tilewatch_last_tick_timestamp_seconds",
-    "When this worker last did what the clock sends every minute.",
+    "When this worker last ran the task that beat sends every minute.",
     multiprocess_mode="mostrecent",
 )

@@ -1,7 +1,7 @@
-"""The watched Git repository: what a revision is, and its library folder at a commit as files on disk.
+"""Reads the watched Git repository: resolves revisions, and checks out its library folder at a commit.
 
-Nothing here knows of sweeps or databases, and nothing here writes into the repository: it may be read-only, and its
-working tree may hold other work in progress, which is not what gets swept.
+Nothing writes into the repository: it may be read-only, and its working tree may have other work in progress, which is
+not measured.
 """
 
 import os
@@ -37,7 +37,7 @@ def between(repository: Path, revisions: str) -> list[str]:
 
 
 def first_parents(repository: Path, sha: str, count: int) -> list[str]:
-    """A commit and those before it along first parents, the newest first; none where the repository has no such."""
+    """A commit and those before it along first parents, the newest first; empty where the repository lacks it."""
     try:
         _require_history(repository)
         return _git(repository, "rev-list", "--first-parent", f"--max-count={count}", sha).split()
@@ -46,7 +46,7 @@ def first_parents(repository: Path, sha: str, count: int) -> list[str]:
 
 
 def checkout(repository: Path, sha: str, library: str, cache: Path) -> Path:
-    """The folder `library` as it was at `sha`, made once under `cache` and then reused.
+    """Returns the folder `library` as it was at `sha`, made once under `cache` and then reused.
 
     It appears by one rename, so workers that make it at the same time cannot see half of it. Plumbing commands with an
     index of their own are used instead of `git archive`, which drops files that .gitattributes marks export-ignore.
@@ -91,7 +91,7 @@ def _require_history(repository: Path) -> None:
 
 
 def _git(repository: Path, *arguments: str, **extra: str) -> str:
-    """Run git on exactly this folder: not on a repository around it, nor on the one whose hook started us."""
+    """Runs git on exactly this folder: not on a repository around it, nor on the one whose hook started us."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     ceiling = str(repository.resolve().parent)
     return subprocess.run(

@@ -1,8 +1,8 @@
-"""One job from claim to end: claim it in Postgres, keep its lease, run its step, write down how it ended.
+"""Runs one job: claims it in Postgres, keeps its lease, runs its step, writes how it ended.
 
 Three fates. Trouble that passes (Postgres away, a store or a GPU that cannot be had) puts the job off for a while; what
-a person must mend fails it with one sentence; a bug fails it with its traceback. A worker that is told to stop hands
-its job back. docs/jobs.md has the whole life of a job.
+a person must mend fails it with one sentence; a bug fails it with its traceback. A worker that is stopped hands its job
+back. docs/jobs.md has the whole life of a job.
 """
 
 import traceback
@@ -16,7 +16,7 @@ from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.session import session
 from tilewatch.worker.context import Context
-from tilewatch.worker.logs import scrubbed
+from tilewatch.worker.logs import without_passwords
 from tilewatch.worker.queue import follow_up, outage
 from tilewatch.worker.queue.lease import LEASE_S, Lease, LeaseLost
 from tilewatch.worker.queue.outage import NotNow
@@ -28,12 +28,12 @@ Step = Callable[[ClaimedJob, Context, Lease], list[UnsentJob]]
 
 
 def run(job_id: int, owner: str, context: Context, queues: Collection[str] | None = None) -> list[UnsentJob]:
-    """Do the most urgent job of this job's queue, if one is to be had and the queue is one of the worker's. Returns
-    the jobs to send now."""
+    """Does the most urgent job of this job's queue, if there is one and the queue is one of the worker's. Returns the
+    jobs to send now; raises NotNow for a job that was put off."""
     with session(context.database_url) as opened:
         job = jobs.claim(opened, job_id, owner, LEASE_S, queues)
     if job is None:
-        log.info("nothing to be had", job=job_id, owner=owner)
+        log.info("no job to take", job=job_id, owner=owner)
         return []
     with structlog.contextvars.bound_contextvars(job=job.id):
         log.info("claimed", kind=job.kind, subject=job.subject, attempt=job.attempt)
@@ -95,15 +95,15 @@ def _hand_back(job_id: int, owner: str, context: Context) -> None:
 
 
 def _put_off(job_id: int, owner: str, context: Context, trouble: str) -> None:
-    """Said even when it takes Postgres a while: a lease that runs out would count against the job."""
-    trouble = scrubbed(trouble)
+    """Waits for Postgres if need be: a lease that runs out would count against the job."""
+    trouble = without_passwords(trouble)
     log.warning("put off", reason=trouble)
     outage.once_postgres_is_back(context.database_url, lambda opened: jobs.put_off(opened, job_id, owner, trouble))
 
 
 def _fail(job_id: int, owner: str, context: Context, error: Exception) -> None:
     sentence = errors.sentence(error)
-    trace = None if sentence else scrubbed(traceback.format_exc())
-    failure = scrubbed(sentence or f"{type(error).__name__}: {error}".splitlines()[0])
+    trace = None if sentence else without_passwords(traceback.format_exc())
+    failure = without_passwords(sentence or f"{type(error).__name__}: {error}".splitlines()[0])
     log.error("failed", failure=failure, trace=trace)
     outage.once_postgres_is_back(context.database_url, lambda opened: jobs.fail(opened, job_id, owner, failure, trace))

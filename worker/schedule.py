@@ -1,7 +1,8 @@
-"""When the night's work is submitted, and what it is: the watched repository's HEAD as it is on the judge's machine.
+"""Submits nightlies at their hour and after a missed one, and prunes old samples.
 
-Nothing is fetched: whoever keeps that clone up to date decides what a night tests. Two beats submit one nightly, since
-a submission's key holds the night and the commit. All of it is UTC, so no clock change repeats or skips a night.
+A nightly measures the HEAD of the watched repository as it is on the judge's machine. Nothing is fetched: whoever keeps
+that clone up to date decides what a night measures. Two beats submit one nightly, since a submission's key has the
+night and the commit. All times are UTC, so no clock change repeats or skips a night.
 """
 
 import datetime as dt
@@ -25,7 +26,7 @@ def submit(settings: Settings) -> str:
 
 
 def catch_up(settings: Settings, now: dt.datetime) -> str | None:
-    """Submit the last night's nightly when its hour passed without it; what was said, or None when nothing was missed.
+    """Submits the last night's nightly when its hour passed without it. Returns a sentence, None when none was missed.
 
     Nothing is missed before the first nightly. Of several missed nights only the last is submitted: the commit under
     test would be the same.
@@ -43,7 +44,7 @@ BATCH = 5_000
 
 
 def prune(database_url: str, days: int, now: dt.datetime) -> int:
-    """How many trials were rolled up to their median."""
+    """Reduces the samples of old trials that lost to their median; returns how many trials."""
     before = now - dt.timedelta(days=days)
     rolled_up = 0
     while True:

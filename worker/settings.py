@@ -1,7 +1,7 @@
-"""Where Tilewatch lives on this machine: its folder, its ports, its servers, what it watches.
+"""The settings of a process: folder, ports, servers, the watched repository.
 
 Every value comes from an environment variable TILEWATCH_<NAME> or from its default here. Nothing here opens a
-connection or starts anything; `tilewatch up` leaves a small file that tells the other commands where its servers are.
+connection or starts anything; `tilewatch up` writes a small file from which the other commands read its servers.
 """
 
 import json
@@ -25,7 +25,7 @@ class BadSettings(ExpectedError, ValueError):
 
 
 EVERY_KERNEL = "all"
-"""The word for the whole suite in TILEWATCH_KERNELS."""
+"""The value of TILEWATCH_KERNELS that means the whole suite."""
 
 
 class NotRunning(ExpectedError, RuntimeError):
@@ -50,11 +50,11 @@ class Settings(NightlyTimes):
     store_url: str = Field(default_factory=lambda known: (known["home"] / "cubins").as_uri())
     # GPU models compiled for although nobody here owns one.
     watch: Annotated[tuple[str, ...], NoDecode] = ("b200", "h200")
-    # What a nightly sweeps, of the library's suite: all of it, or these kernels. Not said: `tilewatch up` decides.
+    # What a nightly sweeps, of the library's suite: all of it, or these kernels. Not set: `tilewatch up` decides.
     kernels: Annotated[tuple[str, ...] | None, NoDecode] = None
     compiler: str | None = None  # what every compile worker must have, as `tilewatch doctor` names it; any when not set
     compile_limit_s: float = Field(default=15.0, gt=0)
-    # What a worker of the simulated GPU makes up (worker/gpu/simulated.py); no other worker looks at them.
+    # For a worker of the simulated GPU (worker/gpu/simulated.py); no other worker reads them.
     sim_seed: int = 0
     sim_trial_s: float = Field(default=0.005, ge=0)
     sim_ill: float = Field(default=0.0, ge=0, le=1)  # the share of sweeps in which the simulated GPU falls ill
@@ -65,13 +65,13 @@ class Settings(NightlyTimes):
     drain_s: float = Field(default=540.0, ge=0)
     canary_every_s: float = Field(default=600.0, gt=0)  # between two canaries of a GPU in quarantine
     keep_samples_days: int = Field(default=90, ge=1)  # of trials that lost; everything else is kept for ever
-    # How the judge decides; without a file the numbers that benchmarks/judge.py reports.
+    # The numbers by which the judge decides, as a JSON file; by default those that benchmarks/judge.py reports.
     policy: Path | None = None
     replay_launches: int = Field(
         default=240, ge=0
     )  # a night and GPU model; an H200 takes 1 s for one of an FP8 product
     regret_limit: float = Field(default=0.1, gt=0)  # how much slower the config that ships may be than the best found
-    # Whom to tell (worker/notify/routing.py); without it, tell.toml in the home if there is one, else the log alone.
+    # Who gets messages (worker/notify/routing.py); by default tell.toml in the home if there is one, else the log.
     tell: Path | None = None
     forge_token: SecretStr | None = None
     dashboard_url: str = Field(default_factory=lambda known: f"http://localhost:{known['port']}", pattern=r"^https?://")
@@ -105,7 +105,7 @@ class Settings(NightlyTimes):
 
     @property
     def tell_file(self) -> Path | None:
-        """Named and missing is an error of whoever reads it; not named and missing is none."""
+        """The file of TILEWATCH_TELL, which must exist; else tell.toml in the home; None where neither is there."""
         usual = self.home / "tell.toml"
         return self.tell or (usual if usual.exists() else None)
 
@@ -114,7 +114,8 @@ class Settings(NightlyTimes):
         return self.home / "connection.json"
 
     def connection(self) -> Servers:
-        """The database and the broker: those of the environment, else those that `tilewatch up` started here."""
+        """The database and the broker: those of the environment, else those that `tilewatch up` started here. Raises
+        NotRunning."""
         if self.database_url and self.broker_url:
             return Servers(database_url=self.database_url, broker_url=self.broker_url)
         if self.database_url or self.broker_url:
@@ -133,7 +134,7 @@ class Settings(NightlyTimes):
 
 
 def _sentences(error: ValidationError) -> list[str]:
-    """One clause per wrong variable. The value of a URL or a token is never repeated: it is, or holds, a secret."""
+    """One clause per wrong variable. The value of a URL or a token is never repeated: it is, or contains, a secret."""
     clauses = []
     for problem in error.errors():
         if problem["type"] == "default_factory_not_called":  # a consequence of another field's error

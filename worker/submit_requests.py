@@ -1,7 +1,7 @@
-"""Submissions that a person asks for, from the command line or by an action of the dashboard, with who it was.
+"""Submits what a person asks for, from the command line or by an action of the dashboard, and writes down who it was.
 
-An asked action is carried out by the tick of the clock, on a machine that has the watched repository. It may be tried
-twice: a crash after submitting finds the submission of the first try.
+An action of the dashboard is carried out by beat's tick, on a machine that has the watched repository. It may be tried
+twice: the second try finds the submission of the first.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,25 +18,26 @@ from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps.submit import Submitted, submit_backfill, submit_nightly, submit_sweep
 
 AWAY = (BrokerUnreachable, DatabaseUnreachable, OperationalError)
-"""Not the asker's mistake: the action stays asked, and the next tick tries it again."""
+"""Trouble that passes: the action stays requested, and the next tick tries it again."""
 
 
 def submit_for(settings: Settings, who: str, action: str, wanted: Mapping[str, Any]) -> Iterator[Submitted]:
-    """Submit now what a person asks for, and write down that they did."""
-    said = []
+    """Submits now what a person asks for, and writes down that they did."""
+    sentences = []
     for submitted in submissions(settings, action, wanted):
-        said.append(submitted.sentence)
+        sentences.append(submitted.sentence)
         yield submitted
     with session(settings.connection().database_url) as opened:
-        actions.write_action(opened, who, action, wanted, "\n".join(said))
+        actions.write_action(opened, who, action, wanted, "\n".join(sentences))
 
 
 def carry_out(settings: Settings) -> list[str]:
-    """Every asked action, one after the other; what came of each. Two that do this at once share them."""
-    said = []
+    """Carries out every requested action, one after the other; returns a sentence for each. Two processes that do this
+    at once share the actions."""
+    sentences = []
     while (sentence := _carry_out_one(settings)) is not None:
-        said.append(sentence)
-    return said
+        sentences.append(sentence)
+    return sentences
 
 
 def submissions(
@@ -57,17 +58,18 @@ def _carry_out_one(settings: Settings) -> str | None:
         asked = actions.find_next_request(opened)
         if asked is None:
             return None
-        refused, said = _answer(settings, asked)
-        actions.end_request(opened, asked.id, refused=refused, outcome=said)
-    return f"{asked.who} asked for action {asked.id} ({asked.action}): {said}"
+        refused, sentence = _submit(settings, asked)
+        actions.end_request(opened, asked.id, refused=refused, outcome=sentence)
+    return f"{asked.who} asked for action {asked.id} ({asked.action}): {sentence}"
 
 
-def _answer(settings: Settings, asked: RequestedAction) -> tuple[bool, str]:
-    """Whether it was refused, and the sentence. A bug is a refusal too: it would come back with every tick."""
+def _submit(settings: Settings, asked: RequestedAction) -> tuple[bool, str]:
+    """Returns whether the action was refused, and a sentence. A bug is a refusal too: it would come back with every
+    tick."""
     try:
-        told = submissions(settings, asked.action, asked.wanted, once=f"action {asked.id}")
-        return False, "\n".join(submitted.sentence for submitted in told)
+        submitted = submissions(settings, asked.action, asked.wanted, once=f"action {asked.id}")
+        return False, "\n".join(each.sentence for each in submitted)
     except AWAY:
         raise
-    except Exception as error:  # noqa: BLE001 - the edge of an action: what it raised is its answer
+    except Exception as error:  # noqa: BLE001 - the edge of an action: what it raised is its outcome
         return True, errors.sentence(error) or f"{type(error).__name__}: {error}"

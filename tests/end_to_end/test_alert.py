@@ -7,8 +7,8 @@ from sqlalchemy import select
 
 from tests.worker.fixtures import git_history, tiny_repository
 from tests.worker.fixtures.http_receiver import receiver
+from tests.worker.fixtures.nights import do_nights
 from tests.worker.fixtures.worker_context import settings_for
-from tests.worker.judging.test_judge import nightlies
 from tilewatch.db.models import Message, Regression
 from tilewatch.db.session import session
 from tilewatch.text import short_sha
@@ -20,7 +20,7 @@ def test_a_change_that_replays_confirmed_is_one_message_with_its_cause_and_the_w
 ) -> None:
     settings = settings_for(tmp_path / "home", tmp_path / "watched", database_url, broker_url)
     shas = git_history.make(tmp_path / "watched", git_history.ADD)
-    nightlies(settings, *shas.values())
+    do_nights(settings, *shas.values())
     with receiver() as board:
         about = '["regression", "improvement"]'
         file = settings.home / "tell.toml"

@@ -1,102 +1,26 @@
 """A real Celery worker on real servers: jobs get done, survive a killed worker and an emptied Redis."""
 
-import contextlib
 import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 import redis
 from sqlalchemy import func, select, text, update
 
 from tests.worker.fixtures import open_regression
+from tests.worker.fixtures.celery_process import PATIENCE_S, all_done, celery_worker, wait_for, workers
 from tests.worker.fixtures.compiled_sweep import ready_sweep
 from tests.worker.fixtures.http_receiver import receiver
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle.jobs import UnsentJob
-from tilewatch.db.models import Job, Run, Trial, Worker
+from tilewatch.db.models import Job, Run, Trial
 from tilewatch.db.session import session
 from tilewatch.worker.context import Context
 from tilewatch.worker.queue import dispatch
 from tilewatch.worker.queue.reconcile import reconcile
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps.submit import submit_nightly
-
-ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_S = 90  # a deadline for a hung test, on a machine that does other things too; not a speed
-
-
-def environment(settings: Settings) -> dict[str, str]:
-    servers = settings.connection()
-    return {
-        **os.environ,
-        "TILEWATCH_HOME": str(settings.home),
-        "TILEWATCH_DATABASE_URL": servers.database_url,
-        "TILEWATCH_BROKER_URL": servers.broker_url,
-        "TILEWATCH_REPOSITORY": str(settings.repository),
-        "TILEWATCH_LIBRARY": settings.library,
-        "TILEWATCH_SIM_SEED": str(settings.sim_seed),
-        "TILEWATCH_SIM_TRIAL_S": str(settings.sim_trial_s),
-        "TILEWATCH_DRAIN_S": str(settings.drain_s),
-        "TILEWATCH_SIM_ILL": str(settings.sim_ill),
-        "TILEWATCH_SIM_NODE": settings.sim_node,
-        "TILEWATCH_SIM_SLOW": str(settings.sim_slow),
-        "TILEWATCH_SIM_DRIVER": settings.sim_driver,
-        "TILEWATCH_CANARY_EVERY_S": str(settings.canary_every_s),
-        "TILEWATCH_COMPILE_HEALTH_PORT": str(settings.compile_health_port),
-        "TILEWATCH_JUDGE_HEALTH_PORT": str(settings.judge_health_port),
-        "TILEWATCH_GPU_HEALTH_PORT": str(settings.gpu_health_port),
-    }
-
-
-@contextlib.contextmanager
-def celery_worker(
-    settings: Settings, queues: str = "compile", name: str = "compile@test"
-) -> Iterator[subprocess.Popen]:
-    log = settings.home / f"{name}.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    command = [
-        "-m",
-        "celery",
-        "-A",
-        "tilewatch.worker.app",
-        "worker",
-        "-Q",
-        queues,
-        "-n",
-        name,
-        "-c",
-        "1",
-        "-l",
-        "INFO",
-    ]
-    with log.open("ab") as out:
-        process = subprocess.Popen(
-            [sys.executable, *command],
-            cwd=ROOT,
-            env=environment(settings),
-            stdout=out,
-            stderr=out,
-            start_new_session=True,
-        )
-        try:
-            yield process
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-
-def wait_for(what: Callable[[], object], log: Path | None = None) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not what():
-        if time.monotonic() > deadline:
-            pytest.fail(f"it did not happen in {PATIENCE_S} s; the worker said: {log and log.read_text()[-3000:]}")
-        time.sleep(0.1)
 
 
 def jobs_in(context: Context, state: str) -> int:
@@ -108,16 +32,6 @@ def batch_runs(context: Context) -> bool:
     """A job that takes seconds is under way: it has a tile compiler to start."""
     with session(context.database_url) as opened:
         return bool(opened.scalars(select(Job.id).where(Job.state == "running", Job.total_steps > 0)).all())
-
-
-def all_done(context: Context) -> bool:
-    with session(context.database_url) as opened:
-        return not opened.scalars(select(Job.id).where(Job.state != "done")).all()
-
-
-def workers(context: Context) -> list[Worker]:
-    with session(context.database_url) as opened:
-        return list(opened.scalars(select(Worker)))
 
 
 def test_a_worker_compiles_what_was_submitted_and_says_that_it_is_here(settings: Settings, context: Context) -> None:
@@ -239,7 +153,7 @@ def test_what_a_judge_opened_is_told_as_soon_as_its_job_has_ended(settings: Sett
         assert f"tilewatch regressions acknowledge {number}" in board.taken[0].json["body"]
         dispatch.sender(context.broker_url).send_task("worker.watch", queue="tell")
         log = settings.home / "judge@test.log"
-        wait_for(lambda: "watched" in log.read_text(), log)
+        wait_for(lambda: "checked alarms" in log.read_text(), log)
 
 
 def test_a_worker_for_a_gpu_that_is_not_there_says_so_and_ends(settings: Settings) -> None:

@@ -11,7 +11,7 @@ from tilewatch.db.models import Job
 from tilewatch.db.session import session
 from tilewatch.worker import logs, run_job
 from tilewatch.worker.context import Context
-from tilewatch.worker.logs import scrubbed
+from tilewatch.worker.logs import without_passwords
 from tilewatch.worker.queue.outage import NotNow
 
 URL = "postgresql://node1:hunter2@db:5432/tilewatch"
@@ -32,7 +32,7 @@ URL = "postgresql://node1:hunter2@db:5432/tilewatch"
     ],
 )
 def test_passwords_are_taken_out_and_nothing_else(said: str, left: str) -> None:
-    assert scrubbed(said) == left
+    assert without_passwords(said) == left
 
 
 @pytest.mark.parametrize("error", [RuntimeError(f"odd: {URL}"), NotNow(f"not now: {URL}")])

@@ -68,7 +68,7 @@ def test_a_job_of_a_worker_that_is_told_to_stop_is_handed_back(
         (NotNow("GPU 0 is in use by 17 python"), "GPU 0 is in use by 17 python"),
         (StoreError("the cubin store s3://x cannot be read: timed out"), "the cubin store s3://x cannot be read"),
         (OSError(errno.ENOSPC, "No space left on device", "/data/x"), "no space is left for /data/x"),
-        (OperationalError("select 1", {}, Exception("server closed the connection")), "Postgres did not go along"),
+        (OperationalError("select 1", {}, Exception("server closed the connection")), "Postgres cannot be used"),
     ],
 )
 def test_a_job_that_meets_passing_trouble_waits_and_says_why(

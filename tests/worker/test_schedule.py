@@ -1,14 +1,16 @@
-"""One nightly per day, commit and GPU model, whatever happens to the clock; and commits that no night tested."""
+"""One nightly per day, commit and GPU model, whatever happens to the clock; backfills; and pruning of old samples."""
 
 import datetime as dt
 import threading
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from tests.worker.fixtures import tiny_repository
+from tests.worker.fixtures.made_run import make_run
+from tests.worker.fixtures.worker_context import Drain
 from tilewatch.db.lifecycle import jobs
-from tilewatch.db.models import Commit, Job, Submission
+from tilewatch.db.models import Commit, Config, Job, Measurement, Run, Submission, Sweep, Trial, Verdict
 from tilewatch.db.session import session
 from tilewatch.worker import schedule
 from tilewatch.worker.context import Context
@@ -92,3 +94,46 @@ def test_an_empty_range_and_an_unknown_commit_are_said(settings: Settings) -> No
         list(submit_backfill(settings, "HEAD..HEAD"))
     with pytest.raises(RepositoryError, match="has no commit 'nosuch'"):
         list(submit_backfill(settings, "nosuch..HEAD"))
+
+
+NOW = dt.datetime(2027, 6, 1, tzinfo=dt.UTC)
+
+
+def samples(context: Context) -> dict[int, bool]:
+    """Whether the trials still have their samples, by width."""
+    with session(context.database_url) as opened:
+        query = select(Config.params, Trial).join(Trial, Trial.config_id == Config.id).where(Trial.status == "timed")
+        timed = opened.execute(query).all()
+        assert all(trial.median_us is not None for _, trial in timed)
+        return {params["width"]: trial.samples_us is not None for params, trial in timed}
+
+
+def test_the_samples_of_an_old_loser_go_and_its_median_stays(
+    settings: Settings, context: Context, drain: Drain
+) -> None:
+    run_id = make_run(settings, context, drain)
+    with session(context.database_url) as opened:
+        opened.execute(update(Sweep).values(created_at=NOW - dt.timedelta(days=91)))
+        opened.execute(update(Trial).where(Trial.status == "wrong").values(samples_us=[1.0]))
+    assert schedule.prune(context.database_url, 90, NOW) == 1  # the wrong one: 128 won, and 256 is tied with it
+    assert samples(context) == {128: True, 256: True}
+    assert schedule.prune(context.database_url, 90, NOW) == 0
+    with session(context.database_url) as opened:
+        assert all(row.samples_us for row in opened.scalars(select(Measurement)))
+        assert opened.get_one(Verdict, run_id)
+
+
+def test_what_lost_narrowly_but_is_no_tie_goes_too(settings: Settings, context: Context, drain: Drain) -> None:
+    run_id = make_run(settings, context, drain)
+    with session(context.database_url) as opened:
+        opened.execute(update(Sweep).values(created_at=NOW - dt.timedelta(days=91)))
+        opened.execute(update(Run).where(Run.id == run_id).values(tie=[]))
+    assert schedule.prune(context.database_url, 90, NOW) == 1
+    assert samples(context) == {128: True, 256: False}
+
+
+def test_young_trials_keep_their_samples(settings: Settings, context: Context, drain: Drain) -> None:
+    make_run(settings, context, drain)
+    with session(context.database_url) as opened:
+        opened.execute(update(Sweep).values(created_at=NOW - dt.timedelta(days=89)))
+    assert schedule.prune(context.database_url, 90, NOW) == 0

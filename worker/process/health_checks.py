@@ -1,4 +1,4 @@
-"""Why a worker cannot work now, in sentences, for `/healthz` and `tilewatch doctor`. Looks, and changes nothing."""
+"""Checks whether a worker can work now, for `/healthz` and `tilewatch doctor`; each trouble is a sentence."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -15,14 +15,14 @@ from tilewatch.worker.queue import dispatch
 from tilewatch.worker.queue.dispatch import BrokerUnreachable
 
 SILENT_S = 60
-"""A heartbeat this old: the thread that says that this worker is here is gone or stuck."""
+"""A heartbeat this old: the thread that writes it is gone or stuck."""
 
 FULL_BYTES = 256 << 20
-"""Less than this on the disk of the data folder, and the next sweep's results may find no place."""
+"""With less than this on the disk of the data folder, the next sweep's results may not fit."""
 
 
-def of_worker(kind: str, gpu_uuid: str | None, context: Context, home: Path, silent_s: Callable[[], float]) -> Troubles:
-    """What to ask of a worker of this kind. A judge needs no cubins, and only a GPU can be in quarantine."""
+def checks_of(kind: str, gpu_uuid: str | None, context: Context, home: Path, silent_s: Callable[[], float]) -> Troubles:
+    """The checks of a worker of this kind. A judge needs no cubins, and only a GPU can be in quarantine."""
     checks: list[Callable[[], str | None]] = [
         lambda: database(context.database_url),
         lambda: broker(context.broker_url),
@@ -33,10 +33,10 @@ def of_worker(kind: str, gpu_uuid: str | None, context: Context, home: Path, sil
         checks.append(lambda: store(context.store_url))
     if gpu_uuid is not None:
         checks.append(lambda: illness(context.database_url, gpu_uuid))
-    return lambda: found(checks)
+    return lambda: run(checks)
 
 
-def found(checks: Sequence[Callable[[], str | None]]) -> tuple[str, ...]:
+def run(checks: Sequence[Callable[[], str | None]]) -> tuple[str, ...]:
     return tuple(sentence for check in checks if (sentence := check()) is not None)
 
 
@@ -67,7 +67,7 @@ def store(url: str) -> str | None:
 def heartbeat(silent_s: float) -> str | None:
     if silent_s <= SILENT_S:
         return None
-    return f"this worker has not said for {silent_s:.0f} s that it is here, at most {SILENT_S} s were expected"
+    return f"this worker has written no heartbeat for {silent_s:.0f} s, at most {SILENT_S} s were expected"
 
 
 def disk(home: Path) -> str | None:
@@ -82,6 +82,6 @@ def illness(database_url: str, gpu_uuid: str) -> str | None:
     try:
         with session(database_url) as opened:
             ill = quarantine.find_open(opened, gpu_uuid)
-    except SQLAlchemyError:  # said by `database`
+    except SQLAlchemyError:  # `database` reports it
         return None
     return None if ill is None else f"GPU {gpu_uuid} is in quarantine since {ill.began_at:%Y-%m-%d %H:%M}: {ill.reason}"

@@ -1,7 +1,4 @@
-"""A worker says that it is here: its row in `workers`, renewed by a thread of the worker's parent process.
-
-Knows what a worker is by the queue it takes from, and on a GPU queue which GPU it sees.
-"""
+"""Writes a worker's heartbeat: its row in `workers`, renewed by a thread of the worker's parent process."""
 
 import threading
 import time
@@ -20,37 +17,37 @@ log = structlog.get_logger()
 HEARTBEAT_S = 15
 
 
-class Presence:
-    """The row of this worker. `say` works in the pool's processes too; the thread runs in the parent only."""
+class Heartbeat:
+    """The row of this worker. `write` works in the pool's processes too; the thread runs in the parent only."""
 
     def __init__(self, database_url: str, identity: Identity, on_beat: Callable[[], None] = lambda: None) -> None:
-        """`on_beat` runs with every heartbeat that Postgres took, so when it is there."""
+        """`on_beat` runs after every heartbeat that Postgres took."""
         self._database_url, self._identity, self._on_beat = database_url, identity, on_beat
         self._over = threading.Event()
         self._subjects: str | None = None
-        self._said_at = time.monotonic()
+        self._written_at = time.monotonic()
 
-    def arrive(self) -> None:
+    def start(self) -> None:
         try:
             with session(self._database_url) as opened:
                 record.remove_worker(opened, self._identity.name)  # an earlier life's row, so that started_at is ours
         except SQLAlchemyError as error:
             log.warning("no old row removed", reason=type(error).__name__)
-        threading.Thread(target=self._keep_saying, name="heartbeat", daemon=True).start()
+        threading.Thread(target=self._keep_writing, name="heartbeat", daemon=True).start()
 
-    def leave(self) -> None:
+    def stop(self) -> None:
         self._over.set()
         try:
             with session(self._database_url) as opened:
                 record.remove_worker(opened, self._identity.name)
-        except SQLAlchemyError as error:  # the servers may stop first; an old seen_at says it as well
+        except SQLAlchemyError as error:  # the servers may stop first; an old seen_at shows it as well
             log.warning("no row removed", reason=type(error).__name__)
 
     def silent_s(self) -> float:
-        """Since the last heartbeat that was written down."""
-        return time.monotonic() - self._said_at
+        """Seconds since the last heartbeat that was written."""
+        return time.monotonic() - self._written_at
 
-    def say(self, doing: str | None) -> None:
+    def write(self, doing: str | None) -> None:
         who = self._identity
         model = who.gpu.model if who.gpu else None
         with session(self._database_url) as opened:
@@ -74,23 +71,24 @@ class Presence:
                 doing=doing,
             )
 
-    def _keep_saying(self) -> None:
+    def _keep_writing(self) -> None:
         while True:
             try:
-                self.say(self._doing())
-                self._said_at = time.monotonic()
+                self.write(self._doing())
+                self._written_at = time.monotonic()
                 self._on_beat()
-            except SQLAlchemyError as error:  # Postgres may be restarting; the next beat says it again
+            except SQLAlchemyError as error:  # Postgres may be restarting; the next beat tries again
                 log.warning("heartbeat not written", reason=type(error).__name__)
             if self._over.wait(HEARTBEAT_S):
                 return
 
     def _doing(self) -> str | None:
-        """The running jobs, or what a process of this worker last said of why there are none (a GPU in use)."""
+        """The running jobs, or the last reason why there are none (a GPU in use) that a process of this worker
+        wrote."""
         with session(self._database_url) as opened:
             subjects = steps.list_running_subjects(opened, f"{self._identity.name}#")
             if subjects:
                 self._subjects = "; ".join(subjects)
                 return self._subjects
-            there = steps.find_worker_activity(opened, self._identity.name)
-        return there if there != self._subjects else None
+            written = steps.find_worker_activity(opened, self._identity.name)
+        return written if written != self._subjects else None

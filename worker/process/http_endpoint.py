@@ -1,7 +1,7 @@
-"""A worker's small HTTP server: `/healthz` says ok or why not, `/metrics` what Prometheus asks for.
+"""Serves `/healthz` (ok, or why not) and `/metrics` (for Prometheus) of a worker by HTTP.
 
-Knows nothing of what is healthy or counted: both answers are given to it as functions. It runs in a thread of the
-worker's parent process, so it answers while a job is under way.
+Both answers come from functions that it is given. It runs in a thread of the worker's parent process, so it answers
+while a job is under way.
 """
 
 import threading
@@ -14,7 +14,7 @@ import structlog
 log = structlog.get_logger()
 
 Troubles = Callable[[], Sequence[str]]
-"""Why this worker cannot work now, a sentence each; nothing when it can."""
+"""The reasons why this worker cannot work now, a sentence each; empty when it can."""
 
 PLAIN = "text/plain; charset=utf-8"
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
@@ -29,7 +29,7 @@ class Endpoint:
         self._server: ThreadingHTTPServer | None = None
 
     def start(self) -> int | None:
-        """The port; None when it cannot be had."""
+        """Returns the port; None when it is taken or not allowed."""
         try:
             self._server = _Server((self._address, self._port), self._handler())
         except OSError as error:

@@ -1,7 +1,7 @@
-"""What runs in a worker's parent process beside Celery: its heartbeat, its health endpoint, and its GPU's watch.
+"""Starts and stops what runs in a worker's parent process next to Celery: heartbeat, health endpoint, GPU watch.
 
-Made once the worker knows its name and queues, and before its pool forks; opened when it is ready, closed as it ends.
-Import it after counting.py was told where: what it imports wants to know.
+It is made once the worker knows its name and queues, and before its pool forks. Import it only after
+`metrics_folder.count_in()`: prometheus_client reads the folder when it is imported.
 """
 
 from collections.abc import Callable
@@ -11,22 +11,22 @@ from tilewatch.worker.context import Context
 from tilewatch.worker.gpu.backend import backend_for
 from tilewatch.worker.gpu.quarantine import GpuWatch
 from tilewatch.worker.process import health_checks, prometheus
-from tilewatch.worker.process.heartbeat import Presence
+from tilewatch.worker.process.heartbeat import Heartbeat
 from tilewatch.worker.process.http_endpoint import Endpoint
 from tilewatch.worker.process.identity import Identity
 from tilewatch.worker.settings import Settings
 
 
-class Life:
-    """`consume` is told whether this worker may take jobs of its GPU."""
+class Lifecycle:
+    """Calls `consume` with whether this worker may take jobs of its GPU, each time that changes."""
 
     def __init__(
         self, settings: Settings, identity: Identity, on_beat: Callable[[], None], consume: Callable[[bool], None]
     ) -> None:
         context = Context.of(settings)
         self.identity = identity
-        self.presence = Presence(context.database_url, identity, on_beat)
-        self._endpoint = _endpoint(settings, context, identity, self.presence)
+        self.heartbeat = Heartbeat(context.database_url, identity, on_beat)
+        self._endpoint = _endpoint(settings, context, identity, self.heartbeat)
         self._watch = None
         if identity.gpu is not None:
             gpu, model = identity.gpu, identity.gpu.model
@@ -34,40 +34,40 @@ class Life:
             probe = backend_for({model.slug}, context).probe(gpu)
             self._watch = GpuWatch(context.database_url, gpu, probe, consume, settings.canary_every_s)
 
-    def begin(self) -> None:
-        self.presence.arrive()
+    def start(self) -> None:
+        self.heartbeat.start()
         if self._watch is not None:
             self._watch.start()
         if self._endpoint is not None:
             self._endpoint.start()
 
-    def end(self) -> None:
+    def stop(self) -> None:
         if self._endpoint is not None:
             self._endpoint.stop()
         if self._watch is not None:
             self._watch.stop()
-        self.presence.leave()
+        self.heartbeat.stop()
 
     def forked(self) -> None:
-        """In a process of the pool, which is none of these things."""
+        """Closes what a process of the pool inherited and does not use."""
         if self._endpoint is not None:
             self._endpoint.forget()
 
 
 def health_port(settings: Settings, identity: Identity) -> int:
-    """0 for none. Several GPUs of a machine have a worker each, and each a port."""
+    """The port of the health endpoint, 0 for none. Each GPU of a machine has a worker with a port of its own."""
     if identity.kind != "gpu" or not settings.gpu_health_port:
         return {"compile": settings.compile_health_port, "judge": settings.judge_health_port}.get(identity.kind, 0)
     return settings.gpu_health_port + max(0, identity.gpu.index if identity.gpu else 0)
 
 
-def _endpoint(settings: Settings, context: Context, identity: Identity, presence: Presence) -> Endpoint | None:
+def _endpoint(settings: Settings, context: Context, identity: Identity, heartbeat: Heartbeat) -> Endpoint | None:
     port = health_port(settings, identity)
     if not port:
         return None
     gpu_uuid = identity.gpu.uuid if identity.gpu else None
-    wrong = health_checks.of_worker(identity.kind, gpu_uuid, context, settings.home, presence.silent_s)
-    sources: list[Any] = [prometheus.of_worker(identity.kind, wrong, context.spool)]
+    wrong = health_checks.checks_of(identity.kind, gpu_uuid, context, settings.home, heartbeat.silent_s)
+    sources: list[Any] = [prometheus.worker_metrics(identity.kind, wrong, context.spool)]
     if identity.kind == "judge":
-        sources.append(prometheus.of_queue(context.database_url))
+        sources.append(prometheus.queue_metrics_of(context.database_url))
     return Endpoint(settings.health_address, port, wrong, prometheus.exposition(*sources))

@@ -1,8 +1,7 @@
-"""Where the processes of a worker count together. Knows nothing of what is counted (metrics.py).
+"""Chooses the folder in which the processes of a worker count together (metrics.py names what is counted).
 
-The pool's processes count beside each other, so the numbers lie in files of one folder, which the parent adds up for a
-scrape: prometheus-client's multiprocess mode. The library looks for the folder when it is first imported, so this
-module imports none of it.
+Each process of the pool counts in a file of its own, and the parent adds the files up for a scrape: prometheus-client's
+multiprocess mode. That library reads the folder's name when it is first imported, so this module does not import it.
 """
 
 import os
@@ -13,12 +12,12 @@ FILES = "PROMETHEUS_MULTIPROC_DIR"
 
 
 def count_in(folder: Path) -> None:
-    """Begin anew in this folder, in this process and in those that will be forked from it."""
+    """Empties this folder and counts in it, in this process and in those that will be forked from it."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     os.environ[FILES] = str(folder)
 
 
 def folder() -> Path | None:
-    """Where this worker counts; None in a process that is no worker, which counts in its memory."""
+    """The folder of this worker; None in a process that is no worker, which counts in its memory."""
     return Path(os.environ[FILES]) if FILES in os.environ else None

@@ -1,7 +1,7 @@
-"""What `/metrics` says: what this worker's processes counted, and for one kind of worker the whole queue's vital signs.
+"""Makes the page `/metrics`: what this worker's processes counted, and on a judge worker the metrics of the queue.
 
-The queue's numbers are read from Postgres when Prometheus asks. Only workers of the kind `judge` give them: every
-worker would say the same, at the cost of the same queries.
+The queue's metrics are read from Postgres when Prometheus asks. Only workers of the kind `judge` give them: every
+worker would give the same, at the cost of the same queries.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -32,8 +32,8 @@ def exposition(*sources: Families) -> Callable[[], bytes]:
     return lambda: generate_latest(registry)
 
 
-def of_worker(kind: str, troubles: Troubles, spool_folder: Path) -> Families:
-    """Every worker: whether it is well; one with a GPU also what lies in its spool."""
+def worker_metrics(kind: str, troubles: Troubles, spool_folder: Path) -> Families:
+    """Whether a worker is healthy; for a GPU worker also the files in its spool."""
 
     def families() -> Iterator[Metric]:
         yield GaugeMetricFamily("tilewatch_healthy", "1 while /healthz says ok.", value=float(not troubles()))
@@ -41,36 +41,36 @@ def of_worker(kind: str, troubles: Troubles, spool_folder: Path) -> Families:
             files = GaugeMetricFamily(
                 "tilewatch_spool_files", "Runs on this machine's disk that are not on record.", labels=("state",)
             )
-            files.add_metric(("waiting",), len(spool.left(spool_folder)))
-            files.add_metric(("refused",), len(spool.refused(spool_folder)))
+            files.add_metric(("waiting",), len(spool.list_waiting(spool_folder)))
+            files.add_metric(("refused",), len(spool.list_refused(spool_folder)))
             yield files
 
     return families
 
 
-def of_queue(database_url: str) -> Families:
+def queue_metrics_of(database_url: str) -> Families:
     def families() -> Iterator[Metric]:
         try:
             with session(database_url) as opened:
-                told = queue_metrics.read_queue_metrics(opened)
+                metrics = queue_metrics.read_queue_metrics(opened)
         except SQLAlchemyError:
             yield GaugeMetricFamily("tilewatch_database_up", "1 while Postgres answers.", value=0.0)
             return
         yield GaugeMetricFamily("tilewatch_database_up", "1 while Postgres answers.", value=1.0)
-        yield from _vital_signs(told)
+        yield from _queue_families(metrics)
 
     return families
 
 
-def _vital_signs(told: QueueMetrics) -> Iterator[Metric]:
+def _queue_families(metrics: QueueMetrics) -> Iterator[Metric]:
     jobs = GaugeMetricFamily("tilewatch_jobs", "Jobs by kind and state.", labels=("kind", "state"))
-    for count in told.jobs:
+    for count in metrics.jobs:
         jobs.add_metric((count.kind, count.state), count.jobs)
     depth = GaugeMetricFamily("tilewatch_queue_depth", "Jobs that a worker could take now.", labels=("queue",))
     oldest = GaugeMetricFamily(
         "tilewatch_oldest_queued_seconds", "How long the oldest of them could have been taken.", labels=("queue",)
     )
-    for queue in told.queues:
+    for queue in metrics.queues:
         depth.add_metric((queue.queue,), queue.depth)
         oldest.add_metric((queue.queue,), queue.oldest_s)
     nights = GaugeMetricFamily(
@@ -78,21 +78,21 @@ def _vital_signs(told: QueueMetrics) -> Iterator[Metric]:
         "When the newest nightly ended whose jobs are all done.",
         labels=("gpu_model",),
     )
-    for night in told.nights:
+    for night in metrics.nights:
         nights.add_metric((night.gpu_model,), night.ended_unix_s)
     workers = GaugeMetricFamily(
-        "tilewatch_workers", "Workers that said within a minute that they are here.", labels=("kind", "gpu_model")
+        "tilewatch_workers", "Workers that wrote a heartbeat within a minute.", labels=("kind", "gpu_model")
     )
-    for living in told.workers:
+    for living in metrics.workers:
         workers.add_metric((living.kind, living.gpu_model), living.workers)
     ill = GaugeMetricFamily("tilewatch_gpus_quarantined", "GPUs that take no sweeps, being ill.", labels=("gpu_model",))
-    for gpu_model in {*told.quarantined, *(living.gpu_model for living in told.workers if living.gpu_model)}:
-        ill.add_metric((gpu_model,), told.quarantined.get(gpu_model, 0))
+    for gpu_model in {*metrics.quarantined, *(living.gpu_model for living in metrics.workers if living.gpu_model)}:
+        ill.add_metric((gpu_model,), metrics.quarantined.get(gpu_model, 0))
     yield from (jobs, depth, oldest, nights, workers, ill)
 
 
 class _Source:
-    """prometheus-client's shape of a collector."""
+    """A collector as prometheus-client wants it."""
 
     def __init__(self, families: Families) -> None:
         self._families = families

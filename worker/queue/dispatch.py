@@ -1,7 +1,7 @@
-"""How a job's id reaches a worker: the Celery settings that both ends share, sending, and what waits in Redis.
+"""Sends the ids of jobs to workers: the Celery settings that both ends share, sending, and what waits in Redis.
 
-Redis is a doorbell. It may lose every message: the job table knows what is queued, and reconcile.py rings again. So
-messages are acknowledged on receipt, there is no result backend, and nothing here is asked for a job's state.
+Redis may lose every message: the job table says what is queued, and reconcile.py sends again. So messages are
+acknowledged on receipt, there is no result backend, and no job's state is read here.
 """
 
 import contextlib
@@ -20,12 +20,12 @@ from tilewatch.errors import ExpectedError
 from tilewatch.worker.queue import message
 from tilewatch.worker.queue.message import RUN
 
-TELL_PEOPLE = "worker.tell"
+NOTIFY_TASK = "worker.tell"
 COMPILE = "compile"
 JUDGE = "judge"
-TELL = "tell"
-"""Beside the judge's queue, for the same workers: Celery takes from both in turn, so a message to people never waits
-behind a night of runs to judge."""
+NOTIFY_QUEUE = "tell"
+"""A second queue of the judge's workers: Celery takes from both in turn, so a message to people never waits behind a
+night of runs to judge."""
 OF_ONE_GPU = "@"
 CONNECT_LIMIT_S = 5
 RESEND_AFTER_S = 60
@@ -43,7 +43,7 @@ CONFIGURATION: dict[str, Any] = {
     "worker_cancel_long_running_tasks_on_connection_loss": False,
     "broker_connection_retry_on_startup": True,
     "broker_transport": "tilewatch.worker.queue.transport:Transport",
-    # Nobody steers a worker through the broker: whoever can write there could stop it. Workers are told by signals.
+    # Workers are controlled by signals alone: through the broker, whoever can write there could stop them.
     "worker_enable_remote_control": False,
     "broker_transport_options": {"socket_connect_timeout": CONNECT_LIMIT_S},
     "task_publish_retry_policy": {"max_retries": 2, "interval_start": 0.2, "interval_step": 0.5},
@@ -58,19 +58,19 @@ class BrokerUnreachable(ExpectedError):
 
 
 def gpu_queue(slug: str) -> str:
-    """What any GPU of a model may do."""
+    """The queue of work that any GPU of a model may do."""
     return f"gpu.{slug}"
 
 
 def one_gpu_queue(slug: str, gpu_uuid: str) -> str:
-    """What only one GPU may do: a replay that holds nodes against each other says nothing on a third."""
+    """The queue of work that one GPU alone may do: a replay that compares two nodes is of no use on a third."""
     return f"{gpu_queue(slug)}{OF_ONE_GPU}{gpu_uuid}"
 
 
 def configuration(broker_url: str) -> dict[str, Any]:
     """Celery's settings for a broker.
 
-    Kombu speaks plain text to a rediss:// URL unless it is told to do otherwise; what the URL says of certificates
+    Kombu speaks plain text to a rediss:// URL without `broker_use_ssl`; what the URL says of certificates
     (ssl_ca_certs, ssl_certfile, ssl_keyfile) goes before this.
     """
     encrypted = {"broker_use_ssl": {"ssl_cert_reqs": "required"}} if broker_url.startswith("rediss://") else {}
@@ -83,10 +83,12 @@ def sender(broker_url: str) -> Celery:
 
 
 def send(celery: Celery, database_url: str, queued: Sequence[UnsentJob]) -> None:
-    """One message per job. Call it after the transaction that queued them is committed: a worker may look at once.
+    """Sends one message per job. Call it after the transaction that queued them is committed: a worker may look at
+    once.
 
-    They are marked first: a claim passes over a row that is being changed, so a worker that came while its job was
-    being marked found nothing, and the job waited for the reconciler. What is marked and was not sent it finds too.
+    Jobs are marked before they are sent: a claim passes over a row that is being changed, so a worker that came while
+    its job was being marked found nothing, and the job waited for the reconciler, which also finds what was marked and
+    not sent.
     """
     if not queued:
         return
@@ -99,20 +101,21 @@ def send(celery: Celery, database_url: str, queued: Sequence[UnsentJob]) -> None
         raise BrokerUnreachable(f"Redis cannot be used at {address(celery.conf.broker_url)}: {error}") from None
 
 
-def ring_to_tell(celery: Celery, database_url: str) -> None:
-    """A doorbell for the outbox, when there is something new to tell. Beat rings too: one that is lost is only late."""
+def wake_outbox(celery: Celery, database_url: str) -> None:
+    """Sends the task that sends messages to people, if there are new ones. Beat sends it too: a lost one is only
+    late."""
     with session(database_url) as opened:
         if not messages.list_unreported_changes(opened):
             return
     try:
-        celery.send_task(TELL_PEOPLE, queue=TELL)
+        celery.send_task(NOTIFY_TASK, queue=NOTIFY_QUEUE)
     except OperationalError as error:
         raise BrokerUnreachable(f"Redis cannot be used at {address(celery.conf.broker_url)}: {error}") from None
 
 
-def lost(broker_url: str, queued: Iterable[UnsentJob]) -> list[UnsentJob]:
-    """Those of these queued jobs that have no message in Redis any more. Looking saves a queue without a worker from
-    filling up with copies."""
+def find_lost(broker_url: str, queued: Iterable[UnsentJob]) -> list[UnsentJob]:
+    """The queued jobs that have no message in Redis any more. Looking saves a queue without a worker from filling up
+    with copies."""
     messages: dict[str, set[str]] = {}
     missing = []
     with _client(broker_url) as client:
@@ -125,7 +128,7 @@ def lost(broker_url: str, queued: Iterable[UnsentJob]) -> list[UnsentJob]:
 
 
 def check(broker_url: str) -> None:
-    """Raise BrokerUnreachable unless Redis answers."""
+    """Raises BrokerUnreachable unless Redis answers."""
     try:
         with _client(broker_url) as client:
             client.ping()
@@ -134,7 +137,7 @@ def check(broker_url: str) -> None:
 
 
 def address(broker_url: str) -> str:
-    """host:port, the part of a URL that may be shown."""
+    """The host:port of a URL, which may be shown."""
     try:
         parts = urlsplit(broker_url)
         return f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
@@ -152,7 +155,7 @@ def _client(broker_url: str) -> "redis.Redis":
 
 
 def _ids(raw: bytes) -> Iterator[str]:
-    """A message's id; none for what is no message, which the next worker of the queue drops."""
+    """A message's id; nothing for what is no message, which the next worker of the queue drops."""
     with contextlib.suppress(message.Refused):
         yield message.read(raw).id
 

@@ -1,4 +1,4 @@
-"""Holding a job: a thread renews its lease in Postgres while the step works, and the step learns when it is lost."""
+"""Holds a job: a thread renews its lease in Postgres while the step works, and the step learns when it is lost."""
 
 import threading
 from types import TracebackType
@@ -16,7 +16,7 @@ LEASE_S = 45
 """A worker that is silent this long is given up. Long enough for a restart of Postgres, short enough to wait for."""
 
 RENEW_S = 5
-"""How often a worker says that it lives and how far it is."""
+"""How often a worker renews its lease and writes its progress."""
 
 
 class LeaseLost(Exception):
@@ -35,7 +35,8 @@ class Lease:
         self._thread = threading.Thread(target=self._keep_renewing, name=f"lease of job {job_id}", daemon=True)
 
     def progress(self, done_steps: int = 0) -> None:
-        """Say how far the step is, to be written with the next renewal. Raises LeaseLost when there is no point."""
+        """Notes how far the step is, for the next renewal. Raises LeaseLost when the job is not this worker's any
+        more."""
         self._done_steps = done_steps
         if self._lost:
             raise LeaseLost

@@ -1,8 +1,8 @@
-"""What a message may say: which task, and for `worker.run` which job. Bytes in, a ring or a refusal out; no broker.
+"""Reads a message of the broker strictly: which task, and for `worker.run` which job. Pure; everything else is refused.
 
 Whoever can reach Redis can write anything into a queue, and Celery would follow much of it (other tasks to run next,
 times to wait, limits) or break on it: its event loop ends at the first text that is not JSON. So a message is read
-here first, and what Celery gets is written anew from the little that a ring consists of.
+here first, and Celery gets one that is made anew from the fields of a TaskMessage.
 """
 
 import base64
@@ -19,15 +19,15 @@ LONGEST_BYTES = 64 << 10
 """Ours have about 1000."""
 
 LARGEST_ID = 2**63 - 1
-"""What a job's number can be in Postgres."""
+"""The largest number that a job can have in Postgres."""
 
 _TASK = re.compile(r"worker\.[a-z_]{1,40}")
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 
 
 @dataclass(frozen=True)
-class Ring:
-    """`job_id` is there for RUN and for nothing else. A ring that `expires` says nothing any more after that."""
+class TaskMessage:
+    """`job_id` is there for RUN and None for any other task. Celery drops the message after `expires`."""
 
     task: str
     id: str
@@ -36,10 +36,11 @@ class Ring:
 
 
 class Refused(ValueError):
-    """A message that is no ring; says why, and repeats none of it."""
+    """A message that is none of ours; the sentence says why, and repeats none of it."""
 
 
-def read(raw: bytes) -> Ring:
+def read(raw: bytes) -> TaskMessage:
+    """Raises Refused."""
     if len(raw) > LONGEST_BYTES:
         raise Refused(f"it has {len(raw)} bytes, at most {LONGEST_BYTES} were expected")
     try:
@@ -53,12 +54,12 @@ def read(raw: bytes) -> Ring:
     identity = headers.get("id")
     if not isinstance(identity, str) or not _ID.fullmatch(identity):
         raise Refused("it has no id")
-    return Ring(task, identity, _job_id(task, _arguments(message)), _moment(headers.get("expires")))
+    return TaskMessage(task, identity, _job_id(task, _arguments(message)), _moment(headers.get("expires")))
 
 
-def written(ring: Ring, queue: str) -> dict[str, Any]:
-    """The message as Celery's protocol 2 has it, as kombu keeps it in Redis."""
-    arguments = [] if ring.job_id is None else [ring.job_id]
+def to_celery(message: TaskMessage, queue: str) -> dict[str, Any]:
+    """The message by Celery's protocol 2, as kombu keeps it in Redis."""
+    arguments = [] if message.job_id is None else [message.job_id]
     embedded = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
     body = json.dumps([arguments, {}, embedded]).encode()
     return {
@@ -67,13 +68,13 @@ def written(ring: Ring, queue: str) -> dict[str, Any]:
         "content-type": "application/json",
         "headers": {
             "lang": "py",
-            "task": ring.task,
-            "id": ring.id,
-            "root_id": ring.id,
+            "task": message.task,
+            "id": message.id,
+            "root_id": message.id,
             "parent_id": None,
             "group": None,
             "eta": None,
-            "expires": ring.expires,
+            "expires": message.expires,
             "retries": 0,
             "timelimit": [None, None],
             "argsrepr": repr(tuple(arguments)),
@@ -81,7 +82,7 @@ def written(ring: Ring, queue: str) -> dict[str, Any]:
             "ignore_result": True,
         },
         "properties": {
-            "correlation_id": ring.id,
+            "correlation_id": message.id,
             "reply_to": "",
             "delivery_mode": 2,
             "delivery_info": {"exchange": "", "routing_key": queue},
@@ -97,12 +98,12 @@ def _arguments(message: dict[str, Any]) -> list[Any]:
     try:
         if not isinstance(body, str) or message.get("content-type") != "application/json":
             raise Refused("its body is not JSON")
-        told = json.loads(base64.b64decode(body, validate=True))
+        content = json.loads(base64.b64decode(body, validate=True))
     except (binascii.Error, ValueError, RecursionError) as error:
         raise error if isinstance(error, Refused) else Refused("its body is not JSON") from None
-    if not (isinstance(told, list) and len(told) == 3 and isinstance(told[0], list) and told[1] == {}):
+    if not (isinstance(content, list) and len(content) == 3 and isinstance(content[0], list) and content[1] == {}):
         raise Refused("its body is no list of arguments")
-    return told[0]
+    return content[0]
 
 
 def _job_id(task: str, arguments: list[Any]) -> int | None:

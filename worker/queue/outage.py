@@ -1,7 +1,7 @@
-"""Which trouble passes by itself, and how a process of ours waits for Postgres to come back.
+"""Tells trouble that passes by itself from failures, and waits for Postgres to come back.
 
 A restart, a disk that is full, a store or a GPU that cannot be had at the moment: none of it is a job's fault, so it is
-waited out. Everything else is the job's failure or a bug (tasks.py). Nothing here knows what a job does.
+waited out. Everything else is the job's failure or a bug (run_job.py).
 """
 
 import errno
@@ -24,31 +24,32 @@ LONGEST_WAIT_S = 15.0
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 class NotNow(Exception):
-    """The step cannot run at the moment through no fault of its job; the message says why, for the worker's line."""
+    """The step cannot run at the moment through no fault of its job; the message is a sentence, which `tilewatch
+    status` shows."""
 
 
 def passing(error: Exception) -> str | None:
-    """What to wait out, in a sentence; None for what waiting does not mend."""
+    """The trouble in a sentence; None for an error that does not pass by itself."""
     if isinstance(error, NotNow | StoreError):
         return str(error)
     if isinstance(error, OperationalError):
         lines = str(error.orig).strip().splitlines()
-        return f"Postgres did not go along: {lines[0] if lines else type(error.orig).__name__}"
+        return f"Postgres cannot be used: {lines[0] if lines else type(error.orig).__name__}"
     if isinstance(error, OSError) and error.errno in FULL:
         return f"no space is left for {error.filename or 'a file'}"
     return None
 
 
 def once_postgres_is_back(
-    database_url: str, act: Callable[[Session], Answer], sleep: Callable[[float], None] = time.sleep
-) -> Answer:
-    """What `act` gives in a transaction of its own, which is tried until Postgres lets it.
+    database_url: str, act: Callable[[Session], Result], sleep: Callable[[float], None] = time.sleep
+) -> Result:
+    """Returns what `act` returns, in a transaction of its own that is tried until Postgres takes it.
 
-    Without an end: what waits here is all that is left of work that was done, and whoever stops the process ends it.
+    There is no time limit: what waits here is all that is left of work that was done. Stopping the process ends it.
     """
     wait_s = FIRST_WAIT_S
     while True:

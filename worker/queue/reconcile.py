@@ -1,4 +1,4 @@
-"""Puts right what a crash or an empty Redis left behind: the job table says what should be queued, and is believed."""
+"""Repairs the queue after a crash or an emptied Redis: the job table says what should be queued."""
 
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle.jobs import UnsentJob
@@ -8,10 +8,10 @@ from tilewatch.worker.queue import dispatch, follow_up
 
 
 def reconcile(database_url: str, broker_url: str) -> list[UnsentJob]:
-    """The jobs to send again."""
+    """Ends expired leases, releases what can go on, and returns the jobs to send again."""
     with session(database_url) as opened:
         jobs.requeue_expired(opened)
         jobs.release(opened, steps.list_ready_to_measure(opened))
         follow_up.cancel_stranded(opened)
         queued = jobs.list_unsent(opened, dispatch.RESEND_AFTER_S)
-    return dispatch.lost(broker_url, queued)
+    return dispatch.find_lost(broker_url, queued)

@@ -1,7 +1,7 @@
-"""Celery's road to Redis, with a guard at its door: what is no ring of ours is dropped there, counted and logged once.
+"""Kombu's Redis transport, but for reading: a message that is none of ours is dropped, counted and logged.
 
-Kombu reads a message right inside the worker's event loop, and an exception there ends the worker. The guard is in
-front of that. What it lets through was written anew by message.py. Only the reading of queues differs from kombu's.
+Kombu decodes a message inside the worker's event loop, and an exception there ends the worker. So message.py reads it
+before, and what goes on to kombu was made anew by it.
 """
 
 from queue import Empty
@@ -18,7 +18,7 @@ log = structlog.get_logger()
 
 class Channel(redis.Channel):
     def _brpop_read(self, **options: Any) -> bool:
-        """Kombu's own, but for what happens to the item."""
+        """Kombu's own method, but for what happens to the item."""
         try:
             try:
                 popped = self.client.parse_response(self.client.connection, "BRPOP", **options)
@@ -31,11 +31,11 @@ class Channel(redis.Channel):
             queue = key.decode().rsplit(self.sep, 1)[0]
             self._queue_cycle.rotate(queue)
             try:
-                ring = message.read(item if isinstance(item, bytes) else str(item).encode())
+                task = message.read(item if isinstance(item, bytes) else str(item).encode())
             except Refused as reason:
                 refuse(queue, reason)
                 return True
-            self.connection._deliver(message.written(ring, queue), queue)
+            self.connection._deliver(message.to_celery(task, queue), queue)
             return True
         finally:
             self._in_poll = None  # type: ignore[assignment]  # kombu is half typed

@@ -1,8 +1,8 @@
-"""The compile step: the configs of a submission become compilations, attached to the trials that wait for them.
+"""The compile step. Compiles a submission's configs and attaches the compilations to the trials that wait for them.
 
-Submitting cannot know what is compiled already, because that depends on the compiler of whoever compiles. So a kernel's
-first compile job deals: it attaches what this worker's compiler has met before and queues batches of the rest, often
-none. A batch compiles. Both leave the database right when they run twice, or at once with others.
+The submit step cannot know what is compiled already, because that depends on the worker's compiler. So a kernel's first
+compile job plans: it attaches what this worker's compiler compiled before and queues batches of the rest, often none. A
+batch compiles. Both leave the database right when they run twice, or at once with others.
 """
 
 from collections.abc import Collection, Sequence
@@ -38,21 +38,21 @@ Item = TypeVar("Item")
 
 
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
-    return _compile_batch(job, context, lease) if "items" in job.payload else _deal(job, context)
+    return _compile_batch(job, context, lease) if "items" in job.payload else _plan_batches(job, context)
 
 
-def _deal(job: ClaimedJob, context: Context) -> list[UnsentJob]:
+def _plan_batches(job: ClaimedJob, context: Context) -> list[UnsentJob]:
     assert job.submission_id is not None
     compiler = open_compiler(context)
     with session(context.database_url) as opened:
         wanted = steps.list_unmeasured(opened, job.submission_id, job.payload["kernel"])
         keys = [each.code_key for each in wanted]
-        known = _usable(opened, keys, compiler, context)
+        usable = _find_usable(opened, keys, compiler, context.store_url)
         queued: list[UnsentJob] = []
-        missing = [each for each in wanted if each.code_key not in known]
+        missing = [each for each in wanted if each.code_key not in usable]
         metrics.COMPILE_CACHE.labels("hit").inc(len(wanted) - len(missing))
         metrics.COMPILE_CACHE.labels("miss").inc(len(missing))
-        for number, batch in enumerate(deal(missing)):
+        for number, batch in enumerate(split(missing)):
             job_id, new = jobs.add(
                 opened,
                 key=f"{job.key}:batch{number}",
@@ -65,14 +65,14 @@ def _deal(job: ClaimedJob, context: Context) -> list[UnsentJob]:
                 priority=job.priority,
             )
             if not new:
-                break  # an earlier attempt dealt already, and all of it: this is one transaction
+                break  # an earlier attempt queued all of it already: this is one transaction
             queued.append(UnsentJob(job_id, COMPILE))
-        record.attach_compilations(opened, compiler=compiler.version, submission_id=job.submission_id, code_keys=known)
+        record.attach_compilations(opened, compiler=compiler.version, submission_id=job.submission_id, code_keys=usable)
         return queued
 
 
-def deal(items: Sequence[Item]) -> list[list[Item]]:
-    """Batches that take about equally long: neighbours in a search space are slow together, so they are dealt out."""
+def split(items: Sequence[Item]) -> list[list[Item]]:
+    """Batches that take about equally long: neighbours in a search space are slow together, so they are spread."""
     batches = -(-len(items) // BATCH)
     return [list(items[number::batches]) for number in range(batches)]
 
@@ -84,7 +84,7 @@ def _compile_batch(job: ClaimedJob, context: Context, lease: Lease) -> list[Unse
     library = repository.checkout(context.repository, payload["sha"], payload["library"], context.checkouts)
     with session(context.database_url) as opened:
         keys = [item["code_key"] for item in payload["items"]]
-        known = _usable(opened, keys, compiler, context)
+        usable = _find_usable(opened, keys, compiler, context.store_url)
     rows: list[dict[str, Any]] = []
 
     def write(code_keys: Collection[str]) -> None:
@@ -97,7 +97,7 @@ def _compile_batch(job: ClaimedJob, context: Context, lease: Lease) -> list[Unse
 
     for done, item in enumerate(payload["items"]):
         lease.progress(done)
-        if item["code_key"] not in known:
+        if item["code_key"] not in usable:
             compiled = compiler.compile(library, payload["kernel"], item["problem"], item["params"], payload["arch"])
             metrics.COMPILE_SECONDS.labels(compiled.status).observe(compiled.compile_s)
             rows.append(_row(item["code_key"], compiled))
@@ -108,15 +108,15 @@ def _compile_batch(job: ClaimedJob, context: Context, lease: Lease) -> list[Unse
     return []
 
 
-def _usable(opened: Session, keys: Sequence[str], compiler: Compiler, context: Context) -> set[str]:
-    """Code keys that need no compiling here.
+def _find_usable(opened: Session, keys: Sequence[str], compiler: Compiler, store_url: str) -> set[str]:
+    """The code keys that need no compiling here.
 
-    A cubin must lie in our store, to be measured or replayed: a recording tells of cubins that stayed elsewhere.
+    A cubin must lie in our store, to be measured or replayed: a recording has cubins that stayed elsewhere.
     """
-    known = steps.read_compiled_keys(opened, keys, compiler.version, compiler.limit_s)
-    outcomes = CubinStore(context.store_url).outcomes({cubin for cubin in known.values() if cubin is not None})
+    cubins = steps.read_compiled_keys(opened, keys, compiler.version, compiler.limit_s)
+    outcomes = CubinStore(store_url).outcomes({cubin for cubin in cubins.values() if cubin is not None})
     final = {cubin for cubin, outcome in outcomes.items() if is_final(outcome, compiler.limit_s)}
-    return {key for key, cubin in known.items() if cubin is None or cubin in final}
+    return {key for key, cubin in cubins.items() if cubin is None or cubin in final}
 
 
 def _row(code_key: str, compiled: Compiled) -> dict[str, Any]:

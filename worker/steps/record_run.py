@@ -31,15 +31,15 @@ WRITE_S = 2.0
 """Trials end hundreds per second at best; people look every few seconds."""
 
 
-def deliver_left(spool_folder: Path, database_url: str) -> list[UnsentJob]:
-    """Puts on record what an earlier worker of this machine left in the spool. Returns the jobs to send."""
+def deliver_spooled(spool_folder: Path, database_url: str) -> list[UnsentJob]:
+    """Records the runs that an earlier worker of this machine left in the spool. Returns the jobs to send."""
     queued: list[UnsentJob] = []
-    for file in spool.left(spool_folder):
+    for file in spool.list_waiting(spool_folder):
         try:
             spooled = spool.read(file)
             if spooled is not None:
                 with session(database_url) as opened:
-                    delivered = put_on_record(opened, spooled)
+                    delivered = record_spooled(opened, spooled)
                 file.unlink(missing_ok=True)
                 queued += delivered.queued
                 log.info("delivered from the spool", job=spooled.job_id, file=file.name, ill=delivered.ill)
@@ -53,14 +53,14 @@ class NotOurs(Exception):
 
 
 def deliver(spooled: Spooled, spool_folder: Path, database_url: str) -> list[UnsentJob]:
-    """Puts a run on record, by way of the spool, and waits for Postgres if need be. Returns the jobs to send; raises
-    NotNow where the run shows that its GPU is ill."""
+    """Records a run, by way of the spool, and waits for Postgres if need be. Returns the jobs to send. Raises NotNow
+    where the run shows that its GPU is ill."""
     file: Path | None = None
     try:
         file = spool.keep(spool_folder, spooled)
     except OSError as error:  # a full disk: it lies in memory, and Postgres may well be there
         log.error("not spooled", job=spooled.job_id, reason=error.strerror)
-    delivered = outage.once_postgres_is_back(database_url, lambda opened: put_on_record(opened, spooled))
+    delivered = outage.once_postgres_is_back(database_url, lambda opened: record_spooled(opened, spooled))
     if file is not None:
         file.unlink(missing_ok=True)
     if delivered.ill is not None:
@@ -77,8 +77,9 @@ class Delivered:
     ill: str | None = None
 
 
-def put_on_record(opened: Session, spooled: Spooled) -> Delivered:
-    """A run and its judge job, once: a second delivery, or another worker's run of the sweep, leaves the first."""
+def record_spooled(opened: Session, spooled: Spooled) -> Delivered:
+    """Writes a run and its judge job, once: a second delivery, or another worker's run of the sweep, leaves the
+    first."""
     job = steps.find_measure_job(opened, spooled.job_id, spooled.job_key)
     if job is None:
         raise NotOurs(f"job {spooled.job_id} ({spooled.job_key}) is not in this database")
@@ -126,7 +127,8 @@ class TrialWriter:
 
 
 def write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, int]) -> int:
-    """The run whole or not at all; its trials with their last samples (finalists are timed more than once)."""
+    """Writes a run with its measurements, and its trials with their last samples (finalists are timed more than
+    once)."""
     record.write_trial_results(opened, sweep_id, [_trial_row(trial, ids) for trial in result.trials])
     run_id = record.add_run(
         opened,
@@ -159,8 +161,9 @@ def write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, i
 
 
 def not_compiled(each: CompiledConfig, outcome: Mapping[str, Any]) -> dict[str, Any]:
-    told = {"status": "not_compiled", "failure": outcome["failure"]}
-    return {"config_id": each.config_id, "samples_us": None, "median_us": None, "error": None, **told}
+    """The row of a trial whose cubin the store has as a failure."""
+    no_time = {"samples_us": None, "median_us": None, "error": None}
+    return {"config_id": each.config_id, "status": "not_compiled", "failure": outcome["failure"], **no_time}
 
 
 def _trial_row(trial: TrialResult, config_ids: Mapping[str, int]) -> dict[str, Any]:

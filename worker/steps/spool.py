@@ -1,7 +1,7 @@
-"""Results that are not on record yet: one file each in a folder of this machine, written so that a power cut keeps it.
+"""Keeps finished runs on this machine's disk until they are in the database: one file each, safe from a power cut.
 
-GPU time is what costs, so a run reaches the disk before it is sent to Postgres, and its file goes when Postgres has
-committed it. Knows nothing of how a run is put on record (measure.py), nor when.
+GPU time is what costs, so a run reaches the disk before it is sent to Postgres, and its file is deleted when Postgres
+has committed it (record_run.py).
 """
 
 import json
@@ -28,7 +28,7 @@ _READ = TypeAdapter(Spooled)
 
 
 def keep(folder: Path, spooled: Spooled) -> Path:
-    """Write a file that is whole or not there, and return when the disk has it."""
+    """Writes a file that is whole or not there, and returns when the disk has it."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"job-{spooled.job_id}-{os.getpid()}-{spooled.result.started_at:%Y%m%dT%H%M%S%f}.json"
     making = file.with_suffix(".making")
@@ -39,19 +39,19 @@ def keep(folder: Path, spooled: Spooled) -> Path:
             os.fsync(out.fileno())
         making.rename(file)
     except OSError:
-        making.unlink(missing_ok=True)  # a full disk is not to stay full because of half a file
+        making.unlink(missing_ok=True)  # half a file must not keep a full disk full
         raise
     _sync(folder)
     return file
 
 
-def left(folder: Path) -> list[Path]:
-    """The files that wait, the oldest first."""
+def list_waiting(folder: Path) -> list[Path]:
+    """The files of runs that are not in the database, the oldest first."""
     return sorted(folder.glob("*.json"), key=lambda file: file.name)
 
 
-def refused(folder: Path) -> list[Path]:
-    """The files that were put aside."""
+def list_refused(folder: Path) -> list[Path]:
+    """The files that cannot be delivered."""
     return sorted(folder.glob("*.refused"))
 
 
@@ -67,12 +67,12 @@ def read(file: Path) -> Spooled | None:
 
 
 def refuse(file: Path) -> Path:
-    """Put a file aside that cannot be delivered, so that a person can look at it and nothing tries it again."""
+    """Renames a file that cannot be delivered, so that a person can look at it and nothing tries it again."""
     return file.rename(file.with_suffix(".refused"))
 
 
 def _sync(folder: Path) -> None:
-    """A rename is on the disk when its folder is."""
+    """Writes the folder to the disk: only then is a rename safe."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,6 +1,6 @@
-"""The submit step: a commit becomes submissions, sweeps, waiting trials and jobs; then one message per job.
+"""The submit step. Writes a commit's submissions, sweeps, waiting trials and jobs, and sends one message per job.
 
-Runs anywhere: it needs Git, Postgres and Redis, and no GPU stack. All bad input is found before anything is written,
+It runs anywhere: it needs Git, Postgres and Redis, and no GPU stack. Bad input is refused before anything is written,
 and everything is written in one transaction or not at all.
 """
 
@@ -44,7 +44,7 @@ class Submitted:
 
 @dataclass(frozen=True)
 class _Request:
-    """What is asked for, before it is known for which GPU models. `key` names a submission by sha and GPU model."""
+    """A request before its GPU models are resolved. `key` names a submission by sha and GPU model."""
 
     reason: str
     priority: Priority
@@ -67,7 +67,8 @@ class _Target:
 def submit_nightly(
     settings: Settings, *, commit: str = "HEAD", gpus: Sequence[str] = (), night: dt.date | None = None
 ) -> Submitted:
-    """The library's whole suite. A night's second submission of a commit finds the first and changes nothing."""
+    """Submits the library's whole suite. A night's second submission of a commit finds the first and changes
+    nothing."""
     night = night or dt.datetime.now(dt.UTC).date()
     return _submit(
         settings,
@@ -92,9 +93,9 @@ def submit_sweep(
     gpus: Sequence[str] = (),
     once: str | None = None,
 ) -> Submitted:
-    """One kernel on one problem. Always a new submission: who asks twice wants a second measurement. `once` names a
-    wish that is submitted for once however often it is tried."""
-    wish = once or dt.datetime.now(dt.UTC).isoformat()
+    """Submits one kernel on one problem. Always a new submission, since who asks twice wants a second measurement;
+    requests with the same `once` are submitted once."""
+    unique = once or dt.datetime.now(dt.UTC).isoformat()
     return _submit(
         settings,
         commit,
@@ -104,7 +105,7 @@ def submit_sweep(
             Priority.MANUAL,
             None,
             f"a sweep of {kernel} on {problem}",
-            lambda sha, slug: f"manual:{kernel}:{problem}:{sha}:{slug}:{wish}",
+            lambda sha, slug: f"manual:{kernel}:{problem}:{sha}:{slug}:{unique}",
             kernel,
             problem,
         ),
@@ -112,7 +113,7 @@ def submit_sweep(
 
 
 def submit_backfill(settings: Settings, revisions: str, *, gpus: Sequence[str] = ()) -> Iterator[Submitted]:
-    """The whole suite for each commit of a range A..B, the newest first: what a person looks at soonest.
+    """Submits the whole suite for each commit of a range A..B, the newest first: a person looks at it soonest.
 
     A commit's second backfill finds the first and changes nothing.
     """
@@ -138,7 +139,7 @@ def _submit(settings: Settings, revision: str, gpus: Sequence[str], request: _Re
     others = measured | set(settings.watch)
     models = models or tuple(device.gpu_model(slug) for slug in sorted(others - {SIMULATED.slug}))
     if not models:
-        raise NothingToSubmit("no GPU model is watched and no GPU worker is known: name one with --gpu")
+        raise NothingToSubmit("no GPU model is watched and no GPU worker was ever here: name one with --gpu")
     plans = {
         arch: tuple(
             plan
@@ -168,14 +169,15 @@ def _submit(settings: Settings, revision: str, gpus: Sequence[str], request: _Re
 
 
 def _own_models() -> set[str]:
-    """Models of this machine's own GPUs: `tilewatch up` submits before its GPU workers have said that they are here."""
+    """The models of this machine's own GPUs: `tilewatch up` submits before its GPU workers wrote a heartbeat."""
     return {gpu.model.slug for gpu in device.gpus() if gpu.model is not None}
 
 
 def _write(
     opened: Session, commit: GitCommit, commit_id: int, target: _Target, request: _Request, library: str
 ) -> tuple[int, bool, list[UnsentJob]]:
-    """One submission with its sweeps, trials and jobs: its id, whether it is new, and the jobs to send."""
+    """Writes one submission with its sweeps, trials and jobs; returns its id, whether it is new, and the jobs to
+    send."""
     model = target.model
     record.add_gpu_model(opened, **asdict(model))
     key = request.key(commit.sha, model.slug)
@@ -232,7 +234,7 @@ def _write_sweep(opened: Session, submission_id: int, commit_id: int, model: Gpu
 def _compile_jobs(
     opened: Session, submission_id: int, key: str, commit: GitCommit, target: _Target, request: _Request, library: str
 ) -> list[UnsentJob]:
-    """One job per kernel, for all its problems: they share code. It deals out the batches (see compile.py)."""
+    """Adds one job per kernel, for all its problems: they share code. It queues the batches (compile.py)."""
     queued = []
     for kernel in dict.fromkeys(plan.kernel for plan in target.plans):
         job_id, _ = jobs.add(
@@ -252,11 +254,11 @@ def _compile_jobs(
 def _sentence(request: _Request, commit: GitCommit, targets: Sequence[_Target], created: Sequence[_Target]) -> str:
     at = f"{short_sha(commit.sha)} ({commit.subject})"
     if not created:
-        return f"{request.what} for {at} was submitted before, for {_named(targets)}"
+        return f"{request.what} for {at} was submitted before, for {_slugs(targets)}"
     static = [target for target in created if not target.measure]
-    only = f"; static facts only for {_named(static)}, which no GPU worker has had" if static else ""
-    return f"submitted {request.what} for {at} on {_named(created)}{only}"
+    only = f"; static facts only for {_slugs(static)}, which no GPU worker has had" if static else ""
+    return f"submitted {request.what} for {at} on {_slugs(created)}{only}"
 
 
-def _named(targets: Sequence[_Target]) -> str:
+def _slugs(targets: Sequence[_Target]) -> str:
     return ", ".join(target.model.slug for target in targets)

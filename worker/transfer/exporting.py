@@ -16,7 +16,7 @@ from tilewatch.kernels.recording.recording_file import Header
 from tilewatch.worker.transfer import replays as transfer_replays
 
 NOT_TRAVELLING = frozenset({"id", "created_at"})
-"""Columns of a compilation that mean something in their own database only."""
+"""Columns of a compilation that mean nothing in another database."""
 
 
 class NothingToExport(ExpectedError):
@@ -31,7 +31,7 @@ def export_file(database_url: str, path: Path, wanted: ExportFilter) -> int:
         ]
         if not sweeps:
             raise NothingToExport("nothing to export: no worker of this database has measured such a sweep")
-        replays = transfer_replays.rows(export.list_replays_to_export(opened, wanted))
+        replays = transfer_replays.replay_rows(export.list_replays_to_export(opened, wanted))
         return recording_file.write(path, _header(sweeps), itertools.chain(_rows(sweeps), replays))
 
 
@@ -46,12 +46,12 @@ def _header(found: Sequence[SweepExport]) -> Header:
 
 
 def _rows(found: Sequence[SweepExport]) -> Iterator[dict[str, Any]]:
-    told: set[int] = set()
+    written: set[int] = set()
     for number, each in enumerate(found, start=1):
         yield _sweep_row(number, each)
         for trial, params, compilation in each.trials:
-            if compilation is not None and compilation.id not in told:
-                told.add(compilation.id)
+            if compilation is not None and compilation.id not in written:
+                written.add(compilation.id)
                 yield _compilation_row(compilation)
             yield {
                 "row": "trial",

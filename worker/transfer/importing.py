@@ -1,7 +1,7 @@
-"""Runs that travel as files: export what this database measured, import what was measured elsewhere.
+"""Imports recordings: runs that were measured elsewhere.
 
 A file is imported whole or not at all, once by its content, and a run once by its key, so overlapping files do no harm.
-What can be derived from samples is derived again here (derive.py), never taken from the file.
+Numbers that follow from samples are computed again (measurement_rows.py), never taken from the file.
 """
 
 import datetime as dt
@@ -39,9 +39,9 @@ class Imported:
 
 
 def import_file(database_url: str, path: Path, *, named: str | None = None) -> Imported:
-    """Raises BadRecording, and then nothing has changed. `named` is what its repository is called here.
+    """Raises BadRecording, and then nothing has changed. `named` is the name of its repository here.
 
-    The nights that came are judged as they were where they were measured; whoever sends messages next rings for that.
+    It queues a judge job for each night; the reconciler sends their messages.
     """
     contents = recording_file.read(path)
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -60,7 +60,7 @@ def import_file(database_url: str, path: Path, *, named: str | None = None) -> I
             raise
         raise BadRecording(f"{path} cannot be imported: {str(error.orig).splitlines()[0]}") from None
     except (TypeError, ValueError, AttributeError) as error:
-        raise BadRecording(f"{path} cannot be imported: a value does not fit its place: {error}") from None
+        raise BadRecording(f"{path} cannot be imported: a value does not fit its column: {error}") from None
 
 
 def _import(opened: Session, file_name: str, sha256: str, contents: recording_file.RecordingContents) -> Imported:
@@ -74,19 +74,19 @@ def _import(opened: Session, file_name: str, sha256: str, contents: recording_fi
     rows: dict[str, list[Row]] = defaultdict(list)
     for row in contents.rows:
         rows[row["row"]].append(row)
-    known = export.find_known_run_keys(opened, [run["key"] for run in rows["run"]])
-    runs = [run for run in rows["run"] if run["key"] not in known]
-    # A sweep whose runs are all known came with another file, or is our own.
+    known_keys = export.find_known_run_keys(opened, [run["key"] for run in rows["run"]])
+    runs = [run for run in rows["run"] if run["key"] not in known_keys]
+    # A sweep whose runs are all here came with another file, or is our own.
     held = {run["sweep"] for run in rows["run"]} - {run["sweep"] for run in runs}
     sweeps = [sweep for sweep in rows["sweep"] if sweep["id"] not in held]
-    record.add_compilations(opened, [_stripped(row) for row in rows["compilation"]])
+    record.add_compilations(opened, [_columns(row) for row in rows["compilation"]])
     config_ids = _config_ids(opened, contents.rows)
     sweep_ids = _import_sweeps(opened, sweeps, recording_id, f"recorded:{sha256}", {run["sweep"] for run in runs})
     _import_trials(opened, [row for row in rows["trial"] if row["sweep"] not in held], sweep_ids, config_ids)
     _import_runs(opened, runs, rows["measurement"], recording_id, sweep_ids, config_ids)
-    transfer_replays.write(opened, rows["replay"], recording_id)
+    transfer_replays.write_replays(opened, rows["replay"], recording_id)
     _judge(opened, recording_id)
-    repeated = f", {len(known)} more were known" if known else ""
+    repeated = f", {len(known_keys)} more were here already" if known_keys else ""
     return Imported(
         True,
         f"imported {len(runs)} runs recorded on {header.machine}, {recorded_at.date()}, from {file_name}{repeated}",
@@ -94,7 +94,7 @@ def _import(opened: Session, file_name: str, sha256: str, contents: recording_fi
 
 
 def _judge(opened: Session, recording_id: int) -> None:
-    """A judge job for each night that came: their verdicts are derived here like their medians."""
+    """Queues a judge job for each night: verdicts are made here, like medians."""
     for night in judging.list_nights_of_recording(opened, recording_id):
         follow_up.add_judge_job(
             opened,
@@ -212,6 +212,6 @@ def _sampled(row: Row, config_ids: Mapping[str, int]) -> Sampled:
     )
 
 
-def _stripped(row: Row) -> dict[str, Any]:
-    """A row without the word that says what it is."""
+def _columns(row: Row) -> dict[str, Any]:
+    """A row without the key that names its table."""
     return {name: value for name, value in row.items() if name != "row"}

@@ -1,6 +1,6 @@
-"""Replays that travel with the runs that they explain: rows of a recording out of the database and back into one.
+"""Exports and imports the replays of a recording, which explain its runs.
 
-A commit of a replay may have no run of its own, so a row carries both of its commits whole.
+A commit of a replay may have no run of its own, so a row has both of its commits whole.
 """
 
 import datetime as dt
@@ -22,7 +22,7 @@ ALIKE = ("kernel", "problem", "gpu_model", "axis", "failure", "host", "gpu_uuid"
 OF_A_SIDE = ("content_key", "code_sha256", "toolchain")
 
 
-def rows(exported: Iterable[ReplayExport]) -> Iterator[dict[str, Any]]:
+def replay_rows(exported: Iterable[ReplayExport]) -> Iterator[dict[str, Any]]:
     """Yields one row of a recording for each replay."""
     for each in exported:
         replay = each.replay
@@ -38,9 +38,9 @@ def rows(exported: Iterable[ReplayExport]) -> Iterator[dict[str, Any]]:
         }
 
 
-def write(session: Session, told: Sequence[Row], recording_id: int) -> None:
-    """Put a recording's replays on record; one that is known by its key stays as it is."""
-    for row in told:
+def write_replays(session: Session, rows: Sequence[Row], recording_id: int) -> None:
+    """Writes a recording's replays; one whose key is here already stays as it is."""
+    for row in rows:
         columns: dict[str, Any] = {name: row[name] for name in ALIKE if name != "failure"}
         for name in ("good", "bad"):
             side = row[name]

@@ -4,8 +4,8 @@ import pytest
 from sqlalchemy import select
 
 from tests.worker.cli.conftest import Tilewatch
+from tests.worker.fixtures.compiled_sweep import add_gpu_worker
 from tests.worker.fixtures.worker_context import Drain
-from tests.worker.steps.test_compile import gpu_worker_is_here
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Action, Job
 from tilewatch.db.session import session
@@ -25,7 +25,7 @@ def states(context: Context) -> list[str]:
 def test_a_submission_is_cancelled_and_taken_up_again(
     settings: Settings, context: Context, drain: Drain, tilewatch: Tilewatch
 ) -> None:
-    gpu_worker_is_here(context)
+    add_gpu_worker(context)
     (submission_id,) = submit_nightly(settings, gpus=("h200",)).submission_ids
     assert states(context) == ["queued", "waiting", "waiting"]
     one = ("--submission", str(submission_id), "--who", WHO)

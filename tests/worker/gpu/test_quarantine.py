@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select, text, update
 
 from tests.worker.fixtures import tiny_repository
-from tests.worker.fixtures.compiled_sweep import ready_sweep
+from tests.worker.fixtures.compiled_sweep import end_wait, ready_sweep
 from tests.worker.fixtures.worker_context import Drain
 from tilewatch.db.lifecycle import quarantine
 from tilewatch.db.lifecycle.quarantine import OpenQuarantine
@@ -31,12 +31,6 @@ GPU = Gpu(0, "GPU-7", "Simulated GPU", "none", SIMULATED)
 
 def where_it_falls_ill(context: Context, seed: int, share: float = 1.0) -> Context:
     return dataclasses.replace(context, simulation=Simulation(seed, 0.0, share))
-
-
-def again(context: Context, job_id: int) -> None:
-    """What the waiting time of a job that was put off does."""
-    with session(context.database_url) as opened:
-        opened.execute(update(Job).where(Job.id == job_id).values(not_before=None))
 
 
 def quarantines(context: Context) -> list[Quarantine]:
@@ -87,12 +81,12 @@ def test_a_run_on_a_gpu_that_falls_ill_is_no_measurement_and_the_sweep_is_measur
         job = opened.get_one(Job, job_id)
         assert (job.state, job.attempt) == ("queued", 0)
         assert opened.scalars(select(Job).where(Job.kind == "judge")).all() == []
-    again(context, job_id)
+    end_wait(context, job_id)
     with pytest.raises(NotNow, match="is in quarantine since"):
         run_job.run(job_id, "gpu0@n#1", context)
     with session(context.database_url) as opened:
         quarantine.write_canary(opened, row.id, "clean", clean=True)
-    again(context, job_id)
+    end_wait(context, job_id)
     drain()
     with session(context.database_url) as opened:
         assert len(opened.scalars(select(Run)).all()) == 1

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, func, select, update
 
-from tests.end_to_end.test_worker import all_done, celery_worker, wait_for
 from tests.worker.fixtures import git_history, tiny_repository
+from tests.worker.fixtures.celery_process import all_done, celery_worker, wait_for
+from tests.worker.fixtures.nights import do_nights, read_verdicts, submit_night
 from tests.worker.fixtures.worker_context import do_all_jobs, settings_for
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle.jobs import Priority
@@ -36,9 +37,7 @@ from tilewatch.worker.gpu.simulated import SimulatedGpu
 from tilewatch.worker.judging import judge, rejudge
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps import compiler
-from tilewatch.worker.steps.submit import submit_nightly
 
-FIRST_NIGHT = dt.date(2026, 11, 1)
 STORY = (git_history.ADD, git_history.SPACE, git_history.CAST, git_history.WORDS, git_history.NAME)
 
 
@@ -48,19 +47,6 @@ def watched(tmp_path: Path, database_url: str, broker_url: str) -> Settings:
     return settings_for(tmp_path / "home", tmp_path / "watched", database_url, broker_url)
 
 
-def nightly(settings: Settings, sha: str, night: int) -> None:
-    submit_nightly(settings, commit=sha, gpus=("sim",), night=FIRST_NIGHT + dt.timedelta(days=night))
-
-
-def nightlies(settings: Settings, *shas: str) -> Context:
-    """One night per commit, each measured and judged in this process before the next."""
-    context = Context.of(settings)
-    for night, sha in enumerate(shas):
-        nightly(settings, sha, night)
-        do_all_jobs(context)
-    return context
-
-
 def do_one_job(context: Context) -> bool:
     """The next queued job; False when there was none."""
     with session(context.database_url) as opened:
@@ -68,22 +54,6 @@ def do_one_job(context: Context) -> bool:
     if queued:
         run_job.run(queued[0].id, "tester#1", context)
     return bool(queued)
-
-
-def verdicts(context: Context) -> dict[str, list[tuple[str, str]]]:
-    """Verdicts and reasons of a commit's runs, by the commit's subject."""
-    with session(context.database_url) as opened:
-        query = (
-            select(Commit.subject, Verdict.verdict, Verdict.reason)
-            .join(Sweep, Sweep.commit_id == Commit.id)
-            .join(Run, Run.sweep_id == Sweep.id)
-            .join(Verdict, Verdict.run_id == Run.id)
-            .order_by(Run.id)
-        )
-        found: dict[str, list[tuple[str, str]]] = {}
-        for subject, verdict, reason in opened.execute(query):
-            found.setdefault(subject, []).append((verdict, reason))
-    return found
 
 
 def replays(context: Context) -> list[Replay]:
@@ -101,9 +71,9 @@ def test_real_changes_are_confirmed_with_their_cause_and_changes_of_words_raise_
         for queues, name in (("compile,judge", "cpu@test"), ("gpu.sim", "gpu0@test")):
             workers.enter_context(celery_worker(watched, queues=queues, name=name))
         for night, sha in enumerate(shas.values()):
-            nightly(watched, sha, night)
+            submit_night(watched, sha, night)
             wait_for(lambda: all_done(context), watched.home / "cpu@test.log")
-    said = verdicts(context)
+    said = read_verdicts(context)
     for subject in STORY[:3]:
         assert {verdict for verdict, _ in said[subject]} <= {"regression", "improvement"}, said[subject]
         assert all("replays of old and new code differ by" in reason for _, reason in said[subject])
@@ -134,13 +104,13 @@ def test_an_unexpected_error_costs_one_series_its_verdict_and_not_the_others_of_
     watched: Settings, tmp_path: Path
 ) -> None:
     shas = git_history.make(tmp_path / "watched", git_history.ADD)
-    context = nightlies(watched, shas[git_history.BASE])
+    context = do_nights(watched, shas[git_history.BASE])
     with session(context.database_url) as opened:
         first = opened.scalars(select(Run).order_by(Run.id)).first()
         assert first is not None
         first.telemetry = [{"sm_clock_mhz": "fast"}]
         problem = opened.get_one(Sweep, first.sweep_id).problem
-    nightly(watched, shas[git_history.ADD], 1)
+    submit_night(watched, shas[git_history.ADD], 1)
     do_all_jobs(context)
     with session(context.database_url) as opened:
         night = opened.execute(
@@ -167,7 +137,7 @@ def test_a_range_of_untested_commits_is_narrowed_to_the_one(watched: Settings, t
     shas = git_history.make(
         tmp_path / "watched", git_history.ADD, git_history.WORDS, git_history.CAST, git_history.NAME
     )
-    context = nightlies(watched, shas[git_history.ADD], shas[git_history.NAME])
+    context = do_nights(watched, shas[git_history.ADD], shas[git_history.NAME])
     with session(context.database_url) as opened:
         (regression,) = opened.scalars(select(Regression))
         subjects = {commit.id: commit.subject for commit in opened.scalars(select(Commit))}
@@ -186,8 +156,8 @@ def test_a_prepare_job_that_the_release_before_queued_is_done(watched: Settings,
     shas = git_history.make(
         tmp_path / "watched", git_history.ADD, git_history.WORDS, git_history.CAST, git_history.NAME
     )
-    context = nightlies(watched, shas[git_history.ADD])
-    nightly(watched, shas[git_history.NAME], 1)
+    context = do_nights(watched, shas[git_history.ADD])
+    submit_night(watched, shas[git_history.NAME], 1)
     while do_one_job(context):
         with session(context.database_url) as opened:
             opened.execute(update(Job).where(Job.kind == "prepare", Job.state == "queued").values(kind="compile"))
@@ -200,12 +170,12 @@ def test_a_prepare_job_that_the_release_before_queued_is_done(watched: Settings,
 
 def test_a_cubin_that_the_store_lost_is_compiled_again_for_its_replay(watched: Settings, tmp_path: Path) -> None:
     shas = git_history.make(tmp_path / "watched", git_history.ADD)
-    context = nightlies(watched, shas[git_history.BASE])
+    context = do_nights(watched, shas[git_history.BASE])
     for file in list((watched.home / "cubins").rglob("*.*")):
         file.unlink()
-    nightly(watched, shas[git_history.ADD], 1)
+    submit_night(watched, shas[git_history.ADD], 1)
     do_all_jobs(context)
-    assert {verdict for verdict, _ in verdicts(context)[git_history.ADD]} <= {"regression", "improvement"}
+    assert {verdict for verdict, _ in read_verdicts(context)[git_history.ADD]} <= {"regression", "improvement"}
     with session(context.database_url) as opened:
         assert opened.scalars(select(Job.state).where(Job.kind == "prepare")).all()
         compiled = {file.stem for file in (watched.home / "cubins").rglob("*.cubin")}
@@ -215,7 +185,7 @@ def test_a_cubin_that_the_store_lost_is_compiled_again_for_its_replay(watched: S
 def test_eight_judges_of_one_night_say_and_raise_everything_once(watched: Settings, tmp_path: Path) -> None:
     """The night's replays are there and all else is forgotten; then eight judges start on it at once."""
     shas = git_history.make(tmp_path / "watched", git_history.ADD)
-    context = nightlies(watched, *shas.values())
+    context = do_nights(watched, *shas.values())
     judge.forget()
     with session(context.database_url) as opened:
         opened.execute(delete(Regression))
@@ -246,10 +216,10 @@ def test_a_judge_that_remembers_nothing_says_the_same(watched: Settings, tmp_pat
     context = Context.of(watched)
     for night, sha in enumerate(shas.values()):
         judge.forget()
-        nightly(watched, sha, night)
+        submit_night(watched, sha, night)
         while do_one_job(context):
             judge.forget()
-    said = verdicts(context)
+    said = read_verdicts(context)
     assert {verdict for subject in STORY[:3] for verdict, _ in said[subject]} <= {"regression", "improvement"}
     with session(context.database_url) as opened:
         asked = opened.scalar(select(func.sum(func.cardinality(Replay.good_us))))
@@ -266,8 +236,8 @@ def test_a_question_that_cannot_be_answered_is_undecided_with_its_reason(
 
     monkeypatch.setattr(SimulatedGpu, "replay", wrong)
     shas = git_history.make(tmp_path / "watched", git_history.ADD)
-    context = nightlies(watched, *shas.values())
-    assert [verdict for verdict, _ in verdicts(context)[git_history.ADD]] == ["undecided"] * len(
+    context = do_nights(watched, *shas.values())
+    assert [verdict for verdict, _ in read_verdicts(context)[git_history.ADD]] == ["undecided"] * len(
         tiny_repository.PROBLEMS
     )
     with session(context.database_url) as opened:
@@ -281,8 +251,8 @@ def test_a_question_that_cannot_be_answered_is_undecided_with_its_reason(
 
 def test_a_night_spends_no_more_replay_launches_than_it_may(watched: Settings, tmp_path: Path) -> None:
     shas = git_history.make(tmp_path / "watched", git_history.ADD)
-    context = nightlies(watched.model_copy(update={"replay_launches": 3}), *shas.values())
-    said = sorted(verdict for verdict, _ in verdicts(context)[git_history.ADD])
+    context = do_nights(watched.model_copy(update={"replay_launches": 3}), *shas.values())
+    said = sorted(verdict for verdict, _ in read_verdicts(context)[git_history.ADD])
     assert said in (["improvement", "undecided"], ["regression", "undecided"], ["undecided", "undecided"])
     # Three for the first suspicion, nothing for the second; what is believed is made sure beyond that.
     assert sum(len(replay.good_us) for replay in replays(context)) == context.policy.told_launches
@@ -292,8 +262,8 @@ def test_a_night_spends_no_more_replay_launches_than_it_may(watched: Settings, t
 def test_another_policy_over_the_history_says_what_it_would_have_changed(watched: Settings, tmp_path: Path) -> None:
     """Judged as before nothing changes; a policy that believes nothing leaves every change undecided."""
     shas = git_history.make(tmp_path / "watched", *STORY[:2])
-    context = nightlies(watched, *shas.values())
-    said = verdicts(context)
+    context = do_nights(watched, *shas.values())
+    said = read_verdicts(context)
     before = {subject: [verdict for verdict, _ in found] for subject, found in said.items()}
     today = dt.datetime.now(dt.UTC).date()
     same = rejudge.rejudge(context, context.policy, today - dt.timedelta(days=1))
@@ -304,7 +274,7 @@ def test_another_policy_over_the_history_says_what_it_would_have_changed(watched
         ("improvement", "undecided"),
     }
     assert len(doubtful.changed) == 2 * len(tiny_repository.PROBLEMS)
-    assert {subject: [verdict for verdict, _ in found] for subject, found in verdicts(context).items()} == before
+    assert {subject: [verdict for verdict, _ in found] for subject, found in read_verdicts(context).items()} == before
 
 
 def test_another_compiler_is_told_from_a_commit(
@@ -320,10 +290,10 @@ def test_another_compiler_is_told_from_a_commit(
 
     monkeypatch.setattr(Compiler, "compile", as_another_would)
     (sha,) = git_history.make(tmp_path / "watched").values()
-    nightlies(watched, sha)
+    do_nights(watched, sha)
     compiler.close()
     changed = watched.model_copy(update={"compile_limit_s": 16.0})  # the limit is part of a compiler's name
-    nightly(changed, sha, 1)
+    submit_night(changed, sha, 1)
     context = Context.of(changed)
     do_all_jobs(context)
     (first, *rest) = (each for each in replays(context) if each.axis == "toolchain")
@@ -353,10 +323,10 @@ def test_a_commit_and_a_compiler_that_changed_in_one_night_are_told_apart(
 
     monkeypatch.setattr(Compiler, "compile", as_another_would)
     shas = git_history.make(tmp_path / "watched", git_history.ADD)
-    nightlies(watched, shas[git_history.BASE])
+    do_nights(watched, shas[git_history.BASE])
     compiler.close()
     changed = watched.model_copy(update={"compile_limit_s": 16.0})
-    nightly(changed, shas[git_history.ADD], 1)
+    submit_night(changed, shas[git_history.ADD], 1)
     context = Context.of(changed)
     do_all_jobs(context)
     held = [each for each in replays(context) if each.good_us]

@@ -1,15 +1,15 @@
 """Node against node: one cubin on two GPUs tells a slow node, and a slow driver, from slow code."""
 
 import contextlib
-import datetime as dt
 import re
 from pathlib import Path
 
 import pytest
 from sqlalchemy import select, text, update
 
-from tests.end_to_end.test_worker import all_done, celery_worker, wait_for, workers
 from tests.worker.fixtures import git_history, tiny_repository
+from tests.worker.fixtures.celery_process import all_done, celery_worker, wait_for, workers
+from tests.worker.fixtures.nights import submit_night
 from tests.worker.fixtures.worker_context import settings_for
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Job, Regression, RegressionSeries, Replay, Run, Suspicion, Verdict, Worker
@@ -23,16 +23,14 @@ from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.judging import node_cause, node_comparison
 from tilewatch.worker.judging.node_comparison import NodeSuspicion, compare
 from tilewatch.worker.notify import wording
-from tilewatch.worker.process.heartbeat import Presence
+from tilewatch.worker.process.heartbeat import Heartbeat
 from tilewatch.worker.process.identity import identify
 from tilewatch.worker.queue.dispatch import OF_ONE_GPU
 from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.queue.reconcile import reconcile
 from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps.submit import submit_nightly
 
-FIRST_NIGHT = dt.date(2026, 11, 1)
 SLOW = 0.05
 LAUNCHES = node_cause.LAUNCHES
 
@@ -47,16 +45,12 @@ def node(settings: Settings, name: str, slow: float = 0.0, driver: str = "580.1"
     return settings.model_copy(update={"sim_node": name, "sim_slow": slow, "sim_driver": driver})
 
 
-def nightly(settings: Settings, sha: str, night: int) -> None:
-    submit_nightly(settings, commit=sha, gpus=("sim",), night=FIRST_NIGHT + dt.timedelta(days=night))
-
-
 def arrive(*settings: Settings) -> None:
     """The GPU workers say that they are here."""
     for each in settings:
         context = Context.of(each)
         who = identify(f"gpu0@{context.simulation.node}", ["gpu.sim"], context)
-        Presence(context.database_url, who).say(None)
+        Heartbeat(context.database_url, who).write(None)
 
 
 def do_all_jobs(measuring: Settings, *others: Settings) -> None:
@@ -94,13 +88,13 @@ def test_a_slow_node_is_told_from_slow_code(watched: Settings, tmp_path: Path) -
     with contextlib.ExitStack() as fleet:
         fleet.enter_context(celery_worker(watched, queues="compile,judge", name="cpu@test"))
         with celery_worker(first, queues="gpu.sim", name="gpu0@n1"):
-            nightly(watched, sha, 0)
+            submit_night(watched, sha, 0)
             wait_for(lambda: all_done(context), log)
         # The first node stays for what is asked of its GPU alone, so that the other one measures the night.
         for settings, queue in ((first, f"gpu.sim{OF_ONE_GPU}SIM-n1"), (second, "gpu.sim")):
             fleet.enter_context(celery_worker(settings, queues=queue, name=f"gpu0@{settings.sim_node}"))
         wait_for(lambda: {worker.host for worker in workers(context) if worker.kind == "gpu"} == {"n1", "n2"})
-        nightly(watched, sha, 1)
+        submit_night(watched, sha, 1)
         wait_for(lambda: all_done(context), log)
     with session(context.database_url) as opened:
         held = list(opened.scalars(select(Replay).where(Replay.axis == "node").order_by(Replay.id)))
@@ -132,9 +126,9 @@ def test_what_a_commit_did_and_what_the_node_did_are_told_apart(watched: Setting
     shas = git_history.make(tmp_path / "watched", git_history.ADD)
     first, second = node(watched, "n1"), node(watched, "n2", SLOW)
     arrive(first, second)
-    nightly(watched, shas[git_history.BASE], 0)
+    submit_night(watched, shas[git_history.BASE], 0)
     do_all_jobs(first)
-    nightly(watched, shas[git_history.ADD], 1)
+    submit_night(watched, shas[git_history.ADD], 1)
     do_all_jobs(second, first)
     found = {regression.category: regression for regression in raised(watched)}
     assert set(found) == {"code", "node"}
@@ -151,7 +145,7 @@ def test_a_node_that_is_known_to_be_slow_is_not_asked_about_every_night(watched:
     for night, (sha, measuring, other) in enumerate(
         zip(shas.values(), (first, second, first), (second, first, second), strict=True)
     ):
-        nightly(watched, sha, night)
+        submit_night(watched, sha, night)
         do_all_jobs(measuring, other)
     with session(Context.of(watched).database_url) as opened:
         held = list(opened.scalars(select(Replay.id).where(Replay.axis == "node")))
@@ -168,14 +162,14 @@ def test_a_node_that_was_mended_closes_its_regression_and_one_that_falls_back_op
     first, second, mended = node(watched, "n1"), node(watched, "n2", SLOW), node(watched, "n2")
     arrive(first, second)
     for night, (measuring, other) in enumerate(((first, second), (second, first), (mended, first))):
-        nightly(watched, sha, night)
+        submit_night(watched, sha, night)
         do_all_jobs(measuring, other)
     (regression,) = raised(watched)
     with session(Context.of(watched).database_url) as opened:
         events = [event.action for event in reversed(regressions.list_events(opened, regression.id))]
     assert (regression.category, regression.state) == ("node", "resolved")
     assert events == ["open", "join", "recover", "recover", "resolve"]
-    nightly(watched, sha, 3)
+    submit_night(watched, sha, 3)
     do_all_jobs(second, first)
     (again,) = raised(watched)
     assert (again.id, again.state) == (regression.id, "reopened"), "it fell ill again, which is the same story"
@@ -185,9 +179,9 @@ def test_a_faster_node_raises_nothing(watched: Settings, tmp_path: Path) -> None
     (sha,) = git_history.make(tmp_path / "watched").values()
     slow, fast = node(watched, "n1", SLOW), node(watched, "n2")
     arrive(slow, fast)
-    nightly(watched, sha, 0)
+    submit_night(watched, sha, 0)
     do_all_jobs(slow)
-    nightly(watched, sha, 1)
+    submit_night(watched, sha, 1)
     do_all_jobs(fast, slow)
     assert raised(watched) == []
     for verdict, reason in last_verdicts(watched):
@@ -200,13 +194,13 @@ def test_a_new_driver_is_held_against_a_node_that_has_the_old_one(watched: Setti
     (sha,) = git_history.make(tmp_path / "watched").values()
     first, second = node(watched, "n1"), node(watched, "n2", 0.008)
     for night, measuring in enumerate((first, second)):
-        nightly(watched, sha, night)
+        submit_night(watched, sha, night)
         do_all_jobs(measuring)
     renewed = node(watched, "n2", 0.008 + SLOW, driver="590.2")
     arrive(first, renewed)
-    nightly(watched, sha, 2)
+    submit_night(watched, sha, 2)
     do_all_jobs(renewed, first)
-    nightly(watched, sha, 3)
+    submit_night(watched, sha, 3)
     do_all_jobs(renewed, first)  # it stays as slow, which is no news of the node
     (regression,) = raised(watched)
     assert regression.category == "toolchain"
@@ -220,9 +214,9 @@ def test_a_question_to_a_gpu_that_went_away_is_given_up(watched: Settings, tmp_p
     first, second = node(watched, "n1"), node(watched, "n2", SLOW)
     context = Context.of(second)
     arrive(first, second)
-    nightly(watched, sha, 0)
+    submit_night(watched, sha, 0)
     do_all_jobs(first)
-    nightly(watched, sha, 1)
+    submit_night(watched, sha, 1)
     while True:  # nobody takes what is for n1's GPU
         with session(context.database_url) as opened:
             queued = [job for job in jobs.list_unsent(opened, 0) if not job.queue.endswith("SIM-n1")]
@@ -245,9 +239,9 @@ def test_a_worker_leaves_a_replay_for_another_gpu(watched: Settings, tmp_path: P
     (sha,) = git_history.make(tmp_path / "watched").values()
     first, second = node(watched, "n1"), node(watched, "n2", SLOW)
     arrive(first, second)
-    nightly(watched, sha, 0)
+    submit_night(watched, sha, 0)
     do_all_jobs(first)
-    nightly(watched, sha, 1)
+    submit_night(watched, sha, 1)
     with pytest.raises(NotNow, match="this replay is for GPU SIM-n1, and this worker has SIM-n2"):
         do_all_jobs(second)  # it is handed what is for n1 too, by mistake
     with session(Context.of(watched).database_url) as opened:

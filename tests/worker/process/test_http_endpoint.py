@@ -9,11 +9,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, text, update
 
-from tests.end_to_end.test_worker import celery_worker, wait_for
-from tests.worker.fixtures.compiled_sweep import ready_sweep
-from tests.worker.gpu.test_quarantine import again
-from tests.worker.steps.test_compile import gpu_worker_is_here
-from tests.worker.steps.test_spool import free_port
+from tests.worker.fixtures.celery_process import celery_worker, free_port, wait_for
+from tests.worker.fixtures.compiled_sweep import add_gpu_worker, end_wait, ready_sweep
 from tilewatch.db.lifecycle import quarantine
 from tilewatch.db.lifecycle.quarantine import OpenQuarantine
 from tilewatch.db.models import Job, Run, Worker
@@ -27,7 +24,7 @@ from tilewatch.worker.process import health_checks
 from tilewatch.worker.process.http_endpoint import Endpoint
 from tilewatch.worker.process.identity import Identity
 from tilewatch.worker.process.lifecycle import health_port
-from tilewatch.worker.process.prometheus import exposition, of_queue, of_worker
+from tilewatch.worker.process.prometheus import exposition, queue_metrics_of, worker_metrics
 from tilewatch.worker.queue import dispatch
 from tilewatch.worker.queue.reconcile import reconcile
 from tilewatch.worker.settings import Settings
@@ -60,14 +57,14 @@ def test_a_well_worker_says_ok_and_another_why_not() -> None:
 
 
 def test_what_keeps_a_worker_from_working_is_said_without_a_password(settings: Settings, context: Context) -> None:
-    well = health_checks.of_worker("judge", None, context, settings.home, lambda: 1.0)
+    well = health_checks.checks_of("judge", None, context, settings.home, lambda: 1.0)
     assert well() == ()
     assert health_checks.database("postgresql://me:hunter2@127.0.0.1:9/x").startswith(
         "Postgres cannot be used at 127.0.0.1:9/x"
     )
     assert health_checks.broker("redis://:hunter2@127.0.0.1:9/0").startswith("Redis cannot be used at 127.0.0.1:9")
-    silent = health_checks.of_worker("judge", None, context, settings.home, lambda: 200.0)
-    assert silent() == ("this worker has not said for 200 s that it is here, at most 60 s were expected",)
+    silent = health_checks.checks_of("judge", None, context, settings.home, lambda: 200.0)
+    assert silent() == ("this worker has written no heartbeat for 200 s, at most 60 s were expected",)
 
 
 def test_a_store_that_cannot_be_read_is_a_trouble_of_those_who_need_cubins(
@@ -75,29 +72,29 @@ def test_a_store_that_cannot_be_read_is_a_trouble_of_those_who_need_cubins(
 ) -> None:
     settings.home.mkdir(parents=True, exist_ok=True)
     (settings.home / "cubins").write_text("a file where the folder should be")
-    (said,) = health_checks.of_worker("compile", None, context, settings.home, lambda: 0.0)()
+    (said,) = health_checks.checks_of("compile", None, context, settings.home, lambda: 0.0)()
     assert said.startswith("the cubin store file://")
-    assert health_checks.of_worker("judge", None, context, settings.home, lambda: 0.0)() == ()
+    assert health_checks.checks_of("judge", None, context, settings.home, lambda: 0.0)() == ()
 
 
 def test_a_quarantine_is_a_trouble_of_that_gpus_worker(settings: Settings, context: Context) -> None:
-    gpu_worker_is_here(context)
+    add_gpu_worker(context)
     with session(context.database_url) as opened:
         quarantine.begin(opened, gpu_uuid="GPU-1", gpu_model="h200", host="n", kind="xid", reason="Xid 79", evidence={})
-    (said,) = health_checks.of_worker("gpu", "GPU-1", context, settings.home, lambda: 0.0)()
+    (said,) = health_checks.checks_of("gpu", "GPU-1", context, settings.home, lambda: 0.0)()
     assert said.startswith("GPU GPU-1 is in quarantine since ")
     assert said.endswith(": Xid 79")
-    assert health_checks.of_worker("gpu", "GPU-2", context, settings.home, lambda: 0.0)() == ()
+    assert health_checks.checks_of("gpu", "GPU-2", context, settings.home, lambda: 0.0)() == ()
 
 
 def test_the_queues_vital_signs(settings: Settings, context: Context) -> None:
-    gpu_worker_is_here(context)
+    add_gpu_worker(context)
     submit_nightly(settings, gpus=("h200",))
     with session(context.database_url) as opened:
         opened.execute(update(Job).values(created_at=text("now() - interval '2 minutes'")))
         opened.execute(update(Worker).values(seen_at=text("now()")))
         quarantine.begin(opened, gpu_uuid="GPU-1", gpu_model="h200", host="n", kind="xid", reason="Xid 79", evidence={})
-    said = exposition(of_queue(context.database_url))().decode()
+    said = exposition(queue_metrics_of(context.database_url))().decode()
     for line in (
         'tilewatch_jobs{kind="compile",state="queued"} 1.0',
         'tilewatch_jobs{kind="measure",state="waiting"} 2.0',
@@ -112,19 +109,19 @@ def test_the_queues_vital_signs(settings: Settings, context: Context) -> None:
     assert "tilewatch_last_good_nightly_timestamp_seconds{" not in said
     with session(context.database_url) as opened:
         opened.execute(update(Job).values(state="done", finished_at=text("'2026-11-21 04:00+00'")))
-    said = exposition(of_queue(context.database_url))().decode()
+    said = exposition(queue_metrics_of(context.database_url))().decode()
     assert 'tilewatch_last_good_nightly_timestamp_seconds{gpu_model="h200"} 1.7952336e+09' in said
-    assert "tilewatch_database_up 0.0" in exposition(of_queue("postgresql://me:x@127.0.0.1:9/x"))().decode()
+    assert "tilewatch_database_up 0.0" in exposition(queue_metrics_of("postgresql://me:x@127.0.0.1:9/x"))().decode()
 
 
 def test_what_lies_in_the_spool_is_counted(tmp_path: Path) -> None:
     for name in ("job-1.json", "job-2.json", "job-3.refused"):
         (tmp_path / name).write_text("{}")
-    said = exposition(of_worker("gpu", lambda: (), tmp_path))().decode()
+    said = exposition(worker_metrics("gpu", lambda: (), tmp_path))().decode()
     assert 'tilewatch_spool_files{state="waiting"} 2.0' in said
     assert 'tilewatch_spool_files{state="refused"} 1.0' in said
     assert "tilewatch_healthy 1.0" in said
-    assert "spool" not in exposition(of_worker("judge", lambda: ("away",), tmp_path))().decode()
+    assert "spool" not in exposition(worker_metrics("judge", lambda: ("away",), tmp_path))().decode()
 
 
 @pytest.mark.parametrize(
@@ -164,7 +161,7 @@ def test_a_worker_whose_gpu_falls_ill_says_so_leaves_its_queue_and_comes_back(
         ring(context)
         wait_for(lambda: asked(port)[0] == 503, log)
         assert "is in quarantine since" in asked(port)[1]
-        again(context, job_id)
+        end_wait(context, job_id)
         wait_for(lambda: asked(port) == (200, "ok\n"), log)
         ring(context)
         wait_for(lambda: runs(context) == 1, log)

@@ -17,14 +17,13 @@ import pytest
 import redis
 from sqlalchemy import select
 
-from tests.end_to_end.test_worker import celery_worker, wait_for
-from tests.worker.steps.test_spool import free_port
+from tests.worker.fixtures.celery_process import celery_worker, free_port, wait_for
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Base, Job
 from tilewatch.db.session import engine, session
 from tilewatch.worker.context import Context
 from tilewatch.worker.queue import message
-from tilewatch.worker.queue.message import Refused, Ring
+from tilewatch.worker.queue.message import Refused, TaskMessage
 from tilewatch.worker.settings import Settings
 
 MESSAGES = 10_000
@@ -42,14 +41,14 @@ def fuzz(count: int, chance: random.Random, foreign_job: int) -> Iterator[bytes]
     )
     for number in range(count):
         if number % 10 == 0:
-            yield ring(chance.choice((foreign_job, 4_000_000 + number, message.LARGEST_ID)))
+            yield job_message(chance.choice((foreign_job, 4_000_000 + number, message.LARGEST_ID)))
         else:
             yield chance.choice(makers)(chance)
 
 
-def ring(job_id: int, **changed: Any) -> bytes:
-    told = message.written(Ring(message.RUN, f"job-{job_id}", job_id, None), "judge")
-    return json.dumps({**told, **changed}).encode()
+def job_message(job_id: int, **changed: Any) -> bytes:
+    content = message.to_celery(TaskMessage(message.RUN, f"job-{job_id}", job_id, None), "judge")
+    return json.dumps({**content, **changed}).encode()
 
 
 def noise(chance: random.Random) -> bytes:
@@ -72,33 +71,33 @@ def any_value(chance: random.Random, depth: int = 0) -> Any:
 
 def mutated(chance: random.Random) -> bytes:
     """A good one with a piece cut out, so that it is no JSON any more or lacks what it must have."""
-    whole = ring(chance.randint(1, 99))
+    whole = job_message(chance.randint(1, 99))
     return whole[: chance.randint(1, len(whole) - 1)]
 
 
 def other_task(chance: random.Random) -> bytes:
-    told = message.written(Ring(message.RUN, "x", 1, None), "judge")
-    told["headers"]["task"] = chance.choice(
+    content = message.to_celery(TaskMessage(message.RUN, "x", 1, None), "judge")
+    content["headers"]["task"] = chance.choice(
         ("celery.chord_unlock", "celery.map", "os.system", "worker.Run", "", HUGE, None)
     )
-    return json.dumps(told).encode()
+    return json.dumps(content).encode()
 
 
 def bad_arguments(chance: random.Random) -> bytes:
     arguments = chance.choice(([], [0], [-7], [HUGE], ["1"], [1.5], [True], [None], [1, 2], {"job_id": 1}, "1"))
     body = base64.b64encode(json.dumps([arguments, {}, {}]).encode()).decode()
-    return ring(1, body=chance.choice((body, body + "=", 7, None, "not base64!")))
+    return job_message(1, body=chance.choice((body, body + "=", 7, None, "not base64!")))
 
 
 def steering(chance: random.Random) -> bytes:
     """What Celery would obey: another serializer, other work to run next, an expiry that is none."""
     return chance.choice(
         (
-            ring(1, **{"content-type": "application/x-python-serialize"}),
-            ring(1, body=base64.b64encode(b"cos\nsystem\n(S'true'\ntR.").decode()),
-            ring(1, headers={"task": message.RUN, "id": "x", "expires": "soon"}),
-            ring(1, headers={"task": "worker.prune", "id": "x"}),
-            ring(1, headers={"task": message.RUN, "id": ["x"]}),
+            job_message(1, **{"content-type": "application/x-python-serialize"}),
+            job_message(1, body=base64.b64encode(b"cos\nsystem\n(S'true'\ntR.").decode()),
+            job_message(1, headers={"task": message.RUN, "id": "x", "expires": "soon"}),
+            job_message(1, headers={"task": "worker.prune", "id": "x"}),
+            job_message(1, headers={"task": message.RUN, "id": ["x"]}),
         )
     )
 
@@ -119,28 +118,28 @@ def test_ten_thousand_pieces_of_garbage_change_nothing_and_are_logged_once_each(
     before = rows(context)
     garbage = list(fuzz(MESSAGES, chance, elsewhere))
     port = free_port()
-    told = settings.model_copy(update={"judge_health_port": port})
+    judge = settings.model_copy(update={"judge_health_port": port})
     log = settings.home / "judge@test.log"
-    with redis.Redis.from_url(context.broker_url) as client, celery_worker(told, "judge", "judge@test") as process:
+    with redis.Redis.from_url(context.broker_url) as client, celery_worker(judge, "judge", "judge@test") as process:
         for start in range(0, MESSAGES, 500):
             client.lpush("judge", *garbage[start : start + 500])
         wait_for(lambda: client.llen("judge") == 0, log)
-        wait_for(lambda: said(log, "succeeded") == MESSAGES // 10, log)
+        wait_for(lambda: count_events(log, "succeeded") == MESSAGES // 10, log)
         assert process.poll() is None
         assert rows(context) == before
-        assert said(log, "received") == MESSAGES // 10
-        assert said(log, "message refused") == MESSAGES - MESSAGES // 10
-        assert said(log, "nothing to be had") == MESSAGES // 10
+        assert count_events(log, "received") == MESSAGES // 10
+        assert count_events(log, "message refused") == MESSAGES - MESSAGES // 10
+        assert count_events(log, "no job to take") == MESSAGES // 10
         assert "Traceback" not in log.read_text()
         assert f"tilewatch_messages_refused_total {MESSAGES - MESSAGES // 10:.1f}" in scraped(port)
         with session(context.database_url) as opened:
             mine, _ = jobs.add(opened, key="j", kind="judge", queue="judge", subject="of no run", payload={})
-        client.lpush("judge", ring(mine))
+        client.lpush("judge", job_message(mine))
         wait_for(lambda: ended(context, mine), log)
         assert process.poll() is None
 
 
-def said(log: Any, words: str) -> int:
+def count_events(log: Any, words: str) -> int:
     return len(re.findall(rf'"event": "[^"]*{words}', log.read_text()))
 
 
@@ -162,20 +161,23 @@ def ended(context: Context, job_id: int) -> bool:
         (b"[" * 60_000, "it is not JSON"),
         (b"{}", "it has no headers"),
         (b'"' + b"x" * message.LONGEST_BYTES + b'"', "bytes, at most"),
-        (ring(1, headers={"task": "os.system", "id": "x"}), "it names no task of ours"),
-        (ring(1, headers={"task": message.RUN}), "it has no id"),
-        (ring(1, headers={"task": "worker.prune", "id": "x"}), "worker.prune takes no arguments"),
-        (ring(1, headers={"task": message.RUN, "id": "x", "expires": "2026-11-21T03:00:00"}), "has no time zone"),
+        (job_message(1, headers={"task": "os.system", "id": "x"}), "it names no task of ours"),
+        (job_message(1, headers={"task": message.RUN}), "it has no id"),
+        (job_message(1, headers={"task": "worker.prune", "id": "x"}), "worker.prune takes no arguments"),
+        (
+            job_message(1, headers={"task": message.RUN, "id": "x", "expires": "2026-11-21T03:00:00"}),
+            "has no time zone",
+        ),
     ],
 )
-def test_what_is_no_ring_is_refused_with_a_reason_that_repeats_none_of_it(raw: bytes, why: str) -> None:
+def test_what_is_no_message_of_ours_is_refused_with_a_reason_that_repeats_none_of_it(raw: bytes, why: str) -> None:
     with pytest.raises(Refused, match=why):
         message.read(raw)
 
 
 def test_a_ring_is_read_as_it_was_written_and_nothing_else_of_it_survives() -> None:
-    wanted = Ring(message.RUN, "job-7", 7, "2026-11-21T03:00:00+00:00")
-    told = message.written(wanted, "judge")
-    told["headers"].update(eta="2030-01-01T00:00:00", timelimit=[1, 1], chain=["x"])
-    assert message.read(json.dumps(told).encode()) == wanted
-    assert message.written(wanted, "judge")["headers"]["eta"] is None
+    wanted = TaskMessage(message.RUN, "job-7", 7, "2026-11-21T03:00:00+00:00")
+    content = message.to_celery(wanted, "judge")
+    content["headers"].update(eta="2030-01-01T00:00:00", timelimit=[1, 1], chain=["x"])
+    assert message.read(json.dumps(content).encode()) == wanted
+    assert message.to_celery(wanted, "judge")["headers"]["eta"] is None

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
-from tests.end_to_end.test_worker import celery_worker, wait_for
+from tests.worker.fixtures.celery_process import celery_worker, wait_for
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Job
 from tilewatch.db.session import DatabaseUnreachable, check, engine, session

@@ -8,34 +8,17 @@ from pathlib import Path
 from sqlalchemy import func, select, update
 
 from tests.worker.fixtures import tiny_repository
+from tests.worker.fixtures.compiled_sweep import add_gpu_worker
 from tests.worker.fixtures.worker_context import Drain
-from tilewatch.db import record
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Compilation, Job, Trial
 from tilewatch.db.session import session
 from tilewatch.kernels.compiling.store import CubinStore
-from tilewatch.kernels.device import gpu_model
 from tilewatch.worker import run_job
 from tilewatch.worker.context import Context
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps.compile import BATCH, deal
+from tilewatch.worker.steps.compile import BATCH, split
 from tilewatch.worker.steps.submit import submit_nightly
-
-
-def gpu_worker_is_here(context: Context) -> None:
-    model = gpu_model("h200")
-    with session(context.database_url) as opened:
-        record.add_gpu_model(
-            opened,
-            slug=model.slug,
-            name=model.name,
-            arch=model.arch,
-            fp8_tflops=model.fp8_tflops,
-            bandwidth_gbps=model.bandwidth_gbps,
-        )
-        record.write_heartbeat(
-            opened, name="gpu0@n", kind="gpu", host="n", gpu_model="h200", gpu_uuid="g", toolchain={}
-        )
 
 
 def trial_states(context: Context) -> Counter[str]:
@@ -112,7 +95,7 @@ def test_a_commit_that_changes_the_kernel_compiles_it_again(settings: Settings, 
 
 
 def test_measure_jobs_are_released_when_the_last_compile_job_ends(settings: Settings, context: Context) -> None:
-    gpu_worker_is_here(context)
+    add_gpu_worker(context)
     submit_nightly(settings)
     assert job_states(context) == {("compile", "queued"): 1, ("measure", "waiting"): 2}
     with session(context.database_url) as opened:
@@ -140,7 +123,7 @@ def test_a_compilation_known_from_a_recording_is_made_again_where_its_cubin_is_n
     """A recording tells that it compiled; the cubin stayed on the machine that recorded."""
     submit_nightly(settings, night=dt.date(2026, 11, 1))
     drain()
-    gpu_worker_is_here(context)
+    add_gpu_worker(context)
     cubins = list(Path(settings.home / "cubins").rglob("*.*"))
     for file in cubins:
         file.unlink()
@@ -199,7 +182,7 @@ def test_a_library_that_is_gone_fails_the_job_with_a_sentence(
 def test_of_two_compile_jobs_that_end_at_once_one_releases_the_measure_jobs(
     settings: Settings, context: Context
 ) -> None:
-    gpu_worker_is_here(context)
+    add_gpu_worker(context)
     submit_nightly(settings)
     with session(context.database_url) as opened:
         template = opened.scalars(select(Job).where(Job.kind == "compile")).one()
@@ -221,9 +204,9 @@ def test_of_two_compile_jobs_that_end_at_once_one_releases_the_measure_jobs(
     assert sorted(job.queue for found in released for job in found) == ["gpu.h200", "gpu.h200"]
 
 
-def test_batches_deal_slow_neighbours_out() -> None:
-    batches = deal(list(range(25)))
+def test_batches_spread_slow_neighbours() -> None:
+    batches = split(list(range(25)))
     assert [len(batch) for batch in batches] == [9, 8, 8]
     assert batches[0][:3] == [0, 3, 6]
-    assert max(map(len, deal(list(range(500))))) == BATCH
-    assert deal([]) == []
+    assert max(map(len, split(list(range(500))))) == BATCH
+    assert split([]) == []

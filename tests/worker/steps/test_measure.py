@@ -5,45 +5,26 @@ import datetime as dt
 import pytest
 from sqlalchemy import select, update
 
-from tests.worker.fixtures import run_result, tiny_repository
+from tests.worker.fixtures import tiny_repository
+from tests.worker.fixtures.compiled_sweep import add_gpu_worker
+from tests.worker.fixtures.made_run import make_run
 from tests.worker.fixtures.worker_context import Drain
-from tests.worker.steps.test_compile import gpu_worker_is_here
 from tilewatch.db.lifecycle import jobs
-from tilewatch.db.lifecycle.jobs import Priority
 from tilewatch.db.models import Config, Job, Measurement, Run, Sweep, Trial, Verdict
-from tilewatch.db.record import config_sha256
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import steps
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.device import gpus
 from tilewatch.worker import run_job
 from tilewatch.worker.context import Context
-from tilewatch.worker.queue import follow_up
 from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps import record_run
 from tilewatch.worker.steps.submit import submit_nightly, submit_sweep
-
-
-def measured(settings: Settings, context: Context, drain: Drain, **how: float) -> int:
-    """Submit, compile, and put a made run on record as the measure step does; the run's id."""
-    submit_sweep(settings, tiny_repository.KERNEL, "1024", gpus=("h200",))
-    with session(context.database_url) as opened:  # ours is the run; there is no GPU for another
-        jobs.cancel(opened, opened.scalars(select(Job.id).where(Job.state == "waiting")).all())
-    drain()
-    with session(context.database_url) as opened:
-        sweep_id = opened.scalars(select(Sweep.id).order_by(Sweep.id.desc())).first()
-        assert sweep_id is not None
-        ids = {config_sha256(each.params): each.config_id for each in steps.list_compiled_configs(opened, sweep_id)}
-        run_id = record_run.write(opened, sweep_id, run_result.result(**how), ids)
-        follow_up.judge_run(opened, steps.read_sweep_facts(opened, sweep_id), run_id, Priority.MANUAL)
-    drain()
-    return run_id
 
 
 def compiled(settings: Settings, context: Context) -> int:
     """Submit and compile a sweep for a GPU that this machine lacks; its measure job."""
-    gpu_worker_is_here(context)
+    add_gpu_worker(context)
     submit_sweep(settings, tiny_repository.KERNEL, "1024", gpus=("h200",))
     with session(context.database_url) as opened:
         (measuring,) = opened.scalars(select(Job.id).where(Job.kind == "measure")).all()
@@ -57,7 +38,7 @@ def compiled(settings: Settings, context: Context) -> int:
 def test_a_run_has_medians_intervals_and_its_ratio_to_deepgemm(
     settings: Settings, context: Context, drain: Drain
 ) -> None:
-    run_id = measured(settings, context, drain)
+    run_id = make_run(settings, context, drain)
     with session(context.database_url) as opened:
         rows = {row.implementation: row for row in opened.scalars(select(Measurement))}
         assert opened.get_one(Run, run_id).tie
@@ -71,7 +52,7 @@ def test_a_run_has_medians_intervals_and_its_ratio_to_deepgemm(
 
 
 def test_trials_end_with_a_time_or_a_reason(settings: Settings, context: Context, drain: Drain) -> None:
-    measured(settings, context, drain)
+    make_run(settings, context, drain)
     with session(context.database_url) as opened:
         configs = opened.execute(select(Config.params, Trial.status).join(Trial, Trial.config_id == Config.id))
         states = {params["width"]: status for params, status in configs}
@@ -79,7 +60,7 @@ def test_trials_end_with_a_time_or_a_reason(settings: Settings, context: Context
 
 
 def test_the_first_run_of_a_series_is_undecided(settings: Settings, context: Context, drain: Drain) -> None:
-    run_id = measured(settings, context, drain)
+    run_id = make_run(settings, context, drain)
     with session(context.database_url) as opened:
         said = opened.get_one(Verdict, run_id)
     assert (said.verdict, said.history_points) == ("undecided", 0)
@@ -120,7 +101,7 @@ def test_a_cubin_that_compiled_elsewhere_and_not_here_is_not_sent_to_the_gpu(
 
 
 def test_judging_again_changes_nothing(settings: Settings, context: Context, drain: Drain) -> None:
-    run_id = measured(settings, context, drain)
+    run_id = make_run(settings, context, drain)
     with session(context.database_url) as opened:
         before = opened.get_one(Verdict, run_id).judged_at
         opened.execute(update(Job).where(Job.kind == "judge").values(state="queued", sent_at=None))
@@ -133,8 +114,8 @@ def test_a_measure_job_whose_run_is_on_record_goes_straight_to_the_judge(
     settings: Settings, context: Context, drain: Drain
 ) -> None:
     """An earlier attempt died between writing the run and saying so; the GPU is not asked again."""
-    gpu_worker_is_here(context)
-    measured(settings, context, drain)
+    add_gpu_worker(context)
+    make_run(settings, context, drain)
     with session(context.database_url) as opened:
         job = opened.scalars(select(Job).where(Job.kind == "measure")).one()
         opened.execute(update(Job).where(Job.id == job.id).values(state="queued", failure=None, trace=None))
@@ -145,7 +126,7 @@ def test_a_measure_job_whose_run_is_on_record_goes_straight_to_the_judge(
 
 
 def test_a_sweep_of_which_nothing_compiled_fails_with_a_sentence(settings: Settings, context: Context) -> None:
-    gpu_worker_is_here(context)
+    add_gpu_worker(context)
     submit_nightly(settings, night=dt.date(2026, 11, 1))
     with session(context.database_url) as opened:
         waiting = opened.scalars(select(Job.id).where(Job.kind == "measure")).all()

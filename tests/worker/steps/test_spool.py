@@ -4,7 +4,6 @@ import dataclasses
 import datetime as dt
 import errno
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -14,8 +13,9 @@ import pytest
 from sqlalchemy import func, select, text, update
 
 from tests.worker.fixtures import run_result, tiny_repository
+from tests.worker.fixtures.celery_process import free_port
+from tests.worker.fixtures.compiled_sweep import add_gpu_worker
 from tests.worker.fixtures.worker_context import do_all_jobs, settings_for
-from tests.worker.steps.test_compile import gpu_worker_is_here
 from tilewatch.db import migrate
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle.jobs import UnsentJob
@@ -42,7 +42,7 @@ def spooled(settings: Settings, context: Context) -> Spooled:
 
 def queued_measure_job(settings: Settings, context: Context, result: RunResult) -> Spooled:
     """Submit, compile, and leave the one measure job queued."""
-    gpu_worker_is_here(context)
+    add_gpu_worker(context)
     submit_sweep(settings, tiny_repository.KERNEL, "1024", gpus=("h200",))
     with session(context.database_url) as opened:
         compile_id = opened.scalars(select(Job.id).where(Job.kind == "compile")).one()
@@ -76,7 +76,7 @@ def test_a_run_comes_back_from_the_disk_as_it_was(tmp_path: Path) -> None:
     result = dataclasses.replace(run_result.result(), trials=(*run_result.result().trials, odd))
     kept = Spooled(7, "manual:x", result)
     file = spool.keep(tmp_path / "spool", kept)
-    assert spool.left(tmp_path / "spool") == [file]
+    assert spool.list_waiting(tmp_path / "spool") == [file]
     assert spool.read(file) == kept
     file.unlink()
     assert spool.read(file) is None
@@ -94,9 +94,9 @@ def test_a_half_written_file_is_not_left_on_a_full_disk(tmp_path: Path, monkeypa
 
 def test_a_run_that_is_delivered_twice_is_on_record_once(context: Context, spooled: Spooled) -> None:
     with session(context.database_url) as opened:
-        first = record_run.put_on_record(opened, spooled)
+        first = record_run.record_spooled(opened, spooled)
     with session(context.database_url) as opened:
-        assert record_run.put_on_record(opened, spooled) == first
+        assert record_run.record_spooled(opened, spooled) == first
     assert (count(context, Run), count(context, Measurement)) == (1, 2)
 
 
@@ -107,7 +107,7 @@ def test_of_workers_that_finish_one_sweep_at_once_one_is_on_record(context: Cont
         mine = dataclasses.replace(spooled, result=run_result.result(minute=minute))
         together.wait()
         with session(context.database_url) as opened:
-            record_run.put_on_record(opened, mine)
+            record_run.record_spooled(opened, mine)
 
     workers = [threading.Thread(target=finish, args=(minute,)) for minute in range(4)]
     for worker in workers:
@@ -123,9 +123,9 @@ def test_what_a_killed_worker_spooled_is_delivered_by_its_next_life(context: Con
     with session(context.database_url) as opened:
         assert jobs.claim(opened, spooled.job_id, "killed#1", 60)
     spool.keep(context.spool, spooled)
-    (judge,) = record_run.deliver_left(context.spool, context.database_url)
+    (judge,) = record_run.deliver_spooled(context.spool, context.database_url)
     assert judge.queue == "judge"
-    assert spool.left(context.spool) == []
+    assert spool.list_waiting(context.spool) == []
     assert count(context, Run) == 1
     with session(context.database_url) as opened:
         opened.execute(update(Job).where(Job.state == "running").values(lease_until=text("now() - interval '1 s'")))
@@ -140,8 +140,8 @@ def test_what_cannot_be_delivered_is_put_aside_and_kept(context: Context, wrong:
         (context.spool / "job-1.json").write_text('{"job_id": 1}')
     else:
         spool.keep(context.spool, Spooled(4711, "manual:elsewhere", run_result.result()))
-    assert record_run.deliver_left(context.spool, context.database_url) == []
-    assert spool.left(context.spool) == []
+    assert record_run.deliver_spooled(context.spool, context.database_url) == []
+    assert spool.list_waiting(context.spool) == []
     assert [file.suffix for file in context.spool.iterdir()] == [".refused"]
 
 
@@ -182,13 +182,13 @@ def test_a_sweep_that_ends_while_postgres_is_away_is_on_record_once_when_it_is_b
         worker = threading.Thread(target=lambda: queued.extend(run_job.run(spooled.job_id, "tester#1", context)))
         worker.start()
         deadline = time.monotonic() + PATIENCE_S
-        while not spool.left(context.spool):
+        while not spool.list_waiting(context.spool):
             assert time.monotonic() < deadline, "nothing was spooled"
             time.sleep(0.05)
         own.start()
         worker.join(PATIENCE_S)
         (judge,) = queued
-        assert spool.left(context.spool) == []
+        assert spool.list_waiting(context.spool) == []
         with session(context.database_url) as opened:
             assert opened.get_one(Job, spooled.job_id).state == "done"
             assert opened.get_one(Job, judge.id).state == "queued"
@@ -197,9 +197,3 @@ def test_a_sweep_that_ends_while_postgres_is_away_is_on_record_once_when_it_is_b
             assert sorted(opened.scalars(select(Trial.status))) == ["not_compiled", "timed", "timed", "wrong"]
         assert do_all_jobs(context) == 1
         engine(servers.database_url).dispose()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -12,8 +12,8 @@ from sqlalchemy import func, select
 
 from tests.conftest import NewDatabase
 from tests.worker.fixtures import tiny_repository
+from tests.worker.fixtures.made_run import make_run
 from tests.worker.fixtures.worker_context import do_all_jobs, settings_for
-from tests.worker.steps.test_measure import measured
 from tilewatch.db.models import Base, Compilation, Config, Measurement, Recording, Run, Submission, Sweep, Trial
 from tilewatch.db.server.embedded import Servers
 from tilewatch.db.session import session
@@ -34,8 +34,8 @@ def source(new_database: NewDatabase, servers: Servers, tmp_path_factory: pytest
         settings = settings_for(folder / "home", tiny_repository.make(folder / "watched"), url, servers.broker_url)
         context = Context.of(settings)
         drain = functools.partial(do_all_jobs, context)
-        measured(settings, context, drain)
-        measured(settings, context, drain, minute=1)
+        make_run(settings, context, drain)
+        make_run(settings, context, drain, minute=1)
         yield context
 
 
@@ -113,7 +113,7 @@ def test_a_run_that_is_known_from_another_file_is_not_repeated(recording: Path, 
     with new_database() as elsewhere:
         import_file(elsewhere, rewritten(recording, first_sweep_only))
         assert counts(elsewhere)["runs"] == 1
-        assert "1 more were known" in import_file(elsewhere, recording).sentence
+        assert "1 more were here already" in import_file(elsewhere, recording).sentence
         assert (counts(elsewhere)["runs"], counts(elsewhere)["sweeps"]) == (2, 2)
 
 
@@ -179,8 +179,8 @@ def with_value(kind: str, name: str, value: object) -> Callable[[list[Line]], li
         (without("host", "run"), "a row names or lacks 'host'"),
         (with_value("run", "sweep", 99), "a row names or lacks 99"),
         (with_value("run", "timer", "sundial"), "violates check constraint"),
-        (with_value("run", "started_at", "yesterday"), "a value does not fit its place"),
-        (with_value("measurement", "samples_us", ["fast"]), "a value does not fit its place"),
+        (with_value("run", "started_at", "yesterday"), "a value does not fit its column"),
+        (with_value("measurement", "samples_us", ["fast"]), "a value does not fit its column"),
         (with_value("compilation", "registers", "many"), "cannot be imported"),
         (lambda lines: [*lines[:2], lines[1], *lines[2:]], "this sweep is there twice"),
         (lambda lines: [{**lines[0], "tilewatch_recording": 2}, *lines[1:]], "this Tilewatch reads version 1"),

@@ -7,8 +7,8 @@ from sqlalchemy import select, update
 
 from tests.conftest import NewDatabase
 from tests.worker.fixtures import git_history
+from tests.worker.fixtures.nights import do_nights, read_verdicts
 from tests.worker.fixtures.worker_context import do_all_jobs, settings_for
-from tests.worker.judging.test_judge import nightlies, verdicts
 from tilewatch.db.lifecycle import messages
 from tilewatch.db.models import Regression, Replay, Run
 from tilewatch.db.queries import regressions, series
@@ -33,18 +33,18 @@ def test_a_recorded_history_is_judged_as_where_it_was_measured(
     """The simulated GPU stands for a real one: its runs and replays are renamed, since simulations do not travel."""
     watched = settings_for(tmp_path / "home", tmp_path / "watched", database_url, broker_url)
     shas = git_history.make(tmp_path / "watched", git_history.ADD, git_history.WORDS)
-    context = nightlies(watched, *shas.values())
+    context = do_nights(watched, *shas.values())
     with session(database_url) as opened:
         opened.execute(update(Run).values(origin="measured", timer="events"))
         opened.execute(update(Replay).values(origin="measured"))
-    said = verdicts(context)
+    said = read_verdicts(context)
     file = tmp_path / "story.jsonl.gz"
     export_file(database_url, file, ExportFilter())
     with new_database() as url:
         there = imported(tmp_path, url, broker_url, file)
         assert not import_file(url, file).created
         do_all_jobs(there)
-        assert {subject: [word for word, _ in found] for subject, found in verdicts(there).items()} == {
+        assert {subject: [word for word, _ in found] for subject, found in read_verdicts(there).items()} == {
             subject: [word for word, _ in found] for subject, found in said.items()
         }
         with session(url) as opened:
@@ -59,7 +59,7 @@ def test_the_judge_tells_five_real_changes_apart(
     """What benchmarks/story.py recorded on a real GPU: three changes of speed, a comment and a new name."""
     context = imported(tmp_path, database_url, broker_url, file)
     do_all_jobs(context)
-    said = [[verdict for verdict, _ in found] for found in verdicts(context).values()]
+    said = [[verdict for verdict, _ in found] for found in read_verdicts(context).values()]
     assert said[0] == ["undecided"]
     assert all(set(words) <= {"regression", "improvement"} for words in said[1:4])
     assert said[4:] == [["unchanged"], ["unchanged"]]
