@@ -6,6 +6,8 @@ const HEIGHT_PX = 330;
 const TOP_PX = 46;
 const BOTTOM_PX = 18;
 const SIDE_PX = 60;
+const NAMES_PX = [14, 34]; // neighbours take turns where the names are wider than the space between two axes
+const NAME_WIDTH_PX = 130;
 const CLICK_PX = 3; // a drag shorter than this is a click
 
 export default function ({ data, parentElement }) {
@@ -57,7 +59,8 @@ export default function ({ data, parentElement }) {
     const group = element("g", { transform: `translate(${x} 0)` });
     group.append(element("line", { y1: TOP_PX, y2: TOP_PX + tall, stroke: "currentColor", "stroke-opacity": 0.6 }));
     for (const [place, words] of ticks) group.append(text(words, { x: 6, y: high(place), "dominant-baseline": "central" }));
-    const name = text(label, { class: "name", y: 18, "text-anchor": "middle", "font-size": 12 });
+    const y = NAMES_PX[step < NAME_WIDTH_PX ? dragged.order.indexOf(axis) % 2 : 0];
+    const name = text(label, { class: "name", y, "text-anchor": "middle", "font-size": 12 });
     name.addEventListener("pointerdown", (event) => {
       name.setPointerCapture(event.pointerId);
       name.onpointermove = (moved) => group.setAttribute("transform", `translate(${x + moved.clientX - event.clientX} 0)`);

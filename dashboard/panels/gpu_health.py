@@ -69,7 +69,6 @@ def canary_figure(canaries: pd.DataFrame, quarantines: pd.DataFrame) -> go.Figur
     figure.update_layout(
         height=320,
         margin={"t": 10, "b": 10, "l": 10, "r": 10},
-        xaxis={"title": "time"},
         yaxis={"title": "% over its best", "zeroline": False},
         legend={"orientation": "h", "y": -0.25, "x": 0},
     )

@@ -1,6 +1,7 @@
 """One journey per page in a real browser: the page stands, answers a click, and asks nobody outside for anything."""
 
 from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +196,18 @@ def test_a_range_dragged_along_an_axis_keeps_the_configs_that_pass_there_until_a
     assert count.inner_text() == f"{left} of {lines.count()} configs"
     page.mouse.click(middle, box["y"] + box["height"] / 2)
     assert count.inner_text() == everything
+
+
+def test_the_names_of_axes_do_not_overlap_in_a_narrow_window(page: Any) -> None:
+    page.set_viewport_size({"width": 800, "height": 1000})
+    page.goto("/sweeps?gpu=h200")
+    page.locator(".parallel .name").last.wait_for()
+    boxes = [name.bounding_box() for name in page.locator(".parallel .name").all()]
+    assert len(boxes) > 6
+    for one, other in combinations(boxes, 2):
+        apart_x = one["x"] + one["width"] < other["x"] or other["x"] + other["width"] < one["x"]
+        apart_y = abs(one["y"] - other["y"]) > 16  # words of 12 px; the boxes are higher than the words
+        assert apart_x or apart_y
 
 
 def test_new_results_appear_by_themselves_and_leave_the_selection_alone(page: Any, filled_url: str) -> None:
