@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help up install dev test lint bench bench-dashboard bench-gpu bench-jobs bench-judge bench-tell chaos test-gpu lock clean
+.PHONY: help up install dev test lint bench bench-dashboard bench-gpu bench-jobs bench-judge bench-tell chaos test-gpu mutants lock clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -43,6 +43,9 @@ bench-dashboard: dev ## Measure the dashboard's queries and pages with a simulat
 
 test-gpu: dev ## Run the tests that need an NVIDIA GPU
 	@$(BIN)/pytest -m gpu
+
+mutants: dev ## Put each of the listed faults into a copy of the code and check that its test notices (ONLY=name for some)
+	@$(BIN)/python -m tests.mutants.run $(if $(ONLY),--only "$(ONLY)")
 
 chaos: dev ## Kill workers and restart servers under 300 jobs, three times over, and count lost jobs (20 minutes)
 	@for seed in 1 2 3; do $(BIN)/python -m benchmarks.jobs chaos --seed $$seed || exit 1; done

@@ -122,10 +122,10 @@ def sweep(
 
     conditions = (gpus[gpu].uuid, gpus[gpu].driver, HARNESS, problem)
     with Journal(journal_path(cubins / "journals", plan.trials, conditions)) as journal:
-        if journal.known:
-            say.print(f"  going on from a sweep that was stopped after {len(journal.known)} trials")
+        if journal.trials:
+            say.print(f"  going on from a sweep that was stopped after {len(journal.trials)} trials")
         request = MeasureRequest(
-            library.absolute(), kernel, problem, model.arch, url, stream(), gpu, plan.baselines, dict(journal.known)
+            library.absolute(), kernel, problem, model.arch, url, stream(), gpu, plan.baselines, dict(journal.trials)
         )
         result = measure(request, on_trial=journal.add, on_step=_print_step)
         journal.delete()

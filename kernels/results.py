@@ -44,7 +44,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class StaticFacts:
-    """What a cubin shows without running.
+    """Facts that a cubin shows without running.
 
     `tma_loads` of `loads` became TMA; `tensor_core_mmas` of `mmas` became Tensor Core code. `remarks` are the
     compiler's, one dict each: pass, name, passed, line, instruction, shape, text."""

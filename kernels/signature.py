@@ -19,7 +19,7 @@ class BadConfig(ValueError):
 
 @dataclass(frozen=True)
 class ArraySignature:
-    """What the compiler may assume of an array. Problems that agree on it share their cubins."""
+    """Facts that the compiler may assume of an array. Problems that agree on it share their cubins."""
 
     dtype: str
     ndim: int

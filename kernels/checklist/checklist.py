@@ -180,7 +180,7 @@ def _occupancy(facts: StaticFacts | None, compiled: Compiled, threads_per_block:
         return Line(item, "unknown", "the cubin does not say how many threads a block has")
     found = occupancy(compiled.arch, threads_per_block, facts.registers, facts.shared_bytes)
     if found is None:
-        return Line(item, "unknown", f"the limits of {compiled.arch} are not known here")
+        return Line(item, "unknown", f"there are no limits of {compiled.arch} in this program")
     evidence = (
         f"{found.blocks} blocks of {threads_per_block} threads fit a multiprocessor, {found.warps_share:.0%} of its "
         f"warps; {found.limited_by} ({facts.registers} registers, {facts.shared_bytes} bytes shared) allows no more"

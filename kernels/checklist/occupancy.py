@@ -40,7 +40,7 @@ class Occupancy:
 
 
 def occupancy(arch: str, threads_per_block: int, registers: int, shared_bytes: int) -> Occupancy | None:
-    """None for an architecture whose limits are not known here."""
+    """None for an architecture whose limits are not in MULTIPROCESSORS."""
     has = MULTIPROCESSORS.get(arch)
     if has is None:
         return None

@@ -1,7 +1,7 @@
 """Reads facts about a kernel from its syntax tree: nothing is run, no name is trusted.
 
 Starts at the entry with its compile-time constants and follows calls to functions of the same file, so that shapes
-and flags passed on to them are known there too.
+and flags passed on to them are seen there too.
 """
 
 import ast

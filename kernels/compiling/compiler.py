@@ -69,7 +69,7 @@ class Compiler:
 
     @property
     def version(self) -> str:
-        """What compiles here: one line that names every part, and the limits, since a timeout is an outcome too."""
+        """Names everything that compiles here in one line, with the limits, since a timeout is an outcome too."""
         return f"{compiler_version()} limit {self.limit_s:g}s {self.memory_bytes / 2**30:g}GiB"
 
     def compile(self, library: Path, kernel: str, problem: str, config: Params, arch: str) -> Compiled:

@@ -52,8 +52,8 @@ def find_in_readings(readings: Iterable[Reading]) -> Illness | None:
 
 
 def find_in_canaries(history: Sequence[Reading], readings: Sequence[Reading]) -> Illness | None:
-    """Compares the fastest of the session's canaries with the history; None when it is not slower, or too little is
-    known.
+    """Compares the fastest of the session's canaries with the history; None when it is not slower, or the
+    history is too short.
 
     The fastest, because a single canary may have met a power cap.
     """

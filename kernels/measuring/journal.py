@@ -23,11 +23,11 @@ def journal_path(folder: Path, trials: Iterable[PlannedTrial], conditions: Itera
 
 
 class Journal:
-    """Open while a sweep runs. `known` holds the trials of earlier, killed sweeps by config key."""
+    """Open while a sweep runs. `trials` holds the trials of earlier, killed sweeps by config key."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.known: dict[str, TrialResult] = {}
+        self.trials: dict[str, TrialResult] = {}
 
     def __enter__(self) -> Self:
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -37,7 +37,7 @@ class Journal:
                 if not line.endswith(b"\n"):
                     break  # the kill came in the middle of this line
                 trial = _trial(line)
-                self.known[config_key(trial.config)] = trial
+                self.trials[config_key(trial.config)] = trial
                 whole += line
         self._file = self._path.open("r+b" if self._path.exists() else "wb")
         self._file.truncate(len(whole))
@@ -47,9 +47,9 @@ class Journal:
     def add(self, trial: TrialResult) -> None:
         """Once per trial: a config that is there already keeps its first result."""
         key = config_key(trial.config)
-        if key in self.known:
+        if key in self.trials:
             return
-        self.known[key] = trial
+        self.trials[key] = trial
         self._file.write(json.dumps(asdict(trial)).encode() + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())

@@ -44,9 +44,9 @@ class MeasureFailed(ExpectedError):
 
 @dataclass(frozen=True)
 class MeasureRequest:
-    """What to measure, and on which of this machine's GPUs. `cubins` may be a stream: the GPU starts on the first.
+    """Names what to measure and on which GPU of this machine. `cubins` may be a stream: the GPU starts on the first.
 
-    `known` are trials that an earlier, killed run ended, by config key: they are not repeated.
+    `earlier` are trials that an earlier, killed run ended, by config key: they are not repeated.
     """
 
     library: Path
@@ -57,7 +57,7 @@ class MeasureRequest:
     cubins: Iterable[Cubin]
     gpu_index: int
     baselines: tuple[str, ...]
-    known: Mapping[str, TrialResult] = field(default_factory=dict)
+    earlier: Mapping[str, TrialResult] = field(default_factory=dict)
 
 
 OnTrial = Callable[[TrialResult], None]
@@ -89,7 +89,7 @@ def measure(
         introduction = child.introduction
         telemetry: list[Mapping[str, Any]] = [introduction["telemetry"], _canary(child, "before")]
         on_step("sweep", 0, 0)
-        result = sweep(child, request.cubins, on_trial=trial_ended, known=request.known, policy=policy)
+        result = sweep(child, request.cubins, on_trial=trial_ended, earlier=request.earlier, policy=policy)
         sweep_gpu_s = child.gpu_s
         measurements: tuple[Measured, ...] = ()
         if result.winner is not None:

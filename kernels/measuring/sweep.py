@@ -31,7 +31,7 @@ class SweepFailed(ExpectedError):
 
 @dataclass(frozen=True)
 class GpuSetup:
-    """What a GPU child is prepared with. `environment` may pick the GPU (CUDA_VISIBLE_DEVICES)."""
+    """Names the problem that a GPU child prepares. `environment` may pick the GPU (CUDA_VISIBLE_DEVICES)."""
 
     library: Path
     kernel: str
@@ -156,20 +156,20 @@ def sweep(
     cubins: Iterable[Cubin],
     *,
     on_trial: OnTrial,
-    known: Mapping[str, TrialResult] | None = None,
+    earlier: Mapping[str, TrialResult] | None = None,
     policy: RacePolicy | None = None,
 ) -> SweepResult:
     """Gives every cubin a check and first samples as it arrives; then races; then takes fresh samples of the finalists.
 
-    `known` are trials that an earlier, killed sweep ended, by config key (kernels/measuring/journal.py): they are not
+    `earlier` are trials that an earlier, killed sweep ended, by config key (kernels/measuring/journal.py): they are not
     repeated. `on_trial` is called with each other trial as it ends, and once more at the end of those that got further
     samples.
     """
-    policy, known = policy or RacePolicy(), known or {}
+    policy, earlier = policy or RacePolicy(), earlier or {}
     trials: dict[int, TrialResult] = {}
     best_us: float | None = None
     for identity, cubin in enumerate(cubins):
-        trial = known.get(config_key(cubin.config))
+        trial = earlier.get(config_key(cubin.config))
         if trial is None:
             trial = gpu.trial(identity, cubin, policy.first, best_us)
             on_trial(trial)

@@ -47,3 +47,13 @@ def test_unequal_rounds_are_refused_and_a_missing_side_has_no_ratio() -> None:
     with pytest.raises(ValueError, match="3 of ours, 2 of theirs"):
         ratio_interval([1.0, 2.0, 3.0], [1.0, 2.0])
     assert ratio_interval([1.0], []) is None
+
+
+def test_the_median_of_skewed_samples_is_not_their_mean() -> None:
+    assert median_interval([1.0, 1.0, 1.0, 1.0, 96.0]).median == 1.0
+
+
+def test_a_half_width_is_that_of_the_wider_side() -> None:
+    interval = median_interval([float(each**2) for each in range(1, 12)])
+    assert (interval.low, interval.median, interval.high) == (4.0, 36.0, 100.0)
+    assert interval.half_width == (100.0 - 36.0) / 36.0

@@ -1,4 +1,4 @@
-"""The hand-written tile table: the nearest config of a space, and its regret beside every winner."""
+"""The hand-written tile table: the nearest config of a space, and its regret against every winner."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -37,7 +37,7 @@ SHARED = (
 
 @dataclass(frozen=True)
 class InterpretedKernel:
-    """What `@ct.kernel` makes of a function here."""
+    """The object that `@ct.kernel` makes of a function here."""
 
     function: Callable[..., None]
 
@@ -47,7 +47,7 @@ class InterpretedKernel:
 
 @dataclass
 class Block:
-    """Which block of which grid is running."""
+    """The block that is running, and its grid."""
 
     index: tuple[int, int, int]
     grid: tuple[int, int, int]

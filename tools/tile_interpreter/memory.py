@@ -74,8 +74,8 @@ class Memory:
         check_bounds: bool = True,
         latency: int | None = None,  # noqa: ARG002 - a hint
     ) -> Tile:
-        places, inside = _places(array, indices, mask, check_bounds)
-        found = array.values_at(tuple(np.where(inside, place, 0) for place in places))
+        positions, inside = _places(array, indices, mask, check_bounds)
+        found = array.values_at(tuple(np.where(inside, position, 0) for position in positions))
         padding = padding_value.values if isinstance(padding_value, Tile) else padding_value
         return Tile(np.where(inside, found, padding), array.dtype)
 
@@ -90,9 +90,9 @@ class Memory:
         check_bounds: bool = True,
         latency: int | None = None,  # noqa: ARG002 - a hint
     ) -> None:
-        places, inside = _places(array, indices, mask, check_bounds)
+        positions, inside = _places(array, indices, mask, check_bounds)
         values = np.broadcast_to(_stored(array, value), inside.shape)
-        array.put(tuple(place[inside] for place in places), values[inside])
+        array.put(tuple(position[inside] for position in positions), values[inside])
 
     def atomic_add(
         self, array: MemoryArray, indices: Any, update: Any, /, *, check_bounds: bool = True, **hints: Any
@@ -113,13 +113,13 @@ class Memory:
         self, combine: Any, array: MemoryArray, indices: Any, update: Any, check_bounds: bool, hints: dict[str, Any]
     ) -> Tile:
         only("atomics", hints, "memory_order", "memory_scope")
-        places, inside = _places(array, indices, None, check_bounds)
+        positions, inside = _places(array, indices, None, check_bounds)
         updates = np.broadcast_to(_stored(array, update), inside.shape)
         before = np.zeros(inside.shape, updates.dtype)
         for at in zip(*np.nonzero(inside), strict=True) if inside.ndim else [()] * int(inside):
-            place = tuple(each[at] for each in places)
-            before[at] = array.values_at(place)
-            array.put(place, round_to(combine(before[at], updates[at]), array.dtype.name))
+            position = tuple(each[at] for each in positions)
+            before[at] = array.values_at(position)
+            array.put(position, round_to(combine(before[at], updates[at]), array.dtype.name))
         return Tile(before, array.dtype)
 
     def load_advanced_indexing(
@@ -132,8 +132,8 @@ class Memory:
         latency: int | None = None,  # noqa: ARG002 - a hint
         allow_tma: bool | None = None,  # noqa: ARG002 - a hint
     ) -> Tile:
-        places, inside = _sparse(array, indices)
-        found = array.values_at(tuple(np.where(inside, place, 0) for place in places))
+        positions, inside = _sparse(array, indices)
+        found = array.values_at(tuple(np.where(inside, position, 0) for position in positions))
         return Tile(np.where(inside, found, _padding(array, padding_mode)), array.dtype)
 
     def store_advanced_indexing(
@@ -146,11 +146,11 @@ class Memory:
         latency: int | None = None,  # noqa: ARG002 - a hint
         allow_tma: bool | None = None,  # noqa: ARG002 - a hint
     ) -> None:
-        places, inside = _sparse(array, indices)
+        positions, inside = _sparse(array, indices)
         values = _stored(array, tile)
         if values.shape != inside.shape:
             raise Undefined(f"a tile of shape {values.shape} is stored where the indices imply {inside.shape}")
-        array.put(tuple(place[inside] for place in places), values[inside])
+        array.put(tuple(position[inside] for position in positions), values[inside])
 
 
 def order_of(order: Any, ndim: int) -> tuple[int, ...]:
@@ -163,18 +163,20 @@ def _window(
     array: MemoryArray, index: Any, sides: tuple[int, ...], order: Any, check_bounds: bool
 ) -> tuple[tuple[slice, ...], tuple[int, ...]]:
     """The part of the array under a tile, and which of its axes each axis of the tile is."""
-    places = [operator.index(each) for each in (index if isinstance(index, tuple | list) else (index,))]
+    positions = [operator.index(each) for each in (index if isinstance(index, tuple | list) else (index,))]
     axes = order_of(order, array.ndim)
-    if len(places) != array.ndim or len(sides) != array.ndim:
-        raise Undefined(f"{array.name} has {array.ndim} axes, but the tile {sides} at {tuple(places)} does not")
+    if len(positions) != array.ndim or len(sides) != array.ndim:
+        raise Undefined(f"{array.name} has {array.ndim} axes, but the tile {sides} at {tuple(positions)} does not")
     window = [slice(0)] * array.ndim
-    for axis, place, side in zip(axes, places, sides, strict=True):
+    for axis, position, side in zip(axes, positions, sides, strict=True):
         length = array.shape[axis]
-        if place < 0 or place * side >= length:
-            raise Undefined(f"tile {tuple(places)} of shape {sides} lies outside {array.name} of shape {array.shape}")
-        if not check_bounds and (place + 1) * side > length:
-            raise Undefined(f"tile {tuple(places)} of shape {sides} leaves {array.name}, unchecked")
-        window[axis] = slice(place * side, min((place + 1) * side, length))
+        if position < 0 or position * side >= length:
+            raise Undefined(
+                f"tile {tuple(positions)} of shape {sides} lies outside {array.name} of shape {array.shape}"
+            )
+        if not check_bounds and (position + 1) * side > length:
+            raise Undefined(f"tile {tuple(positions)} of shape {sides} leaves {array.name}, unchecked")
+        window[axis] = slice(position * side, min((position + 1) * side, length))
     return tuple(window), axes
 
 
@@ -184,22 +186,22 @@ def _places(array: MemoryArray, indices: Any, mask: Any, check_bounds: bool) -> 
     if len(given) != array.ndim:
         raise Undefined(f"{array.name} has {array.ndim} axes, but {len(given)} indices are given")
     parts = [as_tile(each).values for each in given]
-    places = list(np.broadcast_arrays(*parts))
-    wanted = np.broadcast_to(True if mask is None else as_tile(mask).values, places[0].shape)
-    bounds = [(place >= 0) & (place < length) for place, length in zip(places, array.shape, strict=True)]
+    positions = list(np.broadcast_arrays(*parts))
+    wanted = np.broadcast_to(True if mask is None else as_tile(mask).values, positions[0].shape)
+    bounds = [(position >= 0) & (position < length) for position, length in zip(positions, array.shape, strict=True)]
     inside = np.logical_and.reduce(bounds)
     if not check_bounds and np.any(wanted & ~inside):
         raise Undefined(f"unchecked indices leave {array.name} of shape {array.shape}")
-    return places, np.asarray(wanted & inside)
+    return positions, np.asarray(wanted & inside)
 
 
 def _sparse(array: MemoryArray, indices: Sequence[Any]) -> tuple[list[np.ndarray], np.ndarray]:
     parts = [each.start + np.arange(each.length) if isinstance(each, Slice) else each.values for each in indices]
     if sum(isinstance(each, Tile) for each in indices) != 1 or len(parts) != array.ndim:
         raise Undefined(f"advanced indexing of {array.name} takes one tile of indices and a Slice for each other axis")
-    places = list(np.meshgrid(*parts, indexing="ij"))
-    bounds = [(place >= 0) & (place < length) for place, length in zip(places, array.shape, strict=True)]
-    return places, np.logical_and.reduce(bounds)
+    positions = list(np.meshgrid(*parts, indexing="ij"))
+    bounds = [(position >= 0) & (position < length) for position, length in zip(positions, array.shape, strict=True)]
+    return positions, np.logical_and.reduce(bounds)
 
 
 def _padding(array: MemoryArray, mode: ct.PaddingMode) -> Any:

@@ -62,7 +62,7 @@ class RealGpu:
                 cubins=tuple(Cubin(each.params, each.content_key, each.symbol) for each in sweep.configs),
                 gpu_index=_index_of(gpu),
                 baselines=sweep.baselines,
-                known=dict(journal.known),
+                earlier=dict(journal.trials),
             )
             result = measure(request, on_trial=trial_ended, on_step=lambda *_: None)
             journal.delete()

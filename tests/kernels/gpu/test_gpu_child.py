@@ -53,7 +53,7 @@ def test_the_grid_is_the_library_s_for_this_config_and_gpu(gpu: FakeGpu, rig: Ri
 def test_a_wrong_config_is_never_timed(gpu: FakeGpu, rig: Rig, fault: str, failure: str) -> None:
     """After a right one, whose outputs still lie there: without poison they would pass for the stale one's."""
     child, _ = rig.start()
-    rig.trial(child, rig.cubin())
+    rig.trial(child, rig.cubin(), samples=1)
     before = launches(gpu, rig)
     answer = rig.trial(child, rig.cubin(fault=fault), 1)
     assert answer["status"] == "wrong"
@@ -266,7 +266,7 @@ def test_a_rival_that_is_wrong_is_missing(
             out.array[...] = (x.array + y.array) * factor
 
     child, _ = rig.start()
-    rig.trial(child, rig.cubin())
+    rig.trial(child, rig.cubin(), samples=1)  # its outputs stay, and are those of the inputs that the check uses
     monkeypatch.setattr(torch, "add", add)
     answer = child.ask({"ask": "baselines", "names": ["torch_residual_add"]}, deadline_s=1)["baselines"]
     assert ("missing" not in answer["torch_residual_add"]) == accepted
@@ -325,6 +325,7 @@ def test_a_canary_reads_two_fixed_kernels(gpu: FakeGpu, rig: Rig) -> None:
     child, _ = rig.start()
     reading = child.ask({"ask": "canary", "when": "canary before"}, deadline_s=1)["telemetry"]
     assert reading == {"when": "canary before", "canary_compute_us": 222.0, "canary_memory_us": 135.0}
+    assert [len(gpu.of(name)) for name in ("canary_compute", "canary_memory")] == [1 + 10, 1 + 10]
     gpu.drift = lambda number: 3.0 if number % 5 == 0 else 1.0
     again = child.ask({"ask": "canary", "when": "canary after"}, deadline_s=1)["telemetry"]
     assert again["canary_compute_us"] == 222.0, "the median: a few slow launches are no drift"

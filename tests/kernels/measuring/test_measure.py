@@ -201,9 +201,9 @@ def test_when_no_config_is_right_nothing_is_timed(bench: Bench) -> None:
 
 def test_a_trial_of_an_earlier_session_is_not_repeated(bench: Bench) -> None:
     first = bench.measure([bench.rig.cubin(1), bench.rig.cubin(2, 80.0)])
-    known = {f'{{"tile_rows": {trial.config["tile_rows"]}}}': trial for trial in first.trials}
+    earlier = {f'{{"tile_rows": {trial.config["tile_rows"]}}}': trial for trial in first.trials}
     before = len(bench.gpu.of("residual_add"))
-    again = bench.measure([bench.rig.cubin(1), bench.rig.cubin(2, 80.0)], known=known)
+    again = bench.measure([bench.rig.cubin(1), bench.rig.cubin(2, 80.0)], earlier=earlier)
     assert again.winner == {"tile_rows": 2}
     checked = [launch for launch in bench.gpu.of("residual_add")[before:] if launch.time_us == 100.0]
     assert not checked

@@ -12,6 +12,7 @@ from tilewatch.kernels.device import Gpu, gpu_model
 from tilewatch.kernels.measuring import measure
 from tilewatch.kernels.measuring import replay as replay_module
 from tilewatch.kernels.measuring.replay import (
+    ROUNDS,
     WARM_UP_ROUNDS,
     ReplayFailed,
     ReplayRequest,
@@ -99,6 +100,17 @@ def test_each_side_is_launched_as_its_own_commit_does(monkeypatch: pytest.Monkey
     gpu, _ = run_replay(monkeypatch, ["timed"], 1)
     trials = [(each["library"], each["content_key"]) for each in gpu.asked if each["ask"] == "trial"]
     assert trials == [("/at/old", "old"), ("/at/new", "new")]
+
+
+def test_every_launch_warms_up_before_it_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu, _ = run_replay(monkeypatch, ["timed"] * 2, 2)
+    rounds = [request["rounds"] for request in gpu.asked if request["ask"] == "rounds"]
+    assert rounds == [WARM_UP_ROUNDS, ROUNDS] * 2
+
+
+def test_every_launch_has_inputs_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu, _ = run_replay(monkeypatch, ["timed"] * 3, 3)
+    assert [request["seed"] for request in gpu.asked if request["ask"] == "prepare"] == [1, 2, 3]
 
 
 def test_launches_that_die_are_repeated_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:

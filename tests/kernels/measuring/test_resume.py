@@ -82,10 +82,10 @@ def test_a_line_cut_by_a_kill_is_a_trial_that_did_not_end(tmp_path: Path) -> Non
         journal.add(cut)
     path.write_bytes(path.read_bytes()[:-5])
     with Journal(path) as journal:
-        assert list(journal.known) == [config_key({"tile_m": 1})]
+        assert list(journal.trials) == [config_key({"tile_m": 1})]
         journal.add(cut)
     with Journal(path) as journal:
-        assert journal.known == {config_key(each.config): each for each in (whole, cut)}
+        assert journal.trials == {config_key(each.config): each for each in (whole, cut)}
 
 
 @pytest.mark.parametrize("times", [1, 2])

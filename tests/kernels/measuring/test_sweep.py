@@ -130,12 +130,12 @@ def test_configs_of_equal_speed_are_stored_as_a_tie(monkeypatch: pytest.MonkeyPa
 
 def test_trials_of_a_killed_sweep_are_raced_without_another_check(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ChildProcess", (gpu := ScriptedGpu({0: 100.0, 1: 99.0, 2: "wrong"})).child)
-    known = {
+    earlier = {
         config_key({"tile_m": 0}): TrialResult({"tile_m": 0}, "timed", (100.0,) * 3, 100.0, 0.0),
         config_key({"tile_m": 2}): TrialResult({"tile_m": 2}, "wrong", failure="off"),
     }
     child = GpuChild(GpuSetup(Path("library"), "k", "1x1", "file:///store", {"CUDA_VISIBLE_DEVICES": "GPU-0"}))
-    result = sweep(child, _cubins(gpu.fates), on_trial=lambda _: None, known=known, policy=POLICY)
+    result = sweep(child, _cubins(gpu.fates), on_trial=lambda _: None, earlier=earlier, policy=POLICY)
     assert [request["id"] for request in gpu.asked if request["ask"] == "trial"] == [1]
     assert [trial.status for trial in result.trials] == ["timed", "timed", "wrong"]
     assert result.winner == {"tile_m": 1}
@@ -181,9 +181,9 @@ def test_when_every_config_fails_there_is_no_winner(monkeypatch: pytest.MonkeyPa
 
 
 def test_later_configs_get_the_best_time_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu = ScriptedGpu({0: 120.0, 1: 100.0, 2: 500.0})
+    gpu = ScriptedGpu({0: 120.0, 1: 100.0, 2: 500.0, 3: 90.0})
     run(monkeypatch, gpu)
-    assert [asked["best_us"] for asked in gpu.asked if asked["ask"] == "trial"] == [None, 120.0, 100.0]
+    assert [asked["best_us"] for asked in gpu.asked if asked["ask"] == "trial"] == [None, 120.0, 100.0, 100.0]
 
 
 def test_a_gpu_that_cannot_prepare_ends_the_sweep_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
