@@ -250,7 +250,7 @@ def workers(here: Stage, wanted: dict[str, tuple[str, str]]) -> Iterator[None]:
 
 
 def start(here: Stage, name: str, queues: str, processes: str) -> subprocess.Popen[bytes]:
-    told = {
+    variables = {
         "TILEWATCH_HOME": str(here.settings.home),
         "TILEWATCH_DATABASE_URL": here.servers.database_url,
         "TILEWATCH_BROKER_URL": here.servers.broker_url,
@@ -264,7 +264,7 @@ def start(here: Stage, name: str, queues: str, processes: str) -> subprocess.Pop
         return subprocess.Popen(
             [*command, "-Q", queues, "-n", name, "-c", processes],
             cwd=ROOT,
-            env={**os.environ, **told},
+            env={**os.environ, **variables},
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,

@@ -69,7 +69,7 @@ LOAD_COMPILATIONS = text("""
 
 @dataclass(frozen=True)
 class Night:
-    """One night's work of some GPUs, each a model of its own, as the road writes it."""
+    """One night's work of some GPUs, each a model of its own, as the steps write it."""
 
     number: int
     gpus: int
@@ -96,8 +96,8 @@ def rate(url: str, sweeps: int) -> None:
         (sweep_ids,) = plan_sweeps(opened, Night(0, 1, sweeps)).values()
     trials = sweeps * TRIALS
     planned_s = timed(lambda sweep_id: plan_trials(url, sweep_id, configs), sweep_ids)
-    told = results(configs, random.Random(1))  # noqa: S311 - made-up times
-    ended_s = timed(lambda sweep_id: end_trials(url, sweep_id, told), sweep_ids)
+    values = results(configs, random.Random(1))  # noqa: S311 - made-up times
+    ended_s = timed(lambda sweep_id: end_trials(url, sweep_id, values), sweep_ids)
     print(f"{trials} trials in transactions of {TRIALS}")
     print(f"planned: {trials / planned_s:,.0f} a second")
     print(f"results: {trials / ended_s:,.0f} a second")
@@ -197,8 +197,8 @@ def reconciled(url: str, night: Night, what: str) -> None:
     with session(url) as opened:
         for submission_id, sweep_ids in plan_sweeps(opened, night).items():
             shared = {"subject": "gemm", "submission_id": submission_id}
-            told = {"kind": "compile", "queue": "compile", "payload": {"kernel": "gemm_fp8"}}
-            jobs.add(opened, key=f"compile {submission_id}", **told, **shared)
+            values = {"kind": "compile", "queue": "compile", "payload": {"kernel": "gemm_fp8"}}
+            jobs.add(opened, key=f"compile {submission_id}", **values, **shared)
             for sweep_id in sweep_ids:
                 waits = {"kind": "measure", "queue": "gpu.bench", "payload": {}, "state": "waiting"}
                 jobs.add(opened, key=f"waiting {sweep_id}", sweep_id=sweep_id, **waits, **shared)
@@ -284,8 +284,8 @@ def results(configs: Sequence[int], chance: random.Random) -> list[dict[str, Any
     rows = []
     for config_id in configs:
         samples_us = [chance.uniform(100.0, 300.0) for _ in range(SAMPLES)]
-        told = {"status": "timed", "samples_us": samples_us, "median_us": sorted(samples_us)[1], "error": 1e-3}
-        rows.append({"config_id": config_id, "failure": None, **told})
+        values = {"status": "timed", "samples_us": samples_us, "median_us": sorted(samples_us)[1], "error": 1e-3}
+        rows.append({"config_id": config_id, "failure": None, **values})
     return rows
 
 

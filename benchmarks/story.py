@@ -135,9 +135,9 @@ def main() -> None:
 
 
 def _report(servers: Servers) -> bool:
-    """Prints what was said of each commit; whether that is what was done."""
+    """Prints the verdicts of each commit; returns whether they are right."""
     with session(servers.database_url) as opened:
-        told = opened.execute(
+        rows = opened.execute(
             select(Commit.subject, Verdict.verdict, Verdict.reason)
             .join(Sweep, Sweep.commit_id == Commit.id)
             .join(Run, Run.sweep_id == Sweep.id)
@@ -152,14 +152,14 @@ def _report(servers: Servers) -> bool:
         ).all()
         launches = opened.scalar(select(func.coalesce(func.sum(func.cardinality(Replay.good_us)), 0)))
         gpu_s = opened.scalar(select(func.coalesce(func.sum(Replay.gpu_s), 0.0)))
-    for subject, verdict, reason in told:
+    for subject, verdict, reason in rows:
         print(f"\n{subject}\n    {verdict}: {reason}")
         for regression, series, of in raised:
             if of == subject:
                 print(f"    {series.size:+.2%} ({series.low:+.2%} to {series.high:+.2%}), {regression.category}")
                 print("".join(f"      {line}\n" for line in regression.explanation), end="")
     print(f"\n{launches} replay launches, {gpu_s:.0f} s of GPU")
-    found = {subject: verdict in ("regression", "improvement") for subject, verdict, _ in told}
+    found = {subject: verdict in ("regression", "improvement") for subject, verdict, _ in rows}
     wanted = {change.subject: change.raises for change in STORY}
     for subject in (subject for subject in wanted if found.get(subject) != wanted[subject]):
         print(f"NOT AS DONE: {subject}")

@@ -1,4 +1,4 @@
-"""From a commit to people: a real change is swept, judged, replayed and told, in words that one can act on."""
+"""From a commit to people: a real change is swept, judged, replayed and sent in words that one can act on."""
 
 import datetime as dt
 from pathlib import Path
@@ -32,11 +32,11 @@ def test_a_change_that_replays_confirmed_is_one_message_with_its_cause_and_the_w
     with session(database_url) as opened:
         regression = opened.scalars(select(Regression)).one()
         assert opened.scalars(select(Message.state)).all() == ["sent"]
-    told = asked.json["body"]
+    body = asked.json["body"]
     assert asked.json["subject"].endswith(f"on sim since {short_sha(shas[git_history.ADD])} (2 series)")
-    assert f"Cause ({regression.category.replace('_', ' ')}): {regression.cause}" in told
-    assert all(sentence in told for sentence in regression.explanation)
+    assert f"Cause ({regression.category.replace('_', ' ')}): {regression.cause}" in body
+    assert all(sentence in body for sentence in regression.explanation)
     first = "First bad commit" if regression.size > 0 else "First commit with it"
-    assert f"{first}: {short_sha(shas[git_history.ADD])} {git_history.ADD}" in told
-    assert f"git checkout {shas[git_history.ADD]}\n  python -m tilewatch.kernels sweep {tiny_repository.KERNEL}" in told
-    assert f"Triage: {settings.dashboard_url}/regressions?regression={regression.id}" in told
+    assert f"{first}: {short_sha(shas[git_history.ADD])} {git_history.ADD}" in body
+    assert f"git checkout {shas[git_history.ADD]}\n  python -m tilewatch.kernels sweep {tiny_repository.KERNEL}" in body
+    assert f"Triage: {settings.dashboard_url}/regressions?regression={regression.id}" in body

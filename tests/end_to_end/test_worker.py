@@ -47,9 +47,9 @@ def test_a_worker_compiles_what_was_submitted_and_says_that_it_is_here(settings:
         process.send_signal(signal.SIGTERM)
         process.wait(PATIENCE_S)
     assert workers(context) == []
-    said = (settings.home / "compile@test.log").read_text()
+    log_text = (settings.home / "compile@test.log").read_text()
     for url in (context.database_url, context.broker_url):
-        assert url not in said
+        assert url not in log_text
 
 
 def test_a_job_of_a_killed_worker_is_done_by_the_next(settings: Settings, context: Context) -> None:

@@ -52,9 +52,9 @@ def test_an_error_that_repeats_a_url_leaves_no_password_on_the_row(
         run_job.run(job_id, "tester#1", context)
     with session(context.database_url) as opened:
         row = opened.get_one(Job, job_id)
-    told = f"{row.failure} {row.trace} {row.trouble}"
-    assert "node1:***@db" in told
-    assert "hunter2" not in told
+    texts = f"{row.failure} {row.trace} {row.trouble}"
+    assert "node1:***@db" in texts
+    assert "hunter2" not in texts
 
 
 def test_no_line_of_a_worker_has_a_password_in_it(capsys: pytest.CaptureFixture[str]) -> None:

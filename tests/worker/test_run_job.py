@@ -19,8 +19,8 @@ from tilewatch.worker.queue.outage import NotNow
 
 def queued_job(context: Context, kind: str = "judge", **columns: object) -> int:
     with session(context.database_url) as opened:
-        told = {"key": "k", "queue": kind, "subject": "s", "payload": {}, **columns}
-        job_id, _ = jobs.add(opened, kind=kind, **told)  # type: ignore[arg-type]  # a test's short hand
+        values = {"key": "k", "queue": kind, "subject": "s", "payload": {}, **columns}
+        job_id, _ = jobs.add(opened, kind=kind, **values)  # type: ignore[arg-type]  # a test's short hand
     return job_id
 
 

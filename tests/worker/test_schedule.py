@@ -52,9 +52,9 @@ def test_two_clocks_at_once_submit_one_nightly(settings: Settings, context: Cont
 
 def test_a_missed_night_is_submitted_once(settings: Settings, context: Context) -> None:
     submit_nightly(settings, night=dt.date(2026, 11, 17))
-    said = schedule.catch_up(settings, at(9))
-    assert said is not None
-    assert "submitted the nightly of 2026-11-20" in said
+    sentence = schedule.catch_up(settings, at(9))
+    assert sentence is not None
+    assert "submitted the nightly of 2026-11-20" in sentence
     assert schedule.catch_up(settings, at(9, 1)) is None
     assert nights(context) == [dt.date(2026, 11, 17), NIGHT]
 

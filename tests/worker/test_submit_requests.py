@@ -50,11 +50,11 @@ def test_what_cannot_be_submitted_is_refused_with_the_sentence_and_not_tried_aga
 ) -> None:
     with session(context.database_url) as opened:
         actions.ask_sweep(opened, WHO, "duoble", "1024")
-    (said,) = submit_requests.carry_out(settings)
+    (sentence,) = submit_requests.carry_out(settings)
     (row,) = every(context)
     assert row.state == "refused"
     assert row.said == "there is no kernel 'duoble' in this library; nearest: double"
-    assert said == f"{WHO} asked for action {row.id} (sweep): {row.said}"
+    assert sentence == f"{WHO} asked for action {row.id} (sweep): {row.said}"
     assert submit_requests.carry_out(settings) == []
 
 

@@ -1,0 +1,1 @@
+"""`tilewatch up` and `tilewatch doctor`: everything on one machine, as child processes."""

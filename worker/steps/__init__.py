@@ -1,0 +1,3 @@
+"""The steps of jobs, except for judging: submit, compile, prepare, measure, confirm. Each may run twice and writes
+every fact once.
+"""

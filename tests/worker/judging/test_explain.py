@@ -28,27 +28,27 @@ def test_what_the_commit_did_to_the_machine_code_is_its_cause() -> None:
         statics={"registers": 255, "stack_bytes": 64, "tma_loads": 0},
         instructions={"Load instruction": 2},
     )
-    said = explain.explain_replayed(GOOD, bad)
-    assert said.category == "code"
-    assert said.sentence == (
+    explanation = explain.explain_replayed(GOOD, bad)
+    assert explanation.category == "code"
+    assert explanation.sentence == (
         "the commit changed the kernel: 168 -> 255 registers a thread, 0 -> 64 spilled bytes a thread, "
         "2 -> 0 loads by TMA, 0 -> 2 times Load instruction, 2 -> 0 times TMA Load instruction"
     )
-    assert said.lines[0] == "the kernel's time moved +10.0%, the baseline's +0.0%: ours"
+    assert explanation.lines[0] == "the kernel's time moved +10.0%, the baseline's +0.0%: ours"
 
 
 def test_a_config_that_the_space_no_longer_has_is_the_space_s_doing() -> None:
     bad = replace(GOOD, params={"tile_m": 64, "tile_n": 128}, axes={"tile_m": (64,), "tile_n": (128,)}, code_sha256="b")
-    said = explain.explain_replayed(GOOD, bad)
-    assert said.category == "search_space"
-    assert said.sentence.endswith("tile_m=64 tile_n=128 instead of tile_m=128 tile_n=256")
-    assert "search space: tile_m lost 128; tile_n lost 256" in said.lines
-    assert "winner: tile_m=128 tile_n=256 -> tile_m=64 tile_n=128" in said.lines
+    explanation = explain.explain_replayed(GOOD, bad)
+    assert explanation.category == "search_space"
+    assert explanation.sentence.endswith("tile_m=64 tile_n=128 instead of tile_m=128 tile_n=256")
+    assert "search space: tile_m lost 128; tile_n lost 256" in explanation.lines
+    assert "winner: tile_m=128 tile_n=256 -> tile_m=64 tile_n=128" in explanation.lines
 
 
 def test_another_winner_in_the_same_space_is_the_code_s_doing() -> None:
-    said = explain.explain_replayed(GOOD, replace(GOOD, params={"tile_m": 64, "tile_n": 256}, code_sha256="b"))
-    assert (said.category, said.sentence) == (
+    explanation = explain.explain_replayed(GOOD, replace(GOOD, params={"tile_m": 64, "tile_n": 256}, code_sha256="b"))
+    assert (explanation.category, explanation.sentence) == (
         "code",
         "the commit changed the kernel: another config wins: tile_m=64 instead of tile_m=128",
     )

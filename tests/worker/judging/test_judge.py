@@ -73,13 +73,13 @@ def test_real_changes_are_confirmed_with_their_cause_and_changes_of_words_raise_
         for night, sha in enumerate(shas.values()):
             submit_night(watched, sha, night)
             wait_for(lambda: all_done(context), watched.home / "cpu@test.log")
-    said = read_verdicts(context)
+    verdicts = read_verdicts(context)
     for subject in STORY[:3]:
-        assert {verdict for verdict, _ in said[subject]} <= {"regression", "improvement"}, said[subject]
-        assert all("replays of old and new code differ by" in reason for _, reason in said[subject])
+        assert {verdict for verdict, _ in verdicts[subject]} <= {"regression", "improvement"}, verdicts[subject]
+        assert all("replays of old and new code differ by" in reason for _, reason in verdicts[subject])
     for subject in STORY[3:]:
-        assert [verdict for verdict, _ in said[subject]] == ["unchanged"] * len(tiny_repository.PROBLEMS)
-        assert all(reason.startswith("identical machine code to") for _, reason in said[subject])
+        assert [verdict for verdict, _ in verdicts[subject]] == ["unchanged"] * len(tiny_repository.PROBLEMS)
+        assert all(reason.startswith("identical machine code to") for _, reason in verdicts[subject])
     with session(context.database_url) as opened:
         raised = opened.execute(
             select(Commit.subject, Regression, func.count(RegressionSeries.id))
@@ -219,8 +219,8 @@ def test_a_judge_that_remembers_nothing_says_the_same(watched: Settings, tmp_pat
         submit_night(watched, sha, night)
         while do_one_job(context):
             judge.forget()
-    said = read_verdicts(context)
-    assert {verdict for subject in STORY[:3] for verdict, _ in said[subject]} <= {"regression", "improvement"}
+    verdicts = read_verdicts(context)
+    assert {verdict for subject in STORY[:3] for verdict, _ in verdicts[subject]} <= {"regression", "improvement"}
     with session(context.database_url) as opened:
         asked = opened.scalar(select(func.sum(func.cardinality(Replay.good_us))))
     assert asked == 3 * len(tiny_repository.PROBLEMS) * context.policy.told_launches
@@ -252,8 +252,8 @@ def test_a_question_that_cannot_be_answered_is_undecided_with_its_reason(
 def test_a_night_spends_no_more_replay_launches_than_it_may(watched: Settings, tmp_path: Path) -> None:
     shas = git_history.make(tmp_path / "watched", git_history.ADD)
     context = do_nights(watched.model_copy(update={"replay_launches": 3}), *shas.values())
-    said = sorted(verdict for verdict, _ in read_verdicts(context)[git_history.ADD])
-    assert said in (["improvement", "undecided"], ["regression", "undecided"], ["undecided", "undecided"])
+    verdicts = sorted(verdict for verdict, _ in read_verdicts(context)[git_history.ADD])
+    assert verdicts in (["improvement", "undecided"], ["regression", "undecided"], ["undecided", "undecided"])
     # Three for the first suspicion, nothing for the second; what is believed is made sure beyond that.
     assert sum(len(replay.good_us) for replay in replays(context)) == context.policy.told_launches
     assert len({replay.problem for replay in replays(context)}) == 1
@@ -263,8 +263,8 @@ def test_another_policy_over_the_history_says_what_it_would_have_changed(watched
     """Judged as before nothing changes; a policy that believes nothing leaves every change undecided."""
     shas = git_history.make(tmp_path / "watched", *STORY[:2])
     context = do_nights(watched, *shas.values())
-    said = read_verdicts(context)
-    before = {subject: [verdict for verdict, _ in found] for subject, found in said.items()}
+    verdicts = read_verdicts(context)
+    before = {subject: [verdict for verdict, _ in found] for subject, found in verdicts.items()}
     today = dt.datetime.now(dt.UTC).date()
     same = rejudge.rejudge(context, context.policy, today - dt.timedelta(days=1))
     assert (same.runs, same.changed) == (3 * len(tiny_repository.PROBLEMS), ())
@@ -302,11 +302,13 @@ def test_another_compiler_is_told_from_a_commit(
     assert all(each.good_commit_id == each.bad_commit_id for each in (first, *rest))
     with session(context.database_url) as opened:
         raised = opened.scalars(select(Regression)).all()
-        said = opened.scalars(select(Verdict).join(RegressionSeries, RegressionSeries.run_id == Verdict.run_id)).all()
+        verdicts = opened.scalars(
+            select(Verdict).join(RegressionSeries, RegressionSeries.run_id == Verdict.run_id)
+        ).all()
     assert {regression.category for regression in raised} == {"toolchain"}
     assert all(regression.cause.startswith("another compiler: ") for regression in raised)
-    assert {verdict.verdict for verdict in said} <= {"regression", "improvement"}
-    assert all(verdict.reason.startswith("the commit before, compiled by both") for verdict in said)
+    assert {verdict.verdict for verdict in verdicts} <= {"regression", "improvement"}
+    assert all(verdict.reason.startswith("the commit before, compiled by both") for verdict in verdicts)
 
 
 def test_a_commit_and_a_compiler_that_changed_in_one_night_are_told_apart(

@@ -72,8 +72,8 @@ def test_a_store_that_cannot_be_read_is_a_trouble_of_those_who_need_cubins(
 ) -> None:
     settings.home.mkdir(parents=True, exist_ok=True)
     (settings.home / "cubins").write_text("a file where the folder should be")
-    (said,) = health_checks.checks_of("compile", None, context, settings.home, lambda: 0.0)()
-    assert said.startswith("the cubin store file://")
+    (answer,) = health_checks.checks_of("compile", None, context, settings.home, lambda: 0.0)()
+    assert answer.startswith("the cubin store file://")
     assert health_checks.checks_of("judge", None, context, settings.home, lambda: 0.0)() == ()
 
 
@@ -81,9 +81,9 @@ def test_a_quarantine_is_a_trouble_of_that_gpus_worker(settings: Settings, conte
     add_gpu_worker(context)
     with session(context.database_url) as opened:
         quarantine.begin(opened, gpu_uuid="GPU-1", gpu_model="h200", host="n", kind="xid", reason="Xid 79", evidence={})
-    (said,) = health_checks.checks_of("gpu", "GPU-1", context, settings.home, lambda: 0.0)()
-    assert said.startswith("GPU GPU-1 is in quarantine since ")
-    assert said.endswith(": Xid 79")
+    (answer,) = health_checks.checks_of("gpu", "GPU-1", context, settings.home, lambda: 0.0)()
+    assert answer.startswith("GPU GPU-1 is in quarantine since ")
+    assert answer.endswith(": Xid 79")
     assert health_checks.checks_of("gpu", "GPU-2", context, settings.home, lambda: 0.0)() == ()
 
 
@@ -94,7 +94,7 @@ def test_the_queues_vital_signs(settings: Settings, context: Context) -> None:
         opened.execute(update(Job).values(created_at=text("now() - interval '2 minutes'")))
         opened.execute(update(Worker).values(seen_at=text("now()")))
         quarantine.begin(opened, gpu_uuid="GPU-1", gpu_model="h200", host="n", kind="xid", reason="Xid 79", evidence={})
-    said = exposition(queue_metrics_of(context.database_url))().decode()
+    answer = exposition(queue_metrics_of(context.database_url))().decode()
     for line in (
         'tilewatch_jobs{kind="compile",state="queued"} 1.0',
         'tilewatch_jobs{kind="measure",state="waiting"} 2.0',
@@ -103,24 +103,24 @@ def test_the_queues_vital_signs(settings: Settings, context: Context) -> None:
         'tilewatch_gpus_quarantined{gpu_model="h200"} 1.0',
         "tilewatch_database_up 1.0",
     ):
-        assert line in said, said
-    (oldest,) = [line for line in said.splitlines() if line.startswith("tilewatch_oldest_queued_seconds{")]
+        assert line in answer, answer
+    (oldest,) = [line for line in answer.splitlines() if line.startswith("tilewatch_oldest_queued_seconds{")]
     assert 120 <= float(oldest.split()[-1]) < 600
-    assert "tilewatch_last_good_nightly_timestamp_seconds{" not in said
+    assert "tilewatch_last_good_nightly_timestamp_seconds{" not in answer
     with session(context.database_url) as opened:
         opened.execute(update(Job).values(state="done", finished_at=text("'2026-11-21 04:00+00'")))
-    said = exposition(queue_metrics_of(context.database_url))().decode()
-    assert 'tilewatch_last_good_nightly_timestamp_seconds{gpu_model="h200"} 1.7952336e+09' in said
+    answer = exposition(queue_metrics_of(context.database_url))().decode()
+    assert 'tilewatch_last_good_nightly_timestamp_seconds{gpu_model="h200"} 1.7952336e+09' in answer
     assert "tilewatch_database_up 0.0" in exposition(queue_metrics_of("postgresql://me:x@127.0.0.1:9/x"))().decode()
 
 
 def test_what_lies_in_the_spool_is_counted(tmp_path: Path) -> None:
     for name in ("job-1.json", "job-2.json", "job-3.refused"):
         (tmp_path / name).write_text("{}")
-    said = exposition(worker_metrics("gpu", lambda: (), tmp_path))().decode()
-    assert 'tilewatch_spool_files{state="waiting"} 2.0' in said
-    assert 'tilewatch_spool_files{state="refused"} 1.0' in said
-    assert "tilewatch_healthy 1.0" in said
+    answer = exposition(worker_metrics("gpu", lambda: (), tmp_path))().decode()
+    assert 'tilewatch_spool_files{state="waiting"} 2.0' in answer
+    assert 'tilewatch_spool_files{state="refused"} 1.0' in answer
+    assert "tilewatch_healthy 1.0" in answer
     assert "spool" not in exposition(worker_metrics("judge", lambda: ("away",), tmp_path))().decode()
 
 
@@ -146,7 +146,7 @@ def test_a_worker_whose_gpu_falls_ill_says_so_leaves_its_queue_and_comes_back(
     """The whole road with a real Celery worker of the simulated GPU."""
     job_id = ready_sweep(settings, context)
     port = free_port()
-    told = settings.model_copy(
+    with_port = settings.model_copy(
         update={
             "sim_seed": seed_that_falls_ill_once(context, job_id),
             "sim_ill": 0.5,
@@ -155,7 +155,7 @@ def test_a_worker_whose_gpu_falls_ill_says_so_leaves_its_queue_and_comes_back(
         }
     )
     log = settings.home / "gpu0@test.log"
-    with celery_worker(told, "gpu.sim", "gpu0@test"):
+    with celery_worker(with_port, "gpu.sim", "gpu0@test"):
         wait_for(lambda: "health endpoint" in log.read_text(), log)
         assert asked(port) == (200, "ok\n")
         ring(context)
@@ -166,10 +166,10 @@ def test_a_worker_whose_gpu_falls_ill_says_so_leaves_its_queue_and_comes_back(
         ring(context)
         wait_for(lambda: runs(context) == 1, log)
         assert 'tilewatch_sweep_seconds_count{gpu_model="sim"} 2.0' in asked(port, "/metrics")[1]
-    said = log.read_text()
+    answer = log.read_text()
     for words in ("takes no sweeps", "Canceling queue gpu.sim", "takes sweeps again", "Started consuming from gpu.sim"):
-        assert words in said
-    assert "Traceback" not in said
+        assert words in answer
+    assert "Traceback" not in answer
 
 
 def seed_that_falls_ill_once(context: Context, job_id: int) -> int:

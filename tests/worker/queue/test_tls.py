@@ -115,7 +115,7 @@ def test_a_job_is_sent_taken_and_ended_over_encrypted_roads(
         encrypted(certificate, database.port or 5432, postgres=True) as database_port,
         encrypted(certificate, broker.port or 6379, postgres=False) as broker_port,
     ):
-        told = settings.model_copy(
+        over_tls = settings.model_copy(
             update={
                 "database_url": database.set(
                     host="127.0.0.1",
@@ -129,13 +129,13 @@ def test_a_job_is_sent_taken_and_ended_over_encrypted_roads(
             }
         )
         log = settings.home / "judge@test.log"
-        with celery_worker(told, "judge", "judge@test"):
-            with session(told.connection().database_url) as opened:
+        with celery_worker(over_tls, "judge", "judge@test"):
+            with session(over_tls.connection().database_url) as opened:
                 job_id, _ = jobs.add(opened, key="k", kind="judge", queue="judge", subject="of no run", payload={})
             queued = [jobs.UnsentJob(job_id, "judge")]
-            dispatch.send(dispatch.sender(told.connection().broker_url), told.connection().database_url, queued)
+            dispatch.send(dispatch.sender(over_tls.connection().broker_url), over_tls.connection().database_url, queued)
             wait_for(lambda: state(context, job_id) == "failed", log)
-        engine(told.connection().database_url).dispose()
+        engine(over_tls.connection().database_url).dispose()
 
 
 def state(context: Context, job_id: int) -> str:

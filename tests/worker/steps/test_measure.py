@@ -62,8 +62,8 @@ def test_trials_end_with_a_time_or_a_reason(settings: Settings, context: Context
 def test_the_first_run_of_a_series_is_undecided(settings: Settings, context: Context, drain: Drain) -> None:
     run_id = make_run(settings, context, drain)
     with session(context.database_url) as opened:
-        said = opened.get_one(Verdict, run_id)
-    assert (said.verdict, said.history_points) == ("undecided", 0)
+        verdict = opened.get_one(Verdict, run_id)
+    assert (verdict.verdict, verdict.history_points) == ("undecided", 0)
 
 
 def test_a_sweep_whose_cubins_are_gone_fails_with_a_sentence_before_it_takes_a_gpu(
@@ -95,9 +95,9 @@ def test_a_cubin_that_compiled_elsewhere_and_not_here_is_not_sent_to_the_gpu(
     with pytest.raises(NotNow, match="no NVIDIA GPU"):  # the rest would have been measured
         run_job.run(measuring, "tester#2", context)
     with session(context.database_url) as opened:
-        told = {row.config_id: (row.status, row.failure) for row in opened.scalars(select(Trial))}
-    assert told[elsewhere.config_id] == ("not_compiled", "not compiled within 15 s")
-    assert told[here.config_id] == ("compiled", None)
+        trials = {row.config_id: (row.status, row.failure) for row in opened.scalars(select(Trial))}
+    assert trials[elsewhere.config_id] == ("not_compiled", "not compiled within 15 s")
+    assert trials[here.config_id] == ("compiled", None)
 
 
 def test_judging_again_changes_nothing(settings: Settings, context: Context, drain: Drain) -> None:

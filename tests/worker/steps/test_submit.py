@@ -34,8 +34,8 @@ def messages(settings: Settings, queue: str) -> int:
 
 
 def test_a_nightly_becomes_sweeps_trials_jobs_and_messages(settings: Settings) -> None:
-    said = submit_nightly(settings, night=NIGHT)
-    assert said.created
+    submitted = submit_nightly(settings, night=NIGHT)
+    assert submitted.created
     with session(settings.connection().database_url) as opened:
         submission = opened.scalars(select(Submission)).one()
         assert (submission.reason, submission.night, submission.gpu_model) == ("nightly", NIGHT, "h200")
@@ -69,8 +69,8 @@ def test_a_manual_sweep_is_a_new_submission_each_time(settings: Settings) -> Non
 
 
 def test_a_gpu_model_without_a_worker_gets_static_facts_only_and_the_sentence_says_so(settings: Settings) -> None:
-    said = submit_nightly(settings, gpus=("b200",), night=NIGHT)
-    assert "static facts only for b200" in said.sentence
+    submitted = submit_nightly(settings, gpus=("b200",), night=NIGHT)
+    assert "static facts only for b200" in submitted.sentence
     with session(settings.connection().database_url) as opened:
         assert not opened.scalars(select(Submission)).one().measure
         assert opened.scalars(select(Job.kind)).all() == ["compile"]

@@ -84,9 +84,9 @@ def rewritten(file: Path, change: Callable[[list[Line]], list[Line]]) -> Path:
 
 def test_a_recording_arrives_as_it_left(recording: Path, source: Context, new_database: NewDatabase) -> None:
     with new_database() as elsewhere:
-        said = import_file(elsewhere, recording)
-        assert said.created
-        assert said.sentence.startswith("imported 2 runs recorded on n1, NVIDIA H200, 2026-11-01")
+        imported = import_file(elsewhere, recording)
+        assert imported.created
+        assert imported.sentence.startswith("imported 2 runs recorded on n1, NVIDIA H200, 2026-11-01")
         assert contents(elsewhere) == contents(source.database_url)
         with session(elsewhere) as opened:
             assert set(opened.scalars(select(Run.origin))) == {"recorded"}

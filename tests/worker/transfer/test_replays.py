@@ -37,7 +37,7 @@ def test_a_recorded_history_is_judged_as_where_it_was_measured(
     with session(database_url) as opened:
         opened.execute(update(Run).values(origin="measured", timer="events"))
         opened.execute(update(Replay).values(origin="measured"))
-    said = read_verdicts(context)
+    verdicts = read_verdicts(context)
     file = tmp_path / "story.jsonl.gz"
     export_file(database_url, file, ExportFilter())
     with new_database() as url:
@@ -45,7 +45,7 @@ def test_a_recorded_history_is_judged_as_where_it_was_measured(
         assert not import_file(url, file).created
         do_all_jobs(there)
         assert {subject: [word for word, _ in found] for subject, found in read_verdicts(there).items()} == {
-            subject: [word for word, _ in found] for subject, found in said.items()
+            subject: [word for word, _ in found] for subject, found in verdicts.items()
         }
         with session(url) as opened:
             assert {replay.origin for replay in opened.scalars(select(Replay))} == {"recorded"}
@@ -59,10 +59,10 @@ def test_the_judge_tells_five_real_changes_apart(
     """What benchmarks/story.py recorded on a real GPU: three changes of speed, a comment and a new name."""
     context = imported(tmp_path, database_url, broker_url, file)
     do_all_jobs(context)
-    said = [[verdict for verdict, _ in found] for found in read_verdicts(context).values()]
-    assert said[0] == ["undecided"]
-    assert all(set(words) <= {"regression", "improvement"} for words in said[1:4])
-    assert said[4:] == [["unchanged"], ["unchanged"]]
+    verdicts = [[verdict for verdict, _ in found] for found in read_verdicts(context).values()]
+    assert verdicts[0] == ["undecided"]
+    assert all(set(words) <= {"regression", "improvement"} for words in verdicts[1:4])
+    assert verdicts[4:] == [["unchanged"], ["unchanged"]]
     with session(context.database_url) as opened:
         found = regressions.list_regressions(opened)
         assert [row.recorded for row in found] == [True] * 3
