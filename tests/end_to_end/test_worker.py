@@ -139,7 +139,7 @@ def test_the_clock_submits_the_nightly(settings: Settings, context: Context) -> 
         wait_for(lambda: jobs_in(context, "queued"), settings.home / "judge@test.log")
 
 
-def test_what_a_judge_opened_is_told_as_soon_as_its_job_has_ended(settings: Settings, context: Context) -> None:
+def test_what_a_judge_opened_is_sent_as_soon_as_its_job_has_ended(settings: Settings, context: Context) -> None:
     with receiver() as board, celery_worker(settings, queues="judge,tell", name="judge@test"):
         written = f"[channels.board]\nwebhook = '{board.url}'\n[[routes]]\nto = ['board']\n"
         (settings.home / "tell.toml").write_text(written)
