@@ -20,7 +20,7 @@ from tilewatch.kernels.checklist import command
 from tilewatch.kernels.compiling import store
 from tilewatch.kernels.compiling.compile_plan import compile_plan
 from tilewatch.kernels.compiling.compiler import LIMIT_S
-from tilewatch.kernels.library import FOLDER as LIBRARY
+from tilewatch.kernels.library import watched_folder
 from tilewatch.kernels.measuring.journal import Journal, journal_path
 from tilewatch.kernels.measuring.measure import GpuMissing, MeasureRequest, measure
 from tilewatch.kernels.printing import print_compiled, print_sweep
@@ -37,14 +37,15 @@ app = typer.Typer(
 say = Console(stderr=True)
 
 KernelName = Annotated[str, typer.Argument(help="A kernel of the library, e.g. gemm_fp8.")]
-Library = Annotated[Path, typer.Option(help="Folder of library files.")]
+Library = Annotated[Path, typer.Option(help="Folder of library files; TILEWATCH_REPOSITORY/TILEWATCH_LIBRARY.")]
 Store = Annotated[Path, typer.Option(help="Folder for cubins; a second run finds them there.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Compiler processes.")]
-Limit = Annotated[float, typer.Option(min=0.1, help="Seconds a config may take to compile.")]
+Limit = Annotated[float, typer.Option(min=0.1, help="CPU seconds a config may take to compile.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, for machines.")]
 
 
 CORES = os.cpu_count() or 1
+LIBRARY = watched_folder()
 SPARE_CORES = max(1, CORES - 1)
 DEFAULT_STORE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "tilewatch" / "cubins"
 
@@ -62,6 +63,8 @@ def compile(
 ) -> None:
     """Compile a kernel's whole search space and list its static facts: the half that needs no GPU.
 
+    The exit code is 1 when no config compiles.
+
     Example: python -m tilewatch.kernels compile gemm_fp8 --arch sm_100 --jobs 2
     """
     plan = _plan(library, arch, kernel, problem)
@@ -76,6 +79,8 @@ def compile(
         print(json.dumps({**summary, "configs": rows}))
     else:
         print_compiled(summary, outcomes)
+    if not summary["by_status"].get("ok"):
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -150,7 +155,10 @@ app.command("checklist")(command.command)
 
 
 def _plan(library: Path, arch: str, kernel: str, problem: str | None) -> Plan:
-    return catalog.read(library.absolute(), arch=arch, kernel=kernel, problem=problem)[0]
+    reading = catalog.read_library(library.absolute(), arch=arch, kernel=kernel, problem=problem)
+    for failure in reading.failures:
+        say.print(f"left out: {failure}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+    return reading.plans[0]
 
 
 def _with_progress(

@@ -55,7 +55,7 @@ def arguments(kernel: Kernel, problem: Problem, config: Config) -> tuple[Argumen
         elif _is_constant(annotation):
             if not constants:
                 raise BadArguments(f"parameter '{name}' is a ct.Constant, but `constants` has no value for it")
-            given.append(Constant(name, constants.pop(0)))
+            given.append(_constant(name, constants.pop(0)))
         elif arrays:
             if getattr(annotation, "array", None) is not None or getattr(annotation, "list", None) is not None:
                 raise BadArguments(f"parameter '{name}' has an annotation of arrays or lists, which is not supported")
@@ -74,6 +74,15 @@ def arguments(kernel: Kernel, problem: Problem, config: Config) -> tuple[Argumen
         left += [f"scalar '{name}'" for name in scalars]
         raise BadArguments(f"no parameter of the kernel is left for {', '.join(left)}")
     return tuple(given)
+
+
+def _constant(name: str, value: object) -> Constant:
+    if not isinstance(value, int | float):
+        raise BadArguments(
+            f"the constant of parameter '{name}' is {value!r}, a {type(value).__name__}; expected int, float or bool "
+            "(for a type, give a number and let the kernel choose by it)"
+        )
+    return Constant(name, value)
 
 
 def _is_constant(annotation: Any) -> bool:

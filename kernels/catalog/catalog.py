@@ -4,6 +4,7 @@ The folder's files are other people's code from any commit, so they are loaded i
 neither cuda-tile nor CuPy and works on a laptop.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,27 @@ class UnknownKernel(ExpectedError):
     """No kernel of that name in the library; the message names the nearest."""
 
 
+@dataclass(frozen=True)
+class Reading:
+    """`failures` are sentences: each says which file or kernel was left out, and why."""
+
+    plans: tuple[Plan, ...]
+    failures: tuple[str, ...]
+
+
 def read(library: Path, *, arch: str, kernel: str | None = None, problem: str | None = None) -> tuple[Plan, ...]:
+    """Returns what `read_library` returns, without the failures."""
+    return read_library(library, arch=arch, kernel=kernel, problem=problem).plans
+
+
+def read_library(library: Path, *, arch: str, kernel: str | None = None, problem: str | None = None) -> Reading:
     """Returns the nightly suite, one kernel's problems, or one problem, for one architecture ("sm_90").
 
+    A file or kernel that is wrong is left out; when nothing else is left, or it was asked for by name, it is an error.
     Raises UnknownKernel, BadProblem or LibraryError; every message is a sentence for a person.
     """
     answer = _ask(library, {"library": str(library), "arch": arch, "kernel": kernel, "problem": problem})
-    return tuple(
+    plans = tuple(
         Plan(
             kernel=plan["kernel"],
             problem=plan["problem"],
@@ -43,6 +58,7 @@ def read(library: Path, *, arch: str, kernel: str | None = None, problem: str | 
         )
         for plan in answer["plans"]
     )
+    return Reading(plans, tuple(answer["failures"]))
 
 
 def describe(library: Path, *, arch: str, kernel: str, problem: str, config: Params) -> Description:

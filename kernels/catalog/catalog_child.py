@@ -5,25 +5,38 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tilewatch.kernels.catalog.description import describe
+from tilewatch.kernels.catalog.check import call, check_kernel, check_problem, read_space
+from tilewatch.kernels.catalog.description import MANY, describe
 from tilewatch.kernels.contract import BadProblem, Problem
-from tilewatch.kernels.loading import LibraryError, LibraryKernel, load
+from tilewatch.kernels.loading import LibraryError, LibraryKernel, list_failures, load
 from tilewatch.kernels.signature import BadConfig, code_key, element_bytes, signature
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
-        loaded = load(Path(request["library"]))
-        wanted = _runnable(_wanted(loaded, request["kernel"], request["problem"]), request["kernel"], request["arch"])
-        if request.get("config"):
-            entry, problem = wanted[0]
-            return {"description": describe(entry, problem, request["config"], request["arch"])}
-        return {"plans": [_plan(entry, problem, request["arch"]) for entry, problem in wanted]}
+        library, kernel, arch = Path(request["library"]), request["kernel"], request["arch"]
+        loaded, failures = load(library), list(list_failures(library))
+        if kernel is not None:
+            wanted = _runnable(_wanted(library, kernel, request["problem"]), kernel, arch)
+            if request.get("config"):
+                entry, problem = wanted[0]
+                return {"description": describe(entry, problem, request["config"], arch)}
+            return {"plans": [_plan(entry, problem, arch) for entry, problem in wanted], "failures": failures}
+        plans = []
+        for entry in loaded.values():
+            try:
+                wanted = _runnable(_problems(entry), None, arch) if entry.kernel.nightly else []
+                plans += [_plan(entry, problem, arch) for entry, problem in wanted]
+            except LibraryError as error:
+                failures.append(str(error))
+        if failures and not plans:
+            raise LibraryError("; ".join(failures))
+        return {"plans": plans, "failures": failures}
     except UnknownKernelName as error:
         return {"error": "UnknownKernel", "message": str(error)}
     except BadProblem as error:
         return {"error": "BadProblem", "message": str(error)}
-    except (LibraryError, BadConfig) as error:
+    except LibraryError as error:
         return {"error": "LibraryError", "message": str(error)}
 
 
@@ -31,17 +44,16 @@ class UnknownKernelName(Exception):
     pass
 
 
-def _wanted(
-    loaded: dict[str, LibraryKernel], kernel: str | None, problem: str | None
-) -> list[tuple[LibraryKernel, Problem]]:
-    if kernel is None:
-        return [(entry, each) for entry in loaded.values() if entry.kernel.nightly for each in entry.kernel.problems]
+def _wanted(library: Path, kernel: str, problem: str | None) -> list[tuple[LibraryKernel, Problem]]:
+    loaded = load(library)
     if kernel not in loaded:
         near = difflib.get_close_matches(kernel, loaded, n=3, cutoff=0.4) or sorted(loaded)
-        raise UnknownKernelName(f"there is no kernel '{kernel}' in this library; nearest: {', '.join(near)}")
+        sentence = f"there is no kernel '{kernel}' in the library {library}; nearest: {', '.join(near)}"
+        raise UnknownKernelName("; ".join((sentence, *list_failures(library))))
     entry = loaded[kernel]
     if problem is None:
-        return [(entry, each) for each in entry.kernel.problems]
+        return _problems(entry)
+    check_kernel(entry)
     try:
         return [(entry, entry.kernel.parse(problem))]
     except BadProblem as error:
@@ -49,19 +61,33 @@ def _wanted(
         raise BadProblem(f"{error} (watched problems of {kernel}: {watched})") from None
 
 
+def _problems(entry: LibraryKernel) -> list[tuple[LibraryKernel, Problem]]:
+    check_kernel(entry)
+    return [(entry, each) for each in entry.kernel.problems]
+
+
 def _runnable(
     wanted: list[tuple[LibraryKernel, Problem]], asked: str | None, arch: str
 ) -> list[tuple[LibraryKernel, Problem]]:
     """Leaves out kernels without a config for the architecture; asking for one of them is an error."""
-    runnable = [(entry, problem) for entry, problem in wanted if entry.kernel.space(arch).size]
+    runnable = [(entry, problem) for entry, problem in wanted if read_space(entry, arch).size]
     if asked is not None and not runnable:
         raise LibraryError(f"kernel {asked} has no config for {arch}")
     return runnable
 
 
 def _plan(loaded: LibraryKernel, problem: Problem, arch: str) -> dict[str, Any]:
-    kernel = loaded.kernel
-    space = kernel.space(arch)
+    kernel, space = loaded.kernel, read_space(loaded, arch)
+    check_problem(loaded, problem)
+    trials = []
+    for config in space.configs():
+        call(loaded, "constants", problem, config)
+        call(loaded, "grid", problem, config, MANY)
+        try:
+            key = code_key(loaded.source_sha256, arch, signature(kernel, problem, config))
+        except BadConfig as error:
+            raise LibraryError(f"library file {loaded.file}: {error}") from None
+        trials.append({"config": config, "code_key": key})
     return {
         "kernel": kernel.name,
         "problem": problem.name,
@@ -69,14 +95,8 @@ def _plan(loaded: LibraryKernel, problem: Problem, arch: str) -> dict[str, Any]:
         "source_sha256": loaded.source_sha256,
         "element_bytes": element_bytes(kernel, problem),
         "axes": space.axes,
-        "flops": kernel.flops(problem),
-        "bytes": kernel.bytes(problem),
+        "flops": call(loaded, "flops", problem),
+        "bytes": call(loaded, "bytes", problem),
         "baselines": kernel.baselines,
-        "trials": [
-            {
-                "config": config,
-                "code_key": code_key(loaded.source_sha256, arch, signature(kernel, problem, config)),
-            }
-            for config in space.configs()
-        ],
+        "trials": trials,
     }

@@ -18,9 +18,11 @@ from tilewatch.kernels.checklist.checklist import Line, checklist
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.cubin import threads_per_block
 from tilewatch.kernels.compiling.store import CubinStore, folder
-from tilewatch.kernels.library import FOLDER
+from tilewatch.kernels.library import watched_folder
 from tilewatch.kernels.results import Compiled, Params
 from tilewatch.kernels.tile_table import default_config
+
+LIBRARY = watched_folder()
 
 PATIENT_S = 60.0
 """One config and a person waiting for it: longer than a sweep has for each of hundreds."""
@@ -33,7 +35,7 @@ def command(
     config: Annotated[
         str, typer.Option(help="Parameters instead of the tile table's, e.g. tile_m=128,num_ctas=2.")
     ] = "",
-    library: Annotated[Path, typer.Option(help="Folder of library files.")] = FOLDER,
+    library: Annotated[Path, typer.Option(help="Folder of library files.")] = LIBRARY,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, for machines.")] = False,
 ) -> None:
     """Check one config against the optimisation guide, from its source, the compiler's remarks and its cubin.

@@ -27,7 +27,7 @@ from tilewatch.kernels.compiling.cubin import CuobjdumpMissing, code_sha256, sta
 from tilewatch.kernels.compiling.store import CubinStore, StoreError, is_final
 from tilewatch.kernels.compiling.toolchain import compiler_version
 from tilewatch.kernels.contract import HINTS, BadProblem, Kernel, Problem
-from tilewatch.kernels.loading import LibraryError, load
+from tilewatch.kernels.loading import LibraryError, find
 from tilewatch.kernels.parameters import Constant, arguments
 from tilewatch.kernels.signature import BadConfig, Signature, signature, tile_signature
 
@@ -43,7 +43,7 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     if request.get("ask") == "ready":  # everything this role needs was imported
         return {}
     try:
-        kernel = load(Path(request["library"]))[request["kernel"]].kernel
+        kernel = find(Path(request["library"]), request["kernel"]).kernel
         problem = kernel.parse(request["problem"])
         wanted = signature(kernel, problem, request["config"])
         if request.get("ask") == "identify":

@@ -13,7 +13,7 @@ from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.contract import Array, Config, Kernel, Problem
 from tilewatch.kernels.gpu import arrays, timing
 from tilewatch.kernels.gpu.telemetry import Telemetry
-from tilewatch.kernels.loading import LibraryError, load
+from tilewatch.kernels.loading import LibraryError, find, load
 from tilewatch.kernels.parameters import Constant, Scalar, arguments
 from tilewatch.kernels.signature import strides
 
@@ -93,7 +93,7 @@ class PreparedProblem:
 
 
 def prepare(request: Mapping[str, Any], gpu_uuid: str) -> PreparedProblem:
-    kernel = load(Path(request["library"]))[request["kernel"]].kernel
+    kernel = find(Path(request["library"]), request["kernel"]).kernel
     problem = kernel.parse(request["problem"])
     specs = kernel.arrays(problem)
     inputs = _inputs(kernel, problem, request["seed"])

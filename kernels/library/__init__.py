@@ -1,5 +1,14 @@
 """The kernels under watch here: library files, loaded by path like those of any other repository."""
 
+import os
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
+
+
+def watched_folder() -> Path:
+    """Returns the folder that TILEWATCH_REPOSITORY and TILEWATCH_LIBRARY name, as it lies there; otherwise FOLDER."""
+    repository, library = os.environ.get("TILEWATCH_REPOSITORY"), os.environ.get("TILEWATCH_LIBRARY")
+    if not repository and not library:
+        return FOLDER
+    return Path(repository or FOLDER.parents[1]) / (library or "kernels/library")

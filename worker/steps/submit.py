@@ -140,14 +140,15 @@ def _submit(settings: Settings, revision: str, gpus: Sequence[str], request: _Re
     models = models or tuple(device.gpu_model(slug) for slug in sorted(others - {SIMULATED.slug}))
     if not models:
         raise NothingToSubmit("no GPU model is watched and no GPU worker was ever here: name one with --gpu")
-    plans = {
-        arch: tuple(
-            plan
-            for plan in catalog.read(library, arch=arch, kernel=request.kernel, problem=request.problem)
-            if request.kernel or settings.sweeps(plan.kernel)
-        )
+    readings = {
+        arch: catalog.read_library(library, arch=arch, kernel=request.kernel, problem=request.problem)
         for arch in sorted({model.arch for model in models})
     }
+    plans = {
+        arch: tuple(plan for plan in reading.plans if request.kernel or settings.sweeps(plan.kernel))
+        for arch, reading in readings.items()
+    }
+    failures = tuple(dict.fromkeys(failure for reading in readings.values() for failure in reading.failures))
     if not any(plans.values()):
         raise NothingToSubmit(
             f"the library's suite has none of the kernels {', '.join(settings.kernels or ())} (TILEWATCH_KERNELS)"
@@ -164,7 +165,7 @@ def _submit(settings: Settings, revision: str, gpus: Sequence[str], request: _Re
     return Submitted(
         submission_ids=tuple(submission_id for submission_id, _, _ in written),
         created=bool(created),
-        sentence=_sentence(request, commit, targets, created),
+        sentence="; left out: ".join((_sentence(request, commit, targets, created), *failures)),
     )
 
 

@@ -1,0 +1,141 @@
+"""Checks what a library file says of a kernel, so that a mistake is a sentence before a compiler or a GPU is spent.
+
+Every sentence names the file, the kernel and what was expected.
+"""
+
+import ast
+import difflib
+import inspect
+import linecache
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import cuda.tile as ct
+
+from tilewatch.kernels.baseline_names import NAMES
+from tilewatch.kernels.contract import Array, Problem, Space
+from tilewatch.kernels.loading import LibraryError, LibraryKernel
+
+
+def check_kernel(loaded: LibraryKernel) -> None:
+    """Checks what needs neither a problem nor an architecture. Raises LibraryError."""
+    for problem in loaded.kernel.problems:
+        if not isinstance(problem, Problem):
+            raise _wrong(
+                loaded, f"`problems` holds {problem!r}, a {_kind(problem)}; expected Problem, as `parse` returns it"
+            )
+    for name in loaded.kernel.baselines:
+        if name not in NAMES:
+            near = difflib.get_close_matches(str(name), NAMES, n=1, cutoff=0.5)
+            hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(NAMES)}"
+            raise _wrong(loaded, f"there is no baseline '{name}'; {hint}")
+
+
+def read_space(loaded: LibraryKernel, arch: str) -> Space:
+    """Returns the kernel's search space for an architecture. Raises LibraryError where it is none."""
+    space = call(loaded, "space", arch)
+    if not isinstance(space, Space):
+        raise _wrong(loaded, f'`space` gives a {_kind(space)}; expected a Space, e.g. Space((("tile", (64, 128)),))')
+    for axis in space.axes:
+        if not (isinstance(axis, tuple) and len(axis) == 2 and isinstance(axis[0], str) and isinstance(axis[1], tuple)):
+            raise _wrong(
+                loaded, f'`space` has the axis {axis!r}; expected a name and a tuple, e.g. ("tile", (64, 128))'
+            )
+        for value in axis[1]:
+            if not isinstance(value, int):
+                raise _wrong(loaded, f"axis '{axis[0]}' has the value {value!r}, a {_kind(value)}; expected integers")
+    return space
+
+
+def check_problem(loaded: LibraryKernel, problem: Problem) -> None:
+    """Checks the arrays of a problem and the names of the reference's outputs. Raises LibraryError."""
+    arrays = call(loaded, "arrays", problem)
+    for array in arrays:
+        if not isinstance(array, Array):
+            raise _wrong(loaded, f"`arrays` holds {array!r}, a {_kind(array)}; expected Array")
+        if not isinstance(getattr(ct, array.dtype, None), type(ct.float32)):
+            types = [name for name, value in vars(ct).items() if isinstance(value, type(ct.float32))]
+            near = difflib.get_close_matches(array.dtype, types, n=1, cutoff=0.4) or ["float32"]
+            raise _wrong(
+                loaded, f"array '{array.name}' has the type '{array.dtype}'; expected one of cuTile, e.g. {near[0]}"
+            )
+        if array.output and array.inout:
+            raise _wrong(loaded, f"array '{array.name}' is both `output` and `inout`; expected one of them")
+    names = [array.name for array in arrays]
+    if len(set(names)) < len(names):
+        raise _wrong(loaded, f"two arrays have the same name: {', '.join(names)}")
+    written = {array.name for array in arrays if array.written}
+    if not written:
+        raise _wrong(loaded, "no array is an `output` or `inout`, so there is nothing to check against the reference")
+    if all(array.output for array in arrays):
+        raise _wrong(loaded, "every array is an `output`; expected at least one that is read")
+    given = reference_outputs(loaded.kernel.reference)
+    if given is not None and given != written:
+        raise _wrong(
+            loaded, f"`reference` gives {', '.join(sorted(given))}, but the kernel writes {', '.join(sorted(written))}"
+        )
+
+
+def call(loaded: LibraryKernel, field: str, *arguments: Any) -> Any:
+    """Calls a function of the library file. Raises LibraryError that says which one failed, and at which line."""
+    try:
+        return getattr(loaded.kernel, field)(*arguments)
+    except KeyError as error:
+        named = [each.sizes if isinstance(each, Problem) else each for each in arguments]
+        names = [name for each in named if isinstance(each, Mapping) for name in each]
+        raise _wrong(
+            loaded, f"`{field}` asks for {error}{_line(error)}, which is none of its axes and sizes: {', '.join(names)}"
+        ) from error
+    except Exception as error:
+        raise _wrong(loaded, f"`{field}` fails: {type(error).__name__}: {error}{_line(error)}") from error
+
+
+def reference_outputs(reference: Callable[..., Any]) -> set[str] | None:
+    """Returns the names that a reference's dictionaries have, read from its source; None where that does not say."""
+    code = getattr(inspect.unwrap(reference), "__code__", None)
+    if code is None:
+        return None
+    tree = ast.parse("".join(linecache.getlines(code.co_filename)))
+    nodes = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Lambda | ast.FunctionDef)
+        and node.lineno == code.co_firstlineno
+        and (node.name if isinstance(node, ast.FunctionDef) else "<lambda>") == code.co_name
+        and [each.arg for each in node.args.args] == list(code.co_varnames[: code.co_argcount])
+    ]
+    if len(nodes) != 1:
+        return None
+    (node,) = nodes
+    results = (
+        [node.body]
+        if isinstance(node, ast.Lambda)
+        else [each.value for each in ast.walk(node) if isinstance(each, ast.Return)]
+    )
+    names: set[str] = set()
+    for result in results:
+        if not isinstance(result, ast.Dict):
+            return None
+        for key in result.keys:
+            if not (isinstance(key, ast.Constant) and isinstance(key.value, str)):
+                return None
+            names.add(key.value)
+    return names or None
+
+
+def _wrong(loaded: LibraryKernel, sentence: str) -> LibraryError:
+    return LibraryError(f"library file {loaded.file}: kernel {loaded.kernel.name}: {sentence}")
+
+
+def _kind(value: object) -> str:
+    return "text" if isinstance(value, str) else type(value).__name__
+
+
+def _line(error: BaseException) -> str:
+    """Returns where in a library file the error was raised, as " (line 7)"; nothing where it was not raised in one."""
+    trace, line = error.__traceback__, ""
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename.startswith("watched_library/"):
+            line = f" (line {trace.tb_lineno})"
+        trace = trace.tb_next
+    return line

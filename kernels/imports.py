@@ -1,0 +1,66 @@
+"""Refuses imports of a library file that its hash does not see: of its own repository, and relative ones.
+
+The queue knows a kernel's code by the hash of its library file alone (kernels/signature.py). A helper that changed in
+another file would leave the hash as it is, and the old cubin would be called unchanged. Installed packages are part of
+the toolchain, and those of the standard library of Python.
+"""
+
+import ast
+import importlib.util
+import sysconfig
+from pathlib import Path
+
+ALLOWED = (
+    "a library file may import cuda.tile, tilewatch.kernels.contract, the standard library and installed packages, but "
+    "nothing of its own repository"
+)
+OURS = ("tilewatch", "kernels")
+"""The contract and its name before 0.2. A repository's own package `kernels` is never on a child's path."""
+
+INSTALLED = ("site-packages", "dist-packages")
+STANDARD = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib"))
+
+
+class ForbiddenImport(Exception):
+    """The message is a sentence; `line` is that of the import."""
+
+    def __init__(self, sentence: str, line: int) -> None:
+        super().__init__(sentence)
+        self.line = line
+
+
+def refuse_imports(source: str) -> None:
+    """Raises ForbiddenImport for the first import of a file, in functions too, that is not allowed.
+
+    A package that is not installed is left to whoever runs the import: a function may need it on another machine only.
+    """
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Import | ast.ImportFrom):
+            continue
+        if isinstance(node, ast.ImportFrom) and node.level:
+            raise ForbiddenImport(f"it imports from '{'.' * node.level}{node.module or ''}'; {ALLOWED}", node.lineno)
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+        for name in names:
+            place = _uninstalled_place(name.partition(".")[0])
+            if place is not None:
+                raise ForbiddenImport(
+                    f"it imports '{name}' from {place}, where a change would not be noticed; {ALLOWED}", node.lineno
+                )
+
+
+def _uninstalled_place(package: str) -> Path | None:
+    """Returns where an importable package lies that is neither installed nor of the standard library; else None."""
+    if package in OURS:
+        return None
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        return None
+    if spec is None:
+        return None
+    places = list(spec.submodule_search_locations or ()) or ([spec.origin] if spec.has_location and spec.origin else [])
+    for place in map(Path, places):
+        resolved = place.resolve()
+        if not set(INSTALLED) & set(place.parts) and not any(resolved.is_relative_to(each) for each in STANDARD):
+            return place
+    return None

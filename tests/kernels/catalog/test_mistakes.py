@@ -1,0 +1,98 @@
+"""A mistake in a library file is found when the library is read, in a sentence that names file and kernel."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.worker.fixtures import tiny_repository
+from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.loading import LibraryError
+
+SOURCE = tiny_repository.SOURCE.replace("FACTOR", "2.0")
+OTHER = SOURCE.replace('name="double"', 'name="other"')
+
+
+def read_with(folder: Path, source: str) -> catalog.Reading:
+    (folder / "double.py").write_text(source)
+    return catalog.read_library(folder, arch="sm_90")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("baselines=()", 'baselines=("torch_sofmax",)', "no baseline 'torch_sofmax'; did you mean 'torch_softmax'?"),
+        ("baselines=()", 'baselines=("mine",)', "there is no baseline 'mine'; there are deepgemm, "),
+        ('{"y": inputs["x"]', '{"z": inputs["x"]', "`reference` gives z, but the kernel writes y"),
+        ('"float32", output=True)', '"float32")', "no array is an `output` or `inout`"),
+        ('"float32", output=True)', '"float32", output=True, inout=True)', "array 'y' is both `output` and `inout`"),
+        ('Array("y"', 'Array("x"', "two arrays have the same name: x, x"),
+        ('"float32"),', '"fp32"),', "array 'x' has the type 'fp32'; expected one of cuTile, e.g. "),
+        ('config["width"],),\n', 'config["with"],),\n', "(line 30), which is none of its axes and sizes: n, width"),
+        ('// config["width"]', '// config["with"]', "`grid` asks for 'with' (line 31)"),
+        ('(config["width"],)', "(ct.float32,)", "the constant of parameter 'width' is "),
+        ('(config["width"],)', "()", "parameter 'width' is a ct.Constant, but `constants` has no value for it"),
+        ("width: ct.Constant[int]", "width: int", "parameter 'width' gets a constant but is no ct.Constant"),
+        ('Space((("width", (64, 128, 256, 96)),))', '{"width": (64, 128)}', "`space` gives a dict; expected a Space"),
+        ("(64, 128, 256, 96)", '(64, "128")', "axis 'width' has the value '128', a text; expected integers"),
+        ('(parse("1024"), parse("2048"))', '("1024",)', "`problems` holds '1024', a text; expected Problem"),
+        ('problem.sizes["n"],\n        bytes', 'problem.sizes["m"],\n        bytes', "`flops` asks for 'm'"),
+    ],
+)  # fmt: skip
+def test_a_mistake_names_file_kernel_and_what_was_expected(tmp_path: Path, old: str, new: str, sentence: str) -> None:
+    assert old in SOURCE
+    with pytest.raises(LibraryError) as raised:
+        read_with(tmp_path, SOURCE.replace(old, new))
+    message = str(raised.value)
+    assert message.startswith("library file double.py: kernel double: ")
+    assert sentence in message
+
+
+def test_a_mistake_costs_its_own_kernel_and_is_said(tmp_path: Path) -> None:
+    (tmp_path / "other.py").write_text(OTHER)
+    reading = read_with(tmp_path, SOURCE.replace("baselines=()", 'baselines=("torhc",)'))
+    assert [plan.kernel for plan in reading.plans] == ["other", "other"]
+    (failure,) = reading.failures
+    assert failure.startswith("library file double.py: kernel double: there is no baseline 'torhc'")
+
+
+def test_a_file_that_does_not_load_costs_its_own_kernels(tmp_path: Path) -> None:
+    (tmp_path / "other.py").write_text(OTHER)
+    reading = read_with(tmp_path, SOURCE + "\n\nx = torch.int32\n")
+    assert [plan.kernel for plan in reading.plans] == ["other", "other"]
+    assert reading.failures == (
+        "library file double.py does not load: NameError: name 'torch' is not defined (line 41)",
+    )
+    assert catalog.read(tmp_path, arch="sm_90", kernel="other")
+    with pytest.raises(catalog.UnknownKernel, match=r"no kernel 'double' in the library .*; nearest: .*NameError"):
+        catalog.read(tmp_path, arch="sm_90", kernel="double")
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("from .helpers import tile", "line 1: it imports from '.helpers'; a library file may import cuda.tile, "),
+        ("import helpers", "line 1: it imports 'helpers' from "),
+        ("def later():\n    from helpers import tile", "line 2: it imports 'helpers' from "),
+        (
+            "import tilegym",
+            "does not load: ModuleNotFoundError: No module named 'tilegym' (line 1); a library file may",
+        ),
+    ],
+)
+def test_an_import_of_the_repository_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, sentence: str
+) -> None:
+    """The queue knows code by the hash of its library file: a changed helper would be called unchanged."""
+    (tmp_path / "path").mkdir()
+    (tmp_path / "path" / "helpers.py").write_text("tile = 64")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "path"))
+    with pytest.raises(LibraryError) as raised:
+        read_with(tmp_path, f"{line}\n{SOURCE}")
+    assert sentence in str(raised.value)
+
+
+def test_installed_packages_and_the_standard_library_may_be_imported(tmp_path: Path) -> None:
+    lines = (
+        "import math\nimport numpy as np\nfrom collections import abc\n\n\ndef later():\n    import nowhere_installed\n"
+    )
+    assert read_with(tmp_path, lines + SOURCE).plans

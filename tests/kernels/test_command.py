@@ -1,0 +1,49 @@
+"""The command `python -m tilewatch.kernels`, as a person or a CI job runs it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.worker.fixtures import tiny_repository
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tilewatch.kernels", *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_library_is_the_one_that_the_environment_names(tmp_path: Path) -> None:
+    repository = tiny_repository.make(tmp_path / "watched")
+    here = {"TILEWATCH_REPOSITORY": str(repository), "TILEWATCH_LIBRARY": "library"}
+    done = run("compile", "double", "--cubins", str(tmp_path / "cubins"), "--jobs", "1", **here)
+    assert done.returncode == 0, done.stderr
+    assert "3 ok" in done.stdout
+    assert "1 error" in done.stdout
+    missing = run("compile", "gemm_fp8", **here)
+    assert missing.returncode == 2
+    assert f"there is no kernel 'gemm_fp8' in the library {repository}/library; nearest: double" in missing.stderr
+
+
+def test_a_kernel_of_which_nothing_compiles_is_an_exit_code(tmp_path: Path) -> None:
+    library = tiny_repository.make(tmp_path / "watched") / "library"
+    source = (library / "double.py").read_text()
+    (library / "double.py").write_text(source.replace("(64, 128, 256, 96)", "(96,)"))
+    done = run(
+        "compile", "double", "--library", str(library), "--cubins", str(tmp_path / "cubins"), "--jobs", "1", "--json"
+    )
+    assert done.returncode == 1
+    assert '"by_status": {"error": 1}' in done.stdout
+
+
+def test_what_is_left_out_is_said(tmp_path: Path) -> None:
+    library = tiny_repository.make(tmp_path / "watched") / "library"
+    (library / "broken.py").write_text("import tilegym")
+    done = run("compile", "double", "--library", str(library), "--cubins", str(tmp_path / "cubins"), "--jobs", "1")
+    assert done.returncode == 0
+    assert "left out: library file broken.py does not load: ModuleNotFoundError" in done.stderr
