@@ -86,6 +86,12 @@ class ChildProcess:
                     stream.close()
             self._errors.close()
 
+    def kill(self) -> None:
+        """Ends the child from another thread than the one that asks it, which then gets ChildDied and closes it."""
+        if self._process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
     @property
     def alive(self) -> bool:
         return not self._stdout.closed and self._process.poll() is None

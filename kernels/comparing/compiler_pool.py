@@ -11,6 +11,8 @@ from tilewatch.kernels.compiling.compiler import LIMIT_S, Compiler
 
 Result = TypeVar("Result")
 
+JOIN_S = 0.05
+
 
 class CompilerPool:
     """Starts a process when there is work for it, and keeps it until the pool is closed."""
@@ -19,6 +21,7 @@ class CompilerPool:
         self._store_url, self._jobs, self._limit_s = store_url, jobs, limit_s
         self._todo: queue.SimpleQueue[Callable[[Compiler], None] | None] = queue.SimpleQueue()
         self._compilers: list[Compiler] = []
+        self._threads: list[threading.Thread] = []
 
     def run_all(self, works: Sequence[Callable[[Compiler], Result]]) -> list[Result]:
         """The results in order. Raises what the first failing work raised (BuildError, where nothing compiles)."""
@@ -42,8 +45,12 @@ class CompilerPool:
                 self._todo.get_nowait()
         for _ in self._compilers:
             self._todo.put(None)
-        for compiler in self._compilers:
-            compiler.close()
+        # A thread may be starting a process just now: kill again until every thread has ended.
+        while any(thread.is_alive() for thread in self._threads):
+            for compiler in self._compilers:
+                compiler.kill()
+            for thread in self._threads:
+                thread.join(JOIN_S)
 
     def __enter__(self) -> Self:
         return self
@@ -57,11 +64,13 @@ class CompilerPool:
         compiler = Compiler(self._store_url, limit_s=self._limit_s)
         self._compilers.append(compiler)
         # The child belongs to its thread: Linux kills it when the thread that started it ends.
-        threading.Thread(target=self._work, args=(compiler,), daemon=True).start()
+        self._threads.append(threading.Thread(target=self._work, args=(compiler,), daemon=True))
+        self._threads[-1].start()
 
     def _work(self, compiler: Compiler) -> None:
-        while (work := self._todo.get()) is not None:
-            work(compiler)
+        with compiler:
+            while (work := self._todo.get()) is not None:
+                work(compiler)
 
 
 def _reporting(

@@ -100,6 +100,12 @@ class Compiler:
             self._scratch.cleanup()
             self._scratch = None
 
+    def kill(self) -> None:
+        """Ends the compile under way from another thread; its outcome is an error. `close` is still to be called."""
+        child = self._child
+        if child is not None:
+            child.kill()
+
     def __enter__(self) -> Self:
         return self
 
@@ -134,7 +140,7 @@ class Compiler:
             self._scratch.cleanup()
         self._scratch = tempfile.TemporaryDirectory(prefix="tilewatch-compile-")
         folders = {"CUDA_TILE_CACHE_DIR": f"{self._scratch.name}/cache", "CUDA_TILE_TEMP_DIR": self._scratch.name}
-        child = ChildProcess("compile", environment=folders)
+        self._child = child = ChildProcess("compile", environment=folders)  # kill() may come before it is ready
         try:
             child.ask({"ask": "ready"}, deadline_s=READY_S)
         except (ChildDied, ChildHung) as error:

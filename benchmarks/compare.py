@@ -1,0 +1,216 @@
+"""Scores `tilewatch compare`: errors and power on made and recorded launches, and the time of whole answers.
+
+Ends with 1 when a bound is missed. Recorded launches are those of benchmarks/gpu/compare.py; the whole answer for a
+changed kernel file is timed where there is a GPU.
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.compare_worlds import NOISES, Ended, compare
+from tilewatch.kernels import device
+from tilewatch.kernels.comparing.verdict import Design, find_next_look, judge
+from tilewatch.kernels.library import FOLDER
+
+RECORDED = Path(__file__).parent / "gpu" / "launches_h200.json"
+DESIGN = Design(operators=3)
+"""One changed kernel file with three problems."""
+
+WIDE = "two modes"
+"""Noise of which the median is hard to find: no bound says how often something is found in it."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """One line of the table. `is_met` is None where there is no bound."""
+
+    what: str
+    value: str
+    bound: str = ""
+    is_met: bool | None = None
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The launches of one pair, in the order in which they ran."""
+
+    name: str
+    is_aa: bool
+    launches: tuple[tuple[float, float], ...]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--worlds", type=int, default=1000)
+    worlds = parser.parse_args().worlds
+    missed = 0
+    for score in _list_scores(worlds):
+        missed += score.is_met is False
+        mark = {True: "met", False: "MISSED", None: ""}[score.is_met]
+        print(f"{score.what:78} {score.value:>28}  {score.bound:14} {mark}", flush=True)
+    sys.exit(1 if missed else 0)
+
+
+def _list_scores(worlds: int) -> Iterator[Score]:
+    yield from _score_made(worlds)
+    yield from _score_recorded(worlds)
+    yield from _time_answers()
+
+
+def _score_made(worlds: int) -> Iterator[Score]:
+    for noise, make in NOISES.items():
+        chance = random.Random(f"made {noise}")  # noqa: S311 - made launches
+        same = [compare(0.0, make, DESIGN, chance) for _ in range(worlds)]
+        yield from _score_same(f"made, {noise}", same, has_bound=noise != WIDE)
+        covered = list(same)
+        for step, least in ((0.01, 0.95), (0.005, 0.80)):
+            stepped = [compare(step, make, DESIGN, chance) for _ in range(worlds)]
+            covered += stepped
+            yield _at_least(
+                f"made, {noise}: a step of {step:.1%} found", _is("slower", stepped), least, noise == "quiet"
+            )
+        limit = [compare(0.011, make, DESIGN, chance) for _ in range(worlds)]
+        wrong = [each.verdict.not_slower_than <= 0.01 for each in limit]
+        yield _at_most(f"made, {noise}: 1.1% slower called not slower than 1%", wrong, 0.01)
+        share = sum(each.is_covered for each in covered) / len(covered)
+        yield Score(f"made, {noise}: coverage of 95% intervals", f"{share:.1%}", "93% to 98%", 0.93 <= share <= 0.98)
+
+
+def _score_recorded(worlds: int) -> Iterator[Score]:
+    pairs = _read_recorded()
+    chance = random.Random("recorded")  # noqa: S311 - an order, not a secret
+    drawn: list[Ended] = []
+    real: list[Ended] = []
+    for pair in (each for each in pairs if each.is_aa):
+        drawn += [_end(0.0, _draw(pair, chance)) for _ in range(worlds // 5)]
+        launches = iter(pair.launches)
+        while (ended := _end(0.0, launches)) is not None:
+            real.append(ended)
+    yield from _score_same("H200, drawn again with sides swapped at random", [each for each in drawn if each], True)
+    yield from _score_same("H200, as it ran", real, has_bound=True)
+    for pair in (each for each in pairs if not each.is_aa):
+        found = [each for _ in range(worlds // 5) if (each := _end(0.0, _draw(pair, chance, may_swap=False)))]
+        middle = sorted(each.verdict.change for each in found)[len(found) // 2]
+        least = 0.95 if middle > 0.009 else 0.80
+        yield _at_least(f"H200, {pair.name}: {middle:+.2%} found", _is("slower", found), least, middle > 0.005)
+
+
+def _score_same(of: str, ended: list[Ended], has_bound: bool) -> Iterator[Score]:
+    yield _at_most(f"{of}: equal code called slower or faster", _is("slower", ended, "faster"), 0.005)
+    fine = [each.verdict.not_slower_than <= 0.01 for each in ended]
+    yield _at_least(f"{of}: equal code called not slower than 1% or less", fine, 0.90, has_bound)
+    launches = sorted(each.verdict.launches for each in ended)
+    middle, late = launches[len(launches) // 2], launches[len(launches) * 9 // 10]
+    yield Score(f"{of}: launches, median and 90th percentile", f"{middle}, {late}")
+
+
+def _end(change: float, launches: Iterator[tuple[float, float]]) -> Ended | None:
+    """One comparison on launches that were recorded; None when they do not suffice."""
+    base_us: list[float] = []
+    head_us: list[float] = []
+    while True:
+        for _ in range(find_next_look(len(base_us), DESIGN) - len(base_us)):
+            launch = next(launches, None)
+            if launch is None:
+                return None
+            base_us.append(launch[0])
+            head_us.append(launch[1])
+        verdict = judge(base_us, head_us, DESIGN)
+        if verdict.is_final:
+            return Ended(change, verdict)
+
+
+def _draw(pair: Recorded, chance: random.Random, may_swap: bool = True) -> Iterator[tuple[float, float]]:
+    while True:
+        base_us, head_us = chance.choice(pair.launches)
+        yield (head_us, base_us) if may_swap and chance.random() < 0.5 else (base_us, head_us)
+
+
+def _read_recorded() -> list[Recorded]:
+    pairs = json.loads(RECORDED.read_text())["pairs"]
+    return [
+        Recorded(pair["name"], pair["is_aa"], tuple(zip(pair["base_us"], pair["head_us"], strict=True)))
+        for pair in pairs
+    ]
+
+
+def _time_answers() -> Iterator[Score]:
+    """Whole answers of the command, cold, in a repository of its own: no code changed, and one kernel file changed."""
+    has_gpu = bool(device.gpus())
+    options = [] if has_gpu else ["--static"]
+    machine = "on the GPU" if has_gpu else "static, every architecture"
+    with tempfile.TemporaryDirectory() as scratch:
+        repository = Path(scratch) / "repository"
+        shutil.copytree(FOLDER, repository / "kernels" / "library", ignore=shutil.ignore_patterns("__pycache__"))
+        _git(repository, "init", "--quiet")
+        _commit(repository)
+        _edit(repository, lambda source: source.replace('"""', '"""Other words. ', 1))
+        took_s = _time(repository, scratch, ["HEAD~1..HEAD", *options])
+        yield _at_most_s(f"a comment changed, {machine}: whole answer", took_s, 15 if has_gpu else None)
+        _edit(repository, lambda source: source.replace("PaddingMode.ZERO", "PaddingMode.UNDETERMINED"))
+        took_s = _time(repository, scratch, ["HEAD~1..HEAD", "--configs", "shipped", *options])
+        what = f"one kernel file changed, 3 problems, {machine}: whole answer"
+        yield _at_most_s(what, took_s, 180 if has_gpu else None)
+
+
+def _time(repository: Path, scratch: str, arguments: list[str]) -> float:
+    started = time.monotonic()
+    command = [sys.executable, "-m", "tilewatch.worker.cli.main", "compare", *arguments]
+    environment = {"TILEWATCH_HOME": f"{scratch}/home-{started}", "PYTHONPATH": str(FOLDER.parents[1] / "src")}
+    done = subprocess.run(
+        command, cwd=repository, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+    if done.returncode == 2:
+        raise SystemExit(f"{' '.join(arguments)}: {done.stdout}{done.stderr}")
+    return time.monotonic() - started
+
+
+def _edit(repository: Path, change: Callable[[str], str]) -> None:
+    file = repository / "kernels" / "library" / "gemm.py"
+    file.write_text(change(file.read_text()))
+    _commit(repository)
+
+
+def _commit(repository: Path) -> None:
+    _git(repository, "add", ".")
+    _git(repository, "-c", "user.name=Bench", "-c", "user.email=bench@example.org", "commit", "--quiet", "-m", "a step")
+
+
+def _git(repository: Path, *arguments: str) -> None:
+    subprocess.run(["git", *arguments], cwd=repository, check=True)
+
+
+def _is(kind: str, ended: Iterable[Ended], *others: str) -> list[bool]:
+    return [each.verdict.kind in (kind, *others) for each in ended]
+
+
+def _at_most(what: str, hits: list[bool], most: float) -> Score:
+    share = sum(hits) / len(hits)
+    return Score(what, f"{sum(hits)} of {len(hits)} ({share:.1%})", f"at most {most:.1%}", share <= most)
+
+
+def _at_most_s(what: str, took_s: float, most_s: float | None) -> Score:
+    """The bounds are for a machine with a GPU and 16 cores; elsewhere there is None."""
+    if most_s is None:
+        return Score(what, f"{took_s:.0f} s")
+    return Score(what, f"{took_s:.0f} s", f"at most {most_s:.0f} s", took_s <= most_s)
+
+
+def _at_least(what: str, hits: list[bool], least: float, has_bound: bool) -> Score:
+    share = sum(hits) / len(hits)
+    bound, met = (f"at least {least:.0%}", share >= least) if has_bound else ("", None)
+    return Score(what, f"{sum(hits)} of {len(hits)} ({share:.1%})", bound, met)
+
+
+if __name__ == "__main__":
+    main()

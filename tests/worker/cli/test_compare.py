@@ -1,0 +1,287 @@
+"""`tilewatch compare` on real repositories: what it says without a GPU, on a simulated one, and of mistakes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.worker.fixtures import tiny_repository
+from tests.worker.fixtures.simulated_bench import SimulatedBench, Speed
+from tilewatch.kernels.comparing.launching import Budget
+from tilewatch.kernels.comparing.outcome import Outcome, exit_code
+from tilewatch.kernels.comparing.report import About, write_junit, write_markdown
+from tilewatch.kernels.device import SIMULATED
+from tilewatch.worker.cli import compare_sides
+from tilewatch.worker.cli.compare_sides import Sides, Wanted
+from tilewatch.worker.repository import RepositoryError
+
+SOURCE = tiny_repository.SOURCE.replace("FACTOR", "2.0").replace("(64, 128, 256, 96)", "(64, 128)")
+SLOWER = SOURCE.replace(
+    "tile=ct.load(x, index=(i,), shape=(width,))", "tile=ct.exp(ct.load(x, index=(i,), shape=(width,)))"
+)
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Commits, oldest first: `base`, `comment`, `slower`, `grid`, `broken`."""
+    folder = tmp_path_factory.mktemp("watched") / "tiny"
+    (folder / "library").mkdir(parents=True)
+    tiny_repository.git(folder, "init", "--quiet", "--initial-branch", "main")
+    commit(folder, "base", SOURCE)
+    commit(folder, "comment", "# Twice.\n" + SOURCE)
+    commit(folder, "slower", SLOWER)
+    commit(folder, "grid", SLOWER.replace("-(-problem.sizes", "1 - (-problem.sizes"))
+    commit(folder, "broken", SOURCE.replace("ct.store(y", "ct.stores(y"))
+    return folder
+
+
+def commit(folder: Path, tag: str, source: str) -> None:
+    (folder / "library" / "double.py").write_text(source)
+    tiny_repository.git(folder, "add", ".")
+    tiny_repository.git(folder, "commit", "--quiet", "--message", tag)
+    tiny_repository.git(folder, "tag", tag)
+
+
+def compare(watched: Path, home: Path, *arguments: str, library: str = "library") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*arguments), env=environment(home, library), cwd=watched, capture_output=True, text=True
+    )
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-c", "from tilewatch.worker.cli.main import main; main()", *arguments]
+
+
+def environment(home: Path, library: str = "library") -> dict[str, str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("TILEWATCH_")}
+    return {**clean, "TILEWATCH_HOME": str(home), "TILEWATCH_LIBRARY": library, "TMPDIR": str(home), "COLUMNS": "200"}
+
+
+def error_of(done: subprocess.CompletedProcess[str]) -> str:
+    """The one sentence of an expected error."""
+    assert (done.returncode, done.stdout) == (2, ""), done
+    (line,) = done.stderr.splitlines()
+    return line.removeprefix("tilewatch: ")
+
+
+def run_on_bench(
+    watched: Path, home: Path, revisions: str, speed: Speed, wanted: Wanted | None = None, wrong: str | None = None
+) -> tuple[dict[str, Outcome], SimulatedBench]:
+    """Compares on the simulated GPU; the outcomes by problem."""
+    sides = open_sides(watched, home, revisions)
+    store = home / "store"
+    bench = SimulatedBench(sides.base, sides.head, dict.fromkeys(tiny_repository.PROBLEMS, speed), wrong=wrong)
+    outcomes = compare_sides.compare_on_gpu(
+        sides, wanted or Wanted(jobs=2), store, bench, SIMULATED, on_progress=lambda _: None
+    )
+    return {outcome.problem: outcome for outcome in outcomes}, bench
+
+
+def open_sides(watched: Path, home: Path, revisions: str) -> Sides:
+    return compare_sides.open_commits(watched, "library", home / "checkouts", *compare_sides.split_range(revisions))
+
+
+def head_takes(times: float) -> Speed:
+    return lambda side, config: (100.0 if config["width"] == 64 else 120.0) * (times if side == "head" else 1.0)
+
+
+def test_a_changed_comment_is_identical_machine_code_and_costs_no_gpu(watched: Path, tmp_path: Path) -> None:
+    outcomes, bench = run_on_bench(watched, tmp_path, "base..comment", head_takes(2.0))
+    assert [outcome.sentence for outcome in outcomes.values()] == ["identical machine code"] * 2
+    assert (bench.races, bench.launches) == (0, 0)
+    assert exit_code(outcomes.values()) == 0
+
+
+def test_a_slower_head_is_called_slower_with_its_interval(watched: Path, tmp_path: Path) -> None:
+    outcomes, bench = run_on_bench(watched, tmp_path, "base..slower", head_takes(1.018))
+    for outcome in outcomes.values():
+        assert outcome.verdict is not None
+        assert outcome.verdict.low < 0.018 < outcome.verdict.high
+        assert outcome.sentence.startswith("slower +1.")
+        assert (outcome.base_config, outcome.head_config) == ({"width": 64}, {"width": 64})
+        assert "instructions" in " ".join(outcome.moved)
+    assert exit_code(outcomes.values()) == 1
+    assert bench.races == 4
+    assert bench.launches == 24
+
+
+def test_slower_than_allowed_and_slower_within_the_limit(watched: Path, tmp_path: Path) -> None:
+    for fail_over, code in ((0.01, 1), (0.03, 0)):
+        outcomes, _ = run_on_bench(
+            watched, tmp_path, "base..slower", head_takes(1.02), Wanted(fail_over=fail_over, jobs=2)
+        )
+        assert {outcome.kind for outcome in outcomes.values()} == {"slower"}
+        assert exit_code(outcomes.values()) == code
+
+
+def test_other_code_of_equal_speed_is_not_slower(watched: Path, tmp_path: Path) -> None:
+    outcomes, _ = run_on_bench(watched, tmp_path, "base..slower", head_takes(1.0))
+    assert [outcome.sentence for outcome in outcomes.values()] == [
+        f"not slower than {outcome.verdict.not_slower_than:.1%} after 9 launches".replace("%", " %")
+        for outcome in outcomes.values()
+        if outcome.verdict is not None
+    ]
+    assert exit_code(outcomes.values()) == 0
+
+
+def test_a_better_config_of_the_head_counts(watched: Path, tmp_path: Path) -> None:
+    def speed(side: str, config: object) -> float:
+        return 80.0 if side == "head" and config == {"width": 128} else 100.0
+
+    outcomes, _ = run_on_bench(watched, tmp_path, "base..slower", speed)
+    for outcome in outcomes.values():
+        assert (outcome.kind, outcome.head_config) == ("faster", {"width": 128})
+        assert outcome.moved[0] == "config width=64 -> width=128"
+
+
+def test_equal_bytecode_launched_over_another_grid_is_compared(watched: Path, tmp_path: Path) -> None:
+    outcomes, bench = run_on_bench(watched, tmp_path, "slower..grid", head_takes(1.05))
+    assert {outcome.kind for outcome in outcomes.values()} == {"slower"}
+    assert bench.launches == 24
+
+
+def test_a_spent_budget_leaves_it_undecided(watched: Path, tmp_path: Path) -> None:
+    outcomes, bench = run_on_bench(
+        watched, tmp_path, "base..slower", head_takes(1.02), Wanted(budget=Budget(most_launches=4), jobs=2)
+    )
+    assert {outcome.kind for outcome in outcomes.values()} == {"undecided"}
+    assert bench.launches == 8
+    assert exit_code(outcomes.values()) == 2
+
+
+def test_a_side_that_is_wrong_is_told_and_never_judged(watched: Path, tmp_path: Path) -> None:
+    wrong = "the bad side cannot be replayed (wrong): the output is off by 1"
+    outcomes, _ = run_on_bench(watched, tmp_path, "base..slower", head_takes(1.0), wrong=wrong)
+    assert {outcome.sentence for outcome in outcomes.values()} == {f"could not be compared: {wrong}"}
+    assert exit_code(outcomes.values()) == 2
+
+
+def test_a_side_that_does_not_compile_is_one_sentence(watched: Path, tmp_path: Path) -> None:
+    done = compare(watched, tmp_path, "compare", "base..broken", "--static")
+    assert done.returncode == 2
+    sha = tiny_repository.git(watched, "rev-parse", "broken")[:10]
+    assert f"could not be compared: {sha} does not compile: TypeCheckingError" in done.stdout
+    assert len(done.stdout.splitlines()) == 2
+
+
+def test_without_a_gpu_the_static_facts_are_compared_for_every_architecture(watched: Path, tmp_path: Path) -> None:
+    junit, markdown = tmp_path / "junit.xml", tmp_path / "comment.md"
+    options = ("--static", "--json", "--junit", str(junit), "--markdown", str(markdown))
+    done = compare(watched, tmp_path, "compare", "base..slower", *options)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["exit_code"] == 0
+    archs = {"sm_80", "sm_90", "sm_100", "sm_103", "sm_120"}
+    assert {(row["problem"], row["arch"]) for row in answer["outcomes"]} == {
+        (p, a) for p in ("1024", "2048") for a in archs
+    }
+    assert {row["kind"] for row in answer["outcomes"]} == {"changed"}
+    assert all(any(move.startswith("instructions ") for move in row["moved"]) for row in answer["outcomes"])
+    suite = ElementTree.parse(junit).getroot()  # noqa: S314 - we wrote it
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("10", "0", "0")
+    assert "| double | 1024 sm_80 | other machine code |" in markdown.read_text()
+
+
+def test_the_working_tree_is_compared_with_new_files_and_without_ignored_ones(watched: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    tiny_repository.git(tmp_path, "clone", "--quiet", str(watched), str(copy))
+    tiny_repository.git(copy, "checkout", "--quiet", "base")
+    (copy / "library" / "triple.py").write_text(SOURCE.replace('"double"', '"triple"'))
+    (copy / ".git" / "info" / "exclude").write_text("quadruple.py\n")
+    (copy / "library" / "quadruple.py").write_text("this is not Python")
+    done = compare(copy, tmp_path, "compare", "--dirty", "--static")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "triple 1024, 2048 (sm_80, sm_90, sm_100, sm_103, sm_120): only in the head"
+    assert lines[1] == "double 1024, 2048 (sm_80, sm_90, sm_100, sm_103, sm_120): identical machine code"
+    assert " .. the working tree: " in lines[2]
+
+
+def test_a_submodule_in_the_library_cannot_be_compared_uncommitted(watched: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    tiny_repository.git(tmp_path, "clone", "--quiet", str(watched), str(copy))
+    allow = ("-c", "protocol.file.allow=always")
+    tiny_repository.git(copy, *allow, "submodule", "--quiet", "add", str(watched), "library/theirs")
+    with pytest.raises(
+        RepositoryError, match="library/theirs is a submodule: its uncommitted changes cannot be compared"
+    ):
+        compare_sides.open_working_tree(copy, "library", tmp_path / "checkouts")
+
+
+def test_mistakes_are_one_sentence_each(watched: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    assert "elsewhere is not in a Git repository" in error_of(compare(elsewhere, tmp_path, "compare", "a..b"))
+    assert "has no commit 'nothing'" in error_of(compare(watched, tmp_path, "compare", "base..nothing"))
+    assert "'base' is not a range of commits" in error_of(compare(watched, tmp_path, "compare", "base"))
+    assert "has no folder 'nowhere'" in error_of(
+        compare(watched, tmp_path, "compare", "base..slower", "--static", library="nowhere")
+    )
+    assert "there is no kernel 'trouble'" in error_of(
+        compare(watched, tmp_path, "compare", "base..slower", "--static", "--kernel", "trouble")
+    )
+    assert "is not a name and a number" in error_of(
+        compare(
+            watched, tmp_path, "replay", "double", "1024", "--of", "slower", "--beside", "base", "--config", "width"
+        )
+    )
+
+
+@pytest.mark.skipif(Path("/proc/driver/nvidia").exists(), reason="this machine has a GPU")
+def test_without_a_gpu_the_other_way_is_named(watched: Path, tmp_path: Path) -> None:
+    error = error_of(compare(watched, tmp_path, "compare", "base..slower"))
+    assert error.startswith("there is no GPU 0 on this machine")
+    assert "--static compares what the compiler says" in error
+
+
+@pytest.mark.parametrize("arguments", [(), ("base..slower", "--dirty"), ("base..slower", "--problem", "1024")])
+def test_what_is_typed_wrongly_is_said_before_anything_starts(
+    watched: Path, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    done = compare(watched, tmp_path, "compare", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_ctrl_c_leaves_no_process(watched: Path, tmp_path: Path) -> None:
+    started = subprocess.Popen(
+        command("compare", "base..slower", "--static"),
+        env=environment(tmp_path),
+        cwd=watched,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not any("kernels.child compile" in line for line in processes_of(tmp_path)):
+        assert started.poll() is None
+        time.sleep(0.05)
+    started.send_signal(signal.SIGINT)
+    _, errors = started.communicate(timeout=60)
+    assert (started.returncode, errors) == (130, "tilewatch: stopped; nothing is left running\n")
+    assert processes_of(tmp_path) == []
+
+
+def processes_of(home: Path) -> list[str]:
+    """Command lines of every process whose TMPDIR is this folder: children inherit it."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"TMPDIR={home}\0".encode() in (process / "environ").read_bytes():
+                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:
+            continue  # it ended, or belongs to somebody else
+    return found
+
+
+def test_the_comment_names_what_to_type_again() -> None:
+    about = About("v1", "v2", "NVIDIA H200", 12.0, 8.0, "tilewatch compare v1..v2")
+    failed = Outcome("k", "1x1", "sm_90", "failed", reason="a | b")
+    comment = write_markdown([failed], about)
+    assert "### Tilewatch: could not tell (v1 .. v2)" in comment
+    assert "| k | 1x1 sm_90 | could not be compared: a / b | - |" in comment
+    assert "Repeat it: `tilewatch compare v1..v2`" in comment
+    assert 'errors="1"' in write_junit([failed], about)
