@@ -100,7 +100,7 @@ class Settings(NightlyTimes):
         return tuple(slug.strip() for slug in value.split(",") if slug.strip()) if isinstance(value, str) else value
 
     def sweeps(self, kernel: str) -> bool:
-        """Whether a nightly has this kernel of the suite."""
+        """True if a nightly has this kernel of the suite."""
         return self.kernels is None or self.kernels == (EVERY_KERNEL,) or kernel in self.kernels
 
     @property

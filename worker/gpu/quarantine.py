@@ -112,7 +112,7 @@ def refuse_if_ill(opened: Session, gpu_uuid: str) -> int:
 
 
 def illness_of_run(opened: Session, result: RunResult) -> str | None:
-    """Why a run is no measurement: by its own readings, or by a quarantine of its GPU meanwhile. None for a good run.
+    """Returns why a run is no measurement: its own readings, or a quarantine of its GPU meanwhile. None for a good run.
 
     A run that shows the illness itself puts the GPU into quarantine, with the run as its evidence.
     """

@@ -131,7 +131,7 @@ class History:
         return good.won is not None and bad.won is not None and self._is_same(good.won, bad.won)
 
     def _is_same(self, good: Winner, bad: Winner) -> bool:
-        """Whether the commits between changed nothing of what won: the file is the same, or the machine code is; where
+        """True if the commits between changed nothing of what won: the file is the same, or the machine code is; where
         another config of a tie won, the machine code of both configs."""
         if good.source_sha256 == bad.source_sha256:
             return True
@@ -152,7 +152,7 @@ class History:
 
 
 def _were_identical(facts: Sequence[ReplayFact], good: End, bad: End) -> bool:
-    """Whether a replay that compiled both with one compiler found them to be the same code."""
+    """True if a replay that compiled both with one compiler found them to be the same code."""
     return any(
         (fact.good_commit_id, fact.bad_commit_id) == (good.commit_id, bad.commit_id)
         and fact.good_code is not None

@@ -49,7 +49,7 @@ class NodeSuspicion:
         return f"driver {self.driver} on {self.here.host}" if self.driver else _pair(self.there.host, self.here.host)
 
     def is_reported(self, causes: Collection[str]) -> bool:
-        """Whether these two nodes were reported, or a driver that makes one of them slower."""
+        """True if these two nodes were reported, or a driver that makes one of them slower."""
         hosts = (self.there.host, self.here.host)
         return self.what in causes or any(
             cause.startswith("driver ") and cause.endswith(tuple(f" on {host}" for host in hosts)) for cause in causes
@@ -66,7 +66,7 @@ class NodeSuspicion:
 
 @dataclass(frozen=True)
 class NodeAnswer:
-    """How much slower the old cubin is here than there, and the new one than the old on each; logarithms.
+    """The slowdown of the old cubin from there to here, and of the new one against the old on each; logarithms.
 
     `code` is of there, then of here; None where both sides are one machine code. `failure` says why nothing is known.
     """
@@ -79,7 +79,7 @@ class NodeAnswer:
         return self.node is not None and _is_believed(self.node, policy, WELL_GPUS_DIFFER)
 
     def changed(self, policy: Policy) -> tuple[bool, bool]:
-        """Whether the code differs there, and here."""
+        """True if the code differs there, and here."""
         if self.code is None:
             return False, False
         there, here = (_is_believed(each, policy, policy.min_change) for each in self.code)
@@ -107,7 +107,7 @@ def of_driver(suspicion: NodeSuspicion, answer: NodeAnswer) -> Estimate | None:
 
 
 def is_slower(suspicion: NodeSuspicion, answer: NodeAnswer, policy: Policy) -> bool:
-    """Whether the node (or its new driver) is slower, which is reported."""
+    """True if the node (or its new driver) is slower, which is reported."""
     size = of_driver(suspicion, answer) or answer.node
     return size is not None and size.size > 0 and _is_believed(size, policy, WELL_GPUS_DIFFER)
 

@@ -46,7 +46,7 @@ def ask(
 
 
 def was_given_up(night: OpenNight, question: SeriesQuestion, pair: Pair, recorded: RecordedLaunches) -> bool:
-    """Whether this was asked, and its job ended without an answer."""
+    """True if this was asked, and its job ended without an answer."""
     return judging.was_given_up(night.session, _key(night.scope, pair, *_still_wanted(question, recorded)))
 
 
@@ -78,7 +78,7 @@ def _about_commits(
 
 
 def _is_compiled(night: OpenNight, pair: Pair) -> bool:
-    """Whether both cubins can be compared as they are: one compiler made them, and the store has them."""
+    """True if both cubins can be compared as they are: one compiler made them, and the store has them."""
     wins = [won for won in (pair.good.won, pair.bad.won) if won is not None]
     return replay_answers.has_one_compiler(pair) and all(night.store.outcome(won.content_key) for won in wins)
 
@@ -98,7 +98,7 @@ def _suspect(night: OpenNight, judge: ScopeJudge, series: Series, point: Point, 
 
 
 def _still_wanted(question: SeriesQuestion, recorded: RecordedLaunches) -> tuple[int, int]:
-    """How many launches are on record, and how many more the question needs."""
+    """Returns how many launches are on record, and how many more the question needs."""
     start = len(recorded.good_us)
     return start, question.launches_used + question.launches - start
 

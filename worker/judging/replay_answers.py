@@ -92,7 +92,7 @@ def find_code(facts: Sequence[ReplayFact], kernel: str, problem: str, commit_id:
 
 
 def has_one_compiler(pair: Pair) -> bool:
-    """Whether both sides were made by one compiler, so that they can be compared as they are."""
+    """True if both sides were made by one compiler, so that they can be compared as they are."""
     good, bad = pair.good.won, pair.bad.won
     return good is not None and bad is not None and good.compiler == bad.compiler
 

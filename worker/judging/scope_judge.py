@@ -34,7 +34,7 @@ Series = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class SeriesQuestion:
-    """Which two builds of a series to replay, by their positions, and for how many `launches`; of the launches on
+    """Two builds of a series to replay, by their positions, and for how many `launches`; of the launches on
     record, the first `launches_used` answered earlier questions about these builds."""
 
     series: Series
@@ -139,7 +139,7 @@ class ScopeJudge:
             self._use(there)
 
     def is_spent(self) -> bool:
-        """Whether tonight's budget leaves no room for another suspicion's first launches."""
+        """True if tonight's budget leaves no room for another suspicion's first launches."""
         return self._spent + self._policy.first_launches > self._replay_launches
 
     def verdict(self, series: Series) -> SeriesVerdict:

@@ -1,1 +1,2 @@
-"""What a worker process is besides its jobs: name, heartbeat, health checks, `/metrics`."""
+"""A worker process without its jobs: name, heartbeat, health checks, `/metrics`. It reads the database and writes the
+worker's row."""

@@ -16,7 +16,7 @@ LEASE_S = 45
 """A worker that is silent this long is given up. Long enough for a restart of Postgres, short enough to wait for."""
 
 RENEW_S = 5
-"""How often a worker renews its lease and writes its progress."""
+"""Seconds between two renewals of a lease, each of which writes the progress."""
 
 
 class LeaseLost(Exception):

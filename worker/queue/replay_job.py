@@ -12,7 +12,7 @@ from tilewatch.db.step_queries.winners import Winner
 from tilewatch.text import short_sha
 
 Axis = Literal["commit", "toolchain", "node"]
-"""What differs between the two sides, or between the two GPUs that replay them."""
+"""The thing that differs between the two sides, or between the two GPUs that replay them."""
 
 
 @dataclass(frozen=True)
