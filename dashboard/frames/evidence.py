@@ -34,12 +34,22 @@ CODE_DIGITS = 12
 
 
 def repeat_commands(found: Evidence) -> str:
-    """The commands that measure both sides again on a machine with this GPU model."""
-    sweep = f"python -m tilewatch.kernels sweep {found.run.kernel} {found.run.problem}"
-    lines = [f"git checkout {found.run.sha}", sweep]
-    if found.before is not None:
-        lines += ["# and the commit before it in this series:", f"git checkout {found.before.sha}", sweep]
+    """The commands that measure this run again on a machine with this GPU model: the sweep, and both winners in turns
+    where there is a run before."""
+    run, before = found.run, found.before
+    lines = [f"git checkout {run.sha}", f"python -m tilewatch.kernels sweep {run.kernel} {run.problem}"]
+    if before is not None:
+        replay = f"tilewatch replay {run.kernel} {run.problem} --of {run.sha} --beside {before.sha}"
+        if found.winner is not None and found.winner_before is not None:
+            replay += f" --config {_config_text(found.winner)}"
+            if found.winner_before.params != found.winner.params:
+                replay += f" --beside-config {_config_text(found.winner_before)}"
+        lines += ["# and both winners, this one and the one before it in this series, timed in turns:", replay]
     return "\n".join(lines)
+
+
+def _config_text(cubin: CubinRow) -> str:
+    return ",".join(f"{name}={value}" for name, value in sorted(cubin.params.items()))
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> pd.DataFrame:

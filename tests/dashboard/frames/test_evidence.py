@@ -20,10 +20,15 @@ def found(filled: Session, url: str) -> reads.Evidence:
     return shown
 
 
-def test_the_commands_check_out_both_commits(filled: Session, filled_url: str) -> None:
-    lines = evidence.repeat_commands(found(filled, filled_url)).splitlines()
-    assert [line.split()[-1] for line in lines if line.startswith("git checkout")] == [SHAS[2], SHAS[1]]
-    assert lines.count("python -m tilewatch.kernels sweep gemm_fp8 320x32576x7168") == 2
+def test_the_commands_repeat_the_sweep_and_time_both_winners_in_turns(filled: Session, filled_url: str) -> None:
+    shown = found(filled, filled_url)
+    assert shown.winner is not None
+    lines = evidence.repeat_commands(shown).splitlines()
+    assert lines[:2] == [f"git checkout {SHAS[2]}", "python -m tilewatch.kernels sweep gemm_fp8 320x32576x7168"]
+    config = ",".join(f"{name}={value}" for name, value in sorted(shown.winner.params.items()))
+    replay = f"tilewatch replay gemm_fp8 320x32576x7168 --of {SHAS[2]} --beside {SHAS[1]} --config {config}"
+    assert lines[-1] == replay
+    assert len(lines) == 4
 
 
 def test_the_csv_has_every_sample_of_both_runs(filled: Session, filled_url: str) -> None:
