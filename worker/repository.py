@@ -13,6 +13,8 @@ from tilewatch.errors import ExpectedError
 from tilewatch.kernels.recording.git_commit import GitCommit, NoHistory, commit_of
 from tilewatch.text import short_sha
 
+BRANCH_START = " (branch "
+
 
 class RepositoryError(ExpectedError, RuntimeError):
     """The repository does not have what was asked for; the message is a sentence for a person."""
@@ -34,6 +36,32 @@ def between(repository: Path, revisions: str) -> list[str]:
         raise RepositoryError(f"'{revisions}' is not a range of commits; expected A..B, such as v1.2..HEAD")
     shas = [resolve(repository, revision).sha for revision in (start, end)]
     return _git(repository, "rev-list", "--reverse", "--first-parent", f"{shas[0]}..{shas[1]}").split()
+
+
+def is_on_main_line(repository: Path, sha: str, branch: str) -> bool:
+    """Returns whether a commit is the tip of the followed branch or before it along first parents.
+
+    The branch as its remote has it counts too: a clone that is only fetched stays behind. Raises RepositoryError where
+    there is no such branch.
+    """
+    resolve(repository, branch)
+    for tip in (branch, f"{branch}@{{upstream}}"):
+        try:
+            if sha in _git(repository, "rev-list", "--first-parent", tip).split():
+                return True
+        except subprocess.CalledProcessError:
+            continue  # it has no upstream
+    return False
+
+
+def name_of_branch(repository_name: str, branch: str) -> str:
+    """Names a branch's commits as a repository of their own, so that its runs never meet those of the main line."""
+    return f"{repository_name}{BRANCH_START}{branch})"
+
+
+def is_branch(repository_name: str) -> bool:
+    """Returns whether a name is one that `name_of_branch` gave."""
+    return BRANCH_START in repository_name and repository_name.endswith(")")
 
 
 def first_parents(repository: Path, sha: str, count: int) -> list[str]:

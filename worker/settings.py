@@ -47,6 +47,8 @@ class Settings(NightlyTimes):
     broker_url: str | None = Field(default=None, repr=False)
     repository: Path = CHECKOUT
     library: str = "kernels/library"
+    # Its first parents are the main line; what is submitted from elsewhere is kept apart from its trends and verdicts.
+    branch: str = "HEAD"
     store_url: str = Field(default_factory=lambda known: (known["home"] / "cubins").as_uri())
     # GPU models compiled for although nobody here owns one.
     watch: Annotated[tuple[str, ...], NoDecode] = ("b200", "h200")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.worker.fixtures import tiny_repository
-from tilewatch.worker.repository import RepositoryError, checkout, resolve
+from tilewatch.worker.repository import RepositoryError, checkout, is_on_main_line, resolve
 
 
 def test_a_commit_knows_its_place_in_the_history(repository: Path) -> None:
@@ -86,3 +86,26 @@ def test_a_commit_without_the_library_is_named(repository: Path, tmp_path: Path)
 def test_a_checkout_of_an_unknown_commit_says_so(repository: Path, tmp_path: Path) -> None:
     with pytest.raises(RepositoryError, match="no commit"):
         checkout(repository, "0" * 40, "library", tmp_path / "cache")
+
+
+def test_the_main_line_is_the_followed_branch_along_first_parents(repository: Path) -> None:
+    first = resolve(repository, "HEAD").sha
+    tiny_repository.git(repository, "switch", "--quiet", "--create", "feature")
+    branch = tiny_repository.commit(repository, "Triple numbers", factor=3)
+    tiny_repository.git(repository, "switch", "--quiet", "main")
+    assert is_on_main_line(repository, first, "HEAD")
+    assert not is_on_main_line(repository, branch, "HEAD")
+    assert is_on_main_line(repository, branch, "feature")
+    tiny_repository.git(repository, "merge", "--quiet", "--no-ff", "--message", "Merge", "feature")
+    assert is_on_main_line(repository, resolve(repository, "HEAD").sha, "main")
+    assert not is_on_main_line(repository, branch, "main"), "a merged commit is no first parent"
+    with pytest.raises(RepositoryError, match="no commit 'trunk'"):
+        is_on_main_line(repository, first, "trunk")
+
+
+def test_a_clone_that_was_only_fetched_follows_its_remote(repository: Path, tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    tiny_repository.git(tmp_path, "clone", "--quiet", str(repository), str(clone))
+    ahead = tiny_repository.commit(repository, "Triple numbers", factor=3)
+    tiny_repository.git(clone, "fetch", "--quiet")
+    assert is_on_main_line(clone, ahead, "HEAD")

@@ -20,6 +20,7 @@ from tilewatch.db.session import session
 from tilewatch.db.step_queries import judging, winners
 from tilewatch.db.step_queries.judging import Night, Point
 from tilewatch.kernels.compiling.store import CubinStore
+from tilewatch.worker import repository
 from tilewatch.worker.context import Context
 from tilewatch.worker.judging import explain, night, open_regression, other_causes, questions, replay_answers
 from tilewatch.worker.judging.commit_history import History
@@ -57,6 +58,8 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
             return []
         suspicions.close_older(opened, scope, TOO_LATE)
         nights = judging.list_nights(opened, scope)
+        if repository.is_branch(scope.repository):  # no series of nights: its runs are compared by hand
+            nights = [each for each in nights if each.submission_id == scope.submission_id]
         nights = nights[first_night(len(nights)) :]
         opened_night = OpenNight(
             session=opened,

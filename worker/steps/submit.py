@@ -6,7 +6,7 @@ and everything is written in one transaction or not at all.
 
 import datetime as dt
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from sqlalchemy.orm import Session
 
@@ -122,16 +122,24 @@ def submit_backfill(settings: Settings, revisions: str, *, gpus: Sequence[str] =
         raise NothingToSubmit(f"the range {revisions} has no commits; expected the older revision first")
     request = _Request("backfill", Priority.BACKFILL, None, "a backfill", lambda sha, slug: f"backfill:{sha}:{slug}")
     for sha in reversed(shas):
-        yield _submit(settings, sha, gpus, request)
+        yield _submit(settings, sha, gpus, request, branch=revisions.partition("..")[2])
 
 
-def _submit(settings: Settings, revision: str, gpus: Sequence[str], request: _Request) -> Submitted:
+def _submit(
+    settings: Settings, revision: str, gpus: Sequence[str], request: _Request, *, branch: str | None = None
+) -> Submitted:
+    """`branch` names the line of a commit that is not on the main line; without it `revision` does."""
     servers = settings.connection()
     check(servers.database_url)
     require_head(servers.database_url)
     dispatch.check(servers.broker_url)
     models = tuple(dict.fromkeys(device.gpu_model(slug) for slug in gpus))
     commit = repository.resolve(settings.repository, revision)
+    apart = not repository.is_on_main_line(settings.repository, commit.sha, settings.branch)
+    if apart:
+        line = branch or revision
+        line = short_sha(commit.sha) if commit.sha.startswith(line) else line
+        commit = replace(commit, repository=repository.name_of_branch(commit.repository, line))
     library = repository.checkout(settings.repository, commit.sha, settings.library, settings.home / "checkouts")
     with session(servers.database_url) as opened:
         measured = set(steps.list_gpu_models_measured_here(opened)) | _own_models()
@@ -165,7 +173,7 @@ def _submit(settings: Settings, revision: str, gpus: Sequence[str], request: _Re
     return Submitted(
         submission_ids=tuple(submission_id for submission_id, _, _ in written),
         created=bool(created),
-        sentence="; left out: ".join((_sentence(request, commit, targets, created), *failures)),
+        sentence="; left out: ".join((_sentence(request, commit, targets, created, apart=apart), *failures)),
     )
 
 
@@ -182,6 +190,8 @@ def _write(
     model = target.model
     record.add_gpu_model(opened, **asdict(model))
     key = request.key(commit.sha, model.slug)
+    if repository.is_branch(commit.repository):
+        key += ":branch"  # once it is merged, the same commit is submitted again, for the main line
     submission_id, new = record.add_submission(
         opened,
         key=key,
@@ -252,8 +262,12 @@ def _compile_jobs(
     return queued
 
 
-def _sentence(request: _Request, commit: GitCommit, targets: Sequence[_Target], created: Sequence[_Target]) -> str:
+def _sentence(
+    request: _Request, commit: GitCommit, targets: Sequence[_Target], created: Sequence[_Target], *, apart: bool
+) -> str:
     at = f"{short_sha(commit.sha)} ({commit.subject})"
+    if apart:
+        at += f", which is not on the main line and kept apart as '{commit.repository}',"
     if not created:
         return f"{request.what} for {at} was submitted before, for {_slugs(targets)}"
     static = [target for target in created if not target.measure]

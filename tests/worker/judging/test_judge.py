@@ -12,7 +12,7 @@ from sqlalchemy import delete, func, select, update
 
 from tests.worker.fixtures import git_history, tiny_repository
 from tests.worker.fixtures.celery_process import all_done, celery_worker, wait_for
-from tests.worker.fixtures.nights import do_nights, read_verdicts, submit_night
+from tests.worker.fixtures.nights import FIRST_NIGHT, do_nights, read_verdicts, submit_night
 from tests.worker.fixtures.worker_context import do_all_jobs, settings_for
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle.jobs import Priority
@@ -28,15 +28,18 @@ from tilewatch.db.models import (
     Sweep,
     Verdict,
 )
+from tilewatch.db.queries import series
 from tilewatch.db.session import session
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.results import Compiled
+from tilewatch.text import short_sha
 from tilewatch.worker import run_job
 from tilewatch.worker.context import Context
 from tilewatch.worker.gpu.simulated import SimulatedGpu
 from tilewatch.worker.judging import judge, rejudge
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps import compiler
+from tilewatch.worker.steps.submit import submit_nightly
 
 STORY = (git_history.ADD, git_history.SPACE, git_history.CAST, git_history.WORDS, git_history.NAME)
 
@@ -346,3 +349,31 @@ def test_a_commit_and_a_compiler_that_changed_in_one_night_are_told_apart(
     assert {each.axis for each in held} == {"commit", "toolchain"}
     assert set(raised) == {"code", "toolchain"}
     assert any("compiled by both" in line for line in raised["code"].explanation)
+
+
+def test_a_branch_opens_no_regression_and_is_not_of_the_main_line(watched: Settings, tmp_path: Path) -> None:
+    """The branch has a real change, which on the main line is confirmed; main goes on without it."""
+    folder = tmp_path / "watched"
+    shas = git_history.make(folder, git_history.WORDS)
+    tiny_repository.git(folder, "switch", "--quiet", "--create", "pr/more", shas[git_history.BASE])
+    for number, factor in enumerate((3, 5)):
+        branch = tiny_repository.commit(folder, f"Slower {number}", factor=factor)
+    tiny_repository.git(folder, "switch", "--quiet", "main")
+    context = do_nights(watched, shas[git_history.BASE], "pr/more~1", "pr/more", shas[git_history.WORDS])
+    verdicts = read_verdicts(context)
+    for number in (0, 1):
+        assert [verdict for verdict, _ in verdicts[f"Slower {number}"]] == ["undecided"] * len(tiny_repository.PROBLEMS)
+    assert all(
+        reason.startswith(f"identical machine code to {short_sha(shas[git_history.BASE])}")
+        for _, reason in verdicts[git_history.WORDS]
+    )
+    with session(context.database_url) as opened:
+        assert not opened.scalars(select(Regression)).all()
+        assert not opened.scalars(select(Suspicion)).all()
+        assert series.list_repositories(opened)[0] == "watched"
+        assert "watched (branch pr/more)" in series.list_repositories(opened)
+        drawn = series.list_points(opened, "watched", tiny_repository.KERNEL, tiny_repository.PROBLEMS[0], "sim")
+    assert {point.sha for point in drawn} == {shas[git_history.BASE], shas[git_history.WORDS]}
+    submit_night(watched, branch, 2)
+    tiny_repository.git(folder, "switch", "--quiet", "pr/more")
+    assert submit_nightly(watched, commit=branch, gpus=("sim",), night=FIRST_NIGHT).created, "merged, it is swept again"
