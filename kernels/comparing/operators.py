@@ -14,10 +14,11 @@ from tilewatch.kernels.results import Plan
 
 @dataclass(frozen=True)
 class Library:
-    """A library folder and what it is called in sentences: a revision, or the working tree."""
+    """A library folder and its name in sentences. `revision` is what a command calls it; None for a working tree."""
 
     name: str
     folder: Path
+    revision: str | None = None
 
 
 @dataclass(frozen=True, eq=False)

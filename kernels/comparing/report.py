@@ -15,10 +15,12 @@ PROBLEMS_LISTED = 3
 
 @dataclass(frozen=True)
 class About:
-    """What was compared, and what it took. `gpu` is empty for static comparisons."""
+    """What was compared, and what it took. `gpu` is empty for static comparisons. `can_replay` is False where a side is
+    a working tree, which no command can name."""
 
     base: str
     head: str
+    can_replay: bool
     gpu: str
     wall_s: float
     gpu_s: float
@@ -28,7 +30,11 @@ class About:
 def write_lines(outcomes: Sequence[Outcome], about: About) -> list[str]:
     """One line per operator and problem, those that need a look first. Outcomes without launches share a line where
     they say the same of several problems or architectures."""
-    timed = [f"{each.kernel} {each.problem}: {_statement(each)}" for each in _sort(outcomes) if each.verdict]
+    timed = []
+    for each in (each for each in _sort(outcomes) if each.verdict):
+        timed.append(f"{each.kernel} {each.problem}: {_statement(each)}")
+        if each.kind == "slower" and about.can_replay:
+            timed.append(f"  again: {_write_replay(each, about)}")
     return [*timed, *_write_shared([each for each in _sort(outcomes) if not each.verdict]), _summary(outcomes, about)]
 
 
@@ -58,6 +64,7 @@ def write_json(outcomes: Sequence[Outcome], about: About) -> str:
                 del row[f"{side}_facts"]["remarks"]  # kilobytes that no program asked for
         if outcome.verdict is not None:
             row["verdict"] = {name: _finite(value) for name, value in row["verdict"].items()}
+            row["repeat"] = _write_replay(outcome, about) if about.can_replay else None
         rows.append(row)
     return json.dumps({**asdict(about), "exit_code": exit_code(outcomes), "outcomes": rows})
 
@@ -98,9 +105,9 @@ def write_junit(outcomes: Sequence[Outcome], about: About) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
 
 
-def write_repeat(outcome: Outcome, base: str, head: str) -> str:
+def _write_replay(outcome: Outcome, about: About) -> str:
     """The command that times this operator again by hand."""
-    line = f"tilewatch replay {outcome.kernel} {outcome.problem} --of {head} --beside {base}"
+    line = f"tilewatch replay {outcome.kernel} {outcome.problem} --of {about.head} --beside {about.base}"
     if outcome.head_config is not None:
         line += f" --config {write_config(outcome.head_config)}"
     if outcome.base_config is not None and outcome.base_config != outcome.head_config:

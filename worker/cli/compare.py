@@ -78,6 +78,8 @@ def compare(
 
     if dirty == (revisions is not None):
         raise typer.BadParameter("name either two commits, BASE..HEAD, or --dirty")
+    if configs is ConfigSource.given:
+        raise typer.BadParameter("--configs given is what `tilewatch replay --config` does")
     if problem is not None and kernel is None:
         raise typer.BadParameter("--problem needs --kernel")
     limit = _parse_share(fail_over)
@@ -170,7 +172,9 @@ def _run(
                 bench.close()
             name, gpu_s = here.name, bench.gpu_s
     command = shlex.join(["tilewatch", *sys.argv[1:]])
-    return outcomes, About(sides.base.name, sides.head.name, name, time.monotonic() - started, gpu_s, command)
+    can_replay = sides.base.revision is not None and sides.head.revision is not None
+    wall_s = time.monotonic() - started
+    return outcomes, About(sides.base.name, sides.head.name, can_replay, name, wall_s, gpu_s, command)
 
 
 def _print(

@@ -30,12 +30,8 @@ ARCHS = ("sm_80", "sm_90", "sm_100", "sm_103", "sm_120")
 
 @dataclass(frozen=True)
 class Sides:
-    """The two libraries, and how a person types them: a commit, or the working tree, which no command can name."""
-
     base: Library
     head: Library
-    base_sha: str
-    head_sha: str | None
 
 
 @dataclass(frozen=True)
@@ -69,14 +65,14 @@ def open_commits(at: Path, library: str, cache: Path, base: str, head: str) -> S
     """Checks both commits out into the cache. Raises RepositoryError."""
     commits = [repository.resolve(at, revision) for revision in (base, head)]
     libraries = [_checkout(at, commit, library, cache) for commit in commits]
-    return Sides(libraries[0], libraries[1], commits[0].sha, commits[1].sha)
+    return Sides(libraries[0], libraries[1])
 
 
 def open_working_tree(at: Path, library: str, cache: Path) -> Sides:
     """HEAD, and the library folder as it lies there now. Raises RepositoryError."""
     commit = repository.resolve(at, "HEAD")
     changed = Library("the working tree", copy_working_tree(at, library, cache))
-    return Sides(_checkout(at, commit, library, cache), changed, commit.sha, None)
+    return Sides(_checkout(at, commit, library, cache), changed)
 
 
 def split_range(revisions: str) -> tuple[str, str]:
@@ -125,7 +121,8 @@ def compare_on_gpu(
 
 
 def _checkout(at: Path, commit: GitCommit, library: str, cache: Path) -> Library:
-    return Library(short_sha(commit.sha), repository.checkout(at, commit.sha, library, cache))
+    name = short_sha(commit.sha)
+    return Library(name, repository.checkout(at, commit.sha, library, cache), revision=name)
 
 
 def _reader(wanted: Wanted) -> Callable[[], Sequence[RecordedWinner]]:

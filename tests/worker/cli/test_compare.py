@@ -15,7 +15,7 @@ from tests.worker.fixtures import tiny_repository
 from tests.worker.fixtures.simulated_bench import SimulatedBench, Speed
 from tilewatch.kernels.comparing.launching import Budget
 from tilewatch.kernels.comparing.outcome import Outcome, exit_code
-from tilewatch.kernels.comparing.report import About, write_junit, write_markdown
+from tilewatch.kernels.comparing.report import About, write_json, write_junit, write_lines, write_markdown
 from tilewatch.kernels.device import SIMULATED
 from tilewatch.worker.cli import compare_sides
 from tilewatch.worker.cli.compare_sides import Sides, Wanted
@@ -278,10 +278,22 @@ def processes_of(home: Path) -> list[str]:
 
 
 def test_the_comment_names_what_to_type_again() -> None:
-    about = About("v1", "v2", "NVIDIA H200", 12.0, 8.0, "tilewatch compare v1..v2")
+    about = About("v1", "v2", True, "NVIDIA H200", 12.0, 8.0, "tilewatch compare v1..v2")
     failed = Outcome("k", "1x1", "sm_90", "failed", reason="a | b")
     comment = write_markdown([failed], about)
     assert "### Tilewatch: could not tell (v1 .. v2)" in comment
     assert "| k | 1x1 sm_90 | could not be compared: a / b | - |" in comment
     assert "Repeat it: `tilewatch compare v1..v2`" in comment
     assert 'errors="1"' in write_junit([failed], about)
+
+
+def test_a_slower_operator_comes_with_the_line_that_repeats_it(watched: Path, tmp_path: Path) -> None:
+    outcomes, _ = run_on_bench(watched, tmp_path, "base..slower", head_takes(1.05))
+    about = About("base", "slower", True, "NVIDIA H200", 12.0, 8.0, "tilewatch compare base..slower")
+    lines = write_lines(list(outcomes.values()), about)
+    again = "tilewatch replay double 1024 --of slower --beside base --config width=64"
+    assert lines[1] == f"  again: {again}"
+    row = json.loads(write_json([outcomes["1024"]], about))["outcomes"][0]
+    assert row["repeat"] == again
+    assert row["verdict"]["is_over"] is True
+    assert len(row["base_us"]) == len(row["head_us"]) == row["verdict"]["launches"] == 12

@@ -1,0 +1,96 @@
+"""Which configs are compared: recorded winners first, then what ships, then the whole space."""
+
+from pathlib import Path
+
+import pytest
+
+from tilewatch.kernels.comparing.configs import (
+    BadConfigText,
+    ConfigSource,
+    RecordedWinner,
+    choose_configs,
+    parse_config,
+    read_winners,
+)
+from tilewatch.kernels.comparing.operators import Operator
+from tilewatch.kernels.results import Params, Plan, PlannedTrial
+
+ROOT = Path(__file__).resolve().parents[3]
+TILES = ({"tile_m": 64, "tile_n": 128, "tile_k": 128}, {"tile_m": 128, "tile_n": 256, "tile_k": 64})
+ROWS = ({"rows": 1}, {"rows": 2}, {"rows": 4})
+
+
+def make_plan(configs: tuple[Params, ...]) -> Plan:
+    trials = tuple(PlannedTrial(config, str(number)) for number, config in enumerate(configs))
+    return Plan("k", "1x1", "sm_90", "source", 1, (), 1, 1, (), trials)
+
+
+def make_operator(base: tuple[Params, ...], head: tuple[Params, ...]) -> Operator:
+    return Operator("k", "1x1", "sm_90", make_plan(base), make_plan(head))
+
+
+def recorded(gpu: str, *configs: Params, at: str = "2026-11-01") -> RecordedWinner:
+    return RecordedWinner("k", "1x1", gpu, "sm_90", configs, at)
+
+
+def test_a_recorded_winner_and_its_ties_come_first() -> None:
+    found = choose_configs(
+        make_operator(TILES, TILES), "h200", [recorded("h200", TILES[1], TILES[0])], ConfigSource.auto, may_sweep=True
+    )
+    assert found is not None
+    assert (found.source, found.base, found.head) == (ConfigSource.recording, TILES[::-1], TILES[::-1])
+
+
+def test_this_gpu_model_goes_before_another_and_newer_before_older() -> None:
+    winners = [
+        recorded("h100", ROWS[0], at="2026-11-09"),
+        recorded("h200", ROWS[1], at="2026-11-01"),
+        recorded("h200", ROWS[2], at="2026-11-02"),
+    ]
+    for gpu, expected in (("h200", ROWS[2]), ("h100", ROWS[0]), ("gh200", ROWS[0])):
+        found = choose_configs(make_operator(ROWS, ROWS), gpu, winners, ConfigSource.auto, may_sweep=True)
+        assert found is not None
+        assert found.head == (expected,)
+
+
+def test_a_config_that_a_side_no_longer_has_is_not_compared_there() -> None:
+    operator = make_operator(ROWS, ROWS[1:])
+    found = choose_configs(operator, "h200", [recorded("h200", *ROWS[:2])], ConfigSource.auto, may_sweep=True)
+    assert found is not None
+    assert (found.base, found.head) == (ROWS[:2], ROWS[1:2])
+
+
+def test_without_a_recording_the_tile_table_s_config_is_compared() -> None:
+    found = choose_configs(make_operator(TILES, TILES), "h200", [], ConfigSource.auto, may_sweep=True)
+    assert found is not None
+    assert (found.source, found.base) == (ConfigSource.shipped, TILES[:1])
+
+
+def test_outside_the_table_the_space_is_swept_on_a_gpu_and_its_middle_taken_without() -> None:
+    swept = choose_configs(make_operator(ROWS, ROWS), "h200", [], ConfigSource.auto, may_sweep=True)
+    static = choose_configs(make_operator(ROWS, ROWS), "sm_90", [], ConfigSource.auto, may_sweep=False)
+    assert swept is not None
+    assert static is not None
+    assert (swept.source, swept.head) == (ConfigSource.sweep, ROWS)
+    assert (static.source, static.head) == (ConfigSource.shipped, ROWS[1:2])
+
+
+def test_a_source_that_has_nothing_is_none() -> None:
+    operator = make_operator(ROWS, ROWS)
+    assert choose_configs(operator, "h200", [], ConfigSource.recording, may_sweep=True) is None
+    assert choose_configs(operator, "h200", [], ConfigSource.sweep, may_sweep=False) is None
+
+
+def test_winners_are_read_from_a_recording() -> None:
+    winners = read_winners([ROOT / "recordings" / "h200-1e74ae95.jsonl.gz"])
+    assert len(winners) == 82
+    assert {winner.gpu_model for winner in winners} == {"h200"}
+    assert all(1 <= len(winner.configs) <= 4 for winner in winners)
+    assert all(list(winner.configs).count(winner.configs[0]) == 1 for winner in winners)
+
+
+def test_a_config_is_typed_as_names_and_numbers() -> None:
+    assert parse_config("num_ctas=1,tile_m=64") == {"num_ctas": 1, "tile_m": 64}
+    for text in ("tile_m", "tile_m=", "tile_m=x", "", "=4"):
+        with pytest.raises(BadConfigText, match="is not a name and a number"):
+            parse_config(text)
