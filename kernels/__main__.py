@@ -134,18 +134,13 @@ def sweep(
         )
         result = measure(request, on_trial=journal.add, on_step=_print_step)
         journal.delete()
-    if record is not None:
-        assert commit is not None
-        header = recording_file.Header(
-            f"{result.host}, {result.gpu_name}", recording_file.now(), commit.repository, _version()
-        )
+    if record is not None and commit is not None:
+        machine = f"{result.host}, {result.gpu_name}"
+        header = recording_file.Header(machine, recording_file.now(), commit.repository, _version())
         rows = recording_file.write(record, header, list_rows(plan, commit, model, outcomes, result))
         say.print(f"{rows} rows written to {record}; `tilewatch import {record}` reads them")
     if as_json:
-        answer = {
-            "plan": {**asdict(plan), "trials": len(plan.trials)},
-            "result": asdict(result),
-        }
+        answer = {"plan": {**asdict(plan), "trials": len(plan.trials)}, "result": asdict(result)}
         print(json.dumps(answer, default=str))
     else:
         print_sweep(plan, outcomes, result)

@@ -169,11 +169,9 @@ def _time_carefully(
     for each in ids:
         child.load(each)
     prepared: dict[str, dict[str, Any]] = {}
-    asked: dict[str, Any]
     rivals = [name for name in request.baselines if name != tile_table.BASELINE]
     if rivals:
-        asked = {"ask": "baselines", "names": rivals}
-        prepared = child.ask(asked, BASELINES_DEADLINE_S)["baselines"]
+        prepared = child.ask({"ask": "baselines", "names": rivals}, BASELINES_DEADLINE_S)["baselines"]
     names = [name for name, detail in prepared.items() if "missing" not in detail]
     calm: list[list[float]] = [[] for _ in ids + names]
     throttled: list[list[float]] = [[] for _ in ids + names]
@@ -181,8 +179,9 @@ def _time_carefully(
     stopped = "budget"
     # The first block warms clocks and caches and is not kept.
     for block in range(1 + MOST_ROUNDS // BLOCK_ROUNDS):
-        asked = {"ask": "rounds", "ids": ids, "names": names, "rounds": BLOCK_ROUNDS, "seed": block}
-        answer = child.ask(asked, ROUNDS_DEADLINE_S)
+        answer = child.ask(
+            {"ask": "rounds", "ids": ids, "names": names, "rounds": BLOCK_ROUNDS, "seed": block}, ROUNDS_DEADLINE_S
+        )
         readings += answer["telemetry"]
         if block == 0:
             continue
