@@ -120,6 +120,9 @@ def end_by_static_facts(comparison: Comparison, changed: Sequence[Changed]) -> N
 
 def _end_without_code(comparison: Comparison, operator: Operator) -> bool:
     """Ends what one side lacks, and what has equal source on both."""
+    if operator.failure is not None:
+        comparison.fail(operator, operator.failure)
+        return True
     if operator.base is None or operator.head is None:
         kind = "added" if operator.base is None else "removed"
         comparison.end(operator, Outcome(operator.kernel, operator.problem, operator.arch, kind))  # type: ignore[arg-type]

@@ -1,12 +1,11 @@
 """Pairs the kernels and problems of two library folders: what is on both sides, and whose source did not change."""
 
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from tilewatch.kernels.catalog import catalog
-from tilewatch.kernels.catalog.catalog import UnknownKernel
+from tilewatch.kernels.catalog.catalog import Reading, UnknownKernel
 from tilewatch.kernels.contract import BadProblem
 from tilewatch.kernels.loading import LibraryError
 from tilewatch.kernels.results import Plan
@@ -30,6 +29,8 @@ class Operator:
     arch: str
     base: Plan | None
     head: Plan | None
+    failure: str | None = None
+    """Why a side may lack it although it is there: files of that side that do not load."""
 
     @property
     def has_same_source(self) -> bool:
@@ -47,39 +48,51 @@ class Scope:
 
 
 def list_operators(base: Library, head: Library, scope: Scope) -> tuple[Operator, ...]:
-    """Reads both sides. Raises LibraryError, UnknownKernel or BadProblem where neither side has what was asked for."""
+    """Reads both sides. Raises LibraryError, UnknownKernel or BadProblem where neither side has what was asked for, or
+    where a file of the head does not load and nothing of the base shows which kernels it had."""
     sides = [(library, arch) for arch in scope.archs for library in (base, head)]
     with ThreadPoolExecutor(len(sides)) as pool:
-        plans = list(pool.map(lambda side: _read(side[0], side[1], scope), sides))
-    errors = [each for each in plans if isinstance(each, Exception)]
-    if len(errors) == len(plans):
+        read = list(pool.map(lambda side: _read(side[0], side[1], scope), sides))
+    errors = [each for each in read if isinstance(each, Exception)]
+    if len(errors) == len(read):
         raise errors[0]
     operators: list[Operator] = []
     for index, arch in enumerate(scope.archs):
-        found = [() if isinstance(each, Exception) else each for each in plans[2 * index : 2 * index + 2]]
-        operators += _pair(arch, found[0], found[1])
+        of_base, of_head = (
+            Reading((), ()) if isinstance(each, Exception) else each for each in read[2 * index : 2 * index + 2]
+        )
+        operators += _pair(arch, (base, of_base), (head, of_head))
     return tuple(operators)
 
 
-def _read(library: Library, arch: str, scope: Scope) -> tuple[Plan, ...] | Exception:
+def _read(library: Library, arch: str, scope: Scope) -> Reading | Exception:
     """Returns the error where a named kernel or problem is not on this side, or not for this architecture.
 
     Raises LibraryError, with the side's name, where the folder as a whole cannot be read.
     """
     try:
-        return catalog.read(library.folder, arch=arch, kernel=scope.kernel, problem=scope.problem)
-    except (UnknownKernel, BadProblem) as error:
+        return catalog.read_library(library.folder, arch=arch, kernel=scope.kernel, problem=scope.problem)
+    except BadProblem as error:
         return error
+    except UnknownKernel as error:
+        failures = catalog.read_library(library.folder, arch=arch).failures
+        return Reading((), failures) if failures else error
     except LibraryError as error:
         if scope.kernel is not None and "has no config for" in str(error):
             return error
         raise LibraryError(f"{library.name} cannot be compared: {error}") from None
 
 
-def _pair(arch: str, base: Sequence[Plan], head: Sequence[Plan]) -> list[Operator]:
+def _pair(arch: str, base: tuple[Library, Reading], head: tuple[Library, Reading]) -> list[Operator]:
     """In the head's order, then what only the base has."""
-    of_base = {(plan.kernel, plan.problem): plan for plan in base}
-    of_head = {(plan.kernel, plan.problem): plan for plan in head}
-    names = dict.fromkeys([*of_head, *of_base])
-    return [Operator(kernel, problem, arch, of_base.get((kernel, problem)), of_head.get((kernel, problem)))
-            for kernel, problem in names]  # fmt: skip
+    of_base, of_head = ({(plan.kernel, plan.problem): plan for plan in side[1].plans} for side in (base, head))
+    operators = []
+    for kernel, problem in dict.fromkeys([*of_head, *of_base]):
+        plans = (of_base.get((kernel, problem)), of_head.get((kernel, problem)))
+        missing = base if plans[0] is None else head if plans[1] is None else None
+        failure = f"{missing[0].name}: {'; '.join(missing[1].failures)}" if missing and missing[1].failures else None
+        operators.append(Operator(kernel, problem, arch, *plans, failure))
+    new = [failure for failure in head[1].failures if failure not in base[1].failures]
+    if new and not any(operator.head is None for operator in operators):
+        raise LibraryError(f"{head[0].name} cannot be compared: {'; '.join(new)}")
+    return operators

@@ -170,6 +170,30 @@ def test_a_side_that_does_not_compile_is_one_sentence(watched: Path, tmp_path: P
     assert len(done.stdout.splitlines()) == 2
 
 
+def test_a_file_that_no_longer_loads_is_not_taken_for_one_that_is_gone(watched: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    tiny_repository.git(tmp_path, "clone", "--quiet", str(watched), str(copy))
+    tiny_repository.git(copy, "checkout", "--quiet", "base")
+    (copy / "library" / "triple.py").write_text(SOURCE.replace('"double"', '"triple"'))
+    tiny_repository.git(copy, "add", ".")
+    tiny_repository.git(copy, "commit", "--quiet", "--message", "triple")
+    (copy / "library" / "double.py").write_text(SOURCE.replace("import cuda.tile", "import cuda.tiles"))
+    for options in ((), ("--kernel", "double")):
+        done = compare(copy, tmp_path, "compare", "--dirty", "--static", *options)
+        assert done.returncode == 2
+        assert "could not be compared: the working tree: library file double.py does not load" in done.stdout
+    (copy / "library" / "double.py").unlink()
+    done = compare(copy, tmp_path, "compare", "--dirty", "--static")
+    assert done.returncode == 0
+    assert "double 1024, 2048 (sm_80, sm_90, sm_100, sm_103, sm_120): only in the base" in done.stdout
+    (copy / "library" / "new.py").write_text("import cuda.tiles")
+    tiny_repository.git(copy, "add", ".")
+    tiny_repository.git(copy, "commit", "--quiet", "--message", "no double")
+    (copy / "library" / "newer.py").write_text("import cuda.tiles")
+    error = error_of(compare(copy, tmp_path, "compare", "--dirty", "--static"))
+    assert error.startswith("the working tree cannot be compared: library file newer.py does not load")
+
+
 def test_without_a_gpu_the_static_facts_are_compared_for_every_architecture(watched: Path, tmp_path: Path) -> None:
     junit, markdown = tmp_path / "junit.xml", tmp_path / "comment.md"
     options = ("--static", "--json", "--junit", str(junit), "--markdown", str(markdown))
