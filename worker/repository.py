@@ -87,7 +87,13 @@ def checkout(repository: Path, sha: str, library: str, cache: Path) -> Path:
         tree = _git(repository, "rev-parse", "--verify", "--quiet", f"{sha}:{library.rstrip('/')}").strip()
         _git(repository, "rev-parse", "--verify", "--quiet", f"{tree}^{{tree}}")
     except subprocess.CalledProcessError:
-        resolve(repository, sha)  # says so when it is the commit that is missing
+        try:
+            resolve(repository, sha)
+        except RepositoryError as error:
+            raise RepositoryError(
+                f"{error}; this worker watches {repository}: fetch it, or if the job is of another repository on the "
+                "same servers, start a worker with that TILEWATCH_REPOSITORY and give each repository its own servers"
+            ) from None
         raise RepositoryError(f"commit {short_sha(sha)} of {repository} has no folder {library!r}") from None
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache, prefix=".making-") as scratch:

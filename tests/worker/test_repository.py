@@ -109,3 +109,9 @@ def test_a_clone_that_was_only_fetched_follows_its_remote(repository: Path, tmp_
     ahead = tiny_repository.commit(repository, "Triple numbers", factor=3)
     tiny_repository.git(clone, "fetch", "--quiet")
     assert is_on_main_line(clone, ahead, "HEAD")
+
+
+def test_a_commit_of_another_repository_says_which_one_this_worker_watches(repository: Path, tmp_path: Path) -> None:
+    with pytest.raises(RepositoryError) as raised:
+        checkout(repository, "ab" * 20, "library", tmp_path / "cache")
+    assert f"this worker watches {repository}: fetch it, or if the job is of another repository" in str(raised.value)

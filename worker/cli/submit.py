@@ -62,7 +62,8 @@ def _submit(action: str, wanted: dict[str, Any], who: str | None) -> None:
 
     created = False
     for submitted in submit_for(options.settings(), options.name_of(who), action, wanted):
-        print(submitted.sentence, flush=True)
+        ids = ", ".join(map(str, submitted.submission_ids))
+        print(f"{submitted.sentence} (submission {ids})", flush=True)
         created = created or submitted.created
     if created:
         print("follow it with `tilewatch status --follow`")

@@ -14,7 +14,7 @@ from random import Random
 
 from tilewatch.db.lifecycle.quarantine import OpenQuarantine
 from tilewatch.db.step_queries.steps import CompiledConfig, SweepFacts
-from tilewatch.kernels import HARNESS
+from tilewatch.kernels import HARNESS, tile_table
 from tilewatch.kernels.device import SIMULATED, Gpu
 from tilewatch.kernels.gpu.illness import Reading
 from tilewatch.kernels.measuring.replay import ReplayResult
@@ -192,9 +192,10 @@ def _measurements(sweep: SweepToMeasure, winner: object, simulation: Simulation)
     ours = _samples(_here_us(facts.problem, chosen.content_key, simulation), ROUNDS, noise)
     theirs = _samples(RIVAL_US * (1.0 + simulation.slow), ROUNDS, noise)
     detail = {"simulated": True, "rounds": ROUNDS}
+    named = [name for name in sweep.baselines if name != tile_table.BASELINE]
     return (
         Measured(facts.kernel, "kernel", ours, chosen.params, detail),
-        Measured("deepgemm", "baseline", theirs, None, detail),
+        Measured(named[0] if named else "deepgemm", "baseline", theirs, None, detail),
     )
 
 

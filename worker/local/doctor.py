@@ -52,12 +52,15 @@ def report(settings: Settings) -> tuple[Finding, ...]:
         _cuobjdump,
         partial(_folder, settings.home),
         partial(_disk, settings.home),
-        partial(_dashboard, settings.port),
+        partial(_dashboard, settings),
         partial(_channels, settings),
     )
     findings = [_guarded(check) for check in checks]
     findings += _servers(settings)
-    findings += (_guarded(partial(_worker, *endpoint)) for endpoint in _health_endpoints(settings, gpus_here))
+    ours = _runs_here(settings)
+    findings += (
+        _guarded(partial(_worker, *endpoint, ours=ours)) for endpoint in _health_endpoints(settings, gpus_here)
+    )
     findings += [_gpu(gpu) for gpu in gpus_here] or [
         Finding("GPU", None, "no NVIDIA GPU or no driver: this machine compiles sweeps and measures none")
     ]
@@ -165,7 +168,12 @@ def _first_existing(path: Path) -> Path:
     return next(folder for folder in (path, *path.parents) if folder.exists())
 
 
-def _dashboard(number: int) -> Finding:
+def _dashboard(settings: Settings) -> Finding:
+    number = settings.port
+    if port.healthy(number) and not _runs_here(settings):
+        return Finding(
+            "dashboard", False, f"port {number}: another Tilewatch answers", "choose another with TILEWATCH_PORT"
+        )
     if port.healthy(number):
         return Finding("dashboard", True, f"answers at http://localhost:{number}")
     if reason := port.taken(number):
@@ -204,6 +212,15 @@ def _redis(servers: Servers) -> str:
     return dispatch.address(servers.broker_url)
 
 
+def _runs_here(settings: Settings) -> bool:
+    """Returns whether these settings know servers: what answers at a port while they do not is another Tilewatch's."""
+    try:
+        settings.connection()
+    except NotRunning:
+        return False
+    return True
+
+
 def _health_endpoints(settings: Settings, gpus_here: Sequence[Gpu]) -> Iterator[tuple[str, str, int]]:
     """Name, address and port of the health endpoint of each worker that may run on this machine."""
     address = settings.health_address
@@ -214,7 +231,7 @@ def _health_endpoints(settings: Settings, gpus_here: Sequence[Gpu]) -> Iterator[
             yield f"worker of GPU {gpu.index}", address, settings.gpu_health_port + gpu.index
 
 
-def _worker(name: str, address: str, number: int) -> Finding:
+def _worker(name: str, address: str, number: int, *, ours: bool) -> Finding:
     """Asks a worker's health endpoint. A worker that does not run here is no fault."""
     if not number:
         return Finding(name, None, "has no health endpoint")
@@ -228,6 +245,8 @@ def _worker(name: str, address: str, number: int) -> Finding:
         return Finding(name, None, f"does not run here (nothing answers at {host}:{number})")
     finally:
         connection.close()
+    if not ours:
+        return Finding(name, None, f"does not run here (another Tilewatch answers at {host}:{number})")
     healthy = answer.status == HTTPStatus.OK
     return Finding(name, healthy, sentence, None if healthy else "docs/operations.md explains each sentence")
 

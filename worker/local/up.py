@@ -72,11 +72,19 @@ class Screen:
         sys.stdout.flush()
 
 
+def end_on_signals() -> None:
+    """Lets Ctrl-C, SIGTERM and SIGHUP all end what was started.
+
+    A process that a script starts in the background ignores SIGINT, unless it sets this itself.
+    """
+    for kind in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(kind, signal.default_int_handler)
+
+
 def up(settings: Settings) -> int:
     """Runs until Ctrl-C, SIGTERM or a closed terminal. Returns the exit code, which is 0 when a person ended it."""
     screen = Screen()
-    for kind in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(kind, signal.default_int_handler)  # Ctrl-C, SIGTERM and SIGHUP all end what was started
+    end_on_signals()
     try:
         with contextlib.ExitStack() as stack:
             try:

@@ -3,6 +3,7 @@
 import importlib.metadata
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -58,6 +59,7 @@ def test_a_nightly_is_submitted_and_shown(tilewatch: Tilewatch) -> None:
     assert submitted.returncode == 0, submitted.stderr
     assert "submitted the nightly of" in submitted.stdout
     assert "static facts only for h200" in submitted.stdout
+    assert re.search(r"\(submission \d+\)$", submitted.stdout.splitlines()[0])
     status = json.loads(tilewatch("status", "--json").stdout)
     assert [(job["kind"], job["state"], job["jobs"]) for job in status["jobs"]] == [("compile", "queued", 1)]
     assert "1 compile queued" in tilewatch("status").stdout
@@ -78,7 +80,8 @@ def test_migrating_again_is_nothing_new(tilewatch: Tilewatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("submit", "sweep", "duoble", "1024"), "there is no kernel 'duoble' in this library; nearest: double"),
+        (("submit", "sweep", "duoble", "1024"), "there is no kernel 'duoble' in the library /"),
+        (("submit", "sweep", "duoble", "1024"), "/library; nearest: double"),
         (("submit", "sweep", "double", "0"), "'0' is not a problem of double"),
         (("submit", "nightly", "--gpu", "h20"), "there is no GPU model 'h20'; nearest: h200"),
         (("submit", "nightly", "--commit", "nosuch"), "has no commit 'nosuch'"),

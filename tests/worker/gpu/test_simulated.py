@@ -47,6 +47,16 @@ def test_the_winner_is_the_config_that_is_known_to_be_fastest_or_one_beside_it()
     assert min(rival.samples_us) >= simulated.RIVAL_US
 
 
+@pytest.mark.parametrize(
+    ("named", "measured"), [(("copy", "torch_softmax"), "copy"), (("tile_table", "cublas"), "cublas"), ((), "deepgemm")]
+)
+def test_the_baseline_has_the_name_that_the_kernel_gives(named: tuple[str, ...], measured: str) -> None:
+    gpu = SimulatedGpu(Simulation(1, 0.0))
+    sweep = SweepToMeasure("job", FACTS, CONFIGS, "library", named)
+    result = gpu.measure(sweep, gpu.own_gpu(), on_trial=lambda _: None)
+    assert [each.implementation for each in result.measurements] == ["double", measured]
+
+
 def test_a_simulated_nightly_goes_the_whole_road_and_says_what_it_is(
     settings: Settings, context: Context, drain: Drain
 ) -> None:

@@ -2,6 +2,8 @@
 
 import os
 import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -89,6 +91,34 @@ def test_a_taken_port_is_reported_with_the_way_to_another(tmp_path: Path) -> Non
     assert finding == Finding(
         "dashboard", False, f"port {port}: Address already in use", "choose another with TILEWATCH_PORT"
     )
+
+
+def test_another_tilewatch_at_these_ports_is_not_taken_for_this_one(
+    tmp_path: Path, database_url: str, broker_url: str
+) -> None:
+    """No servers are known to these settings, so what answers at their ports cannot be theirs."""
+
+    class Healthy(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"ok")
+
+        def log_message(self, *_: object) -> None:
+            """Nothing to log."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Healthy) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        port = other.server_address[1]
+        ports = {"port": port, "compile_health_port": port, "health_address": "127.0.0.1"}
+        strange = _found(_settings(tmp_path, **ports))
+        own = _found(_settings(tmp_path, database_url=database_url, broker_url=broker_url, **ports))
+        other.shutdown()
+    assert strange["dashboard"].ok is False
+    assert strange["dashboard"].found == f"port {port}: another Tilewatch answers"
+    assert strange["compile worker"].ok is None
+    assert "another Tilewatch answers" in strange["compile worker"].found
+    assert (own["dashboard"].ok, own["compile worker"].ok) == (True, True)
 
 
 def test_a_data_folder_below_a_file_is_not_writable(tmp_path: Path) -> None:

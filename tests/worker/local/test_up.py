@@ -260,3 +260,16 @@ def test_progress_names_the_commit_the_gpu_and_how_far_it_is() -> None:
         state="compiling",
     )
     assert up.describe(row) == "nightly 0123456789 for NVIDIA B200: compiling 120 of 500 configs"
+
+
+def test_a_tilewatch_that_a_script_started_in_the_background_ends_on_sigint_too() -> None:
+    """Shells let such processes ignore SIGINT."""
+    asks = """
+import os, signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+from tilewatch.worker.local import up
+up.end_on_signals()
+os.kill(os.getpid(), signal.SIGINT)
+"""
+    done = subprocess.run([sys.executable, "-c", asks], capture_output=True, text=True, check=False)
+    assert done.stderr.rstrip().endswith("KeyboardInterrupt")
