@@ -5,19 +5,20 @@ one trial and never the parent. Credentials never reach a child: it gets a short
 """
 
 import contextlib
-import ctypes
 import json
 import os
 import selectors
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 import tilewatch
+from tilewatch import processes
 
 PASSED_ON = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES")
 """What a child needs of the environment. Everything else stays here: kernels under watch are other people's code."""
@@ -27,8 +28,6 @@ END_OF = {"compile": signal.SIGTERM}
 (child.py): one that works on a 512x512x512 tile would run for ever. The others started nothing and just end."""
 
 ROOT = Path(tilewatch.__file__).resolve().parent.parent
-_libc = ctypes.CDLL(None)
-_PR_SET_PDEATHSIG = 1
 
 
 class ChildDied(Exception):
@@ -47,16 +46,14 @@ class ChildProcess:
     def __init__(self, role: str, *, environment: Mapping[str, str] | None = None, stderr_path: Path | None = None):
         passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
-        self._errors = stderr_path.open("ab+") if stderr_path else _anonymous_file()
-        self._process = subprocess.Popen(
+        self._errors = stderr_path.open("ab+") if stderr_path else tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
+        self._process = processes.start(
             [sys.executable, "-P", *self.program, role],
+            environment={**passed, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **(environment or {})},
+            log=self._errors,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env={**passed, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **(environment or {})},
-            start_new_session=True,
-            # Linux ends the child when the thread that started it ends: nothing outlives a SIGKILL of a worker.
-            preexec_fn=lambda: _libc.prctl(_PR_SET_PDEATHSIG, END_OF.get(role, signal.SIGKILL)),
+            death_signal=END_OF.get(role, signal.SIGKILL),
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -73,14 +70,14 @@ class ChildProcess:
             self._stdin.write(json.dumps(request).encode() + b"\n")
             self._stdin.flush()
         except BrokenPipeError:
-            raise ChildDied(self._last_words()) from None
+            raise ChildDied(processes.last_words(self._process, self._errors)) from None
         return self._answer(time.monotonic() + deadline_s)
 
     def close(self) -> None:
         """Ends the child at once, with everything it started."""
         if not self._stdout.closed:
             self._selector.close()
-            self._kill()
+            processes.kill([self._process])
             for stream in (self._stdin, self._stdout):
                 with contextlib.suppress(BrokenPipeError):  # the request under way died with its reader
                     stream.close()
@@ -89,8 +86,7 @@ class ChildProcess:
     def kill(self) -> None:
         """Ends the child from another thread than the one that asks it, which then gets ChildDied and closes it."""
         if self._process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            processes.signal_group(self._process, signal.SIGKILL)
 
     @property
     def alive(self) -> bool:
@@ -103,29 +99,10 @@ class ChildProcess:
                 raise ChildHung("no answer before its deadline")
             chunk = os.read(self._stdout.fileno(), 1 << 16)
             if not chunk:
-                words = self._last_words()
+                words = processes.last_words(self._process, self._errors)
                 self.close()
                 raise ChildDied(words)
             self._buffer += chunk
         line, self._buffer = self._buffer.split(b"\n", 1)
         answer: dict[str, Any] = json.loads(line)
         return answer
-
-    def _last_words(self) -> str:
-        self._process.wait()
-        code = self._process.returncode
-        end = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - 4000))
-        lines = [line for line in self._errors.read().decode(errors="replace").splitlines() if line.strip()]
-        return f"{end}: {lines[-1].strip()}" if lines else end
-
-    def _kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-
-
-def _anonymous_file() -> Any:
-    import tempfile
-
-    return tempfile.TemporaryFile()

@@ -27,6 +27,7 @@ from typing import IO
 import psycopg
 import redis
 
+from tilewatch import processes
 from tilewatch.db.server import programs as server_programs
 from tilewatch.db.server import user as server_user
 from tilewatch.db.server.programs import Programs, ProgramsMissing
@@ -56,9 +57,8 @@ VALKEY_SETTINGS = {
     "save": '""',  # the append-only file alone is the data
     "maxmemory-policy": "noeviction",  # a full broker refuses a message; it never drops one
 }
-DIES_WITH_US = ("setpriv", "--pdeathsig=INT", "--")
-"""The kernel interrupts the server when we die, even of SIGKILL. For Postgres an interrupt is the *fast* shutdown; on
-SIGTERM it would wait for its clients."""
+END = signal.SIGINT
+"""Ends a server, also when we die. For Postgres it is the *fast* shutdown; on SIGTERM it would wait for its clients."""
 UNSAFE_POSTGRES_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 
@@ -114,10 +114,9 @@ class Embedded:
 
     def stop(self) -> None:
         """Ends both servers, with the data safe on disk; a no-op when they do not run."""
-        for process in self._running.values():
-            process.send_signal(signal.SIGINT)
-        for process in self._running.values():
-            _end(process)
+        running = list(self._running.values())
+        processes.stop(running, (END, STOP_LIMIT_S), (signal.SIGQUIT, QUIT_LIMIT_S))
+        processes.kill(running)
         self._running.clear()
         if self._lock is not None:
             self._lock.close()
@@ -126,7 +125,7 @@ class Embedded:
     def ended(self) -> list[str]:
         """Returns a sentence for each server that ended although nobody stopped it."""
         return [
-            f"{name} ended unexpectedly: {_last_line(self._log(name))}"
+            f"{name} ended unexpectedly: {processes.last_words(process, self._log(name))}"
             for name, process in self._running.items()
             if process.poll() is not None
         ]
@@ -174,8 +173,9 @@ class Embedded:
         options += [] if self._fsync else ["--no-sync"]
         try:
             self._spawn("initdb", user, [programs.initdb, "-D", making, "--pwfile", password_file, *options])
-            if self._running.pop("initdb").wait() != 0:
-                raise EmbeddedError(f"Postgres cannot make its data in {data}: {_last_line(self._log('initdb'))}")
+            if (process := self._running.pop("initdb")).wait() != 0:
+                last_words = processes.last_words(process, self._log("initdb"))
+                raise EmbeddedError(f"Postgres cannot make its data in {data}: {last_words}")
         finally:
             password_file.unlink()
         making.rename(data)
@@ -197,21 +197,17 @@ class Embedded:
 
     def _spawn(self, name: str, user: ServerUser, command: list[str | Path], stdin: str = "") -> None:
         assert self._lock is not None
-        log = self._log(name)
-        if log.exists():
-            log.replace(log.with_suffix(".previous.log"))
-        with log.open("wb") as out:
-            process = subprocess.Popen(
-                # In this order: a process that changes its user loses its death signal (prctl(2)).
-                [*user.command, *DIES_WITH_US, *command],
-                stdin=subprocess.PIPE,
-                stdout=out,
-                stderr=subprocess.STDOUT,
+        with processes.open_log(self._log(name)) as log:
+            process = processes.start(
+                command,
                 # Of the caller's environment, PGPORT and its like would change the server.
-                env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
-                cwd="/",
-                process_group=0,  # Ctrl-C goes to whoever started us, who stops the servers last
-                pass_fds=[self._lock.fileno()],
+                environment={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
+                log=log,
+                folder=Path("/"),
+                stdin=subprocess.PIPE,
+                user_command=user.command,
+                death_signal=END,
+                inherited_files=[self._lock.fileno()],
             )
         self._running[name] = process
         assert process.stdin is not None
@@ -221,8 +217,9 @@ class Embedded:
     def _wait(self, name: str, ready: Callable[[], None]) -> None:
         deadline = time.monotonic() + READY_LIMIT_S
         while True:
-            if self._running[name].poll() is not None:
-                raise EmbeddedError(f"{name} did not start: {_last_line(self._log(name))} (see {self._log(name)})")
+            if (process := self._running[name]).poll() is not None:
+                last_words = processes.last_words(process, self._log(name))
+                raise EmbeddedError(f"{name} did not start: {last_words} (see {self._log(name)})")
             try:
                 return ready()
             except (psycopg.OperationalError, redis.ConnectionError) as error:
@@ -310,17 +307,3 @@ def _make_database(url: str) -> None:
 def _ping(url: str) -> None:
     with redis.Redis.from_url(url) as client:
         client.ping()
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    for patience_s, harder in ((STOP_LIMIT_S, signal.SIGQUIT), (QUIT_LIMIT_S, signal.SIGKILL)):
-        try:
-            process.wait(patience_s)
-        except subprocess.TimeoutExpired:
-            process.send_signal(harder)
-    process.wait()
-
-
-def _last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").split("\n") if log.exists() else []
-    return next((line.strip() for line in reversed(lines) if line.strip()), "its log is empty")

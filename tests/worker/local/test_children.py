@@ -96,7 +96,7 @@ def test_a_second_ctrl_c_skips_the_wait(children: Children, monkeypatch: pytest.
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tilewatch.worker.local.children._wait", interrupted)
+    monkeypatch.setattr("tilewatch.processes._wait", interrupted)
     children.start(_python(STUBBORN))
     leader = _leader(children)
     with pytest.raises(KeyboardInterrupt):
