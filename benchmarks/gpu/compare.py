@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilewatch.kernels.comparing.configs import read_winners
-from tilewatch.kernels.comparing.gpu_bench import RealGpu, find_gpu
+from tilewatch.kernels.comparing.gpu_bench import RealBench, find_gpu
 from tilewatch.kernels.comparing.operators import Operator
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.library import FOLDER
@@ -62,7 +62,7 @@ def main() -> None:
     winners = {(each.kernel, each.problem): each.configs[0] for each in read_winners([RECORDING])}
     rows = []
     with tempfile.TemporaryDirectory() as scratch, Compiler(Path(scratch).as_uri(), limit_s=60) as compiler:
-        bench = RealGpu(0, Path(scratch).as_uri(), may_use_events=False)
+        bench = RealBench(0, Path(scratch).as_uri(), may_use_events=False)
         ready = []
         for pair in PAIRS:
             base = winners[pair.kernel, pair.problem]

@@ -24,7 +24,7 @@ class UnknownKernel(ExpectedError):
 
 
 @dataclass(frozen=True)
-class Reading:
+class LibraryPlans:
     """`failures` are sentences: each says which file or kernel was left out, and why."""
 
     plans: tuple[Plan, ...]
@@ -36,7 +36,7 @@ def read(library: Path, *, arch: str, kernel: str | None = None, problem: str | 
     return read_library(library, arch=arch, kernel=kernel, problem=problem).plans
 
 
-def read_library(library: Path, *, arch: str, kernel: str | None = None, problem: str | None = None) -> Reading:
+def read_library(library: Path, *, arch: str, kernel: str | None = None, problem: str | None = None) -> LibraryPlans:
     """Returns the nightly suite, one kernel's problems, or one problem, for one architecture ("sm_90").
 
     A file or kernel that is wrong is left out; when nothing else is left, or it was asked for by name, it is an error.
@@ -58,7 +58,7 @@ def read_library(library: Path, *, arch: str, kernel: str | None = None, problem
         )
         for plan in answer["plans"]
     )
-    return Reading(plans, tuple(answer["failures"]))
+    return LibraryPlans(plans, tuple(answer["failures"]))
 
 
 def describe(library: Path, *, arch: str, kernel: str, problem: str, config: Params) -> Description:

@@ -21,7 +21,7 @@ class NoCupti(ExpectedError):
     """Kernel times cannot be trusted on this machine; the message says what to do."""
 
 
-class RealGpu:
+class RealBench:
     """Kernels run in processes of their own, one at a time."""
 
     def __init__(self, gpu_index: int, store_url: str, *, may_use_events: bool = False) -> None:

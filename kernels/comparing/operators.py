@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilewatch.kernels.catalog import catalog
-from tilewatch.kernels.catalog.catalog import Reading, UnknownKernel
+from tilewatch.kernels.catalog.catalog import LibraryPlans, UnknownKernel
 from tilewatch.kernels.contract import BadProblem
 from tilewatch.kernels.loading import LibraryError
 from tilewatch.kernels.results import Plan
@@ -39,7 +39,7 @@ class Operator:
 
 
 @dataclass(frozen=True)
-class Scope:
+class Selection:
     """What is compared: the nightly suite, one kernel, or one problem of it, for some architectures."""
 
     archs: tuple[str, ...]
@@ -47,43 +47,43 @@ class Scope:
     problem: str | None = None
 
 
-def list_operators(base: Library, head: Library, scope: Scope) -> tuple[Operator, ...]:
+def list_operators(base: Library, head: Library, selection: Selection) -> tuple[Operator, ...]:
     """Reads both sides. Raises LibraryError, UnknownKernel or BadProblem where neither side has what was asked for, or
     where a file of the head does not load and nothing of the base shows which kernels it had."""
-    sides = [(library, arch) for arch in scope.archs for library in (base, head)]
+    sides = [(library, arch) for arch in selection.archs for library in (base, head)]
     with ThreadPoolExecutor(len(sides)) as pool:
-        read = list(pool.map(lambda side: _read(side[0], side[1], scope), sides))
+        read = list(pool.map(lambda side: _read(side[0], side[1], selection), sides))
     errors = [each for each in read if isinstance(each, Exception)]
     if len(errors) == len(read):
         raise errors[0]
     operators: list[Operator] = []
-    for index, arch in enumerate(scope.archs):
+    for index, arch in enumerate(selection.archs):
         of_base, of_head = (
-            Reading((), ()) if isinstance(each, Exception) else each for each in read[2 * index : 2 * index + 2]
+            LibraryPlans((), ()) if isinstance(each, Exception) else each for each in read[2 * index : 2 * index + 2]
         )
         operators += _pair(arch, (base, of_base), (head, of_head))
     return tuple(operators)
 
 
-def _read(library: Library, arch: str, scope: Scope) -> Reading | Exception:
+def _read(library: Library, arch: str, selection: Selection) -> LibraryPlans | Exception:
     """Returns the error where a named kernel or problem is not on this side, or not for this architecture.
 
     Raises LibraryError, with the side's name, where the folder as a whole cannot be read.
     """
     try:
-        return catalog.read_library(library.folder, arch=arch, kernel=scope.kernel, problem=scope.problem)
+        return catalog.read_library(library.folder, arch=arch, kernel=selection.kernel, problem=selection.problem)
     except BadProblem as error:
         return error
     except UnknownKernel as error:
         failures = catalog.read_library(library.folder, arch=arch).failures
-        return Reading((), failures) if failures else error
+        return LibraryPlans((), failures) if failures else error
     except LibraryError as error:
-        if scope.kernel is not None and "has no config for" in str(error):
+        if selection.kernel is not None and "has no config for" in str(error):
             return error
         raise LibraryError(f"{library.name} cannot be compared: {error}") from None
 
 
-def _pair(arch: str, base: tuple[Library, Reading], head: tuple[Library, Reading]) -> list[Operator]:
+def _pair(arch: str, base: tuple[Library, LibraryPlans], head: tuple[Library, LibraryPlans]) -> list[Operator]:
     """In the head's order, then what only the base has."""
     of_base, of_head = ({(plan.kernel, plan.problem): plan for plan in side[1].plans} for side in (base, head))
     operators = []

@@ -151,7 +151,7 @@ def replay(
 def _run(
     sides: "Sides", wanted: "Wanted", *, static: bool, gpu: int, events: bool
 ) -> "tuple[tuple[Outcome, ...], About]":
-    from tilewatch.kernels.comparing.gpu_bench import RealGpu, find_gpu
+    from tilewatch.kernels.comparing.gpu_bench import RealBench, find_gpu
     from tilewatch.kernels.comparing.report import About
     from tilewatch.worker.cli import compare_sides as work
 
@@ -165,7 +165,7 @@ def _run(
         else:
             here = find_gpu(gpu)
             assert here.model is not None
-            bench = RealGpu(gpu, store.as_uri(), may_use_events=events)
+            bench = RealBench(gpu, store.as_uri(), may_use_events=events)
             try:
                 outcomes = work.compare_on_gpu(sides, wanted, store, bench, here.model, _say)
             finally:

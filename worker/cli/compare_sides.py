@@ -14,7 +14,7 @@ from tilewatch.kernels.comparing.changes import Comparison, end_by_static_facts,
 from tilewatch.kernels.comparing.compiler_pool import CompilerPool
 from tilewatch.kernels.comparing.configs import Candidates, ConfigSource, RecordedWinner, read_winners
 from tilewatch.kernels.comparing.launching import Budget, GpuBench, end_by_launches
-from tilewatch.kernels.comparing.operators import Library, Scope, list_operators
+from tilewatch.kernels.comparing.operators import Library, Selection, list_operators
 from tilewatch.kernels.comparing.outcome import Outcome
 from tilewatch.kernels.compiling.store import folder
 from tilewatch.kernels.device import GpuSpec
@@ -94,7 +94,7 @@ def make_budget(launches: int, seconds: float | None) -> Budget:
 
 def compare_statically(sides: Sides, wanted: Wanted, store: Path) -> tuple[Outcome, ...]:
     """Compares what the compiler makes of both sides, for every architecture. Needs no GPU."""
-    operators = list_operators(sides.base, sides.head, Scope(ARCHS, wanted.kernel, wanted.problem))
+    operators = list_operators(sides.base, sides.head, Selection(ARCHS, wanted.kernel, wanted.problem))
     with CompilerPool(folder(store), jobs=wanted.jobs) as pool:
         comparison = Comparison(sides.base, sides.head, "", pool, _reader(wanted), wanted.source, wanted.given)
         end_by_static_facts(comparison, find_changed(comparison, operators))
@@ -110,7 +110,7 @@ def compare_on_gpu(
     on_progress: Callable[[str], None],
 ) -> tuple[Outcome, ...]:
     """Compares both sides on one GPU; operators of unchanged code never get there."""
-    operators = list_operators(sides.base, sides.head, Scope((gpu.arch,), wanted.kernel, wanted.problem))
+    operators = list_operators(sides.base, sides.head, Selection((gpu.arch,), wanted.kernel, wanted.problem))
     with CompilerPool(folder(store), jobs=wanted.jobs) as pool:
         comparison = Comparison(sides.base, sides.head, gpu.slug, pool, _reader(wanted), wanted.source, wanted.given)
         changed = find_changed(comparison, operators)

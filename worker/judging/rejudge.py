@@ -21,7 +21,7 @@ from tilewatch.worker.judging.scope_judge import ScopeJudge, series_of
 
 
 @dataclass(frozen=True)
-class Changed:
+class ChangedVerdict:
     """One run that the other policy judges differently."""
 
     night: dt.date
@@ -37,12 +37,12 @@ class Changed:
 @dataclass(frozen=True)
 class Rejudged:
     runs: int
-    changed: tuple[Changed, ...]
+    changed: tuple[ChangedVerdict, ...]
 
 
 def rejudge(context: Context, policy: Policy, since: dt.date) -> Rejudged:
     """Every scope's nights since a day, with what came before them as history."""
-    runs, changed = 0, list[Changed]()
+    runs, changed = 0, list[ChangedVerdict]()
     # Never committed: a bisection of the past may put unmeasured commits on record.
     with Session(engine(context.database_url), expire_on_commit=False) as session:
         for scope in judging.list_newest_scopes(session):
@@ -55,7 +55,7 @@ def rejudge(context: Context, policy: Policy, since: dt.date) -> Rejudged:
 
 def _rejudge_scope(
     session: Session, context: Context, scope: Scope, policy: Policy, verdicts: Sequence[JudgedRun]
-) -> Iterator[Changed]:
+) -> Iterator[ChangedVerdict]:
     nights = judging.list_nights(session, scope)
     history = History(session, context.repository, scope, nights)
     facts = judging.list_replays(session, scope, nights[0].position)
@@ -76,7 +76,7 @@ def _differences(
     judged: Night,
     points: Sequence[Point],
     was: dict[int, JudgedRun],
-) -> Iterator[Changed]:
+) -> Iterator[ChangedVerdict]:
     for point in points:
         before = was.get(point.run_id)
         if before is None:
@@ -84,7 +84,7 @@ def _differences(
         series = series_of(point)
         now = night.conclude(judge, series, history.same_as(series, judged.position))
         if now.verdict != before.verdict:
-            yield Changed(
+            yield ChangedVerdict(
                 before.day,
                 point.kernel,
                 point.problem,

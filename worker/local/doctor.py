@@ -31,7 +31,7 @@ PACKAGED_CUDA = Path(sysconfig.get_path("purelib"), "nvidia", "cu13")
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """One line of the report. `ok` is None for something that is missing and not needed on this machine."""
 
     name: str
@@ -40,9 +40,9 @@ class Finding:
     fix: str | None = None
 
 
-def report(settings: Settings) -> tuple[Finding, ...]:
+def report(settings: Settings) -> tuple[CheckResult, ...]:
     gpus_here = gpus()
-    checks: tuple[Callable[[], Finding], ...] = (
+    checks: tuple[Callable[[], CheckResult], ...] = (
         _python,
         partial(_program, "git", "--version"),
         partial(_program, "setpriv", "--version", package="util-linux"),
@@ -62,61 +62,61 @@ def report(settings: Settings) -> tuple[Finding, ...]:
         _guarded(partial(_worker, *endpoint, ours=ours)) for endpoint in _health_endpoints(settings, gpus_here)
     )
     findings += [_gpu(gpu) for gpu in gpus_here] or [
-        Finding("GPU", None, "no NVIDIA GPU or no driver: this machine compiles sweeps and measures none")
+        CheckResult("GPU", None, "no NVIDIA GPU or no driver: this machine compiles sweeps and measures none")
     ]
     findings += _measuring(needed=bool(gpus_here))
     return tuple(findings)
 
 
-def _guarded(check: Callable[[], Finding]) -> Finding:
+def _guarded(check: Callable[[], CheckResult]) -> CheckResult:
     """Turns an error of a check into a finding, so that one broken thing does not end the report."""
     try:
         return check()
     except (OSError, ValueError, ImportError, subprocess.SubprocessError) as error:
         name = check.func.__name__ if isinstance(check, partial) else getattr(check, "__name__", "check")
-        return Finding(name.strip("_"), False, f"{type(error).__name__}: {error}")
+        return CheckResult(name.strip("_"), False, f"{type(error).__name__}: {error}")
 
 
-def _python() -> Finding:
+def _python() -> CheckResult:
     version = ".".join(map(str, sys.version_info[:3]))
     oldest, newest = (".".join(map(str, wanted)) for wanted in PYTHONS)
     fits = PYTHONS[0] <= sys.version_info[:2] <= PYTHONS[1]
-    return Finding("Python", fits, version, None if fits else f"use Python {oldest} to {newest}")
+    return CheckResult("Python", fits, version, None if fits else f"use Python {oldest} to {newest}")
 
 
-def _program(name: str, *question: str, package: str | None = None) -> Finding:
+def _program(name: str, *question: str, package: str | None = None) -> CheckResult:
     path = shutil.which(name)
     if path is None:
-        return Finding(name, False, "missing", f"apt-get install {package or name}")
+        return CheckResult(name, False, "missing", f"apt-get install {package or name}")
     output = subprocess.run([path, *question], capture_output=True, text=True, timeout=10, check=False).stdout
-    return Finding(name, True, output.strip().splitlines()[0] if output.strip() else path)
+    return CheckResult(name, True, output.strip().splitlines()[0] if output.strip() else path)
 
 
-def _repository(repository: Path) -> Finding:
+def _repository(repository: Path) -> CheckResult:
     from tilewatch.worker.repository import RepositoryError, resolve
 
     try:
         head = resolve(repository, "HEAD")
     except RepositoryError as error:
-        return Finding("repository", False, str(error), "set TILEWATCH_REPOSITORY to a Git clone with history")
-    return Finding("repository", True, f"{repository} at {short_sha(head.sha)} ({head.subject})")
+        return CheckResult("repository", False, str(error), "set TILEWATCH_REPOSITORY to a Git clone with history")
+    return CheckResult("repository", True, f"{repository} at {short_sha(head.sha)} ({head.subject})")
 
 
-def _channels(settings: Settings) -> Finding:
+def _channels(settings: Settings) -> CheckResult:
     """Reads tell.toml; `tilewatch tell check` tests whether the services accept a message."""
     example = "docs/tell.example.toml is an example"
     try:
         channels = routing.load(settings.tell_file).channels
     except routing.BadNotifySettings as error:
-        return Finding("channels", False, str(error), example)
+        return CheckResult("channels", False, str(error), example)
     if not channels:
-        return Finding("channels", None, "none: messages go to the log only", example)
+        return CheckResult("channels", None, "none: messages go to the log only", example)
     if settings.forge_token is None and any(channel.forge for channel in channels.values()):
-        return Finding("channels", False, "a forge needs a token", "set TILEWATCH_FORGE_TOKEN")
-    return Finding("channels", True, ", ".join(channels))
+        return CheckResult("channels", False, "a forge needs a token", "set TILEWATCH_FORGE_TOKEN")
+    return CheckResult("channels", True, ", ".join(channels))
 
 
-def _package(name: str, distributions: Iterable[str], fix: str, *, needed: bool = True) -> Finding:
+def _package(name: str, distributions: Iterable[str], fix: str, *, needed: bool = True) -> CheckResult:
     versions, missing = [], []
     for distribution in distributions:
         try:
@@ -124,77 +124,79 @@ def _package(name: str, distributions: Iterable[str], fix: str, *, needed: bool 
         except importlib.metadata.PackageNotFoundError:
             missing.append(distribution)
     if missing:
-        return Finding(name, False if needed else None, f"missing: {', '.join(missing)}", fix)
-    return Finding(name, True, ", ".join(versions))
+        return CheckResult(name, False if needed else None, f"missing: {', '.join(missing)}", fix)
+    return CheckResult(name, True, ", ".join(versions))
 
 
-def _compiler(wanted: str | None) -> Finding:
+def _compiler(wanted: str | None) -> CheckResult:
     from tilewatch.kernels.compiling.toolchain import compiler_version
 
     here = compiler_version()
     if wanted is None:
-        return Finding("TILEWATCH_COMPILER", None, f"not set; to hold a fleet to this machine's: {here}")
+        return CheckResult("TILEWATCH_COMPILER", None, f"not set; to hold a fleet to this machine's: {here}")
     fix = None if here == wanted else "make install of the release that has it, or change TILEWATCH_COMPILER"
-    return Finding(
+    return CheckResult(
         "TILEWATCH_COMPILER", here == wanted, here if here == wanted else f"wants {wanted}, here is {here}", fix
     )
 
 
-def _cuobjdump() -> Finding:
+def _cuobjdump() -> CheckResult:
     from tilewatch.kernels.compiling.cubin import CuobjdumpMissing, cuobjdump
 
     try:
-        return Finding("cuobjdump", True, cuobjdump())
+        return CheckResult("cuobjdump", True, cuobjdump())
     except CuobjdumpMissing as error:
-        return Finding("cuobjdump", False, str(error), "make install")
+        return CheckResult("cuobjdump", False, str(error), "make install")
 
 
-def _folder(home: Path) -> Finding:
+def _folder(home: Path) -> CheckResult:
     existing = _first_existing(home)
     writable = existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
     state = "exists" if existing == home else "will be created"
     fix = None if writable else "choose another folder with TILEWATCH_HOME"
-    return Finding("data folder", writable, f"{home} ({state if writable else 'not writable'})", fix)
+    return CheckResult("data folder", writable, f"{home} ({state if writable else 'not writable'})", fix)
 
 
-def _disk(home: Path) -> Finding:
+def _disk(home: Path) -> CheckResult:
     free_bytes = shutil.disk_usage(_first_existing(home)).free
     roomy = free_bytes >= ROOMY_BYTES
     fix = None if roomy else "free some, or choose a folder on another disk with TILEWATCH_HOME"
-    return Finding("disk space", roomy, f"{free_bytes / 1e9:.0f} GB free", fix)
+    return CheckResult("disk space", roomy, f"{free_bytes / 1e9:.0f} GB free", fix)
 
 
 def _first_existing(path: Path) -> Path:
     return next(folder for folder in (path, *path.parents) if folder.exists())
 
 
-def _dashboard(settings: Settings) -> Finding:
+def _dashboard(settings: Settings) -> CheckResult:
     number = settings.port
     if port.healthy(number) and not _runs_here(settings):
-        return Finding(
+        return CheckResult(
             "dashboard", False, f"port {number}: another Tilewatch answers", "choose another with TILEWATCH_PORT"
         )
     if port.healthy(number):
-        return Finding("dashboard", True, f"answers at http://localhost:{number}")
+        return CheckResult("dashboard", True, f"answers at http://localhost:{number}")
     if reason := port.taken(number):
-        return Finding("dashboard", False, f"port {number}: {reason}", "choose another with TILEWATCH_PORT")
-    return Finding("dashboard", None, f"not running; port {number} is free", "make up")
+        return CheckResult("dashboard", False, f"port {number}: {reason}", "choose another with TILEWATCH_PORT")
+    return CheckResult("dashboard", None, f"not running; port {number} is free", "make up")
 
 
-def _servers(settings: Settings) -> Iterator[Finding]:
+def _servers(settings: Settings) -> Iterator[CheckResult]:
     try:
         servers = settings.connection()
     except NotRunning as error:
-        yield Finding("Postgres and Redis", None, str(error))
+        yield CheckResult("Postgres and Redis", None, str(error))
         return
     for name, check in (("Postgres", _postgres), ("Redis", _redis)):
         try:
-            yield Finding(name, True, f"answers at {check(servers)}")
+            yield CheckResult(name, True, f"answers at {check(servers)}")
         except Exception as error:
             sentence = errors.sentence(error)
             if sentence is None:
                 raise
-            yield Finding(name, False, sentence, "make up, or correct TILEWATCH_DATABASE_URL and TILEWATCH_BROKER_URL")
+            yield CheckResult(
+                name, False, sentence, "make up, or correct TILEWATCH_DATABASE_URL and TILEWATCH_BROKER_URL"
+            )
 
 
 def _postgres(servers: Servers) -> str:
@@ -231,10 +233,10 @@ def _health_endpoints(settings: Settings, gpus_here: Sequence[Gpu]) -> Iterator[
             yield f"worker of GPU {gpu.index}", address, settings.gpu_health_port + gpu.index
 
 
-def _worker(name: str, address: str, number: int, *, ours: bool) -> Finding:
+def _worker(name: str, address: str, number: int, *, ours: bool) -> CheckResult:
     """Asks a worker's health endpoint. A worker that does not run here is no fault."""
     if not number:
-        return Finding(name, None, "has no health endpoint")
+        return CheckResult(name, None, "has no health endpoint")
     host = "127.0.0.1" if address == "0.0.0.0" else address  # noqa: S104 - only to be asked
     connection = HTTPConnection(host, number, timeout=10)
     try:
@@ -242,26 +244,26 @@ def _worker(name: str, address: str, number: int, *, ours: bool) -> Finding:
         answer = connection.getresponse()
         sentence = answer.read().decode(errors="replace").strip()
     except (OSError, HTTPException):
-        return Finding(name, None, f"does not run here (nothing answers at {host}:{number})")
+        return CheckResult(name, None, f"does not run here (nothing answers at {host}:{number})")
     finally:
         connection.close()
     if not ours:
-        return Finding(name, None, f"does not run here (another Tilewatch answers at {host}:{number})")
+        return CheckResult(name, None, f"does not run here (another Tilewatch answers at {host}:{number})")
     healthy = answer.status == HTTPStatus.OK
-    return Finding(name, healthy, sentence, None if healthy else "docs/operations.md explains each sentence")
+    return CheckResult(name, healthy, sentence, None if healthy else "docs/operations.md explains each sentence")
 
 
-def _gpu(gpu: Gpu) -> Finding:
+def _gpu(gpu: Gpu) -> CheckResult:
     name, card = f"GPU {gpu.index}", f"{gpu.name}, driver {gpu.driver}"
     if gpu.model is None:
-        return Finding(name, False, f"{card}: a model that Tilewatch does not know", "add it to kernels/device.py")
+        return CheckResult(name, False, f"{card}: a model that Tilewatch does not know", "add it to kernels/device.py")
     major = gpu.driver.split(".")[0]
     if not major.isdigit() or int(major) < OLDEST_DRIVER:
-        return Finding(name, False, card, f"install NVIDIA driver {OLDEST_DRIVER} or newer")
-    return Finding(name, True, card)
+        return CheckResult(name, False, card, f"install NVIDIA driver {OLDEST_DRIVER} or newer")
+    return CheckResult(name, True, card)
 
 
-def _measuring(*, needed: bool) -> Iterator[Finding]:
+def _measuring(*, needed: bool) -> Iterator[CheckResult]:
     """Checks what only a machine with a GPU needs."""
     fix = "make install on a machine with an NVIDIA GPU" if not needed else "make install"
     yield _package("CuPy", ("cupy-cuda13x",), fix, needed=needed)
@@ -270,9 +272,9 @@ def _measuring(*, needed: bool) -> Iterator[Finding]:
     yield _package("DeepGEMM", ("sgl-deep-gemm", "torch"), fix, needed=needed)
     compiler = nvcc()
     if compiler:
-        yield Finding("nvcc", True, str(compiler))
+        yield CheckResult("nvcc", True, str(compiler))
     else:
-        yield Finding("nvcc", False if needed else None, "missing: DeepGEMM compiles its kernels with it", fix)
+        yield CheckResult("nvcc", False if needed else None, "missing: DeepGEMM compiles its kernels with it", fix)
 
 
 def nvcc() -> Path | None:

@@ -11,7 +11,14 @@ from typing import Any
 
 import requests
 
-from tilewatch.worker.notify.senders import ANSWER_LIMIT_S, CONNECT_LIMIT_S, TAKEN, Outcome, OutgoingMessage, outcome_of
+from tilewatch.worker.notify.senders import (
+    ANSWER_LIMIT_S,
+    CONNECT_LIMIT_S,
+    TAKEN,
+    OutgoingMessage,
+    SendResult,
+    read_result,
+)
 
 LONGEST_DESCRIPTION = 140  # characters that GitHub takes in a status
 COMMENTS_A_PAGE = 100
@@ -33,25 +40,25 @@ class Forge:
     token: str = field(repr=False)
     repeatable: bool = True
 
-    def send(self, message: OutgoingMessage) -> Outcome:
+    def send(self, message: OutgoingMessage) -> SendResult:
         if message.sha is None or message.kind not in STATES:
-            return Outcome.never(f"a forge cannot show a message of the kind {message.kind}")
+            return SendResult.never(f"a forge cannot show a message of the kind {message.kind}")
         try:
             outcome = self._set_status(message, message.sha)
             if outcome.trouble is None and STATES[message.kind] == "failure":
                 outcome = self._comment(message, message.sha)
             return outcome
         except requests.RequestException as error:
-            return Outcome.later(f"the forge cannot be reached ({type(error).__name__})")
+            return SendResult.later(f"the forge cannot be reached ({type(error).__name__})")
 
-    def probe(self) -> Outcome:
+    def probe(self) -> SendResult:
         """Checks that the token can read the repository. Writes nothing."""
         try:
             return self._outcome(self._request("GET", ""))
         except requests.RequestException as error:
-            return Outcome.later(f"the forge cannot be reached ({type(error).__name__})")
+            return SendResult.later(f"the forge cannot be reached ({type(error).__name__})")
 
-    def _set_status(self, message: OutgoingMessage, sha: str) -> Outcome:
+    def _set_status(self, message: OutgoingMessage, sha: str) -> SendResult:
         status = {
             "state": STATES[message.kind],
             # One status per kernel: a commit may slow down two kernels, of which one recovers.
@@ -61,7 +68,7 @@ class Forge:
         }
         return self._outcome(self._request("POST", f"statuses/{sha}", json=status))
 
-    def _comment(self, message: OutgoingMessage, sha: str) -> Outcome:
+    def _comment(self, message: OutgoingMessage, sha: str) -> SendResult:
         """Only after a first attempt can there be a comment already, so only later attempts look for it."""
         if message.attempt > 1:
             for answer in self._comment_pages(sha):
@@ -93,8 +100,8 @@ class Forge:
             **parameters,
         )
 
-    def _outcome(self, answer: requests.Response) -> Outcome:
-        return outcome_of(answer, f"the forge ({self.repository})")
+    def _outcome(self, answer: requests.Response) -> SendResult:
+        return read_result(answer, f"the forge ({self.repository})")
 
 
 def marker(key: str) -> str:

@@ -23,7 +23,7 @@ from tilewatch.worker.notify import routing, wording
 from tilewatch.worker.notify.alarms import OpenAlarm
 from tilewatch.worker.notify.forge import Forge
 from tilewatch.worker.notify.routing import LOG, BadNotifySettings, Channel, NotifySettings
-from tilewatch.worker.notify.senders import Log, Outcome, OutgoingMessage, Sender, Service, Webhook
+from tilewatch.worker.notify.senders import Log, OutgoingMessage, Sender, SendResult, Service, Webhook
 from tilewatch.worker.settings import Settings
 
 log = structlog.get_logger()
@@ -134,7 +134,7 @@ def send_due(outbox: Outbox) -> int:
             failed.append(message.channel)
 
 
-def check(outbox: Outbox) -> dict[str, Outcome]:
+def check(outbox: Outbox) -> dict[str, SendResult]:
     """Sends a test message to every channel; of a forge it only checks the access. Returns the outcome of each."""
     test = OutgoingMessage("check", "check", "Tilewatch can reach you here", f"Dashboard: {outbox.dashboard_url}")
     return {
@@ -166,10 +166,10 @@ def _is_forge(outbox: Outbox, channel: str) -> bool:
     return isinstance(outbox.senders.get(channel), Forge)
 
 
-def _send(outbox: Outbox, message: ClaimedMessage) -> Outcome:
+def _send(outbox: Outbox, message: ClaimedMessage) -> SendResult:
     sender = outbox.senders.get(message.channel)
     if sender is None:
-        return Outcome.never(f"there is no channel {message.channel!r} any more")
+        return SendResult.never(f"there is no channel {message.channel!r} any more")
     number, link = message.regression_id, outbox.dashboard_url
     if number is not None:
         link = wording.regression_link(outbox.dashboard_url, number)
@@ -189,11 +189,13 @@ def _send(outbox: Outbox, message: ClaimedMessage) -> Outcome:
         log.exception("a sender crashed", channel=message.channel)
         trouble = f"the sender crashed ({type(error).__name__})"
         return (
-            Outcome.later(trouble) if sender.repeatable else Outcome.never(f"{trouble}; the message may have arrived")
+            SendResult.later(trouble)
+            if sender.repeatable
+            else SendResult.never(f"{trouble}; the message may have arrived")
         )
 
 
-def _store_outcome(opened: Session, message: ClaimedMessage, outcome: Outcome) -> None:
+def _store_outcome(opened: Session, message: ClaimedMessage, outcome: SendResult) -> None:
     if outcome.trouble is None:
         messages.mark_sent(opened, message.id)
         log.info("message sent", message=message.id, kind=message.kind, channel=message.channel)

@@ -45,7 +45,7 @@ class OutgoingMessage:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SendResult:
     """Sent (`trouble` is None) or why not. `again`: another attempt makes sense, after `wait_s` if the service said."""
 
     trouble: str | None = None
@@ -61,7 +61,7 @@ class Outcome:
         return cls(trouble)
 
 
-TAKEN = Outcome()
+TAKEN = SendResult()
 
 
 class Sender(Protocol):
@@ -70,7 +70,7 @@ class Sender(Protocol):
     @property
     def repeatable(self) -> bool: ...
 
-    def send(self, message: OutgoingMessage) -> Outcome: ...
+    def send(self, message: OutgoingMessage) -> SendResult: ...
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Log:
 
     repeatable: bool = True
 
-    def send(self, message: OutgoingMessage) -> Outcome:
+    def send(self, message: OutgoingMessage) -> SendResult:
         log.warning("message", kind=message.kind, subject=message.subject, body=message.body)
         return TAKEN
 
@@ -91,7 +91,7 @@ class Webhook:
     address: str
     repeatable: bool = True
 
-    def send(self, message: OutgoingMessage) -> Outcome:
+    def send(self, message: OutgoingMessage) -> SendResult:
         fields = {
             "key": message.key,
             "kind": message.kind,
@@ -108,8 +108,8 @@ class Webhook:
                 allow_redirects=False,
             )
         except requests.RequestException as error:
-            return Outcome.later(f"the webhook cannot be reached ({type(error).__name__})")
-        return outcome_of(answer, "the webhook")
+            return SendResult.later(f"the webhook cannot be reached ({type(error).__name__})")
+        return read_result(answer, "the webhook")
 
 
 @dataclass(frozen=True)
@@ -119,32 +119,32 @@ class Service:
     address: str
     repeatable: bool = False
 
-    def send(self, message: OutgoingMessage) -> Outcome:
+    def send(self, message: OutgoingMessage) -> SendResult:
         from apprise import Apprise, AppriseAsset, NotifyFormat  # takes 0.5 s, and only this sender needs it
 
         logging.getLogger("apprise").setLevel(logging.INFO)  # its DEBUG lines show the address
         service = Apprise(asset=AppriseAsset(app_id="Tilewatch", service_timeout=SERVICE_LIMIT_S, async_mode=False))
         if not service.add(self.address):
-            return Outcome.never("Apprise cannot read the channel's address; see its documentation for the service")
+            return SendResult.never("Apprise cannot read the channel's address; see its documentation for the service")
         with service.notify(body=message.body, title=message.subject, body_format=NotifyFormat.TEXT) as result:
             if result:
                 return TAKEN
             errors = [entry.message for entry in result.logs() if entry.level in ERROR_LEVELS]
-        return Outcome.later(without_secrets(errors[-1] if errors else "the service refused it", self.address))
+        return SendResult.later(without_secrets(errors[-1] if errors else "the service refused it", self.address))
 
 
 ERROR_LEVELS = ("WARNING", "ERROR", "CRITICAL")
 """Levels of Apprise's log entries that say what went wrong."""
 
 
-def outcome_of(answer: requests.Response, who: str, now: dt.datetime | None = None) -> Outcome:
+def read_result(answer: requests.Response, who: str, now: dt.datetime | None = None) -> SendResult:
     """Returns the outcome that an HTTP answer means."""
     if answer.ok:
         return TAKEN
     trouble = f"{who} answers {answer.status_code} {answer.reason or ''}".strip()
     if answer.status_code in REFUSED:
-        return Outcome.never(trouble)
-    return Outcome.later(trouble, requested_wait_s(answer, now or dt.datetime.now(dt.UTC)))
+        return SendResult.never(trouble)
+    return SendResult.later(trouble, requested_wait_s(answer, now or dt.datetime.now(dt.UTC)))
 
 
 def requested_wait_s(answer: requests.Response, now: dt.datetime) -> float | None:

@@ -16,7 +16,7 @@ from tilewatch.worker.queue.message import Refused
 log = structlog.get_logger()
 
 
-class Channel(redis.Channel):
+class CheckedChannel(redis.Channel):
     def _brpop_read(self, **options: Any) -> bool:
         """Kombu's own method, but for what happens to the item."""
         try:
@@ -43,7 +43,7 @@ class Channel(redis.Channel):
 
 
 class Transport(redis.Transport):
-    Channel = Channel
+    Channel = CheckedChannel
 
 
 def refuse(queue: str, reason: Exception) -> None:

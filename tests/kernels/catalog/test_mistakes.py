@@ -12,7 +12,7 @@ SOURCE = tiny_repository.SOURCE.replace("FACTOR", "2.0")
 OTHER = SOURCE.replace('name="double"', 'name="other"')
 
 
-def read_with(folder: Path, source: str) -> catalog.Reading:
+def read_with(folder: Path, source: str) -> catalog.LibraryPlans:
     (folder / "double.py").write_text(source)
     return catalog.read_library(folder, arch="sm_90")
 

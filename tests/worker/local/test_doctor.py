@@ -10,7 +10,7 @@ import pytest
 
 from tilewatch.kernels.device import GPU_MODELS, Gpu
 from tilewatch.worker.local import doctor
-from tilewatch.worker.local.doctor import Finding, report
+from tilewatch.worker.local.doctor import CheckResult, report
 from tilewatch.worker.settings import Settings
 
 
@@ -19,7 +19,7 @@ def _settings(home: Path, **given: object) -> Settings:
     return Settings(home=home, **values)  # type: ignore[arg-type]  # a test hands over what each test is about
 
 
-def _found(settings: Settings) -> dict[str, Finding]:
+def _found(settings: Settings) -> dict[str, CheckResult]:
     return {finding.name: finding for finding in report(settings)}
 
 
@@ -37,7 +37,7 @@ def test_whatever_is_wrong_comes_with_a_way_out(tmp_path: Path, monkeypatch: pyt
 
 
 def test_the_channels_are_named_or_what_is_wrong_with_them(tmp_path: Path) -> None:
-    def channels(toml: str | None, **given: object) -> Finding:
+    def channels(toml: str | None, **given: object) -> CheckResult:
         if toml is not None:
             (tmp_path / "tell.toml").write_text(toml)
         return _found(_settings(tmp_path, **given))["channels"]
@@ -88,7 +88,7 @@ def test_a_taken_port_is_reported_with_the_way_to_another(tmp_path: Path) -> Non
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         finding = _found(_settings(tmp_path, port=port))["dashboard"]
-    assert finding == Finding(
+    assert finding == CheckResult(
         "dashboard", False, f"port {port}: Address already in use", "choose another with TILEWATCH_PORT"
     )
 

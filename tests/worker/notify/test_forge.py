@@ -10,7 +10,7 @@ import requests
 
 from tests.worker.fixtures.http_receiver import Answer, Asked, Receiver, receiver
 from tilewatch.worker.notify.forge import COMMENTS_A_PAGE, Forge
-from tilewatch.worker.notify.senders import Outcome, OutgoingMessage, outcome_of, requested_wait_s
+from tilewatch.worker.notify.senders import OutgoingMessage, SendResult, read_result, requested_wait_s
 
 KNOWN = "ghp_hunter2"
 SHA = "bad0" * 10
@@ -84,7 +84,7 @@ def test_recovery_is_a_status_alone(hub: Hub) -> None:
 def test_a_comment_whose_answer_was_lost_is_not_written_twice(hub: Hub) -> None:
     hub.comments += [{"body": "something else"}] * COMMENTS_A_PAGE
     hub.fail_after_comment = True
-    assert forge(hub).send(MESSAGE) == Outcome.later("the forge (owner/name) answers 502 Bad Gateway")
+    assert forge(hub).send(MESSAGE) == SendResult.later("the forge (owner/name) answers 502 Bad Gateway")
     hub.fail_after_comment = False
     assert forge(hub).send(replace(MESSAGE, attempt=2)).trouble is None
     assert len(hub.comments) == COMMENTS_A_PAGE + 1
@@ -98,7 +98,7 @@ def test_a_description_is_as_long_as_the_api_takes(hub: Hub) -> None:
 
 def test_a_wrong_token_or_repository_is_waited_for_and_never_shown(hub: Hub) -> None:
     wrong = forge(hub, "ghp_wrong").send(MESSAGE)
-    assert wrong == Outcome.later("the forge (owner/name) answers 401 Unauthorized")
+    assert wrong == SendResult.later("the forge (owner/name) answers 401 Unauthorized")
     assert forge(hub, repository="owner/other").send(MESSAGE).again
     assert "ghp_" not in repr(forge(hub))
 
@@ -124,14 +124,14 @@ def test_how_long_to_wait_is_read_from_the_answer(headers: dict[str, str], wait_
     answer.status_code = 403
     answer.headers.update(headers)
     assert requested_wait_s(answer, NOW) == wait_s
-    assert outcome_of(answer, "the forge", NOW).again
+    assert read_result(answer, "the forge", NOW).again
 
 
 def test_a_forge_that_cannot_be_reached_is_waited_out() -> None:
     with receiver() as gone:
         pass
     outcome = Forge("owner/name", gone.url, KNOWN).send(MESSAGE)
-    assert outcome == Outcome.later("the forge cannot be reached (ConnectionError)")
+    assert outcome == SendResult.later("the forge cannot be reached (ConnectionError)")
 
 
 def test_a_digest_has_no_place_on_a_commit(hub: Hub) -> None:
