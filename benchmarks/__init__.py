@@ -1,0 +1,1 @@
+"""Programs that take the figures of docs/measurements.md."""

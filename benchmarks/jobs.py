@@ -1,4 +1,4 @@
-"""What the queue survives and what it costs: chaos, and the time a job spends outside its own work.
+"""Measures the queue under chaos (killed workers and servers), and the time a job spends outside its own work.
 
     python -m benchmarks.jobs chaos [--seed 1] [--jobs 300] [--kill-every 2]
     python -m benchmarks.jobs overhead [--jobs 20]
@@ -154,7 +154,7 @@ def _torment(here: Stage, chance: random.Random, kill_every_s: float, sweeps: in
                 running[victim] = start(here, victim, "gpu.sim,judge", "1")
                 kills, kill = kills + 1, now
             if now - tick >= TICK_S:
-                ring(here)
+                send_again(here)
                 tick = now
                 measured = count(here, Run)  # its verdicts come when the whole night is in
                 if not count(here, Job, Job.state.in_(OPEN)):
@@ -279,7 +279,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def ring(here: Stage) -> None:
+def send_again(here: Stage) -> None:
     """What beat's tick does; servers that are away now are there at the next."""
     with contextlib.suppress(OperationalError, BrokerUnreachable, redis.RedisError):
         lost = reconcile(here.servers.database_url, here.servers.broker_url)

@@ -1,4 +1,4 @@
-"""What a nightly costs on this machine without a GPU: real servers, real Celery workers, the real compiler.
+"""Measures the cost of a nightly on this machine without a GPU: real servers, real Celery workers, the real compiler.
 
     python -m benchmarks.nightly [--arch-model b200] [--processes 2]
 

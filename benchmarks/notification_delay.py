@@ -43,7 +43,7 @@ from tilewatch.worker.queue import dispatch, message
 
 ROOT = Path(__file__).resolve().parent.parent
 JUDGES = 8
-STALE_RINGS = 2_000
+STALE_MESSAGES = 2_000
 """Messages for jobs that are not there, in front of what comes after them in the judge's queue."""
 
 START_LIMIT_S = 60.0
@@ -51,19 +51,19 @@ ARRIVAL_LIMIT_S = 60.0
 AFTER_THE_LAST_NIGHT = dt.datetime(2026, 11, 20, 6, tzinfo=dt.UTC)
 
 
-class Board:
+class MessageService:
     """A message service that keeps when a message about each kernel arrived."""
 
     def __init__(self) -> None:
         self.arrived: dict[str, float] = {}
         self.keys: list[str] = []
-        board = self
+        service = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                board.keys.append(body["key"])
-                board.arrived.setdefault(body["subject"].split()[0], time.monotonic())
+                service.keys.append(body["key"])
+                service.arrived.setdefault(body["subject"].split()[0], time.monotonic())
                 self.send_response(204)
                 self.end_headers()
 
@@ -95,30 +95,30 @@ def main() -> None:
             with session(servers.database_url) as opened:
                 fleet.fill(opened, fleet.Fleet(nights=options.nights))
             _alarms(servers, options.nights)
-            board = Board()
-            with _worker(servers, folder, board):
-                _measure_delay(servers, board, "an empty queue", options.regressions, rings=0)
+            service = MessageService()
+            with _worker(servers, folder, service):
+                _measure_delay(servers, service, "an empty queue", options.regressions, stale=0)
                 _measure_delay(
-                    servers, board, f"{STALE_RINGS} messages to judge", options.regressions, rings=STALE_RINGS
+                    servers, service, f"{STALE_MESSAGES} messages to judge", options.regressions, stale=STALE_MESSAGES
                 )
             _judges(servers)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _measure_delay(servers: Servers, board: Board, when: str, regressions: int, *, rings: int) -> None:
+def _measure_delay(servers: Servers, service: MessageService, when: str, regressions: int, *, stale: int) -> None:
     """From the commit of the transaction that opens a regression to the arrival of its message, one after another."""
     celery, took_s = dispatch.sender(servers.broker_url), []
-    for _ in range(rings):
+    for _ in range(stale):
         celery.send_task(message.RUN, (2**62,), queue=dispatch.JUDGE)
     for number in range(regressions):
-        kernel = f"kernel_{rings}_{number}"
+        kernel = f"kernel_{stale}_{number}"
         with session(servers.database_url) as opened:
             open_or_join(opened, _cause(opened, kernel), _moved(opened, "1x1x1"))
         confirmed = time.monotonic()
         dispatch.wake_outbox(celery, servers.database_url)
-        took_s.append(board.wait_for(kernel) - confirmed)
-    doubled = len(board.keys) - len(set(board.keys))
+        took_s.append(service.wait_for(kernel) - confirmed)
+    doubled = len(service.keys) - len(set(service.keys))
     print(
         f"confirmed to message, {when}: {median(took_s):.3f} s in the median, {max(took_s):.3f} s at most of "
         f"{regressions}; {doubled} sent twice"
@@ -184,11 +184,11 @@ def _moved(opened: Session, problem: str) -> ChangedSeries:
 
 
 @contextlib.contextmanager
-def _worker(servers: Servers, folder: Path, board: Board) -> Iterator[None]:
+def _worker(servers: Servers, folder: Path, service: MessageService) -> Iterator[None]:
     home = folder / "home"
     home.mkdir()
-    address = f"http://127.0.0.1:{board.server.server_port}"
-    (home / "tell.toml").write_text(f"[channels.board]\nwebhook = '{address}'\n[[routes]]\nto = ['board']\n")
+    address = f"http://127.0.0.1:{service.server.server_port}"
+    (home / "tell.toml").write_text(f"[channels.chat]\nwebhook = '{address}'\n[[routes]]\nto = ['chat']\n")
     variables = {
         "TILEWATCH_HOME": str(home),
         "TILEWATCH_DATABASE_URL": servers.database_url,

@@ -1,4 +1,4 @@
-"""What putting results on record costs: trials per second, and whether a full database is slower than an empty one.
+"""Measures the cost of writing results: trials per second, and whether a full database is slower than an empty one.
 
     python -m benchmarks.storage rate  [--sweeps 200]
     python -m benchmarks.storage month [--gpus 8] [--nights 30] [--sweeps 60]

@@ -602,7 +602,7 @@ class Action(Base):
     """A thing that a person did to queued work, or asks the workers to do: who, what, and the outcome.
 
     A cancel and a retry are done at once. What needs the watched repository (a nightly, a sweep, a backfill) is `asked`
-    and submitted within a minute (worker/submit_requests.py). `said` is the outcome, a sentence for people.
+    and submitted within a minute (worker/submit_requests.py). `outcome` is a sentence for people.
     """
 
     __tablename__ = "actions"
@@ -618,7 +618,7 @@ class Action(Base):
     action: Mapped[words]
     wanted: Mapped[facts]
     state: Mapped[words]
-    said: Mapped[str | None] = mapped_column(Text)
+    outcome: Mapped[str | None] = mapped_column("said", Text)
     asked_at: Mapped[born]
     ended_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
 

@@ -1,4 +1,4 @@
-"""What a library file must provide, and the values that cross between the harness and a library file.
+"""Defines what a library file must provide, and the values that cross between the harness and a library file.
 
 A library file knows its kernel, the arrays and constants it is launched with, its search space, its grid and its
 reference. It knows nothing of queues, databases, timers or cubins. Everything here is a plain frozen value.
@@ -72,6 +72,7 @@ class Space:
         return size
 
     def configs(self) -> tuple[dict[str, int], ...]:
+        """Lists every config: all combinations of the axes' values, the last axis fastest."""
         found: list[dict[str, int]] = [{}]
         for name, values in self.axes:
             found = [{**config, name: value} for config in found for value in values]

@@ -57,7 +57,7 @@ def points_hover(line: pd.DataFrame, metric: Metric) -> tuple[str, npt.NDArray[n
         (" of ", _each(lambda count: count_text(count, "sample"), about, "samples") if timed else []),
         ("<br>config ", [escape(config_text(params or {})) for params in about["params"]]),
         ("<br>", _each(lambda origin, machine: f"{origin} on {escape(machine)}", about, "origin", "machine")),
-        (" ", [f"({_board(*each)})" for each in zip(about["board"], about["toolchain"], strict=True)]),
+        (" ", [f"({_gpu(*each)})" for each in zip(about["device_name"], about["toolchain"], strict=True)]),
         (", ", ["while this GPU was quarantined" if ill else "" for ill in about["quarantined"]]),
         ("<br>measured ", _each(moment, about, "measured_at")),
         ("<br>", _each(_verdict, about, "verdict", "reason") if kernel else []),
@@ -67,7 +67,7 @@ def points_hover(line: pd.DataFrame, metric: Metric) -> tuple[str, npt.NDArray[n
 
 _OF_POINTS = (
     *("run_id", "sha", "subject", "author", "committed_at", "implementation", "baseline", "value", "low", "high"),
-    *("median_us", "samples", "params", "origin", "machine", "board", "toolchain", "quarantined", "measured_at"),
+    *("median_us", "samples", "params", "origin", "machine", "device_name", "toolchain", "quarantined", "measured_at"),
     *("verdict", "reason"),
 )
 
@@ -124,9 +124,9 @@ def _interval(low: float, high: float, metric: Metric) -> str:
     return "" if pd.isna(low) else f"(95 %: {metric.write(low)} to {metric.write(high)})"
 
 
-def _board(board: str, toolchain: Mapping[str, Any]) -> str:
+def _gpu(name: str, toolchain: Mapping[str, Any]) -> str:
     driver = toolchain.get("driver")
-    return escape(board) + (f", driver {escape(str(driver))}" if driver else "")
+    return escape(name) + (f", driver {escape(str(driver))}" if driver else "")
 
 
 def _verdict(verdict: str | None, reason: str) -> str:

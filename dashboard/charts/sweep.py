@@ -80,7 +80,8 @@ def prepare(trials: pd.DataFrame, axes: Sequence[Sequence[Any]]) -> pd.DataFrame
 
 
 def cells(trials: pd.DataFrame, x: str, y: str, fact: Fact) -> go.Figure:
-    """A fact over two parameters; each cell sums up the configs that differ in the others, or says why it is empty."""
+    """Draws a fact over two parameters. Each cell sums up the configs that differ in the others, or says why it is
+    empty."""
     across, down = f"param.{x}", f"param.{y}"
     columns, rows = sorted(trials[across].unique()), sorted(trials[down].unique())
     values: list[list[float | None]] = []
@@ -151,7 +152,8 @@ def axis_title(fact: Fact) -> str:
 
 
 def fact_over_time(trials: pd.DataFrame, fact: Fact, tie: Collection[int]) -> go.Figure:
-    """The time of each config over a static fact: colour is spills, shape is TMA loads, a ring ties with the winner."""
+    """Draws the time of each config over a static fact. Colour shows spills, the shape TMA loads, an outer circle a tie
+    with the winner."""
     timed = trials.dropna(subset=["median_us", fact.key])
     spills = timed["stack_bytes"].fillna(0) > 0
     figure = go.Figure()

@@ -154,7 +154,10 @@ def raw_samples(url: str, run_ids: tuple[int, ...]) -> dict[tuple[int, str], lis
 
 @_cached(LIVE_TTL_S)
 def trials(url: str, sweep_id: int) -> pd.DataFrame:
-    """The trials with one column per parameter, `param.NAME`, and `outcome`, the word people read for how it ended."""
+    """Reads the trials of a sweep.
+
+    They get one column per parameter, `param.NAME`, and `outcome`, the word people read for how a trial ended.
+    """
     with session(url) as opened:
         rows = sweep_queries.list_trials(opened, sweep_id)
     frame = to_frame(sweep_queries.TrialRow, rows)

@@ -52,7 +52,7 @@ def show_actions(url: str) -> None:
             "did": row["action"],
             "of": ", ".join(f"{name} {_text(value)}" for name, value in row["wanted"].items() if value),
             "state": row["state"],
-            "outcome": row["said"] or "",
+            "outcome": row["outcome"] or "",
         }
         for row in found.to_dict("records")
     ]

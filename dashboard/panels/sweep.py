@@ -86,7 +86,7 @@ def _measurements(measured: pd.DataFrame, sweep: pd.Series) -> None:
                 st.caption(config_text({name: row["params"][name] for name, _ in sweep["axes"]}))
     first = run.iloc[0]
     st.caption(
-        f"{source_text(first['origin'], first['machine'], first['measured_at'])} ({first['board']}, timed with "
+        f"{source_text(first['origin'], first['machine'], first['measured_at'])} ({first['device_name']}, timed with "
         f"{first['timer']}); the sweep took {first['sweep_gpu_s']:.1f} s of GPU time."
     )
 

@@ -83,7 +83,7 @@ def _headline(url: str, found: Evidence) -> None:
         if before
         else "the first of its series"
     )
-    st.caption(f"Run {run.run_id}, {source} ({run.board}, timed with {run.timer}); {against}.")
+    st.caption(f"Run {run.run_id}, {source} ({run.device_name}, timed with {run.timer}); {against}.")
     with st.container(horizontal=True):
         series = {
             "kernel": run.kernel,

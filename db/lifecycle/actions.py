@@ -149,7 +149,7 @@ def end_request(session: Session, action_id: int, *, refused: bool, outcome: str
     session.execute(
         update(Action)
         .where(Action.id == action_id, Action.state == "asked")
-        .values(state=state, said=outcome, ended_at=func.now())
+        .values(state=state, outcome=outcome, ended_at=func.now())
     )
 
 
@@ -157,7 +157,7 @@ def write_action(session: Session, who: str, action: str, wanted: Mapping[str, A
     """Stores what a person did; returns the sentence for them."""
     session.execute(
         insert(Action).values(
-            who=who, action=action, wanted=dict(wanted), state="done", said=outcome, ended_at=func.now()
+            who=who, action=action, wanted=dict(wanted), state="done", outcome=outcome, ended_at=func.now()
         )
     )
     return outcome

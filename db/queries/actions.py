@@ -12,14 +12,14 @@ from tilewatch.db.models import Action
 
 @dataclass(frozen=True)
 class ActionRow:
-    """A thing that a person did or asked for; `said` is the outcome, None before there is one."""
+    """A thing that a person did or asked for; `outcome` is None before there is one."""
 
     asked_at: dt.datetime
     who: str
     action: str
     wanted: dict[str, object]
     state: str
-    said: str | None
+    outcome: str | None
 
 
 def list_actions(session: Session, limit: int = 20) -> list[ActionRow]:

@@ -43,7 +43,7 @@ class RunRow:
     committed_at: dt.datetime
     origin: str
     machine: str
-    board: str
+    device_name: str
     gpu_uuid: str
     timer: str
     toolchain: dict[str, Any]
@@ -140,7 +140,7 @@ def find_run(session: Session, run_id: int) -> RunRow | None:
             Commit.committed_at,
             Run.origin,
             func.coalesce(Recording.machine, Run.host).label("machine"),
-            Run.gpu_name.label("board"),
+            Run.gpu_name.label("device_name"),
             Run.gpu_uuid,
             Run.timer,
             Run.toolchain,

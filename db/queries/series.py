@@ -56,7 +56,7 @@ class PointRow:
     origin: str
     machine: str
     measured_at: dt.datetime
-    board: str
+    device_name: str
     timer: str
     toolchain: dict[str, Any]
     toolchain_sha256: str
@@ -144,7 +144,7 @@ def list_points(
                 Run.origin,
                 func.coalesce(Recording.machine, Run.host).label("machine"),
                 Run.finished_at.label("measured_at"),
-                Run.gpu_name.label("board"),
+                Run.gpu_name.label("device_name"),
                 Run.timer,
                 Run.toolchain,
                 Run.toolchain_sha256,

@@ -91,7 +91,7 @@ class MeasurementRow:
     run_id: int
     origin: str
     machine: str
-    board: str
+    device_name: str
     measured_at: dt.datetime
     timer: str
     sweep_gpu_s: float
@@ -220,7 +220,7 @@ def list_measurements(session: Session, sweep_id: int) -> list[MeasurementRow]:
             Run.id.label("run_id"),
             Run.origin,
             func.coalesce(Recording.machine, Run.host).label("machine"),
-            Run.gpu_name.label("board"),
+            Run.gpu_name.label("device_name"),
             Run.finished_at.label("measured_at"),
             Run.timer,
             Run.sweep_gpu_s,

@@ -90,7 +90,10 @@ class Launch:
 
 
 def replay(request: ReplayRequest, *, on_launch: Callable[[int], None]) -> ReplayResult:
-    """Raises GpuMissing, GpuBusy, MeasureFailed (this GPU cannot be worked with) or ReplayFailed."""
+    """Times two cubins in turn, each launch in a fresh process, and returns the times of all launches.
+
+    Raises GpuMissing, GpuBusy, MeasureFailed (this GPU cannot be worked with) or ReplayFailed.
+    """
     gpu = usable_gpu(request.gpu_index, request.arch)
     started_at = dt.datetime.now(dt.UTC)
     done: list[Launch] = []

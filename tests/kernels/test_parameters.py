@@ -1,4 +1,4 @@
-"""What a kernel's parameters are given, and that the same is compiled as cuTile's own launch would compile."""
+"""A kernel's parameters get their values, and we compile what cuTile's own launch would compile."""
 
 import hashlib
 import itertools

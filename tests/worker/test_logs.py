@@ -18,7 +18,7 @@ URL = "postgresql://node1:hunter2@db:5432/tilewatch"
 
 
 @pytest.mark.parametrize(
-    ("said", "left"),
+    ("message", "cleaned"),
     [
         (f"cannot reach {URL}!", "cannot reach postgresql://node1:***@db:5432/tilewatch!"),
         ("redis://:hunter2@h:6379/0 and rediss://u:hunter2@h", "redis://:***@h:6379/0 and rediss://u:***@h"),
@@ -31,8 +31,8 @@ URL = "postgresql://node1:hunter2@db:5432/tilewatch"
         ),
     ],
 )
-def test_passwords_are_taken_out_and_nothing_else(said: str, left: str) -> None:
-    assert without_passwords(said) == left
+def test_passwords_are_taken_out_and_nothing_else(message: str, cleaned: str) -> None:
+    assert without_passwords(message) == cleaned
 
 
 @pytest.mark.parametrize("error", [RuntimeError(f"odd: {URL}"), NotNow(f"not now: {URL}")])

@@ -1,4 +1,4 @@
-"""What a ratio is to: the first of a kernel's baselines that was measured; and a judge that knows which it is."""
+"""A ratio is to the first of a kernel's baselines that was measured, and the judge sees which one that is."""
 
 from dataclasses import replace
 

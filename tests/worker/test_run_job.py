@@ -1,4 +1,4 @@
-"""How a job ends, whatever its step does."""
+"""A job ends in the right state, whatever its step does."""
 
 import errno
 from collections.abc import Callable

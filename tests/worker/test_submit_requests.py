@@ -39,10 +39,10 @@ def test_a_nightly_a_sweep_and_a_backfill_are_submitted_for_who_asked(settings: 
     rows = every(context)
     assert {(row.who, row.state) for row in rows} == {(WHO, "done")}
     assert [row.action for row in rows] == ["nightly", "sweep", "backfill"]
-    assert rows[1].said is not None
-    assert rows[1].said.startswith("submitted a sweep of double on 1024")
-    assert rows[2].said is not None
-    assert rows[2].said.count("submitted a backfill") == 2
+    assert rows[1].outcome is not None
+    assert rows[1].outcome.startswith("submitted a sweep of double on 1024")
+    assert rows[2].outcome is not None
+    assert rows[2].outcome.count("submitted a backfill") == 2
 
 
 def test_what_cannot_be_submitted_is_refused_with_the_sentence_and_not_tried_again(
@@ -54,8 +54,8 @@ def test_what_cannot_be_submitted_is_refused_with_the_sentence_and_not_tried_aga
     (row,) = every(context)
     assert row.state == "refused"
     library = settings.home / "checkouts" / tiny_repository.git(settings.repository, "rev-parse", "HEAD").strip()
-    assert row.said == f"there is no kernel 'duoble' in the library {library}/library; nearest: double"
-    assert sentence == f"{WHO} asked for action {row.id} (sweep): {row.said}"
+    assert row.outcome == f"there is no kernel 'duoble' in the library {library}/library; nearest: double"
+    assert sentence == f"{WHO} asked for action {row.id} (sweep): {row.outcome}"
     assert submit_requests.carry_out(settings) == []
 
 

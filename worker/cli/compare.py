@@ -27,31 +27,41 @@ INTERRUPTED = 130
 """What a shell expects of a command that Ctrl-C ended; 1 would mean "slower"."""
 
 LibraryName = Annotated[
-    str | None, typer.Option("--library", metavar="FOLDER", help="Instead of TILEWATCH_LIBRARY, inside the repository.")
+    str | None,
+    typer.Option(
+        "--library", metavar="FOLDER", help="The kernel library's folder in the repository, if not TILEWATCH_LIBRARY."
+    ),
 ]
-GpuIndex = Annotated[int, typer.Option("--gpu", min=0, metavar="INDEX", help="Which of this machine's GPUs.")]
-Launches = Annotated[int, typer.Option(min=1, help="At most so many launches of an operator on a problem.")]
-Seconds = Annotated[float | None, typer.Option(min=1, help="No new launch after so many seconds.")]
-Events = Annotated[bool, typer.Option("--events", help="Accept CUDA events where CUPTI does not record.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, for programs.")]
+GpuIndex = Annotated[
+    int, typer.Option("--gpu", min=0, metavar="INDEX", help="The number of this machine's GPU to use.")
+]
+Launches = Annotated[int, typer.Option(min=1, help="The most launches per kernel and problem.")]
+Seconds = Annotated[float | None, typer.Option(min=1, help="Start no new launch after this many seconds.")]
+Events = Annotated[bool, typer.Option("--events", help="Time with CUDA events where CUPTI does not work.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")]
 FailOver = Annotated[
-    str, typer.Option(metavar="PER_CENT", help="Exit with 1 for what is surely slower by more than this, such as 2%.")
+    str,
+    typer.Option(metavar="PER_CENT", help="Exit with 1 if something is surely slower by more than this, such as 2%."),
 ]
 
 
 def compare(
-    revisions: Annotated[str | None, typer.Argument(metavar="[BASE..HEAD]", help="Two commits.")] = None,
-    dirty: Annotated[bool, typer.Option("--dirty", help="The working tree against HEAD, new files too.")] = False,
-    static: Annotated[bool, typer.Option("--static", help="Without a GPU: what the compiler makes of both.")] = False,
-    kernel: Annotated[str | None, typer.Option(help="Only this kernel, nightly or not.")] = None,
-    problem: Annotated[str | None, typer.Option(help="Only this problem of --kernel.")] = None,
+    revisions: Annotated[str | None, typer.Argument(metavar="[BASE..HEAD]", help="The two commits to compare.")] = None,
+    dirty: Annotated[bool, typer.Option("--dirty", help="Compare the working tree, new files too, with HEAD.")] = False,
+    static: Annotated[
+        bool, typer.Option("--static", help="Compare what the compiler makes of both; needs no GPU.")
+    ] = False,
+    kernel: Annotated[
+        str | None, typer.Option(help="Compare this kernel only, also one that nightlies leave out.")
+    ] = None,
+    problem: Annotated[str | None, typer.Option(help="Compare this problem of --kernel only.")] = None,
     library: LibraryName = None,
     configs: Annotated[
         ConfigSource,
-        typer.Option(help="Where the compared configs come from; auto: the first of the others that has one."),
+        typer.Option(help="The source of the configs to compare; auto takes the first of the others that has one."),
     ] = ConfigSource.auto,
     recording: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="Take winners from it, not from recordings/.")
+        list[Path] | None, typer.Option(metavar="FILE", help="Take winners from this file, not from recordings/.")
     ] = None,
     fail_over: FailOver = "0%",
     launches: Launches = MOST_LAUNCHES,
@@ -59,10 +69,12 @@ def compare(
     gpu: GpuIndex = 0,
     events: Events = False,
     as_json: AsJson = False,
-    markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a comment for a forge.")] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write Markdown, as a comment for a pull request.")
+    ] = None,
     junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write JUnit XML.")] = None,
 ) -> None:
-    """Say whether two commits, or the working tree and HEAD, differ in speed. Needs no server and no database.
+    """Compare the speed of two commits, or of the working tree and HEAD. Needs no server and no database.
 
     Exit codes: 0 fine, 1 slower than --fail-over, 2 could not tell, or an error.
 
@@ -85,12 +97,12 @@ def compare(
     limit = _parse_share(fail_over)
     settings = options.settings()
     at = work.find_repository(settings)
-    place, checkouts = library or settings.library, settings.home / "checkouts"
+    folder, checkouts = library or settings.library, settings.home / "checkouts"
     with _exit_codes():
         if revisions is None:
-            sides = work.open_working_tree(at, place, checkouts)
+            sides = work.open_working_tree(at, folder, checkouts)
         else:
-            sides = work.open_commits(at, place, checkouts, *work.split_range(revisions))
+            sides = work.open_commits(at, folder, checkouts, *work.split_range(revisions))
         wanted = work.Wanted(
             kernel=kernel,
             problem=problem,
@@ -106,12 +118,15 @@ def compare(
 def replay(
     kernel: Annotated[str, typer.Argument(help="A kernel of the library, such as gemm_fp8.")],
     problem: Annotated[str, typer.Argument(help="A problem of that kernel, such as 320x32576x7168.")],
-    of: Annotated[str, typer.Option(metavar="COMMIT", help="The commit in question.")],
-    beside: Annotated[str, typer.Option(metavar="COMMIT", help="The commit to time it with.")],
+    of: Annotated[str, typer.Option(metavar="COMMIT", help="The commit to judge.")],
+    beside: Annotated[str, typer.Option(metavar="COMMIT", help="The commit to compare it with.")],
     config: Annotated[
-        str | None, typer.Option(help="Instead of a recorded or shipped one, such as num_ctas=1,tile_m=64.")
+        str | None,
+        typer.Option(help="The config to time, such as num_ctas=1,tile_m=64; if not given, a recorded or shipped one."),
     ] = None,
-    beside_config: Annotated[str | None, typer.Option(help="The other side's, where it is not the same.")] = None,
+    beside_config: Annotated[
+        str | None, typer.Option(help="The config of the --beside commit, if it is another.")
+    ] = None,
     library: LibraryName = None,
     fail_over: FailOver = "0%",
     launches: Launches = MOST_LAUNCHES,
@@ -120,7 +135,9 @@ def replay(
     events: Events = False,
     as_json: AsJson = False,
 ) -> None:
-    """Time one kernel of two commits on this machine's GPU again, as a verdict was made. Exit codes as of compare.
+    """Time one kernel of two commits on this machine's GPU, in the way that verdicts are made.
+
+    The exit codes are those of compare.
 
     Example: tilewatch replay gemm_fp8 320x32576x7168 --of HEAD --beside v1.2
     """

@@ -1,4 +1,4 @@
-"""What `tilewatch compare` and `tilewatch replay` do: two sides out of Git, compared, and written down.
+"""Does the work of `tilewatch compare` and `tilewatch replay`: takes two sides out of Git and compares them.
 
 No server, no database: a folder of cubins, checkouts and the GPU of this machine.
 """

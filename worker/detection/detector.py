@@ -55,7 +55,10 @@ class Detector:
         self._awaited: dict[int, ReplayQuestion] = {}
 
     def add_night(self, build: int, readings: Mapping[int, Reading]) -> Response:
-        """A build older than the newest is not judged again; the newest may have another night."""
+        """Takes in a night's readings by series and returns the changes and questions that follow from them.
+
+        A build older than the newest is not judged again; the newest may have another night.
+        """
         changes = self._close_all()
         builds = self.nights.builds
         if builds and build < builds[-1]:

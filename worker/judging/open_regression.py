@@ -33,7 +33,7 @@ def of_commit(
     span: tuple[int, int],
     findings: Sequence[str] = (),
 ) -> str:
-    """Replays confirmed a change of the code. Returns the verdict's reason.
+    """Opens a regression for a change that replays confirmed, or joins or ends one. Returns the verdict's reason.
 
     `span` are the commit before the change and the first with it. `findings` are facts that the runs do not show, such
     as what the compiler did.

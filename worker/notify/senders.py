@@ -65,7 +65,8 @@ TAKEN = SendResult()
 
 
 class Sender(Protocol):
-    """`repeatable`: a message that is sent twice arrives once, because the receiver knows its key."""
+    """Sends messages to one channel. `repeatable`: a message that is sent twice arrives once, because the receiver
+    remembers its key."""
 
     @property
     def repeatable(self) -> bool: ...

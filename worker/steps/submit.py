@@ -222,6 +222,7 @@ def _write(
 
 
 def _write_sweep(opened: Session, submission_id: int, commit_id: int, model: GpuSpec, plan: Plan) -> int:
+    """Writes a sweep, its configs and its trials, none of them compiled yet. Returns the sweep's id."""
     sweep_id = record.add_sweep(
         opened,
         submission_id=submission_id,

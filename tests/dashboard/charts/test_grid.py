@@ -13,7 +13,7 @@ from tilewatch.dashboard.charts import colours, grid
 B200 = {"gpu_model": "b200", "gpu_name": "NVIDIA B200"}
 
 
-def test_the_board_says_the_ratio_and_a_change_only_where_the_intervals_are_apart() -> None:
+def test_the_overview_shows_the_ratio_and_a_change_only_where_the_intervals_are_apart() -> None:
     pairs = pair([series_row(1, 1.0), series_row(2, 1.0, **B200)], [series_row(3, 0.9), series_row(4, 1.005, **B200)])
     assert rows(grid.ratio_table(pairs)) == [["", "H200", "B200"], ["gemm_fp8 320x32576x7168", "0.90 ▼10.0%", "1.00"]]
 

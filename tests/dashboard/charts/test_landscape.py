@@ -1,4 +1,4 @@
-"""How a search space moved, from made trials."""
+"""The landscape chart shows where a search space moved, from made trials."""
 
 from typing import Any
 

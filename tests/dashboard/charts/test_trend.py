@@ -26,7 +26,7 @@ def point(position: int, **other: Any) -> dict[str, Any]:
         "origin": "measured",
         "machine": "node-1",
         "measured_at": NOON,
-        "board": "NVIDIA H200",
+        "device_name": "NVIDIA H200",
         "toolchain": {"driver": "580.82"},
         "toolchain_sha256": "a",
         "implementation": "gemm_fp8",

@@ -1,4 +1,4 @@
-"""What changed between two standings, and how a night went, from made frames."""
+"""Made frames give what changed between two snapshots, and the outcome of a night."""
 
 import datetime as dt
 

@@ -1,4 +1,4 @@
-"""What leaves the evidence page, and what differs between two runs, from made values."""
+"""Made runs give the downloads of the evidence page and the differences between two runs."""
 
 import csv
 import datetime as dt

@@ -22,7 +22,7 @@ def test_a_canary_is_held_against_the_best_of_its_own_gpu() -> None:
     slow, *_ = [trace for trace in figure.data if trace.name == "node-1 GPU-0, arithmetic"]
     other, *_ = [trace for trace in figure.data if trace.name == "node-1 GPU-1, arithmetic"]
     assert [round(value) for value in slow.y] == [0, 0, 10]
-    assert list(other.y) == [0], "another board's best is no measure"
+    assert list(other.y) == [0], "another GPU's best is no measure"
 
 
 def test_a_quarantine_that_goes_on_is_shaded_up_to_the_last_canary() -> None:

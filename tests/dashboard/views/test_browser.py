@@ -52,21 +52,21 @@ def walk_to(page: Any, words: str) -> None:
     raise AssertionError(f"the Tab key does not lead to {words}")
 
 
-def test_a_cell_of_the_board_tells_its_commit_under_the_pointer_and_leads_to_its_trend(page: Any) -> None:
+def test_a_cell_of_the_overview_shows_its_commit_under_the_pointer_and_leads_to_its_trend(page: Any) -> None:
     page.goto("/?since=a+commit&from=5e6f7a8b00")
-    cell_of_board = page.get_by_role("link", name="0.83 ▼8.5%")
-    cell_of_board.hover()
+    cell = page.get_by_role("link", name="0.83 ▼8.5%")
+    cell.hover()
     tooltip = page.get_by_role("tooltip")
     tooltip.get_by_text("9c0d1e2f00").wait_for()
     assert "0.83x DeepGEMM (" in tooltip.inner_text()
     session_of_page = page.evaluate("performance.timeOrigin")
-    cell_of_board.click()
+    cell.click()
     page.wait_for_url("**/trends*")
     page.get_by_text("over 1: faster than DeepGEMM").wait_for()
     assert page.evaluate("performance.timeOrigin") == session_of_page, "within the session, and not a page of its own"
 
 
-def test_the_board_is_one_stop_of_the_tab_key_and_walked_by_arrows(page: Any) -> None:
+def test_the_overview_is_one_stop_of_the_tab_key_and_walked_by_arrows(page: Any) -> None:
     page.goto("/?since=a+commit&from=5e6f7a8b00")
     page.locator("table.series td").first.wait_for()
     walk_to(page, "0.83 ▼8.5%")
@@ -83,7 +83,7 @@ def test_the_board_is_one_stop_of_the_tab_key_and_walked_by_arrows(page: Any) ->
     page.get_by_text("over 1: faster than DeepGEMM").wait_for()
 
 
-def test_the_board_is_saved_as_the_kind_of_picture_that_was_picked(page: Any) -> None:
+def test_the_overview_is_saved_as_the_kind_of_picture_that_was_picked(page: Any) -> None:
     page.goto("/?since=a+commit&from=5e6f7a8b00")
     with page.expect_download() as saved:
         page.get_by_role("button", name="Save as PNG").click()

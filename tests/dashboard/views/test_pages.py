@@ -42,7 +42,7 @@ def figure(app: AppTest, index: int = 0) -> Any:
     return json.loads(app.get("plotly_chart")[index].proto.spec)
 
 
-def board(app: AppTest) -> dict[str, list[str]]:
+def overview_cells(app: AppTest) -> dict[str, list[str]]:
     """The rows of the table that a component shows."""
     html = json.loads(app.get("bidi_component")[0].proto.json)["html"]
     return {head: cells for head, *cells in rows(html)[1:]}
@@ -84,13 +84,13 @@ def test_overview_answers_what_changed_since_a_commit(filled_app: AppTest) -> No
 
 def test_overview_draws_the_board_with_one_cell_per_series(filled_app: AppTest) -> None:
     filled_app.query_params["since"], filled_app.query_params["from"] = "a commit", "5e6f7a8b00"
-    assert board(opened(filled_app, "overview")) == {
+    assert overview_cells(opened(filled_app, "overview")) == {
         "gemm_fp8 320x32576x7168": ["0.83 ▼8.5%"],
         "gemm_fp8 4096x4096x4096": ["0.63"],
     }
 
 
-def test_what_a_commit_of_this_hour_measured_is_on_the_board(
+def test_what_a_commit_of_this_hour_measured_is_on_the_overview(
     new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with new_database() as url:
@@ -101,14 +101,14 @@ def test_what_a_commit_of_this_hour_measured_is_on_the_board(
             newest.committed_at = dt.datetime.now(dt.UTC)
         monkeypatch.setenv("TILEWATCH_DATABASE_URL", url)
         app = opened(AppTest.from_file(str(APP), default_timeout=60), "overview")
-        assert board(app)["gemm_fp8 320x32576x7168"] == ["0.83 ▼8.5%"]
+        assert overview_cells(app)["gemm_fp8 320x32576x7168"] == ["0.83 ▼8.5%"]
 
 
 def test_only_regressions_leaves_the_other_series_out(filled_app: AppTest) -> None:
     filled_app.query_params["since"], filled_app.query_params["from"] = "a commit", "5e6f7a8b00"
     app = opened(filled_app, "overview")
     app.toggle(key="regressions").set_value(True).run()
-    assert list(board(app)) == ["gemm_fp8 320x32576x7168"]
+    assert list(overview_cells(app)) == ["gemm_fp8 320x32576x7168"]
 
 
 def test_overview_tells_how_each_gpu_models_night_went(filled_app: AppTest) -> None:

@@ -1,4 +1,4 @@
-"""What NVML reads goes into the record, with throttling by its reason, and what it cannot read is named."""
+"""NVML readings go into the record, with the reason for throttling; a field that NVML cannot read is named."""
 
 from typing import Any
 

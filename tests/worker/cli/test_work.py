@@ -35,7 +35,7 @@ def test_a_submission_is_cancelled_and_taken_up_again(
     assert tilewatch("retry", *one) == "queued 3 jobs again\n"
     assert states(context) == ["queued", "waiting", "waiting"]
     with session(context.database_url) as opened:
-        rows = [(row.who, row.action, row.wanted, row.said) for row in opened.scalars(select(Action).order_by("id"))]
+        rows = [(row.who, row.action, row.wanted, row.outcome) for row in opened.scalars(select(Action).order_by("id"))]
     assert rows == [
         (WHO, "cancel", {"submission": submission_id}, "cancelled 3 jobs"),
         (WHO, "retry", {"submission": submission_id}, "queued 3 jobs again"),

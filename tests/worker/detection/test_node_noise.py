@@ -1,4 +1,4 @@
-"""What a node does to all its series is found and taken off; what a commit does to one kernel is not."""
+"""An effect of a node on all its series is found and subtracted; an effect of a commit on one kernel is not."""
 
 import numpy as np
 import pytest

@@ -26,11 +26,11 @@ CONFIGS = [CompiledConfig(number, {"width": number}, f"cubin {number}", "double"
 
 
 def test_equal_seeds_say_the_same_and_others_do_not() -> None:
-    def said(seed: int) -> list[object]:
+    def outcomes(seed: int) -> list[object]:
         return [simulated.trial(FACTS, config, Simulation(seed, 0.0)) for config in CONFIGS]
 
-    assert said(1) == said(1)
-    assert said(1) != said(2)
+    assert outcomes(1) == outcomes(1)
+    assert outcomes(1) != outcomes(2)
 
 
 def test_the_winner_is_the_config_that_is_known_to_be_fastest_or_one_beside_it() -> None:

@@ -55,7 +55,7 @@ def arrive(*settings: Settings) -> None:
 
 def do_all_jobs(measuring: Settings, *others: Settings) -> None:
     """Every queued job, each where it belongs: what is for one GPU on that one, the rest on the first."""
-    by_board = {f"SIM-{each.sim_node}": Context.of(each) for each in (measuring, *others)}
+    by_gpu = {f"SIM-{each.sim_node}": Context.of(each) for each in (measuring, *others)}
     context = Context.of(measuring)
     while True:
         with session(context.database_url) as opened:
@@ -63,8 +63,8 @@ def do_all_jobs(measuring: Settings, *others: Settings) -> None:
         if not queued:
             return
         for job in queued:
-            board = job.queue.partition(OF_ONE_GPU)[2]
-            run_job.run(job.id, "tester#1", by_board.get(board, context), (job.queue,))
+            gpu_uuid = job.queue.partition(OF_ONE_GPU)[2]
+            run_job.run(job.id, "tester#1", by_gpu.get(gpu_uuid, context), (job.queue,))
 
 
 def raised(settings: Settings) -> list[Regression]:

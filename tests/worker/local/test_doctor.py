@@ -1,4 +1,4 @@
-"""What `tilewatch doctor` finds, on this machine as it is and with parts missing."""
+"""`tilewatch doctor` checks this machine as it is, and with parts missing."""
 
 import os
 import socket
@@ -132,8 +132,8 @@ def test_a_data_folder_of_somebody_else_is_not_writable() -> None:
 
 
 def test_on_a_machine_with_a_gpu_what_measures_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    board = Gpu(0, "GPU-1", "NVIDIA H200", "570.1", GPU_MODELS[1])
-    monkeypatch.setattr(doctor, "gpus", lambda: (board,))
+    gpu = Gpu(0, "GPU-1", "NVIDIA H200", "570.1", GPU_MODELS[1])
+    monkeypatch.setattr(doctor, "gpus", lambda: (gpu,))
     findings = _found(_settings(tmp_path))
     assert (findings["GPU 0"].ok, findings["GPU 0"].fix) == (False, "install NVIDIA driver 580 or newer")
     assert None not in {findings[name].ok for name in ("CuPy", "CUPTI", "DeepGEMM", "nvcc")}

@@ -20,7 +20,7 @@ from tilewatch.kernels.device import GPU_MODELS, Gpu
 from tilewatch.worker.local import port, up
 from tilewatch.worker.settings import Settings
 
-DEADLINE_S = 300.0  # against a hang: a ring that is lost while a worker starts is rung again after up to two minutes
+DEADLINE_S = 300.0  # against a hang: a message that is lost while a worker starts is sent again after up to two minutes
 TRIALS = len(tiny_repository.PROBLEMS) * tiny_repository.CONFIGS
 TILEWATCH = [sys.executable, "-c", "from tilewatch.worker.cli.main import main; main()"]
 ROOT = Path(__file__).parents[3]

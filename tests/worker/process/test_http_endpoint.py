@@ -158,12 +158,12 @@ def test_a_worker_whose_gpu_falls_ill_says_so_leaves_its_queue_and_comes_back(
     with celery_worker(with_port, "gpu.sim", "gpu0@test"):
         wait_for(lambda: "health endpoint" in log.read_text(), log)
         assert asked(port) == (200, "ok\n")
-        ring(context)
+        send_again(context)
         wait_for(lambda: asked(port)[0] == 503, log)
         assert "is in quarantine since" in asked(port)[1]
         end_wait(context, job_id)
         wait_for(lambda: asked(port) == (200, "ok\n"), log)
-        ring(context)
+        send_again(context)
         wait_for(lambda: runs(context) == 1, log)
         assert 'tilewatch_sweep_seconds_count{gpu_model="sim"} 2.0' in asked(port, "/metrics")[1]
     answer = log.read_text()
@@ -190,7 +190,7 @@ def seed_that_falls_ill_once(context: Context, job_id: int) -> int:
     return next(seed for seed in range(10_000) if fits(seed))
 
 
-def ring(context: Context) -> None:
+def send_again(context: Context) -> None:
     with session(context.database_url) as opened:
         opened.execute(update(Job).where(Job.state == "queued").values(sent_at=None))
     lost = reconcile(context.database_url, context.broker_url)

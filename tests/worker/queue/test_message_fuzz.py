@@ -1,7 +1,7 @@
 """Garbage in the broker: no worker falls over it, no row changes, and each piece is logged once.
 
 A real Celery worker on a real Valkey. The garbage is random but seeded: bytes, JSON of any shape, messages of ours with
-something wrong in them, tasks that are not ours, and rings for jobs that are not there or not this worker's.
+something wrong in them, tasks that are not ours, and messages for jobs that are not there or not this worker's.
 """
 
 import base64
