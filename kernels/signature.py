@@ -74,7 +74,7 @@ def code_key(source_sha256: str, arch: str, signature: Signature) -> str:
     had when those did not exist.
     """
     arrays = [each for each in signature.parameters if isinstance(each, ArraySignature)]
-    known: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "symbol": signature.symbol,
         "arrays": [_as_before(array) for array in arrays],
         "constants": signature.constants,
@@ -82,10 +82,10 @@ def code_key(source_sha256: str, arch: str, signature: Signature) -> str:
     }
     scalars = [(each.name, each.dtype) for each in signature.parameters if isinstance(each, Scalar)]
     if scalars:
-        known["scalars"] = scalars
+        fields["scalars"] = scalars
     if any(array.stride_constant != _last_stride(array.ndim) for array in arrays):
-        known["stride_constant"] = [array.stride_constant for array in arrays]
-    text = json.dumps([source_sha256, arch, known], sort_keys=True)
+        fields["stride_constant"] = [array.stride_constant for array in arrays]
+    text = json.dumps([source_sha256, arch, fields], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Runs a command beside the oldest servers that are supported: Debian 12's Postgres 15 and Redis 7.
+"""Runs a command with the oldest servers that are supported: Debian 12's Postgres 15 and Redis 7.
 
 Usage: python tests/debian_servers.py COMMAND...   with TEST_DATABASE_URL and TEST_REDIS_URL set for the command. The
 servers live in a temporary folder, listen on free ports of 127.0.0.1 and are gone afterwards. A machine without them is

@@ -49,7 +49,7 @@ class Settings(NightlyTimes):
     library: str = "kernels/library"
     # Its first parents are the main line; what is submitted from elsewhere is kept apart from its trends and verdicts.
     branch: str = "HEAD"
-    store_url: str = Field(default_factory=lambda known: (known["home"] / "cubins").as_uri())
+    store_url: str = Field(default_factory=lambda fields: (fields["home"] / "cubins").as_uri())
     # GPU models compiled for although nobody here owns one.
     watch: Annotated[tuple[str, ...], NoDecode] = ("b200", "h200")
     # What a nightly sweeps, of the library's suite: all of it, or these kernels. Not set: `tilewatch up` decides.
@@ -76,7 +76,9 @@ class Settings(NightlyTimes):
     # Who gets messages (worker/notify/routing.py); by default tell.toml in the home if there is one, else the log.
     tell: Path | None = None
     forge_token: SecretStr | None = None
-    dashboard_url: str = Field(default_factory=lambda known: f"http://localhost:{known['port']}", pattern=r"^https?://")
+    dashboard_url: str = Field(
+        default_factory=lambda fields: f"http://localhost:{fields['port']}", pattern=r"^https?://"
+    )
     # Where a worker of each kind answers /healthz and /metrics; 0 for nowhere. A GPU's index is added to the last one.
     health_address: str = "127.0.0.1"
     compile_health_port: int = Field(default=9471, ge=0, le=65535)

@@ -11,7 +11,7 @@ def pick_row(table: Any, rows: pd.DataFrame, key: str, **options: Any) -> pd.Ser
     """Shows `table`, a frame or a styled one; returns the row of `rows` that is selected in it, or None."""
     shown = st.dataframe(table, hide_index=True, on_select="rerun", selection_mode="single-row", key=key, **options)
     # A selection outlives the rows: there may be fewer by now.
-    return next((rows.iloc[place] for place in shown.selection.rows if place < len(rows)), None)
+    return next((rows.iloc[row] for row in shown.selection.rows if row < len(rows)), None)
 
 
 def show_in_expander(

@@ -18,7 +18,7 @@ HISTORY = dt.timedelta(days=60)
 """A run that is older than the asked time by more than this is not compared with."""
 
 SHIPPED = "tile_table"
-"""The implementation that is a kernel with the config it ships with, timed beside the winner."""
+"""The implementation that is a kernel with the config it ships with, timed next to the winner."""
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ def test_no_line_of_a_worker_has_a_password_in_it(capsys: pytest.CaptureFixture[
     handlers = list(logging.getLogger().handlers)
     try:
         logs.set_up("INFO")
-        structlog.get_logger().warning("ours", reason=f"no road to {URL}")
+        structlog.get_logger().warning("ours", reason=f"no way to {URL}")
         try:
             raise RuntimeError(URL)
         except RuntimeError:

@@ -43,7 +43,7 @@ def test_the_tile_table_is_no_rival_and_without_one_there_is_no_ratio() -> None:
 
 
 def night(number: int, ratio: float | None, baseline: str | None) -> list[Point]:
-    """Three kernels, quiet but for a tenth of a per cent, of which the first is beside this baseline."""
+    """Three kernels, quiet but for a tenth of a per cent, of which the first is compared with this baseline."""
     steady = Point(number, number, "steady", "1024", "n1", "toolchain", 100.0, 99.9, 100.1, 0.9, "deepgemm")
     wobble = 1.0 + 0.001 * (number % 3 - 1)
     points = [replace(steady, problem=problem, time_us=100.0 * wobble) for problem in ("1024", "2048")]
@@ -62,8 +62,8 @@ def test_another_main_baseline_begins_a_segment_and_is_no_change_of_the_kernel(m
         return Launches((100.0,) * question.launches, (100.0,) * question.launches)
 
     for number in range(24):
-        beside = ("attention_cudnn", 1.2) if number < 12 else ("attention_flash", 0.9)
-        ratio, baseline = (None, None) if number == missing else (beside[1], beside[0])
+        rival = ("attention_cudnn", 1.2) if number < 12 else ("attention_flash", 0.9)
+        ratio, baseline = (None, None) if number == missing else (rival[1], rival[0])
         judge.add_night(number, number, night(number, ratio, baseline))
         judge.settle(equal)
         assert judge.alerts == {}

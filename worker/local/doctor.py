@@ -281,6 +281,6 @@ def nvcc() -> Path | None:
     """Finds nvcc by CUDA_HOME, CUDA_PATH or PATH, in /usr/local/cuda, or in the tile compiler's packages; else None."""
     named = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
     on_path = shutil.which("nvcc")
-    places = [*(Path(home, "bin", "nvcc") for home in named), *([Path(on_path)] if on_path else [])]
-    places += [Path(home, "bin", "nvcc") for home in ("/usr/local/cuda", PACKAGED_CUDA)]
-    return next((place for place in places if os.access(place, os.X_OK)), None)
+    paths = [*(Path(home, "bin", "nvcc") for home in named), *([Path(on_path)] if on_path else [])]
+    paths += [Path(home, "bin", "nvcc") for home in ("/usr/local/cuda", PACKAGED_CUDA)]
+    return next((path for path in paths if os.access(path, os.X_OK)), None)

@@ -95,7 +95,7 @@ class BuildQuestion:
         """The line that people read."""
         where = self.gpu_model if self.host is None else f"{self.gpu_model} of {self.host}"
         good, bad = short_sha(self.good.sha), short_sha(self.bad.sha)
-        return f"{self.kernel} {self.problem} on {where}: replay {good} beside {bad}"
+        return f"{self.kernel} {self.problem} on {where}: replay {good} against {bad}"
 
 
 def question_key(scope: Scope, kernel: str, problem: str, ends: str, start: int, launches: int) -> str:

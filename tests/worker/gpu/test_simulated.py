@@ -33,7 +33,7 @@ def test_equal_seeds_say_the_same_and_others_do_not() -> None:
     assert outcomes(1) != outcomes(2)
 
 
-def test_the_winner_is_the_config_that_is_known_to_be_fastest_or_one_beside_it() -> None:
+def test_the_winner_is_the_config_that_is_known_to_be_fastest_or_one_next_to_it() -> None:
     ended = []
     gpu = SimulatedGpu(Simulation(1, 0.0))
     sweep = SweepToMeasure("job", FACTS, CONFIGS, "library", ())

@@ -283,7 +283,7 @@ def test_another_policy_over_the_history_says_what_it_would_have_changed(watched
 def test_another_compiler_is_told_from_a_commit(
     watched: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One commit, measured before and after the compiler changed: its old cubins are timed beside its new ones."""
+    """One commit, measured before and after the compiler changed: its old and new cubins are timed together."""
     compiled_by = Compiler.compile
 
     def as_another_would(self: Compiler, *asked: Any) -> Compiled:

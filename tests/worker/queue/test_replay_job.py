@@ -78,7 +78,7 @@ def test_a_question_to_one_gpu_names_it_and_its_node() -> None:
     written = to_one.to_payload()
     assert (written["board"], written["host"]) == ("GPU-1", "n1")
     assert ReplayJob.from_payload(written) == to_one
-    assert to_one.question.subject == "double 1024 on sim of n1: replay aaaaaaaaaa beside bbbbbbbbbb"
+    assert to_one.question.subject == "double 1024 on sim of n1: replay aaaaaaaaaa against bbbbbbbbbb"
 
 
 @pytest.mark.parametrize(
