@@ -1,4 +1,4 @@
-"""What a person asks for from the dashboard is carried out by the tick of the clock, once, and says who asked."""
+"""A request from the dashboard is submitted once, by the minute's tick, and names the person who asked."""
 
 import pytest
 from sqlalchemy import func, select

@@ -1,4 +1,4 @@
-"""Which configs are compared: recorded winners first, then what ships, then the whole space."""
+"""Recorded winners are compared first, then configs that ship, then the whole space."""
 
 from pathlib import Path
 
