@@ -106,3 +106,13 @@ def test_bad_input_is_a_sentence_and_writes_nothing(
 def test_nothing_watched_and_no_gpu_is_said(settings: Settings) -> None:
     with pytest.raises(NothingToSubmit, match="name one with --gpu"):
         submit_nightly(settings.model_copy(update={"watch": ()}))
+
+
+def test_a_file_that_does_not_load_costs_its_own_kernels_and_the_sentence_says_so(settings: Settings) -> None:
+    (settings.repository / "library" / "broken.py").write_text("import tilegym\n")
+    tiny_repository.commit(settings.repository, "Add a file that needs a package", factor=3)
+    submitted = submit_nightly(settings, night=NIGHT)
+    assert submitted.created
+    assert "; left out: library file broken.py does not load: ModuleNotFoundError" in submitted.sentence
+    with session(settings.connection().database_url) as opened:
+        assert len(opened.scalars(select(Sweep)).all()) == len(tiny_repository.PROBLEMS)
