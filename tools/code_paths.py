@@ -20,35 +20,35 @@ CONFIG_PATH = (
     ("submit", "kernels/contract.py", "Space.configs"),
     ("submit", "kernels/catalog/catalog_child.py", "_plan"),
     ("submit", "worker/steps/submit.py", "_write_sweep"),
-    ("submit", "db/record.py", "trials"),
+    ("submit", "db/record.py", "add_trials"),
     ("compile", "worker/steps/compile.py", "step"),
     ("compile", "kernels/compiling/compile_child.py", "_compile"),
     ("compile", "kernels/compiling/store.py", "CubinStore"),
-    ("compile", "db/record.py", "compilations"),
+    ("compile", "db/record.py", "add_compilations"),
     ("measure", "worker/steps/measure.py", "step"),
     ("measure", "kernels/measuring/sweep.py", "sweep"),
     ("measure", "kernels/gpu/gpu_child.py", "answer"),
-    ("measure", "db/record.py", "trial_results"),
-    ("show", "db/queries/sweeps.py", "trials"),
+    ("measure", "db/record.py", "write_trial_results"),
+    ("show", "db/queries/sweeps.py", "list_trials"),
     ("show", "dashboard/frames/reads.py", "trials"),
-    ("show", "dashboard/panels/sweep.py", "body"),
+    ("show", "dashboard/panels/sweep.py", "show"),
     ("show", "dashboard/charts/sweep.py", "cells"),
 )
 """From a point of a kernel's search space to a dot on the Sweeps page: the phase, the file, the function."""
 
 ALERT_PATH = (
-    ("submit", "worker/cli/main.py", "nightly"),
+    ("submit", "worker/cli/submit.py", "nightly"),
     ("submit", "worker/steps/submit.py", "submit_nightly"),
     ("compile", "worker/steps/compile.py", "step"),
     ("measure", "worker/steps/measure.py", "step"),
     ("measure", "worker/steps/record_run.py", "put_on_record"),
     ("judge", "worker/judging/judge.py", "step"),
-    ("judge", "worker/detection/detector.py", "Detector.night"),
+    ("judge", "worker/detection/detector.py", "Detector.add_night"),
     ("judge", "worker/queue/follow_up.py", "ask"),
     ("confirm", "worker/steps/confirm.py", "step"),
     ("confirm", "kernels/measuring/replay.py", "replay"),
-    ("judge", "worker/judging/open_regression.py", "confirmed"),
-    ("notify", "worker/notify/outbox.py", "tell_all"),
+    ("judge", "worker/judging/open_regression.py", "of_commit"),
+    ("notify", "worker/notify/outbox.py", "write_changes"),
     ("notify", "worker/notify/routing.py", "recipients"),
     ("notify", "worker/notify/senders.py", "Sender"),
 )
@@ -64,8 +64,8 @@ FILLS = {
     "show": "#ececec",
 }
 WIDTH, ROW, TOP, LEFT, PHASE = 900, 46, 16, 16, 92
-LINE = 112
-"""Characters of a sentence that fit a box."""
+LINE, SHORT = 112, 24
+"""Characters of a sentence that fit a box, and of one that says too little alone."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,10 @@ def _first_sentence(file: str, function: str) -> str:
     text = ast.get_docstring(node) or ast.get_docstring(tree)
     if not text:
         raise NoSuchStep(f"{function} of {file} has no docstring")
-    return " ".join(text.split("\n\n")[0].split()).split(". ")[0].rstrip(".") + "."
+    sentences = " ".join(text.split("\n\n")[0].split()).split(". ")
+    # "The judge step." alone says too little: the sentence after it comes along.
+    shown = sentences[:2] if len(sentences[0]) < SHORT else sentences[:1]
+    return ". ".join(shown).rstrip(".") + "."
 
 
 def _named(tree: ast.AST, name: str, file: str) -> ast.AST:
