@@ -102,7 +102,7 @@ class Kernel:
     scalars    (Problem, Config) -> the run-time scalars, by the name of their parameter: an int is launched as int32, a
                float as float32
     as_launched  whether the compiler may assume of arrays what ct.launch lets it assume: strides that are multiples of
-               16 bytes, and that every stride of 1 is constant. Otherwise multiples of 16 elements, as before 0.2
+               16 bytes, and that every stride of 1 is constant. Otherwise multiples of 16 elements, as until 2026-11
     """
 
     name: str

@@ -15,7 +15,7 @@ ALLOWED = (
     "nothing of its own repository"
 )
 OURS = ("tilewatch", "kernels")
-"""The contract and its name before 0.2. A repository's own package `kernels` is never on a child's path."""
+"""The contract and its name until 2026-11. A repository's own package `kernels` is never on a child's path."""
 
 INSTALLED = ("site-packages", "dist-packages")
 STANDARD = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib"))

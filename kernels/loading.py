@@ -22,7 +22,7 @@ from tilewatch.kernels.imports import ALLOWED, ForbiddenImport, refuse_imports
 
 PACKAGE = "watched_library"
 OLD_CONTRACT = "kernels.contract"
-"""The contract's name before 0.2: library files of old commits say `from kernels.contract import ...`."""
+"""The contract's name until 2026-11: library files of old commits say `from kernels.contract import ...`."""
 
 
 @dataclass(frozen=True)

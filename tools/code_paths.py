@@ -41,7 +41,7 @@ ALERT_PATH = (
     ("submit", "worker/steps/submit.py", "submit_nightly"),
     ("compile", "worker/steps/compile.py", "step"),
     ("measure", "worker/steps/measure.py", "step"),
-    ("measure", "worker/steps/record_run.py", "put_on_record"),
+    ("measure", "worker/steps/record_run.py", "record_spooled"),
     ("judge", "worker/judging/judge.py", "step"),
     ("judge", "worker/detection/detector.py", "Detector.add_night"),
     ("judge", "worker/queue/follow_up.py", "ask"),

@@ -73,7 +73,7 @@ class CubinStore:
 
 def is_final(outcome: Mapping[str, Any], limit_s: float) -> bool:
     """Returns False for a timeout that used less CPU time than `limit_s`: the machine was slow, not the config, so it
-    is compiled again. Releases before 0.2 limited wall time and stored such timeouts too.
+    is compiled again. Until 2026-11 wall time was limited, and such timeouts were stored too.
     """
     cpu_s: float = outcome.get("cpu_s", 0.0)
     return outcome["status"] != "timeout" or cpu_s >= limit_s
