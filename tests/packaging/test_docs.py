@@ -1,0 +1,106 @@
+"""What the documents name exists: files, folders, modules, make targets. A rename must not leave one behind."""
+
+import importlib.util
+import re
+import subprocess
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+CODE = re.compile(r"```[^\n]*\n(.*?)```|`([^`\n]+)`", re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+MODULE = re.compile(r"(?:python -m|celery -A) ([\w.]+)")
+TARGET = re.compile(r"\bmake ([a-z][a-z-]*)")
+PATH = re.compile(r"(?<![\w:/.~-])[\w.*-]+(?:/[\w.*-]+)*/?")
+SOURCE_SUFFIXES = {".py", ".js", ".css", ".svg", ".png", ".md"}
+PLACEHOLDER = re.compile(r"\b[A-Z]{2,}\b")
+"""`dashboard/views/NAME.py` and what is in TILEWATCH_HOME are files of the reader."""
+
+
+@pytest.fixture(scope="module")
+def files() -> list[str]:
+    """What Git has, and so what a reader has: paths from the root."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [file for file in listed.stdout.splitlines() if (ROOT / file).exists()]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: file.name)
+def test_the_paths_in_a_document_exist(document: Path, files: list[str]) -> None:
+    text = document.read_text()
+    tops = {file.split("/")[0] for file in files if "/" in file}
+    missing = [path for snippet in _snippets(text) for path in _paths(snippet, tops) if not _exists(path, files)]
+    assert missing == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: file.name)
+def test_the_links_of_a_document_lead_somewhere(document: Path) -> None:
+    targets = [target.split("#")[0] for target in LINK.findall(document.read_text()) if "://" not in target]
+    assert [target for target in targets if not (document.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: file.name)
+def test_the_modules_that_a_document_runs_exist(document: Path) -> None:
+    modules = [module.rstrip(".") for module in MODULE.findall(document.read_text())]
+    assert [module for module in modules if not _runs(module)] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: file.name)
+def test_the_make_targets_of_a_document_exist(document: Path) -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z-]+):(?!=)", makefile, re.MULTILINE))
+    named = {target for snippet in _snippets(document.read_text()) for target in TARGET.findall(snippet)}
+    assert named - targets == set()
+
+
+def test_a_name_that_is_gone_is_noticed() -> None:
+    files = ["worker/steps/measure.py", "dashboard/charts/preload.js"]
+    tops = {"worker", "dashboard"}
+    text = (
+        "`worker/measure.py`, `measure.py`, `old.py`, `charts/preload.js`, `worker/steps`, ```\npython worker/gone\n```"
+    )
+    named = [path for snippet in _snippets(text) for path in _paths(snippet, tops)]
+    assert [path for path in named if not _exists(path, files)] == ["worker/measure.py", "old.py", "worker/gone"]
+    assert not _runs("tools.gone")
+
+
+def _snippets(text: str) -> Iterator[str]:
+    return (block or inline for block, inline in CODE.findall(text))
+
+
+def _paths(snippet: str, tops: set[str]) -> Iterator[str]:
+    """What in a snippet of code is meant as a path: it begins with a folder of ours, or ends like a source file."""
+    for path in PATH.findall(snippet):
+        pure = PurePosixPath(path)
+        ours = "/" in path and pure.parts[0] in tops
+        if (ours or pure.suffix in SOURCE_SUFFIXES) and not PLACEHOLDER.search(path):
+            yield path.rstrip("/")
+
+
+def _exists(path: str, files: list[str]) -> bool:
+    """Whether it is a file or folder, or a pattern of some. "gemm.py", the end of a file's path, names it too."""
+    from_root = path.split("/")[0] in {file.split("/")[0] for file in files}
+    return any(
+        fnmatch(file, path) or file.startswith(f"{path}/") or (not from_root and file.endswith(f"/{path}"))
+        for file in files
+    )
+
+
+def _runs(module: str) -> bool:
+    """Whether `python -m` finds it: a module, or a package with a __main__."""
+    try:
+        spec = importlib.util.find_spec(module)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{module}.__main__")
+    except ModuleNotFoundError:
+        return False
+    return spec is not None
