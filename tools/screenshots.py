@@ -1,0 +1,253 @@
+"""Takes the pictures of the dashboard in docs/pictures again, each from a database that is made for it.
+
+    python -m tools.screenshots [NAME...]     # writes docs/pictures/NAME.png; all of them without a name
+
+Those of the README show the recordings; those whose name begins with "fleet-" show the simulated fleet of
+benchmarks/fleet.py; the others show the made numbers that the tests of the pages use. The servers and the dashboard are
+started in a temporary folder and end with this program. It ends with 1, and leaves the picture as it was, when a page
+shows an error, or does not show what its picture is for.
+"""
+
+import argparse
+import contextlib
+import datetime as dt
+import io
+import os
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+from PIL import Image
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from benchmarks import fleet
+from tests.dashboard.fixtures import small_database
+from tilewatch.db import migrate
+from tilewatch.db.server.embedded import Embedded
+from tilewatch.db.session import engine, session
+from tilewatch.worker.local import port, up
+from tilewatch.worker.local.children import Children
+from tilewatch.worker.settings import Settings
+from tilewatch.worker.transfer.importing import import_file
+
+PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+OWN_REPOSITORY = "https://example.org/tilewatch.git"
+"""The repository of the recordings of our own library: that of this clone would put its address in a picture."""
+
+NIGHTS = 100  # the winners of gemm_fp8 change at commit 60; the whole year would take 2.6 GB
+WIDE_NIGHTS = 8
+START_LIMIT_S = 120
+DRAW_LIMIT_S = 120
+LOOK_EVERY_S = 1.5
+COLOURS = 256
+"""A picture with a palette takes a third of the bytes. Chosen by coverage, it misses no colour by more than 10 of 255
+(the overview of the fleet, 2026-11); chosen by frequency, it made the few blue letters green."""
+
+DRAWN = """() => {
+    const app = document.querySelector('[data-testid="stApp"]');
+    return app && app.dataset.testScriptState === 'notRunning'
+        && !document.querySelector('[data-testid="stSkeleton"], [data-testid="stSpinner"], [data-stale="true"]')
+        && [...document.querySelectorAll('.js-plotly-plot')].every(plot => plot.querySelector('.main-svg'));
+}"""
+"""Streamlit has run the page and every plot of it is drawn."""
+
+ERRORS = '[data-testid="stException"], [data-testid="stAlertContentError"]'
+
+
+class WrongPage(Exception):
+    """A page is not what its picture should show; the message is a sentence."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A page at an address. `text` must be on it. The window is in CSS pixels, of which `scale` pixels are stored."""
+
+    name: str
+    address: str
+    text: str
+    width: int = 1440
+    height: int = 1000
+    scale: float = 0.75
+    dark: bool = False
+
+
+RECORDED = (
+    Picture("overview", "/", "since yesterday, in", scale=1),
+    Picture(
+        "trends",
+        "/trends?kernel=gemm_fp8_scaled&problem=4096x4096x7168&gpu=h200",
+        "Points are medians",
+        height=930,
+        scale=1,
+    ),
+)
+SIMULATED = (
+    Picture("fleet-overview", "/?since=a+month+ago", "Regressions judged since a month ago", height=1250),
+    Picture(
+        "fleet-trends",
+        "/trends?kernel=attention&problem=4096x4096x4096&gpu=b200",
+        "Lines are medians",
+        height=820,
+    ),
+    Picture(
+        "fleet-sweeps",
+        "/sweeps?kernel=gemm_fp8_hinted&problem=320x32576x7168&gpu=h200",
+        "search space of 500 configs",
+        height=1700,
+    ),
+    Picture(
+        "fleet-moved",
+        "/sweeps?kernel=gemm_fp8&problem=320x32576x7168&gpu=h200&view=What+moved&before=b9d53f731b",
+        "The median config",
+        height=1150,
+    ),
+    Picture("fleet-compare", "/compare?a=f24c737340", "Everywhere, or on one architecture?", height=1300),
+    Picture("fleet-architectures", "/architectures", "commits behind the chart", height=900),
+)
+MADE = (
+    Picture("regressions", "/regressions?regression=1", "1 series changed", height=780),
+    Picture("evidence", "/evidence?run=5", "Paired samples", height=1500),
+    Picture("jobs", "/jobs", "Submissions", height=1350),
+    Picture("jobs-800", "/jobs", "Submissions", width=800, height=1350, scale=1, dark=True),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    sources = ((import_recordings, RECORDED), (fill_fleet, SIMULATED), (fill_made, MADE))
+    names = [picture.name for _, pictures in sources for picture in pictures]
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(names)}")
+    wanted = parser.parse_args().names or names
+    if unknown := set(wanted) - set(names):
+        parser.error(f"no picture is named {', '.join(sorted(unknown))}; the names are {', '.join(names)}")
+    with open_browser() as browser:
+        for fill, pictures in sources:
+            if chosen := [picture for picture in pictures if picture.name in wanted]:
+                with serve(fill) as address:
+                    for picture in chosen:
+                        take(browser, address, picture)
+
+
+def import_recordings(url: str) -> None:
+    for recording in sorted(up.RECORDINGS.glob("*.jsonl.gz")):
+        print(import_file(url, recording, named=OWN_REPOSITORY).sentence, flush=True)
+    for recording in sorted(up.RECORDINGS.glob("*/*.jsonl.gz")):
+        print(import_file(url, recording).sentence, flush=True)
+
+
+def fill_fleet(url: str) -> None:
+    yesterday = dt.datetime.now(dt.UTC).date() - dt.timedelta(days=1)
+    with session(url) as opened:
+        fleet.fill(opened, fleet.Fleet(nights=NIGHTS, wide_nights=WIDE_NIGHTS, last_night=yesterday))
+    with psycopg.connect(url, autocommit=True) as admin:
+        admin.execute("vacuum analyze")
+
+
+def fill_made(url: str) -> None:
+    with session(url) as opened:
+        small_database.fill(opened)
+
+
+@contextlib.contextmanager
+def serve(fill: Callable[[str], None]) -> Iterator[str]:
+    """Starts servers with a filled database and a dashboard of them, as `tilewatch up` does; gives its address."""
+    with contextlib.ExitStack() as stack:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tilewatch-pictures-", dir="/var/tmp")))
+        home.chmod(0o755)  # the embedded Postgres runs as nobody when this is run by root
+        servers = stack.enter_context(Embedded(home / "home", fsync=False))
+        migrate.upgrade(servers.database_url)
+        fill(servers.database_url)
+        stack.callback(engine(servers.database_url).dispose)
+        settings = Settings(home=home / "home", port=free_port())
+        children = Children(home, home)  # not in a folder with sign-in secrets of a developer
+        stack.callback(children.stop)
+        environment = up.child_environment(settings, servers) | {"TILEWATCH_ANONYMOUS": "act"}
+        children.start(up.dashboard(settings, environment))
+        deadline = time.monotonic() + START_LIMIT_S
+        while not port.healthy(settings.port):
+            if time.monotonic() > deadline:
+                raise WrongPage(f"the dashboard did not answer in {START_LIMIT_S} s: {log_text(home)}")
+            time.sleep(0.2)
+        yield f"http://localhost:{settings.port}"
+        if "Traceback" in log_text(home):
+            raise WrongPage(f"the dashboard failed: {log_text(home)}")
+
+
+def log_text(home: Path) -> str:
+    return (home / "dashboard.log").read_text(encoding="utf-8", errors="replace")
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+@contextlib.contextmanager
+def open_browser() -> Iterator[Browser]:
+    path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if path is None:
+        raise WrongPage(f"no browser on PATH: looked for {', '.join(BROWSERS)}")
+    with sync_playwright() as playwright:
+        # Containers forbid Chromium its own sandbox, and it would call home for updates.
+        quiet = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        browser = playwright.chromium.launch(executable_path=path, args=quiet)
+        yield browser
+        browser.close()
+
+
+def take(browser: Browser, address: str, picture: Picture) -> None:
+    context = browser.new_context(
+        base_url=address,
+        viewport={"width": picture.width, "height": picture.height},
+        device_scale_factor=picture.scale,
+        color_scheme="dark" if picture.dark else "light",
+    )
+    context.set_default_timeout(1000 * DRAW_LIMIT_S)
+    page = context.new_page()
+    page.goto(picture.address)
+    drawn = wait_until_drawn(page, picture)
+    context.close()
+    file = PICTURES / f"{picture.name}.png"
+    image = (
+        Image.open(io.BytesIO(drawn))
+        .convert("RGB")
+        .quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    )
+    image.save(file, optimize=True)
+    print(f"{os.path.relpath(file)}: {image.width}x{image.height}, {file.stat().st_size / 1000:.0f} kB", flush=True)
+
+
+def wait_until_drawn(page: Page, picture: Picture) -> bytes:
+    """Returns the page as a PNG, once it looked the same twice."""
+    before, trouble, deadline = b"", "is not drawn", time.monotonic() + DRAW_LIMIT_S
+    while time.monotonic() < deadline:
+        page.wait_for_function(DRAWN)
+        now = page.screenshot(animations="disabled", caret="hide")
+        check(page, picture)
+        shows = page.get_by_text(picture.text).count() > 0
+        if shows and now == before:
+            return now
+        before, trouble = now, "changes still" if shows else f"does not show {picture.text!r}"
+        time.sleep(LOOK_EVERY_S)
+    raise WrongPage(f"{picture.name}: after {DRAW_LIMIT_S} s {picture.address} {trouble}")
+
+
+def check(page: Page, picture: Picture) -> None:
+    errors = [box.inner_text() for box in page.locator(ERRORS).all()]
+    if errors or "Traceback" in page.inner_text("body"):
+        raise WrongPage(f"{picture.name}: {picture.address} shows an error: {' '.join(errors) or 'a stack trace'}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except WrongPage as error:
+        sys.exit(f"screenshots: {error}")
