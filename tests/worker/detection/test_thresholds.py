@@ -1,0 +1,199 @@
+"""The numbers that decide: what is believed, reported, refuted and paid for, and the signs on the way there."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tilewatch.worker.detection.candidate import Candidate, NightEvidence, odds
+from tilewatch.worker.detection.confirmation import is_believable, next_question
+from tilewatch.worker.detection.detector import Detector
+from tilewatch.worker.detection.modes import LaunchNoise
+from tilewatch.worker.detection.policy import Policy
+from tilewatch.worker.detection.reading import Reading
+from tilewatch.worker.detection.replay_budget import ReplayBudget
+from tilewatch.worker.detection.replay_evidence import ReplayAnswer, estimate_pair
+from tilewatch.worker.detection.scope_state import NodeKernel
+from tilewatch.worker.detection.stream import answer_lines
+from tilewatch.worker.detection.verdict import ConfirmedChange, SeriesVerdict
+
+POLICY = Policy()
+CERTAIN = 30.0
+
+
+def candidate_of(size: float, launches: int = 12, log_odds: float = CERTAIN, noise: float = 1e-8) -> Candidate:
+    """One build, replayed `launches` times with this difference (a logarithm); no night shows anything."""
+    candidate = Candidate(0, 40, 41, size, NightEvidence(*np.zeros((2, 1))), LaunchNoise(noise), 0.0, fresh_since=41)
+    candidate.add_answer(ReplayAnswer(0, 40, 41, (100.0,) * launches, (100.0 * math.exp(size),) * launches))
+    candidate.prior = log_odds - odds(candidate, POLICY)
+    return candidate
+
+
+def candidate_at(deviations: float, launches: int, noise: float = 1e-4) -> Candidate:
+    """Its replays show a change of so many standard errors."""
+    estimate = candidate_of(0.01, launches, noise=noise).estimate
+    assert estimate is not None
+    return candidate_of(deviations * estimate.error, launches, noise=noise)
+
+
+def is_believed(candidate: Candidate) -> bool:
+    next_question(candidate, POLICY)
+    return candidate.state in ("believed", "confirmed")
+
+
+@pytest.mark.parametrize(("odds_to_one", "believed"), [(7, False), (200, False), (300, True)])
+def test_a_change_is_believed_at_245_to_one(odds_to_one: float, believed: bool) -> None:
+    assert is_believed(candidate_of(0.02, log_odds=math.log(odds_to_one))) == believed
+
+
+@pytest.mark.parametrize(("deviations", "believed"), [(2.5, False), (3.5, False), (3.9, True), (-3.9, True)])
+def test_replays_alone_must_show_a_change_whatever_the_odds(deviations: float, believed: bool) -> None:
+    """12 launches need 3.3 (1 + 1.5 / 12) = 3.7 deviations."""
+    assert is_believed(candidate_at(deviations, launches=12)) == believed
+
+
+def test_few_launches_must_show_more_than_many() -> None:
+    """3 launches need 3.3 (1 + 1.5 / 3) = 4.95 deviations."""
+    assert not is_believed(candidate_at(4.5, launches=3))
+    assert is_believed(candidate_at(5.2, launches=3))
+
+
+@pytest.mark.parametrize(("size", "state"), [(0.002, "refuted"), (-0.002, "refuted"), (0.004, "confirmed")])
+def test_a_change_below_three_per_mille_is_irrelevant_however_sure(size: float, state: str) -> None:
+    candidate = candidate_of(size, launches=40)
+    assert next_question(candidate, POLICY) is None
+    assert candidate.state == state
+
+
+def test_a_change_that_three_launches_show_is_measured_with_eight() -> None:
+    question = next_question(candidate_of(0.05, launches=3), POLICY)
+    assert question is not None
+    assert question.launches == 5
+
+
+@pytest.mark.parametrize(("deviations", "reported"), [(3.5, False), (3.8, True), (-3.8, True)])
+def test_a_change_is_reported_when_all_replays_show_it(deviations: float, reported: bool) -> None:
+    candidate = replace(candidate_at(deviations, launches=32), state="confirmed")
+    assert is_believable(candidate, POLICY) == reported
+
+
+@pytest.mark.parametrize(("size", "reported"), [(0.0022, False), (0.0028, True)])
+def test_a_change_that_shrank_with_more_launches_is_not_reported(size: float, reported: bool) -> None:
+    assert is_believable(replace(candidate_of(size, launches=40), state="confirmed"), POLICY) == reported
+
+
+def test_a_change_whose_odds_fell_is_not_reported() -> None:
+    sure, doubtful = (replace(candidate_of(0.02, log_odds=each), state="confirmed") for each in (6.0, 5.0))
+    assert is_believable(sure, POLICY)
+    assert not is_believable(doubtful, POLICY)
+
+
+@pytest.mark.parametrize(("share", "reported"), [(0.85, False), (0.95, True)])
+def test_a_build_is_named_when_it_has_92_per_cent_of_the_probability(share: float, reported: bool) -> None:
+    nightly = NightEvidence(*np.zeros((2, 2)), by_code=np.log([1.0 - share, share]))
+    candidate = Candidate(0, 40, 42, 0.02, nightly, LaunchNoise(1e-8), CERTAIN, state="confirmed")
+    candidate.add_answer(ReplayAnswer(0, 40, 42, (100.0,) * 12, (102.0,) * 12))
+    assert is_believable(candidate, POLICY) == reported
+
+
+def test_a_question_that_nobody_can_answer_leaves_a_change_undecided() -> None:
+    candidate = Candidate(0, 40, 41, None, NightEvidence(*np.zeros((2, 1))), LaunchNoise(1e-6), 0.0)
+    candidate.add_answer(ReplayAnswer(0, 40, 41, (), ()))
+    assert next_question(candidate, POLICY) is None
+    assert candidate.state == "undecided"
+
+
+def test_plus_is_slower_and_a_pair_is_compared_launch_by_launch() -> None:
+    """The GPU became a tenth slower from launch to launch, which happens to both builds."""
+    candidate = Candidate(0, 40, 41, None, NightEvidence(*np.zeros((2, 1))), LaunchNoise(1e-6), 0.0)
+    candidate.add_answer(ReplayAnswer(0, 40, 41, (100.0, 110.0, 121.0), (105.0, 115.5, 127.05)))
+    assert candidate.estimate is not None
+    assert candidate.estimate.size == pytest.approx(math.log(1.05))
+
+
+def test_a_wild_launch_moves_an_estimate_no_further_than_two_deviations() -> None:
+    quiet = [0.010, 0.011, 0.009, 0.010, 0.0105, 0.0095, 0.010]
+    estimate = estimate_pair([*quiet, 1.0], 1e-6)
+    assert estimate.size < 0.1
+    assert estimate_pair(quiet, 1e-6).size == pytest.approx(0.01, abs=1e-4)
+
+
+def test_the_standard_error_shrinks_with_the_root_of_the_launches() -> None:
+    few, many = (estimate_pair([0.01] * count, 1e-4) for count in (4, 400))
+    variance = [(6 * (2e-4 + 1e-8)) / (6 + count - 1) for count in (4, 400)]
+    assert few.error == pytest.approx(math.sqrt(variance[0] / 4))
+    assert many.error == pytest.approx(math.sqrt(variance[1] / 400))
+
+
+def test_launches_that_a_night_spent_are_gone_and_each_night_earns_sixty_per_cent_of_its_own() -> None:
+    budget = ReplayBudget(POLICY)
+    budget.start_night(100, POLICY)
+    assert budget.allows(500)
+    budget.spend(0, 500)
+    assert not budget.allows(1)
+    budget.note_answer(0)
+    budget.start_night(100, POLICY)
+    assert budget.allows(60)
+    assert not budget.allows(61)
+
+
+def verdict_of(size: float) -> SeriesVerdict:
+    """Of a series that was quiet, and whose newest build was confirmed to have changed it."""
+    detector = Detector({0: NodeKernel(0, 0)}, launches=3)
+    for build in range(12):
+        wobble = 1.0 + 0.001 * (build % 3 - 1)
+        detector.add_night(build, {0: Reading(build, "m", "e", ((100.0 * wobble,),) * 3, ())})
+    detector.state.series[0].confirmed = ConfirmedChange(0, 11, size, 0.001)
+    return detector.give_verdict(0)
+
+
+@pytest.mark.parametrize(("size", "verdict"), [(0.03, "regression"), (-0.03, "improvement")])
+def test_more_time_is_a_regression_and_less_an_improvement(size: float, verdict: str) -> None:
+    given = verdict_of(size)
+    assert (given.verdict, given.change, given.first_bad) == (verdict, size, 11)
+    assert (given.low, given.high) == (pytest.approx(size - 0.00196), pytest.approx(size + 0.00196))
+    assert given.noise is not None
+    assert given.smallest == pytest.approx(max(3.0 * given.noise, 0.003))
+
+
+def test_the_smallest_change_that_a_night_shows_is_three_times_its_noise() -> None:
+    detector = Detector({0: NodeKernel(0, 0)}, launches=3)
+    for build in range(30):
+        wobble = 1.0 + 0.02 * (build % 3 - 1)
+        detector.add_night(build, {0: Reading(build, "m", "e", ((100.0 * wobble,),) * 3, ())})
+    given = detector.give_verdict(0)
+    assert given.noise is not None
+    assert given.noise > 0.003
+    assert given.smallest == pytest.approx(3.0 * given.noise)
+
+
+@pytest.mark.parametrize("factor", [1.05, 0.95])
+def test_pct_is_of_the_time_in_per_cent_and_plus_is_slower(factor: float) -> None:
+    """Through the judge's JSON lines: a night, the replays it asks for, and the alert."""
+    lines = [json.dumps({"type": "world", "launches": 1, "series": [{"id": 7}]})]
+    replies = answer_lines((lines.pop(0) for _ in iter(lambda: bool(lines), False)), pytest.fail)
+
+    def ask(line: dict[str, object]) -> dict[str, list[dict[str, int]]]:
+        lines.append(json.dumps(line))
+        answer: dict[str, list[dict[str, int]]] = json.loads(next(replies))
+        return answer
+
+    def us(build: int, count: int) -> list[float]:
+        return [100.0 * (factor if build >= 20 else 1.0) * (1.0 + 0.0005 * (each % 3)) for each in range(count)]
+
+    alerts = []
+    for build in range(22):
+        point = {"id": 7, "machine": "m", "env": "e", "cand": [us(build, 9)], "base": []}
+        answer = ask({"type": "night", "build": build, "points": [point]})
+        while True:
+            alerts += answer["alerts"]
+            if not answer["reruns"]:
+                break
+            asked = [(each, each["launches"]) for each in answer["reruns"]]
+            results = [each | {"a_us": us(each["a"], count), "b_us": us(each["b"], count)} for each, count in asked]
+            answer = ask({"type": "rerun", "results": results})
+    (alert,) = alerts
+    assert (alert["id"], alert["night"]) == (7, 20)
+    assert alert["pct"] == pytest.approx(100.0 * (factor - 1.0), abs=0.1)

@@ -1,0 +1,89 @@
+"""A night's verdict on a series: by its alert, by the replays it was asked about, or by the night alone."""
+
+import math
+
+import pytest
+
+from tilewatch.db.step_queries.gpus import NodeGpu
+from tilewatch.db.step_queries.judging import Point, PreviousRun
+from tilewatch.worker.detection.policy import Policy
+from tilewatch.worker.detection.replay_evidence import Estimate
+from tilewatch.worker.detection.verdict import ConfirmedChange
+from tilewatch.worker.judging import night, node_comparison
+from tilewatch.worker.judging.node_comparison import NodeAnswer, NodeSuspicion
+from tilewatch.worker.judging.replay_answers import RecordedLaunches
+from tilewatch.worker.judging.scope_judge import FirstQuestion, ScopeJudge, Series, SeriesQuestion
+from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide
+
+SERIES: Series = ("gemm", "1x2x3", "n1")
+SIDE = BuildSide(1, "a" * 40, 1, {"tile_m": 64}, True, None)
+QUESTION = BuildQuestion("key", "gemm", "1x2x3", "sim", "sm_90", "simulated", "node", 0, 8, SIDE, SIDE)
+SUSPICION = NodeSuspicion(
+    Point(1, 2, "gemm", "1x2x3", "n2", "toolchain", 105.0, 104.9, 105.1, None, None),
+    PreviousRun(1, 1, "a" * 40, 100.0),
+    *(NodeGpu(host, f"GPU-{host}", "580.1") for host in ("n1", "n2")),
+    moved=0.05,
+    same_code=True,
+    driver=None,
+    apart=0.0,
+    questions=(QUESTION, QUESTION),
+)
+WOBBLE = (0.0, 0.1, -0.1, 0.05, -0.05, 0.02, -0.02, 0.0)
+
+
+def judge_of(*, slower: float | None = None, launches: list[tuple[float, float]] | None = None) -> ScopeJudge:
+    """A judge that confirmed a change of this size, or that asked a first question and got these launches."""
+    judge = ScopeJudge([SERIES], Policy(), 240)
+    if slower is not None:
+        judge.alerts[SERIES] = ConfirmedChange(0, 7, slower, 0.001)
+    if launches is not None:
+        judge.first_questions[SERIES] = FirstQuestion(6, 7, launches)
+    return judge
+
+
+@pytest.mark.parametrize(("size", "verdict"), [(0.04, "regression"), (-0.04, "improvement")])
+def test_a_confirmed_change_is_a_regression_when_the_time_grew(size: float, verdict: str) -> None:
+    conclusion = night.conclude(judge_of(slower=size), SERIES, None)
+    numbers = conclusion.numbers
+    assert (conclusion.verdict, conclusion.outcome) == (verdict, "confirmed")
+    assert (numbers.change, numbers.first_bad) == (size, 7)
+    assert (numbers.low, numbers.high) == (pytest.approx(size - 0.00196), pytest.approx(size + 0.00196))
+
+
+def test_replays_that_differ_by_nothing_refute_a_suspicion() -> None:
+    launches = [(100.0 + each, 100.0 - each) for each in WOBBLE]
+    conclusion = night.conclude(judge_of(launches=launches), SERIES, None)
+    assert (conclusion.verdict, conclusion.outcome) == ("unchanged", "refuted")
+    assert conclusion.reason.startswith("not reproduced: 8 replay launches")
+
+
+def test_replays_that_differ_and_were_not_enough_leave_a_suspicion_undecided() -> None:
+    launches = [(100.0 + each, 101.0 - each) for each in WOBBLE]
+    conclusion = night.conclude(judge_of(launches=launches), SERIES, None)
+    assert (conclusion.verdict, conclusion.outcome) == ("undecided", "undecided")
+    assert "+0." in conclusion.reason.split("differ by ")[1]
+
+
+def test_a_suspicion_without_a_replay_is_undecided_and_one_of_equal_code_is_refuted() -> None:
+    without = night.conclude(judge_of(launches=[]), SERIES, None)
+    assert (without.verdict, without.outcome) == ("undecided", "undecided")
+    same = night.conclude(judge_of(launches=[(1.0, 1.0)] * 3), SERIES, None)
+    assert (same.verdict, same.outcome) == ("unchanged", "refuted")
+
+
+def test_the_machine_code_of_the_commit_before_is_no_change_whatever_the_night_shows() -> None:
+    assert night.conclude(judge_of(), SERIES, "abc").verdict == "unchanged"
+    assert night.conclude(judge_of(), SERIES, None).verdict == "undecided"
+
+
+def test_launches_that_answered_an_earlier_question_are_not_counted_again() -> None:
+    recorded = RecordedLaunches((1.0, 2.0, 3.0, 4.0, 5.0), (10.0, 20.0, 30.0, 40.0, 50.0), None)
+    launches = recorded.of(SeriesQuestion(SERIES, 6, 7, launches=2, launches_used=2))
+    assert (launches.good_us, launches.bad_us) == ((3.0, 4.0), (30.0, 40.0))
+
+
+@pytest.mark.parametrize(("size", "slower"), [(0.05, True), (0.008, False), (-0.05, False)])
+def test_a_node_is_slower_by_more_than_well_gpus_differ(size: float, slower: bool) -> None:
+    answer = NodeAnswer(Estimate(math.log1p(size), 0.0005, 8), None)
+    assert answer.is_node(Policy()) == (abs(size) > 0.01)
+    assert node_comparison.is_slower(SUSPICION, answer, Policy()) == slower

@@ -1,0 +1,135 @@
+"""A confirmed change becomes a regression or an improvement, with its commits, and people are notified of it."""
+
+import datetime as dt
+import math
+from dataclasses import dataclass, replace
+
+import pytest
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from tests.db.fixtures import one_commit
+from tests.worker.fixtures import open_regression as made
+from tilewatch.db.models import Message, Regression, RegressionSeries
+from tilewatch.db.session import session
+from tilewatch.db.step_queries.gpus import NodeGpu
+from tilewatch.db.step_queries.judging import Point, PreviousRun, Scope
+from tilewatch.worker.detection.replay_evidence import Estimate
+from tilewatch.worker.detection.verdict import ConfirmedChange
+from tilewatch.worker.judging import open_regression
+from tilewatch.worker.judging.compiler_cause import CompilerSuspicion
+from tilewatch.worker.judging.node_comparison import NodeAnswer, NodeSuspicion
+from tilewatch.worker.notify.outbox import Outbox, write_and_send
+from tilewatch.worker.notify.routing import NotifySettings
+from tilewatch.worker.notify.senders import Log
+from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide
+
+NOW = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
+SIDE = BuildSide(1, "a" * 40, 1, {"tile_m": 64}, True, None)
+QUESTION = BuildQuestion("key", made.KERNEL, made.PROBLEM, "b200", "sm_100", "measured", "node", 0, 8, SIDE, SIDE)
+
+
+@dataclass(frozen=True)
+class Night:
+    """A judged night of two commits, by their ids, and one run."""
+
+    good: int
+    bad: int
+    scope: Scope
+    point: Point
+    before: PreviousRun
+
+
+def judged_night(opened: Session) -> Night:
+    good = made.commit(opened, 100, "a" * 40, "Fine")
+    bad = made.commit(opened, 101, "b" * 40, "Turn the swizzle off")
+    planned = one_commit.submit(opened)
+    run_id, night = one_commit.measure(opened, planned), planned.submission_id
+    point = Point(night, run_id, made.KERNEL, made.PROBLEM, "n2", "t", 9.05, 9.0, 9.1, None, None)
+    scope = Scope("tilewatch", "b200", "sm_100", "measured", night, bad, "b" * 40, 101)
+    return Night(good, bad, scope, point, PreviousRun(run_id, good, "a" * 40, 9.0))
+
+
+def at_later_run(opened: Session, point: Point) -> Point:
+    """The same series, measured once more."""
+    return replace(point, run_id=one_commit.measure(opened, one_commit.submit(opened, key="later"), key="run 2"))
+
+
+def confirm(opened: Session, night: Night, size: float) -> str:
+    return open_regression.of_commit(
+        opened,
+        night.scope,
+        point=night.point,
+        good_run_id=None,
+        suspicion_id=None,
+        alert=ConfirmedChange(0, 101, size, 0.001),
+        span=(night.good, night.bad),
+    )
+
+
+@pytest.mark.parametrize(("size", "direction", "sent"), [(0.05, "regression", 1), (-0.05, "improvement", 0)])
+def test_a_slower_commit_is_a_regression_that_people_are_notified_of(
+    database_url: str, size: float, direction: str, sent: int
+) -> None:
+    with session(database_url) as opened:
+        night = judged_night(opened)
+        reason = confirm(opened, night, size)
+    assert f"differ by {size:+.1%}" in reason
+    outbox = Outbox(database_url, NotifySettings(), {"log": Log()}, "http://here")
+    assert write_and_send(outbox, NOW) == sent
+    with session(database_url) as opened:
+        stored = opened.scalars(select(Regression)).one()
+        assert (stored.direction, stored.size) == (direction, size)
+        assert (stored.good_commit_id, stored.bad_commit_id) == (night.good, night.bad)
+        assert (stored.low, stored.high) == (pytest.approx(size - 0.00196), pytest.approx(size + 0.00196))
+        assert [message.kind for message in opened.scalars(select(Message))] == ["opened"] * sent
+
+
+def test_a_commit_that_takes_a_regression_back_opens_no_improvement(db_session: Session) -> None:
+    night = judged_night(db_session)
+    confirm(db_session, night, 0.05)
+    recovered = replace(night, point=at_later_run(db_session, night.point))
+    assert "it takes back regression" in confirm(db_session, recovered, -0.048)
+    assert db_session.scalars(select(Regression.direction)).all() == ["regression"]
+
+
+@pytest.mark.parametrize(("size", "direction"), [(0.05, "regression"), (-0.05, "improvement")])
+def test_a_slower_compiler_is_a_regression_of_the_toolchain(db_session: Session, size: float, direction: str) -> None:
+    night = judged_night(db_session)
+    suspicion = CompilerSuspicion(night.point, night.before, size, "tileiras 1 -> 2", QUESTION)
+    change = Estimate(math.log1p(size), 0.001, 8)
+    open_regression.of_compiler(db_session, night.scope, suspicion, change, "by both compilers", None)
+    stored = db_session.scalars(select(Regression)).one()
+    assert (stored.direction, stored.category) == (direction, "toolchain")
+    assert stored.size == pytest.approx(size)
+    assert (stored.good_commit_id, stored.bad_commit_id) == (night.good, night.bad)
+
+
+def node_suspicion(night: Night, driver: str | None = None, apart: float = 0.0) -> NodeSuspicion:
+    there, here = (NodeGpu(host, f"GPU-{host}", "580.1") for host in ("n1", "n2"))
+    return NodeSuspicion(night.point, night.before, there, here, 0.05, True, driver, apart, (QUESTION, QUESTION))
+
+
+def test_a_slow_node_and_its_recovery_are_stored_in_per_cent_of_the_time(db_session: Session) -> None:
+    night = judged_night(db_session)
+    answer = NodeAnswer(Estimate(math.log(1.05), 0.001, 8), None)
+    open_regression.of_node(db_session, night.scope, node_suspicion(night), answer, "n2 is slow", None)
+    stored = db_session.scalars(select(Regression)).one()
+    assert (stored.direction, stored.category, stored.state) == ("regression", "node", "new")
+    assert stored.size == pytest.approx(0.05)
+    mended = replace(node_suspicion(night), point=at_later_run(db_session, night.point), reported_size=0.05)
+    open_regression.node_recovered(db_session, night.scope, mended, Estimate(0.001, 0.001, 8), None)
+    db_session.expire_all()
+    assert db_session.scalars(select(Regression.state)).one() == "resolved"
+    assert db_session.scalars(select(RegressionSeries.recovered_at)).one() is not None
+
+
+def test_a_new_driver_is_charged_with_what_it_added_and_not_with_what_the_node_lacked_before(
+    db_session: Session,
+) -> None:
+    night = judged_night(db_session)
+    suspicion = node_suspicion(night, "580.1 -> 590.2", apart=0.01)
+    answer = NodeAnswer(Estimate(0.05, 0.001, 8), None)
+    open_regression.of_node(db_session, night.scope, suspicion, answer, "the driver is slow", None)
+    stored = db_session.scalars(select(Regression)).one()
+    assert (stored.category, stored.size) == ("toolchain", pytest.approx(math.expm1(0.04)))
