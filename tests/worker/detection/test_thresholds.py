@@ -106,9 +106,9 @@ def test_a_question_that_nobody_can_answer_leaves_a_change_undecided() -> None:
 
 
 def test_plus_is_slower_and_a_pair_is_compared_launch_by_launch() -> None:
-    """The GPU became a tenth slower from launch to launch, which happens to both builds."""
+    """The GPU is now slower and now faster, which happens to both builds."""
     candidate = Candidate(0, 40, 41, None, NightEvidence(*np.zeros((2, 1))), LaunchNoise(1e-6), 0.0)
-    candidate.add_answer(ReplayAnswer(0, 40, 41, (100.0, 110.0, 121.0), (105.0, 115.5, 127.05)))
+    candidate.add_answer(ReplayAnswer(0, 40, 41, (100.0, 150.0, 120.0), (105.0, 157.5, 126.0)))
     assert candidate.estimate is not None
     assert candidate.estimate.size == pytest.approx(math.log(1.05))
 
