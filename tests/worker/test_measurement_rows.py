@@ -64,7 +64,7 @@ def test_another_main_baseline_begins_a_segment_and_is_no_change_of_the_kernel(m
     for number in range(24):
         rival = ("attention_cudnn", 1.2) if number < 12 else ("attention_flash", 0.9)
         ratio, baseline = (None, None) if number == missing else (rival[1], rival[0])
-        judge.add_night(number, number, night(number, ratio, baseline))
+        judge.add_night(number, number, night(number, ratio, baseline), {})
         judge.settle(equal)
         assert judge.alerts == {}
     assert asked == [(series[0], 11, 12 + Policy().check_after_nights)]

@@ -89,14 +89,6 @@ class Detector:
                 self.candidates[question.series].add_answer(nothing)
         return self._next_questions([])
 
-    def open_check(self, series: int, good: int, bad: int) -> Candidate:
-        """A candidate for builds whose code differs; the caller asks its questions, the detector does not."""
-        return self.state.open_check(series, good, bad, self.policy.reasoned_log_odds)
-
-    def start_level(self, series: int, first_bad: int) -> None:
-        """Such a check was confirmed: the series has a new level since this build."""
-        self.state.start_level(series, first_bad)
-
     def give_verdict(self, series: int) -> SeriesVerdict:
         """After the newest night and the answers so far."""
         return give_verdict(self.state, series, self.candidates.get(series))
@@ -121,18 +113,19 @@ class Detector:
 
     def _open_checks(self) -> None:
         for series, candidate in self.state.code_checks():
-            if self._can_open(self.state.keys[series.column]):
+            if candidate.series in self.candidates:
+                continue
+            if self.budget.allows_tonight(self.policy.first_launches * (1 + len(self.candidates))):
                 self.candidates[candidate.series] = candidate
+            else:
+                self.state.check_next_night(series, candidate.good)
         for series, check in self.state.due_checks():
             key = self.state.keys[series.column]
-            if self._can_open(key):
+            first = self.policy.first_launches * (1 + len(self.candidates))
+            if key not in self.candidates and self.budget.allows(first):
                 series.check_at = None
                 if check is not None:
                     self.candidates[key] = check
-
-    def _can_open(self, key: int) -> bool:
-        first = self.policy.first_launches * (1 + len(self.candidates))
-        return key not in self.candidates and self.budget.allows(first)
 
     def _next_questions(self, changes: list[ConfirmedChange]) -> Response:
         """Every candidate takes its next step; one that came to its end is confirmed or remembered."""

@@ -11,18 +11,24 @@ class ReplayBudget:
     left: float | None = None  # launches; None until the first night has a size
     unanswered: dict[int, int] = field(default_factory=dict)  # launches asked for, by series
     rounds: int = 0
+    unspent: float = 0.0  # launches of tonight's own share
 
     def start_night(self, nightly_launches: int, policy: Policy) -> None:
         """What was asked for and never answered was not spent."""
         self.policy = policy
-        most = max(self.policy.saved_nights * nightly_launches, float(self.policy.most_launches))
-        earned = self.policy.budget * nightly_launches + sum(self.unanswered.values())
+        budget = self.policy.budget * nightly_launches
+        most = max(self.policy.saved_nights * nightly_launches, float(self.policy.most_launches), budget)
+        earned = budget + sum(self.unanswered.values())
         self.left = most if self.left is None else min(self.left + earned, most)
         self.unanswered.clear()
-        self.rounds = 0
+        self.rounds, self.unspent = 0, budget
 
     def allows(self, launches: int) -> bool:
         return (self.left or 0.0) >= launches
+
+    def allows_tonight(self, launches: int) -> bool:
+        """Whether tonight's own share is enough, without what earlier nights saved."""
+        return min(self.unspent, self.left or 0.0) >= launches
 
     @property
     def rounds_left(self) -> bool:
@@ -30,6 +36,7 @@ class ReplayBudget:
 
     def spend(self, series: int, launches: int) -> None:
         self.left = (self.left or 0.0) - launches
+        self.unspent -= launches
         self.unanswered[series] = self.unanswered.get(series, 0) + launches
 
     def note_answer(self, series: int) -> None:

@@ -133,6 +133,9 @@ class ScopeState:
                 check.fresh_since, check.worth = good + 1, self.policy.code_worth_launches
                 yield series, check
 
+    def check_next_night(self, series: SeriesState, good: int) -> None:
+        series.check_at, series.check_from = int(self.nights.seen[series.column]) + 1, good
+
     def open_check(
         self, key: int, good: int, bad: int, prior: float, replays: ReplayEvidence | None = None
     ) -> Candidate:

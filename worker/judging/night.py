@@ -37,12 +37,24 @@ def series_by_first_night(nights: Sequence[Night], points: Sequence[Point]) -> l
 
 
 def add_night(judge: ScopeJudge, history: History, night: Night, points: Sequence[Point]) -> None:
-    """Adds a night, and names the series that have other machine code than before."""
-    judge.add_night(night.submission_id, night.position, points)
-    for series in sorted({series_of(point) for point in points}):
-        before = history.since(series, night.position)
-        if before is not None and not before[1]:
-            judge.check(series, before[0], night.position)
+    """Adds a night with the machine code that won for each kernel and problem."""
+    for series in map(series_of, points):
+        _name_code(judge, history, series, night.position)
+    measured = {series_of(point)[:2] for point in points}
+    codes = {each: code for each, code in judge.code_names.items() if each in measured}
+    judge.add_night(night.submission_id, night.position, points, codes)
+
+
+def _name_code(judge: ScopeJudge, history: History, series: Series, build: int) -> None:
+    """Names the code that won after the build that brought it; forgets the name where the code is not known."""
+    kernel, problem, _ = series
+    before = history.since(series, build)
+    if before is not None and before[1]:
+        judge.code_names.setdefault((kernel, problem), str(before[0]))
+    elif history.side(build, kernel, problem) is not None:
+        judge.code_names[kernel, problem] = str(build)
+    else:
+        judge.code_names.pop((kernel, problem), None)
 
 
 def read_answer(history: History, facts: Sequence[ReplayFact], question: SeriesQuestion) -> Launches | None:

@@ -6,14 +6,10 @@ the same verdicts whether they come one by one or all at once. It knows no datab
 position.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from tilewatch.db.step_queries.judging import Point
-from tilewatch.worker.detection.candidate import Candidate, likeliest_build
-from tilewatch.worker.detection.confirmation import next_question
 from tilewatch.worker.detection.detector import Detector, Response
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Reading
@@ -30,6 +26,9 @@ whenever a run is judged, so the verdict is too."""
 
 Series = tuple[str, str, str]
 """Kernel, problem and host: two GPUs of a model differ by more than the changes we look for."""
+
+
+KernelProblem = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -73,8 +72,7 @@ class FirstQuestion:
 
 
 class ScopeJudge:
-    """Add nights in order, and after each name the series whose machine code changed. `replay_launches` is how many
-    launches a night may spend."""
+    """Add nights in order. `replay_launches` is how many launches a night may spend."""
 
     def __init__(self, series: Sequence[Series], policy: Policy, replay_launches: int) -> None:
         self.numbers = {each: number for number, each in enumerate(series)}
@@ -82,42 +80,35 @@ class ScopeJudge:
         self.night_ids: list[int] = []
         self.alerts: dict[Series, ConfirmedChange] = {}
         self.first_questions: dict[Series, FirstQuestion] = {}
+        self.code_names: dict[KernelProblem, str] = {}
+        """Of the newest code, by kernel and problem."""
         self._policy, self._replay_launches = policy, replay_launches
         kernels = {name: number for number, name in enumerate(dict.fromkeys(kernel for kernel, _, _ in series))}
         hosts = {name: number for number, name in enumerate(dict.fromkeys(host for _, _, host in series))}
         places = {self.numbers[each]: NodeKernel(hosts[each[2]], kernels[each[0]]) for each in series}
         self._detector = Detector(places, LAUNCHES_A_RUN, policy)
         self._asks: tuple[ReplayQuestion, ...] = ()
-        self._checks: dict[int, Candidate] = {}
         self._spent = 0
-        self._latest: dict[int, int] = {}
-        self._again: set[int] = set()
         self._launches_used: dict[tuple[int, int, int], int] = {}
         self._baselines: dict[Series, list[str]] = {}
 
-    def add_night(self, night_id: int, build: int, points: Sequence[Point]) -> None:
-        """Questions of the night before that have no answer are dropped."""
-        readings = {self.numbers[series_of(point)]: self._reading(build, point) for point in points}
+    def add_night(self, night_id: int, build: int, points: Sequence[Point], codes: Mapping[KernelProblem, str]) -> None:
+        """`codes` names the machine code that won, as far as it is known, which is the same on every host. Questions of
+        the night before that have no answer are dropped."""
+        readings = {
+            self.numbers[series_of(point)]: self._reading(build, point, codes.get((point.kernel, point.problem)))
+            for point in points
+        }
         nightly = max(1, LAUNCHES_A_RUN * len(readings))
         self._detector.policy = replace(self._policy, budget=self._replay_launches / nightly)
         self.night_ids.append(night_id)
-        self.alerts, self.first_questions, self._checks, self._spent = {}, {}, {}, 0
-        self._again = {number for number in readings if self._latest.get(number) == build}
-        self._latest.update(dict.fromkeys(readings, build))
-        self._take(self._detector.add_night(build, readings), [])
-
-    def check(self, series: Series, good: int, bad: int) -> None:
-        """Asks about a series whose winning machine code changed between these builds, though no night may show it.
-
-        What the detector itself asks about goes first, and a commit's second night has nothing new to check.
-        """
-        number = self.numbers[series]
-        if number in self._again or series in self.first_questions:
-            return
-        if self._spent + self._policy.first_launches > self._replay_launches:
-            return
-        self._checks[number] = self._detector.open_check(number, good, bad)
-        self._asks += tuple(self._next_of_check(number))
+        self.alerts, self.first_questions, self._spent = {}, {}, 0
+        unmeasured = {
+            number: Reading(build, host, "", (), (), codes.get((kernel, problem)))
+            for (kernel, problem, host), number in self.numbers.items()
+            if number not in readings
+        }
+        self._take(self._detector.add_night(build, unmeasured | readings))
 
     def settle(self, answer_of: AnswerOf) -> tuple[SeriesQuestion, ...]:
         """Goes on for as long as every question of a round is answered; returns the questions that are not."""
@@ -154,7 +145,7 @@ class ScopeJudge:
         used = self._launches_used.get((ask.series, ask.good, ask.bad), 0)
         return SeriesQuestion(self.names[ask.series], ask.good, ask.bad, ask.launches, used)
 
-    def _reading(self, build: int, point: Point) -> Reading:
+    def _reading(self, build: int, point: Point, code: str | None) -> Reading:
         """A median and its interval stand in for the samples, which would be a hundred times as much to load.
 
         Their spread is twice the median's standard error. That leaves room for what launches differ by, of which one
@@ -167,10 +158,9 @@ class ScopeJudge:
         env = point.toolchain_sha256 if len(set(baselines)) < 2 else f"{point.toolchain_sha256} beside {baselines[-1]}"
         kernel_us = ((point.low_us, point.time_us, point.high_us),)
         baseline_us = () if point.ratio is None else ((point.time_us * point.ratio,),)
-        return Reading(build, point.host, env, kernel_us, baseline_us)
+        return Reading(build, point.host, env, kernel_us, baseline_us, code)
 
     def _use(self, answers: Sequence[tuple[ReplayQuestion, Launches]]) -> None:
-        """Hands the launches to whoever asked for them: the detector or a check."""
         replayed = []
         for ask, launches in answers:
             pair = (ask.series, ask.good, ask.bad)
@@ -179,40 +169,15 @@ class ScopeJudge:
             if (first.good, first.bad) == (ask.good, ask.bad):
                 first.launches.extend(zip(launches.good_us, launches.bad_us, strict=True))
             replayed.append(ReplayAnswer(*pair, launches.good_us, launches.bad_us))
-        response = self._detector.add_answers([each for each in replayed if each.series not in self._checks])
-        checks: list[ReplayQuestion] = []
-        for each in replayed:
-            if each.series in self._checks:
-                self._checks[each.series].add_answer(each)
-                checks += self._next_of_check(each.series)
-        self._take(response, checks)
+        self._take(self._detector.add_answers(replayed))
 
-    def _next_of_check(self, number: int) -> list[ReplayQuestion]:
-        """A check's next question, if it has one that the night can pay; a change that it confirmed is a new level."""
-        candidate = self._checks[number]
-        ask = next_question(candidate, self._policy)
-        if ask is not None and (self._spent < self._replay_launches or candidate.state == "believed"):
-            self._count(ask)
-            return [ask]
-        estimate = candidate.estimate
-        if candidate.state in ("believed", "confirmed") and estimate is not None:
-            build, _ = likeliest_build(candidate)
-            size = float(np.expm1(estimate.size))
-            self.alerts[self.names[number]] = ConfirmedChange(number, build, size, estimate.error)
-            self._detector.start_level(number, build)
-        return []
-
-    def _take(self, response: Response, checks: Sequence[ReplayQuestion]) -> None:
+    def _take(self, response: Response) -> None:
         for alert in response.changes:
             self.alerts[self.names[alert.series]] = alert
         for ask in response.questions:
-            self._checks.pop(ask.series, None)  # the detector has a suspicion of its own now
-            self._count(ask)
-        self._asks = (*response.questions, *(ask for ask in checks if ask.series in self._checks))
-
-    def _count(self, ask: ReplayQuestion) -> None:
-        self._spent += ask.launches
-        self.first_questions.setdefault(self.names[ask.series], FirstQuestion(ask.good, ask.bad))
+            self._spent += ask.launches
+            self.first_questions.setdefault(self.names[ask.series], FirstQuestion(ask.good, ask.bad))
+        self._asks = response.questions
 
 
 def series_of(point: Point) -> Series:

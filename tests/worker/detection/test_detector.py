@@ -272,7 +272,7 @@ def test_builds_that_cannot_be_replayed_leave_the_likeliest_one_to_be_told() -> 
 
 def test_a_case_for_a_reason_confirms_what_no_night_shows() -> None:
     detector, _, _ = run_nights(stepped(0.0, nights=20))
-    candidate = detector.open_check(0, 10, 11)
+    candidate = detector.state.open_check(0, 10, 11, Policy().reasoned_log_odds)
     while (question := next_question(candidate, detector.policy)) is not None:
         candidate.add_answer(
             ReplayAnswer(
@@ -280,9 +280,9 @@ def test_a_case_for_a_reason_confirms_what_no_night_shows() -> None:
             )
         )
     assert candidate.state == "confirmed"
-    detector.start_level(0, 11)
+    detector.state.start_level(0, 11)
     assert detector.series[0].level_since == 11
-    same = detector.open_check(0, 18, 19)
+    same = detector.state.open_check(0, 18, 19, Policy().reasoned_log_odds)
     while (question := next_question(same, detector.policy)) is not None:
         same.add_answer(
             ReplayAnswer(
@@ -422,7 +422,7 @@ def test_a_shape_that_was_told_does_not_hide_its_build_from_the_others(seed: int
         night = {i: reading(build, 100 * slower * (1 + chance.gauss(0, 0.003))) for i in range(4)}
         response = detector.add_night(build, night)
         if build == 40:  # only the first shape is replayed that night
-            detector.start_level(0, 40)
+            detector.state.start_level(0, 40)
             continue
         changes += answer_all(detector, response, replay)[0]
     assert sorted(change.series for change in changes) == [1, 2, 3]
