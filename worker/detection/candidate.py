@@ -61,7 +61,6 @@ class Candidate:
     state: State = "open"
     companions: tuple["Candidate", ...] = ()
     least_deviations: float | None = None  # of its own replays; None: the policy's
-    enough: float | None = None  # log-odds to believe it; None: the policy's
     launches: int = 0
     unanswered: set[tuple[int, int]] = field(default_factory=set)  # pairs whose question got no launch
     worth: float | None = None  # of reporting it while it is fresh, in launches; None: the policy's
@@ -205,6 +204,6 @@ def _worth(candidate: Candidate, policy: Policy) -> float:
     if candidate.fresh_since is None:
         return policy.reasoned_worth_launches
     fresh = float(posterior(candidate)[candidate.builds >= candidate.fresh_since].sum())
-    soon = policy.worth_launches if candidate.least_deviations is None else policy.sibling_worth_launches
+    soon = policy.worth_launches if candidate.least_deviations is None else policy.reasoned_worth_launches
     soon = candidate.worth or soon
     return fresh * soon + (1.0 - fresh) * policy.late_worth_launches

@@ -43,9 +43,9 @@ def is_believable(candidate: Candidate, policy: Policy) -> bool:
     estimate = candidate.estimate
     if estimate is None or candidate.state not in ("believed", "confirmed"):
         return False
-    least = candidate.least_deviations or policy.told_deviations
-    is_located = candidate.stuck or likeliest_build(candidate)[1] >= policy.told_located
-    is_large = abs(estimate.deviations) >= least and abs(estimate.size) >= policy.told_change
+    least = candidate.least_deviations or policy.believed_deviations
+    is_located = candidate.stuck or likeliest_build(candidate)[1] >= policy.located
+    is_large = abs(estimate.deviations) >= least and abs(estimate.size) >= policy.min_change
     return is_located and is_large and _has_odds(candidate, policy)
 
 
@@ -57,7 +57,7 @@ def next_launches(candidate: Candidate, policy: Policy) -> int:
     """
     estimate = candidate.estimate
     if candidate.size is None and estimate is None:
-        return policy.check_launches
+        return policy.first_launches
     suspected = estimate.size if candidate.size is None and estimate is not None else candidate.size
     size = max(abs(suspected or 0.0), policy.min_change)
     wanted = math.ceil(min(1.5 * (candidate.pair_deviation / size) ** 2, policy.step_launches))
@@ -66,7 +66,7 @@ def next_launches(candidate: Candidate, policy: Policy) -> int:
 
 
 def _has_odds(candidate: Candidate, policy: Policy) -> bool:
-    return odds(candidate, policy) >= (candidate.enough or policy.believed_log_odds)
+    return odds(candidate, policy) >= policy.believed_log_odds
 
 
 def _launches_to_believe(candidate: Candidate, policy: Policy) -> int:
@@ -102,7 +102,7 @@ def _launches_to_size(candidate: Candidate, policy: Policy) -> int:
     if (candidate.good, candidate.bad) in candidate.unanswered:
         return 0
     wanted = math.ceil(estimate.launches * (estimate.error / policy.size_error) ** 2)
-    return max(0, min(policy.sizing_launches, max(wanted, policy.told_launches)) - estimate.launches)
+    return max(0, min(policy.sizing_launches, max(wanted, policy.least_launches)) - estimate.launches)
 
 
 def _locate(candidate: Candidate, policy: Policy) -> ReplayQuestion | None:

@@ -115,7 +115,8 @@ class Detector:
         for series, candidate in self.state.code_checks():
             if candidate.series in self.candidates:
                 continue
-            if self.budget.allows_tonight(self.policy.first_launches * (1 + len(self.candidates))):
+            first = self.policy.first_launches * (1 + len(self.candidates))
+            if self.budget.allows_tonight(first) or (not self.candidates and self.budget.allows(first)):
                 self.candidates[candidate.series] = candidate
             else:
                 self.state.check_next_night(series, candidate.good)
@@ -189,7 +190,7 @@ class Detector:
         replayed = [candidate for candidate in group.candidates if candidate.estimate is not None]
         for candidate in group.candidates:
             if len(replayed) != 1:
-                candidate.expect(self.policy.member_log_odds, self.policy.sibling_deviations)
+                candidate.expect(self.policy.sibling_log_odds, self.policy.sibling_deviations)
                 candidate.companions = tuple(other for other in group.candidates if other is not candidate)
             elif candidate in replayed:
                 candidate.prior = math.log(self.state.change_rate())

@@ -15,7 +15,7 @@ from tilewatch.errors import ExpectedError
 class Policy:
     """Tuned on worlds of benchmarks/judge.py with other seeds than those reported. Log-odds are natural logarithms."""
 
-    name: str = "replay-5"
+    name: str = "replay-6"
     min_history: int = 5  # nights on this machine and toolchain before a night is judged
     window_nights: int = 90  # history that noise and factors are learned from
     before_nights: int = 40  # a level older than this has drifted
@@ -28,31 +28,21 @@ class Policy:
     any_size: float = 1.0  # a of log(1 + (a size)^2 / variance) / 2, the price of an unknown size
     nightly_log_odds: float = 6.0  # the most that nights count for: other things than code move them
     changes_a_point: float = 0.001  # how often a series changes, before this fleet's own changes are known
-    least_changes_a_point: float = 0.00025  # after however long a calm
     prior_points: float = 4000.0  # how many points that guess is worth
     whole_kernels: float = 0.3  # share of the changes that hit a kernel's shapes together
     fresh_nights: int = 3  # a change of the last so many builds can still be reported soon
     fresh_share: float = 0.35  # with so much of the probability, those builds are asked about alone
     worth_launches: float = 400.0  # what reporting a fresh change is worth, in replay launches
     late_worth_launches: float = 28.0  # the same of an older one: more than a step, once nights leave no doubt
-    sibling_worth_launches: float = 120.0  # the same of a fresh one whose commit another shape has named
-    reasoned_worth_launches: float = 42.0  # the same where no night shows anything
-    code_worth_launches: float = 120.0  # the same where the code of the series is new
-    believed_deviations: float = 3.3  # of the replays alone, whatever the nights say
+    reasoned_worth_launches: float = 120.0  # the same where code or another shape, and no night, shows it
+    believed_deviations: float = 3.7  # of the replays alone, whatever the nights show
     few_launches: float = 1.5  # of n launches, 1 + 1.5 / n times as many: few can agree by chance
     believed_log_odds: float = 5.5  # nights, replays and prior together
     min_change: float = 0.003  # a smaller change is irrelevant
-    told_deviations: float = 3.7  # of all replays across the reported build
-    told_change: float = 0.0025  # the least size reported; below min_change, as sizes shrink with more launches
-    told_launches: int = 8  # before a change is reported: fewer agree by chance, among all series and nights
-    told_located: float = 0.92  # the least probability of the reported build; with less it is asked about another night
-    member_log_odds: float = 1.5  # prior that a shape changed, when its kernel's shapes together did
-    sibling_log_odds: float = -1.0  # the same, when one of them did
+    least_launches: int = 8  # before a change is reported: fewer agree by chance, among all series and nights
+    sibling_log_odds: float = -1.0  # prior that a shape changed, when others of its kernel did
     elsewhere_log_odds: float = -2.5  # the same, of a shape on another node
-    several_log_odds: float = 3.5  # the same, when two shapes on this node did at one build
     sibling_deviations: float = 2.8  # of such a shape's own replays
-    several_deviations: float = 1.0  # the same, when two shapes changed already
-    several_believed_log_odds: float = 5.0  # instead of believed_log_odds, when two shapes changed already
     first_launches: int = 3
     step_launches: int = 12  # at most so many at once: their answer may end it
     step_share: int = 4  # at least this part of what was spent already, while it stays open
@@ -62,7 +52,6 @@ class Policy:
     located: float = 0.98  # enough probability on one build to name it
     bisections: int = 8
     check_after_nights: int = 5  # after a machine or toolchain change, before its nights are history
-    check_launches: int = 3
     reasoned_log_odds: float = -1.0  # prior that builds differ whose machine code does
     budget: float = 0.60  # replay launches a night, as a share of the night's own launches
     saved_nights: float = 5.0  # nights of unused budget that may be spent at once

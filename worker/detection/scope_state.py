@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tilewatch.worker.detection.candidate import Candidate, NightEvidence, likeliest_build
-from tilewatch.worker.detection.nights import SAME_CODE, Nights
+from tilewatch.worker.detection.nights import SAME_CODE, UNKNOWN_CODE, Nights
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Floats, Reading
 from tilewatch.worker.detection.replay_evidence import ReplayEvidence
@@ -81,8 +81,7 @@ class ScopeState:
         """Changes per point: a guess, until this fleet's own confirmed changes outweigh it."""
         policy = self.policy
         guessed = policy.changes_a_point * policy.prior_points
-        rate = (guessed + self._confirmed) / (policy.prior_points + self._points)
-        return max(rate, policy.least_changes_a_point)
+        return (guessed + self._confirmed) / (policy.prior_points + self._points)
 
     def ages_since_confirmed(self, key: int) -> int:
         """Nights since the change that was confirmed last: a new one must be younger."""
@@ -120,7 +119,7 @@ class ScopeState:
             prior=prior,
             replays=series.replays,
             fresh_since=builds[-min(self.policy.fresh_nights, len(builds))],
-            worth=self.policy.code_worth_launches if (nightly.by_code > 0.0).any() else None,
+            worth=self.policy.late_worth_launches if (nightly.by_code > 0.0).any() else None,
         )
 
     def code_checks(self) -> Iterator[tuple[SeriesState, Candidate]]:
@@ -130,7 +129,7 @@ class ScopeState:
             bad, good = self.nights.builds[-1], max(NEVER if before is None else before, series.level_since)
             if 0 < bad - good <= MOST_SKIPPED_BUILDS:
                 check = self.open_check(self.keys[column], good, bad, self.policy.reasoned_log_odds, series.replays)
-                check.fresh_since, check.worth = good + 1, self.policy.code_worth_launches
+                check.fresh_since, check.worth = good + 1, self.policy.reasoned_worth_launches
                 yield series, check
 
     def check_next_night(self, series: SeriesState, good: int) -> None:
@@ -216,7 +215,8 @@ class ScopeState:
         return np.where(builds == SAME_CODE, -np.inf, np.where(builds > 0, changed, 0.0))
 
     def _plan_checks(self) -> None:
-        for column in np.flatnonzero(self.nights.has_new_environment() & self.nights.measured):
+        unknown = self.nights.code_changes[-1] == UNKNOWN_CODE  # where it is known, new code is asked about at once
+        for column in np.flatnonzero(self.nights.has_new_environment() & self.nights.measured & unknown):
             series = self.series[self.keys[column]]
             series.check_at = int(self.nights.seen[column]) + self.policy.check_after_nights
             earlier = np.flatnonzero(np.isfinite(self.nights.times[:-1, column]))

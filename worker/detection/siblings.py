@@ -40,13 +40,8 @@ def find_siblings(state: ScopeState, change: ConfirmedChange, taken: Container[i
             continue
         candidate = _of_one_build(candidate, change.first_bad)
         candidate.size = change.size
-        if not on_node:
-            candidate.expect(policy.elsewhere_log_odds, policy.sibling_deviations)
-        elif several:
-            candidate.expect(policy.several_log_odds, policy.several_deviations)
-            candidate.enough = policy.several_believed_log_odds
-        else:
-            candidate.expect(policy.sibling_log_odds, policy.sibling_deviations)
+        prior = policy.sibling_log_odds if on_node else policy.elsewhere_log_odds
+        candidate.expect(prior, policy.sibling_deviations)
         if is_worth([candidate], odds(candidate, policy), next_launches(candidate, policy), policy):
             opened.append(candidate)
     return opened

@@ -226,7 +226,7 @@ def test_a_judge_that_remembers_nothing_says_the_same(watched: Settings, tmp_pat
     assert {verdict for subject in STORY[:3] for verdict, _ in verdicts[subject]} <= {"regression", "improvement"}
     with session(context.database_url) as opened:
         asked = opened.scalar(select(func.sum(func.cardinality(Replay.good_us))))
-    assert asked == 3 * len(tiny_repository.PROBLEMS) * context.policy.told_launches
+    assert asked == 3 * len(tiny_repository.PROBLEMS) * context.policy.least_launches
 
 
 def test_a_question_that_cannot_be_answered_is_undecided_with_its_reason(
@@ -258,7 +258,7 @@ def test_a_night_spends_no_more_replay_launches_than_it_may(watched: Settings, t
     verdicts = sorted(verdict for verdict, _ in read_verdicts(context)[git_history.ADD])
     assert verdicts in (["improvement", "undecided"], ["regression", "undecided"], ["undecided", "undecided"])
     # Three for the first suspicion, nothing for the second; what is believed is made sure beyond that.
-    assert sum(len(replay.good_us) for replay in replays(context)) == context.policy.told_launches
+    assert sum(len(replay.good_us) for replay in replays(context)) == context.policy.least_launches
     assert len({replay.problem for replay in replays(context)}) == 1
 
 
