@@ -59,8 +59,11 @@ def _uninstalled_place(package: str) -> Path | None:
     if spec is None:
         return None
     places = list(spec.submodule_search_locations or ()) or ([spec.origin] if spec.has_location and spec.origin else [])
-    for place in map(Path, places):
-        resolved = place.resolve()
-        if not set(INSTALLED) & set(place.parts) and not any(resolved.is_relative_to(each) for each in STANDARD):
-            return place
-    return None
+    return next((place for place in map(Path, places) if not _is_installed(place)), None)
+
+
+def _is_installed(place: Path) -> bool:
+    """Whether a package lies where pip puts packages; a folder of `pip install --target` has their metadata in it."""
+    if set(INSTALLED) & set(place.parts) or next(place.parent.glob("*.dist-info"), None) is not None:
+        return True
+    return any(place.resolve().is_relative_to(each) for each in STANDARD)

@@ -96,3 +96,13 @@ def test_installed_packages_and_the_standard_library_may_be_imported(tmp_path: P
         "import math\nimport numpy as np\nfrom collections import abc\n\n\ndef later():\n    import nowhere_installed\n"
     )
     assert read_with(tmp_path, lines + SOURCE).plans
+
+
+def test_a_folder_of_pip_install_target_holds_installed_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GPU machines without a network get their packages that way; seen on an H200, 2026-11-22."""
+    (tmp_path / "target" / "helpers-1.0.dist-info").mkdir(parents=True)
+    (tmp_path / "target" / "helpers.py").write_text("tile = 64")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "target"))
+    assert read_with(tmp_path, f"import helpers\n{SOURCE}").plans
