@@ -111,6 +111,7 @@ def test_plus_is_slower_and_a_pair_is_compared_launch_by_launch() -> None:
     candidate.add_answer(ReplayAnswer(0, 40, 41, (100.0, 150.0, 120.0), (105.0, 157.5, 126.0)))
     assert candidate.estimate is not None
     assert candidate.estimate.size == pytest.approx(math.log(1.05))
+    assert candidate.estimate.error < 0.001
 
 
 def test_a_wild_launch_moves_an_estimate_no_further_than_two_deviations() -> None:

@@ -67,6 +67,7 @@ def test_without_a_file_regressions_and_alarms_go_to_the_log_and_improvements_to
 def test_every_route_that_matches_is_used_and_each_channel_once(written: NotifySettings) -> None:
     assert routing.recipients(written, "regression", "gemm_fp8", ["b200", "h200"]) == ("kernels", "commits")
     assert routing.recipients(written, "regression", "attention", ["h200"]) == ("kernels",)
+    assert routing.recipients(written, "regression", "attention", ["b200", "h200"]) == ("kernels",)
     assert routing.recipients(written, "regression", "attention", ["b200"]) == ()
     assert routing.recipients(written, "improvement", "attention", ["h200"]) == ("board",)
     assert routing.recipients(written, "alarm", "gemm_fp8", ["h200"]) == ("kernels", "commits", "board")
