@@ -128,8 +128,8 @@ def run_watch() -> None:
 
     settings, out = Settings.load(), _outbox()
     if out is not None:
-        found = check_alarms(out, settings, settings.regret_limit, dt.datetime.now(dt.UTC))
-        log.info("checked alarms", opened=[alarm.key for alarm in found.to_open], closed=list(found.to_close))
+        changes = check_alarms(out, settings, settings.regret_limit, dt.datetime.now(dt.UTC))
+        log.info("checked alarms", opened=[alarm.key for alarm in changes.to_open], closed=list(changes.to_close))
 
 
 def _outbox() -> "Outbox | None":

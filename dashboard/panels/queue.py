@@ -90,10 +90,10 @@ def show_failed(url: str, jobs: pd.DataFrame, who: str | None) -> None:
                 )
 
 
-def show_submissions(url: str, found: pd.DataFrame, who: str | None) -> None:
+def show_submissions(url: str, newest: pd.DataFrame, who: str | None) -> None:
     """Shows the newest submissions; a selected one can be cancelled or retried as a whole."""
-    found = found[found["reason"] != "recorded"]
-    if found.empty:
+    newest = newest[newest["reason"] != "recorded"]
+    if newest.empty:
         return
     st.subheader("Submissions", anchor=False)
     table = pd.DataFrame(
@@ -109,10 +109,10 @@ def show_submissions(url: str, found: pd.DataFrame, who: str | None) -> None:
                 "failed jobs": f"{row['failed_jobs']:,}" if row["failed_jobs"] else "",
                 "submitted": moment(row["requested_at"]),
             }
-            for row in found.to_dict("records")
+            for row in newest.to_dict("records")
         ]
     )
-    chosen = tables.pick_row(table.style.map(badges.word_colour, subset="state"), found, "submissions")
+    chosen = tables.pick_row(table.style.map(badges.word_colour, subset="state"), newest, "submissions")
     if chosen is None:
         return
     own = int(chosen["id"])

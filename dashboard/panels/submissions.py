@@ -18,14 +18,14 @@ MOST_CARDS = 4
 def show(url: str) -> None:
     """Shows the submissions in progress as cards, then all in a table; runs again by itself."""
     with show_errors():
-        found = reads.submissions(url, RECENT)
+        rows = reads.submissions(url, RECENT)
         st.subheader("Submissions", anchor=False)
-        in_progress = found[found["state"].isin(IN_PROGRESS)].drop_duplicates("gpu_model").head(MOST_CARDS)
+        in_progress = rows[rows["state"].isin(IN_PROGRESS)].drop_duplicates("gpu_model").head(MOST_CARDS)
         if len(in_progress):
             for column, (_, newest) in zip(st.columns(max(len(in_progress), 3)), in_progress.iterrows(), strict=False):
                 with column:
                     _newest(newest)
-        table = pd.DataFrame([_row(row) for _, row in found.iterrows()])
+        table = pd.DataFrame([_row(row) for _, row in rows.iterrows()])
         st.dataframe(table.style.map(badges.word_colour, subset="state"), hide_index=True, key="submissions")
 
 

@@ -41,8 +41,8 @@ def show_form(url: str, who: str) -> None:
 
 def show_actions(url: str) -> None:
     """Shows who did or asked for what, and the outcome."""
-    found = reads.actions(url)
-    if found.empty:
+    newest = reads.actions(url)
+    if newest.empty:
         return
     st.subheader("What people did", anchor=False)
     rows = [
@@ -54,7 +54,7 @@ def show_actions(url: str) -> None:
             "state": row["state"],
             "outcome": row["outcome"] or "",
         }
-        for row in found.to_dict("records")
+        for row in newest.to_dict("records")
     ]
     st.dataframe(pd.DataFrame(rows), hide_index=True, key="actions")
 

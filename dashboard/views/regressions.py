@@ -81,8 +81,8 @@ def _row(row: dict[object, object], group: str) -> dict[str, object]:
 
 
 def _one(url: str, number: str) -> None:
-    found = reads.regressions(url)
-    chosen = found[found["id"].astype(str) == number]
+    regressions = reads.regressions(url)
+    chosen = regressions[regressions["id"].astype(str) == number]
     if chosen.empty:
         st.warning(f"There is no regression '{number}' in this database. The link may belong to another Tilewatch.")
         st.page_link("views/regressions.py", label="To all regressions")

@@ -85,11 +85,11 @@ def _attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
 
 def remarks(text: str) -> tuple[dict[str, Any], ...]:
     """The compiler's remarks (YAML documents tagged !Passed or !Missed), in source order."""
-    found = []
+    parsed = []
     for node in yaml.compose_all(text, Loader=yaml.CSafeLoader):
         if node is not None:
-            found.append(_remark(node.tag == "!Passed", _plain(node)))
-    return tuple(sorted(found, key=lambda remark: (remark["line"], remark["name"])))
+            parsed.append(_remark(node.tag == "!Passed", _plain(node)))
+    return tuple(sorted(parsed, key=lambda remark: (remark["line"], remark["name"])))
 
 
 def _remark(passed: bool, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def cuobjdump() -> str:
         program = Path(folder) / "bin" / "cuobjdump"
         if program.is_file():
             return str(program)
-    found = shutil.which("cuobjdump") or shutil.which("cuobjdump", path="/usr/local/cuda/bin")
-    if found is None:
+    program_path = shutil.which("cuobjdump") or shutil.which("cuobjdump", path="/usr/local/cuda/bin")
+    if program_path is None:
         raise CuobjdumpMissing("cuobjdump is missing: pip install nvidia-cuda-cuobjdump")
-    return found
+    return program_path

@@ -56,10 +56,10 @@ class CubinStore:
 
     def cubin(self, key: str) -> bytes:
         try:
-            found: bytes = self._files.cat_file(self._path(key, "cubin"))
+            content: bytes = self._files.cat_file(self._path(key, "cubin"))
         except OSError as error:
             raise StoreError(f"cubin {key} cannot be read from the store {self.url}: {error}") from error
-        return found
+        return content
 
     def _path(self, key: str, kind: str) -> str:
         return f"{self._root}/{key[:2]}/{key}.{kind}"

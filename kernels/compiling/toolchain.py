@@ -10,20 +10,20 @@ MEASURING = ("cupy-cuda13x", "cupti-python", "torch", "sgl-deep-gemm")
 
 
 def versions(names: tuple[str, ...]) -> dict[str, str]:
-    found = {}
+    installed = {}
     for name in names:
         try:
-            found[name] = importlib.metadata.version(name)
+            installed[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue  # a package that is not installed is not listed
-    return found
+    return installed
 
 
 @functools.cache
 def compiler_version() -> str:
     """Names what compiles here in one line: a different line may give different machine code."""
-    found = versions(COMPILING)
-    return " ".join(f"{name.removeprefix('nvidia-')} {version}" for name, version in sorted(found.items()))
+    installed = versions(COMPILING)
+    return " ".join(f"{name.removeprefix('nvidia-')} {version}" for name, version in sorted(installed.items()))
 
 
 def measuring_versions(driver: str, cuda_driver: str, timer: str) -> dict[str, str]:

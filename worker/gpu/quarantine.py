@@ -117,18 +117,18 @@ def illness_of_run(opened: Session, result: RunResult) -> str | None:
     A run that shows the illness itself puts the GPU into quarantine, with the run as its evidence.
     """
     history = quarantine.list_readings(opened, result.gpu_uuid)
-    found = illness.find_in_readings(result.telemetry) or illness.find_in_canaries(history, result.telemetry)
-    if found is None:
+    ill = illness.find_in_readings(result.telemetry) or illness.find_in_canaries(history, result.telemetry)
+    if ill is None:
         return quarantine.find_reason_during(opened, result.gpu_uuid, result.started_at, result.finished_at)
     quarantine.begin(
         opened,
         gpu_uuid=result.gpu_uuid,
         gpu_model=result.gpu_model,
         host=result.host,
-        **asdict(found),
+        **asdict(ill),
         evidence=_evidence(result),
     )
-    return found.reason
+    return ill.reason
 
 
 def isolate(opened: Session, gpu: Gpu, found: Illness, evidence: dict[str, Any]) -> None:
