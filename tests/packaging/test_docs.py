@@ -1,4 +1,4 @@
-"""What the documents name exists: files, folders, modules, make targets. A rename must not leave one behind."""
+"""Every file, folder, module and make target that the documents name exists. A rename must not leave one behind."""
 
 import importlib.util
 import re
