@@ -1,0 +1,110 @@
+"""The real backend on a fake GPU, in real child processes: a commit's library is checked out, swept and replayed."""
+
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.kernels.fixtures.fake_gpu import LIBRARY, MODULES, NAME, PROBLEM, UUID, Rig
+from tests.worker.fixtures import tiny_repository
+from tilewatch.db.step_queries.steps import CompiledConfig, SweepFacts
+from tilewatch.kernels.results import Cubin, TrialResult
+from tilewatch.worker.context import Context, Simulation
+from tilewatch.worker.detection.policy import Policy
+from tilewatch.worker.gpu.backend import backend_for
+from tilewatch.worker.gpu.real import RealGpu
+from tilewatch.worker.gpu.sweep_to_measure import SweepToMeasure
+from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide, MachineCode, ReplayJob
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def sha(tmp_path: Path) -> str:
+    """A commit whose folder `library` holds the fake GPU's kernels."""
+    watched = tmp_path / "watched"
+    shutil.copytree(LIBRARY, watched / "library", ignore=shutil.ignore_patterns("__pycache__"))
+    tiny_repository.git(watched, "init", "--quiet")
+    tiny_repository.git(watched, "add", ".")
+    tiny_repository.git(watched, "commit", "--quiet", "--message", "Kernels")
+    return tiny_repository.git(watched, "rev-parse", "HEAD").strip()
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    (tmp_path / "store").mkdir()
+    return Rig(tmp_path / "store")
+
+
+@pytest.fixture
+def backend(tmp_path: Path, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> RealGpu:
+    """A worker's backend on a machine with one fake H200, whose nvidia-smi answers."""
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "nvidia-smi"
+    program.write_text(f'#!/bin/sh\ncase "$1" in *compute-apps*) ;; *) echo "0, {UUID}, {NAME}, 580.159.04" ;; esac\n')
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(MODULES), str(ROOT))))
+    context = Context(
+        database_url="",
+        broker_url="",
+        repository=tmp_path / "watched",
+        checkouts=tmp_path / "checkouts",
+        spool=tmp_path / "spool",
+        journals=tmp_path / "journals",
+        store_url=rig.store_url,
+        compile_limit_s=15.0,
+        simulation=Simulation(1, 0.0),
+        library="library",
+        policy=Policy(),
+        replay_launches=10,
+    )
+    found = backend_for(["h200"], context)
+    assert isinstance(found, RealGpu)
+    return found
+
+
+def test_a_sweep_is_measured_with_the_library_of_its_commit(backend: RealGpu, rig: Rig, sha: str) -> None:
+    cubins = [rig.cubin(1), rig.cubin(2, 80.0), rig.cubin(4, fault="off")]
+    configs = [CompiledConfig(n, dict(cubin.config), cubin.content_key, cubin.symbol) for n, cubin in enumerate(cubins)]
+    facts = SweepFacts(1, "watched", sha, rig.kernel, PROBLEM, "h200", "sm_90")
+    trials: list[TrialResult] = []
+    sweep = SweepToMeasure("measure:1", facts, configs, "library", ("copy",))
+    result = backend.measure(sweep, backend.own_gpu(), on_trial=trials.append)
+    assert result.winner == {"tile_rows": 2}
+    assert [(each.implementation, each.role) for each in result.measurements] == [
+        (rig.kernel, "kernel"),
+        ("copy", "baseline"),
+    ]
+    assert {trial.status for trial in trials} == {"timed", "wrong"}
+    assert list(backend.context.journals.iterdir()) == [], "a sweep that ended leaves no journal"
+
+
+def test_the_two_sides_of_a_question_are_replayed_in_turn(backend: RealGpu, rig: Rig, sha: str) -> None:
+    good, bad = rig.cubin(1, 100.0), rig.cubin(2, 110.0)
+
+    def side(cubin: Cubin) -> BuildSide:
+        code = MachineCode(cubin.content_key, cubin.symbol, f"code of {cubin.content_key}", "a compiler")
+        return BuildSide(1, sha, 1, cubin.config, measured=True, code=code)
+
+    question = BuildQuestion(
+        key="q",
+        kernel=rig.kernel,
+        problem=PROBLEM,
+        gpu_model="h200",
+        arch="sm_90",
+        origin="measured",
+        axis="commit",
+        start=0,
+        launches=2,
+        good=side(good),
+        bad=side(bad),
+    )
+    done: list[int] = []
+    job = ReplayJob(question, "library", run_id=1, submission_id=1, suspicion_id=None, round=("q",))
+    result = backend.replay(job, backend.own_gpu(), on_launch=done.append)
+    assert (result.good_us, result.bad_us) == ((100.0, 100.0), (110.0, 110.0))
+    assert done == [1, 2]
+    assert result.gpu_uuid == UUID
