@@ -13,6 +13,7 @@ from tilewatch.db.queries import queue
 from tilewatch.db.queries.queue import Status
 from tilewatch.db.session import session
 from tilewatch.text import short_sha
+from tilewatch.worker.cli.tables import new_table
 
 REFRESH_S = 2.0
 
@@ -61,7 +62,7 @@ def _drawn(status: Status) -> RenderableType:
 
 
 def _submissions(status: Status) -> Table:
-    table = _table("", "submission", "GPU", "commit", "state", "configs compiled", "runs")
+    table = new_table("", "submission", "GPU", "commit", "state", "configs compiled", "runs")
     for row in status.submissions:
         compiled = f"{row.settled_trials} of {row.trials}"
         night = f"nightly {row.night}" if row.night else row.reason
@@ -72,7 +73,7 @@ def _submissions(status: Status) -> Table:
 
 
 def _running(status: Status) -> Table:
-    table = _table("job", "running", "", "done", "worker")
+    table = new_table("job", "running", "", "done", "worker")
     for job in status.running:
         done = f"{job.done_steps} of {job.total_steps}" if job.total_steps else ""
         table.add_row(str(job.id), job.kind, job.subject, done, job.owner)
@@ -80,7 +81,7 @@ def _running(status: Status) -> Table:
 
 
 def _put_off(status: Status) -> Table:
-    table = _table("job", "put off", "", "tried again", "why")
+    table = new_table("job", "put off", "", "tried again", "why")
     for job in status.put_off:
         at = f"from {job.not_before:%H:%M:%S}" if job.not_before else "next"
         table.add_row(str(job.id), job.kind, job.subject, at, job.trouble)
@@ -88,14 +89,14 @@ def _put_off(status: Status) -> Table:
 
 
 def _failed(status: Status) -> Table:
-    table = _table("job", "ended", "", "", "why")
+    table = new_table("job", "ended", "", "", "why")
     for job in status.failed:
         table.add_row(str(job.id), job.state, job.kind, job.subject, job.failure)
     return table
 
 
 def _quarantines(status: Status) -> Table:
-    table = _table("GPU in quarantine", "", "since", "why", "canaries")
+    table = new_table("GPU in quarantine", "", "since", "why", "canaries")
     for row in status.quarantines:
         tried = f"{row.canaries}, the last: {row.canary_said}" if row.canaries else "none yet"
         table.add_row(f"{row.gpu_model} {row.gpu_uuid}", row.host, f"{row.began_at:%m-%d %H:%M}", row.reason, tried)
@@ -103,7 +104,7 @@ def _quarantines(status: Status) -> Table:
 
 
 def _workers(status: Status) -> Table:
-    table = _table("worker", "takes", "doing")
+    table = new_table("worker", "takes", "doing")
     for worker in status.workers:
         table.add_row(worker.name, worker.gpu_model or worker.kind, worker.doing or "nothing")
     return table
@@ -113,10 +114,3 @@ def _counts(status: Status) -> str:
     if not status.jobs:
         return "no job was ever submitted; `tilewatch submit nightly` submits the first"
     return ", ".join(f"{count.jobs} {count.kind} {count.state}" for count in status.jobs)
-
-
-def _table(*headings: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    return table

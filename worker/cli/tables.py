@@ -29,7 +29,7 @@ def show(drawn: RenderableType) -> None:
 def draw_regressions(rows: Sequence[RegressionRow]) -> RenderableType:
     if not rows:
         return "no regression is open"
-    table = _table("", "state", "kernel", "GPUs", "series", "size", "cause", "since", "owner")
+    table = new_table("", "state", "kernel", "GPUs", "series", "size", "cause", "since", "owner")
     for row in rows:
         table.add_row(
             str(row.id),
@@ -56,12 +56,12 @@ def draw_story(story: RegressionStory) -> RenderableType:
         *([f"note: {row.note}"] if row.note else []),
         *([f"link: {row.link}"] if row.link else []),
     ]
-    series = _table("problem", "GPU", "size", "95 %", "run", "recovered")
+    series = new_table("problem", "GPU", "size", "95 %", "run", "recovered")
     for one in story.series:
         interval = f"{change_text(one.low)} to {change_text(one.high)}"
         recovered = f"{one.recovered_at:%Y-%m-%d}" if one.recovered_at else ""
         series.add_row(one.problem, one.gpu_name, change_text(one.size), interval, str(one.run_id), recovered)
-    events = _table("when (UTC)", "who", "action", "new state", "note")
+    events = new_table("when (UTC)", "who", "action", "new state", "note")
     for event in story.events:
         events.add_row(f"{event.at:%Y-%m-%d %H:%M}", event.who, event.action, event.to_state, event.note or "")
     parts: list[RenderableType] = ["\n".join(facts), "", series, "", events]
@@ -71,7 +71,7 @@ def draw_story(story: RegressionStory) -> RenderableType:
 def draw_messages(rows: Sequence[MessageRow]) -> RenderableType:
     if not rows:
         return "there are no messages"
-    table = _table("message", "state", "channel", "subject", "sent (UTC)", "why not")
+    table = new_table("message", "state", "channel", "subject", "sent (UTC)", "why not")
     for row in rows:
         sent = f"{row.sent_at:%Y-%m-%d %H:%M}" if row.sent_at else ""
         table.add_row(str(row.id), row.state, row.channel, row.subject, sent, row.trouble or "")
@@ -81,14 +81,14 @@ def draw_messages(rows: Sequence[MessageRow]) -> RenderableType:
 def draw_alarms(rows: Sequence[AlarmRow]) -> RenderableType:
     if not rows:
         return "no alarm is open"
-    table = _table("since (UTC)", "alarm", "detail")
+    table = new_table("since (UTC)", "alarm", "detail")
     for row in rows:
         table.add_row(f"{row.opened_at:%Y-%m-%d %H:%M}", f"{ALARMS[row.kind]}: {one_line(row.subject)}", row.detail)
     return table
 
 
 def draw_score(score: Score) -> RenderableType:
-    table = _table("", "")
+    table = new_table("", "")
     interval = score.precision_interval
     precision = "no verdict is marked yet"
     if score.precision is not None and interval is not None:
@@ -116,7 +116,8 @@ def _hours(median_h: float | None, p90_h: float | None) -> str:
     return f"median {median_h:.1f} h, 90th percentile {p90_h:.1f} h"
 
 
-def _table(*headings: str) -> Table:
+def new_table(*headings: str) -> Table:
+    """Makes an empty table; without a heading row where all headings are empty."""
     table = Table(box=None, pad_edge=False, header_style="bold", show_header=any(headings))
     for heading in headings:
         table.add_column(heading, overflow="fold")
