@@ -135,7 +135,8 @@ def test_a_hover_of_a_trend_has_its_time_in_us() -> None:
     about: dict[str, Any] = {
         **{"run_id": 1, "sha": "a" * 40, "subject": "Tile", "author": None, "committed_at": NOON},
         **{"implementation": "gemm", "baseline": "deepgemm", "value": 0.9, "low": 0.8, "high": 1.0, "role": "kernel"},
-        **{"median_us": 100.0, "samples": 21, "params": {}, "origin": "measured", "machine": "n1", "board": "H200"},
+        **{"median_us": 100.0, "samples": 21, "params": {}, "origin": "measured"},
+        **{"machine": "n1", "device_name": "H200"},
         **{"toolchain": {}, "quarantined": False, "measured_at": NOON, "verdict": None, "reason": None},
     }
     template, _ = hover.points_hover(pd.DataFrame([about]), METRICS["ratio"])
