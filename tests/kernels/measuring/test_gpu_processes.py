@@ -1,20 +1,17 @@
 """The measuring path in real GPU child processes on a fake GPU: a crash or a hang costs one trial."""
 
 import os
-import stat
 from pathlib import Path
 
 import pytest
 
-from tests.kernels.fixtures.fake_gpu import LIBRARY, MODULES, NAME, PROBLEM, UUID, Rig
+from tests.kernels.fixtures.fake_gpu import LIBRARY, MODULES, NAME, PROBLEM, ROOT, UUID, Rig, install_for_children
 from tilewatch.kernels.gpu import health
 from tilewatch.kernels.measuring import sweep as module
 from tilewatch.kernels.measuring.measure import GpuBusy, MeasureRequest, measure
 from tilewatch.kernels.measuring.replay import ReplayRequest, ReplaySide, replay
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, sweep
 from tilewatch.kernels.results import Cubin, TrialResult
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(autouse=True)
@@ -31,17 +28,7 @@ def rig(tmp_path: Path) -> Rig:
 @pytest.fixture
 def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A program of this name that answers for one H200; writing to the file next to it puts processes on it."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    processes = folder / "processes"
-    processes.touch()
-    program = folder / "nvidia-smi"
-    program.write_text(
-        f'#!/bin/sh\ncase "$1" in *compute-apps*) cat {processes} ;; *) echo "0, {UUID}, {NAME}, 580.159.04" ;; esac\n'
-    )
-    program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
-    return processes
+    return install_for_children(tmp_path / "bin", monkeypatch)
 
 
 def run_sweep(rig: Rig, cubins: list[Cubin]) -> tuple[module.SweepResult, list[TrialResult], GpuChild]:

@@ -1,13 +1,11 @@
 """The real backend on a fake GPU, in real child processes: a commit's library is checked out, swept and replayed."""
 
-import os
 import shutil
-import stat
 from pathlib import Path
 
 import pytest
 
-from tests.kernels.fixtures.fake_gpu import LIBRARY, MODULES, NAME, PROBLEM, UUID, Rig
+from tests.kernels.fixtures.fake_gpu import LIBRARY, PROBLEM, UUID, Rig, install_for_children
 from tests.worker.fixtures import tiny_repository
 from tilewatch.db.step_queries.steps import CompiledConfig, SweepFacts
 from tilewatch.kernels.results import Cubin, TrialResult
@@ -17,8 +15,6 @@ from tilewatch.worker.gpu.backend import backend_for
 from tilewatch.worker.gpu.real import RealGpu
 from tilewatch.worker.gpu.sweep_to_measure import SweepToMeasure
 from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide, MachineCode, ReplayJob
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -41,12 +37,7 @@ def rig(tmp_path: Path) -> Rig:
 @pytest.fixture
 def backend(tmp_path: Path, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> RealGpu:
     """A worker's backend on a machine with one fake H200, whose nvidia-smi answers."""
-    (tmp_path / "bin").mkdir()
-    program = tmp_path / "bin" / "nvidia-smi"
-    program.write_text(f'#!/bin/sh\ncase "$1" in *compute-apps*) ;; *) echo "0, {UUID}, {NAME}, 580.159.04" ;; esac\n')
-    program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(MODULES), str(ROOT))))
+    install_for_children(tmp_path / "bin", monkeypatch)
     context = Context(
         database_url="",
         broker_url="",
