@@ -13,7 +13,7 @@ from tilewatch.worker.queue.replay_job import BuildQuestion, ReplayJob
 
 
 def kind_of(job: ClaimedJob) -> str:
-    """A job's kind. PreviousRun revision 0009 of the database, jobs that compile the sides of a replay had the kind
+    """A job's kind. Before revision 0009 of the database, jobs that compile the sides of a replay had the kind
     "compile"; only the jobs of a replay have a round."""
     return "prepare" if job.kind == "compile" and "round" in job.payload else job.kind
 
