@@ -5,7 +5,7 @@ reference. It knows nothing of queues, databases, timers or cubins. Everything h
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tilewatch.errors import ExpectedError
@@ -23,10 +23,14 @@ class BadProblem(ExpectedError, ValueError):
 
 @dataclass(frozen=True)
 class Problem:
-    """One input size. `name` is how people type it; `sizes` are the numbers behind it, e.g. {"m": 320, ...}."""
+    """One input size. `name` is how people type it and how it is stored; it says everything that follows.
+
+    `sizes` are the numbers behind it, e.g. {"m": 320, ...}; `choices` what is no number, such as {"dtype": "bf16"}.
+    """
 
     name: str
     sizes: Mapping[str, int]
+    choices: Mapping[str, str] = field(default_factory=dict)
 
 
 Fill = Literal["normal", "scale", "given"]

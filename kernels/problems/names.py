@@ -1,0 +1,84 @@
+"""Names the numbers and types of a problem, and makes a Problem of their values.
+
+`names` is what a person writes once for an operator: "rows x cols", or with types "rows x cols : dtype". A problem is
+then typed and stored as "4096x1024:bf16". Where values come with their names and nobody wrote `names`, a problem is
+typed and stored as "cols=1024,dtype=bf16,rows=4096", by the alphabet, so that a rewritten file changes no stored name.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tilewatch.kernels.contract import BadProblem, Problem
+
+CHOICE = re.compile(r"[A-Za-z0-9_.+-]+")
+"""What a choice may look like: it is part of a stored name and is typed in a shell."""
+
+DEFAULT_CHOICE = "dtype"
+"""The name of a pattern's part after the first colon where `names` has none."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names of an operator's sizes and of its choices, such as types, in the order in which they are typed."""
+
+    sizes: tuple[str, ...]
+    choices: tuple[str, ...]
+
+    @property
+    def form(self) -> str:
+        """Returns how a problem is written, for messages: "ROWSxCOLS:DTYPE"."""
+        sizes = "x".join(name.upper() for name in self.sizes)
+        return ":".join((sizes, *(name.upper() for name in self.choices)))
+
+
+def read_names(names: str) -> Names:
+    """Reads "rows x cols : dtype". Raises BadProblem where it does not give each value a name of its own."""
+    sizes, *choices = (part.strip() for part in names.split(":"))
+    read = Names(tuple(re.split(r"\s+x\s+", sizes)), tuple(choices))
+    for name in (*read.sizes, *read.choices):
+        if not name.isidentifier():
+            raise BadProblem(f"names='{names}': '{name}' is not a name; write for example 'rows x cols : dtype'")
+        if (*read.sizes, *read.choices).count(name) > 1:
+            raise BadProblem(f"names='{names}': '{name}' stands there twice")
+    return read
+
+
+def make_problem(names: Names, sizes: Sequence[int], choices: Sequence[str]) -> Problem:
+    """Makes the problem "4096x1024:bf16" of values in the order of `names`."""
+    name = ":".join(("x".join(map(str, sizes)), *choices))
+    return Problem(name, dict(zip(names.sizes, sizes, strict=True)), dict(zip(names.choices, choices, strict=True)))
+
+
+def make_named_problem(names: Names | None, values: Mapping[str, object]) -> Problem:
+    """Makes a problem of values by name: whole numbers are sizes, texts are choices. Raises BadProblem."""
+    sizes = {name: _size(name, value) for name, value in values.items() if not isinstance(value, str)}
+    choices = {name: _choice(name, value) for name, value in values.items() if isinstance(value, str)}
+    if names is None:
+        if not sizes:
+            raise BadProblem("a problem needs at least one size, for example 'rows': 4096")
+        text = {name: str(value) for name, value in {**sizes, **choices}.items()}
+        return Problem(",".join(f"{name}={text[name]}" for name in sorted(text)), sizes, choices)
+    for wanted, given, kind in ((names.sizes, sizes, "a whole number"), (names.choices, choices, "a text")):
+        for name in wanted:
+            if name not in given:
+                found = f", not {values[name]!r}" if name in values else " and is missing"
+                raise BadProblem(f"'{name}' must be {kind}{found}")
+    for name in values:
+        if name not in (*names.sizes, *names.choices):
+            raise BadProblem(f"'{name}' is none of the names: {', '.join((*names.sizes, *names.choices))}")
+    return make_problem(names, [sizes[name] for name in names.sizes], [choices[name] for name in names.choices])
+
+
+def _size(name: str, value: object) -> int:
+    if isinstance(value, bool):
+        return int(value)
+    if not isinstance(value, int) or value < 0:
+        raise BadProblem(f"'{name}' must be a whole number of at least 0 or a text, not {value!r}")
+    return value
+
+
+def _choice(name: str, value: str) -> str:
+    if not CHOICE.fullmatch(value):
+        raise BadProblem(f"'{name}' is '{value}': a text may hold letters, digits and _ . + -")
+    return value

@@ -1,0 +1,74 @@
+"""Reads problems as text: a pattern that stands for several, or one problem typed by hand."""
+
+import itertools
+import re
+from collections.abc import Callable
+
+from tilewatch.kernels.contract import BadProblem, Problem
+from tilewatch.kernels.problems.names import (
+    CHOICE,
+    DEFAULT_CHOICE,
+    Names,
+    make_named_problem,
+    make_problem,
+    read_names,
+)
+
+PART = re.compile(r"\{([^{}]*)\}|([^{}]+)")
+"""One value of a pattern, or its alternatives in braces."""
+
+
+def read_pattern(text: str, names: str) -> tuple[Problem, ...]:
+    """Reads "4096x{1024,4096}:{bf16,f32}" as four problems, the last alternatives fastest. Raises BadProblem."""
+    written = read_names(names)
+    sizes, *choices = text.replace(" ", "").split(":")
+    if choices and not written.choices and len(choices) == 1:
+        written = Names(written.sizes, (DEFAULT_CHOICE,))
+    axes = [_alternatives(text, part) for part in re.split(r"x(?![^{]*\})", sizes)]
+    if len(axes) != len(written.sizes) or len(choices) != len(written.choices):
+        raise BadProblem(f"'{text}' is not {written.form}")
+    for size in itertools.chain(*axes):
+        if not size.isdecimal():
+            raise BadProblem(f"'{text}' is not {written.form}: '{size}' is not a whole number")
+    named = [_alternatives(text, part) for part in choices]
+    for choice in itertools.chain(*named):
+        if not CHOICE.fullmatch(choice):
+            raise BadProblem(f"'{text}' is not {written.form}: '{choice}' may hold letters, digits and _ . + - only")
+    count = len(axes)
+    found = tuple(
+        make_problem(written, [int(size) for size in values[:count]], values[count:])
+        for values in itertools.product(*axes, *named)
+    )
+    for problem in found:
+        if found.count(problem) > 1:
+            raise BadProblem(f"'{text}' names the problem {problem.name} twice")
+    return found
+
+
+def parse_problem(text: str, names: str | None) -> Problem:
+    """Reads one problem as a person types it and as its stored name says. Raises BadProblem.
+
+    `names` None: the problem has its names in the text, "cols=1024,rows=4096".
+    """
+    if names is None:
+        pairs = [pair.partition("=") for pair in text.replace(" ", "").split(",")]
+        if not all(name.isidentifier() and value for name, _, value in pairs):
+            raise BadProblem(f"'{text}' is no problem: write for example rows=4096,cols=1024")
+        return make_named_problem(None, {name: int(value) if value.isdecimal() else value for name, _, value in pairs})
+    found = read_pattern(text, names)
+    if len(found) > 1:
+        raise BadProblem(f"'{text}' names {len(found)} problems: write one")
+    return found[0]
+
+
+def pattern(names: str) -> Callable[[str], Problem]:
+    """Returns the function that reads one problem of these names: what a `Kernel` takes as its `parse`."""
+    read_names(names)
+    return lambda text: parse_problem(text, names)
+
+
+def _alternatives(text: str, part: str) -> list[str]:
+    found = PART.fullmatch(part)
+    if found is None:
+        raise BadProblem(f"'{text}': '{part}' is neither a value nor alternatives like {{1024,4096}}")
+    return [found[2]] if found[1] is None else found[1].split(",")

@@ -1,0 +1,119 @@
+"""Reads the problems of an operator with their weights, however they were written.
+
+Text is a pattern, or the path of a JSON-lines file next to the watch file when it ends with .jsonl. A file has one
+object a line: sizes and types by name, and optionally "weight" and "model". The weight is how often the problem runs
+in one step of the model, and a total over a model's problems is what the step costs.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilewatch.kernels.contract import BadProblem, Problem
+from tilewatch.kernels.problems.names import Names, make_named_problem, read_names
+from tilewatch.kernels.problems.patterns import read_pattern
+
+FILE_ENDING = ".jsonl"
+WEIGHT, MODEL = "weight", "model"
+
+
+@dataclass(frozen=True)
+class WeightedProblem:
+    """A problem, and how often it runs in one step of each model, by the model's name. Empty: part of no total."""
+
+    problem: Problem
+    weights: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class _Weighted:
+    """One line or element as it was written: `model` is None where it has no weight."""
+
+    problem: Problem
+    model: str | None
+    weight: float
+
+
+def read_problems(problems: object, names: str | None, folder: Path) -> tuple[WeightedProblem, ...]:
+    """Reads a pattern, a file's path relative to `folder`, or a list of these and of objects by name.
+
+    A problem that comes again is the same problem, and its weights add up: a recorded trace may have a line for each
+    call. Raises BadProblem with a sentence that names the element, or the file and its line.
+    """
+    written = None if names is None else read_names(names)
+    found: dict[str, WeightedProblem] = {}
+    for each in _read(problems, names, written, folder, "problems"):
+        before = found.get(each.problem.name, WeightedProblem(each.problem, {})).weights
+        added = {} if each.model is None else {each.model: before.get(each.model, 0.0) + each.weight}
+        found[each.problem.name] = WeightedProblem(each.problem, {**before, **added})
+    if not found:
+        raise BadProblem("problems: there is none")
+    return tuple(found.values())
+
+
+def _read(problems: object, names: str | None, written: Names | None, folder: Path, place: str) -> Iterator[_Weighted]:
+    if isinstance(problems, Path) or (isinstance(problems, str) and problems.endswith(FILE_ENDING)):
+        yield from _read_file(str(problems), written, folder)
+    elif isinstance(problems, str):
+        if names is None:
+            raise BadProblem(f"{place}: the pattern '{problems}' needs names, for example names='rows x cols'")
+        try:
+            yield from (_Weighted(problem, None, 0.0) for problem in read_pattern(problems, names))
+        except BadProblem as error:
+            raise BadProblem(f"{place}: {error}") from None
+    elif isinstance(problems, Mapping):
+        yield _read_object(problems, written, place, default_model=None)
+    elif isinstance(problems, Iterable):
+        for number, each in enumerate(problems):
+            yield from _read(each, names, written, folder, f"{place}[{number}]")
+    else:
+        raise BadProblem(f"{place}: {problems!r} is no pattern, no path of a {FILE_ENDING} file, no object and no list")
+
+
+def _read_file(path: str, written: Names | None, folder: Path) -> Iterator[_Weighted]:
+    if Path(path).is_absolute():
+        raise BadProblem(
+            f"{path}: write the path relative to the watch file, so that every commit has its own problems"
+        )
+    try:
+        lines = (folder / path).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        raise BadProblem(f"{path}: there is no such file in the watch file's folder at this commit") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadProblem(f"{path}: it cannot be read: {error}") from None
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        place = f"{path}, line {number}"
+        try:
+            value = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise BadProblem(f"{place}: not JSON: {error.msg} (column {error.colno})") from None
+        if not isinstance(value, dict):
+            raise BadProblem(f'{place}: an object is expected, for example {{"rows": 4096}}')
+        yield _read_object(value, written, place, default_model=Path(path).stem)
+
+
+def _read_object(
+    written_object: Mapping[object, object], written: Names | None, place: str, default_model: str | None
+) -> _Weighted:
+    """Reads one object. A weight without a model counts for `default_model`, a model without a weight counts 1."""
+    values = {str(name): value for name, value in written_object.items()}
+    weight, model = values.pop(WEIGHT, None), values.pop(MODEL, None)
+    if model is not None and (not isinstance(model, str) or not model.strip()):
+        raise BadProblem(f"{place}: 'model' must be a text, not {model!r}")
+    if weight is not None and (
+        isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf
+    ):
+        raise BadProblem(f"{place}: 'weight' must be a number over 0, not {weight!r}")
+    if model is None and weight is not None:
+        model = default_model
+        if model is None:
+            raise BadProblem(f"{place}: a weight needs the name of its 'model'")
+    try:
+        problem = make_named_problem(written, values)
+    except BadProblem as error:
+        raise BadProblem(f"{place}: {error}") from None
+    return _Weighted(problem, model, 0.0 if model is None else float(1 if weight is None else weight))
