@@ -45,7 +45,7 @@ class Context:
             database_url=servers.database_url,
             broker_url=servers.broker_url,
             repository=settings.repository,
-            checkouts=settings.home / "checkouts",
+            checkouts=settings.checkouts,
             spool=settings.home / "spool",
             journals=settings.home / "journals",
             store_url=settings.store_url,

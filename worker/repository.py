@@ -1,4 +1,4 @@
-"""Reads the watched Git repository: resolves revisions, and checks out its library folder at a commit.
+"""Reads the watched Git repository: resolves revisions, and lists commits along first parents.
 
 Nothing writes into the repository: it may be read-only, and its working tree may have other work in progress, which is
 not measured.
@@ -6,12 +6,10 @@ not measured.
 
 import os
 import subprocess
-import tempfile
 from pathlib import Path
 
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.recording.git_commit import GitCommit, NoHistory, commit_of
-from tilewatch.text import short_sha
 
 BRANCH_START = " (branch "
 
@@ -21,7 +19,7 @@ class RepositoryError(ExpectedError, RuntimeError):
 
 
 def resolve(repository: Path, revision: str) -> GitCommit:
-    _require_history(repository)
+    require_history(repository)
     try:
         return commit_of(repository, revision)
     except NoHistory as error:
@@ -30,12 +28,12 @@ def resolve(repository: Path, revision: str) -> GitCommit:
 
 def between(repository: Path, revisions: str) -> list[str]:
     """The commits of a range A..B along first parents, the oldest first: after A, up to and with B."""
-    _require_history(repository)
+    require_history(repository)
     start, dots, end = revisions.partition("..")
     if not (start and dots and end) or end.startswith("."):
         raise RepositoryError(f"'{revisions}' is not a range of commits; expected A..B, such as v1.2..HEAD")
     shas = [resolve(repository, revision).sha for revision in (start, end)]
-    return _git(repository, "rev-list", "--reverse", "--first-parent", f"{shas[0]}..{shas[1]}").split()
+    return git(repository, "rev-list", "--reverse", "--first-parent", f"{shas[0]}..{shas[1]}").split()
 
 
 def is_on_main_line(repository: Path, sha: str, branch: str) -> bool:
@@ -47,7 +45,7 @@ def is_on_main_line(repository: Path, sha: str, branch: str) -> bool:
     resolve(repository, branch)
     for tip in (branch, f"{branch}@{{upstream}}"):
         try:
-            if sha in _git(repository, "rev-list", "--first-parent", tip).split():
+            if sha in git(repository, "rev-list", "--first-parent", tip).split():
                 return True
         except subprocess.CalledProcessError:
             continue  # it has no upstream
@@ -67,54 +65,17 @@ def is_branch(repository_name: str) -> bool:
 def first_parents(repository: Path, sha: str, count: int) -> list[str]:
     """A commit and those before it along first parents, the newest first; empty where the repository lacks it."""
     try:
-        _require_history(repository)
-        return _git(repository, "rev-list", "--first-parent", f"--max-count={count}", sha).split()
+        require_history(repository)
+        return git(repository, "rev-list", "--first-parent", f"--max-count={count}", sha).split()
     except (RepositoryError, subprocess.CalledProcessError):
         return []
 
 
-def checkout(repository: Path, sha: str, library: str, cache: Path) -> Path:
-    """Returns the folder `library` as it was at `sha`, made once under `cache` and then reused.
-
-    It appears by one rename, so workers that make it at the same time cannot see half of it. Plumbing commands with an
-    index of their own are used instead of `git archive`, which drops files that .gitattributes marks export-ignore.
-    """
-    target = cache / sha / library
-    if target.is_dir():
-        return target
-    _require_history(repository)
-    try:
-        tree = _git(repository, "rev-parse", "--verify", "--quiet", f"{sha}:{library.rstrip('/')}").strip()
-        _git(repository, "rev-parse", "--verify", "--quiet", f"{tree}^{{tree}}")
-    except subprocess.CalledProcessError:
-        try:
-            resolve(repository, sha)
-        except RepositoryError as error:
-            raise RepositoryError(
-                f"{error}; this worker watches {repository}: fetch it, or if the job is of another repository on the "
-                "same servers, start a worker with that TILEWATCH_REPOSITORY and give each repository its own servers"
-            ) from None
-        raise RepositoryError(f"commit {short_sha(sha)} of {repository} has no folder {library!r}") from None
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache, prefix=".making-") as scratch:
-        files = Path(scratch) / "files"
-        files.mkdir()
-        own = {"GIT_INDEX_FILE": str(Path(scratch) / "index"), "GIT_WORK_TREE": str(files)}
-        _git(repository, "read-tree", tree, **own)
-        _git(repository, "checkout-index", "--all", **own)
-        try:
-            files.rename(target)
-        except OSError:
-            if not target.is_dir():  # otherwise another worker was first, with the same content
-                raise
-    return target
-
-
-def _require_history(repository: Path) -> None:
+def require_history(repository: Path) -> None:
     if not repository.is_dir():
         raise RepositoryError(f"{repository} is not a folder; TILEWATCH_REPOSITORY names the Git repository to watch")
     try:
-        _git(repository, "rev-parse", "--verify", "--quiet", "HEAD")
+        git(repository, "rev-parse", "--verify", "--quiet", "HEAD")
     except FileNotFoundError:
         raise RepositoryError("git is not installed, and commits are what Tilewatch tests") from None
     except subprocess.CalledProcessError as error:
@@ -124,7 +85,7 @@ def _require_history(repository: Path) -> None:
         raise RepositoryError(f"{repository} is not the top folder of a Git repository with commits") from None
 
 
-def _git(repository: Path, *arguments: str, **extra: str) -> str:
+def git(repository: Path, *arguments: str, **extra: str) -> str:
     """Runs git on exactly this folder: not on a repository around it, nor on the one whose hook started us."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     ceiling = str(repository.resolve().parent)

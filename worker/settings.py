@@ -114,6 +114,11 @@ class Settings(NightlyTimes):
         return self.tell or (usual if usual.exists() else None)
 
     @property
+    def checkouts(self) -> Path:
+        """The folder of whole commits (worker/checkouts.py). `checkouts` in a home of before 2026-11 may be deleted."""
+        return self.home / "commits"
+
+    @property
     def connection_file(self) -> Path:
         return self.home / "connection.json"
 

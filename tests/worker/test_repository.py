@@ -1,12 +1,11 @@
-"""Commits and checkouts of a real Git repository."""
+"""Commits of a real Git repository."""
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tests.worker.fixtures import tiny_repository
-from tilewatch.worker.repository import RepositoryError, checkout, is_on_main_line, resolve
+from tilewatch.worker.repository import RepositoryError, is_on_main_line, resolve
 
 
 def test_a_commit_knows_its_place_in_the_history(repository: Path) -> None:
@@ -19,31 +18,6 @@ def test_a_repository_is_named_by_its_origin_without_credentials(repository: Pat
     assert resolve(repository, "HEAD").repository == "watched"
     tiny_repository.git(repository, "remote", "add", "origin", "https://me:secret@example.org/kernels.git")
     assert resolve(repository, "HEAD").repository == "https://example.org/kernels.git"
-
-
-def test_a_checkout_holds_the_commit_and_not_the_working_tree(repository: Path, tmp_path: Path) -> None:
-    first = resolve(repository, "HEAD").sha
-    tiny_repository.commit(repository, "Triple numbers", factor=3)
-    (repository / "library" / "double.py").write_text("unfinished work")
-    library = checkout(repository, first, "library", tmp_path / "cache")
-    assert (library / "double.py").read_text() == tiny_repository.SOURCE.replace("FACTOR", "2.0")
-    assert (repository / "library" / "double.py").read_text() == "unfinished work"
-
-
-def test_a_checkout_leaves_the_repository_as_it_was(repository: Path, tmp_path: Path) -> None:
-    before = sorted(path for path in (repository / ".git").rglob("*"))
-    checkout(repository, resolve(repository, "HEAD").sha, "library", tmp_path / "cache")
-    assert sorted(path for path in (repository / ".git").rglob("*")) == before
-    assert tiny_repository.git(repository, "status", "--porcelain") == ""
-
-
-def test_workers_that_check_out_at_once_agree_and_leave_nothing_half_made(repository: Path, tmp_path: Path) -> None:
-    sha, cache = resolve(repository, "HEAD").sha, tmp_path / "cache"
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda _: checkout(repository, sha, "library", cache), range(8)))
-    assert set(found) == {cache / sha / "library"}
-    assert [path.name for path in found[0].iterdir()] == ["double.py"]
-    assert [path.name for path in cache.iterdir()] == [sha]
 
 
 def test_an_unknown_commit_is_named(repository: Path) -> None:
@@ -77,17 +51,6 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
         resolve(tmp_path / "nowhere", "HEAD")
 
 
-def test_a_commit_without_the_library_is_named(repository: Path, tmp_path: Path) -> None:
-    sha = resolve(repository, "HEAD").sha
-    with pytest.raises(RepositoryError, match="has no folder 'kernels/library'"):
-        checkout(repository, sha, "kernels/library", tmp_path / "cache")
-
-
-def test_a_checkout_of_an_unknown_commit_says_so(repository: Path, tmp_path: Path) -> None:
-    with pytest.raises(RepositoryError, match="no commit"):
-        checkout(repository, "0" * 40, "library", tmp_path / "cache")
-
-
 def test_the_main_line_is_the_followed_branch_along_first_parents(repository: Path) -> None:
     first = resolve(repository, "HEAD").sha
     tiny_repository.git(repository, "switch", "--quiet", "--create", "feature")
@@ -109,9 +72,3 @@ def test_a_clone_that_was_only_fetched_follows_its_remote(repository: Path, tmp_
     ahead = tiny_repository.commit(repository, "Triple numbers", factor=3)
     tiny_repository.git(clone, "fetch", "--quiet")
     assert is_on_main_line(clone, ahead, "HEAD")
-
-
-def test_a_commit_of_another_repository_says_which_one_this_worker_watches(repository: Path, tmp_path: Path) -> None:
-    with pytest.raises(RepositoryError) as raised:
-        checkout(repository, "ab" * 20, "library", tmp_path / "cache")
-    assert f"this worker watches {repository}: fetch it, or if the job is of another repository" in str(raised.value)

@@ -53,7 +53,7 @@ def test_what_cannot_be_submitted_is_refused_with_the_sentence_and_not_tried_aga
     (sentence,) = submit_requests.carry_out(settings)
     (row,) = every(context)
     assert row.state == "refused"
-    library = settings.home / "checkouts" / tiny_repository.git(settings.repository, "rev-parse", "HEAD").strip()
+    library = settings.checkouts / tiny_repository.git(settings.repository, "rev-parse", "HEAD").strip()
     assert row.outcome == f"there is no kernel 'duoble' in the library {library}/library; nearest: double"
     assert sentence == f"{WHO} asked for action {row.id} (sweep): {row.outcome}"
     assert submit_requests.carry_out(settings) == []

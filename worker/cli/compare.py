@@ -97,7 +97,7 @@ def compare(
     limit = _parse_share(fail_over)
     settings = options.settings()
     at = work.find_repository(settings)
-    folder, checkouts = library or settings.library, settings.home / "checkouts"
+    folder, checkouts = library or settings.library, settings.checkouts
     with _exit_codes():
         if revisions is None:
             sides = work.open_working_tree(at, folder, checkouts)
@@ -152,7 +152,7 @@ def replay(
         base = parse_config(beside_config) if beside_config is not None else head
         given = Candidates(ConfigSource.given, (base,), (head,))
     with _exit_codes():
-        sides = work.open_commits(at, library or settings.library, settings.home / "checkouts", beside, of)
+        sides = work.open_commits(at, library or settings.library, settings.checkouts, beside, of)
         wanted = work.Wanted(
             kernel=kernel,
             problem=problem,

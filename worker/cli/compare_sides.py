@@ -20,7 +20,7 @@ from tilewatch.kernels.compiling.store import folder
 from tilewatch.kernels.device import GpuSpec
 from tilewatch.kernels.recording.git_commit import GitCommit
 from tilewatch.text import short_sha
-from tilewatch.worker import repository
+from tilewatch.worker import checkouts, repository
 from tilewatch.worker.repository import RepositoryError
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.working_tree import copy_working_tree
@@ -122,7 +122,7 @@ def compare_on_gpu(
 
 def _checkout(at: Path, commit: GitCommit, library: str, cache: Path) -> Library:
     name = short_sha(commit.sha)
-    return Library(name, repository.checkout(at, commit.sha, library, cache), revision=name)
+    return Library(name, checkouts.checkout(at, commit.sha, library, cache), revision=name)
 
 
 def _reader(wanted: Wanted) -> Callable[[], Sequence[RecordedWinner]]:

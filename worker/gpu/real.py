@@ -15,7 +15,7 @@ from tilewatch.kernels.measuring.journal import Journal, journal_path
 from tilewatch.kernels.measuring.measure import MeasureRequest, measure
 from tilewatch.kernels.measuring.replay import ReplayRequest, ReplayResult, ReplaySide, replay
 from tilewatch.kernels.results import Cubin, PlannedTrial, RunResult, TrialResult
-from tilewatch.worker import repository
+from tilewatch.worker import checkouts
 from tilewatch.worker.context import Context
 from tilewatch.worker.gpu.sweep_to_measure import SweepToMeasure
 from tilewatch.worker.gpu.visible_gpu import require_driver, require_packages, visible_gpu
@@ -91,7 +91,7 @@ class RealGpu:
         return ReplaySide(self._checkout(side.sha, library), cubin)
 
     def _checkout(self, sha: str, library: str) -> Path:
-        return repository.checkout(self.context.repository, sha, library, self.context.checkouts)
+        return checkouts.checkout(self.context.repository, sha, library, self.context.checkouts)
 
 
 class RealProbe:

@@ -23,7 +23,7 @@ from tilewatch.kernels.device import SIMULATED, GpuSpec
 from tilewatch.kernels.recording.git_commit import GitCommit
 from tilewatch.kernels.results import Plan
 from tilewatch.text import short_sha
-from tilewatch.worker import repository
+from tilewatch.worker import checkouts, repository
 from tilewatch.worker.queue import dispatch
 from tilewatch.worker.queue.dispatch import COMPILE, gpu_queue
 from tilewatch.worker.settings import Settings
@@ -140,7 +140,7 @@ def _submit(
         line = branch or revision
         line = short_sha(commit.sha) if commit.sha.startswith(line) else line
         commit = replace(commit, repository=repository.name_of_branch(commit.repository, line))
-    library = repository.checkout(settings.repository, commit.sha, settings.library, settings.home / "checkouts")
+    library = checkouts.checkout(settings.repository, commit.sha, settings.library, settings.checkouts)
     with session(servers.database_url) as opened:
         measured = set(steps.list_gpu_models_measured_here(opened)) | _own_models()
     measured.add(SIMULATED.slug)  # any machine can be its worker

@@ -1,0 +1,107 @@
+"""Whole commits of a real Git repository, checked out once, read-only, and removed when unused."""
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.worker.fixtures import tiny_repository
+from tilewatch.worker import checkouts
+from tilewatch.worker.checkouts import IN_USE_S, KeptCommit, checkout, checkout_commit, choose_unused, remove_unused
+from tilewatch.worker.repository import RepositoryError, resolve
+
+
+def test_a_checkout_holds_the_commit_and_not_the_working_tree(repository: Path, tmp_path: Path) -> None:
+    first = resolve(repository, "HEAD").sha
+    tiny_repository.commit(repository, "Triple numbers", factor=3)
+    (repository / "library" / "double.py").write_text("unfinished work")
+    library = checkout(repository, first, "library", tmp_path / "cache")
+    assert (library / "double.py").read_text() == tiny_repository.SOURCE.replace("FACTOR", "2.0")
+    assert (repository / "library" / "double.py").read_text() == "unfinished work"
+
+
+def test_a_checkout_leaves_the_repository_as_it_was(repository: Path, tmp_path: Path) -> None:
+    before = sorted(path for path in (repository / ".git").rglob("*"))
+    checkout(repository, resolve(repository, "HEAD").sha, "library", tmp_path / "cache")
+    assert sorted(path for path in (repository / ".git").rglob("*")) == before
+    assert tiny_repository.git(repository, "status", "--porcelain") == ""
+
+
+def test_workers_that_check_out_at_once_agree_and_leave_nothing_half_made(repository: Path, tmp_path: Path) -> None:
+    sha, cache = resolve(repository, "HEAD").sha, tmp_path / "cache"
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: checkout(repository, sha, "library", cache), range(8)))
+    assert set(found) == {cache / sha / "library"}
+    assert [path.name for path in found[0].iterdir()] == ["double.py"]
+    assert [path.name for path in cache.iterdir()] == [sha]
+
+
+def test_a_commit_without_the_library_is_named(repository: Path, tmp_path: Path) -> None:
+    sha = resolve(repository, "HEAD").sha
+    with pytest.raises(RepositoryError, match="has no folder 'kernels/library'"):
+        checkout(repository, sha, "kernels/library", tmp_path / "cache")
+
+
+def test_a_checkout_of_an_unknown_commit_says_so(repository: Path, tmp_path: Path) -> None:
+    with pytest.raises(RepositoryError, match="no commit"):
+        checkout(repository, "0" * 40, "library", tmp_path / "cache")
+
+
+def test_a_commit_of_another_repository_says_which_one_this_worker_watches(repository: Path, tmp_path: Path) -> None:
+    with pytest.raises(RepositoryError) as raised:
+        checkout(repository, "ab" * 20, "library", tmp_path / "cache")
+    assert f"this worker watches {repository}: fetch it, or if the job is of another repository" in str(raised.value)
+
+
+def test_a_checkout_holds_the_whole_commit(repository: Path, tmp_path: Path) -> None:
+    (repository / "package").mkdir()
+    (repository / "package" / "helper.py").write_text("FACTOR = 3")
+    (repository / ".gitattributes").write_text("package export-ignore")
+    sha = tiny_repository.commit(repository, "Add a package", factor=3)
+    folder = checkout_commit(repository, sha, tmp_path / "cache")
+    assert (folder / "package" / "helper.py").read_text() == "FACTOR = 3"
+    assert checkout(repository, sha, "library", tmp_path / "cache") == folder / "library"
+
+
+def test_a_bare_clone_is_checked_out_too(repository: Path, tmp_path: Path) -> None:
+    tiny_repository.git(tmp_path, "clone", "--quiet", "--bare", str(repository), "bare.git")
+    sha = resolve(repository, "HEAD").sha
+    assert (checkout(tmp_path / "bare.git", sha, "library", tmp_path / "cache") / "double.py").is_file()
+
+
+def test_nobody_may_write_into_a_checkout(repository: Path, tmp_path: Path) -> None:
+    (repository / "link").symlink_to("library/double.py")
+    sha = tiny_repository.commit(repository, "Add a link", factor=3)
+    folder = checkout_commit(repository, sha, tmp_path / "cache")
+    paths = [folder, *folder.rglob("*")]
+    assert {path.name for path in paths if path.lstat().st_mode & 0o222} == {"link"}, "a link has no mode of its own"
+    assert (repository / "library" / "double.py").stat().st_mode & 0o200
+
+
+def kept(name: str, used_at: float, size_bytes: int = 1) -> KeptCommit:
+    return KeptCommit(Path(name), used_at, size_bytes)
+
+
+def test_the_longest_unused_checkouts_go_until_the_rest_is_within_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkouts, "KEPT_COMMITS", 2)
+    monkeypatch.setattr(checkouts, "KEPT_BYTES", 10)
+    now = 10 * IN_USE_S
+    assert choose_unused([kept("b", 2), kept("a", 1), kept("c", 3)], now) == [Path("a")]
+    assert choose_unused([kept("a", 1, 1), kept("b", 2, 10)], now) == [Path("a")]
+    assert choose_unused([kept("a", 1, 5), kept("b", 2, 5)], now) == []
+    assert choose_unused([kept(name, now - IN_USE_S + 1) for name in "abc"], now) == [], "a job may be reading them"
+
+
+def test_a_removed_checkout_is_made_again(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = tmp_path / "cache"
+    first, second = resolve(repository, "HEAD").sha, tiny_repository.commit(repository, "Triple", factor=3)
+    (cache / "working-tree").mkdir(parents=True)
+    for sha in (first, second):
+        os.utime(checkout_commit(repository, sha, cache), (1, 1))
+    monkeypatch.setattr(checkouts, "KEPT_COMMITS", 1)
+    checkout_commit(repository, second, cache)  # used now
+    remove_unused(cache, time.time())
+    assert sorted(path.name for path in cache.iterdir()) == sorted((second, "working-tree"))
+    assert (checkout(repository, first, "library", cache) / "double.py").is_file()

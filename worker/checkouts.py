@@ -1,0 +1,141 @@
+"""Checks out whole commits of a watched repository, read-only, and removes those that were not used for long.
+
+A commit is checked out once per home, under its sha, and shared by all that read it. Kept are the KEPT_COMMITS commits
+that were used last, of at most KEPT_BYTES together; a commit that was used within IN_USE_S always stays, since a job
+may be reading it. A commit that was removed is checked out again when it is needed.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import stat
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilewatch.text import short_sha
+from tilewatch.worker.repository import RepositoryError, git, resolve
+
+KEPT_COMMITS = 100
+KEPT_BYTES = 10 << 30
+IN_USE_S = 6 * 3600.0
+"""More than any job reads a checkout after it asked for it: the longest sweep of an H200 took 12 minutes (2026-11)."""
+
+_SHA = re.compile("[0-9a-f]{40,64}")
+_REMOVING = ".removing-"
+_WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
+
+
+@dataclass(frozen=True)
+class KeptCommit:
+    """A checkout: when somebody asked for it last, in seconds of the epoch, and the bytes of its files."""
+
+    folder: Path
+    used_at: float
+    size_bytes: int
+
+
+def checkout(repository: Path, sha: str, library: str, cache: Path) -> Path:
+    """Returns the folder `library` of the commit's checkout. Raises RepositoryError where the commit has none."""
+    folder = checkout_commit(repository, sha, cache) / library
+    if not folder.is_dir():
+        raise RepositoryError(f"commit {short_sha(sha)} of {repository} has no folder {library!r}")
+    return folder
+
+
+def checkout_commit(repository: Path, sha: str, cache: Path) -> Path:
+    """Returns the folder of the whole commit, made once under `cache` and then reused.
+
+    It appears by one rename, so workers that make it at the same time cannot see half of it. Plumbing commands with an
+    index of their own are used instead of `git archive`, which drops files that .gitattributes marks export-ignore.
+    Submodules are empty folders.
+    """
+    target = cache / sha
+    if _mark_used(target):
+        return target
+    try:
+        resolve(repository, sha)
+    except RepositoryError as error:
+        raise RepositoryError(
+            f"{error}; this worker watches {repository}: fetch it, or if the job is of another repository on the "
+            "same servers, start a worker with that TILEWATCH_REPOSITORY and give each repository its own servers"
+        ) from None
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache, prefix=".making-") as scratch:
+        files = Path(scratch) / "files"
+        files.mkdir()
+        own = {"GIT_INDEX_FILE": str(Path(scratch) / "index"), "GIT_WORK_TREE": str(files)}
+        git(repository, "read-tree", sha, **own)
+        git(repository, "checkout-index", "--all", **own)
+        _protect_contents(files)
+        os.utime(files)  # it has the time of its last file
+        try:
+            files.rename(target)
+        except OSError:
+            if not target.is_dir():  # otherwise another worker was first, with the same content
+                raise
+        else:
+            target.chmod(target.stat().st_mode & ~_WRITABLE)  # a folder that cannot be written cannot be moved
+    remove_unused(cache, time.time())
+    return target
+
+
+def remove_unused(cache: Path, now: float) -> None:
+    """Removes the checkouts of a cache that `choose_unused` names. One that another process removes is left to it."""
+    kept = []
+    for folder in cache.iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            if _SHA.fullmatch(folder.name):
+                kept.append(KeptCommit(folder, folder.stat().st_mtime, _size_bytes(folder)))
+    for folder in choose_unused(kept, now):
+        going = cache / f"{_REMOVING}{folder.name}"
+        try:
+            folder.chmod(0o700)
+            folder.rename(going)
+        except OSError:
+            continue
+        for parent, _, _ in os.walk(going):
+            Path(parent).chmod(0o700)
+        shutil.rmtree(going, ignore_errors=True)
+
+
+def choose_unused(kept: list[KeptCommit], now: float) -> list[Path]:
+    """Returns the checkouts to remove: of those not in use, the longest unused, until the rest is within the limits."""
+    count, total_bytes = len(kept), sum(each.size_bytes for each in kept)
+    chosen: list[Path] = []
+    for each in sorted(kept, key=lambda each: each.used_at):
+        if (count <= KEPT_COMMITS and total_bytes <= KEPT_BYTES) or now - each.used_at < IN_USE_S:
+            break
+        chosen.append(each.folder)
+        count, total_bytes = count - 1, total_bytes - each.size_bytes
+    return chosen
+
+
+def _mark_used(folder: Path) -> bool:
+    """Returns False where there is no such checkout."""
+    try:
+        os.utime(folder)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _protect_contents(folder: Path) -> None:
+    """Takes the right to write from everything inside: what a commit's code writes must not change the commit."""
+    for parent, folders, names in os.walk(folder):
+        for name in (*folders, *names):
+            path = Path(parent, name)
+            if not path.is_symlink():
+                path.chmod(path.stat().st_mode & ~_WRITABLE)
+
+
+def _size_bytes(folder: Path) -> int:
+    """Returns the bytes of a folder's files; what vanishes meanwhile counts as nothing."""
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                total += Path(parent, name).lstat().st_size
+    return total
