@@ -8,11 +8,13 @@ import contextlib
 import json
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -45,11 +47,15 @@ class ChildProcess:
 
     def __init__(self, role: str, *, environment: Mapping[str, str] | None = None, stderr_path: Path | None = None):
         passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+        # cuTile makes its folders when it is imported, and a killed child cannot remove them.
+        folder = tempfile.mkdtemp(prefix="tilewatch-child-")
+        self._remove_folder = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        own = {"CUDA_TILE_CACHE_DIR": f"{folder}/cache", "CUDA_TILE_TEMP_DIR": folder}
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
         self._errors = stderr_path.open("ab+") if stderr_path else tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
         self._process = processes.start(
             [sys.executable, "-P", *self.program, role],
-            environment={**passed, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **(environment or {})},
+            environment={**passed, **own, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **(environment or {})},
             log=self._errors,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -82,6 +88,7 @@ class ChildProcess:
                 with contextlib.suppress(BrokenPipeError):  # the request under way died with its reader
                     stream.close()
             self._errors.close()
+            self._remove_folder()
 
     def kill(self) -> None:
         """Ends the child from another thread than the one that asks it, which then gets ChildDied and closes it."""

@@ -38,6 +38,10 @@ class LibraryError(ExpectedError):
     """A library folder or file that cannot be used; the message is a sentence."""
 
 
+class NoConfigs(LibraryError):
+    """A kernel that was asked for by name and has no config for the architecture."""
+
+
 @dataclass(frozen=True)
 class _Library:
     kernels: dict[str, LibraryKernel]

@@ -23,7 +23,9 @@ def resolve(repository: Path, revision: str) -> GitCommit:
     try:
         return commit_of(repository, revision)
     except NoHistory as error:
-        raise RepositoryError(str(error)) from None
+        shallow = git(repository, "rev-parse", "--is-shallow-repository").strip() == "true"
+        more = "; it is a shallow clone: `git fetch --unshallow` brings the other commits" if shallow else ""
+        raise RepositoryError(f"{error}{more}") from None
 
 
 def between(repository: Path, revisions: str) -> list[str]:

@@ -12,7 +12,7 @@ from tilewatch.errors import ExpectedError
 from tilewatch.kernels.catalog.description import Description, read_description
 from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.contract import BadProblem
-from tilewatch.kernels.loading import LibraryError
+from tilewatch.kernels.loading import LibraryError, NoConfigs
 from tilewatch.kernels.results import Params, Plan, PlannedTrial
 
 DEADLINE_S = 120.0
@@ -40,7 +40,7 @@ def read_library(library: Path, *, arch: str, kernel: str | None = None, problem
     """Returns the nightly suite, one kernel's problems, or one problem, for one architecture ("sm_90").
 
     A file or kernel that is wrong is left out; when nothing else is left, or it was asked for by name, it is an error.
-    Raises UnknownKernel, BadProblem or LibraryError; every message is a sentence for a person.
+    Raises UnknownKernel, BadProblem, NoConfigs or LibraryError; every message is a sentence for a person.
     """
     answer = _ask(library, {"library": str(library), "arch": arch, "kernel": kernel, "problem": problem})
     plans = tuple(
@@ -78,6 +78,6 @@ def _ask(library: Path, request: dict[str, Any]) -> dict[str, Any]:
     finally:
         child.close()
     if "error" in answer:
-        errors = {"UnknownKernel": UnknownKernel, "BadProblem": BadProblem, "LibraryError": LibraryError}
-        raise errors[answer["error"]](answer["message"])
+        errors = (UnknownKernel, BadProblem, NoConfigs, LibraryError)
+        raise {error.__name__: error for error in errors}[answer["error"]](answer["message"])
     return answer

@@ -8,7 +8,7 @@ from typing import Any
 from tilewatch.kernels.catalog.check import call, check_kernel, check_problem, read_space
 from tilewatch.kernels.catalog.description import MANY, describe
 from tilewatch.kernels.contract import BadProblem, Problem
-from tilewatch.kernels.loading import LibraryError, LibraryKernel, list_failures, load
+from tilewatch.kernels.loading import LibraryError, LibraryKernel, NoConfigs, list_failures, load
 from tilewatch.kernels.signature import BadConfig, code_key, element_bytes, signature
 
 
@@ -36,6 +36,8 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"error": "UnknownKernel", "message": str(error)}
     except BadProblem as error:
         return {"error": "BadProblem", "message": str(error)}
+    except NoConfigs as error:
+        return {"error": "NoConfigs", "message": str(error)}
     except LibraryError as error:
         return {"error": "LibraryError", "message": str(error)}
 
@@ -72,7 +74,7 @@ def _runnable(
     """Leaves out kernels without a config for the architecture; asking for one of them is an error."""
     runnable = [(entry, problem) for entry, problem in wanted if read_space(entry, arch).size]
     if asked is not None and not runnable:
-        raise LibraryError(f"kernel {asked} has no config for {arch}")
+        raise NoConfigs(f"kernel {asked} has no config for {arch}")
     return runnable
 
 

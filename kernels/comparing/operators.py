@@ -7,7 +7,7 @@ from pathlib import Path
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.catalog.catalog import LibraryPlans, UnknownKernel
 from tilewatch.kernels.contract import BadProblem
-from tilewatch.kernels.loading import LibraryError
+from tilewatch.kernels.loading import LibraryError, NoConfigs
 from tilewatch.kernels.results import Plan
 
 
@@ -48,8 +48,8 @@ class Selection:
 
 
 def list_operators(base: Library, head: Library, selection: Selection) -> tuple[Operator, ...]:
-    """Reads both sides. Raises LibraryError, UnknownKernel or BadProblem where neither side has what was asked for, or
-    where a file of the head does not load and nothing of the base shows which kernels it had."""
+    """Reads both sides. Raises NoConfigs, UnknownKernel or BadProblem where neither side has what was asked for, and
+    LibraryError where a file of the head does not load and nothing of the base shows which kernels it had."""
     sides = [(library, arch) for arch in selection.archs for library in (base, head)]
     with ThreadPoolExecutor(len(sides)) as pool:
         read = list(pool.map(lambda side: _read(side[0], side[1], selection), sides))
@@ -72,14 +72,12 @@ def _read(library: Library, arch: str, selection: Selection) -> LibraryPlans | E
     """
     try:
         return catalog.read_library(library.folder, arch=arch, kernel=selection.kernel, problem=selection.problem)
-    except BadProblem as error:
+    except (BadProblem, NoConfigs) as error:
         return error
     except UnknownKernel as error:
         failures = catalog.read_library(library.folder, arch=arch).failures
         return LibraryPlans((), failures) if failures else error
     except LibraryError as error:
-        if selection.kernel is not None and "has no config for" in str(error):
-            return error
         raise LibraryError(f"{library.name} cannot be compared: {error}") from None
 
 

@@ -4,7 +4,6 @@ The compiler has a limit of CPU time and a longer one of wall time; the child ha
 that ignores both. A failing config is an outcome, never an exception.
 """
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,7 +64,6 @@ class Compiler:
         self.wall_limit_s = WALL_LIMITS * limit_s if wall_limit_s is None else wall_limit_s
         self.memory_bytes = memory_bytes
         self._child: ChildProcess | None = None
-        self._scratch: tempfile.TemporaryDirectory[str] | None = None
 
     @property
     def version(self) -> str:
@@ -96,9 +94,6 @@ class Compiler:
         if self._child is not None:
             self._child.close()
             self._child = None
-        if self._scratch is not None:
-            self._scratch.cleanup()
-            self._scratch = None
 
     def kill(self) -> None:
         """Ends the compile under way from another thread; its outcome is an error. `close` is still to be called."""
@@ -135,12 +130,7 @@ class Compiler:
         return answer
 
     def _start(self) -> ChildProcess:
-        """Starts a child whose temporary files lie in a folder of ours: a killed child cannot clean up after itself."""
-        if self._scratch is not None:
-            self._scratch.cleanup()
-        self._scratch = tempfile.TemporaryDirectory(prefix="tilewatch-compile-")
-        folders = {"CUDA_TILE_CACHE_DIR": f"{self._scratch.name}/cache", "CUDA_TILE_TEMP_DIR": self._scratch.name}
-        self._child = child = ChildProcess("compile", environment=folders)  # kill() may come before it is ready
+        self._child = child = ChildProcess("compile")  # kill() may come before it is ready
         try:
             child.ask({"ask": "ready"}, deadline_s=READY_S)
         except (ChildDied, ChildHung) as error:

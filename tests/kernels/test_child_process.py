@@ -71,6 +71,17 @@ def test_credentials_stay_with_the_parent(monkeypatch: pytest.MonkeyPatch) -> No
     assert (environment["CUDA_VISIBLE_DEVICES"], environment["EXTRA"]) == ("GPU-1", "yes")
 
 
+def test_a_killed_child_leaves_none_of_cutiles_folders() -> None:
+    with started() as child:
+        environment = child.ask({"do": "environment"}, deadline_s=30)["environment"]
+        folder = Path(environment["CUDA_TILE_TEMP_DIR"])
+        assert folder in Path(environment["CUDA_TILE_CACHE_DIR"]).parents
+        assert folder.is_dir()
+        with pytest.raises(ChildHung):
+            child.ask({"do": "sleep"}, deadline_s=0.2)
+        assert not folder.exists()
+
+
 def test_what_a_child_started_ends_with_it() -> None:
     with started() as child:
         grandchild = child.ask({"do": "start another"}, deadline_s=30)["pid"]

@@ -97,12 +97,12 @@ def compare(
     limit = _parse_share(fail_over)
     settings = options.settings()
     at = work.find_repository(settings)
-    folder, checkouts = library or settings.library, settings.checkouts
-    with _exit_codes():
+    folder = library or settings.library
+    with _exit_codes(), _make_scratch() as scratch:
         if revisions is None:
-            sides = work.open_working_tree(at, folder, checkouts)
+            sides = work.open_working_tree(at, folder, settings.checkouts, scratch)
         else:
-            sides = work.open_commits(at, folder, checkouts, *work.split_range(revisions))
+            sides = work.open_commits(at, folder, settings.checkouts, *work.split_range(revisions))
         wanted = work.Wanted(
             kernel=kernel,
             problem=problem,
@@ -111,7 +111,7 @@ def compare(
             fail_over=limit,
             budget=work.make_budget(launches, seconds),
         )
-        outcomes, about = _run(sides, wanted, static=static, gpu=gpu, events=events)
+        outcomes, about = _run(sides, wanted, scratch, static=static, gpu=gpu, events=events)
     _print(outcomes, about, as_json=as_json, markdown=markdown, junit=junit)
 
 
@@ -151,7 +151,7 @@ def replay(
         head = parse_config(config)
         base = parse_config(beside_config) if beside_config is not None else head
         given = Candidates(ConfigSource.given, (base,), (head,))
-    with _exit_codes():
+    with _exit_codes(), _make_scratch() as scratch:
         sides = work.open_commits(at, library or settings.library, settings.checkouts, beside, of)
         wanted = work.Wanted(
             kernel=kernel,
@@ -161,33 +161,31 @@ def replay(
             fail_over=limit,
             budget=work.make_budget(launches, seconds),
         )
-        outcomes, about = _run(sides, wanted, static=False, gpu=gpu, events=events)
+        outcomes, about = _run(sides, wanted, scratch, static=False, gpu=gpu, events=events)
     _print(outcomes, about, as_json=as_json, markdown=None, junit=None)
 
 
 def _run(
-    sides: "Sides", wanted: "Wanted", *, static: bool, gpu: int, events: bool
+    sides: "Sides", wanted: "Wanted", scratch: Path, *, static: bool, gpu: int, events: bool
 ) -> "tuple[tuple[Outcome, ...], About]":
     from tilewatch.kernels.comparing.gpu_bench import RealBench, find_gpu
     from tilewatch.kernels.comparing.report import About
     from tilewatch.worker.cli import compare_sides as work
 
     started = time.monotonic()
-    # Cubins of commits that are compared once need no keeping: a folder of our own, gone at the end.
-    with tempfile.TemporaryDirectory(prefix="tilewatch-compare-") as scratch:
-        store = Path(scratch)
-        name, gpu_s = "", 0.0
-        if static:
-            outcomes = work.compare_statically(sides, wanted, store)
-        else:
-            here = find_gpu(gpu)
-            assert here.model is not None
-            bench = RealBench(gpu, store.as_uri(), may_use_events=events)
-            try:
-                outcomes = work.compare_on_gpu(sides, wanted, store, bench, here.model, _say)
-            finally:
-                bench.close()
-            name, gpu_s = here.name, bench.gpu_s
+    store = scratch / "cubins"
+    name, gpu_s = "", 0.0
+    if static:
+        outcomes = work.compare_statically(sides, wanted, store)
+    else:
+        here = find_gpu(gpu)
+        assert here.model is not None
+        bench = RealBench(gpu, store.as_uri(), may_use_events=events)
+        try:
+            outcomes = work.compare_on_gpu(sides, wanted, store, bench, here.model, _say)
+        finally:
+            bench.close()
+        name, gpu_s = here.name, bench.gpu_s
     command = shlex.join(["tilewatch", *sys.argv[1:]])
     can_replay = sides.base.revision is not None and sides.head.revision is not None
     wall_s = time.monotonic() - started
@@ -208,6 +206,13 @@ def _print(
     else:
         print("\n".join(report.write_lines(outcomes, about)))
     raise typer.Exit(exit_code(outcomes))
+
+
+@contextmanager
+def _make_scratch() -> Iterator[Path]:
+    """A folder for cubins and the copied working tree, gone at the end: what is compared once needs no keeping."""
+    with tempfile.TemporaryDirectory(prefix="tilewatch-compare-") as scratch:
+        yield Path(scratch)
 
 
 @contextmanager

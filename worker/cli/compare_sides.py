@@ -68,10 +68,10 @@ def open_commits(at: Path, library: str, cache: Path, base: str, head: str) -> S
     return Sides(libraries[0], libraries[1])
 
 
-def open_working_tree(at: Path, library: str, cache: Path) -> Sides:
-    """HEAD, and the library folder as it lies there now. Raises RepositoryError."""
+def open_working_tree(at: Path, library: str, cache: Path, scratch: Path) -> Sides:
+    """HEAD, and a copy in `scratch` of the library folder as it lies there now. Raises RepositoryError."""
     commit = repository.resolve(at, "HEAD")
-    changed = Library("the working tree", copy_working_tree(at, library, cache))
+    changed = Library("the working tree", copy_working_tree(at, library, scratch / "working-tree"))
     return Sides(_checkout(at, commit, library, cache), changed)
 
 

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.kernels.fixtures import fake_gpu
 from tests.worker.fixtures import tiny_repository
 from tests.worker.fixtures.simulated_bench import SimulatedBench, Speed
 from tilewatch.kernels.comparing.launching import Budget
@@ -19,7 +20,6 @@ from tilewatch.kernels.comparing.report import About, write_json, write_junit, w
 from tilewatch.kernels.device import SIMULATED
 from tilewatch.worker.cli import compare_sides
 from tilewatch.worker.cli.compare_sides import Sides, Wanted
-from tilewatch.worker.repository import RepositoryError
 
 SOURCE = tiny_repository.SOURCE.replace("FACTOR", "2.0").replace("(64, 128, 256, 96)", "(64, 128)")
 SLOWER = SOURCE.replace(
@@ -232,10 +232,55 @@ def test_a_submodule_in_the_library_cannot_be_compared_uncommitted(watched: Path
     tiny_repository.git(tmp_path, "clone", "--quiet", str(watched), str(copy))
     allow = ("-c", "protocol.file.allow=always")
     tiny_repository.git(copy, *allow, "submodule", "--quiet", "add", str(watched), "library/theirs")
-    with pytest.raises(
-        RepositoryError, match="library/theirs is a submodule: its uncommitted changes cannot be compared"
-    ):
-        compare_sides.open_working_tree(copy, "library", tmp_path / "checkouts")
+    error = error_of(compare(copy, tmp_path, "compare", "--dirty", "--static"))
+    assert error == "library/theirs is a submodule: its uncommitted changes cannot be compared, commit them first"
+
+
+def test_a_gpu_in_use_is_one_sentence(watched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = fake_gpu.install_for_children(tmp_path / "bin", monkeypatch)
+    processes.write_text(f"{fake_gpu.UUID}, 4711, train.py\n")
+    done = compare(watched, tmp_path, "compare", "base..slower", "--configs", "shipped")
+    assert (done.returncode, done.stdout) == (2, "")
+    progress, error = done.stderr.splitlines()
+    assert progress == "2 of 2 operators and problems have other machine code"
+    assert error.startswith("tilewatch: GPU 0 (NVIDIA H200) is in use by 4711 train.py: end that, or")
+
+
+def test_a_commit_that_a_shallow_clone_lacks_is_named_with_what_brings_it(watched: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    tiny_repository.git(tmp_path, "clone", "--quiet", "--depth", "1", f"file://{watched}", str(copy))
+    error = error_of(compare(copy, tmp_path, "compare", "HEAD^1..HEAD", "--static"))
+    assert error.endswith(
+        "has no commit 'HEAD^1'; it is a shallow clone: `git fetch --unshallow` brings the other commits"
+    )
+
+
+def test_a_comparison_keeps_the_commits_and_nothing_else(watched: Path, tmp_path: Path) -> None:
+    assert compare(watched, tmp_path, "compare", "--dirty", "--static").returncode == 0
+    (home,) = tmp_path.iterdir()
+    head = tiny_repository.git(watched, "rev-parse", "HEAD").strip()
+    assert [folder.name for folder in home.iterdir()] == [head]
+
+
+def test_a_kernel_without_configs_for_some_architectures_is_compared_on_the_others(
+    watched: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    tiny_repository.git(tmp_path, "clone", "--quiet", str(watched), str(copy))
+    tiny_repository.git(copy, "checkout", "--quiet", "base")
+    source = SOURCE.replace("(64, 128)", '(64, 128) if arch == "sm_90" else ()')
+    (copy / "library" / "double.py").write_text(source)
+    done = compare(copy, tmp_path, "compare", "--dirty", "--static", "--kernel", "double")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[:2] == [
+        "double 1024, 2048 (sm_80, sm_100, sm_103, sm_120): only in the base",
+        "double 1024, 2048 (sm_90): identical machine code",
+    ]
+    tiny_repository.git(copy, "commit", "--quiet", "--all", "--message", "Hopper only")
+    (copy / "library" / "double.py").write_text(source.replace('"sm_90"', '"sm_70"'))
+    tiny_repository.git(copy, "commit", "--quiet", "--all", "--message", "nowhere")
+    error = error_of(compare(copy, tmp_path, "compare", "HEAD..HEAD", "--static", "--kernel", "double"))
+    assert error == "kernel double has no config for sm_80"
 
 
 def test_mistakes_are_one_sentence_each(watched: Path, tmp_path: Path) -> None:
