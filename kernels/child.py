@@ -32,6 +32,14 @@ def _end_with_group(*_: object) -> None:
 
 def _handler(role: str) -> Handler:
     # Imported by role: the catalog must answer without a compiler or a GPU stack, the compiler without CuPy.
+    if role in ("catalog", "compile"):
+        from tilewatch.kernels.watching import pretend_driver
+
+        pretend_driver.install()
+    if role in ("catalog", "compile", "gpu"):
+        from tilewatch.kernels.watching import recorder
+
+        recorder.install()
     if role == "catalog":
         from tilewatch.kernels.catalog.catalog_child import answer
     elif role == "compile":

@@ -1,9 +1,12 @@
-"""Loads library files by path, inside a child process, under canonical names.
+"""Loads library files and watch files by path, inside a child process.
 
-The files may come from any commit and lie in any folder; the harness is always the installed one. A file is loaded as
-`watched_library/<name>.py`, so that the same code gives the same bytecode wherever its checkout lies.
+The files may come from any commit and lie in any folder; the harness is always the installed one. A library file is
+loaded as `watched_library/<name>.py`, so that the same code gives the same bytecode wherever its checkout lies. Where
+the checkout's pyproject.toml has a table [tool.tilewatch], files may import the repository's own packages
+(kernels/watching), and keep their own names.
 """
 
+import functools
 import hashlib
 import importlib.abc
 import importlib.machinery
@@ -17,12 +20,19 @@ from pathlib import Path
 
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import contract
-from tilewatch.kernels.contract import Kernel
+from tilewatch.kernels.contract import Kernel, Problem
 from tilewatch.kernels.imports import ALLOWED, ForbiddenImport, refuse_imports
+from tilewatch.kernels.watching.declare import WatchedOperator
+from tilewatch.kernels.watching.operator import RecordedOperator
+from tilewatch.kernels.watching.project import BadProject, Project, activate, find_project, hash_sources
 
 PACKAGE = "watched_library"
 OLD_CONTRACT = "kernels.contract"
 """The contract's name until 2026-11: library files of old commits say `from kernels.contract import ...`."""
+PATH_MISSING = (
+    "a watch file may import the repository's own packages from the folders that `path` of [tool.tilewatch] names, and "
+    "installed packages"
+)
 
 
 @dataclass(frozen=True)
@@ -32,6 +42,37 @@ class LibraryKernel:
     kernel: Kernel
     source_sha256: str
     file: str
+
+
+@dataclass(frozen=True)
+class LibraryOperator:
+    """A watched operator, the checkout that it imports from, and its file's name."""
+
+    kernel: WatchedOperator
+    project: Project
+    file: str
+
+    @property
+    def source_sha256(self) -> str:
+        """Hashes all that was imported from the checkout until now: recording may import more."""
+        return hash_sources(self.project)
+
+    def record(self, problem: Problem, arch: str) -> RecordedOperator:
+        """Records the operator, once per problem and architecture. Raises LibraryError where its host code fails."""
+        try:
+            return _recorded(self.kernel, self.project, problem.name, arch)
+        except Exception as error:
+            what = f"watch file {self.file}: {self.kernel.name} on {problem.name} cannot be recorded for {arch}"
+            kind = "" if isinstance(error, ExpectedError) else f"{type(error).__name__}: "
+            raise LibraryError(f"{what}: {kind}{error}") from error
+
+
+Entry = LibraryKernel | LibraryOperator
+
+
+@functools.lru_cache(maxsize=64)
+def _recorded(operator: WatchedOperator, project: Project, problem: str, arch: str) -> RecordedOperator:
+    return RecordedOperator(operator, project, operator.parse(problem), arch)
 
 
 class LibraryError(ExpectedError):
@@ -44,7 +85,8 @@ class NoConfigs(LibraryError):
 
 @dataclass(frozen=True)
 class _Library:
-    kernels: dict[str, LibraryKernel]
+    kernels: dict[str, Entry]
+    project: Project | None
     sources: dict[str, str]  # by canonical file name
     failures: tuple[str, ...]  # a sentence for each file that does not load
 
@@ -69,7 +111,7 @@ class _OldContract(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 sys.meta_path.append(_OldContract())
 
 
-def load(library: Path) -> dict[str, LibraryKernel]:
+def load(library: Path) -> dict[str, Entry]:
     """Returns all kernels of the folder, by name, in file and definition order. A folder is read once per process.
 
     A file that does not load costs its own kernels (see `list_failures`); LibraryError is raised when none loads.
@@ -78,6 +120,7 @@ def load(library: Path) -> dict[str, LibraryKernel]:
     canonical names, the sources that inspect finds are always those of the folder loaded last.
     """
     loaded = _loaded(library)
+    activate(loaded.project)
     if loaded.failures and not loaded.kernels:
         raise LibraryError("; ".join(loaded.failures))
     for name, source in loaded.sources.items():
@@ -85,7 +128,7 @@ def load(library: Path) -> dict[str, LibraryKernel]:
     return loaded.kernels
 
 
-def find(library: Path, kernel: str) -> LibraryKernel:
+def find(library: Path, kernel: str) -> Entry:
     """Returns one kernel of the folder. Raises LibraryError when it has none of that name, or its file is wrong."""
     kernels = load(library)
     if kernel not in kernels:
@@ -108,26 +151,32 @@ def _read(library: Path) -> _Library:
     files = sorted(path for path in library.glob("*.py") if not path.name.startswith("_"))
     if not files:
         raise LibraryError(f"the library folder {library} holds no library files (*.py)")
-    found: dict[str, LibraryKernel] = {}
+    try:
+        project = find_project(library)
+    except BadProject as error:
+        raise LibraryError(str(error)) from None
+    activate(project)
+    found: dict[str, Entry] = {}
     sources: dict[str, str] = {}
     failures: list[str] = []
     for path in files:
         content = path.read_bytes()
-        name = f"{PACKAGE}/{path.name}"
-        sources[name] = content.decode()
-        digest = hashlib.sha256(content).hexdigest()
+        name = f"{PACKAGE}/{path.name}" if project is None else str(path)
+        if project is None:
+            sources[name] = content.decode()
         try:
-            kernels = _kernels(path, name, sources[name])
+            entries = _entries(path, name, content, project)
         except LibraryError as error:
             failures.append(str(error))
             continue
-        for kernel in kernels:
-            if kernel.name in found:
+        for entry in entries:
+            if entry.kernel.name in found:
                 raise LibraryError(
-                    f"kernel {kernel.name} is defined twice in {library}: in {found[kernel.name].file} and {path.name}"
+                    f"kernel {entry.kernel.name} is defined twice in {library}: in {found[entry.kernel.name].file} and "
+                    f"{path.name}"
                 )
-            found[kernel.name] = LibraryKernel(kernel, digest, path.name)
-    return _Library(found, sources, tuple(failures))
+            found[entry.kernel.name] = entry
+    return _Library(found, project, sources, tuple(failures))
 
 
 def _give_to_inspect(name: str, source: str) -> None:
@@ -135,24 +184,39 @@ def _give_to_inspect(name: str, source: str) -> None:
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
 
 
-def _kernels(path: Path, name: str, source: str) -> tuple[Kernel, ...]:
+def _entries(path: Path, name: str, content: bytes, project: Project | None) -> tuple[Entry, ...]:
+    """Runs a file and returns what it has to watch. Raises LibraryError."""
+    source = content.decode()
     module = types.ModuleType(f"{PACKAGE}.{path.stem}")
     module.__file__ = name
     sys.modules[module.__name__] = module
-    _give_to_inspect(name, source)
+    if project is None:
+        _give_to_inspect(name, source)
     try:
-        refuse_imports(source)
+        if project is None:
+            refuse_imports(source)
         exec(compile(source, name, "exec"), module.__dict__)  # noqa: S102 - loading code is the task here
     except ForbiddenImport as error:
         raise LibraryError(f"library file {path.name}, line {error.line}: {error}") from error
     except Exception as error:
         raise LibraryError(f"library file {path.name} does not load: {_described(error, name)}") from error
-    kernels = getattr(module, "KERNELS", None)
+    operators = [
+        value for value in vars(module).values() if isinstance(value, WatchedOperator) and value.file == Path(name)
+    ]
+    if operators and project is None:
+        raise LibraryError(
+            f"watch file {path.name} needs a table [tool.tilewatch] in the pyproject.toml of its repository: it says "
+            "where the repository's own packages are imported from (docs/watch.md)"
+        )
+    kernels = getattr(module, "KERNELS", None if not operators else ())
     if not isinstance(kernels, tuple) or not all(isinstance(kernel, Kernel) for kernel in kernels):
         raise LibraryError(
-            f"library file {path.name} must define KERNELS, a tuple of tilewatch.kernels.contract.Kernel"
+            f"library file {path.name} must define KERNELS, a tuple of tilewatch.kernels.contract.Kernel, or operators "
+            "under @watch"
         )
-    return kernels
+    digest = hashlib.sha256(content).hexdigest() if project is None else hash_sources(project)
+    watched = [LibraryOperator(each, project, path.name) for each in operators if project is not None]
+    return (*(LibraryKernel(kernel, digest, path.name) for kernel in kernels), *watched)
 
 
 def _described(error: Exception, name: str) -> str:
@@ -160,4 +224,6 @@ def _described(error: Exception, name: str) -> str:
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == name]
     line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
     sentence = f"{type(error).__name__}: {error}" + (f" (line {line})" if line is not None else "")
-    return f"{sentence}; {ALLOWED}" if isinstance(error, ModuleNotFoundError) else sentence
+    if not isinstance(error, ModuleNotFoundError):
+        return sentence
+    return f"{sentence}; {ALLOWED}" if name.startswith(PACKAGE) else f"{sentence}; {PATH_MISSING}"

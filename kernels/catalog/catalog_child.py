@@ -7,8 +7,17 @@ from typing import Any
 
 from tilewatch.kernels.catalog.check import call, check_kernel, check_problem, read_space
 from tilewatch.kernels.catalog.description import MANY, describe
-from tilewatch.kernels.contract import BadProblem, Problem
-from tilewatch.kernels.loading import LibraryError, LibraryKernel, NoConfigs, list_failures, load
+from tilewatch.kernels.catalog.operators import describe_operator, plan_operator
+from tilewatch.kernels.contract import BadProblem, Config, Problem
+from tilewatch.kernels.loading import (
+    Entry,
+    LibraryError,
+    LibraryKernel,
+    LibraryOperator,
+    NoConfigs,
+    list_failures,
+    load,
+)
 from tilewatch.kernels.signature import BadConfig, code_key, element_bytes, signature
 
 
@@ -20,7 +29,7 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
             wanted = _runnable(_wanted(library, kernel, request["problem"]), kernel, arch)
             if request.get("config"):
                 entry, problem = wanted[0]
-                return {"description": describe(entry, problem, request["config"], arch)}
+                return {"description": _description(entry, problem, request["config"], arch)}
             return {"plans": [_plan(entry, problem, arch) for entry, problem in wanted], "failures": failures}
         plans = []
         for entry in loaded.values():
@@ -46,7 +55,7 @@ class UnknownKernelName(Exception):
     pass
 
 
-def _wanted(library: Path, kernel: str, problem: str | None) -> list[tuple[LibraryKernel, Problem]]:
+def _wanted(library: Path, kernel: str, problem: str | None) -> list[tuple[Entry, Problem]]:
     loaded = load(library)
     if kernel not in loaded:
         near = difflib.get_close_matches(kernel, loaded, n=3, cutoff=0.4) or sorted(loaded)
@@ -55,30 +64,43 @@ def _wanted(library: Path, kernel: str, problem: str | None) -> list[tuple[Libra
     entry = loaded[kernel]
     if problem is None:
         return _problems(entry)
-    check_kernel(entry)
+    if isinstance(entry, LibraryKernel):
+        check_kernel(entry)
     try:
         return [(entry, entry.kernel.parse(problem))]
     except BadProblem as error:
-        watched = ", ".join(each.name for each in entry.kernel.problems)
+        watched = ", ".join(each.name for _, each in _problems(entry))
         raise BadProblem(f"{error} (watched problems of {kernel}: {watched})") from None
 
 
-def _problems(entry: LibraryKernel) -> list[tuple[LibraryKernel, Problem]]:
+def _problems(entry: Entry) -> list[tuple[Entry, Problem]]:
+    if isinstance(entry, LibraryOperator):
+        return [(entry, each.problem) for each in entry.kernel.problems]
     check_kernel(entry)
     return [(entry, each) for each in entry.kernel.problems]
 
 
-def _runnable(
-    wanted: list[tuple[LibraryKernel, Problem]], asked: str | None, arch: str
-) -> list[tuple[LibraryKernel, Problem]]:
+def _runnable(wanted: list[tuple[Entry, Problem]], asked: str | None, arch: str) -> list[tuple[Entry, Problem]]:
     """Leaves out kernels without a config for the architecture; asking for one of them is an error."""
-    runnable = [(entry, problem) for entry, problem in wanted if read_space(entry, arch).size]
+    runnable = [
+        (entry, problem)
+        for entry, problem in wanted
+        if isinstance(entry, LibraryOperator) or read_space(entry, arch).size
+    ]
     if asked is not None and not runnable:
         raise NoConfigs(f"kernel {asked} has no config for {arch}")
     return runnable
 
 
-def _plan(loaded: LibraryKernel, problem: Problem, arch: str) -> dict[str, Any]:
+def _description(loaded: Entry, problem: Problem, config: Config, arch: str) -> dict[str, Any]:
+    if isinstance(loaded, LibraryOperator):
+        return describe_operator(loaded, problem, config, arch)
+    return describe(loaded, problem, config, arch)
+
+
+def _plan(loaded: Entry, problem: Problem, arch: str) -> dict[str, Any]:
+    if isinstance(loaded, LibraryOperator):
+        return plan_operator(loaded, problem, arch)
     kernel, space = loaded.kernel, read_space(loaded, arch)
     check_problem(loaded, problem)
     trials = []

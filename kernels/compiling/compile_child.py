@@ -18,18 +18,21 @@ from pathlib import Path
 from typing import Any
 
 import cuda.tile as ct
-from cuda.tile.compilation import export_kernel
+from cuda.tile.compilation import KernelSignature, export_kernel
 from cutile_cache._cache import cache_entries  # the only way to the remarks (cuda-tile 1.7)
 
 from tilewatch.kernels.compiling.bytecode import meaning_sha256
 from tilewatch.kernels.compiling.compiler_guard import CompilerGuard
 from tilewatch.kernels.compiling.cubin import CuobjdumpMissing, code_sha256, static_facts
+from tilewatch.kernels.compiling.operator_code import bundle, bundle_key
 from tilewatch.kernels.compiling.store import CubinStore, StoreError, is_final
 from tilewatch.kernels.compiling.toolchain import compiler_version
 from tilewatch.kernels.contract import HINTS, BadProblem, Kernel, Problem
-from tilewatch.kernels.loading import LibraryError, find
+from tilewatch.kernels.loading import LibraryError, LibraryOperator, find
 from tilewatch.kernels.parameters import Constant, arguments
 from tilewatch.kernels.signature import BadConfig, Signature, signature, tile_signature
+from tilewatch.kernels.watching.declare import BadWatchFile
+from tilewatch.kernels.watching.recorder import RecordingError
 
 SM_COUNTS = (1, 108, 132, 148, 170, 1 << 20)
 """Multiprocessors for which two grids are compared: of real GPUs, and more extreme ones."""
@@ -43,22 +46,51 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     if request.get("ask") == "ready":  # everything this role needs was imported
         return {}
     try:
-        kernel = find(Path(request["library"]), request["kernel"]).kernel
-        problem = kernel.parse(request["problem"])
+        loaded = find(Path(request["library"]), request["kernel"])
+        problem = loaded.kernel.parse(request["problem"])
+        if isinstance(loaded, LibraryOperator):
+            return _answer_for_operator(loaded, problem, request)
+        kernel = loaded.kernel
         wanted = signature(kernel, problem, request["config"])
         if request.get("ask") == "identify":
             return _identify(kernel, problem, wanted, request)
-        return _compile(kernel.entry, wanted, request)
+        return _compile(kernel.entry.replace_hints(**dict(wanted.hints)), tile_signature(wanted), request)
     except (LibraryError, StoreError, CuobjdumpMissing) as error:
         return {"error": str(error)}
-    except (BadConfig, BadProblem) as error:
+    except (BadConfig, BadProblem, BadWatchFile, RecordingError) as error:
         return _failure("error", str(error), 0.0, 0.0, None)
+
+
+def _answer_for_operator(loaded: LibraryOperator, problem: Problem, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    arch, config = request["arch"], request["config"]
+    recorded = loaded.record(problem, arch)
+    try:
+        launches = recorded.launches(config)
+    except (BadWatchFile, RecordingError):
+        raise
+    except Exception as error:  # noqa: BLE001 - host code may refuse a config in any way
+        return _failure("error", _first_line(error), 0.0, 0.0, None)
+    if request.get("ask") == "identify":
+        try:
+            keys = [_content_key(_bytecode(each.kernel, each.signature, arch), request) for each in launches]
+        except Exception as error:  # noqa: BLE001 - the edge of a trial: the compiler and the kernel may raise anything
+            return _failure("error", _first_line(error), 0.0, 0.0, None)
+        launched = repr([(each.grid, each.signature.parameters) for each in launches])
+        return {
+            "status": "ok",
+            "content_key": bundle_key(keys, launches),
+            "launch_sha256": hashlib.sha256(launched.encode()).hexdigest(),
+        }
+    by_key = {each.key: each for each in launches}
+    outcomes = {key: _compile(each.kernel, each.signature, request) for key, each in by_key.items()}
+    return bundle(_store(request["store"]), launches, outcomes)
 
 
 def _identify(kernel: Kernel, problem: Problem, wanted: Signature, request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Names the code and the way it is launched, without compiling: the grid is no part of the bytecode."""
     try:
-        key = _content_key(_bytecode(kernel.entry, wanted, request["arch"]), request)
+        hinted = kernel.entry.replace_hints(**dict(wanted.hints))
+        key = _content_key(_bytecode(hinted, tile_signature(wanted), request["arch"]), request)
         grids = [kernel.grid(problem, request["config"], sm_count) for sm_count in SM_COUNTS]
     except Exception as error:  # noqa: BLE001 - the edge of a trial: the compiler and the kernel may raise anything
         return _failure("error", _first_line(error), 0.0, 0.0, None)
@@ -67,27 +99,25 @@ def _identify(kernel: Kernel, problem: Problem, wanted: Signature, request: Mapp
     return {"status": "ok", "content_key": key, "launch_sha256": hashlib.sha256(launched.encode()).hexdigest()}
 
 
-def _bytecode(entry: Any, wanted: Signature, arch: str) -> bytes:
+def _bytecode(kernel: Any, wanted: KernelSignature, arch: str) -> bytes:
     out = io.BytesIO()
-    hinted = entry.replace_hints(**dict(wanted.hints))
-    export_kernel(hinted, [tile_signature(wanted)], out, gpu_code=arch, output_format="tileir_bytecode")
+    export_kernel(kernel, [wanted], out, gpu_code=arch, output_format="tileir_bytecode")
     return out.getvalue()
 
 
-def _compile(entry: Any, wanted: Signature, request: Mapping[str, Any]) -> Mapping[str, Any]:
+def _compile(kernel: Any, wanted: KernelSignature, request: Mapping[str, Any]) -> Mapping[str, Any]:
     store, arch = _store(request["store"]), request["arch"]
-    hinted = entry.replace_hints(**dict(wanted.hints))
     started, cpu = time.perf_counter(), _cpu_s()
     guard = CompilerGuard(memory_bytes=request["memory_bytes"], cpu_s=request["limit_s"])
     key = None
     try:
-        key = _content_key(_bytecode(entry, wanted, arch), request)
+        key = _content_key(_bytecode(kernel, wanted, arch), request)
         stored = store.outcome(key)
         if stored is not None and is_final(stored, request["limit_s"]):
             return {**stored, "reused": True}
         cubin = io.BytesIO()
         with guard, ct.compiler_timeout(request["wall_limit_s"]):
-            export_kernel(hinted, [tile_signature(wanted)], cubin, gpu_code=arch, output_format="cubin")
+            export_kernel(kernel, [wanted], cubin, gpu_code=arch, output_format="cubin")
     except ct.TileCompilerTimeoutError:
         failure = (
             f"stopped after {request['wall_limit_s']:g} s with {guard.cpu_s:.1f} s of CPU time: the machine was too "
@@ -107,7 +137,7 @@ def _compile(entry: Any, wanted: Signature, request: Mapping[str, Any]) -> Mappi
         cpu_s = max(_cpu_s() - cpu, guard.cpu_s)
         outcome = _failure(status, failure, time.perf_counter() - started, cpu_s, key)
     else:
-        outcome = _success(cubin.getvalue(), wanted.symbol, key, time.perf_counter() - started, _cpu_s() - cpu)
+        outcome = _success(cubin.getvalue(), str(wanted.symbol), key, time.perf_counter() - started, _cpu_s() - cpu)
         store.put(key, outcome, cubin.getvalue())
         return {**outcome, "reused": False}
     if key is not None:

@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ from tilewatch.kernels import baselines
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.contract import Array, Config, Kernel, Problem
 from tilewatch.kernels.gpu import arrays, timing
+from tilewatch.kernels.gpu.rounds import Entry
 from tilewatch.kernels.gpu.telemetry import Telemetry
-from tilewatch.kernels.loading import LibraryError, find, load
+from tilewatch.kernels.loading import LibraryError, LibraryKernel, load
 from tilewatch.kernels.parameters import Constant, Scalar, arguments
-from tilewatch.kernels.signature import strides
+from tilewatch.kernels.signature import element_bytes, strides
 
 INPUT_L2S = 4
 """Inputs rotate over at least this many times L2, so that no launch finds its own there, beyond flushing it."""
@@ -87,13 +89,65 @@ class PreparedProblem:
         )
 
     @property
+    def tolerance(self) -> float:
+        return self.kernel.tolerance(self.problem)
+
+    @property
+    def element_bytes(self) -> int:
+        return element_bytes(self.kernel, self.problem)
+
+    @property
+    def input_sets(self) -> int:
+        return len(self.inputs)
+
+    def find_misfit(self, request: Mapping[str, Any]) -> str | None:
+        return _find_misfit(self, request)
+
+    def load(self, request: Mapping[str, Any]) -> LoadedConfig:
+        return _load_cubin(self, request)
+
+    def check(self, config: LoadedConfig) -> tuple[float, float]:
+        """Launches a config once and returns its microseconds and its error."""
+        self.reset_outputs()
+        (checked_us,) = self.timer.time([lambda: self.launch(config, 0)], [self.kernel_names])
+        return checked_us, self.error()
+
+    def keep(self, identity: int, config: LoadedConfig) -> None:
+        """Keeps a checked config for rounds."""
+        self.loaded[identity] = config
+
+    def entry(self, identity: int) -> Entry:
+        return partial(self.launch, self.loaded[identity]), self.kernel_names
+
+    def build_rival(self, name: str) -> baselines.Rival:
+        """Raises BaselineMissing."""
+        call = baselines.Call(
+            self.kernel.name,
+            {name: array for name, array in self.inputs[0].items() if name not in self.outputs},
+            self.outputs,
+            {spec.name: spec.dtype for spec in self.specs},
+            self.problem.sizes,
+            self.kernel.bytes(self.problem),
+        )
+        return baselines.build(name, call)
+
+    def check_rival(self, rival: baselines.Rival) -> float:
+        """Resets the outputs, launches the rival, and returns the largest error."""
+        self.reset_outputs()
+        rival.launch()
+        if rival.settle is not None:
+            rival.settle()
+        cupy.cuda.get_current_stream().synchronize()
+        return self.error()
+
+    @property
     def kernel_names(self) -> tuple[str, ...]:
         """The kernels that one launch of a config runs, as the timer names them."""
         return (self.kernel.name,) if self.timer.name == "cupti" else ("launch",)
 
 
-def prepare(request: Mapping[str, Any], gpu_uuid: str) -> PreparedProblem:
-    kernel = find(Path(request["library"]), request["kernel"]).kernel
+def prepare(loaded: LibraryKernel, request: Mapping[str, Any], gpu_uuid: str) -> PreparedProblem:
+    kernel = loaded.kernel
     problem = kernel.parse(request["problem"])
     specs = kernel.arrays(problem)
     inputs = _inputs(kernel, problem, request["seed"])
@@ -124,7 +178,7 @@ def prepare(request: Mapping[str, Any], gpu_uuid: str) -> PreparedProblem:
     return prepared
 
 
-def load_cubin(prepared: PreparedProblem, request: Mapping[str, Any]) -> LoadedConfig:
+def _load_cubin(prepared: PreparedProblem, request: Mapping[str, Any]) -> LoadedConfig:
     # One path per cubin: CuPy's RawModule remembers modules by path.
     path = Path(prepared.modules.name) / f"{request['content_key']}.cubin"
     if not path.exists():
@@ -152,7 +206,7 @@ def _check_reference(kernel: Kernel, expected: Mapping[str, Any], outputs: Mappi
             )
 
 
-def find_misfit(prepared: PreparedProblem, request: Mapping[str, Any]) -> str | None:
+def _find_misfit(prepared: PreparedProblem, request: Mapping[str, Any]) -> str | None:
     """Says why a side of a replay is not comparable with the prepared library; None when it is."""
     kernel = _kernel_of(prepared, request)
     if kernel is None:
@@ -170,7 +224,7 @@ def _kernel_of(prepared: PreparedProblem, request: Mapping[str, Any]) -> Kernel 
     if request.get("library") is None:
         return prepared.kernel
     entry = load(Path(request["library"])).get(prepared.kernel.name)
-    return None if entry is None else entry.kernel
+    return entry.kernel if isinstance(entry, LibraryKernel) else None
 
 
 def _inputs(kernel: Kernel, problem: Problem, seed: int) -> list[dict[str, Any]]:

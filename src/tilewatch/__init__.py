@@ -3,3 +3,18 @@
 They are links here, so that `import tilewatch.kernels` works from a checkout, an editable install and a wheel alike,
 and a repository under watch may have a folder `kernels` of its own.
 """
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tilewatch.kernels.watching.declare import case as case
+    from tilewatch.kernels.watching.declare import watch as watch
+
+
+def __getattr__(name: str) -> Any:
+    """Imports what watch files use when it is asked for: everything else needs none of it."""
+    if name in ("case", "watch"):
+        from tilewatch.kernels.watching import declare
+
+        return getattr(declare, name)
+    raise AttributeError(f"module 'tilewatch' has no attribute '{name}'")

@@ -1,0 +1,61 @@
+"""Plans and describes watched operators, as kernels/catalog/catalog_child.py does kernels of a library file."""
+
+import inspect
+from typing import Any
+
+from tilewatch.kernels.contract import Config, Problem
+from tilewatch.kernels.loading import LibraryError, LibraryOperator
+from tilewatch.kernels.watching.recorder import RecordingError
+
+
+def plan_operator(loaded: LibraryOperator, problem: Problem, arch: str) -> dict[str, Any]:
+    """Returns the fields of Plan as JSON holds them. Raises LibraryError."""
+    operator, recorded = loaded.kernel, loaded.record(problem, arch)
+    trials = []
+    for config in recorded.configs:
+        try:
+            launches = recorded.launches(config)
+        except RecordingError as error:
+            raise LibraryError(f"watch file {loaded.file}: {operator.name}: {error}") from error
+        trials.append({"config": config, "code_key": recorded.code_key(launches)})
+    return {
+        "kernel": operator.name,
+        "problem": problem.name,
+        "arch": arch,
+        "source_sha256": loaded.source_sha256,
+        "element_bytes": recorded.element_bytes,
+        "axes": recorded.axes,
+        "flops": recorded.case.flops,
+        "bytes": recorded.bytes_moved,
+        "baselines": operator.baselines,
+        "trials": trials,
+    }
+
+
+def describe_operator(loaded: LibraryOperator, problem: Problem, config: Config, arch: str) -> dict[str, Any]:
+    """Returns the fields of Description as JSON holds them; the source is that of the first kernel launched."""
+    recorded = loaded.record(problem, arch)
+    launches = recorded.launches(dict(config))
+    function = launches[0].kernel._pyfunc
+    file = str(inspect.getsourcefile(function))
+    return {
+        "kernel": loaded.kernel.name,
+        "problem": problem.name,
+        "arch": arch,
+        "file": file.removeprefix(f"{loaded.project.root}/"),
+        "source": inspect.getsource(inspect.getmodule(function)),  # type: ignore[arg-type]
+        "entry": function.__name__,
+        "config": dict(config),
+        "sizes": dict(problem.sizes),
+        "arrays": [
+            (f"array {number}", tuple(each.shape), str(each.dtype).removeprefix("torch."), _rows_aligned(each))
+            for number, each in enumerate(recorded.arrays)
+        ],
+        "constants": [each.value for each in launches[0].signature.parameters if hasattr(each, "value")],
+        "element_bytes": recorded.element_bytes,
+        "grid_follows_gpu": False,
+    }
+
+
+def _rows_aligned(array: Any) -> bool:
+    return len(array.shape) < 2 or array.stride()[-2] * array.element_size() % 16 == 0

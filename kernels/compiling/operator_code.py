@@ -1,0 +1,71 @@
+"""Puts the machine code of an operator's launches together: a bundle is stored as one cubin is.
+
+A bundle is a ZIP file, uncompressed, with one cubin for each different launch, named by the launch's key.
+"""
+
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilewatch.kernels.compiling.store import CubinStore
+from tilewatch.kernels.watching.operator import CompilableLaunch
+
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The first time that ZIP knows: equal code gives equal files."""
+
+
+def bundle_key(content_keys: Sequence[str], launches: Sequence[CompilableLaunch]) -> str:
+    """Names a bundle by the code of its launches and by what they are looked up by."""
+    parts = sorted(zip([each.key for each in launches], content_keys, strict=True))
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def bundle(
+    store: CubinStore, launches: Sequence[CompilableLaunch], outcomes: Mapping[str, Mapping[str, Any]]
+) -> Mapping[str, Any]:
+    """Stores the bundle and returns the operator's outcome: that of its first launch that failed, else all together.
+
+    `outcomes` are the launches' own by their keys; each has its cubin in the store.
+    """
+    for outcome in outcomes.values():
+        if outcome["status"] != "ok" or "error" in outcome:
+            return outcome
+    key = bundle_key([outcomes[each.key]["content_key"] for each in launches], launches)
+    result = _join(key, launches, outcomes)
+    if store.outcome(key) is None:
+        store.put(key, result, _zip({key: store.cubin(outcome["content_key"]) for key, outcome in outcomes.items()}))
+    return {**result, "reused": all(outcome["reused"] for outcome in outcomes.values())}
+
+
+def _join(key: str, launches: Sequence[CompilableLaunch], outcomes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    parts = [outcomes[each.key] for each in launches]
+    facts = [each["facts"] for each in outcomes.values()]
+    codes = [each["code_sha256"] for each in parts]
+    joined = {name: sum(each[name] for each in facts) for name in facts[0] if name != "remarks"}
+    joined |= {name: max(each[name] for each in facts) for name in ("registers", "stack_bytes", "shared_bytes")}
+    return {
+        "status": "ok",
+        "compile_s": sum(each["compile_s"] for each in outcomes.values()),
+        "cpu_s": sum(each["cpu_s"] for each in outcomes.values()),
+        "content_key": key,
+        "code_sha256": codes[0] if len(codes) == 1 else hashlib.sha256("".join(codes).encode()).hexdigest(),
+        "symbol": "+".join(each.symbol for each in launches),
+        "facts": {**joined, "remarks": [remark for each in facts for remark in each["remarks"]]},
+    }
+
+
+def _zip(files: Mapping[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in sorted(files.items()):
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), content)
+    return out.getvalue()
+
+
+def read_bundle(content: bytes) -> dict[str, bytes]:
+    """Returns the cubins of a bundle by the keys of their launches."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}

@@ -1,0 +1,235 @@
+"""Prepares one problem of a watched operator on the GPU, and runs its host code on cubins from the store.
+
+cuTile's own `ct.launch` launches; where it would compile, it is given the cubin that was compiled for the same request.
+So arguments reach a kernel exactly as they do in the repository's own use. Runs inside the GPU child, beside PyTorch.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import cuda.tile as ct
+import cupy
+
+from tilewatch.kernels import baselines
+from tilewatch.kernels.compiling.operator_code import read_bundle
+from tilewatch.kernels.compiling.store import CubinStore
+from tilewatch.kernels.gpu import operator_results, timing
+from tilewatch.kernels.gpu.rounds import Entry
+from tilewatch.kernels.gpu.telemetry import Telemetry
+from tilewatch.kernels.loading import LibraryError, LibraryOperator, load
+from tilewatch.kernels.watching.configs import PlainConfig
+from tilewatch.kernels.watching.declare import Case
+from tilewatch.kernels.watching.operator import BUILT_IN, launch_key, list_arrays, make_case, run_config
+from tilewatch.kernels.watching.project import activate, remember_globals
+from tilewatch.kernels.watching.recorder import Execute, RecordedLaunch, Recording, launch_for_real, no_recording
+
+MOST_INPUT_SETS = 4
+INPUT_L2S = 4
+"""Inputs rotate until they are this many times as large as L2, as in prepared_problem.py."""
+
+INPUT_BUDGET = 0.1
+"""Share of the GPU's memory that all sets of inputs may take: each config has outputs of its own besides."""
+
+
+class CodeMissing(timing.TimingError):
+    """`ct.launch` wants code that was not compiled for this config; the message is a sentence."""
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One commit's operator with its sets of inputs; those of a set are used by every config."""
+
+    loaded: LibraryOperator
+    cases: tuple[Case, ...]
+
+
+@dataclass(frozen=True)
+class LoadedOperator:
+    """A config with its cubins by launch key, and what it launches on each set of inputs.
+
+    `kernels` are cuTile kernels of this config's own, by the identity of those that the host code launches: a kernel
+    keeps the code that it was first given.
+    """
+
+    config: PlainConfig
+    side: _Side
+    cubins: Mapping[str, bytes]
+    launches: list[list[RecordedLaunch]]
+    kernels: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(each.kernel._pyfunc.__name__ for each in self.launches[0])
+
+    def launch(self, launch: RecordedLaunch) -> None:
+        _, kernel = self.kernels.setdefault(id(launch.kernel), (launch.kernel, launch.kernel.replace_hints()))
+        with _serving(self.cubins):
+            launch_for_real(replace(launch, kernel=kernel))
+
+
+class PreparedOperator:
+    """One problem of an operator, with the configs and baselines loaded so far."""
+
+    def __init__(self, loaded: LibraryOperator, request: Mapping[str, Any], gpu_uuid: str) -> None:
+        self.problem = loaded.kernel.parse(request["problem"])
+        self.store = CubinStore(request["store"])
+        self.timer = timing.timer(request.get("timer"))
+        self.telemetry = Telemetry(gpu_uuid)
+        self.sm_count: int = cupy.cuda.Device().attributes["MultiProcessorCount"]
+        self.loaded: dict[int, LoadedOperator] = {}
+        self.rivals: dict[str, tuple[baselines.Rival, tuple[str, ...]]] = {}
+        self.modules: tempfile.TemporaryDirectory[str] = tempfile.TemporaryDirectory(prefix="tilewatch-cubins-")
+        self._seed: int = request["seed"]
+        self._library = Path(request["library"])
+        ct.kernel._compile = _serve
+        first = self._prepare(loaded, 1)
+        arrays = list_arrays(self._record(first, 0, None).launches)
+        self.bytes_moved = first.cases[0].moves or sum(each.nbytes for each in arrays)
+        self.element_bytes: int = arrays[0].element_size() if arrays else 1
+        sets = _count_input_sets(sum(each.nbytes for each in arrays))
+        self._sides = {self._library: first if sets == 1 else self._prepare(loaded, sets)}
+        self._expected = operator_results.expected_values(self._fresh_case(self._own).reference())
+        self.tolerance = operator_results.tolerance(first.cases[0], arrays)
+
+    @property
+    def input_sets(self) -> int:
+        return len(self._own.cases)
+
+    @property
+    def _own(self) -> _Side:
+        return self._sides[self._library]
+
+    def find_misfit(self, request: Mapping[str, Any]) -> str | None:
+        """Says why a side of a replay is not comparable with the prepared library; None when it is."""
+        if request.get("library") is None:
+            return None
+        library = Path(request["library"])
+        if library not in self._sides:
+            entry = load(library).get(self._own.loaded.kernel.name)
+            if not isinstance(entry, LibraryOperator):
+                return f"the library of that commit has no operator {self._own.loaded.kernel.name}"
+            self._sides[library] = self._prepare(entry, self.input_sets)
+        return None
+
+    def load(self, request: Mapping[str, Any]) -> LoadedOperator:
+        """Reads the cubins of a config, and runs the host code with it on every set of inputs, launching nothing."""
+        side = self._sides[Path(request.get("library") or self._library)]
+        recordings = [self._record(side, turn, request["config"]) for turn in range(len(side.cases))]
+        cubins = read_bundle(self.store.cubin(request["content_key"]))
+        return LoadedOperator(request["config"], side, cubins, [each.launches for each in recordings])
+
+    def launch(self, config: LoadedOperator, turn: int) -> None:
+        for launch in config.launches[turn]:
+            config.launch(launch)
+
+    def check(self, config: LoadedOperator) -> tuple[float, float]:
+        """Runs the host code on fresh inputs, with poisoned outputs, and returns its microseconds and its error."""
+        case, results = self._fresh_case(config.side), []
+
+        def run() -> None:
+            with operator_results.poisoned_outputs():
+                results.append(self._run(config.side, case, config.config, config.launch).result)
+
+        (checked_us,) = self.timer.time([run], [config.names])
+        return checked_us, operator_results.largest_error(results[0], self._expected)
+
+    def keep(self, identity: int, config: LoadedOperator) -> None:
+        """Keeps a checked config for rounds."""
+        self.loaded[identity] = config
+
+    def entry(self, identity: int) -> Entry:
+        config = self.loaded[identity]
+        return partial(self.launch, config), config.names
+
+    def time_parts(self, identity: int, rounds: int) -> dict[str, float]:
+        """Returns the median microseconds of each launch of a config, by its place and its kernel's name."""
+        config = self.loaded[identity]
+        parts: list[Callable[[], None]] = [partial(config.launch, launch) for launch in config.launches[0]]
+        samples = [self.timer.time(parts, [(name,) for name in config.names]) for _ in range(rounds)]
+        times = [sorted(each)[rounds // 2] for each in zip(*samples, strict=True)]
+        return {f"{place}. {name}": time for place, (name, time) in enumerate(zip(config.names, times, strict=True), 1)}
+
+    def build_rival(self, name: str) -> baselines.Rival:
+        """Raises BaselineMissing. A rival works on inputs of its own."""
+        case = self._fresh_case(self._own)
+        if name not in case.baselines:
+            assert name in BUILT_IN
+            return baselines.build(name, baselines.Call(self._own.loaded.kernel.name, {}, {}, {}, {}, self.bytes_moved))
+        solve = case.baselines[name]
+
+        def launch() -> None:
+            with no_recording():
+                self._rival_result = solve()
+
+        return baselines.Rival(launch, {})
+
+    def check_rival(self, rival: baselines.Rival) -> float:
+        """Launches the rival and returns the largest error."""
+        rival.launch()
+        cupy.cuda.get_current_stream().synchronize()
+        return operator_results.largest_error(self._rival_result, self._expected)
+
+    def _prepare(self, loaded: LibraryOperator, sets: int) -> _Side:
+        activate(loaded.project)
+        cases = tuple(make_case(loaded.kernel, self.problem, self._seed + turn) for turn in range(sets))
+        remember_globals(loaded.project)
+        return _Side(loaded, cases)
+
+    def _fresh_case(self, side: _Side) -> Case:
+        activate(side.loaded.project)
+        return make_case(side.loaded.kernel, self.problem, self._seed)
+
+    def _record(self, side: _Side, turn: int, config: PlainConfig | None) -> Recording:
+        return self._run(side, side.cases[turn], config, None)
+
+    def _run(self, side: _Side, case: Case, config: PlainConfig | None, execute: Execute | None) -> Recording:
+        activate(side.loaded.project)
+        try:
+            return run_config(case, side.loaded.project, side.loaded.kernel, config, execute=execute)
+        except (timing.TimingError, cupy.cuda.runtime.CUDARuntimeError, LibraryError):
+            raise
+        except Exception as error:
+            raise timing.TimingError(f"the host code fails: {type(error).__name__}: {error}") from error
+
+
+def _count_input_sets(set_bytes: int) -> int:
+    device = cupy.cuda.Device()
+    enough = int(-(-INPUT_L2S * device.attributes["L2CacheSize"] // max(1, set_bytes)))
+    room = int(INPUT_BUDGET * device.mem_info[1] / max(1, set_bytes))
+    return max(1, min(enough, room, MOST_INPUT_SETS))
+
+
+_served: list[Mapping[str, bytes]] = []
+
+
+@contextmanager
+def _serving(cubins: Mapping[str, bytes]) -> Iterator[None]:
+    _served.append(cubins)
+    try:
+        yield
+    finally:
+        _served.pop()
+
+
+_compile = ct.kernel._compile
+
+
+def _serve(kernel: Any, signature: Any, *arguments: Any, **named: Any) -> Any:
+    """Takes the place of cuTile's compiler: returns the cubin that was compiled for this very request.
+
+    Outside `_serving` (a baseline that is a cuTile kernel) cuTile compiles.
+    """
+    if not _served:
+        return _compile(kernel, signature, *arguments, **named)
+    cubin = _served[-1].get(launch_key(kernel, signature))
+    if cubin is None:
+        raise CodeMissing(
+            f"on this GPU ct.launch asks for other code of {kernel._pyfunc.__name__} than was compiled: its host code "
+            "sees another GPU here (multiprocessors, memory) or other values"
+        )
+    return cubin, kernel._pyfunc.__name__, None, ()

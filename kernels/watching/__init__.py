@@ -1,0 +1,1 @@
+"""Watches operators where they live: records what a repository's own host code launches, and compiles exactly that."""

@@ -1,0 +1,76 @@
+"""Makes configs of a repository's own classes plain, and plain configs again what host code expects."""
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from tilewatch.kernels.contract import Problem
+from tilewatch.kernels.watching.declare import BadWatchFile, Configs
+from tilewatch.kernels.watching.recorder import fields_of
+
+PlainConfig = dict[str, Any]
+"""A config as it is stored: its values are numbers, bools and texts."""
+
+HINTS = ("num_ctas", "occupancy", "opt_level", "num_worker_warps")
+"""The keyword arguments of `ct.kernel` (cuda-tile 1.7)."""
+
+
+def make_plain(config: Any) -> PlainConfig:
+    """Returns a config's fields; a value that JSON does not have becomes its name."""
+    return {name: _plain(value) for name, value in fields_of(config).items()}
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    name = getattr(value, "name", None)
+    return name if isinstance(name, str) else str(value).removeprefix("torch.")
+
+
+def unique(configs: Iterable[PlainConfig]) -> tuple[PlainConfig, ...]:
+    found: list[PlainConfig] = []
+    for config in configs:
+        if config not in found:
+            found.append(config)
+    return tuple(found)
+
+
+def make_like(example: Any, fields: Mapping[str, Any]) -> Any:
+    """Returns a config of the example's class with other values: for configs that the host code's search has not."""
+    if isinstance(example, Mapping):
+        return {**example, **fields}
+    if dataclasses.is_dataclass(example) and not isinstance(example, type):
+        return dataclasses.replace(example, **fields)
+    if hasattr(example, "_replace"):
+        return example._replace(**fields)
+    return SimpleNamespace(**{**fields_of(example), **fields})
+
+
+def list_configs(configs: Configs, problem: Problem, arch: str) -> tuple[Mapping[str, Any], ...]:
+    """Lists what `configs=` of a watch file stands for. Raises BadWatchFile."""
+    found = configs(problem, arch) if callable(configs) else configs
+    if isinstance(found, Mapping):
+        for name, values in found.items():
+            if isinstance(values, str) or not isinstance(values, Sequence):
+                raise BadWatchFile(f"`configs` has the axis '{name}' with {values!r}; expected a list of values")
+        return tuple(dict(zip(found, values, strict=True)) for values in itertools.product(*found.values()))
+    if (
+        isinstance(found, str)
+        or not isinstance(found, Sequence)
+        or not all(isinstance(each, Mapping) for each in found)
+    ):
+        raise BadWatchFile(f"`configs` gives {found!r}; expected a list of dicts, or a dict of lists")
+    return tuple(found)
+
+
+def axes_of(configs: Sequence[PlainConfig]) -> tuple[tuple[str, tuple[Any, ...]], ...]:
+    """Returns each parameter with the values that it takes, in order of size where they can be compared."""
+    names = list(dict.fromkeys(name for config in configs for name in config))
+    axes = []
+    for name in names:
+        values = list(dict.fromkeys(config[name] for config in configs if name in config))
+        numbers = all(isinstance(value, int | float) for value in values)
+        axes.append((name, tuple(sorted(values) if numbers else values)))
+    return tuple(axes)

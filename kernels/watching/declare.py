@@ -1,0 +1,113 @@
+"""Defines what a watch file says: `@watch(...)` before a function that returns a `case(...)`.
+
+from tilewatch import case, watch
+from yourpackage.ops import softmax
+
+@watch(problems="4096x{1024,4096}:{bf16,f32}", names="rows x cols", baselines=("torch",))
+def softmax_rows(p):
+    x = p.randn(p.rows, p.cols)
+    return case(run=lambda: softmax(x), reference=lambda: x.softmax(-1), torch=lambda: x.softmax(-1))
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tilewatch.errors import ExpectedError
+from tilewatch.kernels.contract import Problem
+from tilewatch.kernels.problems.patterns import parse_problem
+from tilewatch.kernels.problems.reading import WeightedProblem, read_problems
+
+Configs = Sequence[Mapping[str, Any]] | Mapping[str, Sequence[Any]] | Callable[[Problem, str], Any]
+"""A list of configs, axes with their values (all combinations are tried), or a function of problem and architecture
+("sm_90") that returns one of both."""
+
+
+class BadWatchFile(ExpectedError, ValueError):
+    """A watch file says something that cannot be watched; the message is a sentence."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One problem of an operator, ready to run: see `case`."""
+
+    run: Callable[..., Any]
+    reference: Callable[[], Any]
+    baselines: Mapping[str, Callable[[], Any]]
+    moves: int | None
+    flops: int
+    tolerance: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class WatchedOperator:
+    """A watched operator: what `@watch` makes of the function below it. `line` is where the function begins."""
+
+    name: str
+    make_case: Callable[[Any], Case]
+    problems: tuple[WeightedProblem, ...]
+    names: str | None
+    baselines: tuple[str, ...]
+    configs: Configs | None
+    nightly: bool
+    file: Path
+    line: int
+
+    def parse(self, text: str) -> Problem:
+        """Reads one problem as a person types it. Raises BadProblem."""
+        for each in self.problems:
+            if each.problem.name == text:
+                return each.problem
+        return parse_problem(text, self.names)
+
+
+def watch(
+    *,
+    problems: object,
+    names: str | None = None,
+    baselines: Sequence[str] = (),
+    configs: Configs | None = None,
+    nightly: bool = True,
+) -> Callable[[Callable[[Any], Case]], WatchedOperator]:
+    """Watches the operator that the function below describes, under the function's name.
+
+    problems   a pattern "4096x{1024,4096}:{bf16,f32}", a list of texts or dicts, or a file of JSON lines with weights
+    names      the names of the pattern's numbers and types: "rows x cols : dtype"; the function reads them as p.rows,
+               p.cols, p.dtype
+    baselines  names of the case's own callables and of built-in ones ("copy"), the main one first
+    configs    replaces the configs that the host code's own search tries; see Configs
+    nightly    whether the nightly sweeps it; otherwise it is swept when somebody asks
+    """
+
+    def decorate(make_case: Callable[[Any], Case]) -> WatchedOperator:
+        code = make_case.__code__
+        file = Path(code.co_filename)
+        read = read_problems(problems, names, file.parent)
+        return WatchedOperator(
+            make_case.__name__, make_case, read, names, tuple(baselines), configs, nightly, file, code.co_firstlineno
+        )
+
+    return decorate
+
+
+def case(
+    *,
+    run: Callable[..., Any],
+    reference: Callable[[], Any],
+    moves: int | None = None,
+    flops: int = 0,
+    tolerance: float | None = None,
+    **baselines: Callable[[], Any],
+) -> Case:
+    """Describes one problem of an operator.
+
+    run        calls the host code and returns what it computes: a tensor, or a tuple of them. Every `ct.launch` in it
+               is part of the operator. With `configs`, it may take the config as keyword arguments
+    reference  returns the right values in the same order, None for one that is not to be compared
+    moves      fewest bytes moved through device memory; None: every array of the launches once
+    flops      floating-point operations
+    tolerance  largest accepted |out - reference| as a share of the reference's largest magnitude; None: by type
+    baselines  rivals by name, each a callable that computes the same
+    """
+    return Case(run, reference, baselines, moves, flops, tolerance)

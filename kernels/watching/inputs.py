@@ -1,0 +1,76 @@
+"""Gives a watched operator's function the numbers and types of its problem, and tensors to work on."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewatch.kernels.contract import Problem
+
+SHORT_TYPES = {
+    "bf16": "bfloat16",
+    "f16": "float16",
+    "fp16": "float16",
+    "f32": "float32",
+    "fp32": "float32",
+    "tf32": "float32",
+    "e4m3": "float8_e4m3fn",
+    "e5m2": "float8_e5m2",
+    "fp8": "float8_e4m3fn",
+    "i8": "int8",
+    "i32": "int32",
+    "i64": "int64",
+}
+
+
+class ProblemInputs:
+    """The `p` of a watch file: `p.rows` is a size by its name, `p.dtype` a choice; a choice that names a type is that
+    type of PyTorch. Random tensors are equal for equal seeds; their type is `p.dtype` unless another one is given.
+    """
+
+    device = "cuda"
+
+    def __init__(self, problem: Problem, seed: int) -> None:
+        import torch
+
+        self._torch, self._problem = torch, problem
+        torch.manual_seed(seed)
+
+    def __getattr__(self, name: str) -> Any:
+        problem = self._problem
+        if name in problem.sizes:
+            return problem.sizes[name]
+        if name in problem.choices:
+            return self._type(problem.choices[name]) or problem.choices[name]
+        known = ", ".join((*problem.sizes, *problem.choices))
+        raise AttributeError(f"the problem {problem.name} has no '{name}'; it has {known}")
+
+    def randn(self, *shape: int, dtype: Any = None) -> Any:
+        """Returns standard normal values."""
+        return self._cast(self._torch.randn(*shape, device=self.device), dtype)
+
+    def rand(self, *shape: int, dtype: Any = None) -> Any:
+        """Returns values from 0 to 1."""
+        return self._cast(self._torch.rand(*shape, device=self.device), dtype)
+
+    def randint(self, low: int, high: int, shape: Sequence[int], dtype: Any = None) -> Any:
+        """Returns whole numbers from `low` to `high` - 1, as int32 unless another type is given."""
+        return self._torch.randint(low, high, tuple(shape), device=self.device, dtype=dtype or self._torch.int32)
+
+    def zeros(self, *shape: int, dtype: Any = None) -> Any:
+        return self._torch.zeros(*shape, device=self.device, dtype=dtype or self._default())
+
+    def ones(self, *shape: int, dtype: Any = None) -> Any:
+        return self._torch.ones(*shape, device=self.device, dtype=dtype or self._default())
+
+    def empty(self, *shape: int, dtype: Any = None) -> Any:
+        return self._torch.empty(*shape, device=self.device, dtype=dtype or self._default())
+
+    def _cast(self, values: Any, dtype: Any) -> Any:
+        return values.to(dtype or self._default())
+
+    def _default(self) -> Any:
+        return self._type(self._problem.choices.get("dtype", "f32"))
+
+    def _type(self, choice: str) -> Any:
+        """Returns the type of PyTorch that a choice names; None where it names none."""
+        found = getattr(self._torch, SHORT_TYPES.get(choice, choice), None)
+        return found if isinstance(found, self._torch.dtype) else None

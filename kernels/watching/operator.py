@@ -1,0 +1,256 @@
+"""Records a watched operator for one problem and one architecture: its configs, and what each of them launches."""
+
+import hashlib
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+from cuda.tile.compilation import CallingConvention, KernelSignature
+
+from tilewatch.kernels.contract import Problem
+from tilewatch.kernels.watching import no_gpu
+from tilewatch.kernels.watching.configs import HINTS, PlainConfig, axes_of, list_configs, make_like, make_plain, unique
+from tilewatch.kernels.watching.declare import BadWatchFile, Case, WatchedOperator
+from tilewatch.kernels.watching.inputs import ProblemInputs
+from tilewatch.kernels.watching.project import Project, activate, hash_sources, remember_globals, restore_globals
+from tilewatch.kernels.watching.recorder import Execute, RecordedLaunch, Recording, record
+
+SM_COUNTS: Mapping[str, int] = {"sm_80": 108, "sm_89": 142, "sm_90": 132, "sm_100": 148, "sm_103": 160, "sm_120": 170}
+"""Multiprocessors of the GPU that is meant by an architecture while none is there: A100, L40S, H100 and H200 (SXM),
+B200, B300, RTX 5090 (NVIDIA's datasheets). The process that owns a GPU records with the GPU's own."""
+
+SEED = 0
+
+
+@dataclass(frozen=True)
+class CompilableLaunch:
+    """One kernel launch of an operator, as the compiler sees it. `key` is equal for what ct.launch compiles alike."""
+
+    kernel: Any
+    signature: KernelSignature
+    grid: tuple[int, ...]
+    key: str
+
+    @property
+    def symbol(self) -> str:
+        return str(self.signature.symbol)
+
+
+def make_case(operator: WatchedOperator, problem: Problem, seed: int) -> Case:
+    """Calls the watch file's function. Raises BadWatchFile where it returns no case."""
+    found = operator.make_case(ProblemInputs(problem, seed))
+    if not isinstance(found, Case):
+        raise BadWatchFile(
+            f"{operator.file.name}, line {operator.line}: {operator.name} returns {type(found).__name__}; "
+            "expected case(...)"
+        )
+    for name in operator.baselines:
+        if name not in found.baselines and name not in BUILT_IN:
+            known = ", ".join((*found.baselines, *BUILT_IN))
+            raise BadWatchFile(
+                f"{operator.file.name}, line {operator.line}: {operator.name} has no baseline '{name}'; it has {known}"
+            )
+    return found
+
+
+BUILT_IN = ("copy",)
+"""Baselines that every operator has: copying the bytes that it moves."""
+
+
+def run_config(
+    case: Case,
+    project: Project,
+    operator: WatchedOperator,
+    config: PlainConfig | None,
+    *,
+    execute: Execute | None = None,
+) -> Recording:
+    """Runs the host code as if its search had found `config` the best; None: as it runs by itself.
+
+    A config may also be keyword arguments of `run`, or hints that replace those of every kernel launched.
+    """
+    restore_globals(project)
+    if config is None:
+        return record(case.run, execute=execute)
+    if _takes_config(case.run):
+        return record(partial(case.run, **_original(operator, config)), execute=execute)
+    hints = {name: value for name, value in config.items() if name in HINTS} if operator.configs is not None else {}
+    searched = False
+
+    def choose(number: int, configs: tuple[Any, ...]) -> Any:
+        nonlocal searched
+        searched = True
+        wanted = _part(config, number)
+        for each in configs:
+            if make_plain(each) == wanted:
+                return each
+        return make_like(configs[0], wanted)
+
+    recording = record(case.run, choose=choose, execute=None if hints else execute)
+    if searched or not config:
+        return recording
+    if set(config) - set(HINTS):
+        unknown = ", ".join(sorted(set(config) - set(HINTS)))
+        raise BadWatchFile(
+            f"{operator.file.name}, line {operator.line}: `configs` of {operator.name} has {unknown}, but `run` takes "
+            "no arguments and its host code searches nothing"
+        )
+    recording.launches = [_with_hints(launch, hints) for launch in recording.launches]
+    if execute is not None:
+        for launch in recording.launches:
+            execute(launch)
+    return recording
+
+
+def _original(operator: WatchedOperator, config: PlainConfig) -> Mapping[str, Any]:
+    """Returns the values that the watch file gave, where the stored config has their names (types, for example)."""
+    given = operator.configs
+    if isinstance(given, Mapping):
+        values = {name: {make_plain({name: value})[name]: value for value in given[name]} for name in given}
+        return {name: values.get(name, {}).get(value, value) for name, value in config.items()}
+    return config
+
+
+def _with_hints(launch: RecordedLaunch, hints: Mapping[str, Any]) -> RecordedLaunch:
+    return RecordedLaunch(launch.kernel.replace_hints(**hints), launch.grid, launch.args, launch.stream)
+
+
+def _takes_config(run: Callable[..., Any]) -> bool:
+    return bool(inspect.signature(run).parameters)
+
+
+def _part(config: PlainConfig, number: int) -> PlainConfig:
+    """Returns one search's part of a config; with several searches names are "2.tile_m" for the second, and so on."""
+    start = f"{number + 1}."
+    parts = {name.removeprefix(start): value for name, value in config.items() if name.startswith(start)}
+    return parts or config
+
+
+def to_launch(recorded: RecordedLaunch) -> CompilableLaunch:
+    """Returns what `ct.launch` would compile for these arguments, by cuTile's own rules."""
+    kernel = recorded.kernel
+    name = kernel._pyfunc.__name__
+    signature = KernelSignature.from_kernel_args(
+        kernel,
+        tuple(no_gpu.without_memory(each) for each in recorded.args),
+        CallingConvention.cutile_python_v1(),
+        symbol=name,
+    )
+    return CompilableLaunch(kernel, signature, recorded.grid, launch_key(kernel, signature))
+
+
+def launch_key(kernel: Any, signature: KernelSignature) -> str:
+    """Hashes what the compiler is asked for: the kernel's name, its hints and what may be assumed of its arguments."""
+    function = kernel._pyfunc
+    asked = [
+        function.__module__,
+        function.__qualname__,
+        repr(asdict(kernel._compiler_options)),
+        repr(signature.parameters),
+        signature.calling_convention.code,
+    ]
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+
+
+class RecordedOperator:
+    """One problem of an operator on one architecture. Host code runs anew for each config that is asked for."""
+
+    def __init__(
+        self, operator: WatchedOperator, project: Project, problem: Problem, arch: str, sm_count: int | None = None
+    ):
+        self.operator, self.project, self.problem, self.arch = operator, project, problem, arch
+        self.sm_count = sm_count or SM_COUNTS.get(arch, SM_COUNTS["sm_90"])
+        activate(project)
+        remember_globals(project)
+        self._gpu = no_gpu.PretendGpu(arch, self.sm_count)
+        with self._gpu.in_use():
+            self.case = make_case(operator, problem, SEED)
+            first = None
+            if not _takes_config(self.case.run) or _has_defaults(self.case.run):
+                first = run_config(self.case, project, operator, None)
+        self.configs = self._list_configs(first)
+        self.ships = self._find_shipped(first)
+        if first is None:
+            first = self._run(self.configs[0])
+        self.arrays = list_arrays(first.launches)
+
+    @property
+    def axes(self) -> tuple[tuple[str, tuple[Any, ...]], ...]:
+        return axes_of(self.configs)
+
+    @property
+    def bytes_moved(self) -> int:
+        """Returns what the case states, or every array of the launches once, in bytes."""
+        if self.case.moves is not None:
+            return int(self.case.moves)
+        return sum(each.numel() * each.element_size() for each in self.arrays)
+
+    @property
+    def element_bytes(self) -> int:
+        return int(self.arrays[0].element_size()) if self.arrays else 1
+
+    def launches(self, config: PlainConfig) -> tuple[CompilableLaunch, ...]:
+        """Returns what the host code launches with this config, in order."""
+        return tuple(to_launch(each) for each in self._run(config).launches)
+
+    def code_key(self, launches: tuple[CompilableLaunch, ...]) -> str:
+        """Hashes everything that goes into compiling but the compiler; needs no compiling."""
+        asked = [hash_sources(self.project), self.arch, [each.key for each in launches]]
+        return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+
+    def _run(self, config: PlainConfig) -> Recording:
+        activate(self.project)
+        with self._gpu.in_use():
+            return run_config(self.case, self.project, self.operator, config)
+
+    def _list_configs(self, first: Recording | None) -> tuple[PlainConfig, ...]:
+        if self.operator.configs is not None:
+            found = unique(make_plain(each) for each in list_configs(self.operator.configs, self.problem, self.arch))
+        elif first is None:
+            raise BadWatchFile(
+                f"{self.operator.file.name}, line {self.operator.line}: `run` of {self.operator.name} takes "
+                "arguments, so `configs` must say which"
+            )
+        elif len(first.searches) == 1:
+            found = unique(make_plain(each) for each in first.searches[0].configs)
+        else:
+            found = unique(_vary_one_search(first))
+        return found
+
+    def _find_shipped(self, first: Recording | None) -> PlainConfig | None:
+        """Returns the config that the host code launches by itself; None where it searches at run time."""
+        if first is None or first.searches:
+            return None
+        shipped = [to_launch(each).key for each in first.launches]
+        return next((each for each in self.configs if [one.key for one in self.launches(each)] == shipped), None)
+
+
+def _vary_one_search(recording: Recording) -> list[PlainConfig]:
+    """Lists configs for several searches: their kernels' times add up, so one search is varied at a time."""
+    named = [
+        [{f"{number + 1}.{name}": value for name, value in make_plain(each).items()} for each in search.configs]
+        for number, search in enumerate(recording.searches)
+    ]
+    first = {name: value for configs in named for name, value in configs[0].items()}
+    return [first, *({**first, **config} for configs in named for config in configs[1:])]
+
+
+def _has_defaults(run: Callable[..., Any]) -> bool:
+    return all(each.default is not each.empty for each in inspect.signature(run).parameters.values())
+
+
+def list_arrays(launches: Sequence[RecordedLaunch]) -> tuple[Any, ...]:
+    """Returns the different tensors that are given to launches, also those in lists."""
+    return tuple({id(each): each for launch in launches for each in _arrays(launch.args)}.values())
+
+
+def _arrays(args: Any) -> list[Any]:
+    return [
+        each
+        for argument in args
+        for each in (_arrays(argument) if isinstance(argument, list | tuple) else [argument])
+        if hasattr(each, "element_size")
+    ]

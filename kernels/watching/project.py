@@ -1,0 +1,163 @@
+"""Reads `[tool.tilewatch]` of a checkout, and keeps the modules of several checkouts apart in one process.
+
+Two commits of one repository have modules of the same names. Only one checkout is active at a time: its folders are on
+the import path and its modules in sys.modules; those of the others wait.
+"""
+
+import ast
+import functools
+import hashlib
+import importlib
+import sys
+import tomllib
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import cuda.tile as ct
+
+from tilewatch.errors import ExpectedError
+
+SETTINGS = "pyproject.toml"
+
+
+class BadProject(ExpectedError, ValueError):
+    """The settings of a repository cannot be used; the message is a sentence."""
+
+
+@dataclass(frozen=True)
+class Project:
+    """`root` is the checkout's top folder; `path` are the folders that its own package is imported from."""
+
+    root: Path
+    path: tuple[Path, ...]
+
+
+@dataclass
+class _State:
+    """What one checkout leaves behind in the process while another one is active."""
+
+    launch: Any
+    modules: dict[str, types.ModuleType] = field(default_factory=dict)
+    containers: list[tuple[Any, Any]] = field(default_factory=list)
+
+
+_states: dict[Path, _State] = {}
+_active: list[Project] = []
+
+
+def find_project(library: Path) -> Project | None:
+    """Returns the settings of the checkout that a watch folder lies in; None where no pyproject.toml above it has a
+    table [tool.tilewatch]. Raises BadProject."""
+    library = library.resolve()
+    for folder in (library, *library.parents):
+        settings = _read_settings(folder / SETTINGS)
+        if settings is not None:
+            path = settings.get("path", [])
+            if not isinstance(path, list) or not all(isinstance(each, str) for each in path):
+                raise BadProject(f'{folder / SETTINGS}: `path` of [tool.tilewatch] is a list of folders, as ["src"]')
+            missing = [each for each in path if not (folder / each).is_dir()]
+            if missing:
+                raise BadProject(
+                    f"{folder / SETTINGS}: [tool.tilewatch] has the path '{missing[0]}', which is no folder"
+                )
+            return Project(folder, tuple(folder / each for each in path))
+    return None
+
+
+def _read_settings(file: Path) -> dict[str, Any] | None:
+    try:
+        content = tomllib.loads(file.read_text())
+    except FileNotFoundError:
+        return None
+    except tomllib.TOMLDecodeError as error:
+        raise BadProject(f"{file} cannot be read: {error}") from None
+    settings: dict[str, Any] | None = content.get("tool", {}).get("tilewatch")
+    return settings
+
+
+def activate(project: Project | None) -> None:
+    """Makes a checkout the one that imports come from; None for none."""
+    if _active:
+        if _active[0] == project:
+            return
+        _deactivate(_active.pop())
+    if project is None:
+        return
+    state = _states.setdefault(project.root, _State(ct.launch))
+    ct.launch = state.launch
+    sys.modules.update(state.modules)
+    sys.path[:0] = [str(each) for each in project.path]
+    importlib.invalidate_caches()
+    _active.append(project)
+
+
+def _deactivate(project: Project) -> None:
+    state = _states[project.root]
+    state.launch = ct.launch  # a repository may have wrapped it
+    state.modules = {module.__name__: module for module in own_modules(project)}
+    for name in state.modules:
+        del sys.modules[name]
+    for each in project.path:
+        sys.path.remove(str(each))
+
+
+def own_modules(project: Project) -> Iterator[types.ModuleType]:
+    """Yields the imported modules that come from the checkout, those of its watch files too."""
+    for name, module in list(sys.modules.items()):
+        # Some libraries put objects into sys.modules that are no modules and answer to every name.
+        if isinstance(module, types.ModuleType) and any(
+            place.startswith(f"{project.root}/") for place in _places(vars(module))
+        ):
+            assert name == module.__name__
+            yield module
+
+
+def _places(names: dict[str, Any]) -> Iterator[str]:
+    """Yields the file of a module, and the folders of a package."""
+    if names.get("__file__"):
+        yield str(names["__file__"])
+    yield from map(str, names.get("__path__") or ())
+
+
+def hash_sources(project: Project) -> str:
+    """Hashes all that was imported from the checkout by what it says: neither comments nor line numbers count."""
+    digest = hashlib.sha256()
+    files = {str(module.__file__) for module in own_modules(project) if getattr(module, "__file__", None)}
+    for file in sorted(files):
+        tree = _tree_sha256(file)
+        digest.update(f"{file.removeprefix(str(project.root))}\0{tree}\0".encode())
+    return digest.hexdigest()
+
+
+@functools.cache
+def _tree_sha256(file: str) -> str:
+    return hashlib.sha256(ast.dump(ast.parse(Path(file).read_bytes())).encode()).hexdigest()
+
+
+def remember_globals(project: Project) -> None:
+    """Remembers what the checkout's modules hold in their dicts, lists and sets, once all of them are imported."""
+    state, known = _states[project.root], set()
+    known = {id(container) for container, _ in state.containers}
+    for module in own_modules(project):
+        for name, value in list(vars(module).items()):
+            if not name.startswith("__") and type(value) in (dict, list, set) and id(value) not in known:
+                known.add(id(value))
+                state.containers.append((value, value.copy()))
+
+
+def restore_globals(project: Project) -> None:
+    """Gives the modules' dicts, lists and sets their first content again, and empties their function caches.
+
+    Host code remembers the config that it tuned for a shape; a second run would not search again.
+    """
+    for container, content in _states[project.root].containers:
+        if container != content:
+            container.clear()
+            container.extend(content) if isinstance(container, list) else container.update(content)
+    for module in own_modules(project):
+        for value in list(vars(module).values()):
+            if isinstance(value, functools._lru_cache_wrapper):
+                value.cache_clear()

@@ -1,0 +1,143 @@
+"""Records what host code gives to `ct.launch` and `exhaustive_search`, in order.
+
+Both functions are replaced for the whole life of a child process, before any file of a repository is imported: host
+code may keep its own reference to them. Outside `record` they refuse, since a child launches nothing by itself.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import cuda.tile as ct
+import cuda.tile.tune
+
+from tilewatch.errors import ExpectedError
+
+
+class RecordingError(ExpectedError):
+    """Host code cannot be recorded; the message is a sentence."""
+
+
+@dataclass(frozen=True)
+class RecordedLaunch:
+    """One call of `ct.launch`, with the values that it was given."""
+
+    kernel: Any
+    grid: tuple[int, ...]
+    args: tuple[Any, ...]
+    stream: Any
+
+
+@dataclass(frozen=True)
+class RecordedSearch:
+    """One call of `exhaustive_search`. `chosen` is the config that host code was told is the best."""
+
+    kernel: Any
+    configs: tuple[Any, ...]
+    chosen: Any
+
+
+@dataclass
+class Recording:
+    """What one run of host code asked for. `result` is what it returned."""
+
+    launches: list[RecordedLaunch] = field(default_factory=list)
+    searches: list[RecordedSearch] = field(default_factory=list)
+    result: Any = None
+
+
+Choose = Callable[[int, tuple[Any, ...]], Any]
+"""The number of a search and its configs -> the config that it finds best."""
+
+Execute = Callable[[RecordedLaunch], None]
+
+_real_launch = ct.launch
+
+
+@dataclass
+class _Current:
+    recording: Recording
+    choose: Choose
+    execute: Execute | None
+
+
+_current: list[_Current] = []
+
+
+def choose_first(_: int, configs: tuple[Any, ...]) -> Any:
+    return configs[0]
+
+
+def record(run: Callable[[], Any], *, choose: Choose = choose_first, execute: Execute | None = None) -> Recording:
+    """Runs host code and returns what it launched. `execute` is called at each launch; None launches nothing."""
+    recording = Recording()
+    _current.append(_Current(recording, choose, execute))
+    try:
+        recording.result = run()
+    finally:
+        _current.pop()
+    if not recording.launches:
+        raise RecordingError("`run` launches no cuTile kernel")
+    return recording
+
+
+def launch_for_real(launch: RecordedLaunch) -> None:
+    """Launches as cuTile itself does. Needs a GPU."""
+    _real_launch(launch.stream, launch.grid, launch.kernel, launch.args)
+
+
+def install() -> None:
+    """Replaces cuTile's launch and search in this process."""
+    ct.launch = _launch
+    cuda.tile.tune.exhaustive_search = _search
+    cuda.tile.tune._tune.exhaustive_search = _search
+
+
+@contextlib.contextmanager
+def no_recording() -> Iterator[None]:
+    """Lets launches inside go to cuTile itself: for baselines that are cuTile kernels too."""
+    _current.append(_Current(Recording(), choose_first, launch_for_real))
+    try:
+        yield
+    finally:
+        _current.pop()
+
+
+def _launch(stream: Any, grid: Any, kernel: Any, kernel_args: Any, /, **_: Any) -> None:
+    if not _current:
+        raise RecordingError("a kernel is launched outside `run`; a watch file only says what to launch")
+    here = _current[-1]
+    launch = RecordedLaunch(kernel, tuple(int(size) for size in grid), tuple(kernel_args), stream)
+    here.recording.launches.append(launch)
+    if here.execute is not None:
+        here.execute(launch)
+
+
+def _search(search_space: Any, stream: Any, grid_fn: Any, kernel: Any, args_fn: Any, *_: Any, **__: Any) -> Any:  # noqa: ARG001
+    if not _current:
+        raise RecordingError("`exhaustive_search` is called outside `run`; a watch file only says what to launch")
+    here = _current[-1]
+    configs = tuple(search_space)
+    if not configs:
+        raise RecordingError("`exhaustive_search` is given no config")
+    chosen = here.choose(len(here.recording.searches), configs)
+    here.recording.searches.append(RecordedSearch(kernel, configs, chosen))
+    best = cuda.tile.tune.Measurement(config=chosen, mean_us=0.0, num_samples=0, error_margin_us=0.0)
+    return cuda.tile.tune.TuningResult(best=best, successes=[best], failures=[])
+
+
+def fields_of(config: Any) -> Mapping[str, Any]:
+    """Returns a config's parameters by name, whatever class the repository has for it."""
+    if isinstance(config, Mapping):
+        return config
+    if hasattr(config, "_asdict"):
+        fields: Mapping[str, Any] = config._asdict()
+        return fields
+    if hasattr(config, "__dict__"):
+        return {name: value for name, value in vars(config).items() if not name.startswith("_")}
+    if hasattr(config, "__slots__"):
+        return {name: getattr(config, name) for name in config.__slots__}
+    if isinstance(config, tuple | list):
+        return {f"value_{number}": value for number, value in enumerate(config)}
+    return {"value": config}
