@@ -623,6 +623,29 @@ class Action(Base):
     ended_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
 
 
+class Token(Base):
+    """The right of a program to read or to act by HTTP or MCP, under a name. `sha256` is of the token itself.
+
+    `gpu_s` is the budget: GPU seconds that its acts may cost in any 24 hours. A revoked one keeps its row, because acts
+    were done in its name.
+    """
+
+    __tablename__ = "tokens"
+    __table_args__ = (
+        CheckConstraint("rights <@ array['read', 'check']", name="rights"),
+        CheckConstraint("(revoked_by is null) = (revoked_at is null)", name="revoked_by_somebody"),
+    )
+    id: Mapped[key]
+    name: Mapped[words] = mapped_column(unique=True)
+    sha256: Mapped[words] = mapped_column(unique=True)
+    rights: Mapped[list[str]] = mapped_column(ARRAY(Text))
+    gpu_s: Mapped[float]
+    made_by: Mapped[words]
+    made_at: Mapped[born]
+    revoked_by: Mapped[str | None] = mapped_column(Text)
+    revoked_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
+
+
 class Quarantine(Base):
     """A time in which a GPU takes no sweeps, because it is ill: from what showed it to the first clean canary.
 

@@ -63,6 +63,7 @@ def test_every_part_of_the_road_is_a_service(services: dict[str, Any]) -> None:
         "compile",
         "gpu",
         "dashboard",
+        "api",
     }
 
 
@@ -104,7 +105,7 @@ def test_each_service_has_the_login_that_it_needs_and_no_other(services: dict[st
         for name, service in services.items()
         if "TILEWATCH_DATABASE_URL" in service.get("environment", {})
     }
-    working = dict.fromkeys(("beat", "judge", "compile", "gpu"), "tilewatch_worker")
+    working = dict.fromkeys(("beat", "judge", "compile", "gpu", "api"), "tilewatch_worker")
     assert owners == {"migrate": "tilewatch", "logins": "tilewatch", "dashboard": "tilewatch_board", **working}
     assert "TILEWATCH_BROKER_URL" not in services["dashboard"]["environment"]
 
@@ -143,9 +144,9 @@ def test_with_tls_nothing_goes_in_the_clear(services: dict[str, Any]) -> None:
     assert [word for word in plain if word not in encrypted["redis"]["command"][-1].split()] == []
 
 
-def test_nothing_but_the_dashboard_is_published_and_only_to_this_machine(services: dict[str, Any]) -> None:
+def test_only_what_people_and_programs_ask_is_published_and_only_to_this_machine(services: dict[str, Any]) -> None:
     published = {name: service["ports"] for name, service in services.items() if "ports" in service}
-    assert published == {"dashboard": ["127.0.0.1:8501:8501"]}
+    assert published == {"dashboard": ["127.0.0.1:8501:8501"], "api": ["127.0.0.1:8502:8502"]}
 
 
 def test_the_servers_are_those_that_run_embedded(services: dict[str, Any]) -> None:

@@ -15,10 +15,11 @@ import typer
 
 from tilewatch import errors
 from tilewatch.text import short_sha
-from tilewatch.worker.cli import compare, data, options, work
+from tilewatch.worker.cli import compare, data, options, serve, work
 from tilewatch.worker.cli.notify import tell
 from tilewatch.worker.cli.regressions import regressions
 from tilewatch.worker.cli.submit import submit
+from tilewatch.worker.cli.tokens import token
 
 EXPECTED_ERROR = 2
 
@@ -31,6 +32,7 @@ cli = typer.Typer(
 cli.add_typer(submit, name="submit")
 cli.add_typer(regressions, name="regressions")
 cli.add_typer(tell, name="tell")
+cli.add_typer(token, name="token")
 cli.command()(compare.compare)
 cli.command()(compare.replay)
 cli.command()(work.status)
@@ -41,6 +43,7 @@ cli.command("export")(data.export_)
 cli.command("import")(data.import_)
 cli.command()(data.migrate)
 cli.command()(data.logins)
+cli.command()(serve.api)
 
 
 def _print_version(wanted: bool) -> None:

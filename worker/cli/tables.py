@@ -12,6 +12,7 @@ from tilewatch.db.queries.alarms import AlarmRow
 from tilewatch.db.queries.judge_score import Score
 from tilewatch.db.queries.messages import MessageRow, RegressionStory
 from tilewatch.db.queries.regressions import RegressionRow
+from tilewatch.db.queries.tokens import TokenRow
 from tilewatch.text import change_text, short_sha
 from tilewatch.worker.notify.wording import ALARMS, one_line
 
@@ -84,6 +85,17 @@ def draw_alarms(rows: Sequence[AlarmRow]) -> RenderableType:
     table = new_table("since (UTC)", "alarm", "detail")
     for row in rows:
         table.add_row(f"{row.opened_at:%Y-%m-%d %H:%M}", f"{ALARMS[row.kind]}: {one_line(row.subject)}", row.detail)
+    return table
+
+
+def draw_tokens(rows: Sequence[TokenRow]) -> RenderableType:
+    if not rows:
+        return "there are no tokens; `tilewatch token add` makes one"
+    table = new_table("token", "may", "GPU s in 24 h", "made (UTC)", "by", "revoked (UTC)")
+    for row in rows:
+        revoked = f"{row.revoked_at:%Y-%m-%d %H:%M}" if row.revoked_at else ""
+        made = f"{row.made_at:%Y-%m-%d %H:%M}"
+        table.add_row(row.name, ", ".join(row.rights), f"{row.gpu_s:g}", made, row.made_by, revoked)
     return table
 
 

@@ -141,6 +141,15 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
     _wait(answers, watch, DASHBOARD_LIMIT_S, f"the dashboard does not answer at {address}")
     screen.print_line(f"Tilewatch is at {address}")
 
+    if reason := port.taken(settings.api_port) if settings.api_port else None:
+        screen.print_line(
+            f"programs are not answered: port {settings.api_port} cannot be used ({reason}); "
+            "set TILEWATCH_API_PORT to another"
+        )
+    elif settings.api_port:
+        children.start(Child("api", (sys.executable, "-m", "tilewatch.worker.cli.main", "api"), environment))
+        screen.print_line(f"programs are answered at http://localhost:{settings.api_port} (docs/api.md)")
+
     compilers = compile_processes(len(os.sched_getaffinity(0)), _memory_bytes())
     for child in workers(settings, environment, gpus_here, compilers):
         children.start(child)

@@ -8,6 +8,8 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -29,15 +31,17 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture
 def environment(scratch: Path) -> dict[str, str]:
     """A home, a port and a repository of the test's own."""
-    with socket.socket() as probe:
+    with socket.socket() as probe, socket.socket() as other:
         probe.bind(("127.0.0.1", 0))
-        free = probe.getsockname()[1]
+        other.bind(("127.0.0.1", 0))
+        free, also_free = probe.getsockname()[1], other.getsockname()[1]
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TILEWATCH_")}
     return {
         **kept,
         "PYTHONPATH": str(ROOT),
         "TILEWATCH_HOME": str(scratch / "home"),
         "TILEWATCH_PORT": str(free),
+        "TILEWATCH_API_PORT": str(also_free),
         "TILEWATCH_REPOSITORY": str(tiny_repository.make(scratch / "watched")),
         "TILEWATCH_LIBRARY": "library",
         "TILEWATCH_WATCH": "h200",
@@ -131,6 +135,15 @@ def _left(processes: dict[int, str]) -> list[str]:
     return [command for pid, command in processes.items() if command and _command(pid) == command]
 
 
+def _series(environment: dict[str, str]) -> str:
+    """What programs are answered; empty while nobody answers."""
+    try:
+        with urllib.request.urlopen(f"http://localhost:{environment['TILEWATCH_API_PORT']}/v1/series") as answer:
+            return str(answer.read().decode())
+    except urllib.error.URLError:
+        return ""
+
+
 def test_one_command_runs_everything_ctrl_c_ends_it_and_a_second_start_goes_on(
     start: Callable[[], Running], environment: dict[str, str]
 ) -> None:
@@ -140,6 +153,8 @@ def test_one_command_runs_everything_ctrl_c_ends_it_and_a_second_start_goes_on(
     first.until_compiled()
     status = subprocess.run([*TILEWATCH, "status", "--json"], env=environment, cwd="/", capture_output=True, check=True)
     assert {worker["kind"] for worker in json.loads(status.stdout)["workers"]} == {"compile", "judge"}
+
+    first.until(lambda: "gemm" in _series(environment))
 
     processes = _descendants(first.process.pid)
     assert {"postgres", "valkey", "streamlit", "celery"} <= {

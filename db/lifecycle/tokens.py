@@ -1,0 +1,76 @@
+"""Makes and revokes tokens of programs, and finds the one that a program presents.
+
+A token is 32 random bytes and shown once, when it is made. The table has its SHA-256: a slow hash is for secrets that
+people think of and others can guess.
+"""
+
+import hashlib
+import math
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlalchemy import func, select, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session
+
+from tilewatch.db.models import Token
+from tilewatch.errors import ExpectedError
+
+Right = Literal["read", "check"]
+
+PREFIX = "tilewatch_"
+"""Programs that search for leaked secrets recognise a token by it."""
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+
+class NoToken(ExpectedError):
+    """A token that cannot be made, or is not there; the message is a sentence."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The holder of a token that is valid. `gpu_s` is what its acts may cost in any 24 hours."""
+
+    token_id: int
+    name: str
+    rights: tuple[Right, ...]
+    gpu_s: float
+
+
+def add(session: Session, *, name: str, rights: Sequence[Right], gpu_s: float, who: str) -> str:
+    """Stores a new token and returns it; it cannot be read again. Raises NoToken when the name is taken or no name."""
+    if not NAME.fullmatch(name):
+        raise NoToken(f"{name!r} is not a name for a token; expected letters, digits, '.', '_' and '-', 63 at most")
+    if not (math.isfinite(gpu_s) and gpu_s >= 0):
+        raise NoToken(f"a budget of {gpu_s:g} GPU seconds makes no sense; expected 0 or more")
+    token = PREFIX + secrets.token_urlsafe(32)
+    new = insert(Token).values(name=name, sha256=_sha256(token), rights=sorted(set(rights)), gpu_s=gpu_s, made_by=who)
+    if session.scalar(new.on_conflict_do_nothing(index_elements=[Token.name]).returning(Token.id)) is None:
+        raise NoToken(
+            f"there is, or was, a token {name}; choose another name, because acts are on record under that one"
+        )
+    return token
+
+
+def revoke(session: Session, name: str, who: str) -> None:
+    """Ends a token at once and for ever. Raises NoToken when there is none of this name, or it was revoked before."""
+    ended = update(Token).where(Token.name == name, Token.revoked_at.is_(None))
+    if session.scalar(ended.values(revoked_at=func.now(), revoked_by=who).returning(Token.id)) is None:
+        raise NoToken(f"there is no token {name} to revoke; `tilewatch token list` shows their names")
+
+
+def find_holder(session: Session, token: str) -> Holder | None:
+    """Returns None for a token that was never made, or was revoked."""
+    query = select(Token.id, Token.name, Token.rights, Token.gpu_s).where(
+        Token.sha256 == _sha256(token), Token.revoked_at.is_(None)
+    )
+    row = session.execute(query).one_or_none()
+    return None if row is None else Holder(row.id, row.name, tuple(row.rights), row.gpu_s)
+
+
+def _sha256(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()

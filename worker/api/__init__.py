@@ -1,0 +1,1 @@
+"""HTTP and MCP for programs and agents: one list of operations, served in both ways."""

@@ -1,0 +1,166 @@
+"""Reads for programs, each a question of db/queries with the bounds and the words that a caller needs.
+
+The first parameter of each is the session, which callers do not see. The others, the answer and the docstring are what
+OpenAPI and MCP show, so they are written for somebody who has never seen this repository.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+from sqlalchemy.orm import Session
+
+from tilewatch.db.queries import actions, evidence, regressions, replays, series, sweeps, verdicts
+from tilewatch.db.queries.actions import ActionRow
+from tilewatch.db.queries.evidence import RunRow, SamplesRow
+from tilewatch.db.queries.regressions import EventRow, RegressionRow, RegressionSeriesRow
+from tilewatch.db.queries.replays import ReplayRow, SuspicionRow
+from tilewatch.db.queries.series import PointRow, SeriesRow
+from tilewatch.db.queries.sweeps import MeasurementRow, SweepRow, TrialRow
+from tilewatch.db.queries.verdicts import DetectableChange, VerdictRow
+from tilewatch.worker.api.refusals import NotThere
+
+LARGEST_ID = 2**63 - 1
+TEXT = r"^[^\x00]*$"
+"""Postgres has no text with a NUL in it."""
+
+Repository = Annotated[str, Field(pattern=TEXT, description="A repository, as list_repositories names it.")]
+Kernel = Annotated[str, Field(pattern=TEXT, description="A kernel, such as gemm_fp8.")]
+Problem = Annotated[str, Field(pattern=TEXT, description="A problem of the kernel, such as 320x32576x7168.")]
+GpuModel = Annotated[str, Field(pattern=TEXT, description="A GPU model, such as h200.")]
+Id = Annotated[int, Field(ge=1, le=LARGEST_ID)]
+Limit = Annotated[int, Field(ge=1, le=1000, description="The most rows to return.")]
+VerdictName = Literal["regression", "improvement", "unchanged", "undecided"]
+
+
+@dataclass(frozen=True)
+class SweepResults:
+    """What a sweep found: its trials, the fastest first, and the careful measurements of its winner and baselines."""
+
+    trials: list[TrialRow]
+    measurements: list[MeasurementRow]
+
+
+@dataclass(frozen=True)
+class RunEvidence:
+    """Everything behind the verdict of a run. `run_before` is the one to compare it with, None for the first.
+
+    `suspicion` is None where nothing was suspected; `replays` timed an old and a new cubin in the same minutes.
+    """
+
+    run: RunRow
+    run_before: int | None
+    samples: list[SamplesRow]
+    suspicion: SuspicionRow | None
+    replays: list[ReplayRow]
+
+
+@dataclass(frozen=True)
+class RegressionRecord:
+    """A confirmed change with the series that it hit, and who did what about it."""
+
+    regression: RegressionRow
+    series: list[RegressionSeriesRow]
+    events: list[EventRow]
+
+
+def list_repositories(opened: Session) -> list[str]:
+    """List the repositories with results: the watched one first, then those of recordings."""
+    return series.list_repositories(opened)
+
+
+def list_series(opened: Session) -> list[SeriesRow]:
+    """List every series: a kernel and a problem on a GPU model, over the commits of one repository."""
+    return series.list_series(opened)
+
+
+def list_points(
+    opened: Session, repository: Repository, kernel: Kernel, problem: Problem, gpu_model: GpuModel
+) -> list[PointRow]:
+    """List every measurement of one series and of its baselines, in commit order. Times are in microseconds."""
+    return series.list_points(opened, repository, kernel, problem, gpu_model)
+
+
+def list_sweeps(
+    opened: Session,
+    repository: Repository,
+    kernel: Kernel,
+    problem: Problem,
+    gpu_model: GpuModel,
+    limit: Limit = 100,
+) -> list[SweepRow]:
+    """List the sweeps of one kernel and problem on one GPU model, the newest commit first."""
+    return sweeps.list_sweeps(opened, repository, kernel, problem, gpu_model, limit)
+
+
+def read_sweep(opened: Session, sweep_id: Id) -> SweepResults:
+    """Read what a sweep found: every config with its time or why it has none, and the winner's measurement."""
+    trials = sweeps.list_trials(opened, sweep_id)
+    if not trials:
+        raise NotThere(f"there is no sweep {sweep_id}")
+    return SweepResults(trials, sweeps.list_measurements(opened, sweep_id))
+
+
+def list_verdicts(
+    opened: Session,
+    repository: Repository,
+    kernel: Kernel | None = None,
+    problem: Problem | None = None,
+    gpu_model: GpuModel | None = None,
+    verdict: VerdictName | None = None,
+    limit: Limit = 100,
+) -> list[VerdictRow]:
+    """List the newest verdicts: did a run show a change, of how much, and why it is believed. +0.05 is 5 % slower."""
+    return verdicts.list_verdicts(
+        opened,
+        repository=repository,
+        kernel=kernel,
+        problem=problem,
+        gpu_model=gpu_model,
+        verdict=verdict,
+        limit=limit,
+    )
+
+
+def read_detectable_change(
+    opened: Session, repository: Repository, kernel: Kernel, problem: Problem, gpu_model: GpuModel
+) -> DetectableChange:
+    """Read the minimum detectable change of a series: the smallest relative change that one night would show."""
+    found = verdicts.find_detectable_change(opened, repository, kernel, problem, gpu_model)
+    if found is None:
+        raise NotThere(f"no verdict of {kernel} {problem} on {gpu_model} knows its noise yet")
+    return found
+
+
+def read_evidence(opened: Session, run_id: Id) -> RunEvidence:
+    """Read everything behind the verdict of a run: samples, telemetry, the suspicion and its replays."""
+    run = evidence.find_run(opened, run_id)
+    if run is None:
+        raise NotThere(f"there is no run {run_id}")
+    return RunEvidence(
+        run,
+        evidence.find_run_before(opened, run_id),
+        evidence.list_samples(opened, run_id),
+        replays.find_suspicion(opened, run_id),
+        replays.list_replays(opened, run_id),
+    )
+
+
+def list_regressions(opened: Session, limit: Limit = 100) -> list[RegressionRow]:
+    """List confirmed changes, slower and faster ones, the newest first, with cause, state and owner."""
+    return regressions.list_regressions(opened, limit=limit)
+
+
+def read_regression(opened: Session, regression_id: Id) -> RegressionRecord:
+    """Read one confirmed change with the series that it hit and its history."""
+    row = regressions.find_regression(opened, regression_id)
+    if row is None:
+        raise NotThere(f"there is no regression {regression_id}")
+    return RegressionRecord(
+        row, regressions.list_series(opened, regression_id), regressions.list_events(opened, regression_id)
+    )
+
+
+def list_actions(opened: Session, limit: Limit = 20) -> list[ActionRow]:
+    """List what people and programs did or asked for, the newest first: who, when, what, and the outcome."""
+    return actions.list_actions(opened, limit)

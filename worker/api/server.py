@@ -1,0 +1,160 @@
+"""Serves the operations by HTTP, with their description as OpenAPI. Decides nothing: it reads credentials and answers.
+
+FastAPI reads the parameters and describes them; an answer is written by its type at once, because FastAPI would copy
+each row of thousands first.
+"""
+
+import contextlib
+import importlib.metadata
+import inspect
+import ipaddress
+from collections.abc import AsyncIterator, Callable
+from http import HTTPStatus
+from typing import Annotated, Any
+
+import anyio.to_thread
+import structlog
+from fastapi import Body, FastAPI, Request, Response, Security
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from fastapi.security import HTTPBearer
+from sqlalchemy.exc import OperationalError
+from starlette.exceptions import HTTPException
+
+from tilewatch.db import session as database
+from tilewatch.db.session import DatabaseUnreachable, session
+from tilewatch.worker.api.callers import Credentials, find_caller
+from tilewatch.worker.api.operations import OPERATIONS, VERSION, Operation
+from tilewatch.worker.api.refusals import CallRefused
+from tilewatch.worker.settings import Settings
+
+log = structlog.get_logger()
+
+AT_ONCE = 8
+"""Answers at the same time: each holds a connection, and the embedded Postgres takes 50 from everybody."""
+
+ABOUT = """Read what Tilewatch measured and judged. Where a call is refused, `detail` is one sentence that says why.
+
+A call from another machine needs a token: `Authorization: Bearer TOKEN`."""
+
+FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
+"""Headers by which a proxy says that the caller is somebody else than who is connected."""
+
+REFUSAL = {"type": "object", "properties": {"detail": {"type": "string"}}, "required": ["detail"]}
+TOKEN = HTTPBearer(scheme_name="token", description="A token of `tilewatch token add`.", auto_error=False)
+"""Describes the header and refuses nobody: worker/api/callers.py decides."""
+
+
+def make_app(settings: Settings) -> FastAPI:
+    database_url = settings.connection().database_url
+    app = FastAPI(
+        title="Tilewatch",
+        version=importlib.metadata.version("tilewatch"),
+        description=ABOUT,
+        lifespan=_limit_threads,
+        docs_url=None,  # both pages load their scripts from outside
+        redoc_url=None,
+    )
+    for operation in OPERATIONS:
+        app.add_api_route(
+            VERSION + operation.path,
+            _endpoint(operation, database_url),
+            methods=[operation.method],
+            name=operation.name,
+            operation_id=operation.name,
+            summary=operation.name.replace("_", " ").capitalize(),
+            description=operation.description,
+            response_model=operation.signature.return_annotation,
+            responses={"4XX": _described("The call is refused."), "503": _described("The database does not answer.")},
+            dependencies=[Security(TOKEN)],
+            openapi_extra={"security": [{}]} if operation.right == "read" else None,
+        )
+    app.add_api_route("/healthz", _health(database_url), include_in_schema=False)
+    app.add_exception_handler(CallRefused, _answer_refusal)
+    app.add_exception_handler(RequestValidationError, _answer_bad_arguments)
+    app.add_exception_handler(HTTPException, _answer_http_error)
+    app.add_exception_handler(DatabaseUnreachable, _answer_no_database)
+    app.add_exception_handler(OperationalError, _answer_no_database)
+    return app
+
+
+def read_credentials(request: Request) -> Credentials:
+    """Reads the token, and whether the caller is on this machine: connected from it, by its name and not by a proxy.
+
+    A browser here shows pages of others; one that gave its own name this machine's address has that name as host.
+    """
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    direct = not any(name in request.headers for name in FORWARDED)
+    here = request.client is not None and _is_loopback(request.client.host)
+    named = request.url.hostname == "localhost" or _is_loopback(request.url.hostname or "")
+    return Credentials(token.strip() if scheme.lower() == "bearer" else None, direct and here and named)
+
+
+def _endpoint(operation: Operation, database_url: str) -> Callable[..., Response]:
+    def answer(request: Request, **arguments: Any) -> Response:
+        with session(database_url) as opened:
+            find_caller(opened, read_credentials(request), operation.right)
+            found = operation.function(opened, **arguments)
+        return Response(operation.answer.dump_json(found), media_type="application/json")
+
+    asked = inspect.Parameter("request", inspect.Parameter.KEYWORD_ONLY, annotation=Request)
+    parameters = [
+        each.replace(
+            kind=inspect.Parameter.KEYWORD_ONLY,
+            annotation=Annotated[each.annotation, Body()] if operation.method == "POST" else each.annotation,
+        )
+        for each in operation.signature.parameters.values()
+    ]
+    vars(answer)["__signature__"] = inspect.Signature([asked, *parameters])
+    return answer
+
+
+def _health(database_url: str) -> Callable[[], Response]:
+    def healthz() -> Response:
+        database.check(database_url)
+        return Response("ok\n", media_type="text/plain")
+
+    return healthz
+
+
+@contextlib.asynccontextmanager
+async def _limit_threads(_: FastAPI) -> AsyncIterator[None]:
+    anyio.to_thread.current_default_thread_limiter().total_tokens = AT_ONCE
+    yield
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _answer_refusal(_: Request, error: Exception) -> Response:
+    assert isinstance(error, CallRefused)
+    return _refuse(error.status, str(error))
+
+
+def _answer_bad_arguments(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    clauses = [f"{'.'.join(map(str, each['loc'][1:])) or 'the body'}: {each['msg']}" for each in error.errors()]
+    return _refuse(HTTPStatus.UNPROCESSABLE_ENTITY, "; ".join(clauses))
+
+
+def _answer_http_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _refuse(HTTPStatus(error.status_code), f"{error.detail}: /openapi.json says what there is", error.headers)
+
+
+def _answer_no_database(_: Request, error: Exception) -> Response:
+    log.warning("no answer", reason=str(error).splitlines()[0])
+    return _refuse(HTTPStatus.SERVICE_UNAVAILABLE, "the database does not answer; try again later")
+
+
+def _refuse(status: HTTPStatus, sentence: str, headers: Any = None) -> Response:
+    wanted = {"WWW-Authenticate": "Bearer"} if status == HTTPStatus.UNAUTHORIZED else {}
+    return JSONResponse({"detail": sentence}, status, {**wanted, **(headers or {})})
+
+
+def _described(description: str) -> dict[str, Any]:
+    return {"description": description, "content": {"application/json": {"schema": REFUSAL}}}

@@ -1,0 +1,73 @@
+"""`tilewatch token`: makes, lists and revokes the tokens of programs."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from tilewatch.worker.cli import options
+from tilewatch.worker.cli.options import AsJson, Who
+
+token = typer.Typer(
+    help="Tokens for programs that read or act by HTTP or MCP: make one, list them, revoke one.",
+    no_args_is_help=True,
+)
+Name = Annotated[str, typer.Argument(help="The token's name: the name of the program or the machine that has it.")]
+
+
+class May(StrEnum):
+    READ = "read"
+    CHECK = "check"
+
+
+@token.command()
+def add(
+    name: Name,
+    may: Annotated[list[May], typer.Option(help="What it may do. Repeat it for both.")],
+    gpu_seconds: Annotated[float, typer.Option(help="GPU seconds that its checks may cost in any 24 hours.")] = 0.0,
+    who: Who = None,
+) -> None:
+    """Make a token and print it. It is shown only now: the database keeps a hash of it.
+
+    Example: tilewatch token add ci --may read --may check --gpu-seconds 3600
+    """
+    from tilewatch.db.lifecycle import tokens
+    from tilewatch.db.session import session
+
+    with session(options.ready_database()) as opened:
+        made = tokens.add(
+            opened, name=name, rights=[each.value for each in may], gpu_s=gpu_seconds, who=options.name_of(who)
+        )
+    print(made)
+
+
+@token.command("list")
+def list_(as_json: AsJson = False) -> None:
+    """List every token: its rights, its budget, and since when it is revoked. Never the token itself.
+
+    Example: tilewatch token list
+    """
+    from tilewatch.db.queries import tokens as token_queries
+    from tilewatch.db.session import session
+    from tilewatch.worker.cli import tables
+
+    with session(options.ready_database()) as opened:
+        rows = token_queries.list_tokens(opened)
+    if as_json:
+        print(tables.as_json(rows))
+    else:
+        tables.show(tables.draw_tokens(rows))
+
+
+@token.command()
+def revoke(name: Name, who: Who = None) -> None:
+    """End a token at once and for ever.
+
+    Example: tilewatch token revoke ci
+    """
+    from tilewatch.db.lifecycle import tokens
+    from tilewatch.db.session import session
+
+    with session(options.ready_database()) as opened:
+        tokens.revoke(opened, name, options.name_of(who))
+    print(f"the token {name} is revoked")
