@@ -32,17 +32,20 @@ test: lint ## Check everything that needs no GPU, against a real Postgres and a 
 	@$(BIN)/python tests/debian_servers.py $(BIN)/pytest -q -n auto --maxprocesses 4 --dist loadfile tests/db
 	@$(BIN)/pytest $(PARALLEL)
 
+# Each benchmark prints its figures beside their bounds and ends with 1 when one is missed; REPORT_ONLY=1 ends with 0.
+ONLY_REPORT = $(if $(REPORT_ONLY),--report-only)
+
 bench: dev ## Measure the cost of a nightly on this machine without a GPU (10 minutes)
-	@$(BIN)/python -m benchmarks.nightly
+	@$(BIN)/python -m benchmarks.nightly $(ONLY_REPORT)
 
 bench-gpu: dev ## Measure the sweep and the stopwatch on this machine's GPU (6 minutes)
-	@$(BIN)/python -m benchmarks.gpu.sweep
+	@$(BIN)/python -m benchmarks.gpu.sweep $(ONLY_REPORT)
 
 bench-compare: dev ## Score `tilewatch compare`: wrong verdicts, coverage, steps found, time of an answer (2 minutes; WORLDS=100 for less)
-	@$(BIN)/python -m benchmarks.compare --worlds $(or $(WORLDS),1000)
+	@$(BIN)/python -m benchmarks.compare --worlds $(or $(WORLDS),1000) $(ONLY_REPORT)
 
 bench-dashboard: dev ## Measure the dashboard's queries and pages with a simulated year of a fleet (minutes, several GB)
-	@$(BIN)/python -m benchmarks.dashboard
+	@$(BIN)/python -m benchmarks.dashboard $(ONLY_REPORT)
 
 test-gpu: dev ## Run the tests that need an NVIDIA GPU
 	@$(BIN)/pytest -m gpu
@@ -51,18 +54,18 @@ mutants: dev ## Put each of the listed faults into a copy of the code and check 
 	@$(BIN)/python -m tests.mutants.run $(if $(ONLY),--only "$(ONLY)")
 
 chaos: dev ## Kill workers and restart servers under 300 jobs, three times over, and count lost jobs (20 minutes)
-	@for seed in 1 2 3; do $(BIN)/python -m benchmarks.jobs chaos --seed $$seed || exit 1; done
+	@for seed in 1 2 3; do $(BIN)/python -m benchmarks.jobs chaos --seed $$seed $(ONLY_REPORT) || exit 1; done
 
 bench-jobs: dev ## Measure the cost of the queue and the database: a job, a trial, a full database (15 minutes, 6 GB of disk)
-	@$(BIN)/python -m benchmarks.jobs overhead
-	@$(BIN)/python -m benchmarks.storage rate
-	@$(BIN)/python -m benchmarks.storage month
+	@$(BIN)/python -m benchmarks.jobs overhead $(ONLY_REPORT)
+	@$(BIN)/python -m benchmarks.storage rate $(ONLY_REPORT)
+	@$(BIN)/python -m benchmarks.storage month $(ONLY_REPORT)
 
-bench-judge: dev ## Score the judge on simulated histories: false alarms, recall, delay, replays (some half an hour; WORLDS=1 for less, REPORT_ONLY=1 to pass)
-	@$(BIN)/python -m benchmarks.judge --worlds $(or $(WORLDS),3) $(if $(REPORT_ONLY),--report-only)
+bench-judge: dev ## Score the judge on simulated histories: false alarms, recall, delay, replays (some half an hour; WORLDS=1 for less)
+	@$(BIN)/python -m benchmarks.judge --worlds $(or $(WORLDS),3) $(ONLY_REPORT)
 
 bench-tell: dev ## Measure the delay from a confirmed regression to its message, and a check for alarms (a minute)
-	@$(BIN)/python -m benchmarks.notification_delay
+	@$(BIN)/python -m benchmarks.notification_delay $(ONLY_REPORT)
 
 # uv reads neither pip's settings nor its environment, and no settings of its own here: a list must not depend on the
 # machine it was made on. `make lock UPGRADE=--upgrade` takes newer releases; without it what is pinned stays pinned.

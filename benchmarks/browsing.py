@@ -41,16 +41,17 @@ def opened(browser: Browser, view: str) -> tuple[float, int]:
     return took_s, sent[0]
 
 
-def inside(browser: Browser, address: str, repeats: int) -> Iterator[tuple[str, list[float]]]:
-    """Seconds from a click to the new plot, in a session that has been open for a while."""
+def inside(browser: Browser, address: str, repeats: int) -> Iterator[tuple[str, list[float], float]]:
+    """Seconds from a click to the new plot, in a session that has been open for a while, and how many are allowed."""
     context = browser.new_context(base_url=address, viewport={"width": 1440, "height": 1000})
     context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
-    yield "Trends: another problem to its plot", _problems(page, repeats)
-    yield "page switch: Trends to Compare", _switches(page, repeats)
-    yield "page switch: Overview to Trends", _first_switches(browser, address, repeats)
-    yield from _wide_sweep(page, repeats).items()
-    yield "Compare: another commit, 488 series", _commits(page, repeats)
+    yield "Trends: another problem to its plot", _problems(page, repeats), 0.5
+    yield "page switch: Trends to Compare", _switches(page, repeats), 1.0
+    yield "page switch: Overview to Trends", _first_switches(browser, address, repeats), 1.0
+    for name, took_s in _wide_sweep(page, repeats).items():
+        yield name, took_s, 1.0
+    yield "Compare: another commit, 488 series", _commits(page, repeats), 1.5
     context.close()
 
 

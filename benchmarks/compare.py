@@ -1,6 +1,6 @@
 """Scores `tilewatch compare`: errors and power on made and recorded launches, and the time of whole answers.
 
-Ends with 1 when a bound is missed. Recorded launches are those of benchmarks/gpu/compare.py; the whole answer for a
+Recorded launches are those of benchmarks/gpu/compare.py; the whole answer for a
 changed kernel file is timed where there is a GPU.
 """
 
@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks import bounds
+from benchmarks.bounds import Figure
 from benchmarks.compare_worlds import NOISES, Ended, compare
 from tilewatch.kernels import device
 from tilewatch.kernels.comparing.verdict import Design, find_next_look, judge
@@ -31,16 +33,6 @@ WIDE = "two modes"
 
 
 @dataclass(frozen=True)
-class Score:
-    """One line of the table. `is_met` is None where there is no bound."""
-
-    what: str
-    value: str
-    bound: str = ""
-    is_met: bool | None = None
-
-
-@dataclass(frozen=True)
 class Recorded:
     """The launches of one pair, in the order in which they ran."""
 
@@ -52,22 +44,18 @@ class Recorded:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--worlds", type=int, default=1000)
-    worlds = parser.parse_args().worlds
-    missed = 0
-    for score in _list_scores(worlds):
-        missed += score.is_met is False
-        mark = {True: "met", False: "MISSED", None: ""}[score.is_met]
-        print(f"{score.what:78} {score.value:>28}  {score.bound:14} {mark}", flush=True)
-    sys.exit(1 if missed else 0)
+    bounds.add_report_only(parser)
+    options = parser.parse_args()
+    sys.exit(bounds.report(_measure(options.worlds), report_only=options.report_only))
 
 
-def _list_scores(worlds: int) -> Iterator[Score]:
+def _measure(worlds: int) -> Iterator[Figure]:
     yield from _score_made(worlds)
     yield from _score_recorded(worlds)
     yield from _time_answers()
 
 
-def _score_made(worlds: int) -> Iterator[Score]:
+def _score_made(worlds: int) -> Iterator[Figure]:
     for noise, make in NOISES.items():
         chance = random.Random(f"made {noise}")  # noqa: S311 - made launches
         same = [compare(0.0, make, DESIGN, chance) for _ in range(worlds)]
@@ -83,10 +71,10 @@ def _score_made(worlds: int) -> Iterator[Score]:
         wrong = [each.verdict.not_slower_than <= 0.01 for each in limit]
         yield _at_most(f"made, {noise}: 1.1% slower called not slower than 1%", wrong, 0.01)
         share = sum(each.is_covered for each in covered) / len(covered)
-        yield Score(f"made, {noise}: coverage of 95% intervals", f"{share:.1%}", "93% to 98%", 0.93 <= share <= 0.98)
+        yield Figure(f"made, {noise}: coverage of 95% intervals", f"{share:.1%}", "93% to 98%", 0.93 <= share <= 0.98)
 
 
-def _score_recorded(worlds: int) -> Iterator[Score]:
+def _score_recorded(worlds: int) -> Iterator[Figure]:
     pairs = _read_recorded()
     chance = random.Random("recorded")  # noqa: S311 - an order, not a secret
     drawn: list[Ended] = []
@@ -105,13 +93,13 @@ def _score_recorded(worlds: int) -> Iterator[Score]:
         yield _at_least(f"H200, {pair.name}: {middle:+.2%} found", _is("slower", found), least, middle > 0.005)
 
 
-def _score_same(of: str, ended: list[Ended], has_bound: bool) -> Iterator[Score]:
+def _score_same(of: str, ended: list[Ended], has_bound: bool) -> Iterator[Figure]:
     yield _at_most(f"{of}: equal code called slower or faster", _is("slower", ended, "faster"), 0.005)
     fine = [each.verdict.not_slower_than <= 0.01 for each in ended]
     yield _at_least(f"{of}: equal code called not slower than 1% or less", fine, 0.90, has_bound)
     launches = sorted(each.verdict.launches for each in ended)
     middle, late = launches[len(launches) // 2], launches[len(launches) * 9 // 10]
-    yield Score(f"{of}: launches, median and 90th percentile", f"{middle}, {late}")
+    yield Figure(f"{of}: launches, median and 90th percentile", f"{middle}, {late}")
 
 
 def _end(change: float, launches: Iterator[tuple[float, float]]) -> Ended | None:
@@ -144,7 +132,7 @@ def _read_recorded() -> list[Recorded]:
     ]
 
 
-def _time_answers() -> Iterator[Score]:
+def _time_answers() -> Iterator[Figure]:
     """Whole answers of the command, cold, in a repository of its own: no code changed, and one kernel file changed."""
     has_gpu = bool(device.gpus())
     options = [] if has_gpu else ["--static"]
@@ -194,22 +182,22 @@ def _is(kind: str, ended: Iterable[Ended], *others: str) -> list[bool]:
     return [each.verdict.kind in (kind, *others) for each in ended]
 
 
-def _at_most(what: str, hits: list[bool], most: float) -> Score:
+def _at_most(what: str, hits: list[bool], most: float) -> Figure:
     share = sum(hits) / len(hits)
-    return Score(what, f"{sum(hits)} of {len(hits)} ({share:.1%})", f"at most {most:.1%}", share <= most)
+    return Figure(what, f"{sum(hits)} of {len(hits)} ({share:.1%})", f"at most {most:.1%}", share <= most)
 
 
-def _at_most_s(what: str, took_s: float, most_s: float | None) -> Score:
+def _at_most_s(what: str, took_s: float, most_s: float | None) -> Figure:
     """The bounds are for a machine with a GPU and 16 cores; elsewhere there is None."""
     if most_s is None:
-        return Score(what, f"{took_s:.0f} s")
-    return Score(what, f"{took_s:.0f} s", f"at most {most_s:.0f} s", took_s <= most_s)
+        return Figure(what, f"{took_s:.0f} s")
+    return Figure(what, f"{took_s:.0f} s", f"at most {most_s:.0f} s", took_s <= most_s)
 
 
-def _at_least(what: str, hits: list[bool], least: float, has_bound: bool) -> Score:
+def _at_least(what: str, hits: list[bool], least: float, has_bound: bool) -> Figure:
     share = sum(hits) / len(hits)
     bound, met = (f"at least {least:.0%}", share >= least) if has_bound else ("", None)
-    return Score(what, f"{sum(hits)} of {len(hits)} ({share:.1%})", bound, met)
+    return Figure(what, f"{sum(hits)} of {len(hits)} ({share:.1%})", bound, met)
 
 
 if __name__ == "__main__":

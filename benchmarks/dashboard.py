@@ -1,10 +1,11 @@
 """Measures the dashboard with a simulated fleet in a real Postgres: its queries, its pages, and many people.
 
-    python -m benchmarks.dashboard [--nights 365] [--home FOLDER] [--only PART...]
+    python -m benchmarks.dashboard [--nights 365] [--home FOLDER] [--only PART...] [--report-only]
 
-365 nights are the whole year: 9.5 million trials, 2.6 GB, two minutes to fill. With --home they are kept for the next
+365 nights are the whole year: 9.5 million trials, 2.9 GB, two minutes to fill. With --home they are kept for the next
 time. Queries are timed in Postgres' own client; pages in headless Chromium from the click to the plot; twenty people as
-sessions that speak the browser's protocol. Figures go to docs/measurements.md by hand, with machine and date.
+sessions that speak the browser's protocol. Bounds hold for medians, those of queries and of many people for the 95th
+percentile.
 """
 
 import argparse
@@ -33,7 +34,8 @@ from sqlalchemy import event, func, select, text
 from sqlalchemy.orm import Session
 from streamlit.testing.v1 import AppTest
 
-from benchmarks import browsing, fleet, visitors
+from benchmarks import bounds, browsing, fleet, visitors
+from benchmarks.bounds import Figure
 from tilewatch.dashboard.gc_tuning import tune_memory
 from tilewatch.db import migrate
 from tilewatch.db.models import Commit, Measurement, Sweep, Trial
@@ -73,6 +75,11 @@ PEOPLE, VIEWS_EACH = 20, 10
 MANY_VIEWS = 1_000
 PARTS = ("queries", "opened", "inside", "people", "memory")
 START_LIMIT_S = 60
+MOST_QUERY_MS = 100.0
+MOST_FIRST_OVERVIEW_S = 4.0
+MOST_OPENED_S = {"Overview": 1.8}
+MOST_PEOPLE_S = 3.0
+MOST_MORE_MB = 50.0
 WIDE_NIGHTS = 8
 NOON = dt.time(12, tzinfo=dt.UTC)
 
@@ -84,23 +91,28 @@ def main() -> None:
     parser.add_argument("--home", type=Path, help="keep the filled servers in this folder, and use what is there")
     parser.add_argument("--serve", action="store_true", help="fill, print where the database is, and wait for Ctrl-C")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    bounds.add_report_only(parser)
     options = parser.parse_args()
+    sys.exit(bounds.report(_measure(options), report_only=options.report_only))
+
+
+def _measure(options: argparse.Namespace) -> Iterator[Figure]:
     with _home(options.home) as home, Embedded(home / "home", fsync=False) as servers:
         migrate.upgrade(servers.database_url)
-        _fill(servers.database_url, options.nights)
+        yield _fill(servers.database_url, options.nights)
         if options.serve:
             print(servers.database_url, flush=True)
             signal.pause()
         if "queries" in options.only:
-            _queries(servers.database_url, options.repeats)
+            yield from _queries(servers.database_url, options.repeats)
         if "opened" in options.only:
-            _in_browser(_opened, servers.database_url, home)
+            yield from _in_browser(_opened, servers.database_url, home)
         if "inside" in options.only:
-            _in_browser(_inside, servers.database_url, home)
+            yield from _in_browser(_inside, servers.database_url, home)
         if "people" in options.only:
-            _people(servers.database_url, home)
+            yield from _people(servers.database_url, home)
         if "memory" in options.only:
-            _memory(servers.database_url, home)
+            yield from _memory(servers.database_url, home)
 
 
 @contextlib.contextmanager
@@ -112,7 +124,7 @@ def _home(kept: Path | None) -> Iterator[Path]:
         yield home
 
 
-def _fill(url: str, nights: int) -> None:
+def _fill(url: str, nights: int) -> Figure:
     started = time.monotonic()
     with session(url) as opened:
         found = opened.scalar(select(func.count()).select_from(Commit))
@@ -126,20 +138,16 @@ def _fill(url: str, nights: int) -> None:
             opened.scalar(select(func.count()).select_from(table)) or 0 for table in (Trial, Measurement)
         )
         size = opened.scalar(text("select pg_size_pretty(pg_database_size(current_database()))"))
-    print(
-        f"{trials:,} trials and {measurements:,} measurements, {size}, "
-        + ("found" if found else f"filled in {time.monotonic() - started:.0f} s"),
-        flush=True,
-    )
+    when = "found" if found else f"filled in {time.monotonic() - started:.0f} s"
+    return Figure(f"{trials:,} trials and {measurements:,} measurements, {when}", str(size))
 
 
 def _yesterday() -> dt.date:
     return dt.datetime.now(dt.UTC).date() - dt.timedelta(days=1)
 
 
-def _queries(url: str, repeats: int) -> None:
+def _queries(url: str, repeats: int) -> Iterator[Figure]:
     tune_memory()  # as the server does
-    print(f"\n{'query':34}{'median ms':>12}{'p95 ms':>10}{'rows':>8}")
     for name, question in _questions(url).items():
         took_ms, rows = [], 0
         for _ in range(repeats):
@@ -148,7 +156,8 @@ def _queries(url: str, repeats: int) -> None:
                 answer = question(opened)
                 took_ms.append(1000 * (time.perf_counter() - started))
             rows = len(answer) if isinstance(answer, list) else 1
-        print(f"{name:34}{median(took_ms):12.1f}{quantiles(took_ms, n=20)[-1]:10.1f}{rows:8}")
+        what = f"query: {name} ({rows:,} rows, median {median(took_ms):.1f} ms): p95"
+        yield bounds.at_most(what, quantiles(took_ms, n=20)[-1], MOST_QUERY_MS, " ms", 1)
 
 
 def _questions(url: str) -> dict[str, Callable[[Session], Any]]:
@@ -193,62 +202,74 @@ def _questions(url: str) -> dict[str, Callable[[Session], Any]]:
     }
 
 
-def _in_browser(part: Callable[[Browser, str, Path], None], url: str, home: Path) -> None:
+def _in_browser(part: Callable[[Browser, str, Path], Iterator[Figure]], url: str, home: Path) -> Iterator[Figure]:
     path = next(filter(None, map(shutil.which, BROWSERS)), None)
     if path is None:
-        print("\nno Chromium on PATH: the pages were not measured")
+        yield bounds.not_measured("pages in a browser", "no Chromium on PATH")
         return
     with browsing.chromium(path) as browser:
-        part(browser, url, home)
+        yield from part(browser, url, home)
 
 
-def _opened(browser: Browser, url: str, home: Path) -> None:
+def _opened(browser: Browser, url: str, home: Path) -> Iterator[Figure]:
     """Opens pages in a browser that has nothing cached."""
     cold = []
     for _ in range(COLD_STARTS):
         with _serve(url, home) as (address, _):
             cold.append(browsing.opened(browser, address)[0])
-    print(f"\n{'opened, to its first plot':38}{'median s':>10}{'worst s':>10}{'kB':>8}{'queries':>9}")
-    print(f"{'Overview, server just started':38}{median(cold):10.2f}{max(cold):10.2f}")
-    print(f"{'a bare Streamlit page with one plot':38}{_bare(browser, url, home):10.2f}", flush=True)
+    yield _timed("opened: Overview, server just started", cold, MOST_FIRST_OVERVIEW_S)
+    yield _timed("opened: a bare Streamlit page with one plot", _bare(browser, url, home), None)
     with _serve(url, home) as (address, _):
         for name, view in PAGES.items():
             browsing.opened(browser, address + view)
             seen = [browsing.opened(browser, address + view) for _ in range(PAGE_REPEATS)]
             took = [took_s for took_s, _ in seen]
             queries = _count_queries(url, view)
-            print(f"{name:38}{median(took):10.2f}{max(took):10.2f}{seen[-1][1] / 1000:8.0f}{queries:9}", flush=True)
+            yield _timed(
+                f"opened: {name} ({queries} queries, {seen[-1][1] / 1e6:.1f} MB)", took, MOST_OPENED_S.get(name)
+            )
 
 
-def _inside(browser: Browser, url: str, home: Path) -> None:
+def _inside(browser: Browser, url: str, home: Path) -> Iterator[Figure]:
     with _serve(url, home) as (address, _):
-        print(f"\n{'inside a session':38}{'median s':>10}{'worst s':>10}")
-        for name, took in browsing.inside(browser, address, PAGE_REPEATS):
-            print(f"{name:38}{median(took):10.2f}{max(took):10.2f}", flush=True)
+        for name, took, most_s in browsing.inside(browser, address, PAGE_REPEATS):
+            yield _timed(name, took, most_s)
 
 
-def _bare(browser: Browser, url: str, home: Path) -> float:
+def _timed(what: str, took_s: list[float], most_s: float | None) -> Figure:
+    """The bound is the median's."""
+    value = f"{median(took_s):.2f} s (worst {max(took_s):.2f})"
+    return (
+        Figure(what, value)
+        if most_s is None
+        else Figure(what, value, f"at most {most_s:g} s", median(took_s) <= most_s)
+    )
+
+
+def _bare(browser: Browser, url: str, home: Path) -> list[float]:
     script = home / "bare.py"
     script.write_text(BARE)
     with _serve(url, home, script) as (address, _):
         browsing.opened(browser, address)
-        return median(browsing.opened(browser, address)[0] for _ in range(PAGE_REPEATS))
+        return [browsing.opened(browser, address)[0] for _ in range(PAGE_REPEATS)]
 
 
-def _people(url: str, home: Path) -> None:
+def _people(url: str, home: Path) -> Iterator[Figure]:
     """Twenty people at once, on a server that has been used."""
     views = [*PAGES.values(), *_series_views(url)]
     with _serve(url, home) as (address, _):
         visitors.browse(address, views, people=4, views_each=25, think=False)
         seen = visitors.browse(address, views, people=PEOPLE, views_each=VIEWS_EACH, think=True)
-    print(f"\n{PEOPLE} people, {len(seen.took_s)} views: median {median(seen.took_s):.2f} s, ", end="")
-    print(f"p95 {quantiles(seen.took_s, n=20)[-1]:.2f} s, worst {max(seen.took_s):.2f} s; ", end="")
-    print(f"{len(seen.errors)} errors; a view is {median(seen.sent_bytes) / 1000:.0f} kB", flush=True)
+    what = f"{PEOPLE} people at once, {len(seen.took_s)} views"
+    yield Figure(f"{what}: median; worst", f"{median(seen.took_s):.2f}; {max(seen.took_s):.2f} s")
+    yield bounds.at_most(f"{what}: p95", quantiles(seen.took_s, n=20)[-1], MOST_PEOPLE_S, " s", 2)
+    yield Figure(f"{what}: bytes of a view, median", f"{median(seen.sent_bytes) / 1000:.0f} kB")
+    yield bounds.exactly(f"{what}: errors", len(seen.errors), 0)
     for error in seen.errors[:5]:
         print(f"  {error}")
 
 
-def _memory(url: str, home: Path) -> None:
+def _memory(url: str, home: Path) -> Iterator[Figure]:
     """Measures the memory of the process after a thousand more views."""
     views = [*PAGES.values(), *_series_views(url)]
     with _serve(url, home) as (address, server):
@@ -257,7 +278,8 @@ def _memory(url: str, home: Path) -> None:
         for _ in range(MANY_VIEWS // 100):
             visitors.browse(address, views, people=4, views_each=25, think=False)
         after_mb = _resident_mb(server.pid)
-    print(f"\nmemory after 100 views {before_mb:.0f} MB, after {MANY_VIEWS:,} more {after_mb:.0f} MB", flush=True)
+    yield Figure("memory of the dashboard's process after 100 views", f"{before_mb:.0f} MB")
+    yield bounds.at_most(f"more after {MANY_VIEWS:,} more views", after_mb - before_mb, MOST_MORE_MB, " MB")
 
 
 def _series_views(url: str) -> list[str]:

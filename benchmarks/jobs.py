@@ -1,13 +1,13 @@
 """Measures the queue under chaos (killed workers and servers), and the time a job spends outside its own work.
 
-    python -m benchmarks.jobs chaos [--seed 1] [--jobs 300] [--kill-every 2]
-    python -m benchmarks.jobs overhead [--jobs 20]
+    python -m benchmarks.jobs chaos [--seed 1] [--jobs 300] [--kill-every 2] [--report-only]
+    python -m benchmarks.jobs overhead [--jobs 20] [--report-only]
 
 Real servers, real Celery workers and the real compiler; only the GPU is simulated (worker/gpu/simulated.py). `chaos`
 kills one of four workers at random every few seconds, empties Redis once and restarts Redis and Postgres twice while a
-nightly of many sweeps with 50 trials each goes on, then counts what is lost, doubled or stuck. `overhead` submits one
-sweep after the other to calm workers and takes the time from submit to verdict, less that of the run itself. Figures go
-to docs/measurements.md by hand, with machine and date.
+nightly of many sweeps with 50 trials each goes on, then counts what is lost, doubled or stuck, and what was really
+done to the fleet: a run without a kill, a restart or a flush proves nothing and misses its bounds. `overhead` submits
+one sweep after the other to calm workers and takes the time from submit to verdict, less that of the run itself.
 """
 
 import argparse
@@ -32,6 +32,8 @@ import redis
 from sqlalchemy import func, select
 from sqlalchemy.exc import OperationalError
 
+from benchmarks import bounds
+from benchmarks.bounds import Figure
 from tilewatch.db import migrate
 from tilewatch.db.models import Job, Run, Submission, Sweep, Trial, Verdict
 from tilewatch.db.server.embedded import Embedded, Servers
@@ -45,9 +47,11 @@ from tilewatch.worker.steps.submit import submit_nightly, submit_sweep
 ROOT = Path(__file__).resolve().parent.parent
 WORKERS = 4
 TRIALS = 50
-TICK_S = (
-    5.0  # beat ticks every minute; here a little more often, so that the run is about crashes and not about waiting
-)
+TICK_S = 5.0
+"""Beat ticks every minute; here more often, so that the run is about crashes and not about waiting."""
+
+RESTARTS = 2
+MOST_OVERHEAD_MS = 150.0
 LIMIT_S = 1500.0
 OPEN = ("waiting", "queued", "running")
 
@@ -97,50 +101,61 @@ class Stage:
     logs: Path
 
 
+@dataclass
+class Harm:
+    """What was really done to the fleet: counted where it took effect, not where it was ordered."""
+
+    kills: int = 0
+    restarts: int = 0
+    flushes: int = 0
+    messages_lost: int = 0
+
+
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("what", choices=("chaos", "overhead"))
     asked.add_argument("--seed", type=int, default=1)
     asked.add_argument("--jobs", type=int)
     asked.add_argument("--kill-every", type=float, default=2.0, metavar="SECONDS")
+    bounds.add_report_only(asked)
     options = asked.parse_args()
     if options.what == "chaos":
-        sys.exit(chaos(options.seed, options.jobs or 300, options.kill_every))
-    overhead(options.jobs or 20)
+        figures = chaos(options.seed, options.jobs or 300, options.kill_every)
+    else:
+        figures = overhead(options.jobs or 20)
+    sys.exit(bounds.report(figures, report_only=options.report_only))
 
 
-def chaos(seed: int, sweeps: int, kill_every_s: float, trial_s: float = 0.004) -> int:
-    """Prints what was survived and what is left; the exit code is 1 when anything was lost, doubled or stuck."""
+def chaos(seed: int, sweeps: int, kill_every_s: float, trial_s: float = 0.004) -> Iterator[Figure]:
+    """What was done to the fleet, and that nothing was lost, doubled or stuck."""
     chance = random.Random(seed)  # noqa: S311 - a seed that repeats the chaos
+    harm = Harm()
     with stage(sweeps, trial_s) as here:
         submit_nightly(here.settings, gpus=("sim",))
         with workers(here, {"compile@chaos": ("compile", "2")}):
             until(here, lambda: not count(here, Job, Job.kind == "compile", Job.state.in_(OPEN)))
         began = time.monotonic()
-        kills, restarts = _torment(here, chance, kill_every_s, sweeps)
+        _torment(here, chance, kill_every_s, sweeps, harm)
         took_s = time.monotonic() - began
-        states = _states(here)
-        per_sweep = _runs_per_sweep(here)
+        states, per_sweep, attempts = _states(here), _runs_per_sweep(here), _attempts(here)
         ended = count(here, Trial, Trial.status.not_in(("waiting", "compiled")))
         verdicts = count(here, Verdict)
-        attempts = _attempts(here)
-    print(
-        f"seed {seed}: {took_s:.0f} s, {kills} workers killed, servers restarted {restarts} times, Redis emptied once"
-    )
-    print(f"jobs by state: {dict(states)}; attempts: {dict(sorted(attempts.items()))}")
-    print(f"trials ended: {ended} of {sweeps * TRIALS}")
-    print(f"runs: {sum(per_sweep)} of {sweeps} sweeps; sweeps with more than one: {sum(n > 1 for n in per_sweep)}")
-    print(f"verdicts: {verdicts}")
-    whole = ended == sweeps * TRIALS and per_sweep == [1] * sweeps and verdicts == sweeps and set(states) == {"done"}
-    print("nothing lost, doubled or stuck" if whole else "NOT WHOLE")
-    return 0 if whole else 1
+    yield Figure(f"seed {seed}, {sweeps} jobs of {TRIALS} trials on {WORKERS} workers", f"{took_s:.0f} s")
+    yield bounds.at_least("workers that were alive and died of SIGKILL", harm.kills, 1)
+    yield bounds.at_least("times that both servers were stopped and started again", harm.restarts, RESTARTS)
+    yield bounds.at_least("times that Redis was emptied", harm.flushes, 1)
+    yield Figure("keys in it when it was emptied", str(harm.messages_lost))
+    yield Figure("jobs taken more than once", str(sum(number for attempt, number in attempts.items() if attempt > 1)))
+    yield Figure("jobs by state", ", ".join(f"{number} {state}" for state, number in states.items()))
+    yield bounds.exactly("jobs that are not done", states.total() - states["done"], 0)
+    yield bounds.exactly("trials on record", ended, sweeps * TRIALS)
+    yield bounds.exactly("sweeps without exactly one run", sum(runs != 1 for runs in per_sweep), 0)
+    yield bounds.exactly("verdicts", verdicts, sweeps)
 
 
-def _torment(here: Stage, chance: random.Random, kill_every_s: float, sweeps: int) -> tuple[int, int]:
-    """Until every job has ended; how many workers were killed and how often the servers were restarted."""
+def _torment(here: Stage, chance: random.Random, kill_every_s: float, sweeps: int, harm: Harm) -> None:
+    """Kill, restart and flush until every job has ended, and count what took effect."""
     names = [f"gpu{number}@chaos" for number in range(WORKERS)]
-    kills = restarts = 0
-    emptied = False
     with contextlib.ExitStack() as stack:
         running = {name: start(here, name, "gpu.sim,judge", "1") for name in names}
         stack.callback(lambda: [end(process) for process in running.values()])
@@ -150,29 +165,47 @@ def _torment(here: Stage, chance: random.Random, kill_every_s: float, sweeps: in
             now = time.monotonic()
             if now - kill >= kill_every_s:
                 victim = chance.choice(names)
-                end(running[victim])
+                harm.kills += end(running[victim])
                 running[victim] = start(here, victim, "gpu.sim,judge", "1")
-                kills, kill = kills + 1, now
+                kill = now
+            measured = count(here, Run)  # its verdicts come when the whole night is in
+            if harm.restarts < RESTARTS and measured >= sweeps * (harm.restarts + 1) // (RESTARTS + 2):
+                harm.restarts += _restart(here, pause_s=chance.uniform(1.0, 4.0))
+            elif not harm.flushes and measured >= sweeps // 2:
+                harm.messages_lost = _empty_redis(here)
+                harm.flushes += 1
             if now - tick >= TICK_S:
                 send_again(here)
                 tick = now
-                measured = count(here, Run)  # its verdicts come when the whole night is in
-                if not count(here, Job, Job.state.in_(OPEN)):
-                    return kills, restarts
-                if not emptied and measured >= sweeps // 2:
-                    with redis.Redis.from_url(here.servers.broker_url) as client:
-                        client.flushall()
-                    emptied = True
-                elif measured >= sweeps * (restarts + 1) // 3 and restarts < 2:
-                    here.own.stop()
-                    time.sleep(chance.uniform(1.0, 4.0))
-                    here.own.start()
-                    restarts += 1
+            if not count(here, Job, Job.state.in_(OPEN)):
+                return
             time.sleep(0.1)
-    return kills, restarts
 
 
-def overhead(sweeps: int) -> None:
+def _restart(here: Stage, pause_s: float) -> bool:
+    """Stop both servers and start them again. Returns whether Postgres is another process since."""
+    before = _started_at(here)
+    here.own.stop()
+    time.sleep(pause_s)
+    here.own.start()
+    return _started_at(here) > before
+
+
+def _started_at(here: Stage) -> dt.datetime:
+    with session(here.servers.database_url) as opened:
+        started_at: dt.datetime = opened.execute(select(func.pg_postmaster_start_time())).scalar_one()
+        return started_at
+
+
+def _empty_redis(here: Stage) -> int:
+    """Returns how many keys are gone."""
+    with redis.Redis.from_url(here.servers.broker_url) as client:
+        keys = int(client.dbsize())
+        client.flushall()
+        return keys
+
+
+def overhead(sweeps: int) -> Iterator[Figure]:
     with (
         stage(sweeps, trial_s=0.0) as here,
         workers(here, {"compile@calm": ("compile", "1"), "gpu0@calm": ("gpu.sim", "1"), "judge@calm": ("judge", "1")}),
@@ -184,8 +217,9 @@ def overhead(sweeps: int) -> None:
             if number >= 0:
                 outside_s.append(_outside_s(here))
     quartiles = statistics.quantiles(outside_s, n=4)
-    print(f"{sweeps} sweeps, submit to verdict less the run: median {1e3 * quartiles[1]:.0f} ms,")
-    print(f"quartiles {1e3 * quartiles[0]:.0f} and {1e3 * quartiles[2]:.0f} ms")
+    what = f"submit to verdict, less the run: median of {sweeps}"
+    yield bounds.at_most(what, 1e3 * quartiles[1], MOST_OVERHEAD_MS, " ms")
+    yield Figure("its quartiles", f"{1e3 * quartiles[0]:.0f} and {1e3 * quartiles[2]:.0f} ms")
 
 
 def _outside_s(here: Stage) -> float:
@@ -272,11 +306,11 @@ def start(here: Stage, name: str, queues: str, processes: str) -> subprocess.Pop
         )
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
-    """As a lost machine does it: the whole group at once, with no word to anybody."""
+def end(process: subprocess.Popen[bytes]) -> bool:
+    """Kill as a lost machine does it: the whole group at once. Returns False for one that had ended by itself."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    return process.wait() == -signal.SIGKILL
 
 
 def send_again(here: Stage) -> None:

@@ -1,18 +1,22 @@
 """Measures how long the judge step takes for a night of many series with their history in Postgres.
 
-    python -m benchmarks.judging [--series 10000] [--nights 12]
+    python -m benchmarks.judging [--series 10000] [--nights 12] [--report-only]
 
 Prints the seconds of the last night, for a judge that has judged the nights before it and for one just started.
 `make bench-judge` scores the verdicts; this measures their cost.
 """
 
 import argparse
+import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from sqlalchemy import func, select, text
 
+from benchmarks import bounds
+from benchmarks.bounds import Figure
 from tilewatch.db import migrate
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Job, Run, Sweep
@@ -25,6 +29,9 @@ from tilewatch.worker.settings import Settings
 
 A_KERNEL = 20
 """Series of one kernel: its problems."""
+
+MOST_S = 60.0
+"""For a night of 10,000 series: it is judged before people come to work, and the next one may follow at once."""
 
 HISTORY = """
 insert into gpu_models (slug, name, arch) values ('h200', 'NVIDIA H200', 'sm_90');
@@ -60,7 +67,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--series", type=int, default=10_000)
     parser.add_argument("--nights", type=int, default=12)
+    bounds.add_report_only(parser)
     options = parser.parse_args()
+    sys.exit(bounds.report(_measure(options.series, options.nights), report_only=options.report_only))
+
+
+def _measure(series: int, nights: int) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(prefix="tilewatch-judging-", dir="/var/tmp") as folder:
         home = Path(folder)
         home.chmod(0o755)  # the embedded Postgres runs as nobody when this is run by root
@@ -73,14 +85,14 @@ def main() -> None:
                 broker_url=servers.broker_url,
             )
             context = Context.of(settings)
-            _load(context, options.series, options.nights)
-            _judge(context, options.nights - 1)
-            warm_s = _judge(context, options.nights)
+            _load(context, series, nights)
+            _judge(context, nights - 1)
+            warm_s = _judge(context, nights)
             _forget(context)
-            cold_s = _judge(context, options.nights)
-    print(f"a night of {options.series} series, after {options.nights - 1} nights of history:")
-    print(f"  judged in {warm_s:.1f} s by a judge that judged the nights before (must: under 60 s)")
-    print(f"  judged in {cold_s:.1f} s by one just started")
+            cold_s = _judge(context, nights)
+    night = f"{series:,} series after {nights - 1} nights"
+    yield bounds.at_most(f"{night}, by a judge that judged those", warm_s, MOST_S, " s", 1)
+    yield bounds.at_most(f"{night}, by a judge just started", cold_s, MOST_S, " s", 1)
 
 
 def _load(context: Context, series: int, nights: int) -> None:

@@ -1,16 +1,17 @@
 """Measures the whole kernel library on this machine's GPU, every kernel on every watched problem with its rivals.
 
-    python -m benchmarks.library [KERNEL ...] [--problem P] [--library FOLDER] [--json FILE]
+    python -m benchmarks.library [KERNEL ...] [--problem P] [--library FOLDER] [--json FILE] [--report-only]
 
 Compiles on all cores but one while the GPU measures what is already compiled; problems that agree on a signature share
 their cubins. Prints one line per kernel and problem (time, each rival's time and the ratio over ours, share of the best
-config of the space's other values) and the wall and GPU seconds of it all. Figures go to docs/measurements.md by hand.
+config of the space's other values) and the wall and GPU seconds of it all. What could not be measured misses a bound.
 """
 
 import argparse
 import json
 import os
 import queue
+import sys
 import tempfile
 import threading
 import time
@@ -20,6 +21,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks import bounds
+from benchmarks.bounds import Figure
 from tilewatch.kernels import device
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.compiling import store
@@ -42,15 +45,17 @@ def main() -> None:
     asked.add_argument("--cubins", type=Path, help="folder of cubins to go on from (a fresh one otherwise)")
     asked.add_argument("--limit", type=float, default=15.0, help="seconds a config may compile")
     asked.add_argument("--json", type=Path, help="write what was measured to this file")
+    bounds.add_report_only(asked)
     options = asked.parse_args()
     here = device.gpus()
     if not here or here[0].model is None:
         raise SystemExit("there is no GPU that Tilewatch knows on this machine")
     with tempfile.TemporaryDirectory(prefix="tilewatch-library-") as folder:
-        _run(options, here[0].model.arch, store.folder(options.cubins or Path(folder)))
+        figures = _measure(options, here[0].model.arch, store.folder(options.cubins or Path(folder)))
+        sys.exit(bounds.report(figures, report_only=options.report_only))
 
 
-def _run(options: argparse.Namespace, arch: str, url: str) -> None:
+def _measure(options: argparse.Namespace, arch: str, url: str) -> Iterator[Figure]:
     library: Path = options.library.absolute()
     plans = [
         plan
@@ -64,14 +69,15 @@ def _run(options: argparse.Namespace, arch: str, url: str) -> None:
         try:
             result = measure(request, on_trial=lambda _: None, on_step=lambda *_: None)
         except MeasureFailed as failure:
-            say.print(f"{plan.kernel} {plan.problem}: {failure}")
+            yield bounds.not_measured(f"{plan.kernel} {plan.problem}", str(failure))
             continue
         gpu_s += result.sweep_gpu_s
         measured.append(_line(plan, result))
         _say(plan, result, len(cubins), compiled_s)
         if options.json:
             options.json.write_text(json.dumps(measured, indent=1))
-    say.print(f"{len(measured)} of {len(plans)} measured in {time.monotonic() - started:.0f} s, {gpu_s:.0f} s of GPU")
+    yield Figure("wall time; of it GPU", f"{time.monotonic() - started:.0f} s; {gpu_s:.0f} s")
+    yield bounds.exactly("kernels and problems that were measured", len(measured), len(plans))
 
 
 def _compiled(

@@ -1,10 +1,10 @@
 """Measures the cost of a nightly on this machine without a GPU: real servers, real Celery workers, the real compiler.
 
-    python -m benchmarks.nightly [--arch-model b200] [--processes 2]
+    python -m benchmarks.nightly [--model b200] [--processes 2] [--report-only]
 
 Prints, for the FP8 GEMM's 500 configs: wall time of the first nightly against the CPU seconds of its compiles, the
 time of a second nightly of the same commit, what a commit recompiles that changes one kernel of two, and the peak
-memory of everything. Figures go to docs/measurements.md by hand, with machine and date.
+memory of everything, beside their bounds.
 """
 
 import argparse
@@ -22,6 +22,8 @@ from pathlib import Path
 import psutil
 from sqlalchemy import func, select
 
+from benchmarks import bounds
+from benchmarks.bounds import Figure
 from tilewatch.db import migrate
 from tilewatch.db.models import Compilation, Job, Trial
 from tilewatch.db.server.embedded import Embedded, Servers
@@ -31,44 +33,60 @@ from tilewatch.worker.steps.submit import submit_nightly
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT_S = 3600.0
+MOST_WALL_A_CPU_SHARE = 1.15
+"""Wall seconds of the first nightly for each CPU second that a process compiled: the rest is queue and database."""
+
+MOST_AGAIN_S = 20.0
+SECOND_SPACE = 8
+"""Configs of the second kernel's space (`_repository`)."""
+
+MOST_MEMORY_GIB = 4.0
 
 
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--model", default="b200", help="GPU model to compile for")
     asked.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
+    bounds.add_report_only(asked)
     options = asked.parse_args()
+    sys.exit(bounds.report(_measure(options.model, options.processes), report_only=options.report_only))
+
+
+def _measure(model: str, processes: int) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(prefix="tilewatch-bench-", dir="/var/tmp") as folder, _peak_memory() as peak:
         home = Path(folder)
         home.chmod(0o755)  # the embedded Postgres runs as nobody when this is run by root
         repository = _repository(home / "watched")
         with Embedded(home / "home") as servers:
             migrate.upgrade(servers.database_url)
-            settings = _settings(home / "home", repository, servers, options.model)
-            with _worker(settings, options.processes):
-                _report(settings, servers, repository, options.processes)
-    print(f"peak memory of everything: {peak[0] / 2**30:.2f} GiB")
+            settings = _settings(home / "home", repository, servers, model)
+            with _worker(settings, processes):
+                yield from _measure_nights(settings, servers, repository, processes)
+    yield bounds.at_most("peak memory (PSS) of everything", peak[0] / 2**30, MOST_MEMORY_GIB, " GiB", 2)
 
 
-def _report(settings: Settings, servers: Servers, repository: Path, processes: int) -> None:
+def _measure_nights(settings: Settings, servers: Servers, repository: Path, processes: int) -> Iterator[Figure]:
     wall_s = _nightly(settings, servers, dt.date(2026, 1, 1))
     with session(servers.database_url) as opened:
         cpu_s = opened.scalar(select(func.sum(Compilation.cpu_s))) or 0.0
         found = opened.execute(select(Compilation.status, func.count()).group_by(Compilation.status))
         counts = dict(found.tuples().all())
-    print(f"first nightly: {counts}, {cpu_s:.0f} CPU s of compiling, {wall_s:.0f} s wall on {processes} processes:")
-    print(f"  wall / (CPU s / processes) = {wall_s / (cpu_s / processes):.3f} (must: at most 1.15)")
+    yield Figure("first nightly: outcomes", ", ".join(f"{number} {status}" for status, number in counts.items()))
+    yield Figure(f"its CPU time of compiling; wall time on {processes} processes", f"{cpu_s:.0f} s; {wall_s:.0f} s")
+    yield bounds.at_most("wall / (CPU s / processes)", wall_s / (cpu_s / processes), MOST_WALL_A_CPU_SHARE, digits=3)
     before = _compilations(servers)
     wall_s = _nightly(settings, servers, dt.date(2026, 1, 2))
     again = _compilations(servers) - before
-    print(f"second nightly of the commit: {again} compiled, {wall_s:.1f} s (must: 0, under 20 s)")
+    yield bounds.exactly("second nightly of the commit: compiled", again, 0)
+    yield bounds.at_most("its wall time", wall_s, MOST_AGAIN_S, " s", 1)
     small = repository / "kernels" / "library" / "second.py"
     small.write_text(small.read_text().replace("0.0, dtype", "0.5, dtype"))
     _commit(repository, "Change the second kernel")
     before = _compilations(servers)
     wall_s = _nightly(settings, servers, dt.date(2026, 1, 3))
     changed = _compilations(servers) - before
-    print(f"a commit that changes one kernel of two (its space: 8): {changed} compiled, {wall_s:.1f} s (must: 8)")
+    yield bounds.exactly("a commit that changes one kernel of two: compiled", changed, SECOND_SPACE)
+    yield Figure("its wall time", f"{wall_s:.1f} s")
 
 
 def _nightly(settings: Settings, servers: Servers, night: dt.date) -> float:

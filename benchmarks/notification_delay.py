@@ -1,11 +1,11 @@
 """Measures the delay from a confirmed regression to its message, and the time of one check for alarms.
 
-    python -m benchmarks.notification_delay [--nights 60] [--regressions 20]
+    python -m benchmarks.notification_delay [--nights 60] [--regressions 20] [--report-only]
 
 Real servers with fsync, a real Celery worker as `tilewatch up` starts it, and a web server of this process as the
 message service. Prints the time from the commit that opens a regression to the arrival of its message, with an empty
 judge's queue and with one that is full; how eight judges at once raise the regressions of a night; and the time of one
-look for alarms over a simulated fleet. Figures go to docs/measurements.md by hand, with machine and date.
+look for alarms over a simulated fleet, beside their bounds.
 """
 
 import argparse
@@ -28,7 +28,8 @@ from statistics import median
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from benchmarks import fleet
+from benchmarks import bounds, fleet
+from benchmarks.bounds import Figure
 from tilewatch.db import migrate
 from tilewatch.db.lifecycle.regression_causes import Cause, ChangedSeries, open_or_join
 from tilewatch.db.models import Commit, Regression, RegressionSeries, Run, Sweep
@@ -48,6 +49,10 @@ STALE_MESSAGES = 2_000
 
 START_LIMIT_S = 60.0
 ARRIVAL_LIMIT_S = 60.0
+MOST_DELAY_S = 5.0
+PROBLEMS, KERNELS = 10, 6
+"""What eight judges find at once: so many regressions, each with so many series."""
+
 AFTER_THE_LAST_NIGHT = dt.datetime(2026, 11, 20, 6, tzinfo=dt.UTC)
 
 
@@ -86,27 +91,30 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--nights", type=int, default=60)
     asked.add_argument("--regressions", type=int, default=20)
+    bounds.add_report_only(asked)
     options = asked.parse_args()
+    sys.exit(bounds.report(_measure(options.nights, options.regressions), report_only=options.report_only))
+
+
+def _measure(nights: int, regressions: int) -> Iterator[Figure]:
     folder = Path(tempfile.mkdtemp(prefix="tilewatch-bench-", dir="/var/tmp"))
     folder.chmod(0o755)  # the embedded Postgres runs as nobody when this is run by root
     try:
         with Embedded(folder / "servers") as servers:
             migrate.upgrade(servers.database_url)
             with session(servers.database_url) as opened:
-                fleet.fill(opened, fleet.Fleet(nights=options.nights))
-            _alarms(servers, options.nights)
+                fleet.fill(opened, fleet.Fleet(nights=nights))
+            yield from _measure_alarms(servers, nights)
             service = MessageService()
             with _worker(servers, folder, service):
-                _measure_delay(servers, service, "an empty queue", options.regressions, stale=0)
-                _measure_delay(
-                    servers, service, f"{STALE_MESSAGES} messages to judge", options.regressions, stale=STALE_MESSAGES
-                )
-            _judges(servers)
+                for stale in (0, STALE_MESSAGES):
+                    yield from _measure_delay(servers, service, regressions, stale)
+            yield from _measure_judges(servers)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _measure_delay(servers: Servers, service: MessageService, when: str, regressions: int, *, stale: int) -> None:
+def _measure_delay(servers: Servers, service: MessageService, regressions: int, stale: int) -> Iterator[Figure]:
     """From the commit of the transaction that opens a regression to the arrival of its message, one after another."""
     celery, took_s = dispatch.sender(servers.broker_url), []
     for _ in range(stale):
@@ -119,23 +127,23 @@ def _measure_delay(servers: Servers, service: MessageService, when: str, regress
         dispatch.wake_outbox(celery, servers.database_url)
         took_s.append(service.wait_for(kernel) - confirmed)
     doubled = len(service.keys) - len(set(service.keys))
-    print(
-        f"confirmed to message, {when}: {median(took_s):.3f} s in the median, {max(took_s):.3f} s at most of "
-        f"{regressions}; {doubled} sent twice"
-    )
+    what = f"confirmed to message, {stale:,} messages to judge before it"
+    yield Figure(f"{what}: median of {regressions}", f"{median(took_s):.3f} s")
+    yield bounds.at_most(f"{what}: the longest", max(took_s), MOST_DELAY_S, " s", 3)
+    yield bounds.exactly("messages that arrived twice", doubled, 0)
 
 
-def _judges(servers: Servers) -> None:
+def _measure_judges(servers: Servers) -> Iterator[Figure]:
     """Eight judges find the same regressions of one night at the same moment."""
-    start, problems, kernels = threading.Barrier(JUDGES + 1), 10, 6
+    start = threading.Barrier(JUDGES + 1)
 
     def judge(number: int) -> None:
         with session(servers.database_url) as opened:
-            moved = [_moved(opened, f"{problem}x1x1") for problem in range(problems)]
-            causes = [_cause(opened, f"of all judges {kernel}") for kernel in range(kernels)]
+            moved = [_moved(opened, f"{problem}x1x1") for problem in range(PROBLEMS)]
+            causes = [_cause(opened, f"of all judges {kernel}") for kernel in range(KERNELS)]
         start.wait()
-        for step in range(kernels * problems):
-            kernel, problem = divmod((step + 7 * number) % (kernels * problems), problems)
+        for step in range(KERNELS * PROBLEMS):
+            kernel, problem = divmod((step + 7 * number) % (KERNELS * PROBLEMS), PROBLEMS)
             with session(servers.database_url) as opened:
                 open_or_join(opened, causes[kernel], moved[problem])
 
@@ -151,26 +159,24 @@ def _judges(servers: Servers) -> None:
         of_all = Regression.kernel.startswith("of all judges")
         raised = opened.scalar(select(func.count(Regression.id)).where(of_all))
         series = opened.scalar(select(func.count(RegressionSeries.id)).join(Regression).where(of_all))
-    print(
-        f"{JUDGES} judges at once, {kernels} regressions of {problems} series each: {raised} raised with {series} "
-        f"series, {took_s:.2f} s"
-    )
+    what = f"{JUDGES} judges at once on {KERNELS} regressions of {PROBLEMS} series"
+    yield bounds.exactly(f"{what}: raised", raised, KERNELS)
+    yield bounds.exactly(f"{what}: their series", series, KERNELS * PROBLEMS)
+    yield Figure(f"{what}: time", f"{took_s:.2f} s")
 
 
-def _alarms(servers: Servers, nights: int) -> None:
+def _measure_alarms(servers: Servers, nights: int) -> Iterator[Figure]:
     out = Outbox(servers.database_url, NotifySettings(), {"log": Log()}, "http://localhost")
     times, took_s = NightlyTimes(nightly_at=dt.time(3, 0), nightly_limit_h=8), []
     for _ in range(5):
         began = time.monotonic()
-        changes = check_alarms(out, times, 0.1, AFTER_THE_LAST_NIGHT)
+        check_alarms(out, times, 0.1, AFTER_THE_LAST_NIGHT)
         took_s.append(time.monotonic() - began)
     with session(servers.database_url) as opened:
         keys = select(Sweep.repository, Sweep.kernel, Sweep.problem, Sweep.gpu_model).distinct().subquery()
         series = opened.scalar(select(func.count()).select_from(keys))
-    print(
-        f"a check for alarms over {series} series of {nights} nights: {median(took_s):.2f} s in the median, "
-        f"{max(took_s):.2f} s at most of {len(took_s)} ({len(changes.to_open)} left to open)"
-    )
+    what = f"a check for alarms over {series} series of {nights} nights"
+    yield Figure(f"{what}: median, the longest of {len(took_s)}", f"{median(took_s):.2f}, {max(took_s):.2f} s")
 
 
 def _cause(opened: Session, kernel: str) -> Cause:

@@ -1,12 +1,12 @@
 """Measures the cost of writing results: trials per second, and whether a full database is slower than an empty one.
 
-    python -m benchmarks.storage rate  [--sweeps 200]
-    python -m benchmarks.storage month [--gpus 8] [--nights 30] [--sweeps 60]
+    python -m benchmarks.storage rate  [--sweeps 200] [--report-only]
+    python -m benchmarks.storage month [--gpus 8] [--nights 30] [--sweeps 60] [--report-only]
 
 A real Postgres with fsync, in a folder of its own, and the functions that the workers call, with rows as they are: 500
 trials a sweep, three samples each, one transaction per sweep. `month` loads a month (7.2 million trials for 8 GPUs),
 writes three more nights into it, each in turn with the same night into a new database, and times the reconciler's
-queries. Figures go to docs/measurements.md by hand, with machine and date.
+queries.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import hashlib
 import random
 import shutil
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +27,8 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from benchmarks import bounds
+from benchmarks.bounds import Figure
 from tilewatch.db import migrate, record
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.server.embedded import Embedded
@@ -46,6 +49,9 @@ ASKED = 20
 """How often the reconciler's queries are asked."""
 
 OWNER = "gpu0@bench#1"
+LEAST_TRIALS_A_SECOND = 40_000
+MOST_TIMES_AN_EMPTY_ONE = 1.2
+MOST_RECONCILED_MS = 100.0
 
 LOAD_TRIALS = text("""
     insert into trials (sweep_id, config_id, code_key, compilation_id, status, samples_us, median_us, error)
@@ -82,49 +88,54 @@ def main() -> None:
     asked.add_argument("--gpus", type=int, default=8)
     asked.add_argument("--nights", type=int, default=30)
     asked.add_argument("--sweeps", type=int)
+    bounds.add_report_only(asked)
     options = asked.parse_args()
     if options.what == "rate":
-        with database() as url:
-            rate(url, options.sweeps or 200)
+        figures = rate(options.sweeps or 200)
     else:
-        month(options.gpus, options.nights, options.sweeps or 60)
+        figures = month(options.gpus, options.nights, options.sweeps or 60)
+    sys.exit(bounds.report(figures, report_only=options.report_only))
 
 
-def rate(url: str, sweeps: int) -> None:
-    with session(url) as opened:
-        configs = prepare(opened, 1)
-        (sweep_ids,) = plan_sweeps(opened, Night(0, 1, sweeps)).values()
+def rate(sweeps: int) -> Iterator[Figure]:
+    with database() as url:
+        with session(url) as opened:
+            configs = prepare(opened, 1)
+            (sweep_ids,) = plan_sweeps(opened, Night(0, 1, sweeps)).values()
+        planned_s = timed(lambda sweep_id: plan_trials(url, sweep_id, configs), sweep_ids)
+        values = results(configs, random.Random(1))  # noqa: S311 - made-up times
+        ended_s = timed(lambda sweep_id: end_trials(url, sweep_id, values), sweep_ids)
     trials = sweeps * TRIALS
-    planned_s = timed(lambda sweep_id: plan_trials(url, sweep_id, configs), sweep_ids)
-    values = results(configs, random.Random(1))  # noqa: S311 - made-up times
-    ended_s = timed(lambda sweep_id: end_trials(url, sweep_id, values), sweep_ids)
-    print(f"{trials} trials in transactions of {TRIALS}")
-    print(f"planned: {trials / planned_s:,.0f} a second")
-    print(f"results: {trials / ended_s:,.0f} a second")
+    what = f"trials a second, in transactions of {TRIALS}"
+    yield bounds.at_least(f"{what}: planned", trials / planned_s, LEAST_TRIALS_A_SECOND)
+    yield bounds.at_least(f"{what}: results put on record", trials / ended_s, LEAST_TRIALS_A_SECOND)
+    yield bounds.at_least(f"{what}: both, in one clock", trials / (planned_s + ended_s), LEAST_TRIALS_A_SECOND)
 
 
-def month(gpus: int, nights: int, sweeps: int) -> None:
+def month(gpus: int, nights: int, sweeps: int) -> Iterator[Figure]:
     with database() as url:
         with session(url) as opened:
             configs = prepare(opened, gpus)
-        load_month(url, gpus, nights, sweeps)
-        taken_s = []
+        yield from load_month(url, gpus, nights, sweeps)
+        ratios = []
         for night in (Night(nights + number, gpus, sweeps) for number in range(1, REPEATS + 1)):
             with database() as empty_url:
                 with session(empty_url) as opened:
                     same = prepare(opened, gpus)
                 write_night(empty_url, Night(0, 1, 4), same)  # warms connections and caches; not counted
                 empty_s = write_night(empty_url, night, same)
-                if not taken_s:
-                    reconciled(empty_url, Night(1000, gpus, sweeps), "an almost empty database")
-            taken_s.append((write_night(url, night, configs), empty_s))
-        print(f"a night of {gpus * sweeps} sweeps, {gpus * sweeps * TRIALS:,} trials, into it and into a new one:")
-        print("; ".join(f"{full_s:.1f} s and {empty_s:.1f} s" for full_s, empty_s in taken_s), end=": median ")
-        print(f"{statistics.median(full_s / empty_s for full_s, empty_s in taken_s):.2f} times")
-        reconciled(url, Night(1001, gpus, sweeps), "the full database")
+                if not ratios:
+                    yield from reconciled(empty_url, Night(1000, gpus, sweeps), "an almost empty database")
+            full_s = write_night(url, night, configs)
+            ratios.append(full_s / empty_s)
+            what = f"night {len(ratios)} of {gpus * sweeps * TRIALS:,} trials, into it and into a new database"
+            yield Figure(what, f"{full_s:.1f} and {empty_s:.1f} s")
+        yield bounds.at_most("the first night, into it / into a new one", ratios[0], MOST_TIMES_AN_EMPTY_ONE, digits=2)
+        yield bounds.at_most("the median night", statistics.median(ratios), MOST_TIMES_AN_EMPTY_ONE, digits=2)
+        yield from reconciled(url, Night(1001, gpus, sweeps), "the full database")
 
 
-def load_month(url: str, gpus: int, nights: int, sweeps: int) -> None:
+def load_month(url: str, gpus: int, nights: int, sweeps: int) -> Iterator[Figure]:
     """And leave the server as it is found on an evening, with what was loaded on its disk."""
     began = time.monotonic()
     for number in range(1, nights + 1):
@@ -134,7 +145,7 @@ def load_month(url: str, gpus: int, nights: int, sweeps: int) -> None:
         connection.execute(text("checkpoint"))
         trials = connection.execute(text("select count(*) from trials")).scalar_one()
         size = connection.execute(text("select pg_database_size(current_database())")).scalar_one()
-    print(f"loaded {trials:,} trials in {time.monotonic() - began:.0f} s; the database has {size / 1e9:.1f} GB")
+    yield Figure(f"{trials:,} trials loaded in {time.monotonic() - began:.0f} s: the database", f"{size / 1e9:.1f} GB")
 
 
 def write_night(url: str, night: Night, configs: Sequence[int]) -> float:
@@ -192,7 +203,7 @@ def load_night(url: str, night: Night) -> None:
         opened.execute(text("update jobs set state = 'done', finished_at = now() where queue = 'loaded'"))
 
 
-def reconciled(url: str, night: Night, what: str) -> None:
+def reconciled(url: str, night: Night, what: str) -> Iterator[Figure]:
     """What a tick of the clock asks, while the work of a night waits for its cubins."""
     with session(url) as opened:
         for submission_id, sweep_ids in plan_sweeps(opened, night).items():
@@ -210,8 +221,9 @@ def reconciled(url: str, night: Night, what: str) -> None:
             jobs.release(opened, steps.list_ready_to_measure(opened))
             jobs.list_unsent(opened, 60)
             taken_s.append(time.perf_counter() - began)
-    print(f"the reconciler's queries on {what}: median {1e3 * statistics.median(taken_s):.1f} ms, ", end="")
-    print(f"slowest {1e3 * max(taken_s):.1f} ms")
+    asked = f"the reconciler's queries on {what}"
+    yield Figure(f"{asked}: median of {ASKED}", f"{1e3 * statistics.median(taken_s):.1f} ms")
+    yield bounds.at_most(f"{asked}: the slowest", 1e3 * max(taken_s), MOST_RECONCILED_MS, " ms", 1)
 
 
 def prepare(opened: Session, gpus: int) -> list[int]:

@@ -1,7 +1,7 @@
 """Five real changes of a library kernel as commits, measured, replayed and judged: does the judge say what was done?
 
     python -m benchmarks.story --gpu h200 --record recordings/story/h200.jsonl.gz
-    python -m benchmarks.story --gpu sim
+    python -m benchmarks.story --gpu sim --report-only
 
 DeepGEMM compiles its kernel when it is first used, which may take a minute (`--baselines ""` does without). A scratch
 repository gets this library's FP8 GEMM with a small search space, then one commit per change: the swizzle off, the big
@@ -25,6 +25,8 @@ from pathlib import Path
 
 from sqlalchemy import func, select
 
+from benchmarks import bounds
+from benchmarks.bounds import Figure
 from tilewatch.db import migrate
 from tilewatch.db.models import Commit, Job, Regression, RegressionSeries, Replay, Run, Sweep, Verdict
 from tilewatch.db.server.embedded import Embedded, Servers
@@ -114,7 +116,12 @@ def main() -> None:
     asked.add_argument("--record", type=Path, help="also write what was measured to this file")
     asked.add_argument("--processes", type=int, default=max(1, len(os.sched_getaffinity(0)) - 2))
     asked.add_argument("--baselines", default="deepgemm", help="rivals by name, separated by commas; none if empty")
+    bounds.add_report_only(asked)
     options = asked.parse_args()
+    sys.exit(bounds.report(_measure(options), report_only=options.report_only))
+
+
+def _measure(options: argparse.Namespace) -> Iterator[Figure]:
     baselines = tuple(name for name in options.baselines.split(",") if name)
     with tempfile.TemporaryDirectory(prefix="tilewatch-story-", dir="/var/tmp") as folder:
         home = Path(folder)
@@ -126,16 +133,15 @@ def main() -> None:
             with _workers(settings, options.gpu, options.processes):
                 for number, (change, sha) in enumerate(zip(STORY, shas, strict=True)):
                     seconds = _night(settings, servers, sha, options.gpu, number)
-                    print(f"{change.subject}: measured and judged in {seconds:.0f} s", flush=True)
+                    yield Figure(f"{change.subject}: measured and judged", f"{seconds:.0f} s")
             if options.record is not None:
                 rows = export_file(servers.database_url, options.record, ExportFilter())
                 print(f"{rows} rows written to {options.record}")
-            as_told = _report(servers)
-    raise SystemExit(0 if as_told else 1)
+            yield from _compare_verdicts(servers)
 
 
-def _report(servers: Servers) -> bool:
-    """Prints the verdicts of each commit; returns whether they are right."""
+def _compare_verdicts(servers: Servers) -> Iterator[Figure]:
+    """Prints the reason of each verdict; the figures are the verdicts, beside what was done."""
     with session(servers.database_url) as opened:
         rows = opened.execute(
             select(Commit.subject, Verdict.verdict, Verdict.reason)
@@ -158,12 +164,10 @@ def _report(servers: Servers) -> bool:
             if of == subject:
                 print(f"    {series.size:+.2%} ({series.low:+.2%} to {series.high:+.2%}), {regression.category}")
                 print("".join(f"      {line}\n" for line in regression.explanation), end="")
-    print(f"\n{launches} replay launches, {gpu_s:.0f} s of GPU")
+    yield Figure("replay launches; seconds of GPU for them", f"{launches}; {gpu_s:.0f}")
     found = {subject: verdict in ("regression", "improvement") for subject, verdict, _ in rows}
-    wanted = {change.subject: change.raises for change in STORY}
-    for subject in (subject for subject in wanted if found.get(subject) != wanted[subject]):
-        print(f"NOT AS DONE: {subject}")
-    return found == wanted
+    for change in STORY:
+        yield bounds.exactly(f"{change.subject}: a change is confirmed", found.get(change.subject), change.raises)
 
 
 def _night(settings: Settings, servers: Servers, sha: str, gpu: str, number: int) -> float:

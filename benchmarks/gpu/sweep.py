@@ -1,7 +1,7 @@
 """Measures how good the sweep and the timer are on this machine's GPU: `python -m benchmarks.gpu.sweep`.
 
-Compares with cuTile's own tuner and with Nsight Compute, side by side in one run, and prints a table with the bound
-of each figure. Figures go to docs/measurements.md by hand, with machine and date.
+Compares with cuTile's own tuner and with Nsight Compute, side by side in one run, and prints each figure beside its
+bound.
 """
 
 import csv
@@ -22,8 +22,9 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
+from benchmarks import bounds
+from benchmarks.bounds import Figure
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device, library
 from tilewatch.kernels.catalog import catalog
@@ -51,19 +52,9 @@ ALONE, ALONE_REST_S = 15, 0.1  # launches with idle time before each, as a profi
 AA_RUNS, AA_ROUNDS, AA_CONFIDENCE = 200, 20, 0.99
 
 
-@dataclass(frozen=True)
-class Figure:
-    """One line of the table."""
-
-    what: str
-    value: str
-    must: str
-    met: bool
-
-
 @dataclass
 class Workshop:
-    """The GPU, the cubins made so far, and the figures found."""
+    """The GPU and the cubins made so far."""
 
     gpu: device.Gpu
     arch: str
@@ -71,12 +62,7 @@ class Workshop:
     jobs: int
     say: Callable[[str], None]
     starts_empty: bool
-    figures: list[Figure] = field(default_factory=list)
     cubins: dict[tuple[str, str], list[Cubin]] = field(default_factory=dict)
-
-    def add(self, what: str, value: str, must: str, met: bool) -> None:
-        self.figures.append(Figure(what, value, must, met))
-        self.say(f"{what}: {value} (must: {must})")
 
     def plan(self, kernel: str, problem: str) -> Plan:
         return catalog.read(library.FOLDER, arch=self.arch, kernel=kernel, problem=problem)[0]
@@ -98,12 +84,12 @@ class Workshop:
         return self.cubins[kernel, problem]
 
 
-Part = Callable[[Workshop], None]
+Part = Callable[[Workshop], Iterator[Figure]]
 
 
 def run(
     gpu: device.Gpu, jobs: int, parts: Sequence[str], cubins: Path | None, say: Callable[[str], None]
-) -> tuple[Figure, ...]:
+) -> Iterator[Figure]:
     """All parts, or those named, in the order of PARTS. With a folder of `cubins`, those there are not made again."""
     assert gpu.model is not None
     with tempfile.TemporaryDirectory(prefix="tilewatch-bench-") as folder:
@@ -112,14 +98,13 @@ def run(
             if not parts or name in parts:
                 started = time.monotonic()
                 try:
-                    part(workshop)
+                    yield from part(workshop)
                 except (BenchFailed, SweepFailed, ChildDied, ChildHung, subprocess.TimeoutExpired) as error:
-                    workshop.add(name, f"failed: {error}", "a figure", False)
+                    yield bounds.not_measured(name, f"failed: {error}")
                 say(f"  ({name} took {time.monotonic() - started:.0f} s)")
-        return tuple(workshop.figures)
 
 
-def cold(workshop: Workshop) -> None:
+def cold(workshop: Workshop) -> Iterator[Figure]:
     """Our sweep with an empty store against cuTile's tuner on a sample of the same space, scaled."""
     if not workshop.starts_empty:
         raise BenchFailed("a cold sweep needs an empty store: leave --cubins out")
@@ -140,10 +125,10 @@ def cold(workshop: Workshop) -> None:
         f"  exhaustive_search: {peer['wall_s']:.1f} s for {PEER_CONFIGS} random ones, {peer['failures']} failed"
     )
     ratio = scaled_s / ours_s
-    workshop.add(f"{len(plan.trials)} configs cold: exhaustive_search / ours", f"{ratio:.1f}", "at least 8", ratio >= 8)
+    yield bounds.at_least(f"{len(plan.trials)} configs cold: exhaustive_search / ours", ratio, 8, digits=1)
 
 
-def warm(workshop: Workshop) -> None:
+def warm(workshop: Workshop) -> Iterator[Figure]:
     """Cubins made: how long the GPU is held, from the start of its process to the winner."""
     for kernel, most_s in ((KERNEL, 10.0), (HINTED, 5.0)):
         cubins = workshop.ready(kernel, PROBLEM)
@@ -152,10 +137,10 @@ def warm(workshop: Workshop) -> None:
         best = min((trial for trial in result.trials if trial.median_us), key=lambda trial: trial.median_us or 0.0)
         failed = sum(trial.status != "timed" for trial in result.trials)
         workshop.say(f"  {kernel}: winner {result.winner} {best.median_us:.1f} us in the sweep, {failed} trials failed")
-        workshop.add(what, f"{gpu_s:.1f} s", f"at most {most_s:g} s", gpu_s <= most_s)
+        yield bounds.at_most(what, gpu_s, most_s, " s", 1)
 
 
-def winner(workshop: Workshop) -> None:
+def winner(workshop: Workshop) -> Iterator[Figure]:
     """Is our winner the best? Careful timing of it among the 50 fastest, over problems and repeats."""
     worst = 1.0
     for problem in PROBLEMS:
@@ -166,14 +151,14 @@ def winner(workshop: Workshop) -> None:
         found = [careful[_index(cubins, result)] / best for result in results]
         worst = max(worst, *found)
         workshop.say(f"  {problem}: winners at {', '.join(f'{each:.4f}' for each in found)} of the best, {best:.2f} us")
-    workshop.add("winner / best of 50 timed carefully, worst of 9", f"{worst:.4f}", "at most 1.01", worst <= 1.01)
+    yield bounds.at_most("winner / best of 50 timed carefully, worst of 9", worst, 1.01, digits=4)
 
 
-def nsight(workshop: Workshop) -> None:
+def nsight(workshop: Workshop) -> Iterator[Figure]:
     """Our kernel times against Nsight Compute's, for a cuTile and a DeepGEMM kernel, long and short."""
     program = shutil.which("ncu")
     if program is None:
-        workshop.add("kernel time against Nsight Compute", "ncu is not installed", "2 % / 2.5 us", False)
+        yield bounds.not_measured("kernel time against Nsight Compute", "ncu is not installed")
         return
     for problem, long in ((PROBLEM, True), (SHORT_PROBLEM, False)):
         cubins = workshop.ready(KERNEL, PROBLEM) if problem == PROBLEM else _same(workshop, problem)
@@ -189,20 +174,16 @@ def nsight(workshop: Workshop) -> None:
         for name, samples in ((KERNEL, ours), ("deep_gemm", theirs)):
             times = next((times for kernel, times in seen.items() if name in kernel and "transpose" not in kernel), [])
             if not times:
-                workshop.add(f"{name} {problem} against Nsight Compute", f"not seen among {list(seen)}", "seen", False)
+                yield bounds.not_measured(f"{name} {problem} against Nsight Compute", f"not seen among {list(seen)}")
                 continue
             cupti_us, ncu_us = statistics.median(samples), statistics.median(times)
             off = abs(cupti_us - ncu_us)
             met = off <= 0.02 * ncu_us if long else off <= 2.5
-            workshop.add(
-                f"{name} {problem}: ours / Nsight Compute",
-                f"{cupti_us:.2f} / {ncu_us:.2f} us",
-                "within 2 %" if long else "within 2.5 us",
-                met,
-            )
+            what, value = f"{name} {problem}: ours / Nsight Compute", f"{cupti_us:.2f} / {ncu_us:.2f} us"
+            yield Figure(what, value, "within 2 %" if long else "within 2.5 us", met)
 
 
-def occasions(workshop: Workshop) -> None:
+def occasions(workshop: Workshop) -> Iterator[Figure]:
     """The same cubin in separate processes: how far the median ratio to DeepGEMM spreads."""
     cubins = workshop.ready(KERNEL, PROBLEM)
     result, _ = _sweep(workshop, KERNEL, PROBLEM, cubins, 1)
@@ -222,10 +203,10 @@ def occasions(workshop: Workshop) -> None:
         times = f"ours {statistics.median(ours):.2f} us, DeepGEMM {statistics.median(theirs):.2f} us"
         workshop.say(f"  occasion {occasion + 1}: {ratio}, {times}")
     spread = (max(ratios) - min(ratios)) / statistics.median(ratios)
-    workshop.add(f"ratio in {OCCASIONS} processes: spread", f"{spread:.2%}", "at most 0.5 %", spread <= 0.005)
+    yield bounds.at_most(f"ratio in {OCCASIONS} processes: spread", 100 * spread, 0.5, " %", 2)
 
 
-def same_against_same(workshop: Workshop) -> None:
+def same_against_same(workshop: Workshop) -> Iterator[Figure]:
     """A/A: one cubin as two implementations. Any difference that is called is a false alarm of the timer."""
     cubins = workshop.ready(KERNEL, PROBLEM)
     result, _ = _sweep(workshop, KERNEL, PROBLEM, cubins, 1)
@@ -241,8 +222,7 @@ def same_against_same(workshop: Workshop) -> None:
         assert interval is not None
         called += not interval.low <= 1.0 <= interval.high
     child.close()
-    what = f"A/A, {AA_RUNS} runs at {AA_CONFIDENCE:.0%}: differences called"
-    workshop.add(what, str(called), "at most 2", called <= 2)
+    yield bounds.at_most(f"A/A, {AA_RUNS} runs at {AA_CONFIDENCE:.0%}: differences called", called, 2)
 
 
 PARTS: dict[str, Part] = {
@@ -370,12 +350,8 @@ def main(
         cubins,
         lambda line: Console(stderr=True).print(line, highlight=False, soft_wrap=True),
     )
-    table = Table("", "measured", "must", "met", title=f"{gpus[gpu].name}, driver {gpus[gpu].driver}, {CORES} cores")
-    for figure in figures:
-        table.add_row(figure.what, figure.value, figure.must, "yes" if figure.met else "no")
-    Console().print(table)
-    if not (report_only or all(figure.met for figure in figures)):
-        raise typer.Exit(1)
+    print(f"{gpus[gpu].name}, driver {gpus[gpu].driver}")
+    raise typer.Exit(bounds.report(figures, report_only=report_only))
 
 
 if __name__ == "__main__":

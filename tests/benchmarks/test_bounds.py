@@ -1,0 +1,95 @@
+"""Figures beside their bounds: what is met, what is missed, and the exit code that says so."""
+
+import argparse
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks import bounds
+from benchmarks.bounds import Figure
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("figure", "is_met"),
+    [
+        (bounds.at_most("time", 5.0, 5.0, " s"), True),
+        (bounds.at_most("time", 5.01, 5.0, " s"), False),
+        (bounds.at_least("rate", 40_000, 40_000), True),
+        (bounds.at_least("rate", 39_999, 40_000), False),
+        (bounds.at_most("nothing was timed", float("nan"), 5.0), False),
+        (bounds.at_least("nothing was timed", float("nan"), 5.0), False),
+        (bounds.exactly("lost", 0, 0), True),
+        (bounds.exactly("lost", 1, 0), False),
+        (bounds.not_measured("pages", "no browser"), False),
+    ],
+)
+def test_a_bound_holds_up_to_its_value_and_not_beyond(figure: Figure, is_met: bool) -> None:
+    assert figure.is_met is is_met
+
+
+def test_a_figure_is_printed_beside_its_bound_in_its_unit() -> None:
+    line = bounds.format_figure(bounds.at_least("trials stored", 38_000.4, 40_000, " a second"))
+    assert line.split("  ")[0] == "trials stored"
+    assert line.endswith("38,000 a second  at least 40,000 a second MISSED")
+    assert "1.283" in bounds.format_figure(bounds.at_most("night", 1.2834, 1.2, digits=3))
+
+
+def test_one_missed_bound_makes_the_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+    figures = [bounds.at_most("first", 1.0, 2.0), bounds.at_most("second", 3.0, 2.0), Figure("third", "7")]
+    assert bounds.report(figures) == 1
+    printed = capsys.readouterr().out
+    assert "1 of 2 bounds are missed:\n  second: 3, must be at most 2" in printed
+    assert bounds.report([figures[0], figures[2]]) == 0
+    assert "all 1 bounds are met" in capsys.readouterr().out
+
+
+def test_report_only_prints_the_same_and_ends_with_0(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    bounds.add_report_only(parser)
+    missed = [bounds.at_most("time", 3.0, 2.0)]
+    assert bounds.report(missed, report_only=parser.parse_args(["--report-only"]).report_only) == 0
+    assert "1 of 1 bounds are missed" in capsys.readouterr().out
+    assert bounds.report(missed, report_only=parser.parse_args([]).report_only) == 1
+
+
+def test_a_benchmark_that_measured_nothing_has_not_passed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bounds.report([]) == 1
+    assert bounds.report([Figure("without a bound", "7")]) == 0
+    assert "no figure has a bound" in capsys.readouterr().out
+
+
+def test_figures_are_printed_as_they_come_under_the_commit_and_the_load(capsys: pytest.CaptureFixture[str]) -> None:
+    printed: list[str] = []
+
+    def measure() -> Iterator[Figure]:
+        printed.append(capsys.readouterr().out)
+        yield Figure("first", "1")
+        printed.append(capsys.readouterr().out)
+
+    bounds.report(measure())
+    assert printed[0].startswith("commit ")
+    assert "cores, load " in printed[0]
+    assert printed[1].split() == ["first", "1"]
+
+
+def test_every_benchmark_ends_with_the_exit_code_of_its_bounds() -> None:
+    """Each module that is a command passes what `bounds.report` returns to the shell, and takes --report-only."""
+    commands = {
+        str(file.relative_to(ROOT)): file.read_text()
+        for file in sorted((ROOT / "benchmarks").rglob("*.py"))
+        if '__name__ == "__main__"' in file.read_text()
+    }
+    no_meters = {"benchmarks/gpu/compare.py", "benchmarks/gpu/launch.py", "benchmarks/gpu/peer.py"}
+    """A recorder of launches, and two helpers that gpu/sweep.py starts."""
+    assert no_meters < commands.keys()
+    for name in commands.keys() - no_meters:
+        ends = [
+            node
+            for node in ast.walk(ast.parse(commands[name]))
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("sys.exit", "typer.Exit")
+        ]
+        assert any("bounds.report(" in ast.unparse(end) and "report_only=" in ast.unparse(end) for end in ends), name
