@@ -80,6 +80,7 @@ def _snippets(text: str) -> Iterator[str]:
 def _paths(snippet: str, tops: set[str]) -> Iterator[str]:
     """What in a snippet of code is meant as a path: it begins with a folder of ours, or ends like a source file."""
     for path in PATH.findall(snippet):
+        path = path.removeprefix(".tilewatch/")  # a CI job's clone of this repository
         pure = PurePosixPath(path)
         ours = "/" in path and pure.parts[0] in tops
         if (ours or pure.suffix in SOURCE_SUFFIXES) and not PLACEHOLDER.search(path):

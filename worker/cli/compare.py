@@ -5,7 +5,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -111,7 +111,7 @@ def compare(
             fail_over=limit,
             budget=work.make_budget(launches, seconds),
         )
-        outcomes, about = _run(sides, wanted, scratch, static=static, gpu=gpu, events=events)
+        outcomes, about = _run(sides, wanted, scratch, revisions, static=static, gpu=gpu, events=events)
     _print(outcomes, about, as_json=as_json, markdown=markdown, junit=junit)
 
 
@@ -161,12 +161,19 @@ def replay(
             fail_over=limit,
             budget=work.make_budget(launches, seconds),
         )
-        outcomes, about = _run(sides, wanted, scratch, static=False, gpu=gpu, events=events)
+        outcomes, about = _run(sides, wanted, scratch, None, static=False, gpu=gpu, events=events)
     _print(outcomes, about, as_json=as_json, markdown=None, junit=None)
 
 
 def _run(
-    sides: "Sides", wanted: "Wanted", scratch: Path, *, static: bool, gpu: int, events: bool
+    sides: "Sides",
+    wanted: "Wanted",
+    scratch: Path,
+    revisions: str | None,
+    *,
+    static: bool,
+    gpu: int,
+    events: bool,
 ) -> "tuple[tuple[Outcome, ...], About]":
     from tilewatch.kernels.comparing.gpu_bench import RealBench, find_gpu
     from tilewatch.kernels.comparing.report import About
@@ -186,10 +193,21 @@ def _run(
         finally:
             bench.close()
         name, gpu_s = here.name, bench.gpu_s
-    command = shlex.join(["tilewatch", *sys.argv[1:]])
+    named = {} if revisions is None else {revisions: f"{sides.base.name}..{sides.head.name}"}
+    command = shlex.join(["tilewatch", *_leave_out_files(named.get(word, word) for word in sys.argv[1:])])
     can_replay = sides.base.revision is not None and sides.head.revision is not None
     wall_s = time.monotonic() - started
     return outcomes, About(sides.base.name, sides.head.name, can_replay, name, wall_s, gpu_s, command)
+
+
+def _leave_out_files(arguments: Iterable[str]) -> Iterator[str]:
+    """What somebody else types to see the same: a CI job's files are of no use there."""
+    words = iter(arguments)
+    for word in words:
+        if word in ("--markdown", "--junit"):
+            next(words, None)
+        elif word != "--json" and not word.startswith(("--markdown=", "--junit=")):
+            yield word
 
 
 def _print(
