@@ -532,6 +532,93 @@ class Message(Base):
     sent_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
     trouble: Mapped[str | None] = mapped_column(Text)
     created_at: Mapped[born]
+    check_id: Mapped[int | None] = mapped_column(ForeignKey("checks.id", ondelete="cascade"), index=True)
+
+
+class Check(Base):
+    """A comparison of two commits before a merge, on the fleet's GPUs of one model. Its times are in `check_operators`
+    and nowhere else: no series, trend or verdict of a night reads them.
+
+    `changed` counts the operators that need launches, among which the error rate is divided; None until the check is
+    prepared. `exit_code` is that of `tilewatch compare`: 0 fine, 1 slower, 2 could not tell. `failure` says why no
+    operator is there.
+    """
+
+    __tablename__ = "checks"
+    __table_args__ = (
+        CheckConstraint("exit_code in (0, 1, 2)", name="exit_code"),
+        CheckConstraint("(exit_code is null) = (ended_at is null)", name="ended_has_time"),
+        Index(None, "requested_at"),
+    )
+    id: Mapped[key]
+    key: Mapped[words] = mapped_column(unique=True)
+    repository: Mapped[words]
+    base_sha: Mapped[words]
+    head_sha: Mapped[words]
+    head_subject: Mapped[words]
+    gpu_model: Mapped[str] = mapped_column(ForeignKey("gpu_models.slug"))
+    kernel: Mapped[str | None] = mapped_column(Text)
+    fail_over: Mapped[float]
+    who: Mapped[words]
+    changed: Mapped[int | None]
+    exit_code: Mapped[int | None]
+    failure: Mapped[str | None] = mapped_column(Text)
+    requested_at: Mapped[born]
+    ended_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
+
+
+class CheckOperator(Base):
+    """A kernel and problem of a check. `kind` is the outcome, None while launches are to come.
+
+    Element i of `base_us` and `head_us` is the median of launch i. `change` with its 95 % interval `low` to `high` is
+    relative, +0.02 is 2 % slower; an end that is infinite is None. `is_over`: surely slower than the check's fail_over;
+    `is_unsure`: it is not known on which side.
+    """
+
+    __tablename__ = "check_operators"
+    __table_args__ = (
+        UniqueConstraint("check_id", "kernel", "problem"),
+        one_of(
+            "kind",
+            "identical",
+            "slower",
+            "faster",
+            "not slower",
+            "undecided",
+            "failed",
+            "neither",
+            "added",
+            "removed",
+        ),
+        CheckConstraint("cardinality(base_us) = cardinality(head_us)", name="both_sides_of_each_launch"),
+        Index("ix_check_operators_open", "check_id", postgresql_where=text("kind is null")),
+    )
+    id: Mapped[key]
+    check_id: Mapped[int] = mapped_column(ForeignKey("checks.id", ondelete="cascade"))
+    kernel: Mapped[words]
+    problem: Mapped[words]
+    kind: Mapped[str | None] = mapped_column(Text)
+    reason: Mapped[words] = mapped_column(server_default="")
+    moved: Mapped[list[str]] = mapped_column(JSONB, server_default=text("'[]'::jsonb"))
+    config_source: Mapped[words] = mapped_column(server_default="")
+    base_config: Mapped[dict[str, int] | None] = mapped_column(JSONB(none_as_null=True))
+    head_config: Mapped[dict[str, int] | None] = mapped_column(JSONB(none_as_null=True))
+    base_content_key: Mapped[str | None] = mapped_column(Text)
+    head_content_key: Mapped[str | None] = mapped_column(Text)
+    base_symbol: Mapped[str | None] = mapped_column(Text)
+    head_symbol: Mapped[str | None] = mapped_column(Text)
+    base_us: Mapped[samples] = mapped_column(server_default=text("'{}'"))
+    head_us: Mapped[samples] = mapped_column(server_default=text("'{}'"))
+    change: Mapped[float | None]
+    low: Mapped[float | None]
+    high: Mapped[float | None]
+    not_slower_than: Mapped[float | None]
+    is_over: Mapped[bool] = mapped_column(server_default=text("false"))
+    is_unsure: Mapped[bool] = mapped_column(server_default=text("false"))
+    host: Mapped[str | None] = mapped_column(Text)
+    gpu_uuid: Mapped[str | None] = mapped_column(Text)
+    gpu_s: Mapped[float] = mapped_column(server_default=text("0"))
+    ended_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
 
 
 class Job(Base):
@@ -546,7 +633,7 @@ class Job(Base):
 
     __tablename__ = "jobs"
     __table_args__ = (
-        one_of("kind", "compile", "measure", "judge", "prepare", "confirm"),
+        one_of("kind", "compile", "measure", "judge", "prepare", "confirm", "prepare_check", "check"),
         one_of("state", "waiting", "queued", "running", "done", "failed", "poison", "cancelled"),
         CheckConstraint("(state in ('failed', 'poison')) = (failure is not null)", name="failed_has_reason"),
         CheckConstraint("(state = 'running') = (owner is not null)", name="running_has_owner"),
@@ -580,10 +667,15 @@ class Job(Base):
     put_offs: Mapped[int] = mapped_column(server_default="0")
     not_before: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
     trouble: Mapped[str | None] = mapped_column(Text)
+    check_id: Mapped[int | None] = mapped_column(ForeignKey("checks.id", ondelete="cascade"), index=True)
 
 
 class Worker(Base):
-    """A worker process by its heartbeat. It is gone when `seen_at` is old."""
+    """A worker process by its heartbeat. It is gone when `seen_at` is old.
+
+    `checks_since` is when it took the first of the checks that it has done since any other job; None when the last job
+    that it took was no check.
+    """
 
     __tablename__ = "workers"
     __table_args__ = (one_of("kind", "compile", "gpu", "judge"),)
@@ -596,6 +688,7 @@ class Worker(Base):
     started_at: Mapped[born]
     seen_at: Mapped[born]
     doing: Mapped[str | None] = mapped_column(Text)
+    checks_since: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
 
 
 class Action(Base):

@@ -76,6 +76,10 @@ def _step_of(kind: str) -> Step:
         from tilewatch.worker.steps.prepare import step
     elif kind == "confirm":
         from tilewatch.worker.steps.confirm import step
+    elif kind == "prepare_check":
+        from tilewatch.worker.steps.prepare_check import step
+    elif kind == "check":
+        from tilewatch.worker.steps.check import step
     else:
         from tilewatch.worker.judging.judge import step
     return step

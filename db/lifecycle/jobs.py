@@ -15,14 +15,22 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db.bulk import find_or_add
 from tilewatch.db.lifecycle.waiting import after, backoff_s, clock_now
-from tilewatch.db.models import ENDED_SHORT, OPEN_JOB, Job
+from tilewatch.db.models import ENDED_SHORT, OPEN_JOB, Job, Worker
 
 MAX_ATTEMPTS = 3
 """A job during which this many workers died is the cause, not they."""
 
 
+CHECKS_TURN_S = 300.0
+"""After so long with nothing but checks a worker takes what a nightly waits for first. With the longest job of a check
+(worker/steps/check.py) that is under 10 minutes."""
+
+
 class Priority(IntEnum):
-    """The order in a queue: the lowest goes first. A job passes its own on to the jobs that it queues."""
+    """The order in a queue: the lowest goes first. A job passes its own on to the jobs that it queues.
+
+    The jobs of checks have MANUAL and go before the sweeps of it, in the order of their checks (`claim`).
+    """
 
     CONFIRM = 0
     BISECT = 1
@@ -47,6 +55,7 @@ class ClaimedJob:
     total_steps: int
     priority: int
     attempt: int
+    check_id: int | None
 
 
 @dataclass(frozen=True)
@@ -68,6 +77,7 @@ def add(
     submission_id: int | None = None,
     sweep_id: int | None = None,
     run_id: int | None = None,
+    check_id: int | None = None,
     total_steps: int = 0,
     state: str = "queued",
     priority: int = Priority.NIGHTLY,
@@ -87,6 +97,7 @@ def add(
             "submission_id": submission_id,
             "sweep_id": sweep_id,
             "run_id": run_id,
+            "check_id": check_id,
             "total_steps": total_steps,
             "priority": int(priority),
         },
@@ -109,7 +120,7 @@ def claim(
     chosen = (
         select(Job.id)
         .where(Job.queue == queue, Job.state.in_(("queued", "running")), claimable)
-        .order_by(Job.priority, Job.id)
+        .order_by(_urgency(owner), Job.check_id, Job.id)
         .limit(1)
         .with_for_update(skip_locked=True)
         .cte("chosen")
@@ -131,7 +142,10 @@ def claim(
         .returning(*(getattr(Job, name) for name in ClaimedJob.__dataclass_fields__)),
         execution_options={"synchronize_session": False},
     ).one_or_none()
-    return None if row is None else ClaimedJob(**row._mapping)
+    if row is None:
+        return None
+    _count_turn(session, owner, is_check=row.check_id is not None)
+    return ClaimedJob(**row._mapping)
 
 
 def renew(session: Session, job_id: int, owner: str, lease_s: float, done_steps: int) -> bool:
@@ -249,6 +263,28 @@ def retry(session: Session, job_ids: Sequence[int]) -> list[int]:
     }
     which = and_(Job.id == func.any(list(job_ids)), Job.state.in_(ENDED_SHORT))
     return [job.id for job in _change(session, which, anew)]
+
+
+def _urgency(owner: str) -> ColumnElement[int]:
+    """The order of claims: checks go between replays and sweeps, and after the nightly's once their turn is over."""
+    over = select(Worker.checks_since <= after(-CHECKS_TURN_S)).where(Worker.name == _worker_of(owner))
+    return case(
+        (Job.check_id.is_(None), 2 * Job.priority),
+        (over.scalar_subquery(), 2 * Priority.NIGHTLY + 1),
+        else_=2 * Priority.MANUAL - 1,
+    )
+
+
+def _count_turn(session: Session, owner: str, *, is_check: bool) -> None:
+    """Writes nothing in the usual case, a job that is no check after another such job."""
+    changes = Worker.checks_since.is_(None) if is_check else Worker.checks_since.is_not(None)
+    since = clock_now() if is_check else None
+    session.execute(update(Worker).where(Worker.name == _worker_of(owner), changes).values(checks_since=since))
+
+
+def _worker_of(owner: str) -> str:
+    """A process of a worker owns its jobs as NAME#PID."""
+    return owner.rpartition("#")[0]
 
 
 def _expired() -> ColumnElement[bool]:

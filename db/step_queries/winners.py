@@ -32,6 +32,16 @@ class Winner:
 
 
 @dataclass(frozen=True)
+class LastWinner:
+    """The config that won when a kernel and problem were measured last; `finished_at` is ISO 8601."""
+
+    kernel: str
+    problem: str
+    params: dict[str, int]
+    finished_at: str
+
+
+@dataclass(frozen=True)
 class RunFacts:
     """One run's winner and its surroundings. `instructions` counts what the compiler chose, by its remarks."""
 
@@ -86,6 +96,23 @@ def read_winners_of_runs(session: Session, run_ids: Sequence[int]) -> dict[int, 
     """Returns the winner of each of these runs, by run id."""
     query = _SIDES.where(Run.id == func.any(list(run_ids)))
     return {row.run_id: Winner(**row._mapping) for row in session.execute(query)}
+
+
+def list_last_winners(session: Session, repository: str, gpu_model: str) -> list[LastWinner]:
+    """Lists for a repository and GPU model the winner of each kernel and problem, also of recorded runs."""
+    query = (
+        select(Sweep.kernel, Sweep.problem, Config.params, Run.finished_at)
+        .ext(distinct_on(Sweep.kernel, Sweep.problem))
+        .join(Run, Run.sweep_id == Sweep.id)
+        .join(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
+        .join(Config, Config.id == Measurement.config_id)
+        .where(Sweep.repository == repository, Sweep.gpu_model == gpu_model)
+        .order_by(Sweep.kernel, Sweep.problem, Run.finished_at.desc(), Run.id.desc())
+    )
+    return [
+        LastWinner(kernel, problem, params, finished_at.isoformat())
+        for kernel, problem, params, finished_at in session.execute(query)
+    ]
 
 
 def read_measured_commits(session: Session, scope: Scope, kernel: str, problem: str) -> dict[int, int]:

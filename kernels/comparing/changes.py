@@ -70,7 +70,7 @@ class Changed:
 @dataclass
 class Comparison:
     """The two sides, what to compare them on, and the outcomes so far by operator. `gpu` is a GPU model; empty without
-    one."""
+    one. `may_race` is False where each side has one config: what ships, if there is no winner."""
 
     base: Library
     head: Library
@@ -79,6 +79,7 @@ class Comparison:
     winners: Callable[[], Sequence[RecordedWinner]]
     source: ConfigSource = ConfigSource.auto
     given: Candidates | None = None
+    may_race: bool = True
     outcomes: dict[Operator, Outcome] = field(default_factory=dict)
 
     def end(self, operator: Operator, outcome: Outcome) -> None:
@@ -100,7 +101,11 @@ def find_changed(comparison: Comparison, operators: Sequence[Operator]) -> list[
     chosen: list[tuple[Operator, Candidates]] = []
     for operator in compared:
         candidates = comparison.given or choose_configs(
-            operator, comparison.gpu or operator.arch, winners, comparison.source, may_sweep=bool(comparison.gpu)
+            operator,
+            comparison.gpu or operator.arch,
+            winners,
+            comparison.source,
+            may_sweep=bool(comparison.gpu) and comparison.may_race,
         )
         if candidates is None:
             comparison.fail(operator, f"there is no {comparison.source} of it to take a config from")

@@ -10,10 +10,12 @@ from typing import Protocol
 
 from tilewatch.kernels.comparing.changes import Changed, Comparison, end_if_identical, machine_codes
 from tilewatch.kernels.comparing.operators import Library, Operator
-from tilewatch.kernels.comparing.verdict import MOST_LAUNCHES, Design, find_next_look, judge
+from tilewatch.kernels.comparing.verdict import MOST_LAUNCHES, Design, Verdict, find_next_look, judge
 from tilewatch.kernels.measuring.measure import MeasureFailed
 from tilewatch.kernels.measuring.replay import ReplayFailed, ReplaySide
 from tilewatch.kernels.results import Cubin, Params
+
+NO_TIME = "the budget was spent before its first launch"
 
 
 @dataclass(frozen=True)
@@ -28,15 +30,52 @@ class Budget:
         return self.deadline is not None and time.monotonic() > self.deadline
 
 
-class GpuBench(Protocol):
-    """A GPU that can race configs of one side and launch two sides together."""
+class LaunchBench(Protocol):
+    """A GPU that can launch two sides together."""
+
+    def launch(self, operator: Operator, base: ReplaySide, head: ReplaySide) -> tuple[float, float]:
+        """The median microseconds of base and head in one fresh process. Raises ReplayFailed."""
+
+
+class GpuBench(LaunchBench, Protocol):
+    """A GPU that can also race the configs of one side."""
 
     def race(self, operator: Operator, library: Library, cubins: Sequence[Cubin]) -> tuple[Params, ...]:
         """Checks and times the configs; the fastest first, then those that cannot be told from it. Empty when none
         gives right results."""
 
-    def launch(self, operator: Operator, base: ReplaySide, head: ReplaySide) -> tuple[float, float]:
-        """The median microseconds of base and head in one fresh process. Raises ReplayFailed."""
+
+@dataclass(frozen=True)
+class Timed:
+    """The launches of one operator and the verdict on them. Element i of both is launch i, in microseconds."""
+
+    base_us: tuple[float, ...]
+    head_us: tuple[float, ...]
+    verdict: Verdict
+
+
+def time_operator(
+    gpu: LaunchBench,
+    operator: Operator,
+    sides: tuple[ReplaySide, ReplaySide],
+    design: Design,
+    budget: Budget,
+    *,
+    on_launch: Callable[[int], None],
+) -> Timed:
+    """Times one operator, base before head in `sides`, until its verdict is final or the budget is spent.
+
+    Raises ReplayFailed or MeasureFailed.
+    """
+    base_us: list[float] = []
+    head_us: list[float] = []
+    while True:
+        _launch_until_look(operator, sides, gpu, budget, design, base_us, head_us, on_launch)
+        if not base_us:
+            raise ReplayFailed(NO_TIME)
+        verdict = judge(base_us, head_us, design)
+        if verdict.is_final or budget.is_spent:
+            return Timed(tuple(base_us), tuple(head_us), verdict)
 
 
 def end_by_launches(
@@ -57,12 +96,12 @@ def end_by_launches(
         for each in open_operators:
             base_us, head_us = times[each.operator]
             try:
-                _launch_until_look(comparison, each, gpu, budget, design, base_us, head_us)
+                _launch_until_look(each.operator, _sides(comparison, each), gpu, budget, design, base_us, head_us)
             except (ReplayFailed, MeasureFailed) as error:
                 comparison.fail(each.operator, str(error))
                 continue
             if not base_us:
-                comparison.fail(each.operator, "the budget was spent before its first launch")
+                comparison.fail(each.operator, NO_TIME)
                 continue
             verdict = judge(base_us, head_us, design)
             outcome = each.outcome(kind=verdict.kind, verdict=verdict, base_us=tuple(base_us), head_us=tuple(head_us))
@@ -73,25 +112,30 @@ def end_by_launches(
         open_operators = still_open
 
 
+def _sides(comparison: Comparison, each: Changed) -> tuple[ReplaySide, ReplaySide]:
+    base, head = each.base[0].cubin, each.head[0].cubin
+    assert base is not None
+    assert head is not None
+    return ReplaySide(comparison.base.folder, base), ReplaySide(comparison.head.folder, head)
+
+
 def _launch_until_look(
-    comparison: Comparison,
-    each: Changed,
-    gpu: GpuBench,
+    operator: Operator,
+    sides: tuple[ReplaySide, ReplaySide],
+    gpu: LaunchBench,
     budget: Budget,
     design: Design,
     base_us: list[float],
     head_us: list[float],
+    on_launch: Callable[[int], None] = lambda _: None,
 ) -> None:
-    base_cubin, head_cubin = each.base[0].cubin, each.head[0].cubin
-    assert base_cubin is not None
-    assert head_cubin is not None
-    base, head = ReplaySide(comparison.base.folder, base_cubin), ReplaySide(comparison.head.folder, head_cubin)
     for _ in range(find_next_look(len(base_us), design) - len(base_us)):
         if budget.is_spent:
             return
-        of_base, of_head = gpu.launch(each.operator, base, head)
+        of_base, of_head = gpu.launch(operator, *sides)
         base_us.append(of_base)
         head_us.append(of_head)
+        on_launch(len(base_us))
 
 
 def _pick(comparison: Comparison, each: Changed, gpu: GpuBench) -> Changed | None:

@@ -28,6 +28,8 @@ from tilewatch.db.models import (
 ELSEWHERE = {
     "actions",
     "alarms",
+    "check_operators",
+    "checks",
     "marks",
     "messages",
     "regression_events",

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from tilewatch.db.lifecycle.quarantine import OpenQuarantine
+from tilewatch.kernels.comparing.launching import LaunchBench
 from tilewatch.kernels.device import SIMULATED, Gpu
 from tilewatch.kernels.gpu.illness import Reading
 from tilewatch.kernels.measuring.replay import ReplayResult
@@ -27,6 +28,14 @@ class GpuProbe(Protocol):
     def close(self) -> None: ...
 
 
+class Bench(LaunchBench, Protocol):
+    """Times two sides launch by launch; `gpu_s` counts what that took. Raises GpuMissing, GpuBusy or NoCupti too."""
+
+    gpu_s: float
+
+    def close(self) -> None: ...
+
+
 class GpuBackend(Protocol):
     @property
     def host(self) -> str:
@@ -43,6 +52,9 @@ class GpuBackend(Protocol):
 
     def replay(self, asked: ReplayJob, gpu: Gpu, *, on_launch: Callable[[int], None]) -> ReplayResult:
         """Raises GpuMissing, GpuBusy, MeasureFailed or ReplayFailed."""
+
+    def open_bench(self, gpu: Gpu) -> Bench:
+        """A bench for the launches of a check."""
 
     def probe(self, gpu: Gpu) -> GpuProbe: ...
 

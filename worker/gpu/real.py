@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tilewatch.db.lifecycle.quarantine import OpenQuarantine
 from tilewatch.kernels import HARNESS
+from tilewatch.kernels.comparing.gpu_bench import RealBench
 from tilewatch.kernels.device import Gpu, gpus, processes_on
 from tilewatch.kernels.gpu import health
 from tilewatch.kernels.gpu.health import NoAnswer, Watcher
@@ -81,6 +82,9 @@ class RealGpu:
             gpu_index=_index_of(gpu),
         )
         return replay(request, on_launch=on_launch)
+
+    def open_bench(self, gpu: Gpu) -> RealBench:
+        return RealBench(_index_of(gpu), self.context.store_url)
 
     def probe(self, gpu: Gpu) -> "RealProbe":
         return RealProbe(gpu.uuid)

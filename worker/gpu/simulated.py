@@ -15,9 +15,10 @@ from random import Random
 from tilewatch.db.lifecycle.quarantine import OpenQuarantine
 from tilewatch.db.step_queries.steps import CompiledConfig, SweepFacts
 from tilewatch.kernels import HARNESS, tile_table
+from tilewatch.kernels.comparing.operators import Operator
 from tilewatch.kernels.device import SIMULATED, Gpu
 from tilewatch.kernels.gpu.illness import Reading
-from tilewatch.kernels.measuring.replay import ReplayResult
+from tilewatch.kernels.measuring.replay import ReplayResult, ReplaySide
 from tilewatch.kernels.results import Measured, RunResult, TrialResult
 from tilewatch.kernels.statistics import median_interval
 from tilewatch.worker.context import Simulation
@@ -108,6 +109,9 @@ class SimulatedGpu:
             finished_at=dt.datetime.now(dt.UTC),
         )
 
+    def open_bench(self, _: Gpu) -> "SimulatedBench":
+        return SimulatedBench(self.simulation, self.sleep)
+
     def probe(self, gpu: Gpu) -> "SimulatedProbe":  # noqa: ARG002 - the protocol's
         return SimulatedProbe(self.simulation)
 
@@ -126,6 +130,28 @@ class SimulatedProbe:
         chance = _random(self.simulation.seed, "canary", str(ill.id), str(ill.canaries))
         still_ill = chance.random() < STILL_ILL
         return ({"when": "canary", "simulated": True, "xids": [79] if still_ill else [], **_canary(chance, 1.0)},)
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+class SimulatedBench:
+    """Launches of two sides. Their noise comes from the cubins and the number of the launch."""
+
+    def __init__(self, simulation: Simulation, sleep: Callable[[float], None]) -> None:
+        self._simulation, self._sleep = simulation, sleep
+        self._launches = 0
+        self.gpu_s = 0.0
+
+    def launch(self, operator: Operator, base: ReplaySide, head: ReplaySide) -> tuple[float, float]:
+        self._launches += 1
+        self._sleep(self._simulation.trial_s)
+        self.gpu_s += self._simulation.trial_s
+        base_us, head_us = (
+            _median_us(operator.problem, side.cubin.content_key, self._simulation, f"{name} {self._launches}")
+            for name, side in (("base", base), ("head", head))
+        )
+        return base_us, head_us
 
     def close(self) -> None:
         """Nothing was opened."""

@@ -4,7 +4,7 @@ import hashlib
 
 from sqlalchemy.orm import Session
 
-from tilewatch.db.lifecycle import jobs, suspicions
+from tilewatch.db.lifecycle import checks, jobs, suspicions
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.step_queries import gpus, judging, steps
 from tilewatch.db.step_queries.steps import SweepFacts
@@ -31,6 +31,8 @@ def queue_next(session: Session, job: ClaimedJob) -> list[UnsentJob]:
         return jobs.release(session, steps.list_ready_to_measure(session, job.submission_id))
     if kind == "measure":
         return _judge_the_rest(session, job)
+    if job.check_id is not None:
+        checks.end_stranded(session)
     return []
 
 

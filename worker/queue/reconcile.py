@@ -1,6 +1,6 @@
 """Repairs the queue after a crash or an emptied Redis: the job table says what should be queued."""
 
-from tilewatch.db.lifecycle import jobs
+from tilewatch.db.lifecycle import checks, jobs
 from tilewatch.db.lifecycle.jobs import UnsentJob
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import steps
@@ -13,5 +13,6 @@ def reconcile(database_url: str, broker_url: str) -> list[UnsentJob]:
         jobs.requeue_expired(opened)
         jobs.release(opened, steps.list_ready_to_measure(opened))
         follow_up.cancel_stranded(opened)
+        checks.end_stranded(opened)
         queued = jobs.list_unsent(opened, dispatch.RESEND_AFTER_S)
     return dispatch.find_lost(broker_url, queued)

@@ -1,0 +1,167 @@
+"""Changes the state of a check: submitted, prepared, each operator answered, ended. Every such change is here.
+
+A check ends when its last operator has an outcome. Each write may happen twice and changes nothing then. Whoever opened
+the session commits.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, case, exists, func, literal, or_, select, update
+from sqlalchemy.orm import Session
+
+from tilewatch.db.bulk import find_or_add
+from tilewatch.db.lifecycle.waiting import clock_now
+from tilewatch.db.models import OPEN_JOB, Check, CheckOperator, Job
+
+FINE, OVER, UNSURE = 0, 1, 2
+"""Exit codes, as those of `tilewatch compare`: nothing is slower than allowed, something surely is, it is not known."""
+
+LOST = "its job ended without an outcome"
+
+
+@dataclass(frozen=True)
+class CheckRequest:
+    """What a check compares. `kernel` is None for all that nightlies sweep; a `fail_over` of 0.02 is 2 %."""
+
+    repository: str
+    base_sha: str
+    head_sha: str
+    head_subject: str
+    gpu_model: str
+    kernel: str | None
+    fail_over: float
+
+
+@dataclass(frozen=True)
+class OpenOperator:
+    """An operator whose launches are to come, with what its job needs of the check."""
+
+    check_id: int
+    base_sha: str
+    head_sha: str
+    fail_over: float
+    changed: int
+    gpu_model: str
+    kernel: str
+    problem: str
+    base_config: dict[str, int]
+    head_config: dict[str, int]
+    base_content_key: str
+    head_content_key: str
+    base_symbol: str
+    head_symbol: str
+
+
+def open_once(session: Session, asked: CheckRequest, who: str) -> tuple[int, bool]:
+    """Returns the check's id, and whether it is new. An equal one is found again, unless it or an operator of it could
+    not be compared: then a new one tries again."""
+    key = ":".join(
+        (asked.repository, asked.base_sha, asked.head_sha, asked.gpu_model, asked.kernel or "", str(asked.fail_over))
+    )
+    failed = or_(
+        Check.failure.is_not(None),
+        exists().where(CheckOperator.check_id == Check.id, CheckOperator.kind == "failed"),
+    )
+    tries = session.scalar(
+        select(func.count()).where(func.starts_with(Check.key, f"{key}#"), Check.ended_at.is_not(None), failed)
+    )
+    return find_or_add(session, Check, {"key": f"{key}#{tries}"}, {**vars(asked), "who": who})
+
+
+def is_prepared(session: Session, check_id: int) -> bool:
+    """True also for a check that has ended, whatever was prepared of it."""
+    query = select(or_(Check.changed.is_not(None), Check.ended_at.is_not(None))).where(Check.id == check_id)
+    return session.scalars(query).one()
+
+
+def write_prepared(session: Session, check_id: int, rows: Sequence[Mapping[str, Any]]) -> list[tuple[int, str, str]]:
+    """Stores every operator of a check, those that need no launches with their outcome. Returns the ids of the others,
+    each with its kernel and problem."""
+    waiting = []
+    for row in rows:
+        names = {"check_id": check_id, "kernel": row["kernel"], "problem": row["problem"]}
+        rest = {name: value for name, value in row.items() if name not in names}
+        if row["kind"] is not None:
+            rest["ended_at"] = clock_now()
+        operator_id, _ = find_or_add(session, CheckOperator, names, rest)
+        if row["kind"] is None:
+            waiting.append((operator_id, row["kernel"], row["problem"]))
+    session.execute(update(Check).where(Check.id == check_id).values(changed=len(waiting)))
+    end_answered(session, check_id)
+    return waiting
+
+
+def find_open_operator(session: Session, operator_id: int) -> OpenOperator | None:
+    """Returns None for an operator that has its outcome."""
+    names = OpenOperator.__dataclass_fields__
+    query = (
+        select(*(getattr(CheckOperator if hasattr(CheckOperator, name) else Check, name) for name in names))
+        .join(Check, Check.id == CheckOperator.check_id)
+        .where(CheckOperator.id == operator_id, CheckOperator.kind.is_(None))
+    )
+    row = session.execute(query).one_or_none()
+    return None if row is None else OpenOperator(**row._mapping)
+
+
+def write_outcome(session: Session, check_id: int, operator_id: int, columns: Mapping[str, Any]) -> None:
+    """Stores the outcome of an operator, and ends the check if it was the last. The first outcome stays."""
+    which = and_(CheckOperator.id == operator_id, CheckOperator.kind.is_(None))
+    _change(session, which, {**columns, "ended_at": clock_now()})
+    end_answered(session, check_id)
+
+
+def end_answered(session: Session, check_id: int) -> None:
+    """Ends a check all of whose operators have an outcome."""
+    # Of two operators that end at once, the later sees the outcome of the earlier.
+    session.execute(select(Check.id).where(Check.id == check_id).with_for_update())
+    is_open = exists().where(CheckOperator.check_id == Check.id, CheckOperator.kind.is_(None))
+    is_over = exists().where(CheckOperator.check_id == Check.id, CheckOperator.is_over)
+    is_unsure = exists().where(CheckOperator.check_id == Check.id, CheckOperator.is_unsure)
+    answered = and_(Check.id == check_id, Check.ended_at.is_(None), Check.changed.is_not(None), ~is_open)
+    code = case((is_over, OVER), (is_unsure, UNSURE), else_=FINE)
+    session.execute(update(Check).where(answered).values(exit_code=code, ended_at=clock_now()))
+
+
+def end_stranded(session: Session) -> None:
+    """Ends what no job will answer any more: jobs that failed, or that a person cancelled."""
+    preparing = and_(Job.check_id == Check.id, Job.kind == "prepare_check")
+    unprepared = and_(
+        Check.ended_at.is_(None), Check.changed.is_(None), ~exists().where(preparing, Job.state.in_(OPEN_JOB))
+    )
+    session.execute(
+        update(Check).where(unprepared).values(failure=_reason(preparing), exit_code=UNSURE, ended_at=clock_now()),
+        execution_options={"synchronize_session": False},
+    )
+    launching = and_(
+        Job.check_id == CheckOperator.check_id,
+        Job.kind == "check",
+        Job.payload["operator_id"].as_integer() == CheckOperator.id,
+    )
+    stranded = and_(CheckOperator.kind.is_(None), ~exists().where(launching, Job.state.in_(OPEN_JOB)))
+    columns = {"kind": "failed", "reason": _reason(launching), "is_unsure": True, "ended_at": clock_now()}
+    for check_id in _change(session, stranded, columns):
+        end_answered(session, check_id)
+
+
+def _reason(of_job: ColumnElement[bool]) -> ColumnElement[str]:
+    """Why the job ended, as a sentence: its failure, or that it was cancelled."""
+    cancelled = literal("its job was cancelled")
+    return func.coalesce(
+        select(case((Job.state == "cancelled", cancelled), else_=Job.failure))
+        .where(of_job)
+        .order_by(Job.id.desc())
+        .limit(1)
+        .scalar_subquery(),
+        LOST,
+    )
+
+
+def _change(session: Session, which: ColumnElement[bool], columns: Mapping[str, Any]) -> list[int]:
+    """Changes operators; returns the ids of their checks, each once and in order."""
+    changed = session.scalars(
+        update(CheckOperator).where(which).values(**columns).returning(CheckOperator.check_id),
+        execution_options={"synchronize_session": False},
+    )
+    return sorted(set(changed))

@@ -1,0 +1,118 @@
+"""Reads checks: what each compares, how far it is, and the outcome of each operator with its launches."""
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from sqlalchemy import func, select, true
+from sqlalchemy.orm import Session
+
+from tilewatch.db.joins import Query, read_rows
+from tilewatch.db.models import Check, CheckOperator, GpuModel
+
+
+@dataclass(frozen=True)
+class CheckRow:
+    """A check in a list. `exit_code` is None until it has ended: 0 fine, 1 slower, 2 could not tell.
+
+    `operators` counts kernels and problems, `answered` those with an outcome; both are 0 until it is prepared, and
+    `changed`, the number of those that need launches, is None. `failure` says why there is no operator.
+    """
+
+    id: int
+    repository: str
+    base_sha: str
+    head_sha: str
+    head_subject: str
+    gpu_model: str
+    gpu_name: str
+    arch: str
+    kernel: str | None
+    fail_over: float
+    who: str
+    changed: int | None
+    exit_code: int | None
+    failure: str | None
+    requested_at: dt.datetime
+    ended_at: dt.datetime | None
+    operators: int
+    answered: int
+    gpu_s: float
+
+    @property
+    def state(self) -> str:
+        """A word or two for people."""
+        if self.exit_code is not None:
+            return ("fine", "slower", "could not tell")[self.exit_code]
+        return "being prepared" if self.changed is None else "being answered"
+
+
+@dataclass(frozen=True)
+class CheckOperatorRow:
+    """A kernel and problem of a check; db/models.py says what each column means. `kind` is None while it is open."""
+
+    kernel: str
+    problem: str
+    kind: str | None
+    reason: str
+    moved: list[str]
+    config_source: str
+    base_config: dict[str, int] | None
+    head_config: dict[str, int] | None
+    base_us: list[float]
+    head_us: list[float]
+    change: float | None
+    low: float | None
+    high: float | None
+    not_slower_than: float | None
+    is_over: bool
+    is_unsure: bool
+    host: str | None
+    gpu_uuid: str | None
+    gpu_s: float
+    ended_at: dt.datetime | None
+
+
+@dataclass(frozen=True)
+class CheckStory:
+    """A check with its operators in the order of the library; empty until it is prepared."""
+
+    check: CheckRow
+    operators: tuple[CheckOperatorRow, ...]
+
+
+def find_check(session: Session, check_id: int) -> CheckStory | None:
+    """Returns None when there is no such check."""
+    row = next(iter(read_rows(session, _checks().where(Check.id == check_id), CheckRow)), None)
+    if row is None:
+        return None
+    columns: list[Any] = [getattr(CheckOperator, field.name) for field in fields(CheckOperatorRow)]
+    operators = select(*columns).where(CheckOperator.check_id == check_id).order_by(CheckOperator.id)
+    return CheckStory(row, tuple(read_rows(session, operators, CheckOperatorRow)))
+
+
+def list_checks(session: Session, limit: int = 50, repositories: Sequence[str] | None = None) -> list[CheckRow]:
+    """Lists the newest checks first, of these repositories or of all."""
+    query = _checks().order_by(Check.id.desc()).limit(limit)
+    if repositories is not None:
+        query = query.where(Check.repository.in_(repositories))
+    return read_rows(session, query, CheckRow)
+
+
+def _checks() -> Query:
+    counted = (
+        select(
+            func.count().label("operators"),
+            func.count(CheckOperator.kind).label("answered"),
+            func.coalesce(func.sum(CheckOperator.gpu_s), 0.0).label("gpu_s"),
+        )
+        .where(CheckOperator.check_id == Check.id)
+        .lateral()
+    )
+    columns: list[Any] = [getattr(Check, field.name) for field in fields(CheckRow) if hasattr(Check, field.name)]
+    return (
+        select(*columns, GpuModel.name.label("gpu_name"), GpuModel.arch, *counted.c)
+        .join(GpuModel, GpuModel.slug == Check.gpu_model)
+        .join(counted, true())
+    )

@@ -1,0 +1,86 @@
+"""The states of a check: what ends it, with which exit code, and that no write counts twice."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy.orm import Session
+
+from tilewatch.db import record
+from tilewatch.db.lifecycle import checks
+from tilewatch.db.lifecycle.checks import CheckRequest
+from tilewatch.db.queries.checks import CheckStory, find_check
+
+FASTER = {"kind": "faster", "change": -0.1, "base_us": [10.0, 10.1], "head_us": [9.0, 9.1]}
+SLOWER = {"kind": "slower", "change": 0.1, "base_us": [10.0], "head_us": [11.0], "is_over": True}
+UNDECIDED = {"kind": "undecided", "change": 0.01, "base_us": [10.0], "head_us": [10.1], "is_unsure": True}
+
+
+def make_check(opened: Session) -> int:
+    record.add_gpu_model(opened, slug="b200", name="B200", arch="sm_100", fp8_tflops=4500.0, bandwidth_gbps=8000.0)
+    return checks.open_once(opened, CheckRequest("tilewatch", "a" * 40, "b" * 40, "Tile it", "b200", None, 0.0), "ada")[
+        0
+    ]
+
+
+def prepare(opened: Session, check_id: int, **kinds: str | None) -> list[int]:
+    """The operators of these problems with these outcomes; the ids of those without one."""
+    rows = [{"kernel": "gemm", "problem": problem, "kind": kind} for problem, kind in kinds.items()]
+    return [operator_id for operator_id, _, _ in checks.write_prepared(opened, check_id, rows)]
+
+
+def read(opened: Session, check_id: int) -> CheckStory:
+    opened.expire_all()
+    story = find_check(opened, check_id)
+    assert story is not None
+    return story
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "exit_code"),
+    [([FASTER, FASTER], 0), ([FASTER, SLOWER], 1), ([UNDECIDED, FASTER], 2), ([UNDECIDED, SLOWER], 1)],
+)
+def test_the_last_outcome_ends_a_check(db_session: Session, outcomes: list[dict[str, Any]], exit_code: int) -> None:
+    check_id = make_check(db_session)
+    first, second = prepare(db_session, check_id, small=None, large=None, other="identical")
+    checks.write_outcome(db_session, check_id, first, outcomes[0])
+    half = read(db_session, check_id).check
+    assert (half.exit_code, half.ended_at, half.operators, half.answered) == (None, None, 3, 2)
+    checks.write_outcome(db_session, check_id, second, outcomes[1])
+    ended = read(db_session, check_id).check
+    assert ended.exit_code == exit_code
+    assert ended.ended_at is not None
+
+
+def test_the_first_outcome_of_an_operator_stays(db_session: Session) -> None:
+    check_id = make_check(db_session)
+    first, second = prepare(db_session, check_id, small=None, large=None)
+    checks.write_outcome(db_session, check_id, first, FASTER)
+    before = read(db_session, check_id)
+    checks.write_outcome(db_session, check_id, first, SLOWER)
+    again = prepare(db_session, check_id, small=None, large=None)
+    assert again == [first, second], "the operators of a second attempt are those of the first"
+    assert read(db_session, check_id) == before
+    assert checks.find_open_operator(db_session, first) is None
+
+
+def test_a_check_without_changed_code_ends_as_it_is_prepared(db_session: Session) -> None:
+    check_id = make_check(db_session)
+    assert not checks.is_prepared(db_session, check_id)
+    assert prepare(db_session, check_id, small="identical") == []
+    assert read(db_session, check_id).check.exit_code == 0
+    assert checks.is_prepared(db_session, check_id)
+
+
+def test_a_check_without_a_job_is_ended(db_session: Session) -> None:
+    unprepared = make_check(db_session)
+    checks.end_stranded(db_session)
+    ended = read(db_session, unprepared).check
+    assert (ended.exit_code, ended.failure) == (2, checks.LOST)
+    again = make_check(db_session)
+    assert again != unprepared
+    (waiting,) = prepare(db_session, again, small=None)
+    checks.end_stranded(db_session)
+    (operator,) = read(db_session, again).operators
+    assert (operator.kind, operator.reason, operator.is_unsure) == ("failed", checks.LOST, True)
+    assert read(db_session, again).check.exit_code == 2
+    assert checks.find_open_operator(db_session, waiting) is None

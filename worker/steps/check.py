@@ -1,0 +1,94 @@
+"""The step of a check on a GPU: launches of one operator, both sides in turns, until the verdict is sure.
+
+One job per operator: between two of them the worker takes what is more urgent, so a check holds a node for BUDGET_S at
+most.
+"""
+
+import math
+import time
+from typing import Any
+
+from tilewatch.db.lifecycle import checks
+from tilewatch.db.lifecycle.checks import OpenOperator
+from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
+from tilewatch.db.session import session
+from tilewatch.kernels.comparing.gpu_bench import NoCupti
+from tilewatch.kernels.comparing.launching import Budget, Timed, time_operator
+from tilewatch.kernels.comparing.operators import Operator
+from tilewatch.kernels.comparing.verdict import Design
+from tilewatch.kernels.device import gpu_model
+from tilewatch.kernels.measuring.measure import GpuBusy, GpuMissing, MeasureFailed
+from tilewatch.kernels.measuring.replay import ReplayFailed, ReplaySide
+from tilewatch.kernels.results import Cubin
+from tilewatch.worker import checkouts
+from tilewatch.worker.context import Context
+from tilewatch.worker.gpu import quarantine
+from tilewatch.worker.gpu.backend import Bench, backend_for
+from tilewatch.worker.gpu.visible_gpu import WrongWorker
+from tilewatch.worker.queue.lease import Lease
+from tilewatch.worker.queue.outage import NotNow
+
+BUDGET_S = 240.0
+"""After this long a job starts no further launch; together with CHECKS_TURN_S of db/lifecycle/jobs.py under 10 minutes.
+40 launches of an FP8 product take an H200 40 s (2026-11)."""
+
+NO_CUPTI = "CUPTI does not record kernel times on its GPU, and CUDA events add 2 to 3 us to each (`tilewatch doctor`)"
+
+
+def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
+    operator_id = job.payload["operator_id"]
+    with session(context.database_url) as opened:
+        asked = checks.find_open_operator(opened, operator_id)
+    if asked is None:
+        return []
+    backend = backend_for({asked.gpu_model}, context)
+    try:
+        gpu = backend.own_gpu()
+        with session(context.database_url) as opened:
+            quarantine.refuse_if_ill(opened, gpu.uuid)
+        bench = backend.open_bench(gpu)
+        try:
+            columns = _outcome(_time(asked, job.payload["library"], context, bench, lease))
+        except (ReplayFailed, MeasureFailed, NoCupti) as error:
+            reason = NO_CUPTI if isinstance(error, NoCupti) else str(error)
+            columns = {"kind": "failed", "reason": reason, "is_unsure": True}
+        finally:
+            bench.close()
+    except (GpuBusy, GpuMissing, WrongWorker) as error:
+        raise NotNow(str(error)) from error
+    where = {"host": backend.host, "gpu_uuid": gpu.uuid, "gpu_s": bench.gpu_s}
+    with session(context.database_url) as opened:
+        quarantine.refuse_if_ill(opened, gpu.uuid)  # a GPU that fell ill meanwhile has measured nothing
+        checks.write_outcome(opened, asked.check_id, operator_id, {**columns, **where})
+    return []
+
+
+def _time(asked: OpenOperator, library: str, context: Context, bench: Bench, lease: Lease) -> Timed:
+    sides = [
+        ReplaySide(checkouts.checkout(context.repository, sha, library, context.checkouts), cubin)
+        for sha, cubin in (
+            (asked.base_sha, Cubin(asked.base_config, asked.base_content_key, asked.base_symbol)),
+            (asked.head_sha, Cubin(asked.head_config, asked.head_content_key, asked.head_symbol)),
+        )
+    ]
+    return time_operator(
+        bench,
+        Operator(asked.kernel, asked.problem, gpu_model(asked.gpu_model).arch, None, None),
+        (sides[0], sides[1]),
+        Design(asked.changed, fail_over=asked.fail_over),
+        Budget(deadline=time.monotonic() + BUDGET_S),
+        on_launch=lease.progress,
+    )
+
+
+def _outcome(timed: Timed) -> dict[str, Any]:
+    verdict = timed.verdict
+    ends = {name: getattr(verdict, name) for name in ("change", "low", "high", "not_slower_than")}
+    return {
+        "kind": verdict.kind,
+        **{name: value if math.isfinite(value) else None for name, value in ends.items()},
+        "is_over": verdict.is_over,
+        "is_unsure": not (verdict.is_over or verdict.is_fine),
+        "base_us": list(timed.base_us),
+        "head_us": list(timed.head_us),
+    }

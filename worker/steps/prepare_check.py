@@ -1,0 +1,115 @@
+"""The first step of a check: finds whose code changed, compiles it, and queues a job of launches for each.
+
+Source and bytecode decide, as in `tilewatch compare` (kernels/comparing/changes.py): what is identical ends here and
+costs no GPU. Each side has one config, the one that won last in this database, or what the library ships.
+"""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from tilewatch.db.lifecycle import checks, jobs
+from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
+from tilewatch.db.queries.checks import CheckRow, find_check
+from tilewatch.db.session import session
+from tilewatch.db.step_queries import winners
+from tilewatch.kernels.comparing.changes import Changed, Comparison, find_changed
+from tilewatch.kernels.comparing.compiler_pool import CompilerPool
+from tilewatch.kernels.comparing.configs import ConfigSource, RecordedWinner
+from tilewatch.kernels.comparing.operators import Library, Operator, Selection, list_operators
+from tilewatch.kernels.comparing.outcome import Outcome
+from tilewatch.kernels.comparing.verdict import MOST_LAUNCHES
+from tilewatch.text import short_sha
+from tilewatch.worker import checkouts
+from tilewatch.worker.context import Context
+from tilewatch.worker.queue.dispatch import gpu_queue
+from tilewatch.worker.queue.lease import Lease
+
+MOST_COMPILERS = 4
+"""Compiler processes of one check: a worker has one per core already, and a person waits for this one."""
+
+
+def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
+    assert job.check_id is not None
+    with session(context.database_url) as opened:
+        if checks.is_prepared(opened, job.check_id):
+            return []
+        story = find_check(opened, job.check_id)
+        assert story is not None
+        last = _list_winners(opened, story.check)
+    base, head = (
+        Library(short_sha(sha), _checkout(context, sha, job.payload["library"]))
+        for sha in (story.check.base_sha, story.check.head_sha)
+    )
+    operators = list_operators(base, head, Selection((story.check.arch,), story.check.kernel))
+    wanted = job.payload["kernels"]
+    if story.check.kernel is None and wanted is not None:
+        operators = tuple(each for each in operators if each.kernel in wanted)
+    lease.progress()
+    jobs_at_once = min(MOST_COMPILERS, os.cpu_count() or 1)
+    with CompilerPool(context.store_url, jobs=jobs_at_once, limit_s=context.compile_limit_s) as pool:
+        comparison = Comparison(base, head, story.check.gpu_model, pool, lambda: last, may_race=False)
+        changed = {each.operator: each for each in find_changed(comparison, operators)}
+    lease.progress()
+    rows = [_row(comparison, operator, changed.get(operator)) for operator in operators]
+    with session(context.database_url) as opened:
+        waiting = checks.write_prepared(opened, job.check_id, rows)
+        return [_add_job(opened, job, story.check, *each) for each in waiting]
+
+
+def _list_winners(opened: Session, check: CheckRow) -> list[RecordedWinner]:
+    return [
+        RecordedWinner(each.kernel, each.problem, check.gpu_model, check.arch, (each.params,), each.finished_at)
+        for each in winners.list_last_winners(opened, check.repository, check.gpu_model)
+    ]
+
+
+def _checkout(context: Context, sha: str, library: str) -> Path:
+    return checkouts.checkout(context.repository, sha, library, context.checkouts)
+
+
+def _row(comparison: Comparison, operator: Operator, changed: Changed | None) -> dict[str, Any]:
+    """The columns of an operator: its outcome, or the code that is to be timed."""
+    outcome = comparison.outcomes[operator] if changed is None else changed.outcome()
+    if outcome.kind == "neither" and outcome.config_source == ConfigSource.shipped:  # so nothing was compared
+        why = f"no config of it has won here, and the one that ships compiles on neither side: {outcome.reason}"
+        outcome = replace(outcome, kind="failed", reason=why)
+    row = {**_describe(outcome), "kind": outcome.kind, "reason": outcome.reason, "is_unsure": outcome.is_unsure}
+    if changed is not None:
+        row["kind"] = None
+        for side, code in (("base", changed.base[0]), ("head", changed.head[0])):
+            assert code.cubin is not None
+            row |= {f"{side}_content_key": code.cubin.content_key, f"{side}_symbol": code.cubin.symbol}
+    return row
+
+
+def _describe(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "kernel": outcome.kernel,
+        "problem": outcome.problem,
+        "moved": list(outcome.moved),
+        "config_source": outcome.config_source,
+        "base_config": None if outcome.base_config is None else dict(outcome.base_config),
+        "head_config": None if outcome.head_config is None else dict(outcome.head_config),
+    }
+
+
+def _add_job(
+    opened: Session, job: ClaimedJob, check: CheckRow, operator_id: int, kernel: str, problem: str
+) -> UnsentJob:
+    queue = gpu_queue(check.gpu_model)
+    job_id, _ = jobs.add(
+        opened,
+        key=f"check:{check.id}:{kernel}:{problem}",
+        kind="check",
+        queue=queue,
+        subject=f"check {check.id}: {kernel} {problem} on {check.gpu_model}",
+        payload={"operator_id": operator_id, "library": job.payload["library"]},
+        check_id=check.id,
+        total_steps=MOST_LAUNCHES,
+        priority=job.priority,
+    )
+    return UnsentJob(job_id, queue)

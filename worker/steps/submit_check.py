@@ -1,0 +1,116 @@
+"""Submits a check: the comparison of two commits before a merge, on the fleet's GPUs. docs/checks.md says what it does.
+
+It runs anywhere: it needs Git, Postgres and Redis, and no GPU. A second submission of the same comparison finds the
+first, so who waits can ask again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from tilewatch.db import record
+from tilewatch.db.lifecycle import checks, jobs
+from tilewatch.db.lifecycle.checks import CheckRequest
+from tilewatch.db.lifecycle.jobs import Priority, UnsentJob
+from tilewatch.db.migrate import require_head
+from tilewatch.db.session import check, session
+from tilewatch.db.step_queries import steps
+from tilewatch.errors import ExpectedError
+from tilewatch.kernels import device
+from tilewatch.kernels.device import SIMULATED
+from tilewatch.text import short_sha
+from tilewatch.worker import repository
+from tilewatch.worker.queue import dispatch
+from tilewatch.worker.queue.dispatch import COMPILE
+from tilewatch.worker.settings import EVERY_KERNEL, Settings
+
+
+class NoGpuForCheck(ExpectedError):
+    """No GPU worker could answer a check; the message is a sentence."""
+
+
+@dataclass(frozen=True)
+class SubmittedChecks:
+    """One check per GPU model, in the order of `gpu_models`. `created` is False when all were submitted before."""
+
+    check_ids: tuple[int, ...]
+    gpu_models: tuple[str, ...]
+    created: bool
+    sentence: str
+
+
+def submit_check(
+    settings: Settings,
+    base: str,
+    head: str,
+    *,
+    who: str,
+    kernel: str | None = None,
+    gpus: Sequence[str] = (),
+    fail_over: float = 0.0,
+) -> SubmittedChecks:
+    """Submits the comparison of two revisions on these GPU models, or on all that have a worker. A `fail_over` of 0.02
+    is 2 %.
+
+    Raises RepositoryError, NoGpuForCheck, or what says that a server cannot be used.
+    """
+    servers = settings.connection()
+    check(servers.database_url)
+    require_head(servers.database_url)
+    dispatch.check(servers.broker_url)
+    commits = [repository.resolve(settings.repository, revision) for revision in (base, head)]
+    models = _find_models(servers.database_url, gpus)
+    kernels = None if settings.kernels in (None, (EVERY_KERNEL,)) else [*(settings.kernels or ())]
+    payload = {"library": settings.library, "kernels": kernels}
+    check_ids, queued = [], []
+    with session(servers.database_url) as opened:
+        for model in models:
+            record.add_gpu_model(opened, **asdict(model))
+            asked = CheckRequest(
+                commits[1].repository,
+                commits[0].sha,
+                commits[1].sha,
+                commits[1].subject,
+                model.slug,
+                kernel,
+                fail_over,
+            )
+            check_id, new = checks.open_once(opened, asked, who)
+            check_ids.append(check_id)
+            if new:
+                job_id, _ = jobs.add(
+                    opened,
+                    key=f"check:{check_id}:prepare",
+                    kind="prepare_check",
+                    queue=COMPILE,
+                    subject=f"check {check_id}: {_range(asked)} on {model.slug}",
+                    payload=payload,
+                    check_id=check_id,
+                    priority=Priority.MANUAL,
+                )
+                queued.append(UnsentJob(job_id, COMPILE))
+    dispatch.send(dispatch.sender(servers.broker_url), servers.database_url, queued)
+    slugs = tuple(model.slug for model in models)
+    verb = "submitted" if queued else "found, submitted before,"
+    sentence = f"{verb} the check of {_range(asked)} ({commits[1].subject}) on {', '.join(slugs)}"
+    return SubmittedChecks(tuple(check_ids), slugs, bool(queued), sentence)
+
+
+def _find_models(database_url: str, gpus: Sequence[str]) -> list[device.GpuSpec]:
+    """The named GPU models, or all that have a worker. Raises NoGpuForCheck, also for one that no worker ever had."""
+    with session(database_url) as opened:
+        measured = steps.list_gpu_models_measured_here(opened)
+    named = [device.gpu_model(slug) for slug in dict.fromkeys(gpus)]
+    for model in named:
+        if model.slug not in (*measured, SIMULATED.slug):
+            raise NoGpuForCheck(
+                f"no GPU worker of {model.slug} was ever here to answer; `tilewatch compare` compares the same commits "
+                "on a machine with such a GPU, and with --static on any"
+            )
+    models = named or [device.gpu_model(slug) for slug in measured if slug != SIMULATED.slug]
+    if not models:
+        raise NoGpuForCheck("no GPU worker was ever here to answer: start one, or use `tilewatch compare --static`")
+    return models
+
+
+def _range(asked: CheckRequest) -> str:
+    return f"{short_sha(asked.base_sha)}..{short_sha(asked.head_sha)}"
