@@ -82,6 +82,7 @@ class Settings(NightlyTimes):
     # Where programs are answered by HTTP (worker/api); 0 for nowhere.
     api_address: str = "127.0.0.1"
     api_port: int = Field(default_factory=lambda fields: min(fields["port"] + 1, 65535), ge=0, le=65535)
+    api_token: SecretStr | None = None  # what `tilewatch mcp` acts with
     # Where a worker of each kind answers /healthz and /metrics; 0 for nowhere. A GPU's index is added to the last one.
     health_address: str = "127.0.0.1"
     compile_health_port: int = Field(default=9471, ge=0, le=65535)

@@ -30,6 +30,7 @@ Problem = Annotated[str, Field(pattern=TEXT, description="A problem of the kerne
 GpuModel = Annotated[str, Field(pattern=TEXT, description="A GPU model, such as h200.")]
 Id = Annotated[int, Field(ge=1, le=LARGEST_ID)]
 Limit = Annotated[int, Field(ge=1, le=1000, description="The most rows to return.")]
+Rows = Annotated[int, Field(ge=1, le=100_000, description="The most rows to return; each has some hundred characters.")]
 VerdictName = Literal["regression", "improvement", "unchanged", "undecided"]
 
 
@@ -75,10 +76,15 @@ def list_series(opened: Session) -> list[SeriesRow]:
 
 
 def list_points(
-    opened: Session, repository: Repository, kernel: Kernel, problem: Problem, gpu_model: GpuModel
+    opened: Session,
+    repository: Repository,
+    kernel: Kernel,
+    problem: Problem,
+    gpu_model: GpuModel,
+    limit: Rows = 1000,
 ) -> list[PointRow]:
-    """List every measurement of one series and of its baselines, in commit order. Times are in microseconds."""
-    return series.list_points(opened, repository, kernel, problem, gpu_model)
+    """List the measurements of one series and of its baselines in commit order, the newest last, in microseconds."""
+    return series.list_points(opened, repository, kernel, problem, gpu_model)[-limit:]
 
 
 def list_sweeps(
@@ -93,12 +99,12 @@ def list_sweeps(
     return sweeps.list_sweeps(opened, repository, kernel, problem, gpu_model, limit)
 
 
-def read_sweep(opened: Session, sweep_id: Id) -> SweepResults:
-    """Read what a sweep found: every config with its time or why it has none, and the winner's measurement."""
+def read_sweep(opened: Session, sweep_id: Id, limit: Rows = 1000) -> SweepResults:
+    """Read what a sweep found: its configs, the fastest first, with a time or why it has none, and the measurements."""
     trials = sweeps.list_trials(opened, sweep_id)
     if not trials:
         raise NotThere(f"there is no sweep {sweep_id}")
-    return SweepResults(trials, sweeps.list_measurements(opened, sweep_id))
+    return SweepResults(trials[:limit], sweeps.list_measurements(opened, sweep_id))
 
 
 def list_verdicts(

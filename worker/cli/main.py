@@ -44,6 +44,7 @@ cli.command("import")(data.import_)
 cli.command()(data.migrate)
 cli.command()(data.logins)
 cli.command()(serve.api)
+cli.command()(serve.mcp)
 
 
 def _print_version(wanted: bool) -> None:

@@ -22,3 +22,14 @@ def api() -> None:
         proxy_headers=False,  # who calls is decided by who is connected (worker/api/server.py)
         server_header=False,
     )
+
+
+def mcp() -> None:
+    """Serve an agent by the Model Context Protocol, on standard input and output. The agent's program starts this.
+
+    TILEWATCH_API_TOKEN is the token to act with; without it the agent only reads.
+    """
+    from tilewatch.worker.api.mcp_server import make_server
+
+    options.ready_database()
+    make_server(options.settings()).run()

@@ -28,6 +28,7 @@ def test_a_program_finds_its_way_from_the_series_to_the_evidence(server: str) ->
     assert {**SERIES, "gpu_name": "NVIDIA H200"} in series
     points = get(server, "/points", **SERIES).json()
     assert {point["implementation"] for point in points} == {KERNEL, "deepgemm", "cublaslt"}
+    assert get(server, "/points", **SERIES, limit=2).json() == points[-2:]
     newest = get(server, "/verdicts", **SERIES).json()[0]
     assert newest["run_id"] == max(point["run_id"] for point in points if point["verdict"])
     evidence = get(server, f"/runs/{newest['run_id']}/evidence").json()
@@ -36,6 +37,7 @@ def test_a_program_finds_its_way_from_the_series_to_the_evidence(server: str) ->
     sweep = get(server, f"/sweeps/{evidence['run']['sweep_id']}").json()
     times = [trial["median_us"] for trial in sweep["trials"] if trial["median_us"] is not None]
     assert times == sorted(times)
+    assert get(server, f"/sweeps/{evidence['run']['sweep_id']}", limit=2).json()["trials"] == sweep["trials"][:2]
     assert {row["run_id"] for row in sweep["measurements"]} == {newest["run_id"]}
 
 

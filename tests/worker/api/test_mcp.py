@@ -1,0 +1,92 @@
+"""An agent uses the tools of `tilewatch mcp` through the protocol's own client, on standard input and output."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp.types import CallToolResult, TextContent
+
+from tests.dashboard.fixtures.small_database import KERNEL, PROBLEM, REPOSITORY
+from tilewatch.db.lifecycle import tokens
+from tilewatch.db.session import session
+from tilewatch.worker.api.operations import OPERATIONS
+
+SERIES = {"repository": REPOSITORY, "kernel": KERNEL, "problem": PROBLEM, "gpu_model": "h200"}
+Talk = Callable[[Client], Awaitable[Any]]
+Agent = Callable[..., Any]
+
+
+@pytest.fixture
+def agent(api_url: str, tmp_path: Any) -> Agent:
+    """Runs a conversation with `tilewatch mcp`, which is started for it."""
+    own = {"TILEWATCH_DATABASE_URL": api_url, "TILEWATCH_BROKER_URL": "redis://nobody", "TILEWATCH_HOME": str(tmp_path)}
+
+    def run(talk: Talk, environment: Mapping[str, str] | None = None) -> Any:
+        command = ["-c", "from tilewatch.worker.cli.main import main; main()", "mcp"]
+        server = StdioServerParameters(
+            command=sys.executable, args=command, env={**os.environ, **own, **(environment or {})}
+        )
+
+        async def converse() -> Any:
+            async with Client(stdio_client(server)) as client:
+                return await talk(client)
+
+        return asyncio.run(converse())
+
+    return run
+
+
+def sentence(result: CallToolResult) -> str:
+    (content,) = result.content
+    assert isinstance(content, TextContent)
+    return content.text
+
+
+def test_an_agent_finds_the_tools_and_reads_from_the_series_to_the_evidence(agent: Agent) -> None:
+    async def talk(client: Client) -> None:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert set(tools) == {operation.name for operation in OPERATIONS}
+        assert set(tools["list_points"].input_schema["properties"]) == {*SERIES, "limit"}
+        assert "opened" not in str([tool.input_schema for tool in tools.values()])
+        series = (await client.call_tool("list_series", {})).structured_content
+        assert series is not None
+        assert {**SERIES, "gpu_name": "NVIDIA H200"} in series["result"]
+        verdicts = (await client.call_tool("list_verdicts", {**SERIES, "limit": 1})).structured_content
+        assert verdicts is not None
+        (newest,) = verdicts["result"]
+        evidence = (await client.call_tool("read_evidence", {"run_id": newest["run_id"]})).structured_content
+        assert evidence is not None
+        assert evidence["run"]["reason"] == newest["reason"]
+        assert evidence["samples"][0]["samples_us"]
+
+    agent(talk)
+
+
+def test_an_agent_learns_in_a_sentence_what_is_wrong(agent: Agent) -> None:
+    async def talk(client: Client) -> None:
+        missing = await client.call_tool("read_evidence", {"run_id": 999_999})
+        assert missing.is_error
+        assert "there is no run 999999" in sentence(missing)
+        mistaken = await client.call_tool("read_evidence", {"run_id": "the newest"})
+        assert mistaken.is_error
+        assert "run_id" in sentence(mistaken)
+
+    agent(talk)
+
+
+def test_a_token_that_is_given_must_be_valid(agent: Agent, api_url: str) -> None:
+    with session(api_url) as opened:
+        made = tokens.add(opened, name="agent", rights=["read"], gpu_s=0, who="ada")
+
+    async def ask(client: Client) -> CallToolResult:
+        return await client.call_tool("list_repositories", {})
+
+    assert not agent(ask, {"TILEWATCH_API_TOKEN": made}).is_error
+    refused = agent(ask, {"TILEWATCH_API_TOKEN": "nonsense"})
+    assert refused.is_error
+    assert "never made, or was revoked" in sentence(refused)

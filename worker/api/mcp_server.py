@@ -1,0 +1,52 @@
+"""Serves the operations to agents as tools of MCP, on standard input and output. Decides nothing.
+
+The client starts it and gives it the token, in TILEWATCH_API_TOKEN. Without one its user reads, as by HTTP on this
+machine.
+"""
+
+import importlib.metadata
+from collections.abc import Callable
+from typing import Any
+
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.types import ToolAnnotations
+
+from tilewatch import errors
+from tilewatch.db.session import session
+from tilewatch.worker.api.callers import Credentials, find_caller
+from tilewatch.worker.api.operations import OPERATIONS, Operation
+from tilewatch.worker.settings import Settings
+
+ABOUT = """Tilewatch measures GPU kernels over commits and judges whether one became slower.
+
+Begin with list_series: repository, kernel, problem and gpu_model together name a series, and the other tools want
+them as they are listed there. Times are in microseconds, changes relative: +0.05 is 5 % slower. Answers are long; ask
+for few rows."""
+
+
+def make_server(settings: Settings) -> MCPServer[Any]:
+    token = settings.api_token.get_secret_value() if settings.api_token else None
+    credentials = Credentials(token, local=True)
+    server = MCPServer("tilewatch", instructions=ABOUT, version=importlib.metadata.version("tilewatch"))
+    for operation in OPERATIONS:
+        server.add_tool(
+            _tool(operation, settings.connection().database_url, credentials),
+            name=operation.name,
+            description=operation.description,
+            annotations=ToolAnnotations(read_only_hint=operation.method == "GET"),
+        )
+    return server
+
+
+def _tool(operation: Operation, database_url: str, credentials: Credentials) -> Callable[..., Any]:
+    def answer(**arguments: Any) -> Any:
+        try:
+            with session(database_url) as opened:
+                find_caller(opened, credentials, operation.right)
+                return operation.function(opened, **arguments)
+        except errors.ExpectedError as refusal:
+            raise ToolError(str(refusal)) from None
+
+    vars(answer)["__signature__"] = operation.signature
+    return answer
