@@ -113,7 +113,8 @@ class Submission(Base):
 class Sweep(Base):
     """All trials of a kernel on a problem for a GPU model at a commit.
 
-    `flops` and `bytes` give TFLOP/s and the roofline.
+    `flops` and `bytes` give TFLOP/s and the roofline. A weighted total over the problems of a model of use is a sweep
+    too, of the kernel "total" and without trials: db/step_queries/totals.py.
     """
 
     __tablename__ = "sweeps"
@@ -135,6 +136,7 @@ class Sweep(Base):
     bytes: Mapped[int] = mapped_column(BigInteger)
     created_at: Mapped[born]
     repository: Mapped[words] = mapped_column(server_default=FetchedValue())  # the commit's; a trigger fills it
+    parts_of: Mapped[facts]  # {"decode": {"weight": 28.0, "parts": 12}}: one of 12 problems in a step of the model
     submission: Mapped[Submission] = relationship()
 
 
@@ -765,6 +767,9 @@ class Quarantine(Base):
     canary_said: Mapped[str | None] = mapped_column(Text)
     ended_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
 
+
+TOTAL = "total"
+"""The kernel of a sweep that is a weighted total; its problem is the model's name."""
 
 OPEN_JOB = ("waiting", "queued", "running")
 """States of a job that has not ended."""

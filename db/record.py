@@ -180,6 +180,7 @@ def add_sweep(
     space_size: int,
     flops: int,
     bytes: int,
+    parts_of: Mapping[str, Any] | None = None,
 ) -> int:
     """Returns the sweep's id."""
     sweep_id, _ = find_or_add(
@@ -195,6 +196,7 @@ def add_sweep(
             "space_size": space_size,
             "flops": flops,
             "bytes": bytes,
+            "parts_of": dict(parts_of or {}),
         },
     )
     return sweep_id

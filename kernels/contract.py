@@ -105,6 +105,8 @@ class Kernel:
     given      Problem -> the values of the inputs with fill "given", as NumPy arrays
     scalars    (Problem, Config) -> the run-time scalars, by the name of their parameter: an int is launched as int32, a
                float as float32
+    weights    Problem -> how often it runs in one step of each model that uses it, by the model's name: its part of the
+               model's total
     as_launched  whether the compiler may assume of arrays what ct.launch lets it assume: strides that are multiples of
                16 bytes, and that every stride of 1 is constant. Otherwise multiples of 16 elements, as until 2026-11
     """
@@ -125,4 +127,5 @@ class Kernel:
     nightly: bool = True
     given: Callable[[Problem], Mapping[str, Any]] | None = None
     scalars: Callable[[Problem, Config], Mapping[str, int | float]] | None = None
+    weights: Callable[[Problem], Mapping[str, float]] | None = None
     as_launched: bool = False

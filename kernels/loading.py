@@ -27,6 +27,8 @@ from tilewatch.kernels.watching.operator import RecordedOperator
 from tilewatch.kernels.watching.project import BadProject, Project, activate, find_project, hash_sources
 
 PACKAGE = "watched_library"
+TOTAL = "total"
+"""The stored kernel of weighted totals (docs/judging.md)."""
 OLD_CONTRACT = "kernels.contract"
 """The contract's name until 2026-11: library files of old commits say `from kernels.contract import ...`."""
 PATH_MISSING = (
@@ -170,6 +172,9 @@ def _read(library: Path) -> _Library:
             failures.append(str(error))
             continue
         for entry in entries:
+            if entry.kernel.name == TOTAL:
+                failures.append(f"{path.name}: '{TOTAL}' is the kernel of weighted totals; give yours another name")
+                continue
             if entry.kernel.name in found:
                 raise LibraryError(
                     f"kernel {entry.kernel.name} is defined twice in {library}: in {found[entry.kernel.name].file} and "

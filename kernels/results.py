@@ -28,7 +28,10 @@ class PlannedTrial:
 
 @dataclass(frozen=True)
 class Plan:
-    """The trials of a sweep of one kernel on one problem for one architecture."""
+    """The trials of a sweep of one kernel on one problem for one architecture.
+
+    `parts_of` says by model of use what part of the model's total the problem is: {"weight": 28.0, "parts": 12}.
+    """
 
     kernel: str
     problem: str
@@ -40,6 +43,7 @@ class Plan:
     bytes: int
     baselines: tuple[str, ...]
     trials: tuple[PlannedTrial, ...]
+    parts_of: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,10 @@ CACHED_RESULTS = 32
 
 @dataclass(frozen=True)
 class Evidence:
-    """`same_config_before` is the cubin of the later run's winner at the earlier run's commit."""
+    """`same_config_before` is the cubin of the later run's winner at the earlier run's commit.
+
+    `parts` is what a weighted total adds up; empty for every other run.
+    """
 
     run: evidence_queries.RunRow
     before: evidence_queries.RunRow | None
@@ -54,6 +57,7 @@ class Evidence:
     commits: tuple[evidence_queries.CommitInRangeRow, ...]
     suspicion: replay_queries.SuspicionRow | None
     replays: tuple[replay_queries.ReplayRow, ...]
+    parts: tuple[evidence_queries.PartRow, ...]
 
 
 class NoDatabase(Exception):
@@ -209,6 +213,7 @@ def evidence(url: str, run_id: int) -> Evidence | None:
             commits=tuple(evidence_queries.list_commits_between(opened, run.repository, after, run.position)),
             suspicion=replay_queries.find_suspicion(opened, run_id),
             replays=tuple(replay_queries.list_replays(opened, run_id)),
+            parts=tuple(evidence_queries.list_parts_of_total(opened, run_id)),
         )
 
 

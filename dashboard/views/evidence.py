@@ -6,6 +6,7 @@ import streamlit as st
 from tilewatch.dashboard.charts import evidence as evidence_charts
 from tilewatch.dashboard.frames import evidence, reads
 from tilewatch.dashboard.frames.reads import Evidence
+from tilewatch.dashboard.panels import total
 from tilewatch.dashboard.text import commit_text, config_text, moment, ratio_to, source_text, time_text
 from tilewatch.dashboard.widgets import badges, plots, repository, tables
 from tilewatch.db.queries.evidence import SamplesRow
@@ -42,10 +43,14 @@ def page(url: str) -> None:
     _replays(found)
     left, right = st.columns(2, gap="medium")
     with left:
-        _winner(found)
+        if found.parts:
+            total.show(found.parts)
+        else:
+            _winner(found)
     with right:
         _circumstances(found)
-    _repeat(found)
+    if not found.parts:
+        _repeat(found)
 
 
 def _choose(url: str) -> None:
@@ -92,7 +97,9 @@ def _headline(url: str, found: Evidence) -> None:
             **repository.repository_parameters(url, {"repository": run.repository}),
         }
         st.page_link("views/trends.py", label="Open its trend", query_params=series)
-        st.page_link("views/sweeps.py", label="Open its sweep", query_params={**series, "commit": short_sha(run.sha)})
+        if not found.parts:
+            of_commit = {**series, "commit": short_sha(run.sha)}
+            st.page_link("views/sweeps.py", label="Open its sweep", query_params=of_commit)
         if before:
             st.page_link("views/evidence.py", label="Open the run before", query_params={"run": str(before.run_id)})
 

@@ -8,11 +8,13 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, select, tuple_
+from sqlalchemy import and_, func, select, tuple_
+from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db.joins import read_rows
 from tilewatch.db.models import (
+    TOTAL,
     Commit,
     Compilation,
     Config,
@@ -104,6 +106,19 @@ class CommitInRangeRow:
     subject: str
     author: str | None
     committed_at: dt.datetime
+
+
+@dataclass(frozen=True)
+class PartRow:
+    """One problem of a weighted total, as the total's night measured it. It runs `weight` times in a model's step."""
+
+    run_id: int
+    kernel: str
+    problem: str
+    weight: float
+    median_us: float
+    verdict: str | None
+    change: float | None
 
 
 @dataclass(frozen=True)
@@ -255,6 +270,36 @@ def list_commits_between(session: Session, repository: str, after: int, up_to: i
         .order_by(Commit.position.desc(), Commit.committed_at.desc())
     )
     return read_rows(session, query, CommitInRangeRow)
+
+
+def list_parts_of_total(session: Session, run_id: int) -> list[PartRow]:
+    """Lists what a weighted total adds up, the largest part first. Empty for a run that is no total."""
+    total, total_run = aliased(Sweep), aliased(Run)
+    part_of = Sweep.parts_of[total.problem]
+    weight = part_of["weight"].as_float()
+    newest = (
+        select(
+            Run.id.label("run_id"),
+            Sweep.kernel,
+            Sweep.problem,
+            weight.label("weight"),
+            Measurement.median_us,
+            Verdict.verdict,
+            Verdict.change,
+        )
+        .select_from(total_run)
+        .join(total, and_(total.id == total_run.sweep_id, total.kernel == TOTAL))
+        .join(Sweep, and_(Sweep.submission_id == total.submission_id, part_of.is_not(None)))
+        .join(Run, and_(Run.sweep_id == Sweep.id, Run.origin == total_run.origin))
+        .join(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
+        .outerjoin(Verdict, Verdict.run_id == Run.id)
+        .where(total_run.id == run_id)
+        .ext(distinct_on(Sweep.kernel, Sweep.problem))
+        .order_by(Sweep.kernel, Sweep.problem, Run.id.desc())
+        .subquery()
+    )
+    query = select(newest).order_by((newest.c.weight * newest.c.median_us).desc())
+    return read_rows(session, query, PartRow)
 
 
 def list_newest_runs(session: Session, limit: int = 50) -> list[RunChoiceRow]:

@@ -11,7 +11,7 @@ from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db.joins import is_of_series, read_rows, series_keys
-from tilewatch.db.models import Commit, Compilation, Config, GpuModel, Sweep, Trial
+from tilewatch.db.models import TOTAL, Commit, Compilation, Config, GpuModel, Sweep, Trial
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,7 @@ def list_spaces(session: Session) -> list[SpaceRow]:
     query = (
         select(*keys.c, GpuModel.name.label("gpu_name"), GpuModel.arch)
         .join(GpuModel, GpuModel.slug == keys.c.gpu_model)
+        .where(keys.c.kernel != TOTAL)
         .order_by(keys.c.repository, GpuModel.arch, keys.c.gpu_model, keys.c.kernel, keys.c.problem)
     )
     return read_rows(session, query, SpaceRow)

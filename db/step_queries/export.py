@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, exists, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from tilewatch.db.models import (
+    TOTAL,
     Commit,
     Compilation,
     Config,
@@ -68,6 +69,7 @@ def list_sweeps_to_export(session: Session, wanted: ExportFilter) -> list[int]:
         .join(Commit, Commit.id == Sweep.commit_id)
         .where(
             exists().where(Run.sweep_id == Sweep.id, Run.origin == "measured"),
+            Sweep.kernel != TOTAL,  # it is computed again from its parts
             *_conditions(wanted, Sweep.repository, Sweep.kernel, Sweep.gpu_model, Sweep.created_at),
         )
         .order_by(Commit.position, Sweep.id)

@@ -14,7 +14,19 @@ from sqlalchemy import and_, exists, func, or_, select, tuple_
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
-from tilewatch.db.models import OPEN_JOB, Commit, Job, Measurement, Replay, Run, Submission, Suspicion, Sweep, Verdict
+from tilewatch.db.models import (
+    OPEN_JOB,
+    TOTAL,
+    Commit,
+    Job,
+    Measurement,
+    Replay,
+    Run,
+    Submission,
+    Suspicion,
+    Sweep,
+    Verdict,
+)
 
 
 @dataclass(frozen=True)
@@ -235,7 +247,7 @@ def list_nights(session: Session, scope: Scope) -> list[Night]:
 
 
 def list_points(session: Session, submission_ids: Sequence[int], origin: str) -> list[Point]:
-    """Lists what these nights measured, in an order that does not depend on the database."""
+    """Lists what these nights measured, in an order that does not depend on the database. Totals are computed."""
     query = (
         select(
             Sweep.submission_id,
@@ -253,7 +265,10 @@ def list_points(session: Session, submission_ids: Sequence[int], origin: str) ->
         .join(Run, Run.id == Measurement.run_id)
         .join(Sweep, Sweep.id == Run.sweep_id)
         .where(
-            Measurement.role == "kernel", Sweep.submission_id == func.any(list(submission_ids)), Run.origin == origin
+            Measurement.role == "kernel",
+            Sweep.submission_id == func.any(list(submission_ids)),
+            Sweep.kernel != TOTAL,
+            Run.origin == origin,
         )
         .order_by(Sweep.submission_id, Sweep.kernel, Sweep.problem, Run.id)
     )
@@ -289,11 +304,11 @@ def read_previous_runs(
 
 
 def list_runs(session: Session, scope: Scope) -> list[int]:
-    """Lists every run of the scope's night, also those in which no config was right."""
+    """Lists every run of the scope's night that measured something, also those in which no config was right."""
     query = (
         select(Run.id)
         .join(Sweep, Sweep.id == Run.sweep_id)
-        .where(Sweep.submission_id == scope.submission_id, Run.origin == scope.origin)
+        .where(Sweep.submission_id == scope.submission_id, Sweep.kernel != TOTAL, Run.origin == scope.origin)
         .order_by(Run.id)
     )
     return list(session.scalars(query))

@@ -8,6 +8,7 @@ from typing import Any
 from tilewatch.kernels.catalog.check import call, check_kernel, check_problem, read_space
 from tilewatch.kernels.catalog.description import MANY, describe
 from tilewatch.kernels.catalog.operators import describe_operator, plan_operator
+from tilewatch.kernels.catalog.parts import Parts, list_parts
 from tilewatch.kernels.contract import BadProblem, Config, Problem
 from tilewatch.kernels.loading import (
     Entry,
@@ -25,17 +26,18 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
         library, kernel, arch = Path(request["library"]), request["kernel"], request["arch"]
         loaded, failures = load(library), list(list_failures(library))
+        parts = list_parts(loaded, failures)
         if kernel is not None:
             wanted = _runnable(_wanted(library, kernel, request["problem"]), kernel, arch)
             if request.get("config"):
                 entry, problem = wanted[0]
                 return {"description": _description(entry, problem, request["config"], arch)}
-            return {"plans": [_plan(entry, problem, arch) for entry, problem in wanted], "failures": failures}
+            return {"plans": [_plan(entry, problem, arch, parts) for entry, problem in wanted], "failures": failures}
         plans = []
         for entry in loaded.values():
             try:
                 wanted = _runnable(_problems(entry), None, arch) if entry.kernel.nightly else []
-                plans += [_plan(entry, problem, arch) for entry, problem in wanted]
+                plans += [_plan(entry, problem, arch, parts) for entry, problem in wanted]
             except LibraryError as error:
                 failures.append(str(error))
         if failures and not plans:
@@ -98,9 +100,14 @@ def _description(loaded: Entry, problem: Problem, config: Config, arch: str) -> 
     return describe(loaded, problem, config, arch)
 
 
-def _plan(loaded: Entry, problem: Problem, arch: str) -> dict[str, Any]:
+def _plan(loaded: Entry, problem: Problem, arch: str, parts: Parts) -> dict[str, Any]:
+    part = {"parts_of": parts.get((loaded.kernel.name, problem.name), {})}
     if isinstance(loaded, LibraryOperator):
-        return plan_operator(loaded, problem, arch)
+        return plan_operator(loaded, problem, arch) | part
+    return _plan_kernel(loaded, problem, arch) | part
+
+
+def _plan_kernel(loaded: LibraryKernel, problem: Problem, arch: str) -> dict[str, Any]:
     kernel, space = loaded.kernel, read_space(loaded, arch)
     check_problem(loaded, problem)
     trials = []

@@ -7,6 +7,7 @@ import ast
 import difflib
 import inspect
 import linecache
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -45,6 +46,17 @@ def read_space(loaded: LibraryKernel, arch: str) -> Space:
             if not isinstance(value, int):
                 raise _wrong(loaded, f"axis '{axis[0]}' has the value {value!r}, a {_kind(value)}; expected integers")
     return space
+
+
+def read_weights(loaded: LibraryKernel, problem: Problem) -> Mapping[str, float]:
+    """Returns the problem's weight by model; empty where there is none. Raises LibraryError where one is wrong."""
+    weights = {} if loaded.kernel.weights is None else call(loaded, "weights", problem)
+    for model, weight in weights.items():
+        if not isinstance(model, str) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
+            raise _wrong(
+                loaded, f"`weights` of {problem.name} has {model!r}: {weight!r}; expected a model and a number over 0"
+            )
+    return weights
 
 
 def check_problem(loaded: LibraryKernel, problem: Problem) -> None:

@@ -22,7 +22,7 @@ from tilewatch.db.step_queries.judging import Night, Point
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.worker import repository
 from tilewatch.worker.context import Context
-from tilewatch.worker.judging import explain, night, open_regression, other_causes, questions, replay_answers
+from tilewatch.worker.judging import explain, night, open_regression, other_causes, questions, replay_answers, totals
 from tilewatch.worker.judging.commit_history import History
 from tilewatch.worker.judging.open_night import OpenNight
 from tilewatch.worker.judging.other_causes import OtherCauses
@@ -56,6 +56,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         judging.take_turns(opened, scope)
         if judging.is_measuring(opened, scope.submission_id) or judging.is_settled(opened, scope):
             return []
+        totals.write(opened, scope)
         suspicions.close_older(opened, scope, TOO_LATE)
         nights = judging.list_nights(opened, scope)
         if repository.is_branch(scope.repository):  # no series of nights: its runs are compared by hand
@@ -71,7 +72,9 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
             store=CubinStore(context.store_url),
             library=context.library,
         )
-        return _judge(opened_night, nights, context, lease)
+        queued = _judge(opened_night, nights, context, lease)
+        totals.judge(opened, scope, context.policy)
+        return queued
 
 
 def _judge(tonight: OpenNight, nights: Sequence[Night], context: Context, lease: Lease) -> list[UnsentJob]:

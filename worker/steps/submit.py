@@ -236,6 +236,7 @@ def _write_sweep(opened: Session, submission_id: int, commit_id: int, model: Gpu
         space_size=len(plan.trials),
         flops=plan.flops,
         bytes=plan.bytes,
+        parts_of=plan.parts_of,
     )
     ids = record.add_configs(opened, [trial.config for trial in plan.trials])
     planned = [(ids[record.config_sha256(trial.config)], trial.code_key) for trial in plan.trials]

@@ -97,6 +97,7 @@ def _sweep_row(number: int, each: SweepExport) -> dict[str, Any]:
         "space_size": sweep.space_size,
         "flops": sweep.flops,
         "bytes": sweep.bytes,
+        **({"parts_of": sweep.parts_of} if sweep.parts_of else {}),
     }
 
 

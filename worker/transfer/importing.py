@@ -142,6 +142,7 @@ def _import_sweeps(
             submission_id=submission_id,
             commit_id=commit_id,
             gpu_model=model["slug"],
+            parts_of=row.get("parts_of"),
             **{
                 name: row[name]
                 for name in ("kernel", "problem", "arch", "source_sha256", "space", "space_size", "flops", "bytes")

@@ -55,6 +55,19 @@ def test_a_mistake_costs_its_own_kernel_and_is_said(tmp_path: Path) -> None:
     assert failure.startswith("library file double.py: kernel double: there is no baseline 'torhc'")
 
 
+def test_a_wrong_weight_costs_the_totals_and_no_kernel(tmp_path: Path) -> None:
+    weights = 'baselines=(), weights=lambda problem: {"decode": 2.0}'
+    (tmp_path / "other.py").write_text(OTHER.replace("baselines=()", weights))
+    reading = read_with(tmp_path, SOURCE.replace("baselines=()", weights))
+    assert [plan.parts_of for plan in reading.plans] == [{"decode": {"weight": 2.0, "parts": 4}}] * 4
+    reading = read_with(tmp_path, SOURCE.replace("baselines=()", weights.replace("2.0", "-1")))
+    assert [(plan.kernel, plan.parts_of) for plan in reading.plans] == [
+        (kernel, {}) for kernel in ("double", "double", "other", "other")
+    ]
+    (failure,) = reading.failures
+    assert failure.endswith("kernel double: `weights` of 1024 has 'decode': -1; expected a model and a number over 0")
+
+
 def test_a_file_that_does_not_load_costs_its_own_kernels(tmp_path: Path) -> None:
     (tmp_path / "other.py").write_text(OTHER)
     reading = read_with(tmp_path, SOURCE + "\n\nx = torch.int32\n")

@@ -1,0 +1,37 @@
+"""Shows what a weighted total adds up: each part with its share and its own verdict."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+import streamlit as st
+
+from tilewatch.dashboard.widgets import tables
+from tilewatch.db.queries.evidence import PartRow
+from tilewatch.text import change_text, count_text
+
+
+def show(parts: Sequence[PartRow]) -> None:
+    """A selected part opens its own evidence."""
+    st.subheader("The parts of this total", anchor=False)
+    picked = tables.pick_row(parts_table(parts), pd.DataFrame({"run_id": [part.run_id for part in parts]}), "parts")
+    st.caption(
+        f"{count_text(len(parts), 'problem')}, each as often as the model runs it in one step. Replays are of the "
+        "parts: the total changes by what they changed. A selected part opens its evidence."
+    )
+    if picked is not None:
+        st.switch_page("views/evidence.py", query_params={"run": str(picked["run_id"])})
+
+
+def parts_table(parts: Sequence[PartRow]) -> pd.DataFrame:
+    """Times are of all runs of a problem in one step of the model."""
+    times_us = [part.weight * part.median_us for part in parts]
+    return pd.DataFrame(
+        {
+            "problem": [f"{part.kernel} {part.problem}" for part in parts],
+            "runs": [f"{part.weight:g}" for part in parts],
+            "time us": [f"{time_us:,.1f}" for time_us in times_us],
+            "share": [f"{time_us / sum(times_us):.0%}" for time_us in times_us],
+            "verdict": [part.verdict or "" for part in parts],
+            "change": [change_text(part.change) if part.change is not None else "" for part in parts],
+        }
+    )

@@ -1,0 +1,112 @@
+"""Reads the parts of weighted totals: the problems of a model of use, as one night measured them.
+
+A total is a sweep of the kernel "total" on the "problem" that is the model's name, with one run and one measurement
+like any other. It is computed from its parts (worker/judging/totals.py) and is no input of the judge.
+"""
+
+import datetime as dt
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import and_, select
+from sqlalchemy.dialects.postgresql import distinct_on
+from sqlalchemy.orm import Session, aliased
+
+from tilewatch.db.models import TOTAL, Measurement, Run, Sweep, Verdict
+from tilewatch.db.step_queries.judging import Scope
+
+
+@dataclass(frozen=True)
+class Part:
+    """One problem of a model as a run of the night measured it. `baseline_us` is empty where there is no baseline."""
+
+    kernel: str
+    problem: str
+    weight: float
+    parts: int
+    source_sha256: str
+    flops: int
+    bytes: int
+    host: str
+    gpu_uuid: str
+    gpu_name: str
+    timer: str
+    toolchain: Mapping[str, str]
+    recording_id: int | None
+    started_at: dt.datetime
+    finished_at: dt.datetime
+    samples_us: tuple[float, ...]
+    median_us: float
+    baseline: str | None
+    baseline_us: tuple[float, ...]
+    verdict: Verdict | None
+
+
+def list_parts(session: Session, scope: Scope) -> dict[str, list[Part]]:
+    """Returns by model the parts that the scope's night measured, each by its newest run, in a stable order."""
+    kernel, rival = aliased(Measurement), aliased(Measurement)
+    query = (
+        select(Sweep, Run, kernel, rival.samples_us, Verdict)
+        .join(Run, and_(Run.sweep_id == Sweep.id, Run.origin == scope.origin))
+        .join(kernel, and_(kernel.run_id == Run.id, kernel.role == "kernel"))
+        .outerjoin(rival, and_(rival.run_id == Run.id, rival.implementation == kernel.baseline))
+        .outerjoin(Verdict, Verdict.run_id == Run.id)
+        .where(Sweep.submission_id == scope.submission_id, Sweep.parts_of != {})
+        .ext(distinct_on(Sweep.kernel, Sweep.problem))
+        .order_by(Sweep.kernel, Sweep.problem, Run.id.desc())
+        .execution_options(populate_existing=True)  # verdicts are written past the session's objects
+    )
+    found: dict[str, list[Part]] = defaultdict(list)
+    for sweep, run, measured, baseline_us, verdict in session.execute(query):
+        for model, share in sweep.parts_of.items():
+            found[model].append(_part(sweep, run, measured, baseline_us, verdict, share))
+    return dict(found)
+
+
+def find_run_of_total(session: Session, scope: Scope, model: str) -> int | None:
+    """Returns the run of a total in the scope's night; None while it has none."""
+    query = (
+        select(Run.id)
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .where(
+            Sweep.submission_id == scope.submission_id,
+            Sweep.kernel == TOTAL,
+            Sweep.problem == model,
+            Run.origin == scope.origin,
+        )
+    )
+    return session.scalar(query)
+
+
+def _part(
+    sweep: Sweep,
+    run: Run,
+    measured: Measurement,
+    baseline_us: list[float] | None,
+    verdict: Verdict | None,
+    share: Mapping[str, Any],
+) -> Part:
+    return Part(
+        kernel=sweep.kernel,
+        problem=sweep.problem,
+        weight=float(share["weight"]),
+        parts=int(share["parts"]),
+        source_sha256=sweep.source_sha256,
+        flops=sweep.flops,
+        bytes=sweep.bytes,
+        host=run.host,
+        gpu_uuid=run.gpu_uuid,
+        gpu_name=run.gpu_name,
+        timer=run.timer,
+        toolchain=run.toolchain,
+        recording_id=run.recording_id,
+        started_at=run.started_at,
+        finished_at=run.finished_at,
+        samples_us=tuple(measured.samples_us),
+        median_us=measured.median_us,
+        baseline=measured.baseline,
+        baseline_us=tuple(baseline_us or ()),
+        verdict=verdict,
+    )

@@ -1,0 +1,161 @@
+"""The weighted total of a model: written where all its parts have a time, judged by their verdicts."""
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select
+
+from tests.conftest import NewDatabase
+from tests.worker.fixtures import git_history, tiny_repository
+from tests.worker.fixtures.made_run import make_run
+from tests.worker.fixtures.nights import do_nights, submit_night
+from tests.worker.fixtures.worker_context import do_all_jobs, settings_for
+from tilewatch.db.models import TOTAL, Commit, Measurement, RegressionSeries, Replay, Run, Sweep, Verdict
+from tilewatch.db.session import session
+from tilewatch.db.step_queries.export import ExportFilter
+from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.loading import LibraryError
+from tilewatch.worker.context import Context
+from tilewatch.worker.settings import Settings
+from tilewatch.worker.steps.submit import submit_sweep
+from tilewatch.worker.transfer.exporting import export_file
+from tilewatch.worker.transfer.importing import import_file
+
+WEIGHTS = {"1024": 28.0, "2048": 2.0}
+
+
+@dataclass(frozen=True)
+class Measured:
+    kernel: str
+    problem: str
+    subject: str
+    median_us: float
+    samples_us: list[float]
+    toolchain: dict[str, str]
+    verdict: str
+    change: float | None
+    reason: str
+
+
+@pytest.fixture
+def watched(tmp_path: Path, database_url: str, broker_url: str) -> Settings:
+    return settings_for(tmp_path / "home", tmp_path / "watched", database_url, broker_url)
+
+
+def make_commits(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *subjects: str, model: Mapping[str, float] = WEIGHTS
+) -> list[str]:
+    """The tiny repository whose kernel is part of a model, with these changes; the shas in order."""
+    weights = f"weights=lambda problem: {{'decode': {model}[problem.name]}} if problem.name in {model} else {{}},"
+    source = tiny_repository.SOURCE.replace("baselines=(),", f"baselines=(), {weights}")
+    monkeypatch.setattr(tiny_repository, "SOURCE", source)
+    return list(git_history.make(folder, *subjects).values())
+
+
+def read_measured(context: Context) -> list[Measured]:
+    query = (
+        select(
+            Sweep.kernel,
+            Sweep.problem,
+            Commit.subject,
+            Measurement.median_us,
+            Measurement.samples_us,
+            Run.toolchain,
+            Verdict.verdict,
+            Verdict.change,
+            Verdict.reason,
+        )
+        .join(Run, Run.sweep_id == Sweep.id)
+        .join(Measurement, (Measurement.run_id == Run.id) & (Measurement.role == "kernel"))
+        .join(Verdict, Verdict.run_id == Run.id)
+        .join(Commit, Commit.id == Sweep.commit_id)
+        .order_by(Sweep.id, Run.id)
+    )
+    with session(context.database_url) as opened:
+        return [Measured(*row) for row in opened.execute(query)]
+
+
+def test_a_total_is_the_weighted_sum_of_its_parts_and_changes_by_theirs(
+    watched: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shas = make_commits(tmp_path / "watched", monkeypatch, git_history.ADD, git_history.WORDS)
+    context = do_nights(watched, *shas)
+    found = read_measured(context)
+    before, after, words = (
+        [each for each in found if each.subject == subject]
+        for subject in (git_history.BASE, git_history.ADD, git_history.WORDS)
+    )
+    for night in (before, after, words):
+        *parts, total = night
+        assert (total.kernel, total.problem) == (TOTAL, "decode")
+        sums = [
+            sum(WEIGHTS[part.problem] * part.samples_us[number] for part in parts)
+            for number in range(len(parts[0].samples_us))
+        ]
+        assert total.samples_us == pytest.approx(sums)
+        assert total.toolchain["parts"].startswith("2 problems (")
+    assert before[-1].verdict == "undecided"
+    *parts, total = after
+    assert total.verdict in ("regression", "improvement")
+    now_us = {part.problem: WEIGHTS[part.problem] * part.median_us for part in parts}
+    then_us = {part.problem: now_us[part.problem] / (1 + part.change) for part in parts if part.change is not None}
+    assert total.change == pytest.approx(sum(now_us.values()) / sum(then_us.values()) - 1)
+    assert "double 1024" in total.reason
+    assert words[-1].verdict == "unchanged"
+    with session(context.database_url) as opened:
+        assert opened.scalar(select(func.count()).select_from(Replay))
+        assert set(opened.scalars(select(Replay.kernel))) == {"double"}
+        assert set(opened.scalars(select(RegressionSeries.kernel))) == {"double"}
+
+
+def test_a_part_that_is_swept_alone_has_no_total(
+    watched: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_commits(tmp_path / "watched", monkeypatch)
+    submit_sweep(watched, "double", "1024", gpus=("sim",))
+    context = Context.of(watched)
+    do_all_jobs(context)
+    assert [each.kernel for each in read_measured(context)] == ["double"]
+
+
+def test_a_total_begins_a_new_line_where_its_parts_change(
+    watched: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shas = make_commits(tmp_path / "watched", monkeypatch)
+    context = do_nights(watched, *shas)
+    file = tmp_path / "watched" / "library" / "double.py"
+    file.write_text(file.read_text().replace("28.0", "30.0"))
+    tiny_repository.git(tmp_path / "watched", "commit", "--quiet", "--all", "--message", "Decode more")
+    submit_night(watched, "HEAD", 1)
+    do_all_jobs(context)
+    first, second = (each for each in read_measured(context) if each.kernel == TOTAL)
+    assert first.toolchain["parts"] != second.toolchain["parts"]
+    assert {**first.toolchain, "parts": ""} == {**second.toolchain, "parts": ""}
+
+
+def test_weights_travel_with_a_recording_and_the_total_is_computed_again(
+    watched: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new_database: NewDatabase
+) -> None:
+    make_commits(tmp_path / "watched", monkeypatch, model={"1024": 28.0})
+    context = Context.of(watched)
+    make_run(watched, context, functools.partial(do_all_jobs, context))
+    file = tmp_path / "h200.jsonl.gz"
+    export_file(context.database_url, file, ExportFilter())
+    (part, total) = read_measured(context)
+    assert total.median_us == pytest.approx(28.0 * part.median_us)
+    with new_database() as elsewhere:
+        assert import_file(elsewhere, file).sentence.startswith("imported 1 runs")
+        there = replace(context, database_url=elsewhere)
+        do_all_jobs(there)
+        assert [(each.kernel, each.median_us) for each in read_measured(there)] == [
+            (each.kernel, each.median_us) for each in (part, total)
+        ]
+
+
+def test_no_kernel_may_have_the_name_of_totals(tmp_path: Path) -> None:
+    (tmp_path / "double.py").write_text(tiny_repository.SOURCE.replace('name="double"', f'name="{TOTAL}"'))
+    with pytest.raises(LibraryError, match=f"double.py: '{TOTAL}' is the kernel of weighted totals"):
+        catalog.read_library(tmp_path, arch="sm_90")

@@ -1,0 +1,128 @@
+"""Judges a weighted total by the verdicts of its parts: numbers in, a verdict out.
+
+A total has no replays of its own: those of its parts say what each changed by, and the total changes by their sum.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, isinf, sqrt
+
+from tilewatch.worker.detection.policy import Policy
+from tilewatch.worker.detection.verdict import VerdictName
+
+MOST_NAMED = 3
+"""Changed parts that a reason names; the page of the total lists all."""
+
+TO_STANDARD_ERROR = 2 * 1.96
+"""A 95 % interval is this many standard errors wide."""
+
+
+@dataclass(frozen=True)
+class JudgedPart:
+    """One part: its time in the total, weight included, and its own verdict. Sizes are relative.
+
+    Numbers are None where the part's history is too short.
+    """
+
+    name: str
+    time_us: float
+    verdict: VerdictName
+    change: float | None
+    low: float | None
+    high: float | None
+    noise: float | None
+    history_points: int
+
+
+@dataclass(frozen=True)
+class TotalVerdict:
+    """The verdict of a total. `largest` is the number of the part that changed the total most; None without one."""
+
+    verdict: VerdictName
+    change: float | None
+    low: float | None
+    high: float | None
+    noise: float | None
+    smallest: float | None
+    history_points: int
+    reason: str
+    largest: int | None
+
+
+def judge_total(parts: Sequence[JudgedPart], policy: Policy) -> TotalVerdict:
+    """Adds up what the parts changed by, each by its share of the time before.
+
+    A part that is confirmed to have changed counts with its size, an unchanged one with 0. An undecided one may have
+    changed by as much as the end of its interval that is further from 0, or by anything where it has no interval.
+    """
+    changed = [each.change is not None and each.verdict in ("regression", "improvement") for each in parts]
+    before_us = [
+        each.time_us / (1 + (each.change or 0.0)) if moved else each.time_us
+        for each, moved in zip(parts, changed, strict=True)
+    ]
+    shares = [time_us / sum(before_us) for time_us in before_us]
+    moves = [share * (each.change or 0.0) * moved for share, each, moved in zip(shares, parts, changed, strict=True)]
+    size = sum(moves)
+    error = sqrt(
+        sum((share * _error(each)) ** 2 for share, each, moved in zip(shares, parts, changed, strict=True) if moved)
+    )
+    open_size = sum(
+        share * _most(each) for share, each in zip(shares, parts, strict=True) if each.verdict == "undecided"
+    )
+    noise = _noise(parts, shares)
+    low, high = size - 1.96 * error, size + 1.96 * error
+    numbers = (
+        noise,
+        None if noise is None else max(3 * noise, policy.min_change),
+        min(p.history_points for p in parts),
+    )
+    largest = max((number for number, moved in enumerate(changed) if moved), key=lambda n: abs(moves[n]), default=None)
+    named = _named(parts, moves, changed)
+    is_change = abs(size) >= policy.min_change and (low > 0) == (high > 0)
+    if is_change and (abs(size) > open_size or isinf(open_size)):
+        name: VerdictName = "regression" if size > 0 else "improvement"
+        reason = f"its parts differ by {size:+.1%} ({low:+.1%} to {high:+.1%}) of the total: {named}"
+        return TotalVerdict(name, size, low, high, *numbers, reason, largest)
+    if open_size >= policy.min_change:
+        return TotalVerdict("undecided", *_night(parts, shares), *numbers, _open(parts, open_size), None)
+    reason = f"its parts together changed it by less than {policy.min_change:.1%}" + (f": {named}" if named else "")
+    return TotalVerdict("unchanged", *_night(parts, shares), *numbers, reason, None)
+
+
+def _error(part: JudgedPart) -> float:
+    """Returns the standard error of a confirmed change."""
+    return 0.0 if part.low is None or part.high is None else (part.high - part.low) / TO_STANDARD_ERROR
+
+
+def _most(part: JudgedPart) -> float:
+    return inf if part.low is None or part.high is None else max(abs(part.low), abs(part.high))
+
+
+def _noise(parts: Sequence[JudgedPart], shares: Sequence[float]) -> float | None:
+    """Returns the total's noise of a night; None where a part's is not known. Parts stray independently."""
+    if any(each.noise is None for each in parts):
+        return None
+    return sqrt(sum((share * (each.noise or 0.0)) ** 2 for share, each in zip(shares, parts, strict=True)))
+
+
+def _night(parts: Sequence[JudgedPart], shares: Sequence[float]) -> tuple[float | None, float | None, float | None]:
+    """Returns what the night alone suggests, with its interval; None where a part's history is too short."""
+    if any(each.change is None or each.low is None or each.high is None for each in parts):
+        return None, None, None
+    change = sum(share * (each.change or 0.0) for share, each in zip(shares, parts, strict=True))
+    error = 1.96 * sqrt(sum((share * _error(each)) ** 2 for share, each in zip(shares, parts, strict=True)))
+    return change, change - error, change + error
+
+
+def _named(parts: Sequence[JudgedPart], moves: Sequence[float], changed: Sequence[bool]) -> str:
+    order = sorted((n for n, moved in enumerate(changed) if moved), key=lambda n: -abs(moves[n]))
+    named = [f"{parts[n].name} {parts[n].change:+.1%} is {moves[n]:+.2%} of it" for n in order[:MOST_NAMED]]
+    return ", ".join([*named, f"{len(order) - MOST_NAMED} more"] if len(order) > MOST_NAMED else named)
+
+
+def _open(parts: Sequence[JudgedPart], open_size: float) -> str:
+    undecided = [each for each in parts if each.verdict == "undecided"]
+    share = sum(each.time_us for each in undecided) / sum(each.time_us for each in parts)
+    may = "" if isinf(open_size) else f" and may have changed it by up to {open_size:.1%}"
+    first = undecided[0].name + (f" and {len(undecided) - 1} more" if len(undecided) > 1 else "")
+    return f"{len(undecided)} of its {len(parts)} parts are undecided, {share:.0%} of its time{may}: {first}"

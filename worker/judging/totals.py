@@ -1,0 +1,152 @@
+"""Writes the weighted totals of a night, and judges them by the verdicts of their parts.
+
+A total is stored as a sweep, a run and a measurement, so that every page shows it like any other series. It is written
+when nothing of the night is left to measure, and only where all its parts have a time.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from typing import cast
+
+from sqlalchemy.orm import Session
+
+from tilewatch.db import record
+from tilewatch.db.models import TOTAL
+from tilewatch.db.record import NewVerdict
+from tilewatch.db.step_queries import totals
+from tilewatch.db.step_queries.judging import Scope
+from tilewatch.db.step_queries.totals import Part
+from tilewatch.worker.detection.policy import Policy
+from tilewatch.worker.detection.total import JudgedPart, judge_total
+from tilewatch.worker.detection.verdict import VerdictName
+from tilewatch.worker.measurement_rows import Sampled, measurement_rows
+
+SEVERAL = ", "
+"""Between the hosts, GPUs or versions of parts that were not measured in one place."""
+
+
+def write(session: Session, scope: Scope) -> None:
+    """Writes each total of the scope's night whose parts all have a time. A second call changes nothing."""
+    for model, parts in totals.list_parts(session, scope).items():
+        if len(parts) == parts[0].parts and totals.find_run_of_total(session, scope, model) is None:
+            _write(session, scope, model, parts)
+
+
+def judge(session: Session, scope: Scope, policy: Policy) -> None:
+    """Gives each total of the night its verdict, once all its parts have theirs."""
+    verdicts = []
+    for model, parts in totals.list_parts(session, scope).items():
+        run_id = totals.find_run_of_total(session, scope, model)
+        if run_id is not None and all(part.verdict is not None for part in parts):
+            verdicts.append(_verdict(run_id, parts, policy))
+    record.write_verdicts(session, verdicts)
+
+
+def _write(session: Session, scope: Scope, model: str, parts: Sequence[Part]) -> None:
+    # A run's measurement has a config; a total's has no parameters.
+    config_id = record.add_configs(session, [{}])[record.config_sha256({})]
+    sweep_id = record.add_sweep(
+        session,
+        submission_id=scope.submission_id,
+        commit_id=scope.commit_id,
+        kernel=TOTAL,
+        problem=model,
+        gpu_model=scope.gpu_model,
+        arch=scope.arch,
+        source_sha256=_sha256([part.source_sha256 for part in parts]),
+        space={"axes": []},
+        space_size=0,
+        flops=round(sum(part.weight * part.flops for part in parts)),
+        bytes=round(sum(part.weight * part.bytes for part in parts)),
+    )
+    run_id = record.add_run(
+        session,
+        key=f"{TOTAL}:{sweep_id}:{scope.origin}",
+        sweep_id=sweep_id,
+        origin=scope.origin,
+        host=_joined(part.host for part in parts),
+        gpu_uuid=_joined(part.gpu_uuid for part in parts),
+        gpu_name=_joined(part.gpu_name for part in parts),
+        timer="events" if "events" in {part.timer for part in parts} else parts[0].timer,
+        toolchain=_toolchain(parts),
+        telemetry=[],
+        sweep_gpu_s=0.0,
+        tie=[],
+        started_at=min(part.started_at for part in parts),
+        finished_at=max(part.finished_at for part in parts),
+        recording_id=parts[0].recording_id,
+    )
+    record.add_measurements(session, run_id, measurement_rows(_sampled(parts, config_id)))
+
+
+def _sampled(parts: Sequence[Part], config_id: int) -> list[Sampled]:
+    """Adds up the parts' samples, round by round: what parts stray by then shows in the total's interval.
+
+    Its baseline is the sum of theirs, where all have the same one.
+    """
+    own = Sampled(TOTAL, "kernel", config_id, _sums(parts, [part.samples_us for part in parts]), {})
+    baselines = {part.baseline for part in parts}
+    (name, *others) = baselines
+    if name is None or others:
+        return [own]
+    rival_us = _sums(parts, [part.baseline_us for part in parts])
+    return [own, Sampled(name, "baseline", None, rival_us, {})] if len(rival_us) == len(own.samples_us) else [own]
+
+
+def _sums(parts: Sequence[Part], samples_us: Sequence[Sequence[float]]) -> list[float]:
+    """Returns one sum for each round that all parts have."""
+    weights = [part.weight for part in parts]
+    return [
+        sum(weight * time for weight, time in zip(weights, times, strict=True))
+        for times in zip(*samples_us, strict=False)
+    ]
+
+
+def _toolchain(parts: Sequence[Part]) -> dict[str, str]:
+    """Returns the versions that the parts were measured with, and what is added up: a change of it is marked as one."""
+    names = sorted({name for part in parts for name in part.toolchain})
+    added = _sha256([[part.kernel, part.problem, part.weight] for part in parts])[:8]
+    versions = {name: _joined(part.toolchain.get(name, "none") for part in parts) for name in names}
+    return {**versions, "parts": f"{len(parts)} problems ({added})"}
+
+
+def _verdict(run_id: int, parts: Sequence[Part], policy: Policy) -> NewVerdict:
+    judged = [
+        JudgedPart(
+            name=f"{part.kernel} {part.problem}",
+            time_us=part.weight * part.median_us,
+            verdict=cast(VerdictName, part.verdict.verdict),
+            change=part.verdict.change,
+            low=part.verdict.low,
+            high=part.verdict.high,
+            noise=part.verdict.noise,
+            history_points=part.verdict.history_points,
+        )
+        for part in parts
+        if part.verdict is not None
+    ]
+    total = judge_total(judged, policy)
+    largest = None if total.largest is None else parts[total.largest].verdict
+    return NewVerdict(
+        run_id=run_id,
+        verdict=total.verdict,
+        change=total.change,
+        noise=total.noise,
+        history_points=total.history_points,
+        policy=policy.name,
+        reason=total.reason,
+        low=total.low,
+        high=total.high,
+        smallest=total.smallest,
+        good_commit_id=None if largest is None else largest.good_commit_id,
+        bad_commit_id=None if largest is None else largest.bad_commit_id,
+    )
+
+
+def _joined(values: Iterable[str]) -> str:
+    return SEVERAL.join(sorted(set(values)))
+
+
+def _sha256(value: object) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()
