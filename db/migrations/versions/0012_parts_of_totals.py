@@ -2,13 +2,13 @@
 
 Sweeps of before are part of none.
 
-Revision 0011, after 0010.
+Revision 0012, after 0011.
 """
 
 from alembic import op
 
-revision = "0011"
-down_revision = "0010"
+revision = "0012"
+down_revision = "0011"
 branch_labels = None
 depends_on = None
 
