@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help up install dev test lint bench bench-compare bench-dashboard bench-gpu bench-jobs bench-judge bench-tell chaos test-gpu mutants lock clean
+.PHONY: help up install dev test lint bench bench-claims bench-compare bench-dashboard bench-gpu bench-jobs bench-judge bench-tell chaos test-gpu mutants lock clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -40,6 +40,9 @@ bench: dev ## Measure the cost of a nightly on this machine without a GPU (10 mi
 
 bench-gpu: dev ## Measure the sweep and the stopwatch on this machine's GPU (6 minutes)
 	@$(BIN)/python -m benchmarks.gpu.sweep $(ONLY_REPORT)
+
+bench-claims: dev ## Count differences that Compare would claim between recordings of unchanged code (half a minute)
+	@$(BIN)/python -m benchmarks.claims $(ONLY_REPORT)
 
 bench-compare: dev ## Score `tilewatch compare`: wrong verdicts, coverage, steps found, time of an answer (2 minutes; WORLDS=100 for less)
 	@$(BIN)/python -m benchmarks.compare --worlds $(or $(WORLDS),1000) $(ONLY_REPORT)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 from sqlalchemy.orm import Session
 
-from tilewatch.dashboard.frames import changes
+from tilewatch.dashboard.frames import changes, findings
 from tilewatch.dashboard.frames.frames import to_frame
 from tilewatch.db.lifecycle.regressions import OPEN
 from tilewatch.db.queries import regressions as regression_queries
@@ -60,7 +60,7 @@ def read_week(session: Session, until: dt.datetime, repository: str | None = Non
         opened=opened,
         waiting=waiting,
         judged=judged,
-        pairs=changes.pair_snapshots(before, after),
+        pairs=findings.add_findings(changes.pair_snapshots(before, after), judged),
         nights=_nights(session, since, until),
         trends=tuple(_trend(session, repository, *series) for series in _worst(session, opened, judged)),
     )

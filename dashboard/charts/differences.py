@@ -4,12 +4,21 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tilewatch.dashboard.charts import colours, hover
+from tilewatch.dashboard.frames import findings
 
 AT_EACH_END = 20
+SYMBOLS = {
+    findings.FASTER: "circle",
+    findings.SLOWER: "circle",
+    findings.NOT_JUDGED: "diamond-open",
+    findings.NOT_CONFIRMED: "diamond-open",
+    findings.SAME_CODE: "square-open",
+    findings.NOT_APART: "circle-open",
+}
 
 
 def differences(pairs: pd.DataFrame, label: str) -> go.Figure:
-    """The largest changes in both directions, with their intervals; grey where the interval contains zero."""
+    """The largest changes in both directions, with their intervals; grey where nothing is claimed of a difference."""
     ordered = pairs.dropna(subset="change").sort_values("change")
     ends = ordered if len(ordered) <= 2 * AT_EACH_END else pd.concat([ordered[:AT_EACH_END], ordered[-AT_EACH_END:]])
     shown = ends.iloc[::-1]  # the slowest at the top
@@ -17,7 +26,7 @@ def differences(pairs: pd.DataFrame, label: str) -> go.Figure:
     names = [f"{row['kernel']} {row['problem']} {row['where']}" for row in rows]
     marked = [
         colours.UNCERTAIN
-        if not row["apart"]
+        if row["finding"] not in findings.CLAIMS
         else colours.VERDICTS["improvement" if row["change"] > 0 else "regression"]
         for row in rows
     ]
@@ -29,7 +38,7 @@ def differences(pairs: pd.DataFrame, label: str) -> go.Figure:
             marker={
                 "color": marked,
                 "size": 9,
-                "symbol": ["circle" if apart else "circle-open" for apart in shown["apart"]],
+                "symbol": [SYMBOLS[finding] for finding in shown["finding"]],
             },
             error_x={
                 "array": 100 * (shown["change_high"] - shown["change"]),

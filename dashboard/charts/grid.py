@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from tilewatch.dashboard.charts import colours, hover
+from tilewatch.dashboard.frames import findings
 from tilewatch.dashboard.text import rival_text
 from tilewatch.text import change_text
 
@@ -40,22 +41,26 @@ class Scale:
     span: float
     tick: Callable[[float], str]
     write: Callable[[Row], str]
+    valued: Callable[[Row], float]
 
     def colour(self, value: float) -> str:
         return colours.colour_at(colours.SLOWER_TO_FASTER, 0.5 + (value - self.middle) / (2 * self.span))
 
 
 def ratio_table(series: pd.DataFrame, address: Address | None = None) -> str:
-    """The ratio of each series, and its change where the intervals are apart.
+    """The ratio of each series, and its change where noise does not explain it and the code is not the same.
 
     A cell names what its ratio is to where that is not DeepGEMM, which most kernels have. The frame is of
-    `changes.one_record`: one row per series.
+    `changes.one_row_per_series`.
     """
     return _table(series, RATIO, address)
 
 
 def change_table(pairs: pd.DataFrame, address: Address | None = None) -> str:
-    """The changes by series and GPU model: a row of one colour is the algorithm, one cell is one architecture."""
+    """The changes by series and GPU model: a row of one colour is the algorithm, one cell is one architecture.
+
+    A cell of which nothing is claimed has the colour of no change.
+    """
     return _table(pairs, CHANGE, address)
 
 
@@ -93,7 +98,7 @@ def _models(series: pd.DataFrame) -> dict[str, str]:
 def _cell(row: Row | None, scale: Scale, address: Address | None) -> str:
     if row is None or pd.isna(row[scale.column]):
         return "<td></td>"
-    colour = scale.colour(row[scale.column])
+    colour = scale.colour(scale.valued(row))
     words = escape(scale.write(row))
     hint = f'title="{escape(chr(10).join(hover.series_lines(row)))}"'
     inside = f'<a href="{escape(address(row))}" {hint}>{words}</a>' if address else f"<span {hint}>{words}</span>"
@@ -119,17 +124,39 @@ def _scale(scale: Scale) -> str:
 
 
 def _ratio_words(row: Row) -> str:
-    moved = f" {'▲' if row['change'] > 0 else '▼'}{abs(100 * row['change']):.1f}%" if row["apart"] else ""
+    moved = f" {_arrow(row)}{abs(100 * row['change']):.1f}%" if row["finding"] in findings.DIFFERENT else ""
     rival = "" if row["baseline"] == DEEPGEMM else f" {rival_text(row['baseline'])}"
     return f"{row['ratio']:.2f}{rival}{moved}"
 
 
-RATIO = Scale("ratio", "ratio to the main baseline", 1.0, 0.5, lambda ratio: f"{ratio:.2f}", _ratio_words)
+def _arrow(row: Row) -> str:
+    """A filled arrow where a change is claimed, an open one where it is not judged yet or not confirmed."""
+    up, down = "▲▼" if row["finding"] in findings.CLAIMS else "△▽"
+    return up if row["change"] > 0 else down
+
+
+def _change_words(row: Row) -> str:
+    words = change_text(row["change"])
+    if row["finding"] in findings.CLAIMS:
+        return words
+    return f"{words} {row['finding']}" if row["finding"] in findings.DIFFERENT else f"≈ {words}"
+
+
+RATIO = Scale(
+    "ratio",
+    "ratio to the main baseline",
+    1.0,
+    0.5,
+    lambda ratio: f"{ratio:.2f}",
+    _ratio_words,
+    lambda row: float(row["ratio"]),
+)
 CHANGE = Scale(
     "change",
     "change of speed",
     0.0,
     0.1,
     lambda change: f"{100 * change:+.0f} %" if change else "0 %",
-    lambda row: change_text(row["change"]),
+    _change_words,
+    lambda row: float(row["change"]) if row["finding"] in findings.CLAIMS else 0.0,
 )

@@ -18,7 +18,7 @@ RUN = 0
 
 
 def series_lines(row: Mapping[Any, Any]) -> list[str]:
-    """One series and its change, from a row of `changes.pair_snapshots`."""
+    """One series and its change, from a row of `findings.add_findings`."""
     lines = [
         f"{row['kernel']} {row['problem']}, {row['gpu_name']}",
         f"{short_sha(row['sha'])} {commit_text(row['subject'], row['author'], row['committed_at'])}",
@@ -31,6 +31,8 @@ def series_lines(row: Mapping[Any, Any]) -> list[str]:
             f"speed {change_text(row['change'])} since {short_sha(row['sha_before'])} "
             f"({change_text(row['change_low'])} to {change_text(row['change_high'])})"
         )
+    if row["finding"]:
+        lines.append(f"finding: {row['finding']}")
     if row["verdict"]:
         lines.append(f"{row['verdict']}: {row['reason']}")
     lines.append(source_text(row["origin"], row["machine"], row["measured_at"]))

@@ -1,6 +1,6 @@
 """Compares changes over the shapes of problems and over GPU models, which narrows down their cause. Pure.
 
-The frames are those of `changes.pair_snapshots`.
+The frames are those of `findings.add_findings`.
 """
 
 import re
@@ -9,6 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tilewatch.dashboard.charts import colours
+from tilewatch.dashboard.frames import findings
 from tilewatch.text import change_text
 
 SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)(?:-\w+)?")
@@ -21,10 +22,13 @@ SMALLEST, LARGEST = 16, 44
 
 
 def shape_map(pairs: pd.DataFrame) -> go.Figure:
-    """One mark per problem at its N and M, as large as its K, in the colour of its median change of speed."""
+    """One mark per problem at its N and M, as large as its K, in the colour of its median change of speed.
+
+    A difference of which nothing is claimed counts as no change in the colour.
+    """
     shaped = pairs.dropna(subset="change").assign(shape=pairs["problem"].map(_shape)).dropna(subset="shape")
     rows = [_problem(name, group) for name, group in shaped.groupby("problem", sort=True)]
-    problems = pd.DataFrame(rows, columns=["m", "n", "k", "change", "label", "hint"])
+    problems = pd.DataFrame(rows, columns=["m", "n", "k", "claimed", "label", "hint"])
     root = problems["k"] ** 0.5
     share = (root - root.min()) / max(root.max() - root.min(), 1)
     figure = go.Figure(
@@ -38,7 +42,7 @@ def shape_map(pairs: pd.DataFrame) -> go.Figure:
             hovertemplate="%{customdata}<extra></extra>",
             marker={
                 "size": SMALLEST + (LARGEST - SMALLEST) * share,
-                "color": problems["change"],
+                "color": problems["claimed"],
                 "colorscale": colours.SLOWER_TO_FASTER,
                 "cmin": -CHANGE_SPAN,
                 "cmax": CHANGE_SPAN,
@@ -77,10 +81,12 @@ def _problem(name: str, group: pd.DataFrame) -> tuple[object, ...]:
     m, n, k = group["shape"].iloc[0]
     middle = float(group["change"].median())
     lines = [
-        f"{row['gpu_name']}: {change_text(row['change'])}" + ("" if row["apart"] else " (intervals overlap)")
+        f"{row['gpu_name']}: {change_text(row['change'])}"
+        + ("" if row["finding"] in findings.CLAIMS else f" ({row['finding']})")
         for row in group.sort_values("change").to_dict("records")
     ]
-    return m, n, k, middle, change_text(middle), "<br>".join([f"<b>{name}</b>", *lines])
+    claimed = float(group["change"].where(group["finding"].isin(findings.CLAIMS), 0.0).median())
+    return m, n, k, claimed, change_text(middle), "<br>".join([f"<b>{name}</b>", *lines])
 
 
 def list_moved(pairs: pd.DataFrame) -> pd.DataFrame:
@@ -89,7 +95,7 @@ def list_moved(pairs: pd.DataFrame) -> pd.DataFrame:
     models = sorted(set(compared["gpu_model"]))
     rows = []
     for (kernel, problem), group in compared.groupby(["kernel", "problem"], sort=True):
-        moved = group[group["apart"]]
+        moved = group[group["finding"].isin(findings.DIFFERENT)]
         for sign, direction in ((moved["change"] < 0, "slower"), (moved["change"] > 0, "faster")):
             if sign.any():
                 cells = dict(zip(group["gpu_model"], group.to_dict("records"), strict=True))
@@ -126,5 +132,7 @@ def explain_pattern(moved: pd.DataFrame, all_models: pd.DataFrame) -> str:
 def _cell(row: dict[object, object] | None) -> str:
     if row is None:
         return ""
-    change = float(row["change"])  # type: ignore[arg-type]
-    return change_text(change) if row["apart"] else f"≈ {change_text(change)}"
+    change = change_text(float(row["change"]))  # type: ignore[arg-type]
+    if row["finding"] in findings.CLAIMS:
+        return change
+    return f"{change} {row['finding']}" if row["finding"] in findings.DIFFERENT else f"≈ {change}"

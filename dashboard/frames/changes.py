@@ -1,13 +1,14 @@
 """Compares two snapshots of all series, and says how a night went. Frames in, frames out; draws nothing.
 
 A change is of speed, so that plus is good: of the ratio where both sides have one to one baseline, else of the time.
-Its interval is from the lowest to the highest change that the two medians' 95 % intervals allow, so it is wider than
-95 %. Verdicts are the judge's: this only says by how much two numbers differ and whether their intervals overlap.
+Verdicts are the judge's: this only says by how much two numbers differ and whether noise explains it, and findings.py
+what a page may claim of that.
 """
 
 import datetime as dt
 from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 
 from tilewatch.db.queries.submissions import IN_PROGRESS
@@ -16,13 +17,24 @@ from tilewatch.nightlies import ENDED_WELL, NightlyTimes, is_late, missing_night
 SERIES = ("kernel", "problem", "gpu_model")
 SOURCE_SERIES = (*SERIES, "origin", "recording_machine")
 
+NOISE_BETWEEN_RUNS = 0.0045
+"""The relative standard deviation of a run's number, for a series whose own noise the judge does not know yet, and
+between two GPUs of one model. Ratios of unchanged code on two H200s differ by 0.52 % for 57 kernels and by 0.68 % for
+FlashAttention beside cuDNN (recordings/, 2026-11-21, `make bench-claims`): 0.37 and 0.48 % for each of two runs."""
+
+CERTAIN = 2.58
+"""Standard deviations of a normal distribution that 1 in 100 differences exceed."""
+
 
 def pair_snapshots(before: pd.DataFrame, after: pd.DataFrame, on: Sequence[str] = SOURCE_SERIES) -> pd.DataFrame:
     """The rows of `after` with the columns change, change_low, change_high and apart; NaN where `before` has no row.
 
-    `apart` says that the interval does not contain zero. A row that is the same run on both sides has not changed.
+    The interval adds, as independent errors, what the 95 % intervals of the two medians allow and what runs of this
+    series differ by although nothing changed. `apart` says that it does not contain zero. A row that is the same run on
+    both sides has not changed.
     """
-    numbers = ["run_id", "sha", "median_us", "low_us", "high_us", "ratio", "ratio_low", "ratio_high", "baseline"]
+    numbers = ["run_id", "sha", "position", "median_us", "low_us", "high_us", "ratio", "ratio_low", "ratio_high"]
+    numbers += ["baseline", "gpu_uuid", "noise", "code_sha256", "source_sha256", "compiler"]
     pairs = after.merge(before[[*on, *numbers]], on=list(on), how="left", suffixes=("", "_before"))
     same_run = pairs["run_id"] == pairs["run_id_before"]
     with_ratio = pairs["ratio"].notna() & pairs["ratio_before"].notna()
@@ -33,11 +45,21 @@ def pair_snapshots(before: pd.DataFrame, after: pd.DataFrame, on: Sequence[str] 
         of_time = pairs[f"{time}_before"].astype(float) / pairs[time_other].astype(float) - 1
         return of_ratio.where(with_ratio, of_time).mask(same_run)
 
+    between_runs = CERTAIN * 2**0.5 * _noise(pairs)
     pairs["change"] = change("ratio", "ratio", "median_us", "median_us")
-    pairs["change_low"] = change("ratio_low", "ratio_high", "low_us", "high_us")
-    pairs["change_high"] = change("ratio_high", "ratio_low", "high_us", "low_us")
+    below = pairs["change"] - change("ratio_low", "ratio_high", "low_us", "high_us")
+    above = change("ratio_high", "ratio_low", "high_us", "low_us") - pairs["change"]
+    pairs["change_low"] = pairs["change"] - np.hypot(below, between_runs)
+    pairs["change_high"] = pairs["change"] + np.hypot(above, between_runs)
     pairs["apart"] = (pairs["change_low"] > 0) | (pairs["change_high"] < 0)
     return pairs
+
+
+def _noise(pairs: pd.DataFrame) -> pd.Series:
+    """The judge's noise of a night of the series, or what is known of any where it has none or the GPUs differ."""
+    own = pairs[["noise", "noise_before"]].astype(float).max(axis="columns")
+    same_gpu = pairs["gpu_uuid"] == pairs["gpu_uuid_before"]
+    return own.where(same_gpu, own.clip(lower=NOISE_BETWEEN_RUNS)).fillna(NOISE_BETWEEN_RUNS)
 
 
 def one_row_per_series(rows: pd.DataFrame) -> pd.DataFrame:

@@ -30,6 +30,7 @@ from tilewatch.db.queries import submissions as submission_queries
 from tilewatch.db.queries import sweeps as sweep_queries
 from tilewatch.db.session import session
 
+EVER = dt.datetime.min.replace(tzinfo=dt.UTC)
 LIVE_TTL_S = 2
 HISTORY_TTL_S = 20
 LIVE_EVERY_S = 5

@@ -4,7 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from tilewatch.dashboard.charts import differences, grid, shapes
-from tilewatch.dashboard.frames import changes, reads
+from tilewatch.dashboard.frames import changes, findings, reads
 from tilewatch.dashboard.text import ratio_to, time_text
 from tilewatch.dashboard.widgets import filters, plots, repository, tables
 from tilewatch.text import change_text, count_text, short_sha
@@ -28,12 +28,14 @@ def page(url: str) -> None:
     if compared.empty:
         st.info("The two sides have no series in common. Pick other sides above.")
         return
-    apart = compared[compared["apart"]]
-    faster = int((apart["change"] > 0).sum())
-    st.markdown(
-        f"#### {faster:,} faster, {len(apart) - faster:,} slower, {len(compared) - len(apart):,} not apart, "
-        f"of {len(compared):,} series on both sides"
-    )
+    st.markdown(f"#### {findings.count_findings(compared)}, of {len(compared):,} series on both sides")
+    if kind == COMMITS:
+        st.caption(
+            "Faster and slower are what the judge confirmed between A and B. Not judged yet: the judge has too few "
+            "nights of it. Not confirmed: the judge found no change. Identical code: the machine code is the same, or "
+            "the source and the compiler, so a difference is the GPU's, the driver's or noise. Not apart: noise "
+            "explains it."
+        )
     if kind == COMMITS and compared["gpu_model"].nunique() > 1:
         _where(url, changes.one_row_per_series(compared))
     st.subheader("Sorted differences", anchor=False)
@@ -41,7 +43,8 @@ def page(url: str) -> None:
     plots.show(figure, "differences", "The largest changes of speed with their intervals")
     st.caption(
         f"Up to {differences.AT_EACH_END} at each end, the slowest first. The bars combine the 95 % intervals of both "
-        "medians; an open circle means that they contain zero."
+        "medians and how much runs of a series differ without any change. Only what is faster or slower is filled; an "
+        "open circle is not apart, a square identical code, a diamond not judged yet or not confirmed."
     )
     _shapes(compared)
     tables.show_in_expander(
@@ -57,12 +60,12 @@ def _where(url: str, compared: pd.DataFrame) -> None:
     st.subheader("Everywhere, or on one architecture?", anchor=False)
     moved = shapes.list_moved(compared)
     if moved.empty:
-        st.caption("On no GPU model are the intervals of a series apart.")
+        st.caption("On no GPU model is a series different, other than by noise or with identical code.")
         return
     st.dataframe(moved, hide_index=True, key="where")
     shown = changes.keep_problems(compared, moved)
     plots.show_grid(grid.change_table(shown, repository.trend_links(url)), "map")
-    st.caption("The problems that changed on some GPU model; ≈ where the intervals overlap.")
+    st.caption("The problems that differ on some GPU model; ≈ where that is noise or the code is identical.")
 
 
 def _shapes(compared: pd.DataFrame) -> None:
@@ -72,7 +75,10 @@ def _shapes(compared: pd.DataFrame) -> None:
     st.subheader("Over the shapes of the problems", anchor=False)
     kernel = filters.pick("Kernel", sorted(set(shaped["kernel"])), "kernel")
     plots.show(shapes.shape_map(shaped[shaped["kernel"] == kernel]), "shapes", f"Change of {kernel} over M, N and K")
-    st.caption("A mark's size is K; its colour and its number are the median change over the series of that problem.")
+    st.caption(
+        "A mark's size is K; its number is the median change over the series of that problem, its colour what is "
+        "confirmed of it."
+    )
 
 
 def _commits(url: str, repository: str, commits: pd.DataFrame) -> pd.DataFrame:
@@ -92,11 +98,12 @@ def _commits(url: str, repository: str, commits: pd.DataFrame) -> pd.DataFrame:
     pairs = changes.pair_snapshots(
         reads.snapshot_at_commit(url, repository, a["sha"]), reads.snapshot_at_commit(url, repository, b["sha"])
     )
+    pairs = findings.add_findings(pairs, reads.judged_changes(url, repository, reads.EVER))
     return pairs.assign(where=pairs["gpu_name"].str.removeprefix("NVIDIA ") + pairs["origin"].map(_record))
 
 
 def _record(origin: str) -> str:
-    return " (recorded)" if origin == "recorded" else ""
+    return "" if origin == "measured" else f" ({origin})"
 
 
 def _gpu_models(url: str, repository: str) -> pd.DataFrame:
@@ -111,7 +118,7 @@ def _gpu_models(url: str, repository: str) -> pd.DataFrame:
         newest[newest["gpu_model"] == a], newest[newest["gpu_model"] == b], ("kernel", "problem")
     )
     st.caption("The newest point of each series on both. Ratios are compared where both have one to the same baseline.")
-    return pairs.assign(where="")
+    return findings.add_findings_between_gpus(pairs).assign(where="")
 
 
 def _table(compared: pd.DataFrame) -> pd.DataFrame:
@@ -123,7 +130,7 @@ def _table(compared: pd.DataFrame) -> pd.DataFrame:
                 "GPU": row["where"] or row["gpu_name"],
                 "change": row["change"],
                 "interval": f"{change_text(row['change_low'])} to {change_text(row['change_high'])}",
-                "apart": "yes" if row["apart"] else "",
+                "finding": row["finding"],
                 "A": _side(row["ratio_before"], row["baseline_before"], row["median_us_before"]),
                 "B": _side(row["ratio"], row["baseline"], row["median_us"]),
                 "verdict of B": row["verdict"] or "",

@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from tilewatch.dashboard.charts import grid
-from tilewatch.dashboard.frames import changes, reads
+from tilewatch.dashboard.frames import changes, findings, reads
 from tilewatch.dashboard.frames.metrics import US_TFLOP
 from tilewatch.dashboard.panels import submissions
 from tilewatch.dashboard.text import moment, ratio_to, source_text, time_text
@@ -84,10 +84,11 @@ def _everything(url: str, name: str, everything: pd.DataFrame, now: dt.datetime)
         since_what = filters.choose("Changes since", [*PERIODS, A_COMMIT], "since")
         only = st.toggle("Only regressions", key="regressions", bind="query-params")
     before, since, words = _since(url, name, now, since_what)
-    judged = reads.judged_changes(url, name, since)
+    ever_judged = reads.judged_changes(url, name, reads.EVER)
+    judged = ever_judged[ever_judged["measured_at"] > since]
     regressed = judged[judged["verdict"] == "regression"]
-    _answer(judged, everything, words)
-    pairs = changes.pair_snapshots(before, everything)
+    pairs = findings.add_findings(changes.pair_snapshots(before, everything), ever_judged)
+    _answer(judged, pairs, words)
     _open_regressions(url, name)
     if len(regressed):
         _judged(url, regressed, f"Regressions judged since {words}", "judged")
@@ -104,7 +105,7 @@ def _everything(url: str, name: str, everything: pd.DataFrame, now: dt.datetime)
         st.caption(
             "The main baseline's time / ours: over 1.00 is faster than the baseline, which is DeepGEMM unless a cell "
             "names another. "
-            f"▲ ▼: faster or slower since {words}, where the intervals do not overlap."
+            f"▲ ▼: faster or slower since {words}, △ ▽: not judged yet, or not confirmed by the judge."
             + (f" {others:,} series have no baseline: see below." if others else "")
         )
     _movers(url, pairs, words)
@@ -122,15 +123,17 @@ def _since(url: str, name: str, now: dt.datetime, picked: str) -> tuple[pd.DataF
     return reads.snapshot(url, name, commit["committed_at"]), commit["committed_at"], sha
 
 
-def _answer(judged: pd.DataFrame, everything: pd.DataFrame, words: str) -> None:
+def _answer(judged: pd.DataFrame, pairs: pd.DataFrame, words: str) -> None:
     """Shows the one sentence people open this page for."""
     counts = judged["verdict"].value_counts()
     regressions, improvements = int(counts.get("regression", 0)), int(counts.get("improvement", 0))
-    series = len(everything[list(changes.SERIES)].drop_duplicates())
+    series = len(pairs[list(changes.SERIES)].drop_duplicates())
+    waiting = int((pairs["finding"] == findings.NOT_JUDGED).sum())
     colour = badges.BADLY if regressions else badges.WELL
     wrong = count_text(regressions, "regression") if regressions else "No regression"
     st.markdown(
         f"#### :{colour}[{wrong}] and {count_text(improvements, 'improvement')} since {words}, in {series:,} series"
+        + (f"; :{badges.UNSURE}[{count_text(waiting, 'difference')} not judged yet]" if waiting else "")
     )
 
 
@@ -173,14 +176,16 @@ def _movers(url: str, pairs: pd.DataFrame, words: str) -> None:
     shown = pairs if everything else pairs.head(SHOWN_MOVERS)
     table = pd.DataFrame([_series_row(row) for _, row in shown.iterrows()])
     picked = tables.pick_row(
-        table.style.map(badges.change_colour, subset="change").map(badges.word_colour, subset="verdict"),
+        table.style.apply(lambda _: [badges.change_colour(each) for each in table["finding"]], subset="change").map(
+            badges.word_colour, subset="verdict"
+        ),
         shown,
         "movers",
         column_config={"ratio": st.column_config.TextColumn(alignment="right")},
     )
     st.caption(
-        f"Change of speed since {words}, of measured and recorded runs each; ≈ where the intervals overlap. "
-        "Select a row for its trend and its evidence."
+        f"Change of speed since {words}, of measured and recorded runs each; ≈ where noise explains it or the code is "
+        "identical. Select a row for its trend and its evidence."
     )
     _links(url, picked)
 
@@ -194,7 +199,7 @@ def _links(url: str, row: pd.Series | None) -> None:
 
 
 def _series_row(row: pd.Series) -> dict[str, str]:
-    unsure = "" if row["apart"] else "≈ "
+    unsure = "" if row["finding"] in findings.DIFFERENT else "≈ "
     return {
         "kernel": row["kernel"],
         "problem": row["problem"],
@@ -203,6 +208,7 @@ def _series_row(row: pd.Series) -> dict[str, str]:
         "change": "" if pd.isna(row["change"]) else unsure + change_text(row["change"]),
         "time": time_text(row["median_us"]),
         "TFLOP/s": f"{row['flops'] / row['median_us'] / US_TFLOP:,.0f}",
+        "finding": row["finding"],
         "verdict": row["verdict"] or "",
         "commit": f"{short_sha(row['sha'])} {row['subject']}",
         "source": source_text(row["origin"], row["machine"], row["measured_at"]),

@@ -1,5 +1,7 @@
 """The colours of states and verdicts, in tables and badges. Knows no query."""
 
+from tilewatch.dashboard.frames import findings
+
 GOING_ON, WELL, UNSURE, BADLY, OVER = "blue", "green", "orange", "red", "gray"
 SUBMISSIONS = {
     "compiling": GOING_ON,
@@ -28,8 +30,7 @@ def word_colour(word: str) -> str:
     return f"color: {_TEXT[colour]}" if colour else ""
 
 
-def change_colour(change: str) -> str:
-    """The style of a cell that holds a change of speed; coloured only where the intervals are apart."""
-    if not change or change.startswith("≈"):
-        return ""
-    return f"color: {_TEXT[BADLY if change.startswith('-') else WELL]}"
+def change_colour(finding: str) -> str:
+    """The style of a cell that holds a change of speed with this finding; coloured only where a change is claimed."""
+    colour = {findings.FASTER: WELL, findings.SLOWER: BADLY}.get(finding)
+    return f"color: {_TEXT[colour]}" if colour else ""

@@ -14,12 +14,28 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by, distinct_on
 from sqlalchemy.orm import Session
 
 from tilewatch.db.joins import SERIES, Query, is_of_series, measured_points, read_rows, series_keys
-from tilewatch.db.models import Commit, Config, GpuModel, Measurement, Recording, Run, Submission, Sweep, Verdict
+from tilewatch.db.models import (
+    Commit,
+    Compilation,
+    Config,
+    GpuModel,
+    Measurement,
+    Recording,
+    Run,
+    Submission,
+    Sweep,
+    Trial,
+    Verdict,
+)
 
 
 @dataclass(frozen=True)
 class SnapshotRow:
-    """The kernel's point of one series on one kind of record (measured here, or recorded on a machine)."""
+    """The kernel's point of one series on one kind of record (measured here, or recorded on a machine).
+
+    `noise` is the judge's, of one night of this series, relative; None while the history is too short. `code_sha256`
+    is of the winner's machine code; it and `compiler` are None where the cubin is not on record.
+    """
 
     run_id: int
     repository: str
@@ -47,7 +63,12 @@ class SnapshotRow:
     baseline: str | None
     flops: int
     toolchain_sha256: str
+    gpu_uuid: str
+    code_sha256: str | None
+    source_sha256: str
+    compiler: str | None
     verdict: str | None
+    noise: float | None
     reason: str | None
 
 
@@ -69,8 +90,10 @@ class JudgedChangeRow:
     problem: str
     gpu_model: str
     gpu_name: str
+    origin: str
     sha: str
     subject: str
+    position: int
     measured_at: dt.datetime
     verdict: str
     change: float | None
@@ -99,8 +122,10 @@ def list_judged_changes(session: Session, repository: str, since: dt.datetime) -
             Sweep.problem,
             Sweep.gpu_model,
             GpuModel.name.label("gpu_name"),
+            Run.origin,
             Commit.sha,
             Commit.subject,
+            Commit.position,
             Run.finished_at.label("measured_at"),
             Verdict.verdict,
             Verdict.change,
@@ -210,13 +235,20 @@ def _of_runs(session: Session, runs: Query | CompoundSelect[Any]) -> list[Snapsh
                 Measurement.baseline,
                 Sweep.flops,
                 Run.toolchain_sha256,
+                Run.gpu_uuid,
+                Compilation.code_sha256,
+                Sweep.source_sha256,
+                Compilation.compiler,
                 Verdict.verdict,
+                Verdict.noise,
                 Verdict.reason,
             )
         )
         .join(chosen, chosen.c.run_id == Run.id)
         .join(GpuModel, GpuModel.slug == Sweep.gpu_model)
         .join(Config, Config.id == Measurement.config_id)
+        .outerjoin(Trial, (Trial.sweep_id == Sweep.id) & (Trial.config_id == Measurement.config_id))
+        .outerjoin(Compilation, Compilation.id == Trial.compilation_id)
         .where(Measurement.role == "kernel")
         .order_by(Sweep.kernel, Sweep.problem, Sweep.gpu_model, Run.origin, Run.id)
     )

@@ -64,8 +64,27 @@ def test_a_cell_leads_where_it_is_told_to_and_without_that_nowhere() -> None:
 def test_a_map_of_changes_is_around_no_change() -> None:
     pairs = pair([series_row(1, 1.0), series_row(2, 1.0, **B200)], [series_row(3, 0.8), series_row(4, 1.0, **B200)])
     written = grid.change_table(pairs)
-    assert rows(written)[1][1:] == ["-20.0 %", "+0.0 %"]
+    assert rows(written)[1][1:] == ["-20.0 %", "≈ +0.0 %"]
     assert re.findall(r"background:(#\w+)", written) == [colours.SLOWER_TO_FASTER[0][1], colours.SLOWER_TO_FASTER[2][1]]
+
+
+@pytest.mark.parametrize(
+    ("finding", "ratio", "change"),
+    [
+        ("slower", "0.80 ▼20.0%", "-20.0 %"),
+        ("not judged yet", "0.80 ▽20.0%", "-20.0 % not judged yet"),
+        ("not confirmed", "0.80 ▽20.0%", "-20.0 % not confirmed"),
+        ("identical code", "0.80", "≈ -20.0 %"),
+        ("not apart", "0.80", "≈ -20.0 %"),
+    ],
+)
+def test_only_what_is_claimed_is_coloured_as_a_change(finding: str, ratio: str, change: str) -> None:
+    pairs = pair([series_row(1, 1.0)], [series_row(2, 0.8)]).assign(finding=finding)
+    assert rows(grid.ratio_table(pairs))[1][1] == ratio
+    written = grid.change_table(pairs)
+    assert rows(written)[1][1] == change
+    is_coloured = f"background:{colours.SLOWER_TO_FASTER[0][1]}" in written
+    assert is_coloured == (finding == "slower")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ def pair(gpu_model: str, change: float, problem: str = "128x256x512", **other: A
         "gpu_name": f"NVIDIA {gpu_model.upper()}",
         "arch": ARCHS[gpu_model],
         "change": change,
-        "apart": abs(change) > 0.01,
+        "finding": ("faster" if change > 0 else "slower") if abs(change) > 0.01 else "not apart",
         **other,
     }
 
@@ -58,6 +58,14 @@ def test_a_problem_stands_at_its_n_and_m_as_large_as_its_k() -> None:
     assert marks.marker.size[1] > marks.marker.size[0]
     assert marks.text[0] == "+10.0 %"
     assert "NVIDIA H100: -10.0 %" in marks.customdata[0]
+
+
+def test_a_difference_that_is_not_judged_is_named_and_has_the_colour_of_none() -> None:
+    pairs = pd.DataFrame([pair("h100", 0.1, finding="not judged yet"), pair("h200", 0.0)])
+    marks = shapes.shape_map(pairs).data[0]
+    assert (list(marks.marker.color), marks.text[0]) == ([0.0], "+5.0 %")
+    assert "NVIDIA H100: +10.0 % (not judged yet)" in marks.customdata[0]
+    assert shapes.list_moved(pairs).iloc[0]["h100"] == "+10.0 % not judged yet"
 
 
 def test_only_problems_that_are_a_shape_have_a_place_whatever_their_type_is() -> None:

@@ -24,6 +24,25 @@ def test_overlapping_intervals_are_not_apart() -> None:
     assert not pair([series_row(1, 1.0)], [series_row(2, 1.01)]).iloc[0]["apart"]
 
 
+EXACT = {"ratio_low": 0.98, "ratio_high": 0.98}
+
+
+def test_runs_of_a_series_differ_without_any_change_and_the_interval_has_room_for_that() -> None:
+    """2 % is 3.5 standard deviations of two runs of a usual series, and 1.2 of one that strays by 1.2 %."""
+    before = series_row(1, 1.0, ratio_low=1.0, ratio_high=1.0, noise=0.012)
+    quiet = series_row(1, 1.0, ratio_low=1.0, ratio_high=1.0)
+    assert pair([quiet], [series_row(2, 0.98, **EXACT)]).iloc[0]["apart"]
+    assert not pair([before], [series_row(2, 0.98, **EXACT)]).iloc[0]["apart"]
+    assert not pair([quiet], [series_row(2, 0.98, noise=0.012, **EXACT)]).iloc[0]["apart"]
+
+
+def test_two_gpus_of_a_model_differ_by_more_than_the_nights_of_one() -> None:
+    before = series_row(1, 1.0, ratio_low=1.0, ratio_high=1.0, noise=0.001)
+    after = series_row(2, 0.99, ratio_low=0.99, ratio_high=0.99, noise=0.001)
+    assert pair([before], [after]).iloc[0]["apart"]
+    assert not pair([before], [{**after, "gpu_uuid": "GPU-2"}]).iloc[0]["apart"]
+
+
 def test_without_deepgemm_the_time_tells_the_change_and_slower_is_minus() -> None:
     row = pair([series_row(1, None, median_us=100.0)], [series_row(2, None, median_us=125.0)]).iloc[0]
     assert row["change"] == pytest.approx(-0.2)

@@ -1,0 +1,93 @@
+"""Made differences get the finding that the judge, the code and the noise allow, and no other."""
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from tests.dashboard.fixtures.snapshots import series_row
+from tilewatch.dashboard.frames import changes, findings
+
+NONE = pd.DataFrame(columns=[*changes.SERIES, "origin", "position"])
+
+
+def judged_at(position: int, **other: Any) -> pd.DataFrame:
+    return pd.DataFrame([series_row(position, 1.0, **other)])
+
+
+def finding(after: dict[str, Any], judged: pd.DataFrame = NONE, before: dict[str, Any] | None = None) -> str:
+    pairs = changes.pair_snapshots(pd.DataFrame([before or series_row(3, 1.0)]), pd.DataFrame([after]))
+    return str(findings.add_findings(pairs, judged).iloc[0]["finding"])
+
+
+@pytest.mark.parametrize(("ratio", "claim"), [(1.2, "faster"), (0.8, "slower")])
+def test_a_difference_is_faster_or_slower_where_the_judge_confirmed_a_change_between_both(
+    ratio: float, claim: str
+) -> None:
+    assert finding(series_row(5, ratio, verdict="unchanged"), judged_at(4)) == claim
+    assert finding(series_row(5, ratio, verdict="regression"), judged_at(5)) == claim
+
+
+@pytest.mark.parametrize(
+    "judged",
+    [
+        judged_at(3),
+        judged_at(6),
+        judged_at(4, problem="1x1x1"),
+        judged_at(4, gpu_model="b200"),
+        judged_at(4, origin="recorded"),
+    ],
+)
+def test_a_change_of_another_series_or_time_confirms_nothing(judged: pd.DataFrame) -> None:
+    assert finding(series_row(5, 0.8, verdict="unchanged"), judged) == "not confirmed"
+
+
+@pytest.mark.parametrize("verdict", [None, "undecided"])
+def test_a_change_that_is_too_new_is_not_judged_yet(verdict: str | None) -> None:
+    assert finding(series_row(5, 1.27, verdict=verdict)) == "not judged yet"
+
+
+def test_identical_machine_code_is_never_faster_or_slower_by_itself() -> None:
+    before = series_row(3, 1.0, code_sha256="same")
+    assert finding(series_row(5, 0.8, code_sha256="same"), before=before) == "identical code"
+    assert finding(series_row(5, 0.8, code_sha256="other"), before=before) == "not judged yet"
+
+
+def test_a_confirmed_change_of_identical_code_is_the_toolchain_s_or_the_node_s_and_is_counted() -> None:
+    before = series_row(3, 1.0, code_sha256="same")
+    assert finding(series_row(5, 0.8, code_sha256="same"), judged_at(5), before) == "slower"
+
+
+@pytest.mark.parametrize(
+    ("after", "name"),
+    [
+        ({"source_sha256": "same", "compiler": "13.4"}, "identical code"),
+        ({"source_sha256": "same", "compiler": "13.5"}, "not judged yet"),
+        ({"source_sha256": "same", "compiler": None}, "not judged yet"),
+        ({"source_sha256": "other", "compiler": "13.4"}, "not judged yet"),
+    ],
+)
+def test_another_winner_of_the_same_source_and_compiler_is_no_change_of_code(after: dict[str, Any], name: str) -> None:
+    assert finding(series_row(5, 0.8, **after), before=series_row(3, 1.0, source_sha256="same")) == name
+
+
+def test_unknown_code_is_not_the_same_as_unknown_code() -> None:
+    before = series_row(3, 1.0, code_sha256=None, compiler=None)
+    assert finding(series_row(5, 0.8, code_sha256=None, compiler=None), before=before) == "not judged yet"
+
+
+def test_what_noise_explains_is_not_apart_and_one_run_has_nothing_to_compare() -> None:
+    assert finding(series_row(5, 1.005), judged_at(5)) == "not apart"
+    assert finding(series_row(3, 1.0)) == ""
+
+
+def test_between_gpu_models_the_intervals_alone_decide_and_code_may_be_the_same() -> None:
+    before = [series_row(1, 1.0, code_sha256="same"), series_row(2, 1.0, problem="1x1x1")]
+    after = [series_row(3, 0.8, code_sha256="same", gpu_model="b200"), series_row(4, 1.0, problem="1x1x1")]
+    pairs = changes.pair_snapshots(pd.DataFrame(before), pd.DataFrame(after), ("kernel", "problem"))
+    assert findings.add_findings_between_gpus(pairs)["finding"].tolist() == ["slower", "not apart"]
+
+
+def test_findings_are_counted_with_what_is_claimed_first() -> None:
+    pairs = pd.DataFrame({"finding": ["identical code", "slower", "not judged yet", "identical code"]})
+    assert findings.count_findings(pairs) == "0 faster, 1 slower, 1 not judged yet, 2 identical code"
