@@ -23,6 +23,7 @@ from tilewatch.kernels import contract
 from tilewatch.kernels.contract import Kernel, Problem
 from tilewatch.kernels.imports import ALLOWED, ForbiddenImport, refuse_imports
 from tilewatch.kernels.watching.declare import WatchedOperator
+from tilewatch.kernels.watching.no_gpu import as_gpu
 from tilewatch.kernels.watching.operator import RecordedOperator
 from tilewatch.kernels.watching.project import BadProject, Project, activate, find_project, hash_sources
 
@@ -59,12 +60,13 @@ class LibraryOperator:
         """Hashes all that was imported from the checkout until now: recording may import more."""
         return hash_sources(self.project)
 
-    def record(self, problem: Problem, arch: str) -> RecordedOperator:
-        """Records the operator, once per problem and architecture. Raises LibraryError where its host code fails."""
+    def record(self, problem: Problem) -> RecordedOperator:
+        """Records the operator, once per problem. Raises LibraryError where its host code fails."""
         try:
-            return _recorded(self.kernel, self.project, problem.name, arch)
+            return _recorded(self.kernel, self.project, problem.name)
         except Exception as error:
-            what = f"watch file {self.file}: {self.kernel.name} on {problem.name} cannot be recorded for {arch}"
+            where = self.project.arch
+            what = f"watch file {self.file}: {self.kernel.name} on {problem.name} cannot be recorded for {where}"
             kind = "" if isinstance(error, ExpectedError) else f"{type(error).__name__}: "
             raise LibraryError(f"{what}: {kind}{error}") from error
 
@@ -73,8 +75,8 @@ Entry = LibraryKernel | LibraryOperator
 
 
 @functools.lru_cache(maxsize=64)
-def _recorded(operator: WatchedOperator, project: Project, problem: str, arch: str) -> RecordedOperator:
-    return RecordedOperator(operator, project, operator.parse(problem), arch)
+def _recorded(operator: WatchedOperator, project: Project, problem: str) -> RecordedOperator:
+    return RecordedOperator(operator, project, operator.parse(problem))
 
 
 class LibraryError(ExpectedError):
@@ -93,7 +95,7 @@ class _Library:
     failures: tuple[str, ...]  # a sentence for each file that does not load
 
 
-_libraries: dict[Path, _Library] = {}
+_libraries: dict[tuple[Path, str | None], _Library] = {}
 
 
 class _OldContract(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -113,15 +115,18 @@ class _OldContract(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 sys.meta_path.append(_OldContract())
 
 
-def load(library: Path) -> dict[str, Entry]:
+def load(library: Path, arch: str | None = None) -> dict[str, Entry]:
     """Returns all kernels of the folder, by name, in file and definition order. A folder is read once per process.
+
+    Watch files are loaded anew for each architecture: host code may look at the GPU while it is imported. None: as the
+    GPU that is here.
 
     A file that does not load costs its own kernels (see `list_failures`); LibraryError is raised when none loads.
 
     cuTile asks inspect for a kernel's source when it compiles, by file name; since every commit's files have the same
     canonical names, the sources that inspect finds are always those of the folder loaded last.
     """
-    loaded = _loaded(library)
+    loaded = _loaded(library, arch)
     activate(loaded.project)
     if loaded.failures and not loaded.kernels:
         raise LibraryError("; ".join(loaded.failures))
@@ -130,31 +135,31 @@ def load(library: Path) -> dict[str, Entry]:
     return loaded.kernels
 
 
-def find(library: Path, kernel: str) -> Entry:
+def find(library: Path, kernel: str, arch: str | None = None) -> Entry:
     """Returns one kernel of the folder. Raises LibraryError when it has none of that name, or its file is wrong."""
-    kernels = load(library)
+    kernels = load(library, arch)
     if kernel not in kernels:
-        raise LibraryError("; ".join((f"there is no kernel '{kernel}' in {library}", *list_failures(library))))
+        raise LibraryError("; ".join((f"there is no kernel '{kernel}' in {library}", *list_failures(library, arch))))
     return kernels[kernel]
 
 
-def list_failures(library: Path) -> tuple[str, ...]:
+def list_failures(library: Path, arch: str | None = None) -> tuple[str, ...]:
     """Returns a sentence for each file of the folder that does not load."""
-    return _loaded(library).failures
+    return _loaded(library, arch).failures
 
 
-def _loaded(library: Path) -> _Library:
-    if library not in _libraries:
-        _libraries[library] = _read(library)
-    return _libraries[library]
+def _loaded(library: Path, arch: str | None) -> _Library:
+    if (library, arch) not in _libraries:
+        _libraries[library, arch] = _read(library, arch)
+    return _libraries[library, arch]
 
 
-def _read(library: Path) -> _Library:
+def _read(library: Path, arch: str | None) -> _Library:
     files = sorted(path for path in library.glob("*.py") if not path.name.startswith("_"))
     if not files:
         raise LibraryError(f"the library folder {library} holds no library files (*.py)")
     try:
-        project = find_project(library)
+        project = find_project(library, arch)
     except BadProject as error:
         raise LibraryError(str(error)) from None
     activate(project)
@@ -200,7 +205,8 @@ def _entries(path: Path, name: str, content: bytes, project: Project | None) -> 
     try:
         if project is None:
             refuse_imports(source)
-        exec(compile(source, name, "exec"), module.__dict__)  # noqa: S102 - loading code is the task here
+        with as_gpu(project):
+            exec(compile(source, name, "exec"), module.__dict__)  # noqa: S102 - loading code is the task here
     except ForbiddenImport as error:
         raise LibraryError(f"library file {path.name}, line {error.line}: {error}") from error
     except Exception as error:

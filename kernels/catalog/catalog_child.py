@@ -25,10 +25,10 @@ from tilewatch.kernels.signature import BadConfig, code_key, element_bytes, sign
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
         library, kernel, arch = Path(request["library"]), request["kernel"], request["arch"]
-        loaded, failures = load(library), list(list_failures(library))
+        loaded, failures = load(library, arch), list(list_failures(library, arch))
         parts = list_parts(loaded, failures)
         if kernel is not None:
-            wanted = _runnable(_wanted(library, kernel, request["problem"]), kernel, arch)
+            wanted = _runnable(_wanted(library, kernel, request["problem"], arch), kernel, arch)
             if request.get("config"):
                 entry, problem = wanted[0]
                 return {"description": _description(entry, problem, request["config"], arch)}
@@ -57,12 +57,12 @@ class UnknownKernelName(Exception):
     pass
 
 
-def _wanted(library: Path, kernel: str, problem: str | None) -> list[tuple[Entry, Problem]]:
-    loaded = load(library)
+def _wanted(library: Path, kernel: str, problem: str | None, arch: str) -> list[tuple[Entry, Problem]]:
+    loaded = load(library, arch)
     if kernel not in loaded:
         near = difflib.get_close_matches(kernel, loaded, n=3, cutoff=0.4) or sorted(loaded)
         sentence = f"there is no kernel '{kernel}' in the library {library}; nearest: {', '.join(near)}"
-        raise UnknownKernelName("; ".join((sentence, *list_failures(library))))
+        raise UnknownKernelName("; ".join((sentence, *list_failures(library, arch))))
     entry = loaded[kernel]
     if problem is None:
         return _problems(entry)

@@ -10,7 +10,7 @@ from tilewatch.kernels.watching.recorder import RecordingError
 
 def plan_operator(loaded: LibraryOperator, problem: Problem, arch: str) -> dict[str, Any]:
     """Returns the fields of Plan as JSON holds them. Raises LibraryError."""
-    operator, recorded = loaded.kernel, loaded.record(problem, arch)
+    operator, recorded = loaded.kernel, loaded.record(problem)
     trials = []
     for config in recorded.configs:
         try:
@@ -34,7 +34,7 @@ def plan_operator(loaded: LibraryOperator, problem: Problem, arch: str) -> dict[
 
 def describe_operator(loaded: LibraryOperator, problem: Problem, config: Config, arch: str) -> dict[str, Any]:
     """Returns the fields of Description as JSON holds them; the source is that of the first kernel launched."""
-    recorded = loaded.record(problem, arch)
+    recorded = loaded.record(problem)
     launches = recorded.launches(dict(config))
     function = launches[0].kernel._pyfunc
     file = str(inspect.getsourcefile(function))

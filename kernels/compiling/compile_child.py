@@ -46,7 +46,7 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     if request.get("ask") == "ready":  # everything this role needs was imported
         return {}
     try:
-        loaded = find(Path(request["library"]), request["kernel"])
+        loaded = find(Path(request["library"]), request["kernel"], request["arch"])
         problem = loaded.kernel.parse(request["problem"])
         if isinstance(loaded, LibraryOperator):
             return _answer_for_operator(loaded, problem, request)
@@ -63,7 +63,7 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _answer_for_operator(loaded: LibraryOperator, problem: Problem, request: Mapping[str, Any]) -> Mapping[str, Any]:
     arch, config = request["arch"], request["config"]
-    recorded = loaded.record(problem, arch)
+    recorded = loaded.record(problem)
     try:
         launches = recorded.launches(config)
     except (BadWatchFile, RecordingError):

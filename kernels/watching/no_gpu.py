@@ -5,11 +5,14 @@ shape that it would give. Where PyTorch is not installed, `kernels/watching/torc
 """
 
 import contextlib
+import functools
+import importlib.util
 from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+from tilewatch.kernels.watching.project import Project
 from tilewatch.kernels.watching.recorder import RecordingError
 
 CAPABILITIES: Mapping[str, tuple[int, int]] = {
@@ -24,26 +27,46 @@ CAPABILITIES: Mapping[str, tuple[int, int]] = {
 NAMES = {"sm_80": "NVIDIA A100", "sm_90": "NVIDIA H200", "sm_100": "NVIDIA B200"}
 
 
+SM_COUNTS: Mapping[str, int] = {"sm_80": 108, "sm_89": 142, "sm_90": 132, "sm_100": 148, "sm_103": 160, "sm_120": 170}
+"""Multiprocessors of the GPU that is meant by an architecture while none is there: A100, L40S, H100 and H200 (SXM),
+B200, B300, RTX 5090 (NVIDIA's datasheets). The process that owns a GPU records with the GPU's own."""
+
+
+@contextlib.contextmanager
+def as_gpu(project: Project | None) -> Iterator[None]:
+    """Lets code that is imported inside see a GPU of the project's architecture; changes nothing where it has none."""
+    if project is None or project.arch is None or importlib.util.find_spec("torch") is None:
+        yield
+        return
+    with PretendGpu(project.arch).at_import():
+        yield
+
+
 class PretendGpu:
     """A GPU that host code believes in while `in_use` is open. Tensors of one do not mix with those of another."""
 
-    def __init__(self, arch: str, sm_count: int) -> None:
+    def __init__(self, arch: str) -> None:
         import torch
         from torch._subclasses import FakeTensorMode
 
         capability = CAPABILITIES.get(arch) or (int(arch[3:-1]), int(arch[-1]))
         self._fake_tensors = FakeTensorMode()
-        self._answers = _answers(capability, sm_count, NAMES.get(arch, arch), torch)
+        self._answers = _answers(capability, SM_COUNTS.get(arch, SM_COUNTS["sm_90"]), NAMES.get(arch, arch), torch)
 
     @contextlib.contextmanager
-    def in_use(self) -> Iterator[None]:
-        """Raises RecordingError where host code asks for the values of a tensor."""
+    def at_import(self) -> Iterator[None]:
+        """For importing host code, which may ask for the GPU's properties; tensors that it makes there are real."""
         import torch
 
         with contextlib.ExitStack() as stack:
             for name, value in self._answers.items():
                 stack.enter_context(mock.patch.object(torch.cuda, name, value))
-            stack.enter_context(self._fake_tensors)
+            yield
+
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Raises RecordingError where host code asks for the values of a tensor."""
+        with self.at_import(), self._fake_tensors:
             try:
                 yield
             except Exception as error:
@@ -109,8 +132,25 @@ def without_memory(argument: Any) -> Any:
         with unset_fake_temporarily():
             size = argument.storage_offset() + _extent(argument)
             flat = torch.empty(size, dtype=argument.dtype, device="meta")
-            return flat.as_strided(argument.size(), argument.stride(), argument.storage_offset())
+            return flat.as_strided(argument.size(), _launched_strides(argument), argument.storage_offset())
     return argument
+
+
+def _launched_strides(tensor: Any) -> tuple[int, ...]:
+    """Returns the strides that a kernel is launched with: some releases of PyTorch give 1 for a dimension of one
+    element when they hand a tensor to another library, which tells the compiler more."""
+    if not _gives_1_for_one_element():
+        return tuple(tensor.stride())
+    return tuple(1 if size < 2 else stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True))
+
+
+@functools.cache
+def _gives_1_for_one_element() -> bool:
+    import torch
+
+    probe = torch.empty(16).as_strided((1, 2), (7, 1))
+    handed_over = torch.from_dlpack(torch._C._to_dlpack(probe))
+    return bool(handed_over.stride()[0] == 1)
 
 
 def _extent(tensor: Any) -> int:

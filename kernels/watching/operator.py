@@ -18,10 +18,6 @@ from tilewatch.kernels.watching.inputs import ProblemInputs
 from tilewatch.kernels.watching.project import Project, activate, hash_sources, remember_globals, restore_globals
 from tilewatch.kernels.watching.recorder import Execute, RecordedLaunch, Recording, record
 
-SM_COUNTS: Mapping[str, int] = {"sm_80": 108, "sm_89": 142, "sm_90": 132, "sm_100": 148, "sm_103": 160, "sm_120": 170}
-"""Multiprocessors of the GPU that is meant by an architecture while none is there: A100, L40S, H100 and H200 (SXM),
-B200, B300, RTX 5090 (NVIDIA's datasheets). The process that owns a GPU records with the GPU's own."""
-
 SEED = 0
 
 
@@ -158,14 +154,12 @@ def launch_key(kernel: Any, signature: KernelSignature) -> str:
 class RecordedOperator:
     """One problem of an operator on one architecture. Host code runs anew for each config that is asked for."""
 
-    def __init__(
-        self, operator: WatchedOperator, project: Project, problem: Problem, arch: str, sm_count: int | None = None
-    ):
-        self.operator, self.project, self.problem, self.arch = operator, project, problem, arch
-        self.sm_count = sm_count or SM_COUNTS.get(arch, SM_COUNTS["sm_90"])
+    def __init__(self, operator: WatchedOperator, project: Project, problem: Problem) -> None:
+        assert project.arch is not None, "on a GPU, kernels/gpu/prepared_operator.py runs the host code"
+        self.operator, self.project, self.problem, self.arch = operator, project, problem, project.arch
         activate(project)
         remember_globals(project)
-        self._gpu = no_gpu.PretendGpu(arch, self.sm_count)
+        self._gpu = no_gpu.PretendGpu(self.arch)
         with self._gpu.in_use():
             self.case = make_case(operator, problem, SEED)
             first = None

@@ -29,10 +29,14 @@ class BadProject(ExpectedError, ValueError):
 
 @dataclass(frozen=True)
 class Project:
-    """`root` is the checkout's top folder; `path` are the folders that its own package is imported from."""
+    """`root` is the checkout's top folder; `path` are the folders that its own package is imported from.
+
+    `arch` is the architecture that host code is made to see, also while it is imported; None for the GPU that is here.
+    """
 
     root: Path
     path: tuple[Path, ...]
+    arch: str | None = None
 
 
 @dataclass
@@ -44,11 +48,11 @@ class _State:
     containers: list[tuple[Any, Any]] = field(default_factory=list)
 
 
-_states: dict[Path, _State] = {}
+_states: dict[Project, _State] = {}
 _active: list[Project] = []
 
 
-def find_project(library: Path) -> Project | None:
+def find_project(library: Path, arch: str | None) -> Project | None:
     """Returns the settings of the checkout that a watch folder lies in; None where no pyproject.toml above it has a
     table [tool.tilewatch]. Raises BadProject."""
     library = library.resolve()
@@ -63,7 +67,7 @@ def find_project(library: Path) -> Project | None:
                 raise BadProject(
                     f"{folder / SETTINGS}: [tool.tilewatch] has the path '{missing[0]}', which is no folder"
                 )
-            return Project(folder, tuple(folder / each for each in path))
+            return Project(folder, tuple(folder / each for each in path), arch)
     return None
 
 
@@ -86,7 +90,7 @@ def activate(project: Project | None) -> None:
         _deactivate(_active.pop())
     if project is None:
         return
-    state = _states.setdefault(project.root, _State(ct.launch))
+    state = _states.setdefault(project, _State(ct.launch))
     ct.launch = state.launch
     sys.modules.update(state.modules)
     sys.path[:0] = [str(each) for each in project.path]
@@ -95,7 +99,7 @@ def activate(project: Project | None) -> None:
 
 
 def _deactivate(project: Project) -> None:
-    state = _states[project.root]
+    state = _states[project]
     state.launch = ct.launch  # a repository may have wrapped it
     state.modules = {module.__name__: module for module in own_modules(project)}
     for name in state.modules:
@@ -139,7 +143,7 @@ def _tree_sha256(file: str) -> str:
 
 def remember_globals(project: Project) -> None:
     """Remembers what the checkout's modules hold in their dicts, lists and sets, once all of them are imported."""
-    state, known = _states[project.root], set()
+    state, known = _states[project], set()
     known = {id(container) for container, _ in state.containers}
     for module in own_modules(project):
         for name, value in list(vars(module).items()):
@@ -153,7 +157,7 @@ def restore_globals(project: Project) -> None:
 
     Host code remembers the config that it tuned for a shape; a second run would not search again.
     """
-    for container, content in _states[project.root].containers:
+    for container, content in _states[project].containers:
         if container != content:
             container.clear()
             container.extend(content) if isinstance(container, list) else container.update(content)

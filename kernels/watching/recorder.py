@@ -5,8 +5,12 @@ code may keep its own reference to them. Outside `record` they refuse, since a c
 """
 
 import contextlib
+import importlib.util
+import sys
+import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import cuda.tile as ct
@@ -52,6 +56,10 @@ Choose = Callable[[int, tuple[Any, ...]], Any]
 
 Execute = Callable[[RecordedLaunch], None]
 
+EXPERIMENTAL = "cuda.tile_experimental"
+"""Where the search was until 2026-04, in a package that the present compiler cannot be used with: commits from then
+import it."""
+
 _real_launch = ct.launch
 
 
@@ -92,6 +100,10 @@ def install() -> None:
     ct.launch = _launch
     cuda.tile.tune.exhaustive_search = _search
     cuda.tile.tune._tune.exhaustive_search = _search
+    if importlib.util.find_spec(EXPERIMENTAL) is None:
+        module = types.ModuleType(EXPERIMENTAL)
+        module.autotune_launch = _search_and_launch  # type: ignore[attr-defined]
+        sys.modules[EXPERIMENTAL] = module
 
 
 @contextlib.contextmanager
@@ -125,6 +137,17 @@ def _search(search_space: Any, stream: Any, grid_fn: Any, kernel: Any, args_fn: 
     here.recording.searches.append(RecordedSearch(kernel, configs, chosen))
     best = cuda.tile.tune.Measurement(config=chosen, mean_us=0.0, num_samples=0, error_margin_us=0.0)
     return cuda.tile.tune.TuningResult(best=best, successes=[best], failures=[])
+
+
+def _search_and_launch(
+    stream: Any, *, grid_fn: Any, kernel: Any, args_fn: Any, search_space: Any, hints_fn: Any = None, **_: Any
+) -> Any:
+    configs = search_space() if callable(search_space) else search_space
+    result = _search(configs, stream, grid_fn, kernel, args_fn)
+    best = result.best.config
+    hinted = kernel if hints_fn is None else kernel.replace_hints(**hints_fn(best))
+    _launch(stream, grid_fn(best), hinted, args_fn(best))
+    return SimpleNamespace(tuned_config=best, config=best)
 
 
 def fields_of(config: Any) -> Mapping[str, Any]:
