@@ -38,6 +38,14 @@ def session(url: str) -> Iterator[Session]:
         yield opened
 
 
+@contextmanager
+def reading_session(url: str) -> Iterator[Session]:
+    """Opens one transaction in which Postgres refuses every change, also for a user who may make it elsewhere."""
+    with session(url) as opened:
+        opened.execute(text("set transaction read only"))
+        yield opened
+
+
 def check(url: str) -> None:
     """Raises DatabaseUnreachable unless the database answers a query."""
     where = address(url)

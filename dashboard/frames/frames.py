@@ -5,6 +5,8 @@ from typing import Any
 
 import pandas as pd
 
+from tilewatch.db.queries.sweeps import TrialRow
+
 
 def to_frame(row: type, rows: Sequence[Any]) -> pd.DataFrame:
     """A frame that has its columns even when there is no row, and None where a text is missing.
@@ -15,3 +17,18 @@ def to_frame(row: type, rows: Sequence[Any]) -> pd.DataFrame:
     frame = pd.DataFrame([vars(each) for each in rows], columns=names)
     texts = {name: frame[name].astype(object).where(frame[name].notna(), None) for name in frame.select_dtypes("str")}
     return frame.assign(**texts)
+
+
+def trials_frame(rows: Sequence[TrialRow]) -> pd.DataFrame:
+    """A frame of trials with one column per parameter, `param.NAME`, and `outcome`, the word people read for how a
+    trial ended."""
+    frame = to_frame(TrialRow, rows)
+    frame["outcome"] = [_outcome(row.status, row.compile_status) for row in rows]
+    params = pd.DataFrame([row.params for row in rows]).add_prefix("param.")
+    return pd.concat([frame.drop(columns="params"), params], axis=1)
+
+
+def _outcome(status: str, compile_status: str | None) -> str:
+    if status == "not_compiled":
+        return "timeout" if compile_status == "timeout" else "compile error"
+    return status.replace("_", " ")

@@ -16,7 +16,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.errors import StreamlitSecretNotFoundError
 
-from tilewatch.dashboard.frames.frames import to_frame
+from tilewatch.dashboard.frames.frames import to_frame, trials_frame
 from tilewatch.db.queries import actions as action_queries
 from tilewatch.db.queries import alarms as alarm_queries
 from tilewatch.db.queries import canaries as canary_queries
@@ -159,22 +159,9 @@ def raw_samples(url: str, run_ids: tuple[int, ...]) -> dict[tuple[int, str], lis
 
 @_cached(LIVE_TTL_S)
 def trials(url: str, sweep_id: int) -> pd.DataFrame:
-    """Reads the trials of a sweep.
-
-    They get one column per parameter, `param.NAME`, and `outcome`, the word people read for how a trial ended.
-    """
+    """Reads the trials of a sweep."""
     with session(url) as opened:
-        rows = sweep_queries.list_trials(opened, sweep_id)
-    frame = to_frame(sweep_queries.TrialRow, rows)
-    frame["outcome"] = [outcome(row.status, row.compile_status) for row in rows]
-    params = pd.DataFrame([row.params for row in rows]).add_prefix("param.")
-    return pd.concat([frame.drop(columns="params"), params], axis=1)
-
-
-def outcome(status: str, compile_status: str | None) -> str:
-    if status == "not_compiled":
-        return "timeout" if compile_status == "timeout" else "compile error"
-    return status.replace("_", " ")
+        return trials_frame(sweep_queries.list_trials(opened, sweep_id))
 
 
 @_cached(HISTORY_TTL_S)

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from tests.db.fixtures import one_commit
 from tilewatch.db.lifecycle import actions, jobs
 from tilewatch.db.lifecycle.actions import JobSelection
-from tilewatch.db.models import Measurement, Run, Trial, Verdict
+from tilewatch.db.models import Base, Measurement, Run, Trial, Verdict
 from tilewatch.db.queries import submissions
 
 
@@ -22,6 +22,31 @@ def test_the_dashboards_role_reads_everything_and_writes_nothing(db_session: Ses
     assert len(submissions.list_submissions(db_session)) == 1
     with pytest.raises(ProgrammingError, match="permission denied for table gpu_models"):
         one_commit.submit(db_session, "another")
+
+
+@pytest.mark.parametrize("table", [table.name for table in Base.metadata.sorted_tables])
+def test_a_reader_reads_every_table_but_tokens_and_changes_none(db_session: Session, table: str) -> None:
+    become(db_session, "tilewatch_read")
+    if table == "tokens":
+        with pytest.raises(ProgrammingError, match="permission denied for table tokens"), db_session.begin_nested():
+            db_session.execute(text("select 1 from tokens"))
+    else:
+        db_session.execute(text(f"select * from {table}"))  # noqa: S608 - the names of our own tables
+    columns = Base.metadata.tables[table].columns.keys()
+    for change in (
+        f"delete from {table}",  # noqa: S608
+        f"update {table} set {columns[0]} = {columns[0]}",  # noqa: S608
+        f"insert into {table} default values",
+        f"truncate {table}",
+    ):
+        with pytest.raises(ProgrammingError, match="permission denied for table"), db_session.begin_nested():
+            db_session.execute(text(change))
+
+
+def test_the_triage_role_sees_no_tokens(db_session: Session) -> None:
+    become(db_session, "tilewatch_triage")
+    with pytest.raises(ProgrammingError, match="permission denied for table tokens"):
+        db_session.execute(text("select sha256 from tokens"))
 
 
 def test_the_triage_role_acts_on_the_queue_and_touches_no_measurement(db_session: Session) -> None:

@@ -1,0 +1,132 @@
+"""Reads series, trials and verdicts as data frames, for notebooks and scripts (docs/data.md). It changes nothing.
+
+from tilewatch import frames
+db = frames.open()
+db.series(kernel="gemm_fp8")
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+
+import pandas as pd
+from sqlalchemy.orm import Session
+
+from tilewatch.dashboard.frames.frames import to_frame, trials_frame
+from tilewatch.db.joins import SERIES
+from tilewatch.db.queries import series as series_queries
+from tilewatch.db.queries import static_facts, sweeps
+from tilewatch.db.queries import verdicts as verdict_queries
+from tilewatch.db.queries.series import PointRow
+from tilewatch.db.queries.static_facts import SpaceRow
+from tilewatch.db.queries.sweeps import SweepRow
+from tilewatch.db.queries.verdicts import VerdictRow
+from tilewatch.db.session import check, reading_session
+from tilewatch.worker.settings import Settings
+
+CUBIN_COLUMNS = ["registers", "stack_bytes", "shared_bytes", "code_bytes", "compile_s"]
+"""Columns of a point that are read with trials only: they took four fifths of the time."""
+
+MOST_VERDICTS = 100_000
+"""A repository's verdicts in one answer: 480 series of a fleet have as many in 200 nights."""
+
+
+def open(url: str | None = None) -> "Database":
+    """Opens the database of `url`, of TILEWATCH_DATABASE_URL, or the one that `tilewatch up` runs on this machine.
+
+    Raises NotRunning where none of them names one, and DatabaseUnreachable where it does not answer.
+    """
+    found = url or os.environ.get("TILEWATCH_DATABASE_URL") or Settings().connection().database_url
+    check(found)
+    return Database(found)
+
+
+@dataclass(frozen=True)
+class Database:
+    """A database to read. Every filter that is left out takes everything; an answer without rows has its columns."""
+
+    url: str = field(repr=False)
+
+    def series(
+        self,
+        kernel: str | None = None,
+        problem: str | None = None,
+        gpu_model: str | None = None,
+        repository: str | None = None,
+    ) -> pd.DataFrame:
+        """Returns one row for each implementation in each run of these series, in commit order.
+
+        `role` is "kernel" or "baseline"; times end in _us; `ratio` is the main baseline's time / the own time.
+        """
+        wanted = _wanted(kernel, problem, gpu_model, repository)
+        with reading_session(self.url) as opened:
+            found = []
+            for row in series_queries.list_series(opened):
+                key = {name: getattr(row, name) for name in SERIES}
+                if wanted.items() <= key.items():
+                    points = series_queries.list_points(opened, **key, static_facts=False)
+                    found.append(_with_key(key, to_frame(PointRow, points)))
+        return _joined(found, to_frame(PointRow, [])).drop(columns=CUBIN_COLUMNS)
+
+    def trials(
+        self,
+        kernel: str | None = None,
+        problem: str | None = None,
+        gpu_model: str | None = None,
+        repository: str | None = None,
+        commit: str | None = None,
+    ) -> pd.DataFrame:
+        """Returns one row for each config of the newest sweep of each search space, or of the newest one at `commit`
+        (the first digits of its hash), the fastest first: its time, static facts and parameters as `param.NAME`."""
+        wanted = _wanted(kernel, problem, gpu_model, repository)
+        with reading_session(self.url) as opened:
+            found = []
+            for space in static_facts.list_spaces(opened):
+                key = {name: getattr(space, name) for name in SERIES}
+                if wanted.items() <= key.items():
+                    for sweep in islice(_sweeps_at(opened, space, commit), 1):
+                        frame = trials_frame(sweeps.list_trials(opened, sweep.id))
+                        found.append(_with_key({**key, "sha": sweep.sha, "sweep_id": sweep.id}, frame))
+        return _joined(found, trials_frame([]))
+
+    def verdicts(
+        self,
+        kernel: str | None = None,
+        problem: str | None = None,
+        gpu_model: str | None = None,
+        repository: str | None = None,
+    ) -> pd.DataFrame:
+        """Returns the verdict of each run, the newest first. Changes are of the time: +0.05 is 5 % slower."""
+        with reading_session(self.url) as opened:
+            names = series_queries.list_repositories(opened) if repository is None else [repository]
+            rows = [
+                row
+                for name in names
+                for row in verdict_queries.list_verdicts(
+                    opened, repository=name, kernel=kernel, problem=problem, gpu_model=gpu_model, limit=MOST_VERDICTS
+                )
+            ]
+        return to_frame(VerdictRow, rows)
+
+
+def _wanted(kernel: str | None, problem: str | None, gpu_model: str | None, repository: str | None) -> dict[str, str]:
+    """Returns the columns that a series must have, by name."""
+    given = {"kernel": kernel, "problem": problem, "gpu_model": gpu_model, "repository": repository}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _sweeps_at(opened: Session, space: SpaceRow, commit: str | None) -> Iterator[SweepRow]:
+    """Yields the sweeps of a search space, of all commits or of one, the newest first."""
+    for sweep in sweeps.list_sweeps(opened, space.repository, space.kernel, space.problem, space.gpu_model):
+        if commit is None or sweep.sha.startswith(commit):
+            yield sweep
+
+
+def _with_key(key: Mapping[str, object], frame: pd.DataFrame) -> pd.DataFrame:
+    return pd.concat([pd.DataFrame(key, index=frame.index), frame], axis=1)
+
+
+def _joined(found: list[pd.DataFrame], empty: pd.DataFrame) -> pd.DataFrame:
+    filled = [frame for frame in found if len(frame)]
+    return pd.concat(filled, ignore_index=True) if filled else _with_key(dict.fromkeys(SERIES), empty)

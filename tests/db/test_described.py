@@ -1,0 +1,52 @@
+"""docs/data.md describes the database as it is: every table, every column, its type, and the unit of every number."""
+
+import re
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
+HEADING = re.compile(r"^### (\w+)$", re.MULTILINE)
+ROW = re.compile(r"^\| (\w+) \| ([a-z\[\]]+)(, or null)? \| (.+) \|$", re.MULTILINE)
+UNITS = re.compile(r"\bus\b|\bs\b|\brelative\b|\bshare\b|TFLOP/s|GB/s")
+ALIASES = {"double precision": "double", "timestamp with time zone": "timestamptz", "double precision[]": "double[]"}
+
+COLUMNS = text("""
+    select class.relname, attribute.attname, format_type(attribute.atttypid, attribute.atttypmod), attribute.attnotnull
+    from pg_attribute attribute
+    join pg_class class on class.oid = attribute.attrelid
+    where class.relnamespace = 'public'::regnamespace and class.relkind = 'r' and attribute.attnum > 0
+        and not attribute.attisdropped and class.relname <> 'alembic_version'
+    order by class.relname, attribute.attnum
+""")
+
+
+@pytest.fixture(scope="module")
+def described() -> dict[str, list[tuple[str, str, bool, str]]]:
+    """Column, type, whether it may be null, and the meaning, by table."""
+    _, *parts = HEADING.split(DOCUMENT)
+    return {
+        table: [(name, kind, bool(null), meaning) for name, kind, null, meaning in ROW.findall(rows)[1:]]
+        for table, rows in zip(parts[::2], parts[1::2], strict=True)
+    }
+
+
+def test_every_table_and_column_is_described_with_its_type(
+    described: dict[str, list[tuple[str, str, bool, str]]], db_session: Session
+) -> None:
+    real: dict[str, list[tuple[str, str, bool]]] = {}
+    for table, column, kind, required in db_session.execute(COLUMNS):
+        real.setdefault(table, []).append((column, ALIASES.get(kind, kind), not required))
+    assert {table: [row[:3] for row in rows] for table, rows in described.items()} == real
+
+
+def test_every_number_has_its_unit(described: dict[str, list[tuple[str, str, bool, str]]]) -> None:
+    missing = [
+        f"{table}.{name}: {meaning}"
+        for table, rows in described.items()
+        for name, kind, _, meaning in rows
+        if kind.startswith("double") and not UNITS.search(meaning)
+    ]
+    assert missing == []
