@@ -130,7 +130,16 @@ def sweep(
         if journal.trials:
             say.print(f"  going on from a sweep that was stopped after {len(journal.trials)} trials")
         request = MeasureRequest(
-            library.absolute(), kernel, problem, model.arch, url, stream(), gpu, plan.baselines, dict(journal.trials)
+            library.absolute(),
+            kernel,
+            problem,
+            model.arch,
+            url,
+            stream(),
+            gpu,
+            plan.baselines,
+            dict(journal.trials),
+            plan.ships,
         )
         result = measure(request, on_trial=journal.add, on_step=_print_step)
         journal.delete()

@@ -2,6 +2,9 @@
 
 from tilewatch.kernels import tile_table
 
+SHIPPED = "shipped"
+"""The watched library's own config, timed beside the winner: it is the kernel itself, and no rival."""
+
 NAMES = (
     "deepgemm",
     "deepgemm_as_called",

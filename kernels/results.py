@@ -31,6 +31,8 @@ class Plan:
     """The trials of a sweep of one kernel on one problem for one architecture.
 
     `parts_of` says by model of use what part of the model's total the problem is: {"weight": 28.0, "parts": 12}.
+    `ships` is the config that the watched library's own host code launches; None where it is not known, as when host
+    code searches at run time.
     """
 
     kernel: str
@@ -44,6 +46,7 @@ class Plan:
     baselines: tuple[str, ...]
     trials: tuple[PlannedTrial, ...]
     parts_of: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    ships: Params | None = None
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewatch.kernels import tile_table
+from tilewatch.kernels.baseline_names import SHIPPED
 from tilewatch.kernels.statistics import median_interval, ratio_interval
 
 DEEPGEMM = "deepgemm"
@@ -35,12 +36,16 @@ def measurement_rows(sampled: Sequence[Sampled]) -> list[dict[str, Any]]:
     return [_row(each, main, missing if each.role == "kernel" else {}) for each in sampled if each.samples_us]
 
 
+OURS = (tile_table.BASELINE, SHIPPED)
+"""Baselines that are the kernel itself with another config, and no rivals."""
+
+
 def main_baseline(sampled: Sequence[Sampled]) -> Sampled | None:
     """The baseline of all ratios: DeepGEMM where it was measured, else the first of the kernel's baselines that was.
 
-    A run has them in the order of the library file. The tile table's config is the kernel itself, and no rival.
+    A run has them in the order of the library file. The tile table's config and the shipped one are the kernel itself.
     """
-    rivals = [each for each in sampled if each.role == "baseline" and each.implementation != tile_table.BASELINE]
+    rivals = [each for each in sampled if each.role == "baseline" and each.implementation not in OURS]
     measured = [each for each in rivals if each.samples_us]
     return next((each for each in measured if each.implementation == DEEPGEMM), next(iter(measured), None))
 

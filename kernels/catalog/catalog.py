@@ -56,6 +56,7 @@ def read_library(library: Path, *, arch: str, kernel: str | None = None, problem
             baselines=tuple(plan["baselines"]),
             trials=tuple(PlannedTrial(trial["config"], trial["code_key"]) for trial in plan["trials"]),
             parts_of=plan["parts_of"],
+            ships=plan.get("ships"),
         )
         for plan in answer["plans"]
     )

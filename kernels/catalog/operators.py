@@ -29,6 +29,7 @@ def plan_operator(loaded: LibraryOperator, problem: Problem, arch: str) -> dict[
         "bytes": recorded.bytes_moved,
         "baselines": operator.baselines,
         "trials": trials,
+        "ships": recorded.ships if len(recorded.configs) > 1 else None,
     }
 
 

@@ -54,6 +54,12 @@ class Prepared(Protocol):
 
     def entry(self, identity: int) -> Entry: ...
 
+    def time_parts(self, identity: int, rounds: int) -> dict[str, float]:
+        """Returns the median microseconds of each launch of a config, by its place and its kernel's name.
+
+        Empty where a config is one launch.
+        """
+
     def build_rival(self, name: str) -> baselines.Rival:
         """Raises BaselineMissing."""
 
@@ -166,6 +172,10 @@ def _rounds(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]
     return {"samples_us": samples, "telemetry": [before, prepared.telemetry.read("after rounds")]}
 
 
+def _parts(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"parts_us": prepared.time_parts(request["id"], request["rounds"])}
+
+
 def _canary(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"telemetry": {"when": request["when"], **canary.canary(prepared.timer)}}
 
@@ -176,6 +186,7 @@ ANSWERS: Mapping[str, Callable[[Prepared, Mapping[str, Any]], Mapping[str, Any]]
     "time": _time,
     "baselines": _baselines,
     "rounds": _rounds,
+    "parts": _parts,
     "canary": _canary,
 }
 

@@ -147,8 +147,9 @@ class PreparedOperator:
         return partial(self.launch, config), config.names
 
     def time_parts(self, identity: int, rounds: int) -> dict[str, float]:
-        """Returns the median microseconds of each launch of a config, by its place and its kernel's name."""
         config = self.loaded[identity]
+        if len(config.names) < 2:
+            return {}
         parts: list[Callable[[], None]] = [partial(config.launch, launch) for launch in config.launches[0]]
         samples = [self.timer.time(parts, [(name,) for name in config.names]) for _ in range(rounds)]
         times = [sorted(each)[rounds // 2] for each in zip(*samples, strict=True)]

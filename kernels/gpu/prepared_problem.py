@@ -119,6 +119,9 @@ class PreparedProblem:
     def entry(self, identity: int) -> Entry:
         return partial(self.launch, self.loaded[identity]), self.kernel_names
 
+    def time_parts(self, identity: int, rounds: int) -> dict[str, float]:  # noqa: ARG002 - a kernel is one launch
+        return {}
+
     def build_rival(self, name: str) -> baselines.Rival:
         """Raises BaselineMissing."""
         call = baselines.Call(

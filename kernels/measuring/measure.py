@@ -9,11 +9,12 @@ from typing import Any
 
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device, tile_table
+from tilewatch.kernels.baseline_names import SHIPPED
 from tilewatch.kernels.child_process import ChildDied, ChildHung
 from tilewatch.kernels.compiling import toolchain
 from tilewatch.kernels.measuring.racing import RacePolicy
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, sweep
-from tilewatch.kernels.results import Cubin, Measured, RunResult, TrialResult
+from tilewatch.kernels.results import Cubin, Measured, Params, RunResult, TrialResult, config_key
 from tilewatch.kernels.statistics import ratio_interval
 
 BLOCK_ROUNDS = 20
@@ -46,7 +47,8 @@ class MeasureFailed(ExpectedError):
 class MeasureRequest:
     """Names what to measure and on which GPU of this machine. `cubins` may be a stream: the GPU starts on the first.
 
-    `earlier` are trials that an earlier, killed run ended, by config key: they are not repeated.
+    `earlier` are trials that an earlier, killed run ended, by config key: they are not repeated. `ships` is the config
+    that the library ships, if it is known: it is timed beside the winner.
     """
 
     library: Path
@@ -58,6 +60,7 @@ class MeasureRequest:
     gpu_index: int
     baselines: tuple[str, ...]
     earlier: Mapping[str, TrialResult] = field(default_factory=dict)
+    ships: Params | None = None
 
 
 OnTrial = Callable[[TrialResult], None]
@@ -95,8 +98,8 @@ def measure(
         if result.winner is not None:
             winner = [trial.config for trial in result.trials].index(result.winner)
             on_step("baselines", 0, len(request.baselines))
-            table = _table_trial(gpu, introduction["element_bytes"], result.trials, request.baselines)
-            measurements, readings = _time_carefully(child, winner, table, result.trials, request, on_step)
+            named = _named_trials(gpu, introduction["element_bytes"], result.trials, request)
+            measurements, readings = _time_carefully(child, winner, named, result.trials, request, on_step)
             telemetry += readings
         telemetry.append(_canary(child, "after"))
     except (SweepFailed, ChildDied, ChildHung) as error:
@@ -142,30 +145,38 @@ def usable_gpu(gpu_index: int, arch: str) -> device.Gpu:
     return gpu
 
 
-def _table_trial(
-    gpu: device.Gpu, element_bytes: int, trials: Sequence[TrialResult], baselines: Sequence[str]
-) -> int | None:
-    """Returns the index of the tile table's trial; None where the table is no baseline or has no row."""
-    if tile_table.BASELINE not in baselines or gpu.model is None:
-        return None
-    runs = [trial.config for trial in trials if trial.status == "timed"]
-    config = tile_table.table_config(gpu.model.slug, element_bytes, runs)
-    return None if config is None else [trial.config for trial in trials].index(config)
+def _named_trials(
+    gpu: device.Gpu, element_bytes: int, trials: Sequence[TrialResult], request: MeasureRequest
+) -> dict[str, int]:
+    """Returns the trials that are timed beside the winner: of the config that ships and of the tile table's.
+
+    Empty where neither is known or none of them could be timed.
+    """
+    named = {}
+    places = {config_key(trial.config): place for place, trial in enumerate(trials) if trial.status == "timed"}
+    if request.ships is not None and config_key(request.ships) in places:
+        named[SHIPPED] = places[config_key(request.ships)]
+    if tile_table.BASELINE in request.baselines and gpu.model is not None:
+        runs = [trial.config for trial in trials if trial.status == "timed"]
+        config = tile_table.table_config(gpu.model.slug, element_bytes, runs)
+        if config is not None:
+            named[tile_table.BASELINE] = places[config_key(config)]
+    return named
 
 
 def _time_carefully(
     child: GpuChild,
     winner: int,
-    table: int | None,
+    named: Mapping[str, int],
     trials: Sequence[TrialResult],
     request: MeasureRequest,
     on_step: OnStep,
 ) -> tuple[tuple[Measured, ...], list[Mapping[str, Any]]]:
     """Runs paired rounds of the winner and every baseline that runs, until the ratio to the first is narrow enough.
 
-    The tile table's config is a baseline too; where it is the winner itself, it has the winner's samples.
+    The trials of `named` are baselines too; one that is the winner itself has the winner's samples.
     """
-    ids = [winner] if table in (None, winner) else [winner, table]
+    ids = list(dict.fromkeys((winner, *named.values())))
     for each in ids:
         child.load(each)
     prepared: dict[str, dict[str, Any]] = {}
@@ -201,16 +212,17 @@ def _time_carefully(
         "throttled_rounds_kept": len(throttled[0]) if hot else 0,
         "throttled_rounds_left_out": 0 if hot else len(throttled[0]),
     }
+    if parts := child.ask({"ask": "parts", "id": winner, "rounds": BLOCK_ROUNDS}, ROUNDS_DEADLINE_S)["parts_us"]:
+        shared["parts_us"] = parts
     ours = Measured(request.kernel, "kernel", tuple(samples[0]), trials[winner].config, shared)
     rivals_measured = [
         Measured(name, "baseline", tuple(samples[len(ids) + names.index(name)]) if name in names else (), None, detail)
         for name, detail in prepared.items()
     ]
-    if table is not None:
-        taken = {"is_the_winner": table == winner}
-        rivals_measured.append(
-            Measured(tile_table.BASELINE, "baseline", tuple(samples[len(ids) - 1]), trials[table].config, taken)
-        )
+    for name, trial in named.items():
+        of_name = tuple(samples[ids.index(trial)])
+        detail = {"is_the_winner": trial == winner}
+        rivals_measured.append(Measured(name, "baseline", of_name, trials[trial].config, detail))
     return (ours, *rivals_measured), readings
 
 

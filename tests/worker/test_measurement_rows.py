@@ -37,8 +37,9 @@ def test_deepgemm_is_the_main_baseline_wherever_it_was_measured() -> None:
     assert (found["baseline"], found["ratio"]) == ("deepgemm", pytest.approx(0.9))
 
 
-def test_the_tile_table_is_no_rival_and_without_one_there_is_no_ratio() -> None:
-    found = ours(kernel(), rival("deepgemm", (), missing="no torch"), rival("tile_table", CUDNN_US))
+@pytest.mark.parametrize("own_config", ["tile_table", "shipped"])
+def test_the_kernel_with_another_config_is_no_rival_and_without_one_there_is_no_ratio(own_config: str) -> None:
+    found = ours(kernel(), rival("deepgemm", (), missing="no torch"), rival(own_config, CUDNN_US))
     assert (found["baseline"], found["ratio"]) == (None, None)
 
 

@@ -64,6 +64,7 @@ class RealGpu:
                 gpu_index=_index_of(gpu),
                 baselines=sweep.baselines,
                 earlier=dict(journal.trials),
+                ships=sweep.ships,
             )
             result = measure(request, on_trial=trial_ended, on_step=lambda *_: None)
             journal.delete()

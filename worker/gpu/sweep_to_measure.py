@@ -4,16 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewatch.db.step_queries.steps import CompiledConfig, SweepFacts
+from tilewatch.kernels.results import Params
 
 
 @dataclass(frozen=True)
 class SweepToMeasure:
     """`configs` are those whose cubins are in the store; `library` is the folder of the watched repository.
-    `times_ill` is how often this GPU was in quarantine before."""
+    `ships` is the config that the library ships, if it is known, and `times_ill` how often this GPU was in quarantine
+    before."""
 
     job_key: str
     facts: SweepFacts
     configs: Sequence[CompiledConfig]
     library: str
     baselines: tuple[str, ...]
+    ships: Params | None = None
     times_ill: int = 0

@@ -59,7 +59,8 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         with session(context.database_url) as opened:
             times_ill = quarantine.refuse_if_ill(opened, gpu.uuid)
         library, baselines = job.payload["library"], tuple(job.payload["baselines"])
-        sweep = SweepToMeasure(job.key, facts, configs, library, baselines, times_ill)
+        ships = job.payload.get("ships")
+        sweep = SweepToMeasure(job.key, facts, configs, library, baselines, ships, times_ill)
         result = backend.measure(sweep, gpu, on_trial=trial_ended)
     except (GpuBusy, GpuMissing, WrongWorker) as error:
         # In use, or fallen off the bus: that is this GPU's trouble, and the job may be another worker's.

@@ -212,13 +212,17 @@ def _write(
                 kind="measure",
                 queue=gpu_queue(model.slug),
                 subject=f"{plan.kernel} {plan.problem} on {model.slug}",
-                payload={"library": library, "baselines": list(plan.baselines)},
+                payload={"library": library, "baselines": list(plan.baselines), **_shipped(plan)},
                 submission_id=submission_id,
                 sweep_id=sweep_id,
                 state="waiting",
                 priority=request.priority,
             )
     return submission_id, True, _compile_jobs(opened, submission_id, key, commit, target, request, library)
+
+
+def _shipped(plan: Plan) -> dict[str, dict[str, int]]:
+    return {} if plan.ships is None else {"ships": dict(plan.ships)}
 
 
 def _write_sweep(opened: Session, submission_id: int, commit_id: int, model: GpuSpec, plan: Plan) -> int:

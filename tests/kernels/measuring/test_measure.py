@@ -76,6 +76,27 @@ def test_the_fastest_right_config_is_timed_with_its_baselines(bench: Bench) -> N
     assert len({len(each.samples_us) for each in result.measurements}) == 1
 
 
+def test_the_config_that_ships_is_timed_beside_the_winner(bench: Bench) -> None:
+    rig = bench.rig
+    cubins = [rig.cubin(1), rig.cubin(2, 80.0), rig.cubin(8, 90.0)]
+    result = bench.measure(cubins, ships={"tile_rows": 8})
+    assert set(samples(result, "shipped")) == {90.0}
+    assert set(samples(result, "residual_add")) == {80.0}
+
+
+def test_the_winner_that_ships_is_not_launched_twice(bench: Bench) -> None:
+    rig = bench.rig
+    result = bench.measure([rig.cubin(1), rig.cubin(2, 80.0)], ships={"tile_rows": 2})
+    assert samples(result, "shipped") == samples(result, "residual_add")
+    assert next(each.detail for each in result.measurements if each.implementation == "shipped")["is_the_winner"]
+
+
+def test_a_shipped_config_that_does_not_run_is_no_baseline(bench: Bench) -> None:
+    rig = bench.rig
+    result = bench.measure([rig.cubin(1), rig.cubin(8, 20.0, fault="off")], ships={"tile_rows": 8})
+    assert "shipped" not in {each.implementation for each in result.measurements}
+
+
 def test_a_run_says_where_when_and_with_what_it_was_measured(bench: Bench) -> None:
     result = bench.measure([bench.rig.cubin()])
     assert (result.gpu_model, result.gpu_uuid, result.gpu_name, result.timer) == ("h200", UUID, NAME, "cupti")
