@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help up install dev test lint bench bench-claims bench-compare bench-dashboard bench-gpu bench-jobs bench-judge bench-tell chaos test-gpu mutants lock clean
+.PHONY: help up install dev test test-changed lint bench bench-claims bench-compare bench-dashboard bench-gpu bench-jobs bench-judge bench-tell chaos test-gpu mutants lock clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -30,7 +30,11 @@ PARALLEL = -n auto --maxprocesses 4 --dist worksteal
 
 test: lint ## Check everything that needs no GPU, against a real Postgres and a real Valkey
 	@$(BIN)/python tests/debian_servers.py $(BIN)/pytest -q -n auto --maxprocesses 4 --dist loadfile tests/db
-	@$(BIN)/pytest $(PARALLEL)
+	@$(BIN)/pytest $(PARALLEL) --durations=10
+
+test-changed: ## Run the tests of the modules that differ from main (ONLY="worker/run_job.py ..." for others)
+	@tests="$$($(BIN)/python -m tools.changed_tests $(ONLY))"; \
+		if [ -z "$$tests" ]; then echo "no module with tests of its own was changed"; else $(BIN)/pytest -q $$tests; fi
 
 # Each benchmark prints its figures beside their bounds and ends with 1 when one is missed; REPORT_ONLY=1 ends with 0.
 ONLY_REPORT = $(if $(REPORT_ONLY),--report-only)

@@ -35,13 +35,16 @@ def run(job_id: int, owner: str, context: Context, queues: Collection[str] | Non
     if job is None:
         log.info("no job to take", job=job_id, owner=owner)
         return []
-    with structlog.contextvars.bound_contextvars(job=job.id):
-        log.info("claimed", kind=job.kind, subject=job.subject, attempt=job.attempt)
-        try:
+    try:  # from here on a signal to stop must give the job back
+        with structlog.contextvars.bound_contextvars(job=job.id):
+            log.info("claimed", kind=job.kind, subject=job.subject, attempt=job.attempt)
             return _hold_and_do(job, owner, context)
-        except LeaseLost:
-            log.warning("lost to another worker or cancelled")
-            return []
+    except LeaseLost:
+        log.warning("lost to another worker or cancelled")
+        return []
+    except (SystemExit, KeyboardInterrupt):
+        _hand_back(job.id, owner, context)
+        raise
 
 
 def _hold_and_do(job: ClaimedJob, owner: str, context: Context) -> list[UnsentJob]:
@@ -52,9 +55,6 @@ def _hold_and_do(job: ClaimedJob, owner: str, context: Context) -> list[UnsentJo
         queued += _queue_next(job, context)
         log.info("done" if ended else "done, but lost meanwhile", queued=len(queued))
         return queued
-    except (SystemExit, KeyboardInterrupt):
-        _hand_back(job.id, owner, context)
-        raise
     except LeaseLost:
         raise
     except Exception as error:  # the edge of a job: whatever it raised belongs on its row

@@ -51,10 +51,13 @@ def test_a_bug_fails_the_job_and_its_row_keeps_the_traceback(context: Context) -
     assert "worker/judging/judge.py" in ended.trace
 
 
+@pytest.mark.parametrize("moment", ["_hold_and_do", "Lease", "_step_of"])
 def test_a_job_of_a_worker_that_is_told_to_stop_is_handed_back(
-    context: Context, monkeypatch: pytest.MonkeyPatch
+    context: Context, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    monkeypatch.setattr(run_job, "_step_of", lambda _: raising(SystemExit(0)))
+    """The signal may come at any moment after the job was claimed."""
+    stopped = raising(SystemExit(0))
+    monkeypatch.setattr(run_job, moment, (lambda _: stopped) if moment == "_step_of" else stopped)
     job_id = queued_job(context)
     with pytest.raises(SystemExit):
         run_job.run(job_id, "tester#1", context)
