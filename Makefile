@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help up install dev test test-changed lint bench bench-claims bench-compare bench-dashboard bench-gpu bench-jobs bench-judge bench-tell chaos test-gpu mutants lock clean
+.PHONY: help up install dev test test-changed lint bench bench-claims bench-compare bench-dashboard bench-gpu bench-jobs bench-judge bench-tell bench-tuned chaos test-gpu mutants lock clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -73,6 +73,9 @@ bench-judge: dev ## Score the judge on simulated histories: false alarms, recall
 
 bench-tell: dev ## Measure the delay from a confirmed regression to its message, and a check for alarms (a minute)
 	@$(BIN)/python -m benchmarks.notification_delay $(ONLY_REPORT)
+
+bench-tuned: dev ## Measure what tuned tables lose on other GPUs and problems, from recordings, and the time of a lookup (seconds)
+	@$(BIN)/python -m benchmarks.tuned
 
 # uv reads neither pip's settings nor its environment, and no settings of its own here: a list must not depend on the
 # machine it was made on. `make lock UPGRADE=--upgrade` takes newer releases; without it what is pinned stays pinned.

@@ -20,6 +20,7 @@ from tilewatch.worker.cli.notify import tell
 from tilewatch.worker.cli.regressions import regressions
 from tilewatch.worker.cli.submit import submit
 from tilewatch.worker.cli.tokens import token
+from tilewatch.worker.cli.tuned import tuned
 
 EXPECTED_ERROR = 2
 
@@ -32,6 +33,7 @@ cli = typer.Typer(
 cli.add_typer(submit, name="submit")
 cli.add_typer(regressions, name="regressions")
 cli.add_typer(tell, name="tell")
+cli.add_typer(tuned, name="tuned")
 cli.add_typer(token, name="token")
 cli.command()(compare.compare)
 cli.command()(compare.replay)

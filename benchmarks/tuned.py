@@ -1,0 +1,182 @@
+"""Measures what a tuned table is worth elsewhere, from recordings, and how long a lookup takes.
+
+    python -m benchmarks.tuned [RECORDING...] [--report-only]
+
+A regret is how much longer the carried config takes than the best one of the sweep that it is carried to; 0 where the
+two are tied. Carried are winners to another GPU, to the same problem; and winners to a problem that the table lacks,
+from the problem that `tilewatch.tuned` would take instead (each problem left out once).
+"""
+
+import argparse
+import itertools
+import math
+import random
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import bounds
+from benchmarks.bounds import Figure
+from tilewatch import tuned
+from tilewatch.kernels.recording import recording_file
+from tilewatch.kernels.results import Params, config_key
+
+RECORDINGS = sorted((Path(__file__).resolve().parent.parent / "recordings").glob("*.jsonl.gz"))
+MOST_ON_SAME_MODEL, MOST_ON_OTHER_MODEL, MOST_UNSEEN = 1.0, 3.0, 5.0
+"""Per cent, of the 95th percentile."""
+MOST_LOOKUP_US = 5.0
+LOOKUPS = 20_000
+
+
+@dataclass(frozen=True)
+class Swept:
+    """One measured sweep: what each config took, and the configs that are as good as its winner."""
+
+    gpu_uuid: str
+    gpu_model: str
+    source_sha256: str
+    winner: Params
+    best: frozenset[str]
+    times_us: Mapping[str, float]
+
+    def find_regret(self, carried: Params) -> float | None:
+        """None where the config has no time here: it is not in this space, does not compile or is wrong."""
+        key = config_key(carried)
+        if key in self.best:
+            return 0.0
+        return self.times_us[key] / self.times_us[config_key(self.winner)] - 1 if key in self.times_us else None
+
+
+Sweeps = Mapping[tuple[str, str], Swept]
+"""By kernel and problem."""
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("recordings", nargs="*", type=Path, default=RECORDINGS)
+    bounds.add_report_only(asked)
+    options = asked.parse_args()
+    recorded = [read_sweeps(recording_file.read(file).rows) for file in options.recordings]
+    figures = itertools.chain(_measure_carried(recorded), _measure_unseen(recorded), _measure_lookups())
+    sys.exit(bounds.report(figures, report_only=options.report_only))
+
+
+def read_sweeps(rows: Sequence[Mapping[str, Any]]) -> Sweeps:
+    """The newest run of each kernel and problem of a recording."""
+    sweeps = {row["id"]: row for row in rows if row["row"] == "sweep"}
+    times: dict[Any, dict[str, float]] = {each: {} for each in sweeps}
+    for row in rows:
+        if row["row"] == "trial" and row["status"] == "timed":
+            times[row["sweep"]][config_key(row["config"])] = statistics.median(row["samples_us"])
+    winners = {row["run"]: row["config"] for row in rows if row["row"] == "measurement" and row["role"] == "kernel"}
+    found: dict[tuple[str, str], Swept] = {}
+    for run in sorted((row for row in rows if row["row"] == "run"), key=lambda row: str(row["finished_at"])):
+        if (winner := winners.get(run["key"])) is None:
+            continue
+        sweep = sweeps[run["sweep"]]
+        found[sweep["kernel"], sweep["problem"]] = Swept(
+            run["gpu_uuid"],
+            sweep["gpu_model"]["slug"],
+            sweep["source_sha256"],
+            winner,
+            frozenset(config_key(config) for config in (winner, *run["tie"])),
+            times[sweep["id"]],
+        )
+    return found
+
+
+def list_carried(of: Sweeps, to: Sweeps) -> Iterator[tuple[Swept, Swept]]:
+    """Pairs of sweeps of one kernel, problem and source on two GPUs: a table of another source would be refused."""
+    for key, one in of.items():
+        other = to.get(key)
+        if other is not None and one.gpu_uuid != other.gpu_uuid and one.source_sha256 == other.source_sha256:
+            yield one, other
+
+
+def list_unseen(sweeps: Sweeps, most_doublings: float) -> Iterator[tuple[bool, float | None]]:
+    """Leaves each problem out once: whether others lie on both sides of each of its sizes, and the regret of the config
+    that the table gives instead. Without those that get the fallback."""
+    for (kernel, problem), left_out in sweeps.items():
+        others = {name: each for (of, name), each in sweeps.items() if of == kernel and name != problem}
+        table = tuned.Table([tuned.Row(name, each.winner) for name, each in others.items()], {}, most_doublings)
+        parts = tuned.split_problem(problem)
+        choice = table.find(*parts)
+        if choice.source == "nearest":
+            yield (
+                _is_between(parts, [tuned.split_problem(name) for name in others]),
+                left_out.find_regret(choice.config),
+            )
+
+
+def _is_between(parts: tuple[tuned.Part, ...], others: Sequence[tuple[tuned.Part, ...]]) -> bool:
+    alike = [other for other in others if tuned.measure_distance(parts, other) is not None]
+    sizes = [(part, [other[at] for other in alike]) for at, part in enumerate(parts) if isinstance(part, int)]
+    return all(min(found) <= size <= max(found) for size, found in sizes)  # type: ignore[type-var]  # numbers, as in parts
+
+
+def _measure_carried(recorded: Sequence[Sweeps]) -> Iterator[Figure]:
+    pairs = [pair for of, to in itertools.permutations(recorded, 2) for pair in list_carried(of, to)]
+    for what, most, chosen in (
+        ("another GPU of the model", MOST_ON_SAME_MODEL, [p for p in pairs if p[0].gpu_model == p[1].gpu_model]),
+        ("another GPU model", MOST_ON_OTHER_MODEL, [p for p in pairs if p[0].gpu_model != p[1].gpu_model]),
+    ):
+        yield from _report_regrets(f"winner carried to {what}", [to.find_regret(of.winner) for of, to in chosen], most)
+
+
+def _measure_unseen(recorded: Sequence[Sweeps]) -> Iterator[Figure]:
+    for what, most_doublings in (
+        (f"within {tuned.MOST_DOUBLINGS:g} doubling", tuned.MOST_DOUBLINGS),
+        ("any", math.inf),
+    ):
+        found = [each for sweeps in recorded for each in list_unseen(sweeps, most_doublings)]
+        between = [regret for is_between, regret in found if is_between]
+        yield from _report_regrets(f"nearest problem, {what}, between measured ones", between, MOST_UNSEEN)
+        yield from _report_regrets(f"nearest problem, {what}", [regret for _, regret in found], None)
+
+
+def _report_regrets(what: str, regrets: Sequence[float | None], most: float | None) -> Iterator[Figure]:
+    timed = [100 * regret for regret in regrets if regret is not None]
+    if not timed:
+        yield bounds.not_measured(f"{what}: regret p95", "no recording of such")
+        return
+    p50, p95 = np.percentile(timed, [50, 95])
+    without = len(regrets) - len(timed)
+    lacking = f", {without} without a time" if without else ""
+    yield Figure(f"{what}: regret p50, worst of {len(timed)}{lacking}", f"{p50:.1f} %, {max(timed):.1f} %")
+    if most is None:
+        yield Figure(f"{what}: regret p95", f"{p95:.1f} %")
+    else:
+        yield bounds.at_most(f"{what}: regret p95", float(p95), most, " %", 1)
+
+
+def _measure_lookups() -> Iterator[Figure]:
+    chance = random.Random("lookups")  # noqa: S311 - made-up problems, not secrets
+    weights = [(4096, 7168), (2112, 7168), (24576, 1536), (32768, 512), (7168, 16384)]
+    measured = [(m, n, k) for n, k in weights for m in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)]
+    table = tuned.Table([tuned.Row("x".join(map(str, problem)), {"tile_m": 64}) for problem in measured], {})
+    asked = [chance.choice(measured) for _ in range(LOOKUPS)]
+    yield bounds.at_most("lookup of a measured problem, p95", _time_lookups(table, asked), MOST_LOOKUP_US, " us", 2)
+    unseen = list(dict.fromkeys((chance.randrange(1, 4096), *chance.choice(weights)) for _ in range(5_000)))
+    yield Figure("lookup of another problem for the first time, p95", f"{_time_lookups(table, unseen):.2f} us")
+    again = [chance.choice(unseen) for _ in range(LOOKUPS)]
+    yield bounds.at_most("lookup of it from then on, p95", _time_lookups(table, again), MOST_LOOKUP_US, " us", 2)
+
+
+def _time_lookups(table: tuned.Table, asked: Sequence[tuple[int, ...]]) -> float:
+    """Microseconds, the 95th percentile; includes reading the clock."""
+    taken = []
+    for problem in asked:
+        started = time.perf_counter_ns()
+        table.find(*problem)
+        taken.append(time.perf_counter_ns() - started)
+    return float(np.percentile(taken, 95)) / 1000
+
+
+if __name__ == "__main__":
+    main()

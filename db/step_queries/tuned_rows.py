@@ -1,0 +1,100 @@
+"""Reads what a tuned table holds: the newest winner of each series, and what other winners took in its sweep."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import and_, func, select, true
+from sqlalchemy.orm import Session
+
+from tilewatch.db.joins import is_of_series, read_rows, series_keys
+from tilewatch.db.models import Commit, Config, Measurement, Run, Sweep, Trial
+
+
+@dataclass(frozen=True)
+class NewestWinner:
+    """The winner of the newest run of a series. `tie` are the configs that cannot be told from it, itself among them.
+    `gpu_name` is the driver's."""
+
+    repository: str
+    kernel: str
+    problem: str
+    gpu_model: str
+    gpu_name: str
+    arch: str
+    sha: str
+    source_sha256: str
+    toolchain: Mapping[str, str]
+    run_id: int
+    sweep_id: int
+    config_id: int
+    config: Mapping[str, Any]
+    time_us: float
+    tie: Sequence[int]
+
+
+def list_newest_winners(
+    session: Session, *, repository: str | None = None, kernel: str | None = None, gpu_model: str | None = None
+) -> list[NewestWinner]:
+    """Lists a winner for each series that a GPU measured, here or for a recording; None takes all."""
+    keys = series_keys()
+    newest = (
+        select(
+            Run.id.label("run_id"),
+            Run.tie,
+            Run.toolchain,
+            Run.gpu_name,
+            Sweep.id.label("sweep_id"),
+            Sweep.arch,
+            Sweep.source_sha256,
+            Commit.sha,
+            Measurement.config_id,
+            Measurement.median_us,
+        )
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .join(Commit, Commit.id == Sweep.commit_id)
+        .join(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
+        .where(*is_of_series(keys), Run.origin != "simulated")
+        .order_by(Commit.position.desc(), Run.id.desc())
+        .limit(1)
+        .lateral()
+    )
+    wanted = {"repository": repository, "kernel": kernel, "gpu_model": gpu_model}
+    query = (
+        select(
+            *keys.c,
+            *(
+                newest.c[name]
+                for name in ("gpu_name", "arch", "sha", "source_sha256", "toolchain", "run_id", "sweep_id")
+            ),
+            newest.c.config_id,
+            Config.params.label("config"),
+            newest.c.median_us.label("time_us"),
+            newest.c.tie,
+        )
+        .select_from(keys)
+        .join(newest, true())
+        .join(Config, Config.id == newest.c.config_id)
+        .where(*(keys.c[name] == value for name, value in wanted.items() if value is not None))
+        .order_by(*keys.c)
+    )
+    return read_rows(session, query, NewestWinner)
+
+
+def read_configs(session: Session, config_ids: Collection[int]) -> dict[int, Mapping[str, Any]]:
+    rows = session.execute(select(Config.id, Config.params).where(Config.id == func.any(list(config_ids))))
+    return {row.id: row.params for row in rows}
+
+
+def read_trial_times(
+    session: Session, sweep_ids: Collection[int], config_ids: Collection[int]
+) -> dict[tuple[int, int], float]:
+    """Returns the median us of these configs in these sweeps, by sweep and config; without those that have none."""
+    rows = session.execute(
+        select(Trial.sweep_id, Trial.config_id, Trial.median_us).where(
+            Trial.sweep_id == func.any(list(sweep_ids)),
+            Trial.config_id == func.any(list(config_ids)),
+            Trial.median_us.is_not(None),
+        )
+    )
+    return {(row.sweep_id, row.config_id): row.median_us for row in rows}

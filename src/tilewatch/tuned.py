@@ -1,0 +1,165 @@
+"""Looks up tuned configs for host code. This one file needs nothing but Python 3.10: import it, or copy it.
+
+`tilewatch tuned export tuned.json` writes the file that it reads (docs/tuned.md):
+
+    TABLE = tuned.load("tuned.json", kernel="gemm_fp8", gpu="NVIDIA H200", fallback={"tile_m": 128, "tile_n": 128})
+    config = TABLE.find(320, 32576, 7168).config
+"""
+
+import bisect
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+FORMAT = 1
+"""The version of the file's layout. A file of another version is refused."""
+
+MOST_DOUBLINGS = 1.0
+"""How far a measured problem may be for its config to be taken: the doublings of each size, added up.
+
+Of 82 problems that two H200s swept (benchmarks/tuned.py, 2026-11), within 1 doubling half lost less than 1 % with the
+config of the nearest, and one in twenty 18 % or more; at any distance one in twenty lost 100 %.
+"""
+
+KEPT_ANSWERS = 10_000
+"""Answers kept for problems that are not in the table, so that asking again costs one look into a dict."""
+
+Part = int | str
+_BETWEEN_PARTS = re.compile(r"(?<=\d)x(?=\d)|[-,;:=_/ ]+")
+
+
+class WrongTable(ValueError):
+    """The file has no table for this kernel, GPU or source; the message is a sentence."""
+
+
+class Choice(NamedTuple):
+    """The config to launch with, and why: "exact", "nearest" (of a measured problem) or "fallback".
+
+    `problem` is the measured problem, empty for a fallback. `regret` is what the config is expected to lose to the best
+    one, as a share of its time: 0 for an exact hit; for a nearest problem what that problem would lose with the config
+    of the one nearest to it; None where that is not known.
+    """
+
+    config: Mapping[str, Any]
+    source: str
+    problem: str = ""
+    regret: float | None = None
+
+
+class Row(NamedTuple):
+    """The winner of one measured problem. `carried_regret`: see Choice."""
+
+    problem: str
+    config: Mapping[str, Any]
+    carried_regret: float | None = None
+
+
+class Table:
+    """The winners of one kernel on one GPU model. Without rows it always answers with the fallback."""
+
+    def __init__(
+        self, rows: Iterable[Row], fallback: Mapping[str, Any], most_doublings: float = MOST_DOUBLINGS
+    ) -> None:
+        self._fallback = Choice(fallback, "fallback")
+        self._most_doublings = most_doublings
+        self._exact: dict[tuple[Part, ...], Choice] = {}
+        self._groups: dict[tuple[str | None, ...], list[tuple[tuple[float, ...], int, Choice]]] = {}
+        for number, row in enumerate(rows):
+            parts = split_problem(row.problem)
+            self._exact[parts] = Choice(row.config, "exact", row.problem, 0.0)
+            near = Choice(row.config, "nearest", row.problem, row.carried_regret)
+            self._groups.setdefault(_words(parts), []).append((_doublings(parts), number, near))
+        for group in self._groups.values():
+            group.sort(key=lambda each: each[:2])
+        self._answers = dict(self._exact)
+
+    def find(self, *problem: Part) -> Choice:
+        """Returns the choice for a problem, whose numbers and words are given in the order of its text.
+
+        `find(4096, 4096, 4096, "float16")` asks for 4096x4096x4096-float16. Words must be equal, numbers near.
+        """
+        found = self._answers.get(problem)
+        if found is None:
+            if len(self._answers) >= KEPT_ANSWERS + len(self._exact):
+                self._answers = dict(self._exact)
+            found = self._answers[problem] = self._find_nearest(problem)
+        return found
+
+    def _find_nearest(self, problem: tuple[Part, ...]) -> Choice:
+        group = self._groups.get(_words(problem), ())
+        wanted = _doublings(problem)
+        if not group or not wanted:
+            return self._fallback
+        first, best, found = wanted[0], self._most_doublings, self._fallback
+        # Rows are sorted by their first size: from where the wanted one would stand, walk both ways until it alone is
+        # farther than the best row.
+        start = bisect.bisect_left(group, (wanted,))
+        for walk in (range(start, len(group)), range(start - 1, -1, -1)):
+            for at in walk:
+                doublings, _, choice = group[at]
+                if abs(doublings[0] - first) > best:
+                    break
+                distance = sum(abs(a - b) for a, b in zip(doublings, wanted, strict=True))
+                if distance < best or (distance == best and found is self._fallback):
+                    best, found = distance, choice
+        return found
+
+
+def load(
+    path: str | Path,
+    *,
+    kernel: str,
+    gpu: str,
+    fallback: Mapping[str, Any],
+    source: str | Path | None = None,
+    most_doublings: float = MOST_DOUBLINGS,
+) -> Table:
+    """Reads the table of one kernel for one GPU, by the driver's name ("NVIDIA H200") or the model's ("h200").
+
+    With `source`, the file that holds the kernel, a table of another version of that file is refused.
+    Raises WrongTable, OSError or ValueError.
+    """
+    content = json.loads(Path(path).read_text(encoding="utf-8"))
+    version = content.get("format") if isinstance(content, dict) else None
+    if version != FORMAT:
+        raise WrongTable(f"{path} has format {version}, and this tuned.py reads format {FORMAT}")
+    of_kernel = [table for table in content["tables"] if table["kernel"] == kernel]
+    if not of_kernel:
+        listed = ", ".join(sorted({table["kernel"] for table in content["tables"]})) or "none"
+        raise WrongTable(f"{path} has no table of kernel '{kernel}'; it has {listed}")
+    fitting = [table for table in of_kernel if gpu in (table["gpu"], table["gpu_model"])]
+    if not fitting:
+        listed = ", ".join(sorted({table["gpu"] for table in of_kernel}))
+        raise WrongTable(f"{path} has no table of kernel '{kernel}' for GPU '{gpu}'; it has {listed}")
+    (table,) = fitting
+    if source is not None and hashlib.sha256(Path(source).read_bytes()).hexdigest() != table["source_sha256"]:
+        raise WrongTable(
+            f"{path} was made with another version of {Path(source).name} (commit {table['commit'][:10]}): sweep this "
+            "one and export again"
+        )
+    rows = [Row(row["problem"], row["config"], row["carried_regret"]) for row in table["rows"]]
+    return Table(rows, fallback, most_doublings)
+
+
+def split_problem(text: str) -> tuple[Part, ...]:
+    """4096x4096x4096-float16 is (4096, 4096, 4096, "float16"): numbers, and words that hold more than digits."""
+    return tuple(int(part) if part.isdigit() else part for part in _BETWEEN_PARTS.split(text) if part)
+
+
+def measure_distance(one: tuple[Part, ...], other: tuple[Part, ...]) -> float | None:
+    """Returns the doublings between two problems, added up over their sizes; None where their words differ."""
+    if _words(one) != _words(other):
+        return None
+    return sum(abs(a - b) for a, b in zip(_doublings(one), _doublings(other), strict=True))
+
+
+def _words(problem: tuple[Part, ...]) -> tuple[str | None, ...]:
+    return tuple([part if isinstance(part, str) else None for part in problem])
+
+
+def _doublings(problem: tuple[Part, ...]) -> tuple[float, ...]:
+    return tuple([math.log2(max(part, 1)) for part in problem if not isinstance(part, str)])

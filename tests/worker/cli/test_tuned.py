@@ -1,0 +1,115 @@
+"""`tilewatch tuned export` out of a real database, and the file as host code reads it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from tests.db.fixtures import one_commit
+from tests.worker.cli.conftest import Tilewatch
+from tilewatch import tuned
+from tilewatch.db.models import Measurement, Run, Sweep, Trial
+from tilewatch.db.session import session
+from tilewatch.worker.repository import name_of_branch
+from tilewatch.worker.settings import Settings
+
+WIDE, NARROW = "320x32576x7168", "320x16384x7168"
+
+
+@pytest.fixture
+def url(settings: Settings) -> str:
+    return settings.connection().database_url
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "tuned.json"
+
+
+def measure(
+    url: str,
+    problem: str,
+    *,
+    key: str,
+    winner: int = 0,
+    repository: str = "tilewatch",
+    source_sha256: str = "cd" * 32,
+    origin: str = "measured",
+) -> int:
+    """A run of this problem, won by the config of that number; config N takes 10 + N us, and only the winner is tied
+    with itself."""
+    with session(url) as opened:
+        planned = one_commit.submit(opened, key, repository)
+        opened.execute(
+            update(Sweep).where(Sweep.id == planned.sweep_id).values(problem=problem, source_sha256=source_sha256)
+        )
+        run_id = one_commit.measure(opened, planned, f"run {key}")
+        timer = "simulated" if origin == "simulated" else "cupti"
+        tie = [planned.config_ids[winner], planned.config_ids[2]]
+        opened.execute(update(Run).where(Run.id == run_id).values(tie=tie, origin=origin, timer=timer))
+        of_kernel = (Measurement.run_id == run_id) & (Measurement.role == "kernel")
+        opened.execute(update(Measurement).where(of_kernel).values(config_id=planned.config_ids[winner]))
+        for number, config_id in enumerate(planned.config_ids[:3]):
+            one = (Trial.sweep_id == planned.sweep_id) & (Trial.config_id == config_id)
+            opened.execute(update(Trial).where(one).values(median_us=10.0 + abs(number - winner)))
+    return run_id
+
+
+def read_rows(file: Path) -> dict[str, Any]:
+    (table,) = json.loads(file.read_text())["tables"]
+    return {row["problem"]: row for row in table["rows"]}
+
+
+def test_what_won_is_found_by_host_code(url: str, file: Path, tilewatch: Tilewatch) -> None:
+    run_id = measure(url, WIDE, key="wide")
+    measure(url, NARROW, key="narrow", winner=1)
+    printed = tilewatch("tuned", "export", str(file))
+    assert printed == f"wrote 2 configs to {file}: one for each problem of 1 kernel and GPU model\n"
+    table = tuned.load(file, kernel="gemm_fp8", gpu="NVIDIA B200", fallback={})
+    assert table.find(320, 32576, 7168).config == one_commit.CONFIGS[0]
+    assert table.find(320, 16384, 7168).config == one_commit.CONFIGS[1]
+    row = read_rows(file)[WIDE]
+    assert (row["time_us"], row["ties"]) == (9.05, [one_commit.CONFIGS[2]])
+    assert row["evidence"] == f"http://localhost:8501/evidence?run={run_id}"
+
+
+def test_a_row_says_what_its_neighbour_s_config_would_lose_there(url: str, file: Path, tilewatch: Tilewatch) -> None:
+    measure(url, WIDE, key="wide")
+    measure(url, NARROW, key="narrow", winner=1)
+    measure(url, "64x64", key="alone", winner=1)
+    measure(url, "320x20000x7168", key="tied", winner=2)
+    tilewatch("tuned", "export", str(file))
+    rows = read_rows(file)
+    assert rows["64x64"]["carried_regret"] is None, "nothing is near"
+    assert rows[WIDE]["carried_regret"] == 0.0, "the third config, of the nearest problem, is tied here"
+    assert rows["320x20000x7168"]["carried_regret"] == 0.1, "the second config takes 11 us, the third 10"
+
+
+def test_the_newest_run_counts_and_only_problems_of_its_source(url: str, file: Path, tilewatch: Tilewatch) -> None:
+    measure(url, WIDE, key="old", winner=0)
+    measure(url, "64x64", key="gone", source_sha256="ee" * 32)
+    measure(url, WIDE, key="new", winner=1)
+    measure(url, WIDE, key="simulated", winner=2, origin="simulated")
+    tilewatch("tuned", "export", str(file))
+    rows = read_rows(file)
+    assert {problem: row["config"] for problem, row in rows.items()} == {WIDE: one_commit.CONFIGS[1]}
+
+
+def test_one_repository_is_exported_and_no_branch_unless_it_is_named(
+    url: str, file: Path, tilewatch: Tilewatch
+) -> None:
+    assert "no GPU has measured such a sweep" in tilewatch("tuned", "export", str(file), fails=True)
+    branch = name_of_branch("tilewatch", "faster")
+    measure(url, WIDE, key="main")
+    measure(url, WIDE, key="branch", winner=1, repository=branch)
+    tilewatch("tuned", "export", str(file))
+    assert read_rows(file)[WIDE]["config"] == one_commit.CONFIGS[0]
+    tilewatch("tuned", "export", str(file), "--repository", branch)
+    assert read_rows(file)[WIDE]["config"] == one_commit.CONFIGS[1]
+    measure(url, WIDE, key="other", repository="kernels")
+    assert "name one with --repository: kernels, tilewatch" in tilewatch("tuned", "export", str(file), fails=True)
+    for chosen in (("--kernel", "norm"), ("--gpu", "h200")):
+        arguments = (str(file), "--repository", "kernels", *chosen)
+        assert "no GPU has measured" in tilewatch("tuned", "export", *arguments, fails=True)

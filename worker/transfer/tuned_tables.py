@@ -1,0 +1,124 @@
+"""Makes tuned tables, the JSON that tilewatch.tuned looks configs up in, from the newest winners of a database."""
+
+import importlib.metadata
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tilewatch import tuned
+from tilewatch.db.session import session
+from tilewatch.db.step_queries import tuned_rows
+from tilewatch.db.step_queries.tuned_rows import NewestWinner
+from tilewatch.errors import ExpectedError
+from tilewatch.worker import repository as repositories
+
+Times = Mapping[tuple[int, int], float]
+"""Median microseconds by sweep and config."""
+
+
+class NothingTuned(ExpectedError):
+    """No winner fits what was asked for, or it is not clear of which repository; the message is a sentence."""
+
+
+def write_tables(
+    database_url: str,
+    path: Path,
+    link: Callable[[int], str],
+    *,
+    repository: str | None = None,
+    kernel: str | None = None,
+    gpu_model: str | None = None,
+) -> list[Mapping[str, Any]]:
+    """Writes the tables and returns them. `link` makes the address of a run's evidence. Raises NothingTuned."""
+    with session(database_url) as opened:
+        found = tuned_rows.list_newest_winners(opened, repository=repository, kernel=kernel, gpu_model=gpu_model)
+        winners = _of_one_repository(found, repository)
+        config_ids = {winner.config_id for winner in winners}
+        times = tuned_rows.read_trial_times(opened, [winner.sweep_id for winner in winners], config_ids)
+        configs = tuned_rows.read_configs(opened, {tied for winner in winners for tied in winner.tie})
+    tables = make_tables(winners, times, configs, link)
+    content = {
+        "format": tuned.FORMAT,
+        "made_by": f"tilewatch {importlib.metadata.version('tilewatch')}",
+        "tables": tables,
+    }
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    return tables
+
+
+def make_tables(
+    winners: Sequence[NewestWinner],
+    times: Times,
+    configs: Mapping[int, Mapping[str, Any]],
+    link: Callable[[int], str],
+) -> list[Mapping[str, Any]]:
+    """One table for each kernel and GPU model. Of a kernel whose source changed only the problems of its newest run."""
+    groups: dict[tuple[str, str], list[NewestWinner]] = {}
+    for winner in winners:
+        groups.setdefault((winner.kernel, winner.gpu_model), []).append(winner)
+    tables: list[Mapping[str, Any]] = []
+    for (kernel, gpu_model), group in groups.items():
+        newest = max(group, key=lambda winner: winner.run_id)
+        rows = [winner for winner in group if winner.source_sha256 == newest.source_sha256]
+        tables.append(
+            {
+                "kernel": kernel,
+                "gpu": newest.gpu_name,
+                "gpu_model": gpu_model,
+                "arch": newest.arch,
+                "repository": newest.repository,
+                "commit": newest.sha,
+                "source_sha256": newest.source_sha256,
+                "toolchain": newest.toolchain,
+                "rows": [
+                    {
+                        "problem": winner.problem,
+                        "config": winner.config,
+                        "time_us": round(winner.time_us, 3),
+                        "ties": [configs[tied] for tied in winner.tie if tied != winner.config_id],
+                        "carried_regret": _round(find_carried_regret(winner, rows, times)),
+                        "evidence": link(winner.run_id),
+                        **({} if winner.toolchain == newest.toolchain else {"toolchain": winner.toolchain}),
+                    }
+                    for winner in rows
+                ],
+            }
+        )
+    return tables
+
+
+def find_carried_regret(winner: NewestWinner, rows: Iterable[NewestWinner], times: Times) -> float | None:
+    """Returns what this problem loses, as a share of its best time, with the config of the one nearest to it.
+
+    0 where that config is tied with its own. None where it has no neighbour, or the config has no time in its sweep.
+    """
+    own = tuned.split_problem(winner.problem)
+    near = [
+        (distance, row)
+        for row in rows
+        if row is not winner and (distance := tuned.measure_distance(own, tuned.split_problem(row.problem))) is not None
+    ]
+    if not near:
+        return None
+    carried = min(near, key=lambda each: each[0])[1].config_id
+    if carried == winner.config_id or carried in winner.tie:
+        return 0.0
+    best, taken = (times.get((winner.sweep_id, config_id)) for config_id in (winner.config_id, carried))
+    # The sweep's few samples may have had another order than the careful timing of the winner.
+    return None if best is None or taken is None else max(0.0, taken / best - 1)
+
+
+def _of_one_repository(winners: Sequence[NewestWinner], named: str | None) -> Sequence[NewestWinner]:
+    """Leaves out branches, which ship nothing yet, unless one is named. Raises NothingTuned."""
+    kept = [winner for winner in winners if named is not None or not repositories.is_branch(winner.repository)]
+    found = sorted({winner.repository for winner in kept})
+    if not kept:
+        raise NothingTuned("nothing to export: no GPU has measured such a sweep")
+    if len(found) > 1:
+        raise NothingTuned(f"several repositories have such sweeps; name one with --repository: {', '.join(found)}")
+    return kept
+
+
+def _round(share: float | None) -> float | None:
+    return None if share is None else round(share, 4)
