@@ -11,8 +11,9 @@ RUN apt-get update \
     && useradd --create-home --home-dir /data --uid 1000 tilewatch
 
 WORKDIR /app
-COPY requirements/build.txt requirements/${LIST}.txt requirements/
-RUN pip install --no-cache-dir --no-deps --require-hashes -r requirements/build.txt -r requirements/${LIST}.txt
+COPY requirements/build.txt requirements/${LIST}.txt requirements/s3.txt requirements/
+RUN pip install --no-cache-dir --no-deps --require-hashes \
+    -r requirements/build.txt -r requirements/${LIST}.txt -r requirements/s3.txt
 
 COPY pyproject.toml README.md ./
 COPY src src

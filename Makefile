@@ -86,7 +86,8 @@ LOCK = env -u PIP_FIND_LINKS -u PIP_EXTRA_INDEX_URL -u UV_FIND_LINKS $(BIN)/uv p
 lock: dev ## Write requirements/*.txt again from pyproject.toml
 	@$(LOCK) requirements/build.in -o requirements/build.txt >/dev/null
 	@$(LOCK) pyproject.toml -o requirements/base.txt >/dev/null
-	@$(LOCK) pyproject.toml -c requirements/base.txt --group dev -o requirements/dev.txt >/dev/null
+	@$(LOCK) pyproject.toml -c requirements/base.txt --extra s3 --group dev -o requirements/dev.txt >/dev/null
+	@$(LOCK) pyproject.toml -c requirements/dev.txt --extra s3 -o requirements/s3.txt >/dev/null
 	@$(LOCK) pyproject.toml -c requirements/base.txt --extra gpu -o requirements/gpu.txt >/dev/null
 	@$(LOCK) pyproject.toml -c requirements/gpu.txt -c requirements/build.txt --override requirements/overrides.txt \
 		--extra gpu --extra deepgemm -o requirements/deepgemm.txt >/dev/null

@@ -42,7 +42,8 @@ _store = functools.cache(CubinStore)
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Every failure of a config is an answer with a status; only a broken set-up is an answer with "error"."""
+    """Every failure of a config is an answer with a status; only a broken set-up is an answer with "error", and a
+    store that cannot be used one with "store_error"."""
     if request.get("ask") == "ready":  # everything this role needs was imported
         return {}
     try:
@@ -55,8 +56,10 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
         if request.get("ask") == "identify":
             return _identify(kernel, problem, wanted, request)
         return _compile(kernel.entry.replace_hints(**dict(wanted.hints)), tile_signature(wanted), request)
-    except (LibraryError, StoreError, CuobjdumpMissing) as error:
+    except (LibraryError, CuobjdumpMissing) as error:
         return {"error": str(error)}
+    except StoreError as error:
+        return {"store_error": str(error)}
     except (BadConfig, BadProblem, BadWatchFile, RecordingError) as error:
         return _failure("error", str(error), 0.0, 0.0, None)
 

@@ -6,7 +6,8 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tilewatch.kernels.compiling.compiler import LIMIT_S, BuildError, Compiler
+from tilewatch.errors import ExpectedError
+from tilewatch.kernels.compiling.compiler import LIMIT_S, Compiler
 from tilewatch.kernels.results import Compiled, Plan, PlannedTrial
 
 
@@ -19,9 +20,10 @@ def spread(trials: Sequence[PlannedTrial]) -> list[PlannedTrial]:
 def compile_plan(
     library: Path, plan: Plan, store_url: str, *, jobs: int, limit_s: float = LIMIT_S
 ) -> Iterator[tuple[PlannedTrial, Compiled]]:
-    """Compiles every trial of the plan and yields outcomes as they come. Raises BuildError when nothing can compile."""
+    """Compiles every trial of the plan and yields outcomes as they come. Raises BuildError or StoreError
+    when nothing can compile."""
     todo: queue.SimpleQueue[PlannedTrial | None] = queue.SimpleQueue()
-    done: queue.SimpleQueue[tuple[PlannedTrial, Compiled] | BuildError] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[PlannedTrial, Compiled] | ExpectedError] = queue.SimpleQueue()
     trials = spread(plan.trials)
     for trial in [*trials, *([None] * jobs)]:
         todo.put(trial)
@@ -32,7 +34,7 @@ def compile_plan(
             while (trial := todo.get()) is not None:
                 try:
                     done.put((trial, compiler.compile(library, plan.kernel, plan.problem, trial.config, plan.arch)))
-                except BuildError as error:
+                except ExpectedError as error:
                     done.put(error)
                     return
 
@@ -42,7 +44,7 @@ def compile_plan(
     try:
         for _ in trials:
             outcome = done.get()
-            if isinstance(outcome, BuildError):
+            if isinstance(outcome, ExpectedError):
                 raise outcome
             yield outcome
     finally:

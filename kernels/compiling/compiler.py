@@ -12,6 +12,8 @@ from typing import Any, Self
 
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
+from tilewatch.kernels.compiling.local_cubins import LocalCubins
+from tilewatch.kernels.compiling.store import StoreError, is_final
 from tilewatch.kernels.compiling.toolchain import compiler_version
 from tilewatch.kernels.results import Compiled, Params, StaticFacts
 
@@ -35,7 +37,7 @@ READY_S = 120.0
 
 
 class BuildError(ExpectedError):
-    """The set-up is broken (library, store, tools), so no config can be compiled; the message is a sentence."""
+    """The set-up is broken (library, tools), so no config can be compiled; the message is a sentence."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,8 @@ class Compiler:
         wall_limit_s: float | None = None,
         memory_bytes: int = MEMORY_BYTES,
     ) -> None:
-        """`limit_s` is CPU time; `wall_limit_s` is WALL_LIMITS times as long, unless it is given."""
-        self.store_url = store_url
+        """`limit_s` is CPU time; `wall_limit_s` is WALL_LIMITS times as long, unless it is given. Raises StoreError."""
+        self._cubins = LocalCubins(store_url)
         self.limit_s = limit_s
         self.wall_limit_s = WALL_LIMITS * limit_s if wall_limit_s is None else wall_limit_s
         self.memory_bytes = memory_bytes
@@ -71,7 +73,13 @@ class Compiler:
         return f"{compiler_version()} limit {self.limit_s:g}s {self.memory_bytes / 2**30:g}GiB"
 
     def compile(self, library: Path, kernel: str, problem: str, config: Params, arch: str) -> Compiled:
-        """Compiles one config. Raises BuildError when nothing could compile here, whatever the config."""
+        """Compiles one config. Raises BuildError when nothing could compile here, whatever the config, and StoreError
+        when the store cannot be used."""
+        if self._cubins.remote is not None:  # which the child cannot ask
+            key = self.identify(library, kernel, problem, config, arch).content_key
+            stored = None if key is None else self._cubins.remote.outcome(key)
+            if stored is not None and is_final(stored, self.limit_s):
+                return self._outcome({**stored, "reused": True}, arch)
         try:
             answer = self._ask("compile", library, kernel, problem, config, arch)
         except ChildHung:
@@ -79,6 +87,7 @@ class Compiler:
             return self._failed("timeout", f"the compiler did not stop within {waited:g} s", arch, waited)
         except ChildDied as died:
             return self._failed("error", f"the compiler process died: {died}", arch, 0.0)
+        self._cubins.send()
         return self._outcome(answer, arch)
 
     def identify(self, library: Path, kernel: str, problem: str, config: Params, arch: str) -> CodeIdentity:
@@ -94,6 +103,7 @@ class Compiler:
         if self._child is not None:
             self._child.close()
             self._child = None
+        self._cubins.close()
 
     def kill(self) -> None:
         """Ends the compile under way from another thread; its outcome is an error. `close` is still to be called."""
@@ -117,7 +127,7 @@ class Compiler:
             "problem": problem,
             "config": dict(config),
             "arch": arch,
-            "store": self.store_url,
+            "store": self._cubins.url,
             "limit_s": self.limit_s,
             "wall_limit_s": self.wall_limit_s,
             "memory_bytes": self.memory_bytes,
@@ -125,6 +135,8 @@ class Compiler:
         if self._child is None or not self._child.alive:
             self._child = self._start()
         answer = self._child.ask(request, deadline_s=self.wall_limit_s + SLACK_S)
+        if "store_error" in answer:
+            raise StoreError(answer["store_error"])
         if "error" in answer:
             raise BuildError(answer["error"])
         return answer

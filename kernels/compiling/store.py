@@ -1,4 +1,4 @@
-"""Stores cubins by content, in a folder or anything else that fsspec reaches (an object store in a cluster).
+"""Stores cubins by content, in a folder or in an object store (`s3://`, with the extra s3).
 
 Each cubin is `<key>.cubin`, and `<key>.json` holds what compiling it gave; a timeout or a compiler error has only the
 latter, so that a config that failed is not waited for again (`is_final` says which are).
@@ -6,13 +6,20 @@ latter, so that a config that failed is not waited for again (`is_final` says wh
 
 import json
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import fsspec
 
 from tilewatch.errors import ExpectedError
+
+EXTRAS = {"s3": ("s3fs", "s3")}
+"""The package that reaches a protocol, and the extra that brings it."""
+
+HEALTH_KEY = "health"
+"""A key that no cubin has: theirs are hashes."""
 
 
 class StoreError(ExpectedError):
@@ -21,9 +28,15 @@ class StoreError(ExpectedError):
 
 class CubinStore:
     def __init__(self, url: str) -> None:
-        """`url` is anything fsspec takes; a plain path or file:///path is a folder."""
+        """A plain path or file:///path is a folder. Raises StoreError when nothing here speaks the URL's protocol."""
         self.url = url
-        self._files, self._root = fsspec.core.url_to_fs(url)
+        try:
+            self._files, self._root = fsspec.core.url_to_fs(url)
+        except ImportError as error:
+            raise StoreError(f"the cubin store {url} cannot be used: {_find_remedy(url, error)}") from None
+        except ValueError as error:
+            raise StoreError(f"the cubin store {url} cannot be used: {error}") from None
+        self.is_folder = "file" in _list_protocols(self._files)
 
     def outcome(self, key: str) -> dict[str, Any] | None:
         """Returns what compiling `key` gave, or None when it was never compiled."""
@@ -37,38 +50,62 @@ class CubinStore:
         of = {self._path(key, "json"): key for key in keys}
         if not of:
             return {}
-        read = self._files.cat(list(of), on_error="return")
-        contents = {key: read[path] for path, key in of.items() if not isinstance(read[path], FileNotFoundError)}
-        try:
+        with self._trouble("read"):
+            read = self._files.cat(list(of), on_error="return")
+            contents = {key: read[path] for path, key in of.items() if not isinstance(read[path], FileNotFoundError)}
             return {key: json.loads(_or_raise(each)) for key, each in contents.items()}
-        except (OSError, ValueError) as error:
-            raise StoreError(f"the cubin store {self.url} cannot be read: {error}") from error
 
     def put(self, key: str, outcome: Mapping[str, Any], cubin: bytes | None) -> None:
         """Writes an outcome and its cubin. The outcome is written last: where it is, the cubin is."""
-        try:
-            self._files.makedirs(os.path.dirname(self._path(key, "json")), exist_ok=True)
+        with self._trouble("written"):
             if cubin is not None:
-                self._replace(self._path(key, "cubin"), cubin)
-            self._replace(self._path(key, "json"), json.dumps(outcome).encode())
-        except OSError as error:
-            raise StoreError(f"the cubin store {self.url} cannot be written: {error}") from error
+                self._write(self._path(key, "cubin"), cubin)
+            self._write(self._path(key, "json"), json.dumps(outcome).encode())
 
     def cubin(self, key: str) -> bytes:
         try:
-            content: bytes = self._files.cat_file(self._path(key, "cubin"))
-        except OSError as error:
-            raise StoreError(f"cubin {key} cannot be read from the store {self.url}: {error}") from error
+            with self._trouble("read"):
+                content: bytes = self._files.cat_file(self._path(key, "cubin"))
+        except StoreError as error:
+            raise StoreError(f"cubin {key}: {error}") from error
         return content
+
+    def check(self, *, writes: bool) -> None:
+        """Raises StoreError unless the store can be read, and written by who `writes`.
+
+        A bucket that is not there reads like one without this cubin, so it is listed.
+        """
+        if writes:
+            self.put(HEALTH_KEY, {}, None)
+        self.outcome(HEALTH_KEY)
+        with self._trouble("read"):
+            top = self._root if self.is_folder else self._root.strip("/").split("/")[0]
+            if not self.is_folder or self._files.exists(top):  # the first compile worker makes a folder
+                self._files.ls(top, refresh=True)
 
     def _path(self, key: str, kind: str) -> str:
         return f"{self._root}/{key[:2]}/{key}.{kind}"
 
-    def _replace(self, path: str, data: bytes) -> None:
-        """Writes the file whole or not at all: two workers may write one key, and one may be killed while it does."""
+    def _write(self, path: str, data: bytes) -> None:
+        """Writes the file whole or not at all: two workers may write one key, and one may be killed while it does.
+
+        An object store does that by itself, and has no folders: asked to make one, s3fs would make a missing bucket.
+        """
+        if not self.is_folder:
+            self._files.pipe_file(path, data)
+            return
+        self._files.makedirs(os.path.dirname(path), exist_ok=True)
         partial = f"{path}.{os.getpid()}.part"
         self._files.pipe_file(partial, data)
         self._files.mv(partial, path)
+
+    @contextmanager
+    def _trouble(self, act: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # each store's package raises what it likes: those of botocore are no OSError
+            reason = str(error) or type(error).__name__
+            raise StoreError(f"the cubin store {self.url} cannot be {act}: {reason}") from error
 
 
 def is_final(outcome: Mapping[str, Any], limit_s: float) -> bool:
@@ -79,12 +116,26 @@ def is_final(outcome: Mapping[str, Any], limit_s: float) -> bool:
     return outcome["status"] != "timeout" or cpu_s >= limit_s
 
 
+def folder(path: Path) -> str:
+    """The store URL of a folder."""
+    return path.absolute().as_uri()
+
+
 def _or_raise(read: bytes | Exception) -> bytes:
     if isinstance(read, Exception):
         raise read
     return read
 
 
-def folder(path: Path) -> str:
-    """The store URL of a folder."""
-    return path.absolute().as_uri()
+def _list_protocols(files: Any) -> tuple[str, ...]:
+    return (files.protocol,) if isinstance(files.protocol, str) else tuple(files.protocol)
+
+
+def _find_remedy(url: str, error: ImportError) -> str:
+    package, extra = EXTRAS.get(url.partition("://")[0], (None, None))
+    if package is None:
+        return str(error)
+    return (
+        f"the package {package} is missing; install the extra {extra} (pip install 'tilewatch[{extra}]'; in "
+        f"a checkout: .venv/bin/pip install --no-deps --require-hashes -r requirements/{extra}.txt)"
+    )

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
+from tilewatch.kernels.compiling.local_cubins import LocalCubins
 from tilewatch.kernels.measuring.racing import RacePolicy, ranking, still_in
 from tilewatch.kernels.results import Cubin, Params, TrialResult, config_key
 from tilewatch.kernels.statistics import median_interval
@@ -58,15 +59,21 @@ class GpuChild:
         self._child: ChildProcess | None = None
         self._checked: dict[int, Cubin] = {}
         self._loaded: set[int] = set()
+        self._cubins = LocalCubins(setup.store_url)
         self.gpu_s = 0.0
         self.introduction: dict[str, Any] = {}
         self._start()
 
     def ask(self, request: dict[str, Any], deadline_s: float = TRIAL_DEADLINE_S) -> dict[str, Any]:
-        """Raises ChildDied or ChildHung; the next ask starts a new child with every checked config loaded again."""
+        """Raises ChildDied or ChildHung; the next ask starts a new child with every checked config loaded again.
+
+        Raises StoreError when the cubin that the request names cannot be had.
+        """
         if self._child is None or not self._child.alive:
             self._start()
         assert self._child is not None
+        if "content_key" in request:
+            self._cubins.fetch(request["content_key"])
         started = time.monotonic()
         try:
             return self._child.ask(request, deadline_s=deadline_s)
@@ -118,6 +125,7 @@ class GpuChild:
         if self._child is not None:
             self._child.close()
             self._child = None
+        self._cubins.close()
 
     def _start(self) -> None:
         self._child = self._spawn()
@@ -127,7 +135,7 @@ class GpuChild:
             "library": str(self._setup.library),
             "kernel": self._setup.kernel,
             "problem": self._setup.problem,
-            "store": self._setup.store_url,
+            "store": self._cubins.url,
             "seed": self._setup.seed,
         }
         started = time.monotonic()

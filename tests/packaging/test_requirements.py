@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[2]
 LISTS = ROOT / "requirements"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-NAMES = ("build", "base", "dev", "gpu", "deepgemm")
+NAMES = ("build", "base", "dev", "gpu", "deepgemm", "s3")
 PYTHONS = ("3.11.2", "3.12.0", "3.13.0")
 
 
@@ -74,7 +74,8 @@ def test_no_list_holds_an_address_or_a_folder(name: str) -> None:
     ("name", "wanted"),
     [
         ("base", _project()),
-        ("dev", _project(group="dev")),
+        ("dev", _project("s3", group="dev")),
+        ("s3", _project("s3")),
         ("gpu", _project("gpu")),
         ("deepgemm", _project("gpu", "deepgemm")),
     ],
@@ -88,9 +89,18 @@ def test_a_list_gives_what_pyproject_asks_for(name: str, wanted: Iterable[Requir
 
 
 @pytest.mark.parametrize("python", PYTHONS)
-@pytest.mark.parametrize("name", ["dev", "gpu", "deepgemm"])
+@pytest.mark.parametrize("name", ["dev", "gpu", "deepgemm", "s3"])
 def test_the_lists_agree_on_the_product(name: str, python: str) -> None:
     assert _versions("base", python).items() <= _versions(name, python).items()
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("name", ["dev", "gpu", "deepgemm"])
+def test_the_list_of_the_object_store_can_be_installed_with_each_other_one(name: str, python: str) -> None:
+    both = _versions("s3", python).keys() & _versions(name, python).keys()
+    assert {each: _versions("s3", python)[each] for each in both} == {
+        each: _versions(name, python)[each] for each in both
+    }
 
 
 def test_the_base_list_is_complete() -> None:

@@ -17,20 +17,23 @@ from tilewatch.worker.queue.dispatch import BrokerUnreachable
 SILENT_S = 60
 """A heartbeat this old: the thread that writes it is gone or stuck."""
 
+STORE_KINDS = ("compile", "gpu")
+"""Workers that read cubins. A judge needs none; of the others the first also writes them."""
+
 FULL_BYTES = 256 << 20
 """With less than this on the disk of the data folder, the next sweep's results may not fit."""
 
 
 def checks_of(kind: str, gpu_uuid: str | None, context: Context, home: Path, silent_s: Callable[[], float]) -> Troubles:
-    """The checks of a worker of this kind. A judge needs no cubins, and only a GPU can be in quarantine."""
+    """The checks of a worker of this kind. Only a GPU can be in quarantine."""
     checks: list[Callable[[], str | None]] = [
         lambda: database(context.database_url),
         lambda: broker(context.broker_url),
         lambda: heartbeat(silent_s()),
         lambda: disk(home),
     ]
-    if kind in ("compile", "gpu"):
-        checks.append(lambda: store(context.store_url))
+    if kind in STORE_KINDS:
+        checks.append(lambda: store(context.store_url, writes=kind == "compile"))
     if gpu_uuid is not None:
         checks.append(lambda: illness(context.database_url, gpu_uuid))
     return lambda: run(checks)
@@ -56,9 +59,9 @@ def broker(url: str) -> str | None:
     return None
 
 
-def store(url: str) -> str | None:
+def store(url: str, *, writes: bool) -> str | None:
     try:
-        CubinStore(url).outcome("health")  # a key that no cubin has
+        CubinStore(url).check(writes=writes)
     except StoreError as error:
         return str(error)
     return None

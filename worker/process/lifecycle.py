@@ -7,6 +7,7 @@ It is made once the worker knows its name and queues, and before its pool forks.
 from collections.abc import Callable
 from typing import Any
 
+from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.worker.context import Context
 from tilewatch.worker.gpu.backend import backend_for
 from tilewatch.worker.gpu.quarantine import GpuWatch
@@ -23,7 +24,10 @@ class Lifecycle:
     def __init__(
         self, settings: Settings, identity: Identity, on_beat: Callable[[], None], consume: Callable[[bool], None]
     ) -> None:
+        """Raises StoreError for a worker that needs the cubin store and cannot use it: it would only put jobs off."""
         context = Context.of(settings)
+        if identity.kind in health_checks.STORE_KINDS:
+            CubinStore(context.store_url).check(writes=identity.kind == "compile")
         self.identity = identity
         self.heartbeat = Heartbeat(context.database_url, identity, on_beat)
         self._endpoint = _endpoint(settings, context, identity, self.heartbeat)

@@ -12,7 +12,7 @@ import pytest
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.compiling.compiler import BuildError, Compiler
-from tilewatch.kernels.compiling.store import CubinStore, folder
+from tilewatch.kernels.compiling.store import CubinStore, StoreError, folder
 from tilewatch.kernels.contract import BadProblem
 from tilewatch.kernels.library import FOLDER as LIBRARY
 from tilewatch.kernels.loading import LibraryError
@@ -113,7 +113,7 @@ def test_a_bad_tile_is_an_outcome_with_a_sentence(store: str) -> None:
 
 def test_a_store_that_cannot_be_written_is_no_config_s_fault(tmp_path: Path) -> None:
     (tmp_path / "cubins").write_text("a file where a folder should be")
-    with Compiler(folder(tmp_path / "cubins")) as compiler, pytest.raises(BuildError, match="cubin store"):
+    with Compiler(folder(tmp_path / "cubins")) as compiler, pytest.raises(StoreError, match="cubin store"):
         compiler.compile(LIBRARY, "gemm_fp8", PROBLEM, config(), "sm_90")
 
 

@@ -1,0 +1,55 @@
+"""Keeps what child processes read and write of a cubin store in a folder of this machine.
+
+A child has no credentials, since it runs other people's code, so it cannot use an object store. Its parent fetches what
+it needs and sends on what it made. The cubins of a folder store stay where they are.
+"""
+
+import tempfile
+from pathlib import Path
+
+from tilewatch.kernels.compiling.store import CubinStore, folder
+
+
+class LocalCubins:
+    def __init__(self, url: str) -> None:
+        """Raises StoreError when the store cannot be used at all."""
+        store = CubinStore(url)
+        self._url = url
+        self.remote = None if store.is_folder else store
+        """None for a folder store."""
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+
+    @property
+    def url(self) -> str:
+        """The folder store for a child."""
+        if self.remote is None:
+            return self._url
+        if self._scratch is None:
+            self._scratch = tempfile.TemporaryDirectory(prefix="tilewatch-cubins-")
+        return folder(Path(self._scratch.name))
+
+    def fetch(self, key: str) -> None:
+        """Brings a cubin here. Raises StoreError when it cannot be read from the store."""
+        if self.remote is None:
+            return
+        here = CubinStore(self.url)
+        if here.outcome(key) is None:
+            here.put(key, {}, self.remote.cubin(key))
+
+    def send(self) -> None:
+        """Sends on what a child made, and deletes it here. Raises StoreError when it cannot be written to the store."""
+        if self.remote is None or self._scratch is None:
+            return
+        here = CubinStore(self.url)
+        for file in sorted(Path(self._scratch.name).glob("*/*.json")):
+            outcome = here.outcome(file.stem)
+            assert outcome is not None
+            cubin = file.with_suffix(".cubin")
+            self.remote.put(file.stem, outcome, cubin.read_bytes() if cubin.exists() else None)
+            file.unlink()
+            cubin.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        if self._scratch is not None:
+            self._scratch.cleanup()
+            self._scratch = None
