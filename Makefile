@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help up install dev test test-changed lint bench bench-claims bench-compare bench-dashboard bench-gpu bench-jobs bench-judge bench-tell bench-tuned chaos test-gpu mutants lock clean
+.PHONY: help up install dev test test-changed lint bench bench-api bench-claims bench-compare bench-dashboard bench-gpu bench-jobs bench-judge bench-tell bench-tuned chaos test-gpu mutants lock clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -41,6 +41,9 @@ ONLY_REPORT = $(if $(REPORT_ONLY),--report-only)
 
 bench: dev ## Measure the cost of a nightly on this machine without a GPU (10 minutes)
 	@$(BIN)/python -m benchmarks.nightly $(ONLY_REPORT)
+
+bench-api: dev ## Measure the answers of the HTTP API over 10 million trials (10 minutes, 4 GB; NIGHTS=38 for a million)
+	@$(BIN)/python -m benchmarks.api --nights $(or $(NIGHTS),385) $(ONLY_REPORT)
 
 bench-gpu: dev ## Measure the sweep and the stopwatch on this machine's GPU (6 minutes)
 	@$(BIN)/python -m benchmarks.gpu.sweep $(ONLY_REPORT)

@@ -17,7 +17,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -27,18 +26,17 @@ from statistics import median, quantiles
 from typing import Any
 from urllib.parse import parse_qsl
 
-import psycopg
 import streamlit as st
 from playwright.sync_api import Browser
-from sqlalchemy import event, func, select, text
+from sqlalchemy import event, func, select
 from sqlalchemy.orm import Session
 from streamlit.testing.v1 import AppTest
 
 from benchmarks import bounds, browsing, fleet, visitors
 from benchmarks.bounds import Figure
+from benchmarks.filled import open_filled, yesterday
 from tilewatch.dashboard.gc_tuning import tune_memory
-from tilewatch.db import migrate
-from tilewatch.db.models import Commit, Measurement, Sweep, Trial
+from tilewatch.db.models import Sweep
 from tilewatch.db.queries import (
     actions,
     canaries,
@@ -51,7 +49,6 @@ from tilewatch.db.queries import (
     sweeps,
 )
 from tilewatch.db.queries import series as series_queries
-from tilewatch.db.server.embedded import Embedded
 from tilewatch.db.session import engine, session
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -80,7 +77,6 @@ MOST_FIRST_OVERVIEW_S = 4.0
 MOST_OPENED_S = {"Overview": 1.8}
 MOST_PEOPLE_S = 3.0
 MOST_MORE_MB = 50.0
-WIDE_NIGHTS = 8
 NOON = dt.time(12, tzinfo=dt.UTC)
 
 
@@ -97,53 +93,22 @@ def main() -> None:
 
 
 def _measure(options: argparse.Namespace) -> Iterator[Figure]:
-    with _home(options.home) as home, Embedded(home / "home", fsync=False) as servers:
-        migrate.upgrade(servers.database_url)
-        yield _fill(servers.database_url, options.nights)
+    with open_filled(options.nights, options.home) as filled:
+        url, home = filled.database_url, filled.home
+        yield filled.size
         if options.serve:
-            print(servers.database_url, flush=True)
+            print(url, flush=True)
             signal.pause()
         if "queries" in options.only:
-            yield from _queries(servers.database_url, options.repeats)
+            yield from _queries(url, options.repeats)
         if "opened" in options.only:
-            yield from _in_browser(_opened, servers.database_url, home)
+            yield from _in_browser(_opened, url, home)
         if "inside" in options.only:
-            yield from _in_browser(_inside, servers.database_url, home)
+            yield from _in_browser(_inside, url, home)
         if "people" in options.only:
-            yield from _people(servers.database_url, home)
+            yield from _people(url, home)
         if "memory" in options.only:
-            yield from _memory(servers.database_url, home)
-
-
-@contextlib.contextmanager
-def _home(kept: Path | None) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="tilewatch-bench-", dir="/var/tmp") as folder:
-        home = kept or Path(folder)
-        home.mkdir(parents=True, exist_ok=True)
-        home.chmod(0o755)  # the embedded Postgres runs as nobody when this is run by root
-        yield home
-
-
-def _fill(url: str, nights: int) -> Figure:
-    started = time.monotonic()
-    with session(url) as opened:
-        found = opened.scalar(select(func.count()).select_from(Commit))
-        if not found:
-            fleet.fill(opened, fleet.Fleet(nights=nights, wide_nights=WIDE_NIGHTS, last_night=_yesterday()))
-    if not found:
-        with psycopg.connect(url, autocommit=True) as admin:
-            admin.execute("vacuum analyze")
-    with session(url) as opened:
-        trials, measurements = (
-            opened.scalar(select(func.count()).select_from(table)) or 0 for table in (Trial, Measurement)
-        )
-        size = opened.scalar(text("select pg_size_pretty(pg_database_size(current_database()))"))
-    when = "found" if found else f"filled in {time.monotonic() - started:.0f} s"
-    return Figure(f"{trials:,} trials and {measurements:,} measurements, {when}", str(size))
-
-
-def _yesterday() -> dt.date:
-    return dt.datetime.now(dt.UTC).date() - dt.timedelta(days=1)
+            yield from _memory(url, home)
 
 
 def _queries(url: str, repeats: int) -> Iterator[Figure]:
@@ -161,7 +126,7 @@ def _queries(url: str, repeats: int) -> Iterator[Figure]:
 
 
 def _questions(url: str) -> dict[str, Callable[[Session], Any]]:
-    noon = dt.datetime.combine(_yesterday(), NOON)
+    noon = dt.datetime.combine(yesterday(), NOON)
     year = noon - dt.timedelta(days=365)
     with session(url) as opened:
         shas = [row.sha for row in snapshots.list_commits(opened, fleet.REPOSITORY)]

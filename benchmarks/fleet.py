@@ -90,9 +90,10 @@ order by t.run_id;
 """
 # The judge's rule is not repeated here: a made verdict follows the made step.
 VERDICTS = """
-insert into verdicts (run_id, verdict, change, noise, history_points, policy, reason)
+insert into verdicts (run_id, verdict, change, noise, smallest, history_points, policy, reason)
 select run_id, case when change > 0.05 then 'regression' when change < -0.05 then 'improvement' else 'unchanged' end,
-       change, 0.004, 20, 'simulated', format('time %s %% against 0.4 %% noise', round((100 * change)::numeric, 1))
+       change, 0.004, 0.012, 20, 'simulated',
+       format('time %s %% against 0.4 %% noise', round((100 * change)::numeric, 1))
 from (
     select t.run_id, t.slowness / lag(t.slowness) over (partition by s.kernel, s.problem, s.gpu_model order by t.run_id)
                      - 1 as change

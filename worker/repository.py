@@ -38,6 +38,20 @@ def between(repository: Path, revisions: str) -> list[str]:
     return git(repository, "rev-list", "--reverse", "--first-parent", f"{shas[0]}..{shas[1]}").split()
 
 
+def find_merge_base(repository: Path, base: str, head: str) -> str:
+    """Returns the commit at which `head` left `base`, a sha or a branch; of a branch the remote's is taken if there is
+    one. Raises RepositoryError."""
+    tip = resolve(repository, head).sha
+    try:
+        other = resolve(repository, f"origin/{base}").sha
+    except RepositoryError:
+        other = resolve(repository, base).sha
+    try:
+        return git(repository, "merge-base", other, tip).strip()
+    except subprocess.CalledProcessError:
+        raise RepositoryError(f"{base} and {head} have no commit in common") from None
+
+
 def is_on_main_line(repository: Path, sha: str, branch: str) -> bool:
     """Returns whether a commit is the tip of the followed branch or before it along first parents.
 

@@ -1,24 +1,55 @@
-"""Submits what a person asks for, from the command line or by an action of the dashboard, and writes down who it was.
+"""Submits what somebody asks for, by the command line, the dashboard or a token, and writes down who it was.
 
-An action of the dashboard is carried out by beat's tick, on a machine that has the watched repository. It may be tried
-twice: the second try finds the submission of the first.
+What is only asked for (the dashboard and a forge do that) is carried out by beat's tick, on a machine that has the
+watched repository. It may be tried twice: the second try finds the submission of the first.
 """
 
+import datetime as dt
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
 
 from tilewatch import errors
-from tilewatch.db.lifecycle import actions
+from tilewatch.db.lifecycle import actions, tokens
 from tilewatch.db.lifecycle.actions import RequestedAction
+from tilewatch.db.lifecycle.tokens import Holder
 from tilewatch.db.session import DatabaseUnreachable, session
+from tilewatch.worker import repository
 from tilewatch.worker.queue.dispatch import BrokerUnreachable
+from tilewatch.worker.repository import RepositoryError
 from tilewatch.worker.settings import Settings
+from tilewatch.worker.steps.check import BUDGET_S
 from tilewatch.worker.steps.submit import Submitted, submit_backfill, submit_nightly, submit_sweep
+from tilewatch.worker.steps.submit_check import SubmittedChecks, submit_check
 
 AWAY = (BrokerUnreachable, DatabaseUnreachable, OperationalError)
 """Trouble that passes: the action stays requested, and the next tick tries it again."""
+
+FETCHED_WITHIN = dt.timedelta(minutes=15)
+"""A forge reports a commit before the watched clone is fetched again: a check waits for its commit so long."""
+
+
+@dataclass(frozen=True)
+class CheckAsked:
+    """The comparison of two revisions that a token asks for. A `fail_over` of 0.02 is 2 %."""
+
+    base: str
+    head: str
+    kernel: str | None = None
+    gpus: tuple[str, ...] = ()
+    fail_over: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """The end of an asked action. `learned` is added to what was wanted."""
+
+    refused: bool
+    sentence: str
+    learned: Mapping[str, Any]
 
 
 def submit_for(settings: Settings, who: str, action: str, wanted: Mapping[str, Any]) -> Iterator[Submitted]:
@@ -31,13 +62,33 @@ def submit_for(settings: Settings, who: str, action: str, wanted: Mapping[str, A
         actions.write_action(opened, who, action, wanted, "\n".join(sentences))
 
 
+def submit_check_for(settings: Settings, holder: Holder, asked: CheckAsked) -> SubmittedChecks:
+    """Submits a check in the name of a token, and writes it down. Raises BudgetSpent and what `submit_check` raises."""
+    with session(settings.connection().database_url) as opened:
+        submitted = _within_budget(opened, settings, holder, asked)
+        wanted = {**vars(asked), **_new_checks(submitted)}
+        actions.write_action(opened, holder.who, "check", wanted, submitted.sentence)
+    return submitted
+
+
 def carry_out(settings: Settings) -> list[str]:
-    """Carries out every requested action, one after the other; returns a sentence for each. Two processes that do this
-    at once share the actions."""
-    sentences = []
-    while (sentence := _carry_out_one(settings)) is not None:
-        sentences.append(sentence)
-    return sentences
+    """Carries out every requested action, one after the other; returns a sentence for each that ended. Two processes
+    that do this at once share the actions."""
+    sentences: list[str] = []
+    last = 0
+    while True:
+        with session(settings.connection().database_url) as opened:
+            asked = actions.find_next_request(opened, last)
+            if asked is None:
+                return sentences
+            last = asked.id
+            outcome = _submit(opened, settings, asked)
+            if outcome is None:
+                continue
+            actions.end_request(
+                opened, asked.id, refused=outcome.refused, outcome=outcome.sentence, learned=outcome.learned
+            )
+        sentences.append(f"{asked.who} asked for action {asked.id} ({asked.action}): {outcome.sentence}")
 
 
 def submissions(
@@ -53,23 +104,49 @@ def submissions(
         yield from submit_backfill(settings, wanted["revisions"], gpus=gpus)
 
 
-def _carry_out_one(settings: Settings) -> str | None:
-    with session(settings.connection().database_url) as opened:
-        asked = actions.find_next_request(opened)
-        if asked is None:
-            return None
-        refused, sentence = _submit(settings, asked)
-        actions.end_request(opened, asked.id, refused=refused, outcome=sentence)
-    return f"{asked.who} asked for action {asked.id} ({asked.action}): {sentence}"
-
-
-def _submit(settings: Settings, asked: RequestedAction) -> tuple[bool, str]:
-    """Returns whether the action was refused, and a sentence. A bug is a refusal too: it would come back with every
-    tick."""
+def _submit(opened: Session, settings: Settings, asked: RequestedAction) -> _Outcome | None:
+    """Returns None for a check whose commit is not in the watched clone yet. A bug is a refusal too: it would come back
+    with every tick."""
     try:
+        if asked.action == "check":
+            return _submit_asked_check(opened, settings, asked)
         submitted = submissions(settings, asked.action, asked.wanted, once=f"action {asked.id}")
-        return False, "\n".join(each.sentence for each in submitted)
+        return _Outcome(False, "\n".join(each.sentence for each in submitted), {})
     except AWAY:
         raise
     except Exception as error:  # noqa: BLE001 - the edge of an action: what it raised is its outcome
-        return True, errors.sentence(error) or f"{type(error).__name__}: {error}"
+        return _Outcome(True, errors.sentence(error) or f"{type(error).__name__}: {error}", {})
+
+
+def _submit_asked_check(opened: Session, settings: Settings, asked: RequestedAction) -> _Outcome | None:
+    """Submits the check that a forge asked for: what its branch changed since it left the other one."""
+    name = asked.wanted["token"]
+    holder = tokens.find_holder_by_name(opened, name)
+    if holder is None or "check" not in holder.rights:
+        return _Outcome(True, f"there is no token {name} that may check (docs/api.md)", {})
+    head = asked.wanted["head"]
+    try:
+        base = repository.find_merge_base(settings.repository, asked.wanted["base"], head)
+    except RepositoryError as error:
+        waited = dt.datetime.now(dt.UTC) - asked.asked_at
+        return None if waited < FETCHED_WITHIN else _Outcome(True, str(error), {})
+    submitted = _within_budget(opened, settings, holder, CheckAsked(base, head))
+    return _Outcome(False, submitted.sentence, _new_checks(submitted))
+
+
+def _within_budget(opened: Session, settings: Settings, holder: Holder, asked: CheckAsked) -> SubmittedChecks:
+    tokens.require_budget(opened, holder, BUDGET_S)
+    return submit_check(
+        settings,
+        asked.base,
+        asked.head,
+        who=holder.who,
+        kernel=asked.kernel,
+        gpus=asked.gpus,
+        fail_over=asked.fail_over,
+    )
+
+
+def _new_checks(submitted: SubmittedChecks) -> dict[str, Any]:
+    """The checks whose cost is the token's: not those that somebody submitted before."""
+    return {"checks": list(submitted.check_ids)} if submitted.created else {}

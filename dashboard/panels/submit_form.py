@@ -44,7 +44,7 @@ def show_actions(url: str) -> None:
     newest = reads.actions(url)
     if newest.empty:
         return
-    st.subheader("What people did", anchor=False)
+    st.subheader("What people and programs did", anchor=False)
     rows = [
         {
             "when": moment(row["asked_at"]),
@@ -53,6 +53,7 @@ def show_actions(url: str) -> None:
             "of": ", ".join(f"{name} {_text(value)}" for name, value in row["wanted"].items() if value),
             "state": row["state"],
             "outcome": row["outcome"] or "",
+            "GPU s": row["gpu_s"],
         }
         for row in newest.to_dict("records")
     ]

@@ -6,11 +6,14 @@ submission needs the watched repository, which not everybody has who may ask for
 submits it (worker/submit_requests.py).
 """
 
+import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import cast, func, insert, select, update
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle import jobs
@@ -54,6 +57,7 @@ class RequestedAction:
     who: str
     action: str
     wanted: Mapping[str, Any]
+    asked_at: dt.datetime
 
 
 def cancel(session: Session, chosen: JobSelection, who: str) -> str:
@@ -102,6 +106,13 @@ def ask_backfill(session: Session, who: str, revisions: str, *, gpus: Sequence[s
     return _ask(session, who, "backfill", {"revisions": revisions, "gpus": list(gpus)})
 
 
+def ask_check(session: Session, who: str, wanted: Mapping[str, Any], *, key: str) -> int | None:
+    """Asks for a check in the name of a token. Returns the action's id; None when `key` was asked before."""
+    asked = postgresql.insert(Action).values(who=who, action="check", wanted=dict(wanted), state="asked", key=key)
+    once = asked.on_conflict_do_nothing(index_elements=[Action.key]).returning(Action.id)
+    return session.execute(once).scalar_one_or_none()
+
+
 def measure_again(session: Session, regression_id: int, who: str) -> RegressionRow:
     """Asks for every series of a regression once more, at its bad commit. Returns the regression."""
     row = _regression(session, regression_id)
@@ -127,14 +138,15 @@ def bisect(session: Session, regression_id: int, who: str) -> RegressionRow:
     return row
 
 
-def find_next_request(session: Session) -> RequestedAction | None:
-    """Returns the oldest action that nobody carried out yet, locked for this transaction; None when there is none.
+def find_next_request(session: Session, after: int = 0) -> RequestedAction | None:
+    """Returns the oldest action after that id that nobody carried out yet, locked for this transaction; None when there
+    is none.
 
     One that another transaction holds is passed over.
     """
     query = (
-        select(Action.id, Action.who, Action.action, Action.wanted)
-        .where(Action.state == "asked")
+        select(Action.id, Action.who, Action.action, Action.wanted, Action.asked_at)
+        .where(Action.state == "asked", Action.id > after)
         .order_by(Action.id)
         .limit(1)
         .with_for_update(skip_locked=True)
@@ -143,13 +155,21 @@ def find_next_request(session: Session) -> RequestedAction | None:
     return None if row is None else RequestedAction(**row._mapping)
 
 
-def end_request(session: Session, action_id: int, *, refused: bool, outcome: str) -> None:
-    """Stores the outcome of an asked action, as a sentence."""
+def end_request(
+    session: Session, action_id: int, *, refused: bool, outcome: str, learned: Mapping[str, Any] | None = None
+) -> None:
+    """Stores the outcome of an asked action, as a sentence, and adds what was `learned` to what was wanted."""
     state = "refused" if refused else "done"
     session.execute(
         update(Action)
         .where(Action.id == action_id, Action.state == "asked")
-        .values(state=state, outcome=outcome, ended_at=func.now())
+        .values(
+            state=state,
+            outcome=outcome,
+            ended_at=func.now(),
+            wanted=Action.wanted.concat(cast(dict(learned or {}), JSONB)),
+        ),
+        execution_options={"synchronize_session": False},
     )
 
 

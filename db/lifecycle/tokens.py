@@ -4,6 +4,7 @@ A token is 32 random bytes and shown once, when it is made. The table has its SH
 people think of and others can guess.
 """
 
+import datetime as dt
 import hashlib
 import math
 import re
@@ -12,11 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from sqlalchemy import func, select, update
+from sqlalchemy import ColumnElement, case, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from tilewatch.db.models import Token
+from tilewatch.db.models import Check, CheckOperator, Token
+from tilewatch.db.queries.tokens import BUDGET_H, who_of
 from tilewatch.errors import ExpectedError
 
 Right = Literal["read", "check"]
@@ -31,14 +33,23 @@ class NoToken(ExpectedError):
     """A token that cannot be made, or is not there; the message is a sentence."""
 
 
+class BudgetSpent(ExpectedError):
+    """The acts of a token have cost what they may; the message is a sentence."""
+
+
 @dataclass(frozen=True)
 class Holder:
-    """The holder of a token that is valid. `gpu_s` is what its acts may cost in any 24 hours."""
+    """The holder of a token that is valid. `gpu_s` is what its acts may cost in any BUDGET_H hours."""
 
     token_id: int
     name: str
     rights: tuple[Right, ...]
     gpu_s: float
+
+    @property
+    def who(self) -> str:
+        """The name that its acts are on record with."""
+        return who_of(self.name)
 
 
 def add(session: Session, *, name: str, rights: Sequence[Right], gpu_s: float, who: str) -> str:
@@ -65,9 +76,37 @@ def revoke(session: Session, name: str, who: str) -> None:
 
 def find_holder(session: Session, token: str) -> Holder | None:
     """Returns None for a token that was never made, or was revoked."""
-    query = select(Token.id, Token.name, Token.rights, Token.gpu_s).where(
-        Token.sha256 == _sha256(token), Token.revoked_at.is_(None)
+    return _find(session, Token.sha256 == _sha256(token))
+
+
+def find_holder_by_name(session: Session, name: str) -> Holder | None:
+    """Returns None when there is no such token, or it was revoked."""
+    return _find(session, Token.name == name)
+
+
+def require_budget(session: Session, holder: Holder, open_gpu_s: float) -> None:
+    """Raises BudgetSpent when the checks of BUDGET_H hours have cost the budget. Until the transaction ends, others who
+    ask for the same token wait.
+
+    What is not answered yet counts too: an operator as `open_gpu_s` at least, a check without operators as one.
+    """
+    session.execute(select(Token.id).where(Token.id == holder.token_id).with_for_update())
+    lately = (Check.who == holder.who, Check.requested_at > func.now() - dt.timedelta(hours=BUDGET_H))
+    cost = case(
+        (CheckOperator.kind.is_(None), func.greatest(CheckOperator.gpu_s, open_gpu_s)), else_=CheckOperator.gpu_s
     )
+    prepared = select(func.coalesce(func.sum(cost), 0.0)).join(Check, Check.id == CheckOperator.check_id).where(*lately)
+    others = select(func.count(Check.id)).where(*lately, Check.changed.is_(None), Check.ended_at.is_(None))
+    spent_s = session.scalars(prepared).one() + open_gpu_s * session.scalars(others).one()
+    if spent_s >= holder.gpu_s:
+        raise BudgetSpent(
+            f"the checks of {holder.who} took {spent_s:.0f} GPU seconds in {BUDGET_H} hours and may take "
+            f"{holder.gpu_s:.0f} (an operator that is not answered counts as {open_gpu_s:.0f}); try again later"
+        )
+
+
+def _find(session: Session, which: ColumnElement[bool]) -> Holder | None:
+    query = select(Token.id, Token.name, Token.rights, Token.gpu_s).where(which, Token.revoked_at.is_(None))
     row = session.execute(query).one_or_none()
     return None if row is None else Holder(row.id, row.name, tuple(row.rights), row.gpu_s)
 

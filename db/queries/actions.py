@@ -3,16 +3,19 @@
 import datetime as dt
 from dataclasses import dataclass
 
-from sqlalchemy import select
+from sqlalchemy import BigInteger, cast, func, select
 from sqlalchemy.orm import Session
 
 from tilewatch.db.joins import read_rows
-from tilewatch.db.models import Action
+from tilewatch.db.models import Action, CheckOperator
 
 
 @dataclass(frozen=True)
 class ActionRow:
-    """A thing that a person did or asked for; `outcome` is None before there is one."""
+    """A thing that a person or a program did or asked for; `outcome` is None before there is one.
+
+    `gpu_s` is what the checks that it submitted have cost so far, in GPU seconds; None for everything else.
+    """
 
     asked_at: dt.datetime
     who: str
@@ -20,9 +23,19 @@ class ActionRow:
     wanted: dict[str, object]
     state: str
     outcome: str | None
+    gpu_s: float | None
 
 
 def list_actions(session: Session, limit: int = 20) -> list[ActionRow]:
     """Lists the newest actions, whatever their state."""
-    columns = [getattr(Action, name) for name in ActionRow.__dataclass_fields__]
-    return read_rows(session, select(*columns).order_by(Action.id.desc()).limit(limit), ActionRow)
+    checks = func.jsonb_array_elements_text(Action.wanted["checks"]).table_valued("check_id").render_derived()
+    cost = (
+        select(func.sum(CheckOperator.gpu_s))
+        .select_from(checks)
+        .join(CheckOperator, CheckOperator.check_id == cast(checks.c.check_id, BigInteger))
+        .correlate(Action)
+        .scalar_subquery()
+        .label("gpu_s")
+    )
+    columns = [getattr(Action, name) for name in ActionRow.__dataclass_fields__ if hasattr(Action, name)]
+    return read_rows(session, select(*columns, cost).order_by(Action.id.desc()).limit(limit), ActionRow)

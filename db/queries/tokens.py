@@ -3,26 +3,48 @@
 import datetime as dt
 from dataclasses import dataclass
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from tilewatch.db.joins import read_rows
-from tilewatch.db.models import Token
+from tilewatch.db.models import Check, CheckOperator, Token
+
+BUDGET_H = 24
+"""The hours that a budget is for."""
 
 
 @dataclass(frozen=True)
 class TokenRow:
-    """A token without the token itself. `revoked_at` is None while it is valid."""
+    """A token without the token itself. `spent_gpu_s` is of the last BUDGET_H hours.
+
+    `revoked_at` is None while it is valid.
+    """
 
     name: str
     rights: list[str]
     gpu_s: float
+    spent_gpu_s: float
     made_by: str
     made_at: dt.datetime
     revoked_at: dt.datetime | None
 
 
+def who_of(name: str) -> str:
+    """Returns the name that the acts of a token are on record with."""
+    return f"token {name}"
+
+
 def list_tokens(session: Session) -> list[TokenRow]:
     """Lists every token that was ever made, by name."""
-    columns = [getattr(Token, name) for name in TokenRow.__dataclass_fields__]
-    return read_rows(session, select(*columns).order_by(Token.name), TokenRow)
+    spent = (
+        select(func.coalesce(func.sum(CheckOperator.gpu_s), 0.0))
+        .join(Check, Check.id == CheckOperator.check_id)
+        .where(
+            Check.who == func.concat(who_of(""), Token.name),
+            Check.requested_at > func.now() - dt.timedelta(hours=BUDGET_H),
+        )
+        .scalar_subquery()
+        .label("spent_gpu_s")
+    )
+    columns = [getattr(Token, name) for name in TokenRow.__dataclass_fields__ if hasattr(Token, name)]
+    return read_rows(session, select(*columns, spent).order_by(Token.name), TokenRow)

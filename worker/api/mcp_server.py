@@ -13,9 +13,8 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
 
 from tilewatch import errors
-from tilewatch.db.session import session
-from tilewatch.worker.api.callers import Credentials, find_caller
-from tilewatch.worker.api.operations import OPERATIONS, Operation
+from tilewatch.worker.api.callers import Credentials
+from tilewatch.worker.api.operations import OPERATIONS, Operation, call
 from tilewatch.worker.settings import Settings
 
 ABOUT = """Tilewatch measures GPU kernels over commits and judges whether one became slower.
@@ -31,7 +30,7 @@ def make_server(settings: Settings) -> MCPServer[Any]:
     server = MCPServer("tilewatch", instructions=ABOUT, version=importlib.metadata.version("tilewatch"))
     for operation in OPERATIONS:
         server.add_tool(
-            _tool(operation, settings.connection().database_url, credentials),
+            _tool(operation, settings, credentials),
             name=operation.name,
             description=operation.description,
             annotations=ToolAnnotations(read_only_hint=operation.method == "GET"),
@@ -39,12 +38,10 @@ def make_server(settings: Settings) -> MCPServer[Any]:
     return server
 
 
-def _tool(operation: Operation, database_url: str, credentials: Credentials) -> Callable[..., Any]:
+def _tool(operation: Operation, settings: Settings, credentials: Credentials) -> Callable[..., Any]:
     def answer(**arguments: Any) -> Any:
         try:
-            with session(database_url) as opened:
-                find_caller(opened, credentials, operation.right)
-                return operation.function(opened, **arguments)
+            return call(operation, settings, credentials, arguments)
         except errors.ExpectedError as refusal:
             raise ToolError(str(refusal)) from None
 

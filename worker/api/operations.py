@@ -4,24 +4,35 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from http import HTTPStatus
 from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
 from tilewatch.db.lifecycle.tokens import Right
-from tilewatch.worker.api import reads
+from tilewatch.db.session import session
+from tilewatch.worker.api import acts, reads
+from tilewatch.worker.api.acts import Act
+from tilewatch.worker.api.callers import Credentials, find_caller
+from tilewatch.worker.settings import Settings
 
 VERSION = "/v1"
 
 
 @dataclass(frozen=True)
 class Operation:
-    """A function that gets a session and arguments, and its address. Its name is the function's."""
+    """A function and its address; its name is the function's. A read gets a session before its arguments, an act the
+    circumstances of an act."""
 
     path: str
     function: Callable[..., Any]
     right: Right = "read"
     method: Literal["GET", "POST"] = "GET"
+
+    @property
+    def status(self) -> HTTPStatus:
+        """An act has begun when it is answered, and is not done."""
+        return HTTPStatus.OK if self.method == "GET" else HTTPStatus.ACCEPTED
 
     @property
     def name(self) -> str:
@@ -33,7 +44,7 @@ class Operation:
 
     @cached_property
     def signature(self) -> inspect.Signature:
-        """The function's parameters without the session."""
+        """The function's parameters without the first, which callers do not see."""
         whole = inspect.signature(self.function)
         return whole.replace(parameters=list(whole.parameters.values())[1:])
 
@@ -41,6 +52,16 @@ class Operation:
     def answer(self) -> TypeAdapter[Any]:
         """Writes an answer as JSON; a number that is not finite becomes null."""
         return TypeAdapter(self.signature.return_annotation)
+
+
+def call(operation: Operation, settings: Settings, credentials: Credentials, arguments: dict[str, Any]) -> Any:
+    """Returns the answer. Raises an ExpectedError with the sentence for a caller that gets none."""
+    with session(settings.connection().database_url) as opened:
+        caller = find_caller(opened, credentials, operation.right)
+        if operation.right == "read":
+            return operation.function(opened, **arguments)
+    assert caller.holder is not None
+    return operation.function(Act(settings, caller.holder), **arguments)
 
 
 OPERATIONS = (
@@ -54,5 +75,8 @@ OPERATIONS = (
     Operation("/runs/{run_id}/evidence", reads.read_evidence),
     Operation("/regressions", reads.list_regressions),
     Operation("/regressions/{regression_id}", reads.read_regression),
+    Operation("/checks", acts.submit_check, "check", "POST"),
+    Operation("/checks", reads.list_checks),
+    Operation("/checks/{check_id}", reads.read_check),
     Operation("/actions", reads.list_actions),
 )

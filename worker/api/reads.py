@@ -10,8 +10,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 from sqlalchemy.orm import Session
 
-from tilewatch.db.queries import actions, evidence, regressions, replays, series, sweeps, verdicts
+from tilewatch.db.queries import actions, checks, evidence, regressions, replays, series, sweeps, verdicts
 from tilewatch.db.queries.actions import ActionRow
+from tilewatch.db.queries.checks import CheckRow, CheckStory
 from tilewatch.db.queries.evidence import RunRow, SamplesRow
 from tilewatch.db.queries.regressions import EventRow, RegressionRow, RegressionSeriesRow
 from tilewatch.db.queries.replays import ReplayRow, SuspicionRow
@@ -165,6 +166,23 @@ def read_regression(opened: Session, regression_id: Id) -> RegressionRecord:
     return RegressionRecord(
         row, regressions.list_series(opened, regression_id), regressions.list_events(opened, regression_id)
     )
+
+
+def list_checks(opened: Session, limit: Limit = 20) -> list[CheckRow]:
+    """List the newest checks, which compare two commits before a merge. An exit_code is null until the check has ended:
+    0 fine, 1 slower, 2 could not tell.
+    """
+    return checks.list_checks(opened, limit)
+
+
+def read_check(opened: Session, check_id: Id) -> CheckStory:
+    """Read one check with the outcome of each kernel and problem. Its exit_code is null until it has ended: 0 fine, 1
+    slower, 2 could not tell.
+    """
+    found = checks.find_check(opened, check_id)
+    if found is None:
+        raise NotThere(f"there is no check {check_id}")
+    return found
 
 
 def list_actions(opened: Session, limit: Limit = 20) -> list[ActionRow]:

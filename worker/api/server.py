@@ -22,10 +22,13 @@ from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 
 from tilewatch.db import session as database
-from tilewatch.db.session import DatabaseUnreachable, session
-from tilewatch.worker.api.callers import Credentials, find_caller
-from tilewatch.worker.api.operations import OPERATIONS, VERSION, Operation
-from tilewatch.worker.api.refusals import CallRefused
+from tilewatch.db.lifecycle.tokens import BudgetSpent
+from tilewatch.db.session import DatabaseUnreachable
+from tilewatch.errors import ExpectedError
+from tilewatch.worker.api.callers import Credentials
+from tilewatch.worker.api.operations import OPERATIONS, VERSION, Operation, call
+from tilewatch.worker.api.refusals import NobodyKnown, NotAllowed, NotThere
+from tilewatch.worker.queue.dispatch import BrokerUnreachable
 from tilewatch.worker.settings import Settings
 
 log = structlog.get_logger()
@@ -39,6 +42,18 @@ A call from another machine needs a token: `Authorization: Bearer TOKEN`."""
 
 FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 """Headers by which a proxy says that the caller is somebody else than who is connected."""
+
+STATUS: dict[type, HTTPStatus] = {
+    NobodyKnown: HTTPStatus.UNAUTHORIZED,
+    NotAllowed: HTTPStatus.FORBIDDEN,
+    NotThere: HTTPStatus.NOT_FOUND,
+    BudgetSpent: HTTPStatus.TOO_MANY_REQUESTS,
+    ExpectedError: HTTPStatus.UNPROCESSABLE_ENTITY,
+    BrokerUnreachable: HTTPStatus.SERVICE_UNAVAILABLE,
+    DatabaseUnreachable: HTTPStatus.SERVICE_UNAVAILABLE,
+    OperationalError: HTTPStatus.SERVICE_UNAVAILABLE,
+}
+"""The status of each error that is answered with its sentence; of the most special class that an error is of."""
 
 REFUSAL = {"type": "object", "properties": {"detail": {"type": "string"}}, "required": ["detail"]}
 TOKEN = HTTPBearer(scheme_name="token", description="A token of `tilewatch token add`.", auto_error=False)
@@ -58,23 +73,26 @@ def make_app(settings: Settings) -> FastAPI:
     for operation in OPERATIONS:
         app.add_api_route(
             VERSION + operation.path,
-            _endpoint(operation, database_url),
+            _endpoint(operation, settings),
             methods=[operation.method],
+            status_code=operation.status,
             name=operation.name,
             operation_id=operation.name,
             summary=operation.name.replace("_", " ").capitalize(),
             description=operation.description,
             response_model=operation.signature.return_annotation,
-            responses={"4XX": _described("The call is refused."), "503": _described("The database does not answer.")},
+            responses={
+                "4XX": _described("The call is refused."),
+                "503": _described("A server that this needs does not answer."),
+            },
             dependencies=[Security(TOKEN)],
             openapi_extra={"security": [{}]} if operation.right == "read" else None,
         )
     app.add_api_route("/healthz", _health(database_url), include_in_schema=False)
-    app.add_exception_handler(CallRefused, _answer_refusal)
+    for refusal in STATUS:
+        app.add_exception_handler(refusal, _answer_refusal)
     app.add_exception_handler(RequestValidationError, _answer_bad_arguments)
     app.add_exception_handler(HTTPException, _answer_http_error)
-    app.add_exception_handler(DatabaseUnreachable, _answer_no_database)
-    app.add_exception_handler(OperationalError, _answer_no_database)
     return app
 
 
@@ -90,12 +108,10 @@ def read_credentials(request: Request) -> Credentials:
     return Credentials(token.strip() if scheme.lower() == "bearer" else None, direct and here and named)
 
 
-def _endpoint(operation: Operation, database_url: str) -> Callable[..., Response]:
+def _endpoint(operation: Operation, settings: Settings) -> Callable[..., Response]:
     def answer(request: Request, **arguments: Any) -> Response:
-        with session(database_url) as opened:
-            find_caller(opened, read_credentials(request), operation.right)
-            found = operation.function(opened, **arguments)
-        return Response(operation.answer.dump_json(found), media_type="application/json")
+        found = call(operation, settings, read_credentials(request), arguments)
+        return Response(operation.answer.dump_json(found), operation.status, media_type="application/json")
 
     asked = inspect.Parameter("request", inspect.Parameter.KEYWORD_ONLY, annotation=Request)
     parameters = [
@@ -131,8 +147,11 @@ def _is_loopback(host: str) -> bool:
 
 
 def _answer_refusal(_: Request, error: Exception) -> Response:
-    assert isinstance(error, CallRefused)
-    return _refuse(error.status, str(error))
+    status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+    if status == HTTPStatus.SERVICE_UNAVAILABLE:
+        log.warning("no answer", reason=str(error).splitlines()[0])  # it has addresses, which are no caller's business
+        return _refuse(status, "a server that this needs does not answer; try again later")
+    return _refuse(status, str(error))
 
 
 def _answer_bad_arguments(_: Request, error: Exception) -> Response:
@@ -144,11 +163,6 @@ def _answer_bad_arguments(_: Request, error: Exception) -> Response:
 def _answer_http_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return _refuse(HTTPStatus(error.status_code), f"{error.detail}: /openapi.json says what there is", error.headers)
-
-
-def _answer_no_database(_: Request, error: Exception) -> Response:
-    log.warning("no answer", reason=str(error).splitlines()[0])
-    return _refuse(HTTPStatus.SERVICE_UNAVAILABLE, "the database does not answer; try again later")
 
 
 def _refuse(status: HTTPStatus, sentence: str, headers: Any = None) -> Response:

@@ -91,11 +91,13 @@ def draw_alarms(rows: Sequence[AlarmRow]) -> RenderableType:
 def draw_tokens(rows: Sequence[TokenRow]) -> RenderableType:
     if not rows:
         return "there are no tokens; `tilewatch token add` makes one"
-    table = new_table("token", "may", "GPU s in 24 h", "made (UTC)", "by", "revoked (UTC)")
+    table = new_table("token", "may", "GPU s spent in 24 h", "made (UTC)", "by", "revoked (UTC)")
     for row in rows:
         revoked = f"{row.revoked_at:%Y-%m-%d %H:%M}" if row.revoked_at else ""
         made = f"{row.made_at:%Y-%m-%d %H:%M}"
-        table.add_row(row.name, ", ".join(row.rights), f"{row.gpu_s:g}", made, row.made_by, revoked)
+        table.add_row(
+            row.name, ", ".join(row.rights), f"{row.spent_gpu_s:.0f} of {row.gpu_s:.0f}", made, row.made_by, revoked
+        )
     return table
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-BLOCKS = re.findall(r"^```\n(.*?)^```", (ROOT / "docs" / "api.md").read_text(), re.DOTALL | re.MULTILINE)
+FENCED = re.findall(r"^```(\w*)\n(.*?)^```$", (ROOT / "docs" / "api.md").read_text(), re.DOTALL | re.MULTILINE)
+BLOCKS = [text for language, text in FENCED if not language]
 
 
 @pytest.mark.parametrize("block", BLOCKS)

@@ -1,0 +1,45 @@
+"""Acts of programs: what a named token may do, beside reading. Each is on record with who, when, what and its cost."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from tilewatch.db.lifecycle.tokens import Holder
+from tilewatch.worker.api.reads import GpuModel, Kernel
+from tilewatch.worker.settings import Settings
+from tilewatch.worker.steps.submit_check import SubmittedChecks
+from tilewatch.worker.submit_requests import CheckAsked, submit_check_for
+
+Revision = Annotated[
+    str,
+    Field(
+        pattern=r"^[^\x00-\x20-][^\x00-\x20]*$",
+        max_length=255,
+        description="A sha, a branch or a tag of the watched repository.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Act:
+    """The circumstances of an act: whose it is, and the servers and the repository that it needs."""
+
+    settings: Settings
+    holder: Holder
+
+
+def submit_check(
+    act: Act,
+    base: Revision,
+    head: Revision,
+    kernel: Kernel | None = None,
+    gpus: Annotated[
+        tuple[GpuModel, ...], Field(max_length=20, description="GPU models; none for all that have a worker.")
+    ] = (),
+    fail_over: Annotated[float, Field(ge=0, lt=1, description="Allowed slowdown: 0.02 is 2 %.")] = 0.0,
+) -> SubmittedChecks:
+    """Compare two commits on the fleet's GPUs before a merge; read_check has the answer. Unchanged code costs nothing,
+    and an equal check is not done twice.
+    """
+    return submit_check_for(act.settings, act.holder, CheckAsked(base, head, kernel, gpus, fail_over))
