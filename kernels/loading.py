@@ -25,7 +25,15 @@ from tilewatch.kernels.imports import ALLOWED, ForbiddenImport, refuse_imports
 from tilewatch.kernels.watching.declare import WatchedOperator
 from tilewatch.kernels.watching.no_gpu import as_gpu
 from tilewatch.kernels.watching.operator import RecordedOperator
-from tilewatch.kernels.watching.project import BadProject, Project, activate, find_project, hash_sources
+from tilewatch.kernels.watching.project import (
+    BadProject,
+    Project,
+    activate,
+    canonical_name,
+    compile_file,
+    find_project,
+    hash_sources,
+)
 
 PACKAGE = "watched_library"
 TOTAL = "total"
@@ -168,7 +176,7 @@ def _read(library: Path, arch: str | None) -> _Library:
     failures: list[str] = []
     for path in files:
         content = path.read_bytes()
-        name = f"{PACKAGE}/{path.name}" if project is None else str(path)
+        name = f"{PACKAGE}/{path.name}" if project is None else canonical_name(project, str(path))
         if project is None:
             sources[name] = content.decode()
         try:
@@ -196,24 +204,24 @@ def _give_to_inspect(name: str, source: str) -> None:
 
 def _entries(path: Path, name: str, content: bytes, project: Project | None) -> tuple[Entry, ...]:
     """Runs a file and returns what it has to watch. Raises LibraryError."""
-    source = content.decode()
     module = types.ModuleType(f"{PACKAGE}.{path.stem}")
-    module.__file__ = name
+    module.__file__ = name if project is None else str(path)
     sys.modules[module.__name__] = module
-    if project is None:
-        _give_to_inspect(name, source)
     try:
         if project is None:
+            source = content.decode()
+            _give_to_inspect(name, source)
             refuse_imports(source)
+            code = compile(source, name, "exec")
+        else:
+            code = compile_file(project, str(path), content)
         with as_gpu(project):
-            exec(compile(source, name, "exec"), module.__dict__)  # noqa: S102 - loading code is the task here
+            exec(code, module.__dict__)  # noqa: S102 - loading code is the task here
     except ForbiddenImport as error:
         raise LibraryError(f"library file {path.name}, line {error.line}: {error}") from error
     except Exception as error:
         raise LibraryError(f"library file {path.name} does not load: {_described(error, name)}") from error
-    operators = [
-        value for value in vars(module).values() if isinstance(value, WatchedOperator) and value.file == Path(name)
-    ]
+    operators = [value for value in vars(module).values() if isinstance(value, WatchedOperator) and value.file == path]
     if operators and project is None:
         raise LibraryError(
             f"watch file {path.name} needs a table [tool.tilewatch] in the pyproject.toml of its repository: it says "

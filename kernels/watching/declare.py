@@ -81,11 +81,18 @@ def watch(
     """
 
     def decorate(make_case: Callable[[Any], Case]) -> WatchedOperator:
-        code = make_case.__code__
-        file = Path(code.co_filename)
+        file = Path(make_case.__globals__["__file__"])
         read = read_problems(problems, names, file.parent)
         return WatchedOperator(
-            make_case.__name__, make_case, read, names, tuple(baselines), configs, nightly, file, code.co_firstlineno
+            make_case.__name__,
+            make_case,
+            read,
+            names,
+            tuple(baselines),
+            configs,
+            nightly,
+            file,
+            make_case.__code__.co_firstlineno,
         )
 
     return decorate

@@ -1,13 +1,15 @@
 """Runs host code without a GPU: PyTorch with tensors that have a shape, strides and a type, and no memory.
 
-PyTorch's own FakeTensorMode does it, also in a build without CUDA: `x.device` is cuda:0 and every operator gives the
-shape that it would give. Where PyTorch is not installed, `kernels/watching/torch_stand_in.py` takes its place.
+PyTorch's meta tensors are that. Host code is made to see them on cuda:0, and what it makes on "cuda" becomes one.
+(FakeTensorMode would do the same, but in a build without CUDA it cannot slice a tensor, 2.13.) Where PyTorch is not
+installed, `kernels/watching/torch_stand_in` takes its place.
 """
 
 import contextlib
 import functools
 import importlib.util
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -47,10 +49,8 @@ class PretendGpu:
 
     def __init__(self, arch: str) -> None:
         import torch
-        from torch._subclasses import FakeTensorMode
 
         capability = CAPABILITIES.get(arch) or (int(arch[3:-1]), int(arch[-1]))
-        self._fake_tensors = FakeTensorMode()
         self._answers = _answers(capability, SM_COUNTS.get(arch, SM_COUNTS["sm_90"]), NAMES.get(arch, arch), torch)
 
     @contextlib.contextmanager
@@ -66,15 +66,45 @@ class PretendGpu:
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
         """Raises RecordingError where host code asks for the values of a tensor."""
-        with self.at_import(), self._fake_tensors:
+        with self.at_import(), _on_meta():
             try:
                 yield
             except Exception as error:
-                if type(error).__name__ in ("DataDependentOutputException", "DynamicOutputShapeException"):
+                if "meta tensor" in str(error) or "Meta tensor" in str(error):
                     raise RecordingError(
-                        f"the host code needs the values of a tensor ({error}), which exist only on a GPU"
+                        f"the host code needs the values of a tensor, which exist only on a GPU: {error}"
                     ) from error
                 raise
+
+
+def _on_meta() -> AbstractContextManager[Any]:
+    """Returns a mode in which every tensor on "cuda" is a meta tensor that says it is on cuda:0."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    answers = {
+        torch.Tensor.device.__get__: torch.device("cuda", 0),
+        torch.Tensor.is_cuda.__get__: True,
+        torch.Tensor.get_device: 0,
+    }
+
+    def to_meta(value: Any) -> Any:
+        on_cuda = (isinstance(value, torch.device) and value.type == "cuda") or (
+            isinstance(value, str) and value.partition(":")[0] == "cuda"
+        )
+        return "meta" if on_cuda else value
+
+    class OnMeta(TorchFunctionMode):  # type: ignore[misc] # PyTorch is no dependency, so its types are not known
+        def __torch_function__(self, function: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if function in answers and args[0].is_meta:
+                return answers[function]
+            if function is torch.Tensor.cuda:
+                function = torch.Tensor.to
+                args = (args[0], "meta")
+            named = {name: to_meta(value) for name, value in (kwargs or {}).items()}
+            return function(*(to_meta(each) for each in args), **named)
+
+    return OnMeta()
 
 
 def _answers(capability: tuple[int, int], sm_count: int, name: str, torch: Any) -> Mapping[str, Any]:
@@ -120,28 +150,17 @@ class _Constant:
         return self._value
 
 
-def without_memory(argument: Any) -> Any:
-    """Returns a launch's argument as cuTile can look at it: a fake tensor becomes a meta tensor of the same layout."""
+def as_launched(argument: Any) -> Any:
+    """Returns a launch's argument as `ct.launch` sees it: some releases of PyTorch give stride 1 for a dimension of one
+    element when they hand a tensor to another library, which tells the compiler more."""
     import torch
-    from torch._subclasses import FakeTensor
-    from torch._subclasses.fake_tensor import unset_fake_temporarily
 
     if isinstance(argument, list | tuple):
-        return type(argument)(without_memory(each) for each in argument)
-    if isinstance(argument, FakeTensor):
-        with unset_fake_temporarily():
-            size = argument.storage_offset() + _extent(argument)
-            flat = torch.empty(size, dtype=argument.dtype, device="meta")
-            return flat.as_strided(argument.size(), _launched_strides(argument), argument.storage_offset())
+        return type(argument)(as_launched(each) for each in argument)
+    if isinstance(argument, torch.Tensor) and _gives_1_for_one_element():
+        sizes = list(zip(argument.size(), argument.stride(), strict=True))
+        return argument.as_strided(argument.size(), [1 if size < 2 else stride for size, stride in sizes])
     return argument
-
-
-def _launched_strides(tensor: Any) -> tuple[int, ...]:
-    """Returns the strides that a kernel is launched with: some releases of PyTorch give 1 for a dimension of one
-    element when they hand a tensor to another library, which tells the compiler more."""
-    if not _gives_1_for_one_element():
-        return tuple(tensor.stride())
-    return tuple(1 if size < 2 else stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True))
 
 
 @functools.cache
@@ -151,10 +170,3 @@ def _gives_1_for_one_element() -> bool:
     probe = torch.empty(16).as_strided((1, 2), (7, 1))
     handed_over = torch.from_dlpack(torch._C._to_dlpack(probe))
     return bool(handed_over.stride()[0] == 1)
-
-
-def _extent(tensor: Any) -> int:
-    if not tensor.numel():
-        return 0
-    steps = zip(tensor.size(), tensor.stride(), strict=True)
-    return 1 + sum(int(size - 1) * int(stride) for size, stride in steps)

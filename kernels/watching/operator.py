@@ -131,7 +131,7 @@ def to_launch(recorded: RecordedLaunch) -> CompilableLaunch:
     name = kernel._pyfunc.__name__
     signature = KernelSignature.from_kernel_args(
         kernel,
-        tuple(no_gpu.without_memory(each) for each in recorded.args),
+        tuple(no_gpu.as_launched(each) for each in recorded.args),
         CallingConvention.cutile_python_v1(),
         symbol=name,
     )

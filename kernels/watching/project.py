@@ -8,10 +8,14 @@ import ast
 import functools
 import hashlib
 import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import linecache
 import sys
 import tomllib
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +25,7 @@ import cuda.tile as ct
 from tilewatch.errors import ExpectedError
 
 SETTINGS = "pyproject.toml"
+CANONICAL = "watched_checkout"
 
 
 class BadProject(ExpectedError, ValueError):
@@ -41,9 +46,10 @@ class Project:
 
 @dataclass
 class _State:
-    """What one checkout leaves behind in the process while another one is active."""
+    """What one checkout leaves behind in the process while another one is active. `sources` are by canonical name."""
 
     launch: Any
+    sources: dict[str, str] = field(default_factory=dict)
     modules: dict[str, types.ModuleType] = field(default_factory=dict)
     containers: list[tuple[Any, Any]] = field(default_factory=list)
 
@@ -92,6 +98,8 @@ def activate(project: Project | None) -> None:
         return
     state = _states.setdefault(project, _State(ct.launch))
     ct.launch = state.launch
+    for name, source in state.sources.items():
+        _give_to_inspect(name, source)
     sys.modules.update(state.modules)
     sys.path[:0] = [str(each) for each in project.path]
     importlib.invalidate_caches()
@@ -106,6 +114,57 @@ def _deactivate(project: Project) -> None:
         del sys.modules[name]
     for each in project.path:
         sys.path.remove(str(each))
+
+
+def canonical_name(project: Project, path: str) -> str:
+    return CANONICAL + path.removeprefix(str(project.root))
+
+
+def compile_file(project: Project, path: str, content: bytes) -> Any:
+    """Compiles a file of the checkout under a name that is the same wherever the checkout lies.
+
+    The name goes into the bytecode, outside of the positions that Tilewatch leaves out of its hash: two commits of one
+    kernel would never be equal.
+    """
+    name = canonical_name(project, path)
+    source = importlib.util.decode_source(content)
+    _states[project].sources[name] = source
+    _give_to_inspect(name, source)
+    return compile(content, name, "exec", dont_inherit=True)
+
+
+def _give_to_inspect(name: str, source: str) -> None:
+    """Sets the source that inspect finds under a name: cuTile reads a kernel's source there. Entries without a time
+    stamp are not looked up on disk."""
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    def get_code(self, fullname: str) -> types.CodeType:
+        path = self.get_filename(fullname)
+        code: types.CodeType = compile_file(_active[0], path, self.get_data(path))
+        return code
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds the modules of the active checkout as Python does, and loads them under canonical file names."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if not _active:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is None or not isinstance(spec.loader, importlib.machinery.SourceFileLoader):
+            return None
+        origin = str(spec.origin)
+        if not origin.startswith(f"{_active[0].root}/"):
+            return None
+        spec.loader = _Loader(fullname, origin)
+        return spec
+
+
+sys.meta_path.insert(0, _Finder())
 
 
 def own_modules(project: Project) -> Iterator[types.ModuleType]:
