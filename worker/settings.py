@@ -72,7 +72,7 @@ class Settings(NightlyTimes):
     replay_launches: int = Field(
         default=240, ge=0
     )  # a night and GPU model; an H200 takes 1 s for one of an FP8 product
-    regret_limit: float = Field(default=0.1, gt=0)  # how much slower the config that ships may be than the best found
+    regret_limit: float = Field(default=0.1, gt=0)  # how much slower the tile table's config may be than the best found
     # Who gets messages (worker/notify/routing.py); by default tell.toml in the home if there is one, else the log.
     tell: Path | None = None
     forge_token: SecretStr | None = None

@@ -17,14 +17,16 @@ from tilewatch.db.models import Commit, Config, Measurement, Run, Sweep, Trial
 HISTORY = dt.timedelta(days=60)
 """A run that is older than the asked time by more than this is not compared with."""
 
-SHIPPED = "tile_table"
-"""The implementation that is a kernel with the config it ships with, timed next to the winner."""
+SHIPPED, TILE_TABLE = "shipped", "tile_table"
+"""The implementations that are the kernel itself, timed next to the winner: with the config that the library's host
+code launches, where that is known, and with that of the tile table."""
 
 
 @dataclass(frozen=True)
 class RunPair:
-    """The newest run of a series and the one before it on the same host; `regret` is of the config that ships.
+    """The newest run of a series and the one before it on the same host.
 
+    `regret` is of the config `ships`, which the library's host code launches; where that is None, of the tile table's.
     `old_winner_loss` is how much slower than the winner the last winner is now, in the sweep's own few samples; None
     when it still wins, or is tied, or has no time.
     """
@@ -38,6 +40,7 @@ class RunPair:
     sha: str
     made_at: dt.datetime
     regret: float | None
+    ships: Mapping[str, Any] | None
     winner: Mapping[str, Any]
     old_winner: Mapping[str, Any] | None
     old_winner_loss: float | None
@@ -63,8 +66,9 @@ def list_newest_run_pairs(session: Session, since: dt.datetime) -> list[RunPair]
         .limit(1)
         .lateral()
     )
-    loser, winner_trial, shipped = aliased(Trial), aliased(Trial), aliased(Measurement)
-    won, had_won = aliased(Config), aliased(Config)
+    loser, winner_trial = aliased(Trial), aliased(Trial)
+    shipped, table = aliased(Measurement), aliased(Measurement)
+    won, had_won, ships = aliased(Config), aliased(Config), aliased(Config)
     still = or_(then.c.config_id == now.c.config_id, then.c.config_id == func.any(now.c.tie))
     query = (
         select(
@@ -73,7 +77,8 @@ def list_newest_run_pairs(session: Session, since: dt.datetime) -> list[RunPair]
             now.c.submission_id,
             now.c.sha,
             now.c.finished_at.label("made_at"),
-            (shipped.median_us / now.c.median_us - 1).label("regret"),
+            (func.coalesce(shipped.median_us, table.median_us) / now.c.median_us - 1).label("regret"),
+            ships.params.label("ships"),
             won.params.label("winner"),
             had_won.params.label("old_winner"),
             (loser.median_us / func.nullif(winner_trial.median_us, 0.0) - 1).label("old_winner_loss"),
@@ -86,6 +91,8 @@ def list_newest_run_pairs(session: Session, since: dt.datetime) -> list[RunPair]
         .join(won, won.id == now.c.config_id)
         .outerjoin(had_won, had_won.id == then.c.config_id)
         .outerjoin(shipped, and_(shipped.run_id == now.c.run_id, shipped.implementation == SHIPPED))
+        .outerjoin(ships, ships.id == shipped.config_id)
+        .outerjoin(table, and_(table.run_id == now.c.run_id, table.implementation == TILE_TABLE))
         .outerjoin(winner_trial, and_(winner_trial.sweep_id == now.c.sweep_id, winner_trial.config_id == won.id))
         .outerjoin(loser, and_(loser.sweep_id == now.c.sweep_id, loser.config_id == had_won.id, ~still))
         .order_by(keys.c.kernel, keys.c.problem, keys.c.gpu_model)

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from tests.db.fixtures import one_commit
 from tilewatch.db.lifecycle import quarantine, regressions, waiting
 from tilewatch.db.lifecycle.messages import list_unreported_changes
-from tilewatch.db.models import Measurement, Quarantine, Run, Trial
+from tilewatch.db.models import Config, Measurement, Quarantine, Run, Trial
 from tilewatch.db.queries import canaries, series
 from tilewatch.db.step_queries import run_pairs, winners
 
@@ -26,7 +26,18 @@ def test_regret_is_how_much_slower_the_shipped_config_is_than_the_winner(db_sess
     db_session.add(Measurement(run_id=run_id, implementation="tile_table", role="baseline", detail={}, **times))
     db_session.flush()
     (pair,) = run_pairs.list_newest_run_pairs(db_session, one_commit.NOON - MINUTE)
-    assert pair.regret == pytest.approx(0.2)
+    assert (pair.regret, pair.ships) == (pytest.approx(0.2), None)
+
+
+def test_the_regret_is_of_what_the_library_ships_where_that_is_known(db_session: Session, run_id: int) -> None:
+    config = db_session.scalars(select(Config).limit(1)).one()
+    for name, config_id, times_slower in (("tile_table", None, 1.3), ("shipped", config.id, 1.2)):
+        times = {"samples_us": [10.0], "median_us": 9.05 * times_slower, "low_us": 10.0, "high_us": 10.0}
+        row = {"implementation": name, "role": "baseline", "config_id": config_id, "detail": {}, **times}
+        db_session.add(Measurement(run_id=run_id, **row))
+    db_session.flush()
+    (pair,) = run_pairs.list_newest_run_pairs(db_session, one_commit.NOON - MINUTE)
+    assert (pair.regret, pair.ships) == (pytest.approx(0.2), config.params)
 
 
 @pytest.mark.usefixtures("run_id")

@@ -49,6 +49,7 @@ RUN = RunPair(
     sha="ab" * 20,
     made_at=NOW,
     regret=0.03,
+    ships=None,
     winner={"tile_m": 64},
     old_winner={"tile_m": 128},
     old_winner_loss=None,
@@ -144,11 +145,18 @@ def test_regret_above_the_limit_stands_until_it_is_below_and_is_one_alarm_all_th
     behind = replace(RUN, regret=0.2)
     assert alarms.find_regret([RUN, replace(RUN, regret=None)], 0.1, []) == []
     (first,) = alarms.find_regret([behind, RUN], 0.1, [])
-    assert "1x2x3: +20.0%" in first.detail
+    assert "1x2x3: the tile table is +20.0%, best is tile_m=64" in first.detail
     (later,) = alarms.find_regret([replace(behind, submission_id=8)], 0.1, [opened(first)])
     assert later.key == first.key
     (again,) = alarms.find_regret([replace(behind, submission_id=9)], 0.1, [])
     assert again.key != first.key
+
+
+def test_what_a_library_says_it_ships_must_be_tied_with_the_best() -> None:
+    shipped = replace(RUN, ships={"tile_m": 32})
+    assert alarms.find_regret([replace(shipped, regret=alarms.LOSS_THAT_MATTERS)], 0.1, []) == []
+    (alarm,) = alarms.find_regret([shipped], 0.1, [])
+    assert "1x2x3: tile_m=32 is +3.0%, best is tile_m=64" in alarm.detail
 
 
 def test_a_rival_s_new_version_is_one_alarm_for_all_series_of_a_node() -> None:
