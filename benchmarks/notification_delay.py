@@ -170,7 +170,7 @@ def _measure_alarms(servers: Servers, nights: int) -> Iterator[Figure]:
     times, took_s = NightlyTimes(nightly_at=dt.time(3, 0), nightly_limit_h=8), []
     for _ in range(5):
         began = time.monotonic()
-        check_alarms(out, times, 0.1, AFTER_THE_LAST_NIGHT)
+        check_alarms(out, [], times, 0.1, AFTER_THE_LAST_NIGHT)
         took_s.append(time.monotonic() - began)
     with session(servers.database_url) as opened:
         keys = select(Sweep.repository, Sweep.kernel, Sweep.problem, Sweep.gpu_model).distinct().subquery()

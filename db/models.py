@@ -64,6 +64,24 @@ class GpuModel(Base):
     bandwidth_gbps: Mapped[float | None]
 
 
+class Repository(Base):
+    """A repository that `tilewatch watch add` named; `commits` know it by name. Its nightlies end with `removed_at`.
+
+    The address has no password. `failure` is of the last fetch of the nightlies' clock, and null if that went well.
+    """
+
+    __tablename__ = "repositories"
+    __table_args__ = (CheckConstraint("(failure is null) = (failing_since is null)", name="failure_has_time"),)
+    name: Mapped[words] = mapped_column(primary_key=True)
+    url: Mapped[words]
+    branch: Mapped[words]
+    added_at: Mapped[born]
+    removed_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
+    fetched_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
+    failing_since: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
+    failure: Mapped[str | None] = mapped_column(Text)
+
+
 class Commit(Base):
     """`position` counts commits along first parents, so that charts run in commit order and not in time."""
 
@@ -494,6 +512,7 @@ class Alarm(Base):
             "tie_lost",
             "regret",
             "baseline_changed",
+            "fetch_failed",
         ),
         Index(None, "opened_at"),
     )

@@ -96,7 +96,8 @@ def run_job(job_id: int) -> None:
 
 @celery.task(name="worker.nightly")  # type: ignore[untyped-decorator]  # Celery has no types
 def run_nightly() -> None:
-    log.info("nightly", outcome=schedule.submit(Settings.load()))
+    for outcome in schedule.submit(Settings.load()):
+        log.info("nightly", outcome=outcome)
 
 
 @celery.task(name="worker.reconcile")  # type: ignore[untyped-decorator]  # Celery has no types
@@ -106,7 +107,7 @@ def run_reconcile() -> None:
     settings = Settings.load()
     context = Context.of(settings)
     dispatch.send(celery, context.database_url, reconcile(context.database_url, context.broker_url))
-    if outcome := schedule.catch_up(settings, dt.datetime.now(dt.UTC)):
+    for outcome in schedule.catch_up(settings, dt.datetime.now(dt.UTC)):
         log.info("a night was missed", outcome=outcome)
     for outcome in submit_requests.carry_out(settings):
         log.info("an action was carried out", outcome=outcome)
@@ -124,11 +125,13 @@ def run_tell() -> None:
 
 @celery.task(name="worker.watch")  # type: ignore[untyped-decorator]  # Celery has no types
 def run_watch() -> None:
+    from tilewatch.worker import watched
     from tilewatch.worker.notify.check_alarms import check_alarms
 
     settings, out = Settings.load(), _outbox()
     if out is not None:
-        changes = check_alarms(out, settings, settings.regret_limit, dt.datetime.now(dt.UTC))
+        names = watched.list_names(out.database_url, settings)
+        changes = check_alarms(out, names, settings, settings.regret_limit, dt.datetime.now(dt.UTC))
         log.info("checked alarms", opened=[alarm.key for alarm in changes.to_open], closed=list(changes.to_close))
 
 

@@ -59,8 +59,8 @@ def checkout_commit(repository: Path, sha: str, cache: Path) -> Path:
         resolve(repository, sha)
     except RepositoryError as error:
         raise RepositoryError(
-            f"{error}; this worker watches {repository}: fetch it, or if the job is of another repository on the "
-            "same servers, start a worker with that TILEWATCH_REPOSITORY and give each repository its own servers"
+            f"{error}; it is the TILEWATCH_REPOSITORY of this worker: fetch it, or let Tilewatch clone the repository "
+            "of the job by itself with `tilewatch watch add`"
         ) from None
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache, prefix=".making-") as scratch:
@@ -111,6 +111,10 @@ def choose_unused(kept: list[KeptCommit], now: float) -> list[Path]:
         chosen.append(each.folder)
         count, total_bytes = count - 1, total_bytes - each.size_bytes
     return chosen
+
+
+def is_checked_out(sha: str, cache: Path) -> bool:
+    return (cache / sha).is_dir()
 
 
 def _mark_used(folder: Path) -> bool:

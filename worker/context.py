@@ -29,6 +29,7 @@ class Context:
     broker_url: str = field(repr=False)
     repository: Path
     checkouts: Path
+    clones: Path
     spool: Path
     journals: Path
     store_url: str
@@ -46,6 +47,7 @@ class Context:
             broker_url=servers.broker_url,
             repository=settings.repository,
             checkouts=settings.checkouts,
+            clones=settings.clones,
             spool=settings.home / "spool",
             journals=settings.home / "journals",
             store_url=settings.store_url,

@@ -11,8 +11,6 @@ from pathlib import Path
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.recording.git_commit import GitCommit, NoHistory, commit_of
 
-BRANCH_START = " (branch "
-
 
 class RepositoryError(ExpectedError, RuntimeError):
     """The repository does not have what was asked for; the message is a sentence for a person."""
@@ -66,16 +64,6 @@ def is_on_main_line(repository: Path, sha: str, branch: str) -> bool:
         except subprocess.CalledProcessError:
             continue  # it has no upstream
     return False
-
-
-def name_of_branch(repository_name: str, branch: str) -> str:
-    """Names a branch's commits as a repository of their own, so that its runs never meet those of the main line."""
-    return f"{repository_name}{BRANCH_START}{branch})"
-
-
-def is_branch(repository_name: str) -> bool:
-    """Returns whether a name is one that `name_of_branch` gave."""
-    return BRANCH_START in repository_name and repository_name.endswith(")")
 
 
 def first_parents(repository: Path, sha: str, count: int) -> list[str]:

@@ -1,8 +1,9 @@
 """Submits nightlies at their hour and after a missed one, and prunes old samples.
 
-A nightly measures the HEAD of the watched repository as it is on the judge's machine. Nothing is fetched: whoever keeps
-that clone up to date decides what a night measures. Two beats submit one nightly, since a submission's key has the
-night and the commit. All times are UTC, so no clock change repeats or skips a night.
+A night has a nightly of each watched repository. One that was added is fetched first; where that fails, the commit
+that is there is measured and an alarm says so. That of TILEWATCH_REPOSITORY is measured at its HEAD: whoever keeps that
+clone up to date decides what a night measures. Two beats submit one nightly, since a submission's key has the night and
+the commit. All times are UTC, so no clock change repeats or skips a night.
 """
 
 import datetime as dt
@@ -10,33 +11,59 @@ import datetime as dt
 from celery.schedules import crontab
 
 from tilewatch.db import record
+from tilewatch.db.lifecycle import repositories
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import steps
+from tilewatch.errors import ExpectedError
 from tilewatch.nightlies import due_night
+from tilewatch.worker import watched
+from tilewatch.worker.clones import FetchFailed
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps.submit import submit_nightly
+from tilewatch.worker.submit_requests import AWAY
 
 
 def schedule(at: dt.time) -> crontab:
     return crontab(hour=at.hour, minute=at.minute)
 
 
-def submit(settings: Settings) -> str:
-    return submit_nightly(settings).sentence
+def submit(settings: Settings) -> list[str]:
+    """Submits the nightly of every watched repository; returns a sentence for each. What hinders one, such as a
+    library that does not load, hinders no other."""
+    names = watched.list_names(settings.connection().database_url, settings)
+    return [_submit_one(settings, name, None) for name in names]
 
 
-def catch_up(settings: Settings, now: dt.datetime) -> str | None:
-    """Submits the last night's nightly when its hour passed without it. Returns a sentence, None when none was missed.
+def catch_up(settings: Settings, now: dt.datetime) -> list[str]:
+    """Submits the last night's nightly of each repository whose hour passed without it; returns a sentence for each.
 
     Nothing is missed before the first nightly. Of several missed nights only the last is submitted: the commit under
     test would be the same.
     """
     night = due_night(now, settings)
+    names = watched.list_names(settings.connection().database_url, settings)
     with session(settings.connection().database_url) as opened:
-        last = steps.find_last_night(opened)
-    if last is None or last >= night:
-        return None
-    return submit_nightly(settings, night=night).sentence
+        last = {name: steps.find_last_night(opened, name) for name in names}
+    return [
+        _submit_one(settings, name, night) for name, before in last.items() if before is not None and before < night
+    ]
+
+
+def _submit_one(settings: Settings, name: str, night: dt.date | None) -> str:
+    """Submits a nightly, and stores why its repository cannot be fetched."""
+    failure: str | None = None
+    try:
+        submitted = submit_nightly(settings, repository=name, night=night)
+        sentence, failure = submitted.sentence, submitted.fetch_failure
+    except AWAY:
+        raise
+    except ExpectedError as error:
+        failure = str(error) if isinstance(error, FetchFailed) else None
+        sentence = f"no nightly was submitted for {name}: {error}"
+    if failure is not None:
+        with session(settings.connection().database_url) as opened:
+            repositories.write_fetch_failure(opened, name, failure)
+    return sentence
 
 
 BATCH = 5_000

@@ -123,6 +123,11 @@ class Settings(NightlyTimes):
         return self.home / "commits"
 
     @property
+    def clones(self) -> Path:
+        """The folder of the clones that Tilewatch makes itself (worker/clones.py)."""
+        return self.home / "repositories"
+
+    @property
     def connection_file(self) -> Path:
         return self.home / "connection.json"
 

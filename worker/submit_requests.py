@@ -1,7 +1,7 @@
 """Submits what somebody asks for, by the command line, the dashboard or a token, and writes down who it was.
 
 What is only asked for (the dashboard and a forge do that) is carried out by beat's tick, on a machine that has the
-watched repository. It may be tried twice: the second try finds the submission of the first.
+watched repositories. It may be tried twice: the second try finds the submission of the first.
 """
 
 import datetime as dt
@@ -94,14 +94,16 @@ def carry_out(settings: Settings) -> list[str]:
 def submissions(
     settings: Settings, action: str, wanted: Mapping[str, Any], once: str | None = None
 ) -> Iterator[Submitted]:
-    gpus = tuple(wanted["gpus"])
+    gpus, repository = tuple(wanted["gpus"]), wanted.get("repository")
     if action == "nightly":
-        yield submit_nightly(settings, commit=wanted["commit"], gpus=gpus)
+        yield submit_nightly(settings, repository=repository, commit=wanted["commit"], gpus=gpus)
     elif action == "sweep":
         kernel, problem = wanted["kernel"], wanted["problem"]
-        yield submit_sweep(settings, kernel, problem, commit=wanted["commit"], gpus=gpus, once=once)
+        yield submit_sweep(
+            settings, kernel, problem, repository=repository, commit=wanted["commit"], gpus=gpus, once=once
+        )
     else:
-        yield from submit_backfill(settings, wanted["revisions"], gpus=gpus)
+        yield from submit_backfill(settings, wanted["revisions"], repository=repository, gpus=gpus)
 
 
 def _submit(opened: Session, settings: Settings, asked: RequestedAction) -> _Outcome | None:

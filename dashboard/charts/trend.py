@@ -4,8 +4,9 @@ Text and grid colours come from Streamlit's theme; colours with a meaning are in
 """
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -33,6 +34,8 @@ LOOKS = {
     "simulated": ("square-open", "dashdot"),
 }
 QUARANTINED = "x-open"
+BRANCH = "hexagon2-open"
+_NONE: Mapping[str, pd.DataFrame] = MappingProxyType({})
 
 
 def trend(
@@ -42,12 +45,15 @@ def trend(
     along: Along = "commits",
     marks: Sequence[Mark] = (),
     raw: pd.DataFrame | None = None,
+    branches: Mapping[str, pd.DataFrame] = _NONE,
 ) -> go.Figure:
     """One series: the kernel and its baselines, each with its 95 % interval, and the marks.
 
-    `raw` has a row per sample: sha, committed_at, implementation, role, value.
+    `raw` has a row per sample: sha, committed_at, implementation, role, value. `branches` are the kernel's points off
+    the main line, by the name of the branch.
     """
     points = points.join(metric.values(points)).dropna(subset="value")
+    beside = {name: line.join(metric.values(line)).dropna(subset="value") for name, line in branches.items()}
     figure = go.Figure()
     for (implementation, role, origin, machine), line in points.groupby(
         ["implementation", "role", "origin", "machine"], sort=False
@@ -57,7 +63,12 @@ def trend(
     _verdicts(figure, points, along)
     if raw is not None and len(raw):
         _raw(figure, raw, along)
-    _finish(figure, points, metric, along, marks)
+    chosen = _colours_of_branches(beside)
+    for name, line in beside.items():
+        _branch(figure, line, metric, along, name, chosen[name])
+    shown = [points, *(line for line in beside.values() if len(line))]
+    in_order = pd.concat(shown).sort_values(["position", "committed_at"], kind="stable") if len(shown) > 1 else points
+    _finish(figure, in_order, metric, along, marks)
     return figure
 
 
@@ -103,6 +114,22 @@ def _line(
             "symbol": np.where(ill, QUARANTINED, mark) if ill.any() else mark,
             "line": {"width": 2 if opened else 0, "color": colour},
         },
+        customdata=customdata,
+        hovertemplate=template,
+    )
+
+
+def _branch(figure: go.Figure, line: pd.DataFrame, metric: Metric, along: Along, name: str, colour: str) -> None:
+    """The points of a branch, which no line connects with the main line: its commits are not of that history."""
+    template, customdata = hover.points_hover(line, metric)
+    figure.add_scatter(
+        x=_x(line, along),
+        y=line["value"],
+        error_y=_bars(line),
+        name=f"branch {name}",
+        mode="lines+markers",
+        line={"color": colour, "width": 1, "dash": "dot"},
+        marker={"color": colour, "size": 11, "symbol": BRANCH, "line": {"width": 2, "color": colour}},
         customdata=customdata,
         hovertemplate=template,
     )
@@ -256,6 +283,16 @@ def _colour_of_rival(points: pd.DataFrame) -> str:
 def _colour_of_series(name: str) -> str:
     palette = (colours.KERNEL, *colours.OTHERS, *colours.BASELINES.values())
     return palette[zlib.crc32(name.encode()) % len(palette)]
+
+
+def _colours_of_branches(names: Iterable[str]) -> dict[str, str]:
+    """A name's own colour where that is free, else the next one that is; with more names than colours some share."""
+    chosen: dict[str, str] = {}
+    for name in sorted(names):
+        start = zlib.crc32(name.encode()) % len(colours.OTHERS)
+        in_turn = (*colours.OTHERS[start:], *colours.OTHERS[:start])
+        chosen[name] = next((colour for colour in in_turn if colour not in chosen.values()), in_turn[0])
+    return chosen
 
 
 def _around(points: pd.DataFrame, *, with_one: bool) -> list[float] | None:

@@ -144,6 +144,12 @@ def repositories(url: str) -> list[str]:
 
 
 @_cached(HISTORY_TTL_S)
+def branches(url: str, repository: str, kernel: str, problem: str, gpu_model: str, limit: int) -> list[str]:
+    with session(url) as opened:
+        return series_queries.list_branches(opened, repository, kernel, problem, gpu_model, limit)
+
+
+@_cached(HISTORY_TTL_S)
 def judge_score_since(url: str, since: dt.datetime | None) -> judge_score.Score:
     with session(url) as opened:
         return judge_score.read_score(opened, since)

@@ -32,9 +32,9 @@ def page(url: str) -> None:
         )
         return
     now = reads.this_hour()
-    show_nights(url)
-    _alarms(url)
     name = repository.pick_repository(url)
+    show_nights(url, name)
+    _alarms(url)
     everything = reads.snapshot(url, name, now + AN_HOUR)  # up to the end of this hour
     if everything.empty:
         st.info(
@@ -47,11 +47,12 @@ def page(url: str) -> None:
 
 
 @st.fragment(run_every=reads.LIVE_EVERY_S)
-def show_nights(url: str) -> None:
-    """Shows how the newest nightly of each GPU model went, in one line."""
+def show_nights(url: str, name: str) -> None:
+    """Shows how a repository's newest nightly of each GPU model went, in one line."""
     with show_errors():
         now, times = dt.datetime.now(dt.UTC), NightlyTimes()
         newest = reads.last_nights(url)
+        newest = newest[newest["repository"] == name]
         words = []
         for _, night in newest.sort_values("gpu_name").iterrows():
             state = changes.night_state(night, newest["night"].max(), now, times)

@@ -1,5 +1,8 @@
 """Shows one series over the commits with its baselines, or a few series in one chart."""
 
+import math
+from collections.abc import Iterator
+
 import pandas as pd
 import streamlit as st
 
@@ -8,11 +11,13 @@ from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.frames.metrics import Metric, values_of_samples
 from tilewatch.dashboard.text import config_text, moment, rival_text, source_text
 from tilewatch.dashboard.widgets import filters, plots, repository, tables
+from tilewatch.repository_names import split_branch
 from tilewatch.text import count_text, short_sha
 
 FEW_COMMITS = 20
 """With at most this many commits in view, the raw samples are drawn too."""
 MOST_OTHERS = 5
+MOST_BRANCHES = 5
 COMMITS, DATES = "Commit order", "Date"
 
 Key = tuple[str, str, str, str]
@@ -57,9 +62,29 @@ def page(url: str) -> None:
         _few(url, {_name(*_key(own)): _key(own), **others}, metric, along)
         return
     with middle:
-        points = _in_view(points)
-    _chart(url, own, points, metric, along)
-    _behind(f"The {count_text(len(points), 'measurement')} behind the chart", points)
+        in_view = _in_view(points)
+    branches = {
+        name: _beside(line, points, in_view) for name, line in _read_branches(url, own, static_facts=metric.static)
+    }
+    _chart(url, own, in_view, metric, along, branches)
+    named = [line.assign(implementation=f"{own['kernel']}, branch {name}") for name, line in branches.items()]
+    behind = pd.concat([in_view, *(line for line in named if len(line))])
+    _behind(f"The {count_text(len(behind), 'measurement')} behind the chart", behind)
+
+
+def _read_branches(url: str, own: pd.Series, *, static_facts: bool) -> Iterator[tuple[str, pd.DataFrame]]:
+    """The newest branches that measured this series, by name: the points of the kernel."""
+    key = _key(own)
+    for repository_name in reads.branches(url, *key, limit=MOST_BRANCHES):
+        points = reads.points(url, repository_name, *key[1:], static_facts=static_facts)
+        yield str(split_branch(repository_name)[1]), points[points["role"] == "kernel"].reset_index(drop=True)
+
+
+def _beside(line: pd.DataFrame, points: pd.DataFrame, in_view: pd.DataFrame) -> pd.DataFrame:
+    """The points of a branch that lie in the view of the main line; those after its newest commit belong to its end."""
+    first, last = in_view["position"].min(), in_view["position"].max()
+    until = math.inf if last == points["position"].max() else last
+    return line[line["position"].between(first, until)].reset_index(drop=True)
 
 
 def _name(_: str, kernel: str, problem: str, gpu_model: str) -> str:
@@ -99,7 +124,14 @@ def _few(url: str, chosen: dict[str, Key], metric: Metric, along: trend.Along) -
     _behind(f"The {count_text(len(kernels), 'measurement')} behind the chart", kernels)
 
 
-def _chart(url: str, own: pd.Series, points: pd.DataFrame, metric: Metric, along: trend.Along) -> None:
+def _chart(
+    url: str,
+    own: pd.Series,
+    points: pd.DataFrame,
+    metric: Metric,
+    along: trend.Along,
+    branches: dict[str, pd.DataFrame],
+) -> None:
     shown = metric.values(points)["value"].notna()
     if not shown.any():
         st.info(f"{metric.missing}, so {metric.label.lower()} cannot be shown. Pick another value under Show.")
@@ -111,12 +143,14 @@ def _chart(url: str, own: pd.Series, points: pd.DataFrame, metric: Metric, along
         *marks.node_changes(points),
     ]
     raw = _raw(url, points, metric) if points["sha"].nunique() <= FEW_COMMITS else None
-    figure = trend.trend(points, metric, along=along, marks=lines, raw=raw)
+    branches = {name: line for name, line in branches.items() if metric.values(line)["value"].notna().any()}
+    figure = trend.trend(points, metric, along=along, marks=lines, raw=raw, branches=branches)
     clicked = plots.show_clickable(
         figure, "trend", f"{metric.label} over {count_text(points['sha'].nunique(), 'commit')}"
     )
     _open(clicked)
-    st.caption(", ".join(_legend(points, lines, raw)) + ".")
+    apart = ["hexagons are of branches, which count for no verdict"] if branches else []
+    st.caption(", ".join([*_legend(points, lines, raw), *apart]) + ".")
 
 
 def _raw(url: str, points: pd.DataFrame, metric: Metric) -> pd.DataFrame:

@@ -88,22 +88,34 @@ def retry(session: Session, chosen: JobSelection, who: str) -> str:
     return write_action(session, who, "retry", chosen.named(), f"queued {_counted(again)} again")
 
 
-def ask_nightly(session: Session, who: str, *, commit: str = "HEAD", gpus: Sequence[str] = ()) -> int:
-    """Asks for the library's whole suite at a commit, for these GPU models or the usual ones. Returns the action's
-    id."""
-    return _ask(session, who, "nightly", {"commit": commit, "gpus": list(gpus)})
+def ask_nightly(
+    session: Session, who: str, *, repository: str | None = None, commit: str = "HEAD", gpus: Sequence[str] = ()
+) -> int:
+    """Asks for the whole suite of a repository (None for the usual one) at a commit, for these GPU models or the usual
+    ones. Returns the action's id."""
+    return _ask(session, who, "nightly", {"repository": repository, "commit": commit, "gpus": list(gpus)})
 
 
 def ask_sweep(
-    session: Session, who: str, kernel: str, problem: str, *, commit: str = "HEAD", gpus: Sequence[str] = ()
+    session: Session,
+    who: str,
+    kernel: str,
+    problem: str,
+    *,
+    repository: str | None = None,
+    commit: str = "HEAD",
+    gpus: Sequence[str] = (),
 ) -> int:
     """Asks for one kernel on one problem. Returns the action's id."""
-    return _ask(session, who, "sweep", {"kernel": kernel, "problem": problem, "commit": commit, "gpus": list(gpus)})
+    about = {"repository": repository, "kernel": kernel, "problem": problem, "commit": commit, "gpus": list(gpus)}
+    return _ask(session, who, "sweep", about)
 
 
-def ask_backfill(session: Session, who: str, revisions: str, *, gpus: Sequence[str] = ()) -> int:
+def ask_backfill(
+    session: Session, who: str, revisions: str, *, repository: str | None = None, gpus: Sequence[str] = ()
+) -> int:
     """Asks for the whole suite for each commit of a range A..B. Returns the action's id."""
-    return _ask(session, who, "backfill", {"revisions": revisions, "gpus": list(gpus)})
+    return _ask(session, who, "backfill", {"repository": repository, "revisions": revisions, "gpus": list(gpus)})
 
 
 def ask_check(session: Session, who: str, wanted: Mapping[str, Any], *, key: str) -> int | None:
@@ -120,7 +132,7 @@ def measure_again(session: Session, regression_id: int, who: str) -> RegressionR
     for series in regression_queries.list_series(session, regression_id):
         gpus.setdefault((series.kernel, series.problem), set()).add(series.gpu_model)
     for (kernel, problem), models in sorted(gpus.items()):
-        ask_sweep(session, who, kernel, problem, commit=row.bad_sha, gpus=sorted(models))
+        ask_sweep(session, who, kernel, problem, repository=row.repository, commit=row.bad_sha, gpus=sorted(models))
     return row
 
 
@@ -134,7 +146,8 @@ def bisect(session: Session, regression_id: int, who: str) -> RegressionRow:
         raise NotPossible(
             f"regression {regression_id} has one possible commit, {short_sha(row.bad_sha)}: nothing to bisect"
         )
-    ask_backfill(session, who, f"{row.good_sha}..{row.bad_sha}", gpus=sorted(row.gpu_models))
+    revisions = f"{row.good_sha}..{row.bad_sha}"
+    ask_backfill(session, who, revisions, repository=row.repository, gpus=sorted(row.gpu_models))
     return row
 
 

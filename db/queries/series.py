@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import false, func, select, true
+from sqlalchemy import exists, false, func, select, true
 from sqlalchemy.orm import Session
 
 from tilewatch.db.joins import is_of_series, measured_points, read_rows, series_keys
@@ -17,12 +17,14 @@ from tilewatch.db.models import (
     Measurement,
     Quarantine,
     Recording,
+    Repository,
     Run,
     Submission,
     Sweep,
     Trial,
     Verdict,
 )
+from tilewatch.repository_names import BRANCH_START, name_of_branch
 
 
 @dataclass(frozen=True)
@@ -88,14 +90,16 @@ class PointRow:
 
 
 def list_repositories(session: Session) -> list[str]:
-    """Lists repositories that have a submission: those that this Tilewatch watches, oldest first, then recorded
-    ones."""
+    """Lists repositories that have a submission: those that this Tilewatch watches, oldest first, then their branches,
+    those that were removed, and recorded ones."""
     own = func.bool_or(Submission.reason != "recorded")
+    is_branch = Commit.repository.contains(BRANCH_START, autoescape=True)
+    removed = exists().where(Repository.name == Commit.repository, Repository.removed_at.is_not(None))
     query = (
         select(Commit.repository)
         .join(Submission, Submission.commit_id == Commit.id)
         .group_by(Commit.repository)
-        .order_by(own.desc(), func.min(Submission.id))
+        .order_by(own.desc(), removed, is_branch, func.min(Submission.id))
     )
     return list(session.scalars(query))
 
@@ -112,6 +116,28 @@ def list_series(session: Session) -> list[SeriesRow]:
         .order_by(*keys.c)
     )
     return read_rows(session, query, SeriesRow)
+
+
+def list_branches(
+    session: Session, repository: str, kernel: str, problem: str, gpu_model: str, limit: int
+) -> list[str]:
+    """Lists the branches of a repository that measured a series, by the names that they have as repositories; the
+    newest first."""
+    start = name_of_branch(repository, "").removesuffix(")")
+    query = (
+        select(Sweep.repository)
+        .join(Run, Run.sweep_id == Sweep.id)
+        .where(
+            Sweep.repository.startswith(start, autoescape=True),
+            Sweep.kernel == kernel,
+            Sweep.problem == problem,
+            Sweep.gpu_model == gpu_model,
+        )
+        .group_by(Sweep.repository)
+        .order_by(func.max(Run.id).desc())
+        .limit(limit)
+    )
+    return list(session.scalars(query))
 
 
 def list_points(

@@ -20,6 +20,7 @@ from tilewatch.db.models import (
     Sweep,
     Trial,
 )
+from tilewatch.repository_names import BRANCH_START
 
 OPEN_JOB_COUNTS = ("open_compile_jobs", "open_measure_jobs", "running_measure_jobs", "open_judge_jobs")
 IN_PROGRESS = ("compiling", "waiting for a GPU", "measuring", "judging")
@@ -34,6 +35,7 @@ class SubmissionRow:
     night: dt.date | None
     gpu_model: str
     gpu_name: str
+    repository: str
     sha: str
     subject: str
     measure: bool
@@ -56,12 +58,13 @@ def list_submissions(session: Session, limit: int = 50) -> list[SubmissionRow]:
 
 
 def list_last_nights(session: Session) -> list[SubmissionRow]:
-    """Lists the newest nightly of each GPU model, with its state."""
+    """Lists the newest nightly of each repository and GPU model, with its state; not those of branches."""
     newest = (
         select(Submission)
-        .where(Submission.reason == "nightly")
-        .ext(distinct_on(Submission.gpu_model))
-        .order_by(Submission.gpu_model, Submission.requested_at.desc(), Submission.id.desc())
+        .join(Commit, Commit.id == Submission.commit_id)
+        .where(Submission.reason == "nightly", ~Commit.repository.contains(BRANCH_START, autoescape=True))
+        .ext(distinct_on(Commit.repository, Submission.gpu_model))
+        .order_by(Commit.repository, Submission.gpu_model, Submission.requested_at.desc(), Submission.id.desc())
     )
     return _with_states(session, newest)
 
@@ -78,6 +81,7 @@ def _with_states(session: Session, chosen: Select[Submission]) -> list[Submissio
             wanted.night,
             wanted.gpu_model,
             GpuModel.name.label("gpu_name"),
+            Commit.repository,
             Commit.sha,
             Commit.subject,
             wanted.measure,

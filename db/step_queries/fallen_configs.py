@@ -26,6 +26,7 @@ trial."""
 class SweepPair:
     """A sweep and the one before it in its series."""
 
+    repository: str
     kernel: str
     problem: str
     gpu_model: str
@@ -59,6 +60,7 @@ def list_newest_pairs(session: Session, since: dt.datetime) -> list[SweepPair]:
     newest_first = _newest_first(newest.c.position, newest.c.id)
     query = (
         select(
+            keys.c.repository,
             keys.c.kernel,
             keys.c.problem,
             keys.c.gpu_model,
@@ -75,6 +77,7 @@ def list_newest_pairs(session: Session, since: dt.datetime) -> list[SweepPair]:
     )
     return [
         SweepPair(
+            row.repository,
             row.kernel,
             row.problem,
             row.gpu_model,
@@ -116,14 +119,14 @@ def list_pairs_since(
     done = [exists().where(Run.sweep_id == Sweep.id)] if measured else []
     after = _sweeps().where(*same, *done).order_by(*newest_first).limit(1).lateral()
     query = (
-        select(then.c.problem, before.c.id, after.c.id, after.c.sha, after.c.created_at)
+        select(then.c.repository, then.c.problem, before.c.id, after.c.id, after.c.sha, after.c.created_at)
         .select_from(then)
         .join(before, true())
         .join(after, true())
     )
     return [
-        SweepPair(kernel, problem, gpu_model, submission_id, sha, made_at, before_id, after_id)
-        for problem, before_id, after_id, sha, made_at in session.execute(query)
+        SweepPair(repository, kernel, problem, gpu_model, submission_id, sha, made_at, before_id, after_id)
+        for repository, problem, before_id, after_id, sha, made_at in session.execute(query)
         if before_id != after_id
     ]
 

@@ -4,7 +4,7 @@ import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import exists, func, select
+from sqlalchemy import exists, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db.models import (
@@ -20,6 +20,7 @@ from tilewatch.db.models import (
     Trial,
     Worker,
 )
+from tilewatch.repository_names import name_of_branch
 
 
 @dataclass(frozen=True)
@@ -177,6 +178,19 @@ def list_open_jobs(session: Session, submission_id: int) -> list[int]:
     return _jobs(session, submission_id, OPEN_JOB)
 
 
+def list_open_jobs_of_repository(session: Session, name: str) -> list[int]:
+    """Lists the jobs of a repository's main line and branches that have not ended."""
+    is_branch = Commit.repository.startswith(name_of_branch(name, "").removesuffix(")"), autoescape=True)
+    query = (
+        select(Job.id)
+        .join(Submission, Submission.id == Job.submission_id)
+        .join(Commit, Commit.id == Submission.commit_id)
+        .where(Job.state.in_(OPEN_JOB), or_(Commit.repository == name, is_branch))
+        .order_by(Job.id)
+    )
+    return list(session.scalars(query))
+
+
 def list_ended_short(session: Session, submission_id: int) -> list[int]:
     """Lists the jobs of a submission that ended without their work done."""
     return _jobs(session, submission_id, ENDED_SHORT)
@@ -196,9 +210,14 @@ def submission_exists(session: Session, submission_id: int) -> bool:
     return session.get(Submission, submission_id) is not None
 
 
-def find_last_night(session: Session) -> dt.date | None:
-    """Returns the newest night that has a nightly; None before the first."""
-    return session.scalar(select(func.max(Submission.night)).where(Submission.reason == "nightly"))
+def find_last_night(session: Session, repository: str) -> dt.date | None:
+    """Returns the newest night that has a nightly of this main line; None before the first."""
+    query = (
+        select(func.max(Submission.night))
+        .join(Commit, Commit.id == Submission.commit_id)
+        .where(Submission.reason == "nightly", Commit.repository == repository)
+    )
+    return session.scalar(query)
 
 
 def list_running_subjects(session: Session, owner_prefix: str) -> list[str]:

@@ -52,17 +52,16 @@ def test_two_clocks_at_once_submit_one_nightly(settings: Settings, context: Cont
 
 def test_a_missed_night_is_submitted_once(settings: Settings, context: Context) -> None:
     submit_nightly(settings, night=dt.date(2026, 11, 17))
-    sentence = schedule.catch_up(settings, at(9))
-    assert sentence is not None
+    (sentence,) = schedule.catch_up(settings, at(9))
     assert "submitted the nightly of 2026-11-20" in sentence
-    assert schedule.catch_up(settings, at(9, 1)) is None
+    assert schedule.catch_up(settings, at(9, 1)) == []
     assert nights(context) == [dt.date(2026, 11, 17), NIGHT]
 
 
 def test_nothing_is_missed_before_the_first_nightly(settings: Settings, context: Context) -> None:
-    assert schedule.catch_up(settings, at(9)) is None
+    assert schedule.catch_up(settings, at(9)) == []
     submit_sweep(settings, tiny_repository.KERNEL, "1024")
-    assert schedule.catch_up(settings, at(9)) is None
+    assert schedule.catch_up(settings, at(9)) == []
     assert nights(context) == [None]
 
 

@@ -21,6 +21,7 @@ from tilewatch.worker.cli.regressions import regressions
 from tilewatch.worker.cli.submit import submit
 from tilewatch.worker.cli.tokens import token
 from tilewatch.worker.cli.tuned import tuned
+from tilewatch.worker.cli.watch import watch
 
 EXPECTED_ERROR = 2
 
@@ -30,6 +31,7 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+cli.add_typer(watch, name="watch")
 cli.add_typer(submit, name="submit")
 cli.add_typer(regressions, name="regressions")
 cli.add_typer(tell, name="tell")

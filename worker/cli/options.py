@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from tilewatch.worker.settings import Settings
 
 Commit = Annotated[str, typer.Option(metavar="REV", help="A branch, a tag, a sha: any revision that Git knows.")]
+Repository = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="The watched repository, where there are several; `tilewatch watch list`."),
+]
 Gpus = Annotated[
     list[str] | None,
     typer.Option("--gpu", metavar="MODEL", help="A GPU model such as h200 or b200. Repeat it for several models."),

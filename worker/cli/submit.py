@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from tilewatch.worker.cli import options
-from tilewatch.worker.cli.options import Commit, Gpus, Who
+from tilewatch.worker.cli.options import Commit, Gpus, Repository, Who
 
 submit = typer.Typer(
     help="Queue work: all sweeps of a commit, all sweeps of each commit in a range, or one sweep.",
@@ -14,7 +14,7 @@ submit = typer.Typer(
 
 
 @submit.command()
-def nightly(commit: Commit = "HEAD", gpu: Gpus = None, who: Who = None) -> None:
+def nightly(commit: Commit = "HEAD", gpu: Gpus = None, repository: Repository = None, who: Who = None) -> None:
     """Sweep the whole library at a commit. A second nightly of the same commit on the same day changes nothing.
 
     Without --gpu it sweeps for every GPU model that has a worker, and for the models in TILEWATCH_WATCH. Where no
@@ -26,7 +26,7 @@ def nightly(commit: Commit = "HEAD", gpu: Gpus = None, who: Who = None) -> None:
 
         tilewatch submit nightly --commit v1.2 --gpu h200 --gpu b200
     """
-    _submit("nightly", {"commit": commit, "gpus": gpu or []}, who)
+    _submit("nightly", {"repository": repository, "commit": commit, "gpus": gpu or []}, who)
 
 
 @submit.command()
@@ -35,26 +35,29 @@ def sweep(
     problem: Annotated[str, typer.Argument(help="A problem of that kernel, such as 320x32576x7168 (MxNxK).")],
     commit: Commit = "HEAD",
     gpu: Gpus = None,
+    repository: Repository = None,
     who: Who = None,
 ) -> None:
     """Sweep one kernel on one problem at a commit. A second submission measures a second time.
 
     Example: tilewatch submit sweep gemm_fp8 320x32576x7168 --gpu h200
     """
-    _submit("sweep", {"kernel": kernel, "problem": problem, "commit": commit, "gpus": gpu or []}, who)
+    wanted = {"repository": repository, "kernel": kernel, "problem": problem, "commit": commit, "gpus": gpu or []}
+    _submit("sweep", wanted, who)
 
 
 @submit.command()
 def backfill(
     revisions: Annotated[str, typer.Argument(metavar="A..B", help="The commits after A up to B, along first parents.")],
     gpu: Gpus = None,
+    repository: Repository = None,
     who: Who = None,
 ) -> None:
     """Sweep the whole library at each commit of a range, after all other work. A second backfill changes nothing.
 
     Example: tilewatch submit backfill v1.2..HEAD --gpu h200
     """
-    _submit("backfill", {"revisions": revisions, "gpus": gpu or []}, who)
+    _submit("backfill", {"repository": repository, "revisions": revisions, "gpus": gpu or []}, who)
 
 
 def _submit(action: str, wanted: dict[str, Any], who: str | None) -> None:

@@ -3,7 +3,6 @@
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from tilewatch.db.lifecycle.quarantine import OpenQuarantine
 from tilewatch.kernels import HARNESS
@@ -16,7 +15,7 @@ from tilewatch.kernels.measuring.journal import Journal, journal_path
 from tilewatch.kernels.measuring.measure import MeasureRequest, measure
 from tilewatch.kernels.measuring.replay import ReplayRequest, ReplayResult, ReplaySide, replay
 from tilewatch.kernels.results import Cubin, PlannedTrial, RunResult, TrialResult
-from tilewatch.worker import checkouts
+from tilewatch.worker import watched
 from tilewatch.worker.context import Context
 from tilewatch.worker.gpu.sweep_to_measure import SweepToMeasure
 from tilewatch.worker.gpu.visible_gpu import require_driver, require_packages, visible_gpu
@@ -55,7 +54,7 @@ class RealGpu:
                 on_trial(trial)
 
             request = MeasureRequest(
-                library=self._checkout(sweep.facts.sha, sweep.library),
+                library=watched.library_at(self.context, sweep.facts.repository, sweep.facts.sha, sweep.library),
                 kernel=sweep.facts.kernel,
                 problem=sweep.facts.problem,
                 arch=sweep.facts.arch,
@@ -77,8 +76,8 @@ class RealGpu:
             problem=question.problem,
             arch=question.arch,
             store_url=self.context.store_url,
-            good=self._side(asked.library, question.good),
-            bad=self._side(asked.library, question.bad),
+            good=self._side(asked, question.good),
+            bad=self._side(asked, question.bad),
             launches=question.launches,
             gpu_index=_index_of(gpu),
         )
@@ -90,13 +89,10 @@ class RealGpu:
     def probe(self, gpu: Gpu) -> "RealProbe":
         return RealProbe(gpu.uuid)
 
-    def _side(self, library: str, side: BuildSide) -> ReplaySide:
+    def _side(self, asked: ReplayJob, side: BuildSide) -> ReplaySide:
         assert side.code is not None, "the prepare step compiled it"
         cubin = Cubin(side.params, side.code.content_key, side.code.symbol)
-        return ReplaySide(self._checkout(side.sha, library), cubin)
-
-    def _checkout(self, sha: str, library: str) -> Path:
-        return checkouts.checkout(self.context.repository, sha, library, self.context.checkouts)
+        return ReplaySide(watched.library_at(self.context, asked.repository, side.sha, asked.library), cubin)
 
 
 class RealProbe:

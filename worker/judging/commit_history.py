@@ -17,7 +17,6 @@ from tilewatch.db import record
 from tilewatch.db.step_queries import winners
 from tilewatch.db.step_queries.judging import Night, ReplayFact, Scope
 from tilewatch.db.step_queries.winners import Winner
-from tilewatch.kernels.recording.git_commit import NoHistory, repository_name
 from tilewatch.text import short_sha
 from tilewatch.worker import repository
 from tilewatch.worker.judging import replay_answers
@@ -29,10 +28,10 @@ FARTHEST = 2000
 
 
 class History:
-    """`repository_folder` is the watched repository, which need not be the one that the scope is of."""
+    """`clone` is the scope's repository; None where it is not at hand, and then no unmeasured commit is known."""
 
-    def __init__(self, session: Session, repository_folder: Path, scope: Scope, nights: Sequence[Night]) -> None:
-        self._session, self._folder, self._scope = session, repository_folder, scope
+    def __init__(self, session: Session, clone: Path | None, scope: Scope, nights: Sequence[Night]) -> None:
+        self._session, self._clone, self._scope = session, clone, scope
         self._nights = {night.position: night for night in nights}
         self._commit_ids: dict[int, int] = {night.position: night.commit_id for night in nights}
         self._builds = sorted(self._nights)
@@ -42,11 +41,14 @@ class History:
         """The commit at a build; one that was never measured is put on record. None where no commit is known."""
         if build not in self._commit_ids:
             sha = self._unmeasured.get(build)
-            if sha is None:
+            if sha is None or self._clone is None:
                 return None
-            commit = asdict(repository.resolve(self._folder, sha))
-            committed_at = dt.datetime.fromisoformat(commit["committed_at"])
-            self._commit_ids[build] = record.add_commit(self._session, **{**commit, "committed_at": committed_at})
+            commit = asdict(repository.resolve(self._clone, sha))
+            own = {
+                "repository": self._scope.repository,
+                "committed_at": dt.datetime.fromisoformat(commit["committed_at"]),
+            }
+            self._commit_ids[build] = record.add_commit(self._session, **{**commit, **own})
         return self._commit_ids[build]
 
     def side(self, build: int, kernel: str, problem: str) -> Winner | None:
@@ -101,13 +103,10 @@ class History:
 
     @cached_property
     def _unmeasured(self) -> dict[int, str]:
-        """The repository's commits before the night's own, by position; empty when it is another repository."""
-        try:
-            if repository_name(self._folder) != self._scope.repository:
-                return {}
-        except NoHistory:
+        """The repository's commits before the night's own, by position; empty where there is no clone."""
+        if self._clone is None:
             return {}
-        shas = repository.first_parents(self._folder, self._scope.sha, FARTHEST)
+        shas = repository.first_parents(self._clone, self._scope.sha, FARTHEST)
         return {self._scope.position - back: sha for back, sha in enumerate(shas)}
 
     def _end(self, build: int, kernel: str, problem: str, facts: Sequence[ReplayFact]) -> End | None:

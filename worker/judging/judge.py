@@ -20,7 +20,8 @@ from tilewatch.db.session import session
 from tilewatch.db.step_queries import judging, winners
 from tilewatch.db.step_queries.judging import Night, Point
 from tilewatch.kernels.compiling.store import CubinStore
-from tilewatch.worker import repository
+from tilewatch.repository_names import is_branch
+from tilewatch.worker import watched
 from tilewatch.worker.context import Context
 from tilewatch.worker.judging import explain, night, open_regression, other_causes, questions, replay_answers, totals
 from tilewatch.worker.judging.commit_history import History
@@ -59,13 +60,13 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         totals.write(opened, scope)
         suspicions.close_older(opened, scope, TOO_LATE)
         nights = judging.list_nights(opened, scope)
-        if repository.is_branch(scope.repository):  # no series of nights: its runs are compared by hand
+        if is_branch(scope.repository):  # no series of nights: its runs are compared by hand
             nights = [each for each in nights if each.submission_id == scope.submission_id]
         nights = nights[first_night(len(nights)) :]
         opened_night = OpenNight(
             session=opened,
             scope=scope,
-            history=History(opened, context.repository, scope, nights),
+            history=History(opened, watched.find_history(opened, context, scope.repository), scope, nights),
             facts=judging.list_replays(opened, scope, nights[0].position if nights else 0),
             run_id=job.run_id,
             policy=context.policy,

@@ -39,7 +39,13 @@ def ask(
     queued: list[UnsentJob] = []
     for each in replays.values():
         job = ReplayJob(
-            each.question, night.library, night.run_id, night.scope.submission_id, each.suspicion_id, together
+            each.question,
+            night.scope.repository,
+            night.library,
+            night.run_id,
+            night.scope.submission_id,
+            each.suspicion_id,
+            together,
         )
         queued += follow_up.ask(night.session, job, each.priority)
     return queued

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from tilewatch.db.session import engine
 from tilewatch.db.step_queries import judging
 from tilewatch.db.step_queries.judging import JudgedRun, Night, Point, Scope
+from tilewatch.worker import watched
 from tilewatch.worker.context import Context
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.judging import night
@@ -57,7 +58,7 @@ def _rejudge_scope(
     session: Session, context: Context, scope: Scope, policy: Policy, verdicts: Sequence[JudgedRun]
 ) -> Iterator[ChangedVerdict]:
     nights = judging.list_nights(session, scope)
-    history = History(session, context.repository, scope, nights)
+    history = History(session, watched.find_history(session, context, scope.repository), scope, nights)
     facts = judging.list_replays(session, scope, nights[0].position)
     points = judging.list_points(session, [each.submission_id for each in nights], scope.origin)
     judge = ScopeJudge(night.series_by_first_night(nights, points), policy, context.replay_launches)

@@ -293,11 +293,12 @@ def _name(repository: Path) -> str | None:
 
 
 def _submit(settings: Settings, screen: Screen) -> None:
-    """Submits the first nightly. A folder without Git history is an error to print, and the dashboard stays up."""
-    from tilewatch.worker.steps.submit import submit_nightly
+    """Submits the first nightlies. A folder without Git history is an error to print, and the dashboard stays up."""
+    from tilewatch.worker import schedule
 
     try:
-        screen.print_line(submit_nightly(settings).sentence)
+        for submitted in schedule.submit(settings):
+            screen.print_line(submitted)
     except Exception as error:
         sentence = errors.sentence(error)
         if sentence is None:

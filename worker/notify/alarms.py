@@ -16,6 +16,7 @@ from tilewatch.db.queries.alarms import AlarmRow
 from tilewatch.db.queries.quarantine import QuarantineRow
 from tilewatch.db.queries.submissions import SubmissionRow
 from tilewatch.db.step_queries.fallen_configs import FallenConfig, SweepPair
+from tilewatch.db.step_queries.repositories import RepositoryRow
 from tilewatch.db.step_queries.run_pairs import RunPair
 from tilewatch.nightlies import NightlyTimes, is_late, missing_night
 from tilewatch.text import short_sha
@@ -65,27 +66,28 @@ def changes(current: Iterable[OpenAlarm], stored: Iterable[AlarmRow]) -> Changes
 
 
 def find_late_nightlies(
-    nights: Sequence[SubmissionRow], last: dt.date | None, now: dt.datetime, times: NightlyTimes
+    repository: str, nights: Sequence[SubmissionRow], last: dt.date | None, now: dt.datetime, times: NightlyTimes
 ) -> list[OpenAlarm]:
-    """`last` is the newest night that was submitted. Nightlies before it are not late any more."""
+    """`last` is the newest night of this repository that was submitted. Nightlies before it are not late any more."""
     alarms: list[OpenAlarm] = []
     if missing := missing_night(last, now, times):
         alarms.append(
             OpenAlarm(
                 "nightly_missing",
-                f"nightly_missing/{last}",
-                f"no nightly since that of {last}",
+                f"nightly_missing/{last}/{_digest(repository)}",
+                f"no nightly of {repository} since that of {last}",
                 f"The nightly of {missing} was not submitted. Is beat running, and can the judge's worker read the "
-                "repository? `tilewatch submit nightly` submits it by hand.",
+                f"repository? `tilewatch submit nightly --repository {repository}` submits it by hand.",
             )
         )
-    for night in nights:
+    own = [night for night in nights if night.repository == repository]
+    for night in own:
         if night.night == last and is_late(night.state, night.requested_at, now, times):
             alarms.append(
                 OpenAlarm(
                     "nightly_late",
                     f"nightly_late/{night.id}",
-                    f"the nightly of {night.night} for {night.gpu_name}: {night.state}",
+                    f"the nightly of {night.night} of {repository} for {night.gpu_name}: {night.state}",
                     f"It was submitted more than {times.nightly_limit_h:g} hours ago: "
                     f"{night.settled_trials} of {night.trials} configs are compiled, "
                     f"{night.runs} sweeps measured, {night.failed_jobs} jobs failed. "
@@ -94,6 +96,21 @@ def find_late_nightlies(
                 )
             )
     return alarms
+
+
+def find_failed_fetches(rows: Sequence[RepositoryRow]) -> list[OpenAlarm]:
+    """One alarm for each repository that cannot be fetched, from the first failure to the next good fetch."""
+    return [
+        OpenAlarm(
+            "fetch_failed",
+            f"fetch_failed/{_digest(row.name)}/{row.failing_since.isoformat()}",
+            row.name,
+            f"{row.failure}\nNightlies measure the commit that was fetched last. `git ls-remote {row.url}` must answer "
+            "the user of the judge's worker without a question; `tilewatch submit nightly` fetches again.",
+        )
+        for row in rows
+        if row.failing_since is not None
+    ]
 
 
 def find_quarantined_gpus(ill: Sequence[QuarantineRow]) -> list[OpenAlarm]:
@@ -143,7 +160,7 @@ def find_lost_ties(runs: Sequence[RunPair]) -> list[OpenAlarm]:
             OpenAlarm(
                 "tie_lost",
                 f"tie_lost/{kernel}/{gpu}/{submission}",
-                f"{kernel} on {gpu} since {_since(group[0].sha, group[0].made_at)}",
+                f"{kernel} of {group[0].repository} on {gpu} since {_since(group[0].sha, group[0].made_at)}",
                 _listing("A config that was the best, or tied with it, is slower now:", lines),
                 kernel,
                 gpu,
@@ -179,7 +196,7 @@ def find_regret(runs: Sequence[RunPair], table_limit: float, stored: Sequence[Al
                 open_keys.get(
                     (repository, kernel, gpu), f"regret/{kernel}/{gpu}/{group[0].submission_id}/{repository}"
                 ),
-                f"{kernel} on {gpu}",
+                f"{kernel} of {group[0].repository} on {gpu}",
                 _listing("What ships is slower than the best config found:", lines),
                 kernel,
                 gpu,
@@ -224,7 +241,7 @@ def _config_alarm(key: tuple[str, str, str, int], group: Sequence[tuple[SweepPai
     what = "does not compile any more" if kind == "stopped_compiling" else "gives wrong results now"
     several = what.replace("does not", "do not").replace("gives", "give")
     head = f"1 config {what}:" if len(group) == 1 else f"{len(group)} configs {several}:"
-    subject = f"{kernel} on {gpu} since {_since(pair.sha, pair.made_at)}"
+    subject = f"{kernel} of {pair.repository} on {gpu} since {_since(pair.sha, pair.made_at)}"
     return OpenAlarm(kind, f"{kind}/{kernel}/{gpu}/{submission}", subject, _listing(head, lines), kernel, gpu)
 
 

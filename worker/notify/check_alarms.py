@@ -5,7 +5,8 @@ which alarms should be open, outbox.py writes the messages.
 """
 
 import datetime as dt
-from collections.abc import Sequence
+import itertools
+from collections.abc import Collection, Sequence
 
 from sqlalchemy.orm import Session
 
@@ -14,8 +15,9 @@ from tilewatch.db.queries import alarms as alarm_queries
 from tilewatch.db.queries import quarantine, submissions
 from tilewatch.db.queries.alarms import AlarmRow
 from tilewatch.db.session import session
-from tilewatch.db.step_queries import fallen_configs, run_pairs, steps
+from tilewatch.db.step_queries import fallen_configs, repositories, run_pairs, steps
 from tilewatch.nightlies import NightlyTimes
+from tilewatch.repository_names import is_branch
 from tilewatch.worker.notify import alarms, outbox
 from tilewatch.worker.notify.alarms import Changes, OpenAlarm
 from tilewatch.worker.notify.outbox import Outbox
@@ -27,11 +29,14 @@ EVENTS = ("tie_lost", "baseline_changed")
 """Kinds of alarm about a single event, which has no end."""
 
 
-def check_alarms(out: Outbox, times: NightlyTimes, regret_limit: float, now: dt.datetime) -> Changes:
+def check_alarms(
+    out: Outbox, watched: Collection[str], times: NightlyTimes, regret_limit: float, now: dt.datetime
+) -> Changes:
+    """`watched` are the names of the repositories that should have a nightly."""
     with session(out.database_url) as opened:
         life.take_turns(opened)
         stored = alarm_queries.list_alarms(opened)
-        changes = alarms.changes(_list_alarms(opened, stored, times, regret_limit, now), stored)
+        changes = alarms.changes(_list_alarms(opened, stored, watched, times, regret_limit, now), stored)
         for alarm in changes.to_open:
             alarm_id, new = life.open_once(
                 opened, key=alarm.key, kind=alarm.kind, subject=alarm.subject, detail=alarm.detail
@@ -43,13 +48,25 @@ def check_alarms(out: Outbox, times: NightlyTimes, regret_limit: float, now: dt.
 
 
 def _list_alarms(
-    opened: Session, stored: Sequence[AlarmRow], times: NightlyTimes, regret_limit: float, now: dt.datetime
+    opened: Session,
+    stored: Sequence[AlarmRow],
+    watched: Collection[str],
+    times: NightlyTimes,
+    regret_limit: float,
+    now: dt.datetime,
 ) -> list[OpenAlarm]:
-    runs = run_pairs.list_newest_run_pairs(opened, now - alarms.FAILURE_STAYS_OPEN)
+    # A branch was submitted by hand, by somebody who looks at it.
+    newest = run_pairs.list_newest_run_pairs(opened, now - alarms.FAILURE_STAYS_OPEN)
+    runs = [run for run in newest if not is_branch(run.repository)]
     recent = [run for run in runs if run.made_at >= now - RECENT]
-    pairs = fallen_configs.list_newest_pairs(opened, now - RECENT)
+    pairs = [pair for pair in fallen_configs.list_newest_pairs(opened, now - RECENT) if not is_branch(pair.repository)]
+    nights = submissions.list_last_nights(opened)
+    late = [
+        alarms.find_late_nightlies(name, nights, steps.find_last_night(opened, name), now, times) for name in watched
+    ]
     return [
-        *alarms.find_late_nightlies(submissions.list_last_nights(opened), steps.find_last_night(opened), now, times),
+        *itertools.chain.from_iterable(late),
+        *alarms.find_failed_fetches(repositories.list_repositories(opened)),
         *alarms.find_quarantined_gpus(quarantine.list_quarantines(opened)),
         *alarms.find_broken_configs(pairs, fallen_configs.list_fallen_configs(opened, pairs)),
         *_still_broken(opened, stored, now),

@@ -95,6 +95,7 @@ ALARMS = {
     "tie_lost": "the best config changed",
     "regret": "the shipped config falls behind",
     "baseline_changed": "the baseline changed",
+    "fetch_failed": "a repository cannot be fetched",
 }
 """The words for each kind of alarm; its subject follows them."""
 
@@ -169,4 +170,5 @@ def _line(row: RegressionRow) -> str:
 
 
 def _night(row: SubmissionRow) -> str:
-    return f"{row.night} {row.gpu_name} at {short_sha(row.sha)}: {row.state}, {count_text(row.runs, 'run')}"
+    what = f"{row.night} {row.repository} on {row.gpu_name} at {short_sha(row.sha)}"
+    return f"{what}: {row.state}, {count_text(row.runs, 'run')}"

@@ -1,7 +1,7 @@
 """Tells trouble that passes by itself from failures, and waits for Postgres to come back.
 
-A restart, a disk that is full, a store or a GPU that cannot be had at the moment: none of it is a job's fault, so it is
-waited out. Everything else is the job's failure or a bug (run_job.py).
+A restart, a disk that is full, a store, a repository or a GPU that cannot be had at the moment: none of it is a job's
+fault, so it is waited out. Everything else is the job's failure or a bug (run_job.py).
 """
 
 import errno
@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db.session import address, session
 from tilewatch.kernels.compiling.store import StoreError
+from tilewatch.worker.clones import FetchFailed
 
 log = structlog.get_logger()
 
@@ -34,7 +35,7 @@ class NotNow(Exception):
 
 def passing(error: Exception) -> str | None:
     """The trouble in a sentence; None for an error that does not pass by itself."""
-    if isinstance(error, NotNow | StoreError):
+    if isinstance(error, NotNow | StoreError | FetchFailed):
         return str(error)
     if isinstance(error, OperationalError):
         lines = str(error.orig).strip().splitlines()

@@ -105,10 +105,14 @@ def question_key(scope: Scope, kernel: str, problem: str, ends: str, start: int,
 
 @dataclass(frozen=True)
 class ReplayJob:
-    """A question with what its job needs: the library's folder, the night that waits for it (one of its runs, and its
-    submission), its suspicion, and `round`, the keys of all questions that were asked together with it."""
+    """A question with what its job needs.
+
+    That is the repository (None in jobs of before 2026-11) with its library's folder, the night that waits for it (one
+    of its runs, and its submission), its suspicion, and `round`, the keys of all questions asked together with it.
+    """
 
     question: BuildQuestion
+    repository: str | None
     library: str
     run_id: int
     submission_id: int
@@ -126,6 +130,7 @@ class ReplayJob:
         )
         return cls(
             question,
+            payload.get("repository"),
             payload["library"],
             payload["run_id"],
             payload["submission_id"],
@@ -136,11 +141,13 @@ class ReplayJob:
     def to_payload(self) -> dict[str, Any]:
         question = self.question
         where = {} if question.gpu_uuid is None else {"board": question.gpu_uuid, "host": question.host}
+        source = {} if self.repository is None else {"repository": self.repository}
         return {
             **{name: getattr(question, name) for name in _ALIKE},
             **where,
             "good": question.good.to_payload(),
             "bad": question.bad.to_payload(),
+            **source,
             "library": self.library,
             "run_id": self.run_id,
             "submission_id": self.submission_id,

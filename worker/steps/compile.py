@@ -20,7 +20,7 @@ from tilewatch.db.step_queries import steps
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.store import CubinStore, is_final
 from tilewatch.kernels.results import Compiled, StaticFacts
-from tilewatch.worker import checkouts, metrics
+from tilewatch.worker import metrics, watched
 from tilewatch.worker.context import Context
 from tilewatch.worker.queue.dispatch import COMPILE
 from tilewatch.worker.queue.lease import Lease
@@ -81,7 +81,7 @@ def _compile_batch(job: ClaimedJob, context: Context, lease: Lease) -> list[Unse
     assert job.submission_id is not None
     payload = job.payload
     compiler = open_compiler(context)
-    library = checkouts.checkout(context.repository, payload["sha"], payload["library"], context.checkouts)
+    library = watched.library_at(context, payload.get("repository"), payload["sha"], payload["library"])
     with session(context.database_url) as opened:
         keys = [item["code_key"] for item in payload["items"]]
         usable = _find_usable(opened, keys, compiler, context.store_url)

@@ -14,7 +14,7 @@ from tilewatch.db.session import session
 from tilewatch.db.step_queries import judging
 from tilewatch.kernels.results import Compiled
 from tilewatch.text import short_sha
-from tilewatch.worker import checkouts
+from tilewatch.worker import watched
 from tilewatch.worker.context import Context
 from tilewatch.worker.queue.follow_up import ask
 from tilewatch.worker.queue.lease import Lease
@@ -70,7 +70,7 @@ def _with_code(asked: ReplayJob, context: Context, lease: Lease) -> BuildQuestio
 
 def _compile(context: Context, asked: ReplayJob, side: BuildSide, params: Mapping[str, int]) -> Compiled:
     question = asked.question
-    library = checkouts.checkout(context.repository, side.sha, asked.library, context.checkouts)
+    library = watched.library_at(context, asked.repository, side.sha, asked.library)
     return open_compiler(context).compile(library, question.kernel, question.problem, params, question.arch)
 
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from sqlalchemy.orm import Session
 
 from tilewatch.db import record
-from tilewatch.db.lifecycle import jobs
+from tilewatch.db.lifecycle import jobs, repositories
 from tilewatch.db.lifecycle.jobs import Priority, UnsentJob
 from tilewatch.db.migrate import require_head
 from tilewatch.db.session import check, session
@@ -22,11 +22,14 @@ from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.device import SIMULATED, GpuSpec
 from tilewatch.kernels.recording.git_commit import GitCommit
 from tilewatch.kernels.results import Plan
+from tilewatch.repository_names import is_branch, name_of_branch
 from tilewatch.text import short_sha
-from tilewatch.worker import checkouts, repository
+from tilewatch.worker import checkouts, watched
+from tilewatch.worker import repository as git_reads
 from tilewatch.worker.queue import dispatch
 from tilewatch.worker.queue.dispatch import COMPILE, gpu_queue
 from tilewatch.worker.settings import Settings
+from tilewatch.worker.watched import WatchedRepository
 
 
 class NothingToSubmit(ExpectedError):
@@ -35,11 +38,12 @@ class NothingToSubmit(ExpectedError):
 
 @dataclass(frozen=True)
 class Submitted:
-    """`created` is False when all of it was submitted before."""
+    """`created` is False when all of it was submitted before. `fetch_failure` says why the clone is as it was."""
 
     submission_ids: tuple[int, ...]
     created: bool
     sentence: str
+    fetch_failure: str | None
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,19 @@ class _Request:
 
 
 @dataclass(frozen=True)
+class _Source:
+    """Where to submit from. `fetch_failure` is None where the fetch went well, or is somebody else's business."""
+
+    watched: WatchedRepository
+    fetch_failure: str | None
+
+    @property
+    def has_whole_suite(self) -> bool:
+        """TILEWATCH_KERNELS is about the library of TILEWATCH_REPOSITORY alone."""
+        return self.watched.clone is not None
+
+
+@dataclass(frozen=True)
 class _Target:
     """A GPU model to submit for, its plans, and whether a GPU will be there to measure."""
 
@@ -65,13 +82,19 @@ class _Target:
 
 
 def submit_nightly(
-    settings: Settings, *, commit: str = "HEAD", gpus: Sequence[str] = (), night: dt.date | None = None
+    settings: Settings,
+    *,
+    repository: str | None = None,
+    commit: str = "HEAD",
+    gpus: Sequence[str] = (),
+    night: dt.date | None = None,
 ) -> Submitted:
     """Submits the library's whole suite. A night's second submission of a commit finds the first and changes
     nothing."""
     night = night or dt.datetime.now(dt.UTC).date()
     return _submit(
         settings,
+        _open_source(settings, repository),
         commit,
         gpus,
         _Request(
@@ -89,6 +112,7 @@ def submit_sweep(
     kernel: str,
     problem: str,
     *,
+    repository: str | None = None,
     commit: str = "HEAD",
     gpus: Sequence[str] = (),
     once: str | None = None,
@@ -98,6 +122,7 @@ def submit_sweep(
     unique = once or dt.datetime.now(dt.UTC).isoformat()
     return _submit(
         settings,
+        _open_source(settings, repository),
         commit,
         gpus,
         _Request(
@@ -112,35 +137,51 @@ def submit_sweep(
     )
 
 
-def submit_backfill(settings: Settings, revisions: str, *, gpus: Sequence[str] = ()) -> Iterator[Submitted]:
+def submit_backfill(
+    settings: Settings, revisions: str, *, repository: str | None = None, gpus: Sequence[str] = ()
+) -> Iterator[Submitted]:
     """Submits the whole suite for each commit of a range A..B, the newest first: a person looks at it soonest.
 
     A commit's second backfill finds the first and changes nothing.
     """
-    shas = repository.between(settings.repository, revisions)
+    source = _open_source(settings, repository)
+    shas = git_reads.between(source.watched.folder, revisions)
     if not shas:
         raise NothingToSubmit(f"the range {revisions} has no commits; expected the older revision first")
     request = _Request("backfill", Priority.BACKFILL, None, "a backfill", lambda sha, slug: f"backfill:{sha}:{slug}")
     for sha in reversed(shas):
-        yield _submit(settings, sha, gpus, request, branch=revisions.partition("..")[2])
+        yield _submit(settings, source, sha, gpus, request, branch=revisions.partition("..")[2])
 
 
-def _submit(
-    settings: Settings, revision: str, gpus: Sequence[str], request: _Request, *, branch: str | None = None
-) -> Submitted:
-    """`branch` names the line of a commit that is not on the main line; without it `revision` does."""
+def _open_source(settings: Settings, name: str | None) -> _Source:
+    """Finds the repository to submit from, and fetches it. Raises RepositoryError."""
     servers = settings.connection()
     check(servers.database_url)
     require_head(servers.database_url)
     dispatch.check(servers.broker_url)
+    with session(servers.database_url) as opened:
+        chosen = watched.choose(opened, settings, name)
+    failure = watched.fetch(chosen)
+    if chosen.clone is not None and failure is None:
+        with session(servers.database_url) as opened:
+            repositories.write_fetched(opened, chosen.name)
+    return _Source(chosen, failure)
+
+
+def _submit(
+    settings: Settings,
+    source: _Source,
+    revision: str,
+    gpus: Sequence[str],
+    request: _Request,
+    *,
+    branch: str | None = None,
+) -> Submitted:
+    """`branch` names the line of a commit that is not on the main line; without it `revision` does."""
+    servers = settings.connection()
     models = tuple(dict.fromkeys(device.gpu_model(slug) for slug in gpus))
-    commit = repository.resolve(settings.repository, revision)
-    apart = not repository.is_on_main_line(settings.repository, commit.sha, settings.branch)
-    if apart:
-        line = branch or revision
-        line = short_sha(commit.sha) if commit.sha.startswith(line) else line
-        commit = replace(commit, repository=repository.name_of_branch(commit.repository, line))
-    library = checkouts.checkout(settings.repository, commit.sha, settings.library, settings.checkouts)
+    commit = _resolve(source.watched, revision, branch or revision)
+    library = checkouts.checkout(source.watched.folder, commit.sha, settings.library, settings.checkouts)
     with session(servers.database_url) as opened:
         measured = set(steps.list_gpu_models_measured_here(opened)) | _own_models()
     measured.add(SIMULATED.slug)  # any machine can be its worker
@@ -153,7 +194,9 @@ def _submit(
         for arch in sorted({model.arch for model in models})
     }
     plans = {
-        arch: tuple(plan for plan in reading.plans if request.kernel or settings.sweeps(plan.kernel))
+        arch: tuple(
+            plan for plan in reading.plans if request.kernel or source.has_whole_suite or settings.sweeps(plan.kernel)
+        )
         for arch, reading in readings.items()
     }
     failures = tuple(dict.fromkeys(failure for reading in readings.values() for failure in reading.failures))
@@ -166,15 +209,25 @@ def _submit(
         commit_id = record.add_commit(
             opened, **{**asdict(commit), "committed_at": dt.datetime.fromisoformat(commit.committed_at)}
         )
-        written = [_write(opened, commit, commit_id, target, request, settings.library) for target in targets]
+        written = [_write(opened, source, commit, commit_id, target, request, settings.library) for target in targets]
     queued = [job for _, _, jobs_of_one in written for job in jobs_of_one]
     dispatch.send(dispatch.sender(servers.broker_url), servers.database_url, queued)
     created = [target for target, (_, new, _) in zip(targets, written, strict=True) if new]
     return Submitted(
         submission_ids=tuple(submission_id for submission_id, _, _ in written),
         created=bool(created),
-        sentence="; left out: ".join((_sentence(request, commit, targets, created, apart=apart), *failures)),
+        sentence="; left out: ".join((_sentence(request, source, commit, targets, created), *failures)),
+        fetch_failure=source.fetch_failure,
     )
+
+
+def _resolve(source: WatchedRepository, revision: str, line: str) -> GitCommit:
+    """Reads a commit. One that is not on the main line is of a repository of its own, the branch `line`."""
+    commit = watched.resolve(source, revision)
+    if git_reads.is_on_main_line(source.folder, commit.sha, source.branch):
+        return commit
+    line = short_sha(commit.sha) if commit.sha.startswith(line) else line
+    return replace(commit, repository=name_of_branch(commit.repository, line))
 
 
 def _own_models() -> set[str]:
@@ -183,14 +236,22 @@ def _own_models() -> set[str]:
 
 
 def _write(
-    opened: Session, commit: GitCommit, commit_id: int, target: _Target, request: _Request, library: str
+    opened: Session,
+    source: _Source,
+    commit: GitCommit,
+    commit_id: int,
+    target: _Target,
+    request: _Request,
+    library: str,
 ) -> tuple[int, bool, list[UnsentJob]]:
     """Writes one submission with its sweeps, trials and jobs; returns its id, whether it is new, and the jobs to
     send."""
     model = target.model
     record.add_gpu_model(opened, **asdict(model))
     key = request.key(commit.sha, model.slug)
-    if repository.is_branch(commit.repository):
+    if source.watched.clone is not None:
+        key += f":{source.watched.name}"  # two repositories may share a commit
+    if is_branch(commit.repository):
         key += ":branch"  # once it is merged, the same commit is submitted again, for the main line
     submission_id, new = record.add_submission(
         opened,
@@ -260,7 +321,13 @@ def _compile_jobs(
             kind="compile",
             queue=COMPILE,
             subject=f"{kernel} for {target.model.slug} ({target.model.arch}) at {short_sha(commit.sha)}",
-            payload={"sha": commit.sha, "library": library, "kernel": kernel, "arch": target.model.arch},
+            payload={
+                "repository": commit.repository,
+                "sha": commit.sha,
+                "library": library,
+                "kernel": kernel,
+                "arch": target.model.arch,
+            },
             submission_id=submission_id,
             priority=request.priority,
         )
@@ -269,16 +336,19 @@ def _compile_jobs(
 
 
 def _sentence(
-    request: _Request, commit: GitCommit, targets: Sequence[_Target], created: Sequence[_Target], *, apart: bool
+    request: _Request, source: _Source, commit: GitCommit, targets: Sequence[_Target], created: Sequence[_Target]
 ) -> str:
     at = f"{short_sha(commit.sha)} ({commit.subject})"
-    if apart:
+    if source.watched.clone is not None:
+        at += f" of {source.watched.name}"
+    if is_branch(commit.repository):
         at += f", which is not on the main line and kept apart as '{commit.repository}',"
+    stale = f"; the clone is as it was: {source.fetch_failure}" if source.fetch_failure else ""
     if not created:
-        return f"{request.what} for {at} was submitted before, for {_slugs(targets)}"
+        return f"{request.what} for {at} was submitted before, for {_slugs(targets)}{stale}"
     static = [target for target in created if not target.measure]
     only = f"; static facts only for {_slugs(static)}, which no GPU worker has had" if static else ""
-    return f"submitted {request.what} for {at} on {_slugs(created)}{only}"
+    return f"submitted {request.what} for {at} on {_slugs(created)}{only}{stale}"
 
 
 def _slugs(targets: Sequence[_Target]) -> str:

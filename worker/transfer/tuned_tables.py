@@ -11,7 +11,7 @@ from tilewatch.db.session import session
 from tilewatch.db.step_queries import tuned_rows
 from tilewatch.db.step_queries.tuned_rows import NewestWinner
 from tilewatch.errors import ExpectedError
-from tilewatch.worker import repository as repositories
+from tilewatch.repository_names import is_branch
 
 Times = Mapping[tuple[int, int], float]
 """Median microseconds by sweep and config."""
@@ -111,7 +111,7 @@ def find_carried_regret(winner: NewestWinner, rows: Iterable[NewestWinner], time
 
 def _of_one_repository(winners: Sequence[NewestWinner], named: str | None) -> Sequence[NewestWinner]:
     """Leaves out branches, which ship nothing yet, unless one is named. Raises NothingTuned."""
-    kept = [winner for winner in winners if named is not None or not repositories.is_branch(winner.repository)]
+    kept = [winner for winner in winners if named is not None or not is_branch(winner.repository)]
     found = sorted({winner.repository for winner in kept})
     if not kept:
         raise NothingTuned("nothing to export: no GPU has measured such a sweep")

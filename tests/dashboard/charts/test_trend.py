@@ -292,3 +292,27 @@ def test_a_few_series_share_their_commits_and_show_kernels_alone() -> None:
     figure = charts.trends({"gemm on h200": a, "gemm on b200": b}, RATIO)
     assert {trace.name for trace in figure.data} == {"gemm on h200", "gemm on b200"}
     assert list(figure.layout.xaxis.categoryarray) == ["0000000100", "0000000200"]
+
+
+def test_a_branch_stands_beside_the_main_line_in_a_look_of_its_own() -> None:
+    branch = frame(
+        point(2, sha="beef" + "0" * 36, ratio=1.5, ratio_low=1.4, ratio_high=1.6, verdict="regression", reason="slower")
+    )
+    figure = trend(point(1), point(2), point(3), branches={"faster": branch})
+    main, beside = named(figure, "gemm_fp8"), named(figure, "branch faster")
+    assert list(main.x) == ["0000000100", "0000000200", "0000000300"], "its line passes the branch by"
+    assert list(beside.x) == ["beef000000"]
+    assert (beside.marker.symbol, beside.marker.color) == (charts.BRANCH, beside.line.color)
+    assert beside.marker.color != main.line.color
+    assert list(figure.layout.xaxis.categoryarray)[1:3] in (
+        ["0000000200", "beef000000"],
+        ["beef000000", "0000000200"],
+    )
+    assert figure.layout.yaxis.range[1] > 1.6
+    assert [trace.name for trace in figure.data] == ["gemm_fp8", "branch faster"], "a branch has no verdict"
+
+
+def test_a_few_branches_have_colours_that_differ() -> None:
+    names = [f"branch-{number}" for number in range(len(colours.OTHERS))]
+    figure = trend(point(1), branches={name: frame(point(2)) for name in names})
+    assert {named(figure, f"branch {name}").line.color for name in names} == set(colours.OTHERS)

@@ -35,14 +35,15 @@ def rig(tmp_path: Path) -> Rig:
 
 
 @pytest.fixture
-def backend(tmp_path: Path, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> RealGpu:
+def backend(tmp_path: Path, rig: Rig, database_url: str, monkeypatch: pytest.MonkeyPatch) -> RealGpu:
     """A worker's backend on a machine with one fake H200, whose nvidia-smi answers."""
     install_for_children(tmp_path / "bin", monkeypatch)
     context = Context(
-        database_url="",
+        database_url=database_url,
         broker_url="",
         repository=tmp_path / "watched",
         checkouts=tmp_path / "checkouts",
+        clones=tmp_path / "clones",
         spool=tmp_path / "spool",
         journals=tmp_path / "journals",
         store_url=rig.store_url,
@@ -94,7 +95,7 @@ def test_the_two_sides_of_a_question_are_replayed_in_turn(backend: RealGpu, rig:
         bad=side(bad),
     )
     done: list[int] = []
-    job = ReplayJob(question, "library", run_id=1, submission_id=1, suspicion_id=None, round=("q",))
+    job = ReplayJob(question, "watched", "library", run_id=1, submission_id=1, suspicion_id=None, round=("q",))
     result = backend.replay(job, backend.own_gpu(), on_launch=done.append)
     assert (result.good_us, result.bad_us) == ((100.0, 100.0), (110.0, 110.0))
     assert done == [1, 2]

@@ -260,6 +260,7 @@ def test_progress_names_the_commit_the_gpu_and_how_far_it_is() -> None:
         night=dt.date(2026, 11, 21),
         gpu_model="b200",
         gpu_name="NVIDIA B200",
+        repository="watched",
         sha="0123456789abcdef",
         subject="Faster",
         measure=False,

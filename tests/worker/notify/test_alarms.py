@@ -24,6 +24,7 @@ SUBMITTED = SubmissionRow(
     night=NIGHT,
     gpu_model="h200",
     gpu_name="H200",
+    repository="tilewatch",
     sha="ab" * 20,
     subject="Tile it",
     measure=True,
@@ -38,7 +39,7 @@ SUBMITTED = SubmissionRow(
     failed_jobs=0,
     state="measuring",
 )
-PAIR = SweepPair("gemm", "1x2x3", "h200", 7, "ab" * 20, NOW, before_id=1, after_id=2)
+PAIR = SweepPair("tilewatch", "gemm", "1x2x3", "h200", 7, "ab" * 20, NOW, before_id=1, after_id=2)
 RUN = RunPair(
     repository="tilewatch",
     kernel="gemm",
@@ -69,15 +70,16 @@ def test_what_stands_and_is_not_open_opens_and_what_stands_no_more_closes() -> N
 
 
 def test_nothing_is_missing_before_the_first_nightly_nor_when_the_last_is_the_one_that_is_due() -> None:
-    assert alarms.find_late_nightlies([], None, NOW, TIMES) == []
-    assert alarms.find_late_nightlies([], NIGHT, NOW, TIMES) == []
+    assert alarms.find_late_nightlies("tilewatch", [], None, NOW, TIMES) == []
+    assert alarms.find_late_nightlies("tilewatch", [], NIGHT, NOW, TIMES) == []
 
 
 def test_nights_that_are_missing_in_a_row_are_one_alarm() -> None:
     last = NIGHT - dt.timedelta(days=3)
-    (first,) = alarms.find_late_nightlies([], last, NOW - dt.timedelta(days=1), TIMES)
-    (second,) = alarms.find_late_nightlies([], last, NOW, TIMES)
-    assert first.key == second.key == "nightly_missing/2026-11-18"
+    (first,) = alarms.find_late_nightlies("tilewatch", [], last, NOW - dt.timedelta(days=1), TIMES)
+    (second,) = alarms.find_late_nightlies("tilewatch", [], last, NOW, TIMES)
+    assert first.key == second.key
+    assert first.key.startswith("nightly_missing/2026-11-18/")
 
 
 @pytest.mark.parametrize(
@@ -93,12 +95,12 @@ def test_nights_that_are_missing_in_a_row_are_one_alarm() -> None:
 )
 def test_a_nightly_is_late_when_its_limit_is_over_and_it_is_not(state: str, hours: int, late: bool) -> None:
     night = replace(SUBMITTED, state=state, requested_at=NOW - dt.timedelta(hours=hours))
-    assert bool(alarms.find_late_nightlies([night], NIGHT, NOW, TIMES)) == late
+    assert bool(alarms.find_late_nightlies("tilewatch", [night], NIGHT, NOW, TIMES)) == late
 
 
 def test_a_model_that_has_no_nightly_any_more_is_not_late_for_ever() -> None:
     old = replace(SUBMITTED, night=NIGHT - dt.timedelta(days=30))
-    assert alarms.find_late_nightlies([old], NIGHT, NOW, TIMES) == []
+    assert alarms.find_late_nightlies("tilewatch", [old], NIGHT, NOW, TIMES) == []
 
 
 def test_a_gpu_is_quarantined_until_it_is_not_and_a_second_time_is_a_second_alarm() -> None:
@@ -120,7 +122,7 @@ def test_configs_that_one_submission_broke_are_one_alarm_for_each_kind() -> None
     )
     stopped, wrong = sorted(found, key=lambda alarm: alarm.kind, reverse=True)
     assert stopped.key == "stopped_compiling/gemm/h200/7"
-    assert stopped.subject == "gemm on h200 since ababababab (2026-11-21)"
+    assert stopped.subject == "gemm of tilewatch on h200 since ababababab (2026-11-21)"
     assert stopped.detail.splitlines()[:2] == [
         "7 configs do not compile any more:",
         "  1x2x3 tile_m=0: error: no second line",

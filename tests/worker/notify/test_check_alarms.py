@@ -52,7 +52,7 @@ def night(out: Outbox, number: int, *, broken: tuple[int, ...] = (), wrong: tupl
 
 
 def look(out: Outbox, *, days: float = 0) -> None:
-    check_alarms(out, TIMES, 0.1, dt.datetime.now(dt.UTC) + dt.timedelta(days=days))
+    check_alarms(out, ["tilewatch"], TIMES, 0.1, dt.datetime.now(dt.UTC) + dt.timedelta(days=days))
 
 
 def open_(out: Outbox) -> list[tuple[str, str]]:

@@ -25,7 +25,7 @@ QUESTION = BuildQuestion(
     GOOD,
     BAD,
 )
-JOB = ReplayJob(QUESTION, "library", 11, 5, 3, ("one key", "another key"))
+JOB = ReplayJob(QUESTION, "watched", "library", 11, 5, 3, ("one key", "another key"))
 
 WRITTEN: dict[str, Any] = {
     "key": "watched:sim:simulated:double:1024:aaa:bbb:4+8",
@@ -69,8 +69,14 @@ WRITTEN: dict[str, Any] = {
 
 
 def test_a_payload_of_the_release_before_is_read_and_written_as_it_was() -> None:
-    assert ReplayJob.from_payload(WRITTEN) == JOB
-    assert JOB.to_payload() == WRITTEN
+    without_repository = replace(JOB, repository=None)
+    assert ReplayJob.from_payload(WRITTEN) == without_repository
+    assert without_repository.to_payload() == WRITTEN
+
+
+def test_a_payload_names_its_repository() -> None:
+    assert JOB.to_payload() == {**WRITTEN, "repository": "watched"}
+    assert ReplayJob.from_payload(JOB.to_payload()) == JOB
 
 
 def test_a_question_to_one_gpu_names_it_and_its_node() -> None:
@@ -93,5 +99,5 @@ def test_a_question_to_one_gpu_names_it_and_its_node() -> None:
 def test_a_job_that_compiles_the_sides_of_a_replay_is_known_by_its_round(
     kind: str, payload: dict[str, Any], kind_of: str
 ) -> None:
-    job = ClaimedJob(1, "key", kind, "compile", "subject", payload, 5, None, 11, 2, 1, 1)
+    job = ClaimedJob(1, "key", kind, "compile", "subject", payload, 5, None, 11, 2, 1, 1, None)
     assert follow_up.kind_of(job) == kind_of

@@ -24,13 +24,14 @@ GOOD, BAD = (
 )
 ASKED = ReplayJob(
     BuildQuestion("key", "double", "1024", "sim", "sm_90", "simulated", "commit", 0, 4, GOOD, BAD),
+    "watched",
     "library",
     run_id=1,
     submission_id=1,
     suspicion_id=None,
     round=("key",),
 )
-JOB = ClaimedJob(1, "confirm:key", "confirm", "gpu.sim", "replay", ASKED.to_payload(), 1, None, 1, 4, 0, 0)
+JOB = ClaimedJob(1, "confirm:key", "confirm", "gpu.sim", "replay", ASKED.to_payload(), 1, None, 1, 4, 0, 0, None)
 
 
 @pytest.fixture

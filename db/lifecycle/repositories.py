@@ -1,0 +1,52 @@
+"""Adds and removes watched repositories, and keeps how their fetches went. A removed one keeps its row and history."""
+
+from sqlalchemy import func, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session
+
+from tilewatch.db.lifecycle import jobs
+from tilewatch.db.models import Repository
+from tilewatch.db.step_queries import steps
+from tilewatch.db.step_queries.repositories import find_repository
+from tilewatch.errors import ExpectedError
+
+
+class RepositoryRefused(ExpectedError):
+    """A repository that cannot be added or removed; the message is a sentence."""
+
+
+def add(session: Session, name: str, url: str, branch: str) -> None:
+    """Adds a repository, or takes one up again that was removed. Raises RepositoryRefused where the name is taken."""
+    known = find_repository(session, name)
+    if known is not None and known.removed_at is None:
+        raise RepositoryRefused(f"{name} is watched already, from {known.url}")
+    if known is not None and known.url != url:
+        raise RepositoryRefused(f"the name {name} belongs to {known.url} and its history: choose another with --name")
+    now = {"branch": branch, "removed_at": None, "fetched_at": func.now(), "failing_since": None, "failure": None}
+    added = insert(Repository).values(name=name, url=url, **now)
+    session.execute(added.on_conflict_do_update(index_elements=[Repository.name], set_=now))
+
+
+def remove(session: Session, name: str) -> int:
+    """Ends the watching of a repository and cancels its open jobs; returns how many. Raises RepositoryRefused."""
+    ended = (
+        update(Repository)
+        .where(Repository.name == name, Repository.removed_at.is_(None))
+        .values(removed_at=func.now(), failing_since=None, failure=None)
+        .returning(Repository.name)
+    )
+    if session.execute(ended).one_or_none() is None:
+        raise RepositoryRefused(f"no repository {name!r} was added; `tilewatch watch list` shows those that were")
+    return len(jobs.cancel(session, steps.list_open_jobs_of_repository(session, name)))
+
+
+def write_fetched(session: Session, name: str) -> None:
+    """Stores that a fetch went well now."""
+    fetched = {"fetched_at": func.now(), "failing_since": None, "failure": None}
+    session.execute(update(Repository).where(Repository.name == name).values(**fetched))
+
+
+def write_fetch_failure(session: Session, name: str, failure: str) -> None:
+    """Stores why a fetch failed, and since when fetches fail."""
+    since = func.coalesce(Repository.failing_since, func.now())
+    session.execute(update(Repository).where(Repository.name == name).values(failing_since=since, failure=failure))

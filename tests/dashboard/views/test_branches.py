@@ -1,0 +1,62 @@
+"""A branch that was submitted by hand, on the Trends page of its repository."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.conftest import NewDatabase
+from tests.dashboard.fixtures import servers, small_database
+from tests.dashboard.fixtures.small_database import KERNEL, PROBLEM, REPOSITORY
+from tilewatch.db import session
+from tilewatch.db.queries import series
+from tilewatch.repository_names import name_of_branch
+
+BRANCH = "faster-loads"
+
+
+@pytest.fixture(scope="module")
+def branch_url(new_database: NewDatabase) -> Iterator[str]:
+    with new_database() as url:
+        with session.session(url) as opened:
+            small_database.fill(opened)
+            small_database.add_branch(opened, BRANCH, 0.9)
+        yield url
+
+
+@pytest.fixture(scope="module")
+def address(branch_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with servers.dashboard(branch_url, tmp_path_factory.mktemp("elsewhere"), servers.free_port(), {}) as served:
+        yield served
+
+
+def test_the_branches_of_a_series_are_those_of_its_repository(branch_url: str) -> None:
+    with session.session(branch_url) as opened:
+        small_database.add_branch(opened, "other", 0.8)
+        names = [name_of_branch(REPOSITORY, name) for name in ("other", BRANCH)]
+        assert series.list_branches(opened, REPOSITORY, KERNEL, PROBLEM, "h200", 5) == names
+        assert series.list_branches(opened, REPOSITORY, KERNEL, PROBLEM, "h200", 1) == names[:1]
+        assert series.list_branches(opened, REPOSITORY, KERNEL, PROBLEM, "b200", 5) == []
+        assert series.list_branches(opened, REPOSITORY[:-1], KERNEL, PROBLEM, "h200", 5) == []
+        assert series.list_repositories(opened) == [REPOSITORY, *reversed(names)]
+        opened.rollback()
+
+
+@pytest.mark.browser
+def test_a_branch_is_drawn_beside_the_main_line_and_leads_to_its_evidence(page: Any) -> None:
+    page.goto("/trends")
+    page.get_by_text("over 1: faster than DeepGEMM").wait_for()
+    page.locator(".legendtext").get_by_text(f"branch {BRANCH}").wait_for()
+    page.get_by_text("hexagons are of branches, which count for no verdict").wait_for()
+    page.get_by_text("driver 580.82").wait_for()
+    drawn = """() => [...document.querySelector('.js-plotly-plot').data].map(
+        trace => [trace.name, trace.x.length, trace.marker.symbol])"""
+    traces = {name: (points, symbol) for name, points, symbol in page.evaluate(drawn) if name}
+    assert traces[f"branch {BRANCH}"] == (1, "hexagon2-open")
+    assert traces[KERNEL][0] == 3, "the main line has its own commits"
+    index = page.evaluate(
+        f"() => document.querySelector('.js-plotly-plot').data.findIndex(t => t.name === 'branch {BRANCH}')"
+    )
+    page.locator(".scatterlayer .trace").nth(index).locator(".point").first.click(force=True)
+    page.wait_for_url("**/evidence?*run=*")
+    page.get_by_text("Try four stages").first.wait_for()

@@ -1,0 +1,86 @@
+"""`tilewatch watch`: adds, lists and removes repositories that Tilewatch clones and fetches itself."""
+
+from typing import Annotated
+
+import typer
+
+from tilewatch.worker.cli import options
+
+watch = typer.Typer(help="Choose the repositories that are watched.", no_args_is_help=True)
+
+
+@watch.command()
+def add(
+    address: Annotated[str, typer.Argument(metavar="URL|PATH", help="As `git clone` takes it, without a password.")],
+    branch: Annotated[
+        str | None,
+        typer.Option(
+            metavar="B",
+            help="The branch that nightlies follow. Default: `branch` of [tool.tilewatch] in its pyproject.toml, else "
+            "the remote's default branch.",
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="N", help="Its name on all pages. Default: the last part of the address.")
+    ] = None,
+) -> None:
+    """Clone a repository and watch it: each night it is fetched and its library swept.
+
+    Examples:
+
+        tilewatch watch add https://github.com/NVIDIA/TileGym
+
+        tilewatch watch add git@github.com:us/kernels.git --branch release --name kernels
+    """
+    from tilewatch.db.session import session
+    from tilewatch.worker import watched
+
+    settings = options.settings()
+    with session(options.ready_database()) as opened:
+        added = watched.add(opened, settings, address, name=name, branch=branch)
+    print(f"{added.name} is watched: branch {added.branch}, cloned to {added.folder}")
+    print(f"the next night sweeps it; `tilewatch submit nightly --repository {added.name}` sweeps it now")
+
+
+@watch.command("list")
+def list_() -> None:
+    """Print the watched repositories, with the branch that each follows and how its last fetch went."""
+    from tilewatch.db.session import session
+    from tilewatch.db.step_queries import repositories
+    from tilewatch.worker import watched
+    from tilewatch.worker.cli import tables
+
+    with session(options.ready_database()) as opened:
+        shown = watched.list_watched(opened, options.settings())
+        rows = {row.name: row for row in repositories.list_repositories(opened)}
+    table = tables.new_table("repository", "branch", "from", "fetched (UTC)")
+    for each in shown:
+        row = rows.get(each.name)
+        if row is None:
+            table.add_row(each.name, each.branch, str(each.folder), "by its owner (TILEWATCH_REPOSITORY)")
+            continue
+        fetched = f"{row.fetched_at:%Y-%m-%d %H:%M}" if row.fetched_at else "never"
+        table.add_row(
+            row.name, row.branch, row.url, f"{fetched}; since then: {row.failure}" if row.failure else fetched
+        )
+    tables.show(table)
+
+
+@watch.command()
+def remove(
+    name: Annotated[str, typer.Argument(help="A name that `tilewatch watch list` prints.")],
+) -> None:
+    """Stop watching a repository: its open jobs are cancelled and no more are made. Its history stays on all pages."""
+    from tilewatch.db.lifecycle import repositories
+    from tilewatch.db.session import session
+    from tilewatch.db.step_queries.repositories import find_repository
+    from tilewatch.text import count_text
+    from tilewatch.worker import clones
+
+    with session(options.ready_database()) as opened:
+        cancelled = repositories.remove(opened, name)
+        row = find_repository(opened, name)
+    assert row is not None
+    clones.delete(clones.clone_of(row.name, row.url, options.settings().clones))
+    ended = f"; {count_text(cancelled, 'job')} cancelled" if cancelled else ""
+    print(f"{name} is not watched any more{ended}; its history stays, and `tilewatch watch add` takes it up again")

@@ -1,0 +1,199 @@
+"""Clones watched repositories into the home, and keeps the clones fetched. Only git itself has credentials.
+
+A clone is bare, its HEAD is the followed branch, and its branches and tags are those of the remote. Nothing is asked
+for on a terminal, since a worker has none: an SSH agent or key, or a credential helper, has to answer. Nothing that was
+fetched is ever deleted, so a commit that was measured stays readable when its branch is gone.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tilewatch import processes
+from tilewatch.errors import ExpectedError
+from tilewatch.worker.repository import RepositoryError, git
+
+FETCH_LIMIT_S = 900.0
+"""A clone of all of PyTorch takes some minutes."""
+SLOWEST = ("-c", "http.lowSpeedLimit=1000", "-c", "http.lowSpeedTime=60")
+"""A server that sends less than 1,000 bytes a second for a minute is given up."""
+SAFE = ("-c", "protocol.ext.allow=never")
+"""An address that starts a program is never one of a repository."""
+EVERYTHING = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+OF_A_HOOK = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_PREFIX")
+"""What git sets for a hook, which would make another repository of ours."""
+NO_REASON = ("Cloning into", "Please make sure you have", "and the repository exists", "hint:", "warning:", "From ")
+
+
+class BadAddress(ExpectedError):
+    """The address of a repository cannot be used; the message is a sentence, without the address."""
+
+
+class FetchFailed(RepositoryError):
+    """A repository cannot be cloned or fetched now, which may pass; the message is a sentence."""
+
+
+@dataclass(frozen=True)
+class Clone:
+    """A repository's clone in this home, which may not have been made yet."""
+
+    name: str
+    url: str
+    folder: Path
+
+
+def clone_of(name: str, url: str, clones: Path) -> Clone:
+    """A folder of its own for each name and address, with the name for people who look."""
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[-60:]
+    digest = hashlib.sha256(f"{name}\0{url}".encode()).hexdigest()[:10]
+    return Clone(name, url, clones / f"{readable}-{digest}.git")
+
+
+def clean_address(address: str) -> str:
+    """Returns the address to store: an absolute path for a folder of this machine. Raises BadAddress."""
+    folder = Path(address).expanduser()
+    if folder.is_dir():
+        return str(folder.resolve())
+    parts = urlsplit(address)
+    has_secret = bool(parts.password) or bool(parts.query) or (parts.scheme.startswith("http") and "@" in parts.netloc)
+    if has_secret or re.match(r"[^/@]+:[^/@]*@", address):
+        raise BadAddress(
+            "the address holds a user's name, a password or a token: give it without; git asks the SSH agent or the "
+            "credential helper of the user that runs Tilewatch"
+        )
+    if address.startswith("-") or not (parts.scheme in ("https", "http", "ssh", "git", "file") or "@" in address):
+        raise BadAddress(f"'{address}' is no folder here and no address of a Git repository")
+    return address
+
+
+def fetch(clone: Clone) -> None:
+    """Brings all branches and tags; clones first if need be. Raises FetchFailed; the clone then stays as it was."""
+    with _locked(clone):
+        _fetch(clone)
+
+
+def follow(clone: Clone, branch: str) -> None:
+    """Makes a branch the clone's HEAD. Raises FetchFailed where the remote has no such branch: it may come back."""
+    try:
+        git(clone.folder, "rev-parse", "--verify", "--quiet", f"refs/heads/{branch}")
+    except subprocess.CalledProcessError:
+        raise FetchFailed(f"{clone.name} has no branch '{branch}'") from None
+    git(clone.folder, "symbolic-ref", "HEAD", f"refs/heads/{branch}")
+
+
+def bring_commit(clone: Clone, sha: str) -> None:
+    """Fetches if the clone lacks the commit. Raises FetchFailed, and RepositoryError where the remote lacks it too."""
+    if _has(clone, sha):
+        return
+    with _locked(clone):
+        if not _has(clone, sha):  # otherwise another worker brought it meanwhile
+            _fetch(clone)
+        if not _has(clone, sha):
+            _fetch_one(clone, sha)
+
+
+def bring_revision(clone: Clone, revision: str) -> str:
+    """Fetches what is no branch and no tag, such as a pull request's `pull/12/head`; returns its sha. Raises
+    RepositoryError where the remote has none."""
+    if ":" in revision or revision.startswith(("-", "+")):
+        raise RepositoryError(f"'{revision}' is not the name of a commit")
+    with _locked(clone):
+        _fetch_one(clone, revision)
+        return git(clone.folder, "rev-parse", "--verify", "FETCH_HEAD^{commit}").strip()
+
+
+def default_branch(clone: Clone) -> str:
+    """The branch that the remote calls its default one."""
+    return git(clone.folder, "symbolic-ref", "--short", "HEAD").strip()
+
+
+def read_branch_setting(clone: Clone) -> str | None:
+    """Returns `branch` of `[tool.tilewatch]` in the pyproject.toml at HEAD; None where there is none.
+
+    Raises RepositoryError where the file is not TOML or the branch is not text.
+    """
+    try:
+        text = git(clone.folder, "show", "HEAD:pyproject.toml")
+    except subprocess.CalledProcessError:
+        return None
+    try:
+        branch = tomllib.loads(text).get("tool", {}).get("tilewatch", {}).get("branch")
+    except tomllib.TOMLDecodeError as error:
+        raise RepositoryError(f"pyproject.toml of {clone.name} is no TOML: {error}") from None
+    if branch is not None and not isinstance(branch, str):
+        raise RepositoryError(f"pyproject.toml of {clone.name}: tool.tilewatch.branch must be text, not {branch!r}")
+    return branch
+
+
+def delete(clone: Clone) -> None:
+    """Deletes the clone of this home; it is made again when it is needed."""
+    with _locked(clone):
+        shutil.rmtree(clone.folder, ignore_errors=True)
+
+
+def _fetch(clone: Clone) -> None:
+    if clone.folder.is_dir():
+        _run(clone, "-C", str(clone.folder), "fetch", "--prune", "--no-write-fetch-head", "--", clone.url, *EVERYTHING)
+        return
+    with tempfile.TemporaryDirectory(dir=clone.folder.parent, prefix=".cloning-") as scratch:
+        made = Path(scratch) / "clone.git"
+        options = ("--bare", "--template=", "--config", "gc.pruneExpire=never")
+        _run(clone, "clone", *options, "--", clone.url, str(made))
+        made.rename(clone.folder)
+
+
+def _fetch_one(clone: Clone, revision: str) -> None:
+    try:
+        _run(clone, "-C", str(clone.folder), "fetch", "--no-tags", "--", clone.url, revision)
+    except FetchFailed as error:
+        raise RepositoryError(f"{clone.name} has no commit '{revision}' ({error})") from None
+
+
+def _has(clone: Clone, sha: str) -> bool:
+    try:
+        git(clone.folder, "cat-file", "-e", f"{sha}^{{commit}}")
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _locked(clone: Clone) -> Iterator[None]:
+    """One process of this home at a time clones or fetches a repository."""
+    clone.folder.parent.mkdir(parents=True, exist_ok=True)
+    with clone.folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _run(clone: Clone, *arguments: str) -> None:
+    """Runs git over the network, without a terminal. Raises FetchFailed with git's own reason."""
+    environment = {name: value for name, value in os.environ.items() if name not in OF_A_HOOK}
+    environment |= {"GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never", "LC_ALL": "C"}
+    with tempfile.TemporaryFile() as log:
+        command = ("git", *SAFE, *SLOWEST, *arguments)
+        process = processes.start(command, environment=environment, log=log, folder=clone.folder.parent)
+        try:
+            ended = process.wait(FETCH_LIMIT_S) == 0
+        except subprocess.TimeoutExpired:
+            processes.kill([process])
+            raise FetchFailed(f"{clone.name} cannot be fetched: no end after {FETCH_LIMIT_S:.0f} s") from None
+        if not ended:
+            log.seek(0)
+            raise FetchFailed(f"{clone.name} cannot be fetched: {_reason(log.read().decode(errors='replace'))}")
+
+
+def _reason(output: str) -> str:
+    lines = [line.strip().removeprefix("fatal: ") for line in output.splitlines()]
+    reasons = [line for line in lines if line and not line.startswith(NO_REASON)]
+    return "; ".join(reasons[-2:]) or "git gave no reason"

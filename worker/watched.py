@@ -1,0 +1,163 @@
+"""The repositories that this Tilewatch watches: those of `tilewatch watch add`, and the one of TILEWATCH_REPOSITORY.
+
+The library that comes with Tilewatch, which TILEWATCH_REPOSITORY is when nobody set it, is watched only as long as no
+other repository is. Each node has clones of its own, made from the address in the database.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sqlalchemy.orm import Session
+
+from tilewatch.db.lifecycle import repositories as lifecycle
+from tilewatch.db.session import session
+from tilewatch.db.step_queries import repositories
+from tilewatch.db.step_queries.repositories import RepositoryRow
+from tilewatch.kernels.recording.git_commit import GitCommit, NoHistory, repository_name
+from tilewatch.repository_names import BRANCH_START, split_branch
+from tilewatch.worker import checkouts, clones, repository
+from tilewatch.worker.clones import Clone, FetchFailed
+from tilewatch.worker.context import Context
+from tilewatch.worker.repository import RepositoryError
+from tilewatch.worker.settings import Settings
+
+
+@dataclass(frozen=True)
+class WatchedRepository:
+    """`folder` is the clone to read, and the first parents of `branch` are the main line.
+
+    `clone` is None for the repository of TILEWATCH_REPOSITORY: whoever owns that clone keeps it fetched.
+    """
+
+    name: str
+    folder: Path
+    branch: str
+    clone: Clone | None = None
+
+
+def list_watched(opened: Session, settings: Settings) -> list[WatchedRepository]:
+    """Lists what is watched. That of TILEWATCH_REPOSITORY is the first, if it is among them; only that has no clone."""
+    rows = repositories.list_repositories(opened)
+    added = [_of_clone(_clone(row, settings.clones), row.branch) for row in rows]
+    if added and "repository" not in settings.model_fields_set:
+        return added
+    own = WatchedRepository(_own_name(settings.repository), settings.repository, settings.branch)
+    return [own, *added] if own.name not in {each.name for each in added} else added
+
+
+def list_names(database_url: str, settings: Settings) -> list[str]:
+    """Lists the names of what is watched."""
+    with session(database_url) as opened:
+        return [each.name for each in list_watched(opened, settings)]
+
+
+def choose(opened: Session, settings: Settings, name: str | None) -> WatchedRepository:
+    """Returns the repository of this name; without a name the only one, or that of TILEWATCH_REPOSITORY.
+
+    Raises RepositoryError, with the names that there are.
+    """
+    watched = list_watched(opened, settings)
+    if name is None and (len(watched) == 1 or watched[0].clone is None):
+        return watched[0]
+    names = ", ".join(each.name for each in watched)
+    if name is None:
+        raise RepositoryError(f"several repositories are watched: name one with --repository ({names})")
+    for each in watched:
+        if each.name == split_branch(name)[0]:
+            return each
+    raise RepositoryError(f"no repository {name!r} is watched; those that are: {names}")
+
+
+def add(
+    opened: Session, settings: Settings, address: str, *, name: str | None, branch: str | None
+) -> WatchedRepository:
+    """Clones a repository and adds it. Without a branch it follows the one that its pyproject.toml names, else the
+    remote's default one. Raises BadAddress, RepositoryError and RepositoryRefused."""
+    url = clones.clean_address(address)
+    name = (name or url.rstrip("/").replace(":", "/").rpartition("/")[2].removesuffix(".git")).strip()
+    if not name or BRANCH_START in name or not name.isprintable():
+        raise RepositoryError(f"{name!r} cannot be the name of a repository: give another with --name")
+    clone = clones.clone_of(name, url, settings.clones)
+    clones.fetch(clone)
+    repository.require_history(clone.folder)
+    branch = branch or clones.read_branch_setting(clone) or clones.default_branch(clone)
+    clones.follow(clone, branch)
+    lifecycle.add(opened, name, url, branch)
+    return _of_clone(clone, branch)
+
+
+def fetch(watched: WatchedRepository) -> str | None:
+    """Fetches a repository that was added; returns a sentence if that failed, and the clone then stays as it was.
+
+    Raises FetchFailed where there is no clone yet.
+    """
+    if watched.clone is None:
+        return None
+    try:
+        clones.fetch(watched.clone)
+        clones.follow(watched.clone, watched.branch)
+    except FetchFailed as error:
+        if not watched.folder.is_dir():
+            raise
+        return str(error)
+    return None
+
+
+def resolve(watched: WatchedRepository, revision: str) -> GitCommit:
+    """Reads a commit, under the watched name. Of a repository that was added, what no branch has is fetched."""
+    try:
+        found = repository.resolve(watched.folder, revision)
+    except RepositoryError:
+        if watched.clone is None:
+            raise
+        found = repository.resolve(watched.folder, clones.bring_revision(watched.clone, revision))
+    return replace(found, repository=watched.name)
+
+
+def library_at(context: Context, name: str | None, sha: str, library: str) -> Path:
+    """Returns a commit's library folder, on a node that may not have the repository of this name yet.
+
+    A repository that nobody added is that of TILEWATCH_REPOSITORY; a job of before 2026-11 has no name. Raises
+    FetchFailed and RepositoryError.
+    """
+    row = _find(context, name)
+    if row is None:
+        return checkouts.checkout(context.repository, sha, library, context.checkouts)
+    if row.removed_at is not None:
+        raise RepositoryError(f"{row.name} is not watched any more; `tilewatch watch add` takes it up again")
+    clone = _clone(row, context.clones)
+    if not checkouts.is_checked_out(sha, context.checkouts):
+        clones.bring_commit(clone, sha)
+    return checkouts.checkout(clone.folder, sha, library, context.checkouts)
+
+
+def find_history(opened: Session, context: Context, name: str) -> Path | None:
+    """Returns this node's clone of the repository of this name; None where there is none, and for a branch."""
+    row = repositories.find_repository(opened, name)
+    if row is not None:
+        folder = _clone(row, context.clones).folder
+        return folder if folder.is_dir() else None
+    return context.repository if _own_name(context.repository) == name else None
+
+
+def _find(context: Context, name: str | None) -> RepositoryRow | None:
+    if name is None:
+        return None
+    with session(context.database_url) as opened:
+        return repositories.find_repository(opened, split_branch(name)[0])
+
+
+def _of_clone(clone: Clone, branch: str) -> WatchedRepository:
+    return WatchedRepository(clone.name, clone.folder, branch, clone)
+
+
+def _clone(row: RepositoryRow, folder: Path) -> Clone:
+    return clones.clone_of(row.name, row.url, folder)
+
+
+def _own_name(folder: Path) -> str:
+    """The folder's name where Git knows none: the first use of the repository says what is wrong with it."""
+    try:
+        return repository_name(folder)
+    except NoHistory:
+        return folder.name
