@@ -15,7 +15,10 @@ BINS = 40
 
 
 def samples(sampled: Sequence[SamplesRow]) -> go.Figure:
-    """Every implementation by paired round: what moves them all at once is the GPU, not a kernel."""
+    """Every implementation by paired round: what moves them all at once is the GPU, not a kernel.
+
+    Crosses after the last round are samples of a throttled GPU, which no number is made of.
+    """
     figure = go.Figure()
     for row in sampled:
         figure.add_scatter(
@@ -27,6 +30,16 @@ def samples(sampled: Sequence[SamplesRow]) -> go.Figure:
             line={"width": 1, "color": colours.colour_of(row.implementation, row.role)},
             hovertemplate="round %{x}: %{y:,.2f} us",
         )
+        if row.throttled_us:
+            first = len(row.samples_us) + 1
+            figure.add_scatter(
+                x=list(range(first, first + len(row.throttled_us))),
+                y=row.throttled_us,
+                name=f"{row.implementation}, throttled",
+                mode="markers",
+                marker={"size": 5, "symbol": "x", "color": colours.UNCERTAIN},
+                hovertemplate="throttled, left out: %{y:,.2f} us",
+            )
     figure.update_layout(
         **_layout("paired round", "time, us"), legend={"orientation": "h", "y": -0.25, "x": 0}, hovermode="x unified"
     )

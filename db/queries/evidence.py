@@ -62,7 +62,10 @@ class RunRow:
 
 @dataclass(frozen=True)
 class SamplesRow:
-    """One implementation in a run with its raw samples; element i is from paired round i."""
+    """One implementation in a run with its raw samples; element i is from paired round i.
+
+    `throttled_us` are those of rounds in which the GPU was throttled, which no number is made of; None without any.
+    """
 
     implementation: str
     role: str
@@ -76,6 +79,7 @@ class SamplesRow:
     ratio_low: float | None
     ratio_high: float | None
     baseline: str | None
+    throttled_us: list[float] | None
 
 
 @dataclass(frozen=True)
@@ -226,6 +230,7 @@ def list_samples(session: Session, run_id: int) -> list[SamplesRow]:
             Measurement.ratio_low,
             Measurement.ratio_high,
             Measurement.baseline,
+            Measurement.detail["throttled_us"].label("throttled_us"),
         )
         .outerjoin(Config, Config.id == Measurement.config_id)
         .where(Measurement.run_id == run_id, func.cardinality(Measurement.samples_us) > 0)

@@ -43,12 +43,16 @@ class LastWinner:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """One run's winner and its surroundings. `instructions` counts what the compiler chose, by its remarks."""
+    """One run's winner and its surroundings. `instructions` counts what the compiler chose, by its remarks.
+
+    `tied` are the configs that were as fast as the winner, within the error.
+    """
 
     time_us: float
     baseline: str | None
     baseline_us: float | None
     params: dict[str, int]
+    tied: tuple[dict[str, int], ...]
     axes: dict[str, tuple[int, ...]]
     statics: dict[str, int]
     instructions: dict[str, int]
@@ -157,12 +161,14 @@ def read_run_facts(session: Session, run_id: int) -> RunFacts:
     )
     run, sweep, measured, params, compiled = session.execute(query).one()
     remarks = compiled.remarks if compiled is not None else []
+    tied = session.scalars(select(Config.params).where(Config.id.in_(run.tie)).order_by(Config.id))
     names = ("registers", "stack_bytes", "shared_bytes", "code_bytes", "tma_loads", "tensor_core_mmas")
     return RunFacts(
         time_us=measured.median_us,
         baseline=measured.baseline,
         baseline_us=None if measured.ratio is None else measured.median_us * measured.ratio,
         params=params,
+        tied=tuple(each for each in tied if each != params),
         axes={name: tuple(values) for name, values in sweep.space["axes"]},
         statics={name: value for name in names if (value := getattr(compiled, name, None)) is not None},
         instructions=Counter(each["instruction"] for each in remarks if each.get("instruction")),

@@ -1,6 +1,7 @@
 """Measures one problem on one GPU: sweeps, then times the winner and its baselines carefully in paired rounds."""
 
 import datetime as dt
+import secrets
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,9 @@ BLOCK_ROUNDS = 20
 
 ENOUGH = 0.005
 """Stop when the half width of the median ratio's interval is under this share."""
+
+SEEDS = 2**31
+"""Seeds of inputs are below this, so that every generator of random numbers takes them."""
 
 MOST_ROUNDS = 200
 """Stop here whatever the interval; the run records that it stopped at its budget."""
@@ -48,7 +52,8 @@ class MeasureRequest:
     """Names what to measure and on which GPU of this machine. `cubins` may be a stream: the GPU starts on the first.
 
     `earlier` are trials that an earlier, killed run ended, by config key: they are not repeated. `ships` is the config
-    that the library ships, if it is known: it is timed beside the winner.
+    that the library ships, if it is known: it is timed beside the winner. `seed` is of the random inputs: with
+    another one in each run, a config that is wrong or slow for some inputs alone is found in time. The run stores it.
     """
 
     library: Path
@@ -61,6 +66,7 @@ class MeasureRequest:
     baselines: tuple[str, ...]
     earlier: Mapping[str, TrialResult] = field(default_factory=dict)
     ships: Params | None = None
+    seed: int = field(default_factory=lambda: secrets.randbelow(SEEDS))
 
 
 OnTrial = Callable[[TrialResult], None]
@@ -72,9 +78,8 @@ def measure(
 ) -> RunResult:
     """Sweeps and times carefully. Raises GpuMissing, GpuBusy or MeasureFailed; a failing config is a trial."""
     gpu = usable_gpu(request.gpu_index, request.arch)
-    setup = GpuSetup(
-        request.library, request.kernel, request.problem, request.store_url, {"CUDA_VISIBLE_DEVICES": gpu.uuid}
-    )
+    this_gpu = {"CUDA_VISIBLE_DEVICES": gpu.uuid}
+    setup = GpuSetup(request.library, request.kernel, request.problem, request.store_url, this_gpu, request.seed)
     started_at = dt.datetime.now(dt.UTC)
     done = 0
 
@@ -211,19 +216,27 @@ def _time_carefully(
         "rounds": len(samples[0]),
         "throttled_rounds_kept": len(throttled[0]) if hot else 0,
         "throttled_rounds_left_out": 0 if hot else len(throttled[0]),
+        "seed": request.seed,
     }
+    apart = [] if hot else throttled
     if parts := child.ask({"ask": "parts", "id": winner, "rounds": BLOCK_ROUNDS}, ROUNDS_DEADLINE_S)["parts_us"]:
         shared["parts_us"] = parts
-    ours = Measured(request.kernel, "kernel", tuple(samples[0]), trials[winner].config, shared)
-    rivals_measured = [
-        Measured(name, "baseline", tuple(samples[len(ids) + names.index(name)]) if name in names else (), None, detail)
-        for name, detail in prepared.items()
-    ]
+    ours = Measured(request.kernel, "kernel", tuple(samples[0]), trials[winner].config, shared | _throttled(apart, 0))
+    rivals_measured = []
+    for name, detail in prepared.items():
+        place = len(ids) + names.index(name) if name in names else None
+        timed = () if place is None else tuple(samples[place])
+        rivals_measured.append(Measured(name, "baseline", timed, None, {**detail, **_throttled(apart, place)}))
     for name, trial in named.items():
         of_name = tuple(samples[ids.index(trial)])
-        detail = {"is_the_winner": trial == winner}
+        detail = {"is_the_winner": trial == winner, **_throttled(apart, ids.index(trial))}
         rivals_measured.append(Measured(name, "baseline", of_name, trials[trial].config, detail))
     return (ours, *rivals_measured), readings
+
+
+def _throttled(apart: Sequence[list[float]], place: int | None) -> dict[str, list[float]]:
+    """The samples of throttled blocks as a detail of the implementation at this place, which its median is without."""
+    return {"throttled_us": apart[place]} if place is not None and apart and apart[place] else {}
 
 
 def _narrow(ours: list[float], theirs: list[float]) -> bool:

@@ -47,7 +47,9 @@ def explain_replayed(good: RunFacts, bad: RunFacts) -> Explanation:
     if not _is_in_space(good.params, bad.axes):
         won = _config_moves(good, bad)
         return Explanation("search_space", f"the search space lost the config that won before: {won}", lines)
-    if good.params != bad.params:
+    if _is_tie(good, bad):
+        how = f"the machine code differs, of two configs that are tied: {_config_moves(good, bad)}"
+    elif good.params != bad.params:
         how = f"another config wins: {_config_moves(good, bad)}"
     else:
         how = _code_moves(good, bad) or "the machine code differs"
@@ -83,7 +85,8 @@ def whose(good: RunFacts, bad: RunFacts) -> str:
 def _lines(good: RunFacts, bad: RunFacts) -> Iterator[str]:
     yield whose(good, bad)
     if good.params != bad.params:
-        yield f"winner: {_config(good.params, good.axes)} -> {_config(bad.params, bad.axes)}"
+        tied = ", which are tied" if _is_tie(good, bad) else ""
+        yield f"winner: {_config(good.params, good.axes)} -> {_config(bad.params, bad.axes)}{tied}"
     if good.axes != bad.axes:
         yield f"search space: {_axes_moves(good.axes, bad.axes)}"
     if (moves := _code_moves(good, bad)) is not None:
@@ -151,6 +154,12 @@ def _middle(telemetry: tuple[Mapping[str, Any], ...], name: str) -> float | None
 
 def _is_in_space(params: Mapping[str, int], axes: Mapping[str, tuple[int, ...]]) -> bool:
     return set(params) == set(axes) and all(value in axes[name] for name, value in params.items())
+
+
+def _is_tie(good: RunFacts, bad: RunFacts) -> bool:
+    """True where another config won, and in one of the two runs both were as fast as each other: which of them wins is
+    then chance."""
+    return bad.params in good.tied or good.params in bad.tied
 
 
 def _config_moves(good: RunFacts, bad: RunFacts) -> str:

@@ -153,8 +153,10 @@ def test_hovers_of_a_sweep_and_of_raw_samples_are_in_us() -> None:
     )
     (words,) = landscape.shift_figure(both, []).data[0].customdata
     assert words.endswith("100.0 → 110.0 us, +10.0 %")
-    row = SamplesRow("gemm", "kernel", 1, {}, [9.0, 9.1], 9.05, 9.0, 9.1, None, None, None, None)
-    assert evidence.samples([row]).data[0].hovertemplate == "round %{x}: %{y:,.2f} us"
+    row = SamplesRow("gemm", "kernel", 1, {}, [9.0, 9.1], 9.05, 9.0, 9.1, None, None, None, None, [11.0])
+    kept, throttled = evidence.samples([row]).data
+    assert kept.hovertemplate == "round %{x}: %{y:,.2f} us"
+    assert (list(throttled.x), list(throttled.y), throttled.marker.symbol) == ([3], [11.0], "x")
     assert evidence.distribution(row, None).data[0].hovertemplate == "%{x} us: %{y:.0f} %"
 
 

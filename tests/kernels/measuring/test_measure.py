@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from tests.kernels.fixtures.fake_gpu import LIBRARY, PROBLEM, THIS_GPU, UUID, Rig, measure_in_this_process
+from tests.kernels.fixtures.fake_gpu import (
+    LIBRARY,
+    PROBLEM,
+    THIS_GPU,
+    UUID,
+    InProcessChild,
+    Rig,
+    measure_in_this_process,
+)
 from tests.kernels.fixtures.fake_gpu.device import NAME, THROTTLED, FakeGpu
 from tilewatch.kernels import device
 from tilewatch.kernels.measuring.measure import GpuBusy, GpuMissing, MeasureFailed, MeasureRequest, measure
@@ -113,6 +121,21 @@ def test_a_run_says_where_when_and_with_what_it_was_measured(bench: Bench) -> No
     assert whens[2:-1] == ["before rounds", "after rounds"] * 3, "the warm-up's readings too"
 
 
+def test_each_run_has_fresh_inputs_and_says_their_seed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds = []
+    ask = InProcessChild.ask
+
+    def remember(self: InProcessChild, request: Any, *, deadline_s: float) -> Any:
+        if request["ask"] == "prepare":
+            seeds.append(request["seed"])
+        return ask(self, request, deadline_s=deadline_s)
+
+    monkeypatch.setattr(InProcessChild, "ask", remember)
+    runs = [bench.measure([bench.rig.cubin()]) for _ in range(3)]
+    assert len(set(seeds)) == 3
+    assert [run.measurements[0].detail["seed"] for run in runs] == seeds
+
+
 def test_every_trial_is_reported_as_it_ends_and_again_with_more_samples(bench: Bench) -> None:
     result = bench.measure([bench.rig.cubin(1), bench.rig.cubin(2, 101.0), bench.rig.cubin(4, 400.0)])
     tiles = [trial.config["tile_rows"] for trial in bench.trials]
@@ -175,6 +198,9 @@ def test_throttled_blocks_are_left_out_and_counted(bench: Bench) -> None:
     assert (len(ours.samples_us), ours.detail["rounds"]) == (160, 160)
     assert max(ours.samples_us) < 100.0 * THROTTLED
     assert len(samples(result, "torch_residual_add")) == 160
+    left_out = [each.detail["throttled_us"] for each in result.measurements]
+    assert [len(each) for each in left_out] == [40, 40, 40], "kept beside the others, and marked"
+    assert max(left_out[0]) > 100.0 * THROTTLED
     assert sum(bool(reading.get("throttled")) for reading in result.telemetry) == 2, "the record shows it"
 
 
@@ -183,6 +209,7 @@ def test_a_gpu_that_always_throttles_is_measured_as_it_is(bench: Bench) -> None:
     result = bench.measure([bench.rig.cubin()], ())
     ours = result.measurements[0]
     assert (ours.detail["throttled_rounds_kept"], ours.detail["throttled_rounds_left_out"]) == (200, 0)
+    assert "throttled_us" not in ours.detail
     assert len(ours.samples_us) == 200
     assert {round(each) for each in ours.samples_us} == {100, 130}
 
@@ -252,7 +279,6 @@ def test_cubins_for_another_architecture_are_refused(bench: Bench) -> None:
 def test_a_gpu_process_that_dies_in_the_rounds_ends_the_session_with_a_sentence(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tests.kernels.fixtures.fake_gpu import InProcessChild
     from tilewatch.kernels.child_process import ChildDied
 
     ask = InProcessChild.ask

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from tilewatch.db.step_queries.winners import RunFacts
 from tilewatch.worker.judging import explain
 
@@ -10,6 +12,7 @@ GOOD = RunFacts(
     baseline="deepgemm",
     baseline_us=90.0,
     params={"tile_m": 128, "tile_n": 256},
+    tied=(),
     axes={"tile_m": (64, 128), "tile_n": (128, 256)},
     statics={"registers": 168, "stack_bytes": 0, "tma_loads": 2},
     instructions={"TMA Load instruction": 2},
@@ -52,6 +55,25 @@ def test_another_winner_in_the_same_space_is_the_code_s_doing() -> None:
         "code",
         "the commit changed the kernel: another config wins: tile_m=64 instead of tile_m=128",
     )
+
+
+OTHER = {"tile_m": 64, "tile_n": 256}
+
+
+@pytest.mark.parametrize(
+    ("good", "bad"),
+    [
+        (replace(GOOD, tied=(OTHER,)), replace(GOOD, params=OTHER, code_sha256="b")),
+        (GOOD, replace(GOOD, params=OTHER, tied=(GOOD.params,), code_sha256="b")),
+    ],
+)
+def test_a_config_of_a_tie_is_not_said_to_win(good: RunFacts, bad: RunFacts) -> None:
+    explanation = explain.explain_replayed(good, bad)
+    assert explanation.sentence == (
+        "the commit changed the kernel: the machine code differs, of two configs that are tied: tile_m=64 instead of "
+        "tile_m=128"
+    )
+    assert "winner: tile_m=128 tile_n=256 -> tile_m=64 tile_n=256, which are tied" in explanation.lines
 
 
 def test_what_stood_around_the_runs_is_told_when_it_differs() -> None:
