@@ -9,6 +9,7 @@ import json
 import os
 import random
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -56,6 +57,11 @@ def _measure(worlds: int) -> Iterator[Figure]:
 
 
 def _score_made(worlds: int) -> Iterator[Figure]:
+    for operators in (1, 20):
+        chance = random.Random(f"launches {operators}")  # noqa: S311 - made launches
+        large = [compare(0.05, NOISES["quiet"], Design(operators=operators), chance) for _ in range(worlds)]
+        launches = statistics.median(each.verdict.launches for each in large)
+        yield Figure(f"made, quiet: launches for a step of 5 %, {operators} changed operators", f"{launches:.0f}")
     for noise, make in NOISES.items():
         chance = random.Random(f"made {noise}")  # noqa: S311 - made launches
         same = [compare(0.0, make, DESIGN, chance) for _ in range(worlds)]

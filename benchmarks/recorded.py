@@ -1,0 +1,257 @@
+"""Prints the tables of README.md and docs/kernels.md from the recordings that come with Tilewatch.
+
+    python -m benchmarks.recorded [winners | ratios | recordings] [--report-only]
+
+`winners` is one problem's search spaces, `ratios` every kernel against every rival with the worst problem of each,
+`recordings` what each file holds. Without a name: the figures that have a bound. A ratio is the rival's time over ours,
+the median of paired rounds: over 1 means that ours is faster. tests/benchmarks/test_recorded.py compares the documents.
+"""
+
+import argparse
+import datetime as dt
+import statistics
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import bounds
+from benchmarks.bounds import ROOT, Figure
+from tilewatch.kernels.recording import recording_file
+from tilewatch.kernels.statistics import median_interval, ratio_interval
+
+NIGHTLY = ROOT / "recordings" / "h200-1e74ae95.jsonl.gz"
+"""The newest nightly of the whole suite: `winners` and `ratios` are of it."""
+
+STORY = ROOT / "recordings" / "story" / "h200.jsonl.gz"
+FILES = (NIGHTLY, ROOT / "recordings" / "h200.jsonl.gz", STORY)
+SHOWN_PROBLEM = "320x32576x7168"
+SHOWN_KERNELS = ("gemm_fp8", "gemm_fp8_scaled", "gemm_nt_fp8")
+OURS = ("deepgemm_as_called", "tile_table")
+"""No rivals: one lays its operands out in the call, one is a config of our own (python -m benchmarks.tile_table)."""
+
+LEAST_MEANS = {
+    ("gemm_fp8_scaled", "deepgemm"): 0.85,
+    ("gemm_nt_fp8", "cublaslt"): 0.90,
+    ("gemm_nt bfloat16", "cublas"): 0.90,
+    ("gemm_nn float16", "cublas"): 0.90,
+    ("grouped_fp8", "deepgemm"): 0.80,
+    ("attention_prefill", "attention_cudnn"): 0.70,
+    ("silu_and_multiply", "copy"): 0.85,
+    ("residual_add", "copy"): 0.85,
+    ("softmax", "copy"): 0.85,
+    ("rms_norm", "copy"): 0.85,
+    ("layer_norm", "copy"): 0.85,
+}
+"""What was asked of the geometric mean over the problems of a kernel."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One run: its sweep, the winner's time, and the ratio of each rival that was measured."""
+
+    kernel: str
+    problem: str
+    space_size: int
+    winner_us: float
+    winner_samples_us: Sequence[float]
+    ratios: Mapping[str, float]
+    trials_us: Sequence[float]
+    """The median of each config that was timed."""
+
+    @property
+    def group(self) -> str:
+        """The kernel, with the type where its problems name one and it has problems of several."""
+        _, _, dtype = self.problem.partition("-")
+        return f"{self.kernel} {dtype}" if dtype and self.kernel in ("gemm_nn", "gemm_nt") else self.kernel
+
+
+@dataclass(frozen=True)
+class Rivalry:
+    """All problems of a kernel against one rival."""
+
+    kernel: str
+    rival: str
+    ratios: Mapping[str, float]
+
+    @property
+    def mean(self) -> float:
+        return statistics.geometric_mean(self.ratios.values())
+
+    @property
+    def worst(self) -> tuple[str, float]:
+        return min(self.ratios.items(), key=lambda each: each[1])
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("table", nargs="?", choices=tuple(TABLES))
+    bounds.add_report_only(asked)
+    options = asked.parse_args()
+    if options.table is None:
+        sys.exit(bounds.report(_list_figures(), report_only=options.report_only))
+    print(TABLES[options.table]())
+
+
+def format_winners() -> str:
+    rows = [
+        (
+            f"`{run.kernel}`",
+            str(run.space_size),
+            f"{statistics.median(run.trials_us):.0f}",
+            f"{run.winner_us:.1f}",
+            _format_ratio(run.ratios.get("deepgemm")),
+            _format_ratio(run.ratios.get("cublaslt")),
+        )
+        for name in SHOWN_KERNELS
+        for run in read_runs(NIGHTLY)
+        if (run.kernel, run.problem.partition("-")[0]) == (name, SHOWN_PROBLEM)
+    ]
+    head = (
+        "kernel",
+        "configs",
+        "the config in the middle, us",
+        "the winner, us",
+        "DeepGEMM / winner",
+        "cuBLASLt / winner",
+    )
+    return _format_table(head, rows)
+
+
+def format_ratios() -> str:
+    rows = []
+    for each in list_rivalries(read_runs(NIGHTLY)):
+        problem, worst = each.worst
+        least = LEAST_MEANS.get((each.kernel, each.rival))
+        rows.append(
+            (
+                f"`{each.kernel}`",
+                f"`{each.rival}`",
+                str(len(each.ratios)),
+                _format_ratio(each.mean),
+                f"{_format_ratio(worst)} ({problem})",
+                _format_ratio(max(each.ratios.values())),
+                "" if least is None else f"{least:.2f}",
+            )
+        )
+    return _format_table(("kernel", "rival", "problems", "mean", "worst", "best", "wanted mean"), rows)
+
+
+def format_recordings() -> str:
+    head = ("recording", "sweeps", "trials", "different code", "timed", "over the CPU limit", "over the memory limit",
+            "CPU minutes of compiling", "GPU minutes of sweeps", "minutes from first to last run")  # fmt: skip
+    return _format_table(head, [_describe_recording(file) for file in FILES])
+
+
+TABLES = {"winners": format_winners, "ratios": format_ratios, "recordings": format_recordings}
+
+
+def read_runs(file: Path) -> list[Recorded]:
+    """Every run that measured a winner, in the order of the file."""
+    rows = recording_file.read(file).rows
+    sweeps = {row["id"]: row for row in rows if row["row"] == "sweep"}
+    runs = {row["key"]: sweeps[row["sweep"]] for row in rows if row["row"] == "run"}
+    measured: dict[str, dict[str, Sequence[float]]] = {key: {} for key in runs}
+    trials_us: dict[Any, list[float]] = {}
+    winners: dict[str, Sequence[float]] = {}
+    for row in rows:
+        if row["row"] == "measurement" and row["role"] == "kernel":
+            winners[row["run"]] = row["samples_us"]
+        elif row["row"] == "measurement" and row["samples_us"]:
+            measured[row["run"]][row["implementation"]] = row["samples_us"]
+        elif row["row"] == "trial" and row["status"] == "timed":
+            trials_us.setdefault(row["sweep"], []).append(statistics.median(row["samples_us"]))
+    found = []
+    for key, ours in winners.items():
+        ratios = {name: ratio_interval(ours, theirs) for name, theirs in measured[key].items()}
+        found.append(
+            Recorded(
+                runs[key]["kernel"],
+                runs[key]["problem"],
+                runs[key]["space_size"],
+                median_interval(ours).median,
+                ours,
+                {name: ratio.median for name, ratio in ratios.items() if ratio is not None},
+                trials_us[runs[key]["id"]],
+            )
+        )
+    return found
+
+
+def list_rivalries(runs: Sequence[Recorded]) -> list[Rivalry]:
+    """Each kernel (and type) against each rival, in the order of the runs."""
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    for run in runs:
+        for rival, ratio in run.ratios.items():
+            if rival not in OURS:
+                found.setdefault((run.group, rival), {})[run.problem] = ratio
+    return [Rivalry(kernel, rival, ratios) for (kernel, rival), ratios in found.items()]
+
+
+def _list_figures() -> Iterator[Figure]:
+    rivalries = {(each.kernel, each.rival): each for each in list_rivalries(read_runs(NIGHTLY))}
+    for (kernel, rival), least in LEAST_MEANS.items():
+        each = rivalries[kernel, rival]
+        what = f"{kernel} against {rival}, geometric mean of {len(each.ratios)} problems"
+        yield bounds.at_least(what, each.mean, least, digits=2)
+    replays = [row for row in recording_file.read(STORY).rows if row["row"] == "replay"]
+    launches = sum(len(row["good_us"]) for row in replays)
+    gpu_s = sum(row["gpu_s"] for row in replays)
+    yield Figure(f"GPU seconds of a replay's launch, {launches} launches", f"{gpu_s / launches:.2f} s")
+    nights = [run for run in read_runs(FILES[1]) if (run.kernel, run.problem) == ("gemm_fp8", SHOWN_PROBLEM)]
+    what = f"{len(nights)} nights of gemm_fp8 {SHOWN_PROBLEM}"
+    yield Figure(f"{what}: samples of a night, deviation", _percent(max(map(_deviation, nights))))
+    yield Figure(f"{what}: medians apart", _percent(_span([night.winner_us for night in nights])))
+    yield Figure(f"{what}: ratios apart", _percent(_span([night.ratios["deepgemm"] for night in nights])))
+
+
+def _deviation(run: Recorded) -> float:
+    """By the median of absolute deviations (1.4826 of them are a normal one's), as a share of the median."""
+    apart_us = [abs(sample_us - run.winner_us) for sample_us in run.winner_samples_us]
+    return 1.4826 * statistics.median(apart_us) / run.winner_us
+
+
+def _span(values: Sequence[float]) -> float:
+    return max(values) / min(values) - 1
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f} %"
+
+
+def _describe_recording(file: Path) -> tuple[str, ...]:
+    rows = recording_file.read(file).rows
+    trials = [row for row in rows if row["row"] == "trial"]
+    runs = [row for row in rows if row["row"] == "run"]
+    failures = [str(trial["failure"]) for trial in trials if trial["failure"]]
+    first = min(dt.datetime.fromisoformat(run["started_at"]) for run in runs)
+    last = max(dt.datetime.fromisoformat(run["finished_at"]) for run in runs)
+    return (
+        f"`{file.relative_to(ROOT)}`",
+        str(sum(row["row"] == "sweep" for row in rows)),
+        f"{len(trials):,}",
+        f"{len({trial['code_key'] for trial in trials}):,}",
+        f"{sum(trial['status'] == 'timed' for trial in trials):,}",
+        str(sum(failure.startswith("not compiled within") for failure in failures)),
+        str(sum("needed more than" in failure for failure in failures)),
+        f"{sum(row['cpu_s'] for row in rows if row['row'] == 'compilation') / 60:.0f}",
+        f"{sum(run['sweep_gpu_s'] for run in runs) / 60:.1f}",
+        f"{(last - first).total_seconds() / 60:.1f}",
+    )
+
+
+def _format_ratio(ratio: float | None) -> str:
+    """With the digits that a ratio far under 1 needs; empty for a rival that was not measured."""
+    if ratio is None:
+        return ""
+    return f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.3f}"
+
+
+def _format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+if __name__ == "__main__":
+    main()

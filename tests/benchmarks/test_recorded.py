@@ -1,0 +1,53 @@
+"""The tables of the documents are those that the recordings give: a changed recording or a mistyped figure shows."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks import recorded
+from benchmarks.recorded import Recorded, list_rivalries
+
+ROOT = Path(__file__).parents[2]
+TABLE = re.compile(r"<!-- python -m benchmarks\.recorded (\w+) -->\n\n((?:\|.*\n)+)")
+SHOWN_IN = {"README.md": {"winners"}, "docs/kernels.md": {"ratios", "recordings"}}
+
+
+@pytest.mark.parametrize(("document", "names"), SHOWN_IN.items())
+def test_a_document_shows_the_table_of_the_recording(document: str, names: set[str]) -> None:
+    shown = dict(TABLE.findall((ROOT / document).read_text()))
+    assert shown.keys() == names
+    for name, table in shown.items():
+        assert table == recorded.TABLES[name]() + "\n", f"paste it anew: python -m benchmarks.recorded {name}"
+
+
+def test_the_readme_names_the_recording_of_its_table() -> None:
+    assert recorded.NIGHTLY.exists()
+    assert str(recorded.NIGHTLY.relative_to(ROOT)) in (ROOT / "README.md").read_text()
+
+
+def test_a_rival_s_row_has_the_mean_and_the_worst_of_its_problems_and_a_row_for_each_type() -> None:
+    def run(kernel: str, problem: str, **ratios: float) -> Recorded:
+        return Recorded(kernel, problem, 1, 10.0, (10.0,), ratios, (10.0,))
+
+    found = list_rivalries(
+        [
+            run("gemm_nn", "1024-float16", cublas=0.5, tile_table=3.0),
+            run("gemm_nn", "2048-float16", cublas=2.0),
+            run("gemm_nn", "2048-tf32", cublas=0.7),
+        ]
+    )
+    assert [(each.kernel, each.rival, each.mean, each.worst) for each in found] == [
+        ("gemm_nn float16", "cublas", pytest.approx(1.0), ("1024-float16", 0.5)),
+        ("gemm_nn tf32", "cublas", pytest.approx(0.7), ("2048-tf32", 0.7)),
+    ]
+
+
+def test_a_ratio_is_the_rival_s_time_over_ours() -> None:
+    (run,) = [
+        each
+        for each in recorded.read_runs(recorded.NIGHTLY)
+        if (each.kernel, each.problem) == ("gemm_tutorial", "1024x1024x1024-float16")
+    ]
+    assert run.ratios["cublas"] < 0.02, "the tutorial's kernel takes a hundred times cuBLAS's time"
+    assert run.winner_us > 500
