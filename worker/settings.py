@@ -82,6 +82,7 @@ class Settings(NightlyTimes):
     # Where programs are answered by HTTP (worker/api); 0 for nowhere.
     api_address: str = "127.0.0.1"
     api_port: int = Field(default_factory=lambda fields: min(fields["port"] + 1, 65535), ge=0, le=65535)
+    webhook_secret: SecretStr | None = None  # what a forge signs its deliveries with
     api_token: SecretStr | None = None  # what `tilewatch mcp` acts with
     # Where a worker of each kind answers /healthz and /metrics; 0 for nowhere. A GPU's index is added to the last one.
     health_address: str = "127.0.0.1"
@@ -158,6 +159,6 @@ def _sentences(error: ValidationError) -> list[str]:
         if problem["type"] == "default_factory_not_called":  # a consequence of another field's error
             continue
         name = str(problem["loc"][0])
-        value = "" if name.endswith(("_url", "_token")) else f"={problem['input']}"
+        value = "" if name.endswith(("_url", "_token", "_secret")) else f"={problem['input']}"
         clauses.append(f"TILEWATCH_{name.upper()}{value}: {problem['msg'][:1].lower()}{problem['msg'][1:]}")
     return clauses

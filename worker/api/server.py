@@ -25,7 +25,9 @@ from tilewatch.db import session as database
 from tilewatch.db.lifecycle.tokens import BudgetSpent
 from tilewatch.db.session import DatabaseUnreachable
 from tilewatch.errors import ExpectedError
+from tilewatch.worker.api import webhooks
 from tilewatch.worker.api.callers import Credentials
+from tilewatch.worker.api.deliveries import Unsigned
 from tilewatch.worker.api.operations import OPERATIONS, VERSION, Operation, call
 from tilewatch.worker.api.refusals import NobodyKnown, NotAllowed, NotThere
 from tilewatch.worker.queue.dispatch import BrokerUnreachable
@@ -45,6 +47,7 @@ FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 
 STATUS: dict[type, HTTPStatus] = {
     NobodyKnown: HTTPStatus.UNAUTHORIZED,
+    Unsigned: HTTPStatus.UNAUTHORIZED,
     NotAllowed: HTTPStatus.FORBIDDEN,
     NotThere: HTTPStatus.NOT_FOUND,
     BudgetSpent: HTTPStatus.TOO_MANY_REQUESTS,
@@ -88,6 +91,9 @@ def make_app(settings: Settings) -> FastAPI:
             dependencies=[Security(TOKEN)],
             openapi_extra={"security": [{}]} if operation.right == "read" else None,
         )
+    for forge in webhooks.FORGES:
+        take_delivery = webhooks.take_delivery_of(forge, settings)
+        app.add_api_route(f"{VERSION}/hooks/{forge}", take_delivery, methods=["POST"], include_in_schema=False)
     app.add_api_route("/healthz", _health(database_url), include_in_schema=False)
     for refusal in STATUS:
         app.add_exception_handler(refusal, _answer_refusal)

@@ -201,7 +201,7 @@ def dashboard(settings: Settings, environment: Mapping[str, str]) -> Child:
     # Outside site-packages Streamlit runs in its development mode, which refuses a port.
     installed = ("--global.developmentMode", "false")
     options = ("--server.port", str(settings.port), "--server.address", "localhost", "--server.headless", "true")
-    withheld = ("TILEWATCH_BROKER_URL", "TILEWATCH_FORGE_TOKEN")
+    withheld = ("TILEWATCH_BROKER_URL", "TILEWATCH_FORGE_TOKEN", "TILEWATCH_WEBHOOK_SECRET", "TILEWATCH_API_TOKEN")
     passed = {name: value for name, value in environment.items() if name not in withheld}
     app = str(PACKAGE / "dashboard" / "server.py")
     return Child("dashboard", (sys.executable, "-m", "streamlit", "run", app, *installed, *options), passed)

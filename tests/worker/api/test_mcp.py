@@ -12,9 +12,12 @@ from mcp.client.stdio import stdio_client
 from mcp.types import CallToolResult, TextContent
 
 from tests.dashboard.fixtures.small_database import KERNEL, PROBLEM, REPOSITORY
+from tests.worker.fixtures import tiny_repository
 from tilewatch.db.lifecycle import tokens
 from tilewatch.db.session import session
 from tilewatch.worker.api.operations import OPERATIONS
+from tilewatch.worker.context import Context
+from tilewatch.worker.settings import Settings
 
 SERIES = {"repository": REPOSITORY, "kernel": KERNEL, "problem": PROBLEM, "gpu_model": "h200"}
 Talk = Callable[[Client], Awaitable[Any]]
@@ -77,6 +80,37 @@ def test_an_agent_learns_in_a_sentence_what_is_wrong(agent: Agent) -> None:
         assert "run_id" in sentence(mistaken)
 
     agent(talk)
+
+
+def test_an_agent_submits_a_check_and_reads_it(agent: Agent, settings: Settings, context: Context) -> None:
+    tiny_repository.commit(settings.repository, "Triple", factor=3)
+    with session(context.database_url) as opened:
+        made = tokens.add(opened, name="agent", rights=["read", "check"], gpu_s=600, who="ada")
+    own = {
+        "TILEWATCH_DATABASE_URL": context.database_url,
+        "TILEWATCH_BROKER_URL": context.broker_url,
+        "TILEWATCH_REPOSITORY": str(settings.repository),
+        "TILEWATCH_LIBRARY": settings.library,
+    }
+
+    async def talk(client: Client) -> None:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        acts = [name for name, tool in tools.items() if tool.annotations and not tool.annotations.read_only_hint]
+        assert acts == ["submit_check"]
+        asked = {"base": "HEAD~1", "head": "HEAD", "gpus": ["sim"]}
+        submitted = (await client.call_tool("submit_check", asked)).structured_content
+        assert submitted is not None
+        (check_id,) = submitted["check_ids"]
+        read = (await client.call_tool("read_check", {"check_id": check_id})).structured_content
+        assert read is not None
+        assert (read["check"]["head_subject"], read["check"]["who"]) == ("Triple", "token agent")
+
+    agent(talk, {**own, "TILEWATCH_API_TOKEN": made})
+
+    async def without_token(client: Client) -> CallToolResult:
+        return await client.call_tool("submit_check", {"base": "HEAD~1", "head": "HEAD"})
+
+    assert "this needs a token" in sentence(agent(without_token, own))
 
 
 def test_a_token_that_is_given_must_be_valid(agent: Agent, api_url: str) -> None:

@@ -1,0 +1,246 @@
+"""A forge's signed delivery becomes a check, once; one that nobody signed, or that asks for none, becomes nothing."""
+
+import hashlib
+import hmac
+import json
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+import requests
+from sqlalchemy import select, update
+
+from tests.worker.fixtures import compiled_sweep, tiny_repository
+from tests.worker.fixtures.api_server import serve
+from tilewatch.db.lifecycle import tokens
+from tilewatch.db.models import Action
+from tilewatch.db.queries.checks import CheckRow, list_checks
+from tilewatch.db.session import session
+from tilewatch.worker import submit_requests
+from tilewatch.worker.context import Context
+from tilewatch.worker.settings import Settings
+
+SECRET = "a common secret"  # noqa: S105 - of these tests
+OWN, FORK = {"id": 1}, {"id": 2}
+ZEROS = "0" * 40
+
+
+@pytest.fixture
+def shas(settings: Settings) -> dict[str, str]:
+    """A branch that left main before main went on."""
+    folder = settings.repository
+    shas = {"left": tiny_repository.git(folder, "rev-parse", "HEAD").strip()}
+    tiny_repository.git(folder, "checkout", "--quiet", "-b", "topic")
+    tiny_repository.commit(folder, "Triple", factor=3)
+    shas["topic"] = tiny_repository.git(folder, "rev-parse", "HEAD").strip()
+    tiny_repository.git(folder, "checkout", "--quiet", "-b", "trunk", shas["left"])
+    tiny_repository.commit(folder, "Quadruple", factor=4)
+    shas["trunk"] = tiny_repository.git(folder, "rev-parse", "HEAD").strip()
+    return shas
+
+
+@pytest.fixture
+def server(settings: Settings, context: Context) -> Iterator[str]:
+    compiled_sweep.add_gpu_worker(context)
+    with serve(settings.model_validate({**settings.model_dump(), "webhook_secret": SECRET})) as address:
+        yield address
+
+
+@pytest.fixture
+def token(context: Context) -> None:
+    with session(context.database_url) as opened:
+        tokens.add(opened, name="webhook", rights=["check"], gpu_s=3600, who="ada")
+
+
+def github(server: str, event: str, payload: Any, delivery: str = "d-1", **headers: str) -> requests.Response:
+    body = json.dumps(payload).encode()
+    signature = "sha256=" + hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
+    about = {"X-GitHub-Event": event, "X-GitHub-Delivery": delivery, "X-Hub-Signature-256": signature, **headers}
+    return requests.post(f"{server}/v1/hooks/github", data=body, headers=about, timeout=30)
+
+
+def gitlab(server: str, event: str, payload: Any, delivery: str = "d-1", secret: str = SECRET) -> requests.Response:
+    about = {"X-Gitlab-Event": event, "X-Gitlab-Event-UUID": delivery, "X-Gitlab-Token": secret}
+    return requests.post(f"{server}/v1/hooks/gitlab", json=payload, headers=about, timeout=30)
+
+
+def pull_request(shas: dict[str, str], action: str = "synchronize", repository: Any = OWN) -> dict[str, Any]:
+    base = {"sha": shas["trunk"], "ref": "trunk", "repo": OWN}
+    head = {"sha": shas["topic"], "ref": "topic", "repo": repository}
+    return {"action": action, "number": 12, "pull_request": {"base": base, "head": head}}
+
+
+def merge_request(shas: dict[str, str], **attributes: Any) -> dict[str, Any]:
+    usual = {
+        "iid": 3,
+        "action": "open",
+        "source_project_id": 1,
+        "target_project_id": 1,
+        "target_branch": "trunk",
+        "last_commit": {"id": shas["topic"]},
+    }
+    return {"object_kind": "merge_request", "object_attributes": {**usual, **attributes}}
+
+
+def push(before: str, after: str, ref: str = "refs/heads/topic") -> dict[str, Any]:
+    return {"ref": ref, "before": before, "after": after}
+
+
+def actions(context: Context) -> list[Action]:
+    with session(context.database_url) as opened:
+        return list(opened.scalars(select(Action).order_by(Action.id)))
+
+
+def carry_out(settings: Settings, context: Context) -> list[CheckRow]:
+    submit_requests.carry_out(settings)
+    with session(context.database_url) as opened:
+        return list_checks(opened)
+
+
+@pytest.mark.usefixtures("token")
+def test_a_pull_request_is_compared_with_the_commit_at_which_it_left_once(
+    server: str, settings: Settings, context: Context, shas: dict[str, str]
+) -> None:
+    taken = github(server, "pull_request", pull_request(shas))
+    assert (taken.status_code, taken.json()["detail"]) == (
+        202,
+        "a check is submitted within a minute: pull request 12",
+    )
+    again = github(server, "pull_request", pull_request(shas))
+    assert (again.status_code, again.json()["detail"]) == (200, "this delivery was taken before")
+    (check,) = carry_out(settings, context)
+    assert (check.base_sha, check.head_sha, check.who) == (shas["left"], shas["topic"], "token webhook")
+    (action,) = actions(context)
+    assert (action.who, action.state, action.wanted["of"]) == ("token webhook", "done", "pull request 12")
+    assert action.wanted["checks"] == [check.id]
+    github(server, "pull_request", pull_request(shas))
+    assert len(carry_out(settings, context)) == len(actions(context)) == 1
+
+
+@pytest.mark.usefixtures("token")
+def test_a_push_is_compared_with_what_was_there_before(
+    server: str, settings: Settings, context: Context, shas: dict[str, str]
+) -> None:
+    assert github(server, "push", push(shas["left"], shas["topic"])).status_code == 202
+    assert gitlab(server, "Push Hook", push(shas["left"], shas["trunk"], "refs/heads/trunk")).status_code == 202
+    compared = {(check.base_sha, check.head_sha) for check in carry_out(settings, context)}
+    assert compared == {(shas["left"], shas["topic"]), (shas["left"], shas["trunk"])}
+
+
+@pytest.mark.usefixtures("token")
+def test_a_merge_request_is_compared_with_its_target_once(
+    server: str, settings: Settings, context: Context, shas: dict[str, str]
+) -> None:
+    for _ in range(2):
+        gitlab(server, "Merge Request Hook", merge_request(shas))
+    (check,) = carry_out(settings, context)
+    assert (check.base_sha, check.head_sha) == (shas["left"], shas["topic"])
+
+
+@pytest.mark.usefixtures("token")
+def test_a_payload_in_a_form_is_read_too(server: str, context: Context, shas: dict[str, str]) -> None:
+    body = urlencode({"payload": json.dumps(push(shas["left"], shas["topic"]))}).encode()
+    signature = "sha256=" + hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
+    about = {
+        "X-GitHub-Event": "push",
+        "X-GitHub-Delivery": "d-1",
+        "X-Hub-Signature-256": signature,
+        "Content-Type": "application/x-www-form-urlencoded",
+    }
+    assert requests.post(f"{server}/v1/hooks/github", data=body, headers=about, timeout=30).status_code == 202
+    assert len(actions(context)) == 1
+
+
+@pytest.mark.usefixtures("token")
+def test_what_nobody_signed_is_refused(server: str, context: Context, shas: dict[str, str]) -> None:
+    asked = push(shas["left"], shas["topic"])
+    for signature in ("", "sha256=", "sha256=" + "0" * 64, "sha1=" + "0" * 40, "\xe9"):
+        assert github(server, "push", asked, **{"X-Hub-Signature-256": signature}).status_code == 401
+    for secret in ("", "a common secre", "a common secret2"):
+        assert gitlab(server, "Push Hook", asked, secret=secret).status_code == 401
+    assert actions(context) == []
+
+
+@pytest.mark.usefixtures("token")
+@pytest.mark.parametrize(
+    ("event", "payload", "reason"),
+    [
+        ("ping", {"zen": "Keep it simple."}, "the event 'ping' asks for no check"),
+        ("push", push("a" * 40, ZEROS), "the branch topic was deleted"),
+        ("push", push(ZEROS, "a" * 40), "the branch topic is new, so there is nothing before it"),
+        ("push", push("a" * 40, "b" * 40, "refs/tags/v1"), "refs/tags/v1 is no branch"),
+        ("pull_request", pull_request({"trunk": "a" * 40, "topic": "b" * 40}, "labeled"), "no commit came with it"),
+        ("pull_request", pull_request({"trunk": "a" * 40, "topic": "b" * 40}, repository=FORK), "is from a fork"),
+        ("pull_request", pull_request({"trunk": "a" * 40, "topic": "b" * 40}, repository=None), "is from a fork"),
+    ],
+)
+def test_an_event_that_asks_for_no_check_is_answered_with_the_reason(
+    server: str, context: Context, event: str, payload: Any, reason: str
+) -> None:
+    answer = github(server, event, payload)
+    assert answer.status_code == 200
+    assert reason in answer.json()["detail"]
+    assert actions(context) == []
+
+
+@pytest.mark.usefixtures("token")
+@pytest.mark.parametrize(
+    ("attributes", "reason"),
+    [
+        ({"action": "close"}, "no commit came with it"),
+        ({"action": "update"}, "no commit came with it"),
+        ({"source_project_id": 2}, "is from a fork"),
+    ],
+)
+def test_a_merge_request_that_asks_for_no_check(
+    server: str, context: Context, attributes: dict[str, Any], reason: str
+) -> None:
+    answer = gitlab(server, "Merge Request Hook", merge_request({"topic": "b" * 40}, **attributes))
+    assert reason in answer.json()["detail"]
+    assert actions(context) == []
+
+
+@pytest.mark.usefixtures("token")
+@pytest.mark.parametrize(
+    "payload", [None, [], {}, {"ref": 1}, push("--all", "b" * 40), push("a" * 40, "b" * 39 + "\n")]
+)
+def test_a_body_that_is_none_is_refused_in_a_sentence(server: str, context: Context, payload: Any) -> None:
+    answer = github(server, "push", payload)
+    assert (answer.status_code, answer.json()["detail"]) == (422, "the body is not that of the event 'push' of github")
+    assert github(server, "push", payload, delivery="").status_code == 422
+    assert actions(context) == []
+
+
+def test_without_the_token_webhook_a_forge_may_do_nothing(
+    server: str, settings: Settings, context: Context, shas: dict[str, str]
+) -> None:
+    asked = push(shas["left"], shas["topic"])
+    refused = github(server, "push", asked)
+    assert refused.status_code == 403
+    assert "tilewatch token add webhook --may check" in refused.json()["detail"]
+    with serve(settings) as without_secret:
+        assert github(without_secret, "push", asked).status_code == 403
+    with session(context.database_url) as opened:
+        tokens.add(opened, name="webhook", rights=["check"], gpu_s=0, who="ada")
+    assert github(server, "push", asked).status_code == 202
+    assert carry_out(settings, context) == []
+    (action,) = actions(context)
+    assert action.state == "refused"
+    assert "try again later" in str(action.outcome)
+
+
+@pytest.mark.usefixtures("token")
+def test_a_check_waits_for_its_commit_and_holds_up_no_other(
+    server: str, settings: Settings, context: Context, shas: dict[str, str]
+) -> None:
+    github(server, "push", push(shas["left"], "b" * 40), delivery="d-1")
+    github(server, "push", push(shas["left"], shas["topic"]), delivery="d-2")
+    assert [check.head_sha for check in carry_out(settings, context)] == [shas["topic"]]
+    assert [action.state for action in actions(context)] == ["asked", "done"]
+    with session(context.database_url) as opened:
+        opened.execute(update(Action).values(asked_at=Action.asked_at - submit_requests.FETCHED_WITHIN))
+    carry_out(settings, context)
+    waited, _ = actions(context)
+    assert waited.state == "refused"
+    assert "has no commit" in str(waited.outcome)

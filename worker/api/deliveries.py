@@ -1,0 +1,134 @@
+"""Reads deliveries of a forge's webhook: is it really the forge, and which comparison does the event ask for?
+
+GitHub signs the body with the common secret (https://docs.github.com/webhooks/using-webhooks/validating-webhook-deliveries),
+GitLab sends the secret itself. A pull request from a fork is not compared: its code is that of a stranger, and a check
+compiles and runs it. Pure: no database, no network.
+"""
+
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qs
+
+from tilewatch.errors import ExpectedError
+
+SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+BRANCH = re.compile(r"[^\x00-\x20-][^\x00-\x20]{0,254}")
+NO_COMMIT = "0"
+"""A push that makes or deletes a branch has a sha of zeros before or after it."""
+
+OPENED = ("opened", "reopened", "synchronize", "open", "reopen", "update")
+"""Actions on a pull request (GitHub) or a merge request (GitLab) that may bring commits."""
+
+
+class BadDelivery(ExpectedError):
+    """A delivery that cannot be read; the message is a sentence."""
+
+
+class Unsigned(ExpectedError):
+    """A delivery that nobody who knows the secret has made."""
+
+
+@dataclass(frozen=True)
+class WantedCheck:
+    """What a branch changed since it left another: `base` is a sha or a branch, `head` a sha. `of` names the event."""
+
+    base: str
+    head: str
+    of: str
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """An event that asks for no comparison, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """`key` is the same when a forge delivers the same event again."""
+
+    key: str
+    asks: WantedCheck | Nothing
+
+
+def read_github(secret: str, headers: Mapping[str, str], body: bytes) -> Delivery:
+    """Raises Unsigned or BadDelivery."""
+    signed = "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+    if not hmac.compare_digest(signed.encode(), headers.get("x-hub-signature-256", "").encode()):
+        raise Unsigned("this delivery is not signed with the secret of this Tilewatch")
+    if headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+        body = parse_qs(body.decode(errors="replace")).get("payload", [""])[0].encode()
+    event = headers.get("x-github-event", "")
+    return _delivery("github", headers.get("x-github-delivery", ""), event, body, GITHUB.get(event))
+
+
+def read_gitlab(secret: str, headers: Mapping[str, str], body: bytes) -> Delivery:
+    """Raises Unsigned or BadDelivery. A repeated delivery has the first one's Idempotency-Key."""
+    if not hmac.compare_digest(secret.encode(), headers.get("x-gitlab-token", "").encode()):
+        raise Unsigned("this delivery does not have the secret of this Tilewatch")
+    event = headers.get("x-gitlab-event", "")
+    delivery = headers.get("idempotency-key", "") or headers.get("x-gitlab-event-uuid", "")
+    return _delivery("gitlab", delivery, event, body, GITLAB.get(event))
+
+
+def _delivery(forge: str, delivery: str, event: str, body: bytes, read: Any) -> Delivery:
+    if not re.fullmatch(r"[\x21-\x7e]{1,200}", delivery):
+        raise BadDelivery(f"the delivery of {forge} has no number by which a second one would be known")
+    key = f"{forge}:{delivery}"
+    if read is None:
+        return Delivery(key, Nothing(f"the event '{event[:50]}' asks for no check"))
+    try:
+        return Delivery(key, read(json.loads(body)))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise BadDelivery(f"the body is not that of the event '{event}' of {forge}") from None
+
+
+def _push(event: Any) -> WantedCheck | Nothing:
+    before, after, ref = event["before"], event["after"], event["ref"]
+    branch = ref.removeprefix("refs/heads/")
+    if branch == ref:
+        return Nothing(f"{ref} is no branch")
+    if not after.strip(NO_COMMIT):
+        return Nothing(f"the branch {branch} was deleted")
+    if not before.strip(NO_COMMIT):
+        return Nothing(f"the branch {branch} is new, so there is nothing before it")
+    return WantedCheck(_sha(before), _sha(after), f"push to {branch}")
+
+
+def _pull_request(event: Any) -> WantedCheck | Nothing:
+    request = event["pull_request"]
+    of = f"pull request {int(event['number'])}"
+    if event["action"] not in OPENED:
+        return Nothing(f"{of}: no commit came with it")
+    if not request["head"]["repo"] or request["head"]["repo"]["id"] != request["base"]["repo"]["id"]:
+        return Nothing(f"{of} is from a fork, whose code is not run here")
+    return WantedCheck(_sha(request["base"]["sha"]), _sha(request["head"]["sha"]), of)
+
+
+def _merge_request(event: Any) -> WantedCheck | Nothing:
+    request = event["object_attributes"]
+    of = f"merge request {int(request['iid'])}"
+    if request.get("action") not in OPENED or (request["action"] == "update" and not request.get("oldrev")):
+        return Nothing(f"{of}: no commit came with it")
+    if request["source_project_id"] != request["target_project_id"]:
+        return Nothing(f"{of} is from a fork, whose code is not run here")
+    branch = request["target_branch"]
+    if not BRANCH.fullmatch(branch):
+        raise ValueError(branch)
+    return WantedCheck(branch, _sha(request["last_commit"]["id"]), of)
+
+
+def _sha(text: str) -> str:
+    if not SHA.fullmatch(text):
+        raise ValueError(text)
+    return text
+
+
+GITHUB = {"push": _push, "pull_request": _pull_request}
+GITLAB = {"Push Hook": _push, "Merge Request Hook": _merge_request}

@@ -1,0 +1,64 @@
+"""Takes deliveries of a forge: whoever signed one asks for a check in the name of the token TOKEN, once per delivery.
+
+The check is submitted by beat's tick, because the watched clone may not have the commit yet and a forge does not wait.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+
+from fastapi import Request, Response
+from fastapi.responses import JSONResponse
+from starlette.concurrency import run_in_threadpool
+
+from tilewatch.db.lifecycle import actions, tokens
+from tilewatch.db.session import session
+from tilewatch.worker.api import deliveries
+from tilewatch.worker.api.deliveries import BadDelivery, Delivery, Nothing
+from tilewatch.worker.api.refusals import NotAllowed
+from tilewatch.worker.settings import Settings
+
+TOKEN = "webhook"  # noqa: S105 - a name
+"""The name of the token that forges act with: its budget is theirs, and revoking it ends it."""
+
+LARGEST_BODY_BYTES = 25 * 2**20
+"""GitHub sends no larger one."""
+
+Read = Callable[[str, Mapping[str, str], bytes], Delivery]
+FORGES: dict[str, Read] = {"github": deliveries.read_github, "gitlab": deliveries.read_gitlab}
+
+
+def take_delivery_of(forge: str, settings: Settings) -> Callable[[Request], Awaitable[Response]]:
+    """Makes the answer to deliveries of one kind of forge."""
+    read = FORGES[forge]
+
+    async def take_delivery(request: Request) -> Response:
+        secret = settings.webhook_secret.get_secret_value() if settings.webhook_secret else ""
+        if not secret:
+            raise NotAllowed("no forge is expected here: TILEWATCH_WEBHOOK_SECRET is not set")
+        body = bytearray()
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > LARGEST_BODY_BYTES:
+                raise BadDelivery(f"the body is larger than {LARGEST_BODY_BYTES} bytes")
+        delivery = read(secret, request.headers, bytes(body))
+        if isinstance(delivery.asks, Nothing):
+            return JSONResponse({"detail": f"nothing to do: {delivery.asks.reason}"})
+        return await run_in_threadpool(_ask, settings.connection().database_url, delivery)
+
+    return take_delivery
+
+
+def _ask(database_url: str, delivery: Delivery) -> Response:
+    assert not isinstance(delivery.asks, Nothing)
+    with session(database_url) as opened:
+        holder = tokens.find_holder_by_name(opened, TOKEN)
+        if holder is None or "check" not in holder.rights:
+            raise NotAllowed(
+                f"forges act with the token {TOKEN}, which is not there: "
+                f"`tilewatch token add {TOKEN} --may check --gpu-seconds 36000` makes it"
+            )
+        wanted = {**vars(delivery.asks), "token": TOKEN}
+        action_id = actions.ask_check(opened, holder.who, wanted, key=delivery.key)
+    if action_id is None:
+        return JSONResponse({"detail": "this delivery was taken before"})
+    return JSONResponse({"detail": f"a check is submitted within a minute: {delivery.asks.of}"}, HTTPStatus.ACCEPTED)
