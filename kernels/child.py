@@ -34,8 +34,10 @@ def _handler(role: str) -> Handler:
     # Imported by role: the catalog must answer without a compiler or a GPU stack, the compiler without CuPy.
     if role in ("catalog", "compile"):
         from tilewatch.kernels.watching import pretend_driver
+        from tilewatch.kernels.watching.torch_stand_in import module
 
         pretend_driver.install()
+        module.install()
     if role in ("catalog", "compile", "gpu"):
         from tilewatch.kernels.watching import recorder
 

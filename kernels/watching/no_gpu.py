@@ -16,6 +16,7 @@ from unittest import mock
 
 from tilewatch.kernels.watching.project import Project
 from tilewatch.kernels.watching.recorder import RecordingError
+from tilewatch.kernels.watching.torch_stand_in import missing, module
 
 CAPABILITIES: Mapping[str, tuple[int, int]] = {
     "sm_80": (8, 0),
@@ -66,7 +67,7 @@ class PretendGpu:
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
         """Raises RecordingError where host code asks for the values of a tensor."""
-        with self.at_import(), _on_meta():
+        with self.at_import(), missing.running_host_code() if module.is_in_use() else _on_meta():
             try:
                 yield
             except Exception as error:
@@ -101,7 +102,7 @@ def _on_meta() -> AbstractContextManager[Any]:
             if function is torch.Tensor.cuda:
                 function = torch.Tensor.to
                 args = (args[0], "meta")
-            named = {name: to_meta(value) for name, value in (kwargs or {}).items()}
+            named = {name: to_meta(value) for name, value in (kwargs or {}).items() if name != "pin_memory"}
             return function(*(to_meta(each) for each in args), **named)
 
     return OnMeta()
@@ -153,6 +154,8 @@ class _Constant:
 def as_launched(argument: Any) -> Any:
     """Returns a launch's argument as `ct.launch` sees it: some releases of PyTorch give stride 1 for a dimension of one
     element when they hand a tensor to another library, which tells the compiler more."""
+    if module.is_in_use():
+        return argument
     import torch
 
     if isinstance(argument, list | tuple):

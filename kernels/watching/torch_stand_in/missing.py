@@ -1,0 +1,88 @@
+"""Answers for the parts of PyTorch that the stand-in does not have: import time gets by with them, host code does not.
+
+A module may decorate functions, derive classes and write annotations with any name of PyTorch. What an operator's host
+code calls while it is recorded must be exact, so a missing function is a sentence then.
+"""
+
+import contextlib
+import types
+from collections.abc import Iterator
+from typing import Any
+
+from tilewatch.kernels.watching.recorder import RecordingError
+
+_running: list[None] = []
+
+
+class Missing(RecordingError, AttributeError):
+    """The stand-in cannot do what host code asks for; also an AttributeError, so that `hasattr` says no."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"PyTorch is not installed on this machine, and Tilewatch's stand-in for it has no {name}; "
+            "`pip install torch` (the CPU build is enough) into Tilewatch's environment makes it possible"
+        )
+
+
+class ValuesMissing(RecordingError):
+    """Host code asks for the values of a tensor."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the host code needs the values of a tensor ({name}), which exist only on a GPU")
+
+
+@contextlib.contextmanager
+def running_host_code() -> Iterator[None]:
+    """Host code runs inside: what the stand-in cannot do raises Missing."""
+    _running.append(None)
+    try:
+        yield
+    finally:
+        _running.pop()
+
+
+class Unknown:
+    """A name of PyTorch that the stand-in knows nothing of. At import time it may be used in any way."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Unknown(f"{self._name}.{name}")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if _running:
+            raise Missing(self._name)
+        if len(args) == 1 and not kwargs and isinstance(args[0], type | types.FunctionType):
+            return args[0]  # a decorator
+        return Unknown(f"{self._name}()")
+
+    def __mro_entries__(self, _: Any) -> tuple[type, ...]:
+        return (object,)
+
+    def __instancecheck__(self, _: Any) -> bool:
+        return False
+
+    def __getitem__(self, _: Any) -> Any:
+        return self
+
+    def __iter__(self) -> Any:
+        raise Missing(self._name)  # without this, __getitem__ would be asked for ever
+
+    def __or__(self, _: Any) -> Any:
+        return Any
+
+    __ror__ = __or__
+
+    def __bool__(self) -> bool:
+        if _running:
+            raise Missing(self._name)
+        return False
+
+    def __enter__(self) -> Any:
+        return self()
+
+    def __exit__(self, *_: object) -> None:
+        pass
