@@ -1,13 +1,15 @@
 """Chooses the configs to compare: what a recording says won, else what ships, else the whole space for a sweep."""
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tilewatch import tuned
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.comparing.operators import Operator
 from tilewatch.kernels.recording import recording_file
+from tilewatch.kernels.recording.recording_file import BadRecording
 from tilewatch.kernels.results import Params, Plan, config_key
 from tilewatch.kernels.tile_table import default_config, table_config
 
@@ -31,7 +33,8 @@ class ConfigSource(enum.StrEnum):
 
 @dataclass(frozen=True)
 class RecordedWinner:
-    """A recorded sweep's winner, then the configs that could not be told from it."""
+    """A recorded sweep's winner, then the configs that could not be told from it. `finished_at` is empty for
+    one of a tuned table, so recordings go before it."""
 
     kernel: str
     problem: str
@@ -62,28 +65,39 @@ def parse_config(text: str) -> dict[str, int]:
 
 
 def read_winners(files: Iterable[Path]) -> tuple[RecordedWinner, ...]:
-    """Raises BadRecording."""
-    winners: list[RecordedWinner] = []
-    for file in files:
-        rows = recording_file.read(file).rows
-        sweeps = {row["id"]: row for row in rows if row["row"] == "sweep"}
-        runs = {row["key"]: row for row in rows if row["row"] == "run"}
-        for row in rows:
-            if row["row"] == "measurement" and row["role"] == "kernel" and row["config"]:
-                run = runs[row["run"]]
-                sweep = sweeps[run["sweep"]]
-                ties = [tie for tie in run["tie"] if tie != row["config"]]
-                winners.append(
-                    RecordedWinner(
-                        sweep["kernel"],
-                        sweep["problem"],
-                        sweep["gpu_model"]["slug"],
-                        sweep["arch"],
-                        (row["config"], *ties[: MOST_TIES - 1]),
-                        run["finished_at"],
-                    )
-                )
-    return tuple(winners)
+    """Reads recordings and tuned tables (*.json). Raises BadRecording."""
+    return tuple(
+        winner for file in files for winner in (_read_tuned if file.suffix == ".json" else _read_recording)(file)
+    )
+
+
+def _read_recording(file: Path) -> Iterator[RecordedWinner]:
+    rows = recording_file.read(file).rows
+    sweeps = {row["id"]: row for row in rows if row["row"] == "sweep"}
+    runs = {row["key"]: row for row in rows if row["row"] == "run"}
+    for row in rows:
+        if row["row"] == "measurement" and row["role"] == "kernel" and row["config"]:
+            run = runs[row["run"]]
+            sweep = sweeps[run["sweep"]]
+            ties = [tie for tie in run["tie"] if tie != row["config"]]
+            yield RecordedWinner(
+                sweep["kernel"],
+                sweep["problem"],
+                sweep["gpu_model"]["slug"],
+                sweep["arch"],
+                (row["config"], *ties[: MOST_TIES - 1]),
+                run["finished_at"],
+            )
+
+
+def _read_tuned(file: Path) -> Iterator[RecordedWinner]:
+    try:
+        for table in tuned.read_tables(file):
+            for row in table["rows"]:
+                configs = (row["config"], *row["ties"][: MOST_TIES - 1])
+                yield RecordedWinner(table["kernel"], row["problem"], table["gpu_model"], table["arch"], configs, "")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BadRecording(f"{file} is no tuned table: {error}") from None
 
 
 def choose_configs(
@@ -124,11 +138,11 @@ def _only_planned(configs: Iterable[Params], plan: Plan) -> tuple[Params, ...]:
 
 
 def _is_shipped(plan: Plan, gpu: str) -> bool:
-    return table_config(gpu, plan.element_bytes, _list_space(plan)) is not None
+    return plan.ships is not None or table_config(gpu, plan.element_bytes, _list_space(plan)) is not None
 
 
 def _default(plan: Plan, gpu: str) -> Params:
-    return default_config(gpu, plan.element_bytes, _list_space(plan))
+    return plan.ships if plan.ships is not None else default_config(gpu, plan.element_bytes, _list_space(plan))
 
 
 def _list_space(plan: Plan) -> tuple[Params, ...]:

@@ -123,13 +123,10 @@ def load(
     With `source`, the file that holds the kernel, a table of another version of that file is refused.
     Raises WrongTable, OSError or ValueError.
     """
-    content = json.loads(Path(path).read_text(encoding="utf-8"))
-    version = content.get("format") if isinstance(content, dict) else None
-    if version != FORMAT:
-        raise WrongTable(f"{path} has format {version}, and this tuned.py reads format {FORMAT}")
-    of_kernel = [table for table in content["tables"] if table["kernel"] == kernel]
+    tables = read_tables(path)
+    of_kernel = [table for table in tables if table["kernel"] == kernel]
     if not of_kernel:
-        listed = ", ".join(sorted({table["kernel"] for table in content["tables"]})) or "none"
+        listed = ", ".join(sorted({table["kernel"] for table in tables})) or "none"
         raise WrongTable(f"{path} has no table of kernel '{kernel}'; it has {listed}")
     fitting = [table for table in of_kernel if gpu in (table["gpu"], table["gpu_model"])]
     if not fitting:
@@ -143,6 +140,16 @@ def load(
         )
     rows = [Row(row["problem"], row["config"], row["carried_regret"]) for row in table["rows"]]
     return Table(rows, fallback, most_doublings)
+
+
+def read_tables(path: str | Path) -> list[dict[str, Any]]:
+    """Reads all tables of a file, as `tilewatch tuned export` wrote them. Raises WrongTable, OSError or ValueError."""
+    content = json.loads(Path(path).read_text(encoding="utf-8"))
+    version = content.get("format") if isinstance(content, dict) else None
+    if version != FORMAT:
+        raise WrongTable(f"{path} has format {version}, and this tuned.py reads format {FORMAT}")
+    tables: list[dict[str, Any]] = content["tables"]
+    return tables
 
 
 def split_problem(text: str) -> tuple[Part, ...]:

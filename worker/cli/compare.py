@@ -61,7 +61,8 @@ def compare(
         typer.Option(help="The source of the configs to compare; auto takes the first of the others that has one."),
     ] = ConfigSource.auto,
     recording: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="Take winners from this file, not from recordings/.")
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Take winners from this recording or tuned table, not from recordings/."),
     ] = None,
     fail_over: FailOver = "0%",
     launches: Launches = MOST_LAUNCHES,

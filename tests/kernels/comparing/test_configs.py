@@ -1,9 +1,12 @@
 """Recorded winners are compared first, then configs that ship, then the whole space."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tilewatch import tuned
 from tilewatch.kernels.comparing.configs import (
     BadConfigText,
     ConfigSource,
@@ -13,6 +16,7 @@ from tilewatch.kernels.comparing.configs import (
     read_winners,
 )
 from tilewatch.kernels.comparing.operators import Operator
+from tilewatch.kernels.recording.recording_file import BadRecording
 from tilewatch.kernels.results import Params, Plan, PlannedTrial
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -66,6 +70,22 @@ def test_without_a_recording_the_tile_table_s_config_is_compared() -> None:
     assert (found.source, found.base) == (ConfigSource.shipped, TILES[:1])
 
 
+def test_what_the_host_code_launches_goes_before_the_tile_table() -> None:
+    operator = make_operator(TILES, TILES)
+    assert operator.base is not None
+    shipping = replace(operator, base=replace(operator.base, ships=TILES[1]))
+    found = choose_configs(shipping, "h200", [], ConfigSource.auto, may_sweep=True)
+    assert found is not None
+    assert (found.source, found.base, found.head) == (ConfigSource.shipped, TILES[1:2], TILES[:1])
+    rows = make_operator(ROWS, ROWS)
+    assert rows.base is not None
+    assert rows.head is not None
+    both = replace(rows, base=replace(rows.base, ships=ROWS[0]), head=replace(rows.head, ships=ROWS[2]))
+    found = choose_configs(both, "h200", [], ConfigSource.auto, may_sweep=True)
+    assert found is not None
+    assert (found.source, found.base, found.head) == (ConfigSource.shipped, ROWS[:1], ROWS[2:])
+
+
 def test_outside_the_table_the_space_is_swept_on_a_gpu_and_its_middle_taken_without() -> None:
     swept = choose_configs(make_operator(ROWS, ROWS), "h200", [], ConfigSource.auto, may_sweep=True)
     static = choose_configs(make_operator(ROWS, ROWS), "sm_90", [], ConfigSource.auto, may_sweep=False)
@@ -87,6 +107,20 @@ def test_winners_are_read_from_a_recording() -> None:
     assert {winner.gpu_model for winner in winners} == {"h200"}
     assert all(1 <= len(winner.configs) <= 4 for winner in winners)
     assert all(list(winner.configs).count(winner.configs[0]) == 1 for winner in winners)
+
+
+def test_winners_are_read_from_a_tuned_table(tmp_path: Path) -> None:
+    file = tmp_path / "tuned.json"
+    row = {"problem": "1x1", "config": ROWS[1], "ties": [ROWS[0], *ROWS, *ROWS]}
+    table = {"kernel": "k", "gpu_model": "h200", "arch": "sm_90", "rows": [row]}
+    file.write_text(json.dumps({"format": tuned.FORMAT, "tables": [table]}))
+    (winner,) = read_winners([file])
+    assert (winner.kernel, winner.problem, winner.gpu_model, winner.arch) == ("k", "1x1", "h200", "sm_90")
+    assert winner.configs == (ROWS[1], ROWS[0], *ROWS[:2])
+    for broken in ("{", "[]", json.dumps({"format": tuned.FORMAT, "tables": [{}]})):
+        file.write_text(broken)
+        with pytest.raises(BadRecording, match="is no tuned table"):
+            read_winners([file])
 
 
 def test_a_config_is_typed_as_names_and_numbers() -> None:
