@@ -22,11 +22,11 @@ from tilewatch.errors import ExpectedError
 from tilewatch.kernels import contract
 from tilewatch.kernels.contract import Kernel, Problem
 from tilewatch.kernels.imports import ALLOWED, ForbiddenImport, refuse_imports
+from tilewatch.kernels.project_settings import BadProject
 from tilewatch.kernels.watching.declare import WatchedOperator
 from tilewatch.kernels.watching.no_gpu import as_gpu
 from tilewatch.kernels.watching.operator import RecordedOperator
 from tilewatch.kernels.watching.project import (
-    BadProject,
     Project,
     activate,
     canonical_name,

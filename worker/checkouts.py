@@ -15,6 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from tilewatch.kernels import project_settings
 from tilewatch.text import short_sha
 from tilewatch.worker.repository import RepositoryError, git, resolve
 
@@ -35,6 +36,13 @@ class KeptCommit:
     folder: Path
     used_at: float
     size_bytes: int
+
+
+def checkout_library(repository: Path, sha: str, usual: str, cache: Path) -> Path:
+    """Returns the folder of a commit's checkout that its pyproject.toml names in `watch`, else the folder `usual`.
+    Raises RepositoryError and BadProject."""
+    settings = project_settings.read(checkout_commit(repository, sha, cache))
+    return checkout(repository, sha, settings.watch if settings and settings.watch else usual, cache)
 
 
 def checkout(repository: Path, sha: str, library: str, cache: Path) -> Path:

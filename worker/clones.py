@@ -13,7 +13,6 @@ import re
 import shutil
 import subprocess
 import tempfile
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from urllib.parse import urlsplit
 
 from tilewatch import processes
 from tilewatch.errors import ExpectedError
+from tilewatch.kernels import project_settings
 from tilewatch.worker.repository import RepositoryError, git
 
 FETCH_LIMIT_S = 900.0
@@ -118,21 +118,14 @@ def default_branch(clone: Clone) -> str:
 
 
 def read_branch_setting(clone: Clone) -> str | None:
-    """Returns `branch` of `[tool.tilewatch]` in the pyproject.toml at HEAD; None where there is none.
-
-    Raises RepositoryError where the file is not TOML or the branch is not text.
-    """
+    """Returns `branch` of [tool.tilewatch] in the pyproject.toml at HEAD; None where it does not say. Raises
+    BadProject."""
     try:
-        text = git(clone.folder, "show", "HEAD:pyproject.toml")
+        text = git(clone.folder, "show", f"HEAD:{project_settings.FILE}")
     except subprocess.CalledProcessError:
         return None
-    try:
-        branch = tomllib.loads(text).get("tool", {}).get("tilewatch", {}).get("branch")
-    except tomllib.TOMLDecodeError as error:
-        raise RepositoryError(f"pyproject.toml of {clone.name} is no TOML: {error}") from None
-    if branch is not None and not isinstance(branch, str):
-        raise RepositoryError(f"pyproject.toml of {clone.name}: tool.tilewatch.branch must be text, not {branch!r}")
-    return branch
+    settings = project_settings.parse(text, f"{project_settings.FILE} of {clone.name}")
+    return None if settings is None else settings.branch
 
 
 def delete(clone: Clone) -> None:

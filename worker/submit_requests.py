@@ -17,7 +17,8 @@ from tilewatch.db.lifecycle import actions, tokens
 from tilewatch.db.lifecycle.actions import RequestedAction
 from tilewatch.db.lifecycle.tokens import Holder
 from tilewatch.db.session import DatabaseUnreachable, session
-from tilewatch.worker import repository
+from tilewatch.worker import repository as git_reads
+from tilewatch.worker import watched
 from tilewatch.worker.queue.dispatch import BrokerUnreachable
 from tilewatch.worker.repository import RepositoryError
 from tilewatch.worker.settings import Settings
@@ -41,6 +42,7 @@ class CheckAsked:
     kernel: str | None = None
     gpus: tuple[str, ...] = ()
     fail_over: float = 0.0
+    repository: str | None = None
 
 
 @dataclass(frozen=True)
@@ -126,13 +128,15 @@ def _submit_asked_check(opened: Session, settings: Settings, asked: RequestedAct
     holder = tokens.find_holder_by_name(opened, name)
     if holder is None or "check" not in holder.rights:
         return _Outcome(True, f"there is no token {name} that may check (docs/api.md)", {})
-    head = asked.wanted["head"]
     try:
-        base = repository.find_merge_base(settings.repository, asked.wanted["base"], head)
+        source = watched.choose(opened, settings, asked.wanted.get("repository"))
+        watched.fetch(source)
+        head = watched.resolve(source, asked.wanted["head"]).sha
+        base = git_reads.find_merge_base(source.folder, asked.wanted["base"], head)
     except RepositoryError as error:
         waited = dt.datetime.now(dt.UTC) - asked.asked_at
         return None if waited < FETCHED_WITHIN else _Outcome(True, str(error), {})
-    submitted = _within_budget(opened, settings, holder, CheckAsked(base, head))
+    submitted = _within_budget(opened, settings, holder, CheckAsked(base, head, repository=source.name))
     return _Outcome(False, submitted.sentence, _new_checks(submitted))
 
 
@@ -143,6 +147,7 @@ def _within_budget(opened: Session, settings: Settings, holder: Holder, asked: C
         asked.base,
         asked.head,
         who=holder.who,
+        repository=asked.repository,
         kernel=asked.kernel,
         gpus=asked.gpus,
         fail_over=asked.fail_over,

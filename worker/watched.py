@@ -115,20 +115,21 @@ def resolve(watched: WatchedRepository, revision: str) -> GitCommit:
 
 
 def library_at(context: Context, name: str | None, sha: str, library: str) -> Path:
-    """Returns a commit's library folder, on a node that may not have the repository of this name yet.
+    """Returns a commit's library folder, on a node that may not have the repository of this name yet. `library` is for
+    commits whose pyproject.toml names no folder.
 
     A repository that nobody added is that of TILEWATCH_REPOSITORY; a job of before 2026-11 has no name. Raises
     FetchFailed and RepositoryError.
     """
     row = _find(context, name)
     if row is None:
-        return checkouts.checkout(context.repository, sha, library, context.checkouts)
+        return checkouts.checkout_library(context.repository, sha, library, context.checkouts)
     if row.removed_at is not None:
         raise RepositoryError(f"{row.name} is not watched any more; `tilewatch watch add` takes it up again")
     clone = _clone(row, context.clones)
     if not checkouts.is_checked_out(sha, context.checkouts):
         clones.bring_commit(clone, sha)
-    return checkouts.checkout(clone.folder, sha, library, context.checkouts)
+    return checkouts.checkout_library(clone.folder, sha, library, context.checkouts)
 
 
 def find_history(opened: Session, context: Context, name: str) -> Path | None:

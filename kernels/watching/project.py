@@ -13,7 +13,6 @@ import importlib.machinery
 import importlib.util
 import linecache
 import sys
-import tomllib
 import types
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,14 +21,10 @@ from typing import Any
 
 import cuda.tile as ct
 
-from tilewatch.errors import ExpectedError
+from tilewatch.kernels import project_settings
+from tilewatch.kernels.project_settings import BadProject
 
-SETTINGS = "pyproject.toml"
 CANONICAL = "watched_checkout"
-
-
-class BadProject(ExpectedError, ValueError):
-    """The settings of a repository cannot be used; the message is a sentence."""
 
 
 @dataclass(frozen=True)
@@ -63,29 +58,14 @@ def find_project(library: Path, arch: str | None) -> Project | None:
     table [tool.tilewatch]. Raises BadProject."""
     library = library.resolve()
     for folder in (library, *library.parents):
-        settings = _read_settings(folder / SETTINGS)
+        settings = project_settings.read(folder)
         if settings is not None:
-            path = settings.get("path", [])
-            if not isinstance(path, list) or not all(isinstance(each, str) for each in path):
-                raise BadProject(f'{folder / SETTINGS}: `path` of [tool.tilewatch] is a list of folders, as ["src"]')
-            missing = [each for each in path if not (folder / each).is_dir()]
+            missing = [each for each in settings.path if not (folder / each).is_dir()]
             if missing:
-                raise BadProject(
-                    f"{folder / SETTINGS}: [tool.tilewatch] has the path '{missing[0]}', which is no folder"
-                )
-            return Project(folder, tuple(folder / each for each in path), arch)
+                file = folder / project_settings.FILE
+                raise BadProject(f"{file}: [tool.tilewatch] has the path '{missing[0]}', which is no folder")
+            return Project(folder, tuple(folder / each for each in settings.path), arch)
     return None
-
-
-def _read_settings(file: Path) -> dict[str, Any] | None:
-    try:
-        content = tomllib.loads(file.read_text())
-    except FileNotFoundError:
-        return None
-    except tomllib.TOMLDecodeError as error:
-        raise BadProject(f"{file} cannot be read: {error}") from None
-    settings: dict[str, Any] | None = content.get("tool", {}).get("tilewatch")
-    return settings
 
 
 def activate(project: Project | None) -> None:

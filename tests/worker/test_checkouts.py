@@ -52,7 +52,8 @@ def test_a_checkout_of_an_unknown_commit_says_so(repository: Path, tmp_path: Pat
 def test_a_commit_of_another_repository_says_which_one_this_worker_watches(repository: Path, tmp_path: Path) -> None:
     with pytest.raises(RepositoryError) as raised:
         checkout(repository, "ab" * 20, "library", tmp_path / "cache")
-    assert f"this worker watches {repository}: fetch it, or if the job is of another repository" in str(raised.value)
+    assert f"the repository of {repository} has no commit" in str(raised.value)
+    assert "fetch it, or let Tilewatch clone the repository of the job by itself" in str(raised.value)
 
 
 def test_a_checkout_holds_the_whole_commit(repository: Path, tmp_path: Path) -> None:

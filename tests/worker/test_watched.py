@@ -264,3 +264,17 @@ def test_what_no_branch_has_is_fetched_by_its_name_and_kept_apart(two: Settings,
         assert opened.scalar(select(Commit.repository).where(Commit.sha == sha)) == "other (branch pull/12/head)"
     with pytest.raises(RepositoryError, match="other has no commit 'pull/13/head'"):
         submit_nightly(two, repository="other", commit="pull/13/head")
+
+
+def test_a_commit_says_where_its_watch_files_lie(two: Settings, context: Context, drain: Drain, other: Path) -> None:
+    before = tiny_repository.git(other, "rev-parse", "HEAD").strip()
+    tiny_repository.git(other, "mv", "library", "watch")
+    (other / "pyproject.toml").write_text('[tool.tilewatch]\nwatch = "watch"\n')
+    tiny_repository.git(other, "add", ".")
+    tiny_repository.git(other, "commit", "--quiet", "--message", "Move the watch files")
+    submit_sweep(two, tiny_repository.KERNEL, "1024", repository="other", gpus=("sim",))
+    submit_sweep(two, tiny_repository.KERNEL, "1024", repository="other", commit=before, gpus=("sim",))
+    drain()
+    with session(context.database_url) as opened:
+        assert set(opened.scalars(select(Job.state))) == {"done"}
+        assert opened.scalar(select(func.count(Run.id))) == 2

@@ -38,8 +38,11 @@ def submit_check(
         tuple[GpuModel, ...], Field(max_length=20, description="GPU models; none for all that have a worker.")
     ] = (),
     fail_over: Annotated[float, Field(ge=0, lt=1, description="Allowed slowdown: 0.02 is 2 %.")] = 0.0,
+    repository: Annotated[
+        str | None, Field(max_length=255, description="The watched repository, where there are several.")
+    ] = None,
 ) -> SubmittedChecks:
     """Compare two commits on the fleet's GPUs before a merge; read_check has the answer. Unchanged code costs nothing,
     and an equal check is not done twice.
     """
-    return submit_check_for(act.settings, act.holder, CheckAsked(base, head, kernel, gpus, fail_over))
+    return submit_check_for(act.settings, act.holder, CheckAsked(base, head, kernel, gpus, fail_over, repository))

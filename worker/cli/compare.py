@@ -29,7 +29,9 @@ INTERRUPTED = 130
 LibraryName = Annotated[
     str | None,
     typer.Option(
-        "--library", metavar="FOLDER", help="The kernel library's folder in the repository, if not TILEWATCH_LIBRARY."
+        "--library",
+        metavar="FOLDER",
+        help="The library folder. Default: `watch` of [tool.tilewatch] in pyproject.toml, else TILEWATCH_LIBRARY.",
     ),
 ]
 GpuIndex = Annotated[
@@ -98,7 +100,7 @@ def compare(
     limit = _parse_share(fail_over)
     settings = options.settings()
     at = work.find_repository(settings)
-    folder = library or settings.library
+    folder = library or work.find_library(at, settings)
     with _exit_codes(), _make_scratch() as scratch:
         if revisions is None:
             sides = work.open_working_tree(at, folder, settings.checkouts, scratch)
@@ -153,7 +155,7 @@ def replay(
         base = parse_config(beside_config) if beside_config is not None else head
         given = Candidates(ConfigSource.given, (base,), (head,))
     with _exit_codes(), _make_scratch() as scratch:
-        sides = work.open_commits(at, library or settings.library, settings.checkouts, beside, of)
+        sides = work.open_commits(at, library or work.find_library(at, settings), settings.checkouts, beside, of)
         wanted = work.Wanted(
             kernel=kernel,
             problem=problem,

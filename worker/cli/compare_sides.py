@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tilewatch.kernels import project_settings
 from tilewatch.kernels.comparing.changes import Comparison, end_by_static_facts, find_changed
 from tilewatch.kernels.comparing.compiler_pool import CompilerPool
 from tilewatch.kernels.comparing.configs import Candidates, ConfigSource, RecordedWinner, read_winners
@@ -59,6 +60,13 @@ def find_repository(settings: Settings) -> Path:
     except subprocess.CalledProcessError:
         raise RepositoryError(f"{Path.cwd()} is not in a Git repository, so there are no commits to compare") from None
     return Path(top.strip())
+
+
+def find_library(at: Path, settings: Settings) -> str:
+    """The folder that the repository's pyproject.toml names as it lies there, else TILEWATCH_LIBRARY. Raises
+    BadProject."""
+    own = project_settings.read(at)
+    return own.watch if own is not None and own.watch is not None else settings.library
 
 
 def open_commits(at: Path, library: str, cache: Path, base: str, head: str) -> Sides:

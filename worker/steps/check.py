@@ -20,7 +20,7 @@ from tilewatch.kernels.device import gpu_model
 from tilewatch.kernels.measuring.measure import GpuBusy, GpuMissing, MeasureFailed
 from tilewatch.kernels.measuring.replay import ReplayFailed, ReplaySide
 from tilewatch.kernels.results import Cubin
-from tilewatch.worker import checkouts
+from tilewatch.worker import watched
 from tilewatch.worker.context import Context
 from tilewatch.worker.gpu import quarantine
 from tilewatch.worker.gpu.backend import Bench, backend_for
@@ -48,7 +48,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
             quarantine.refuse_if_ill(opened, gpu.uuid)
         bench = backend.open_bench(gpu)
         try:
-            columns = _outcome(_time(asked, job.payload["library"], context, bench, lease))
+            columns = _outcome(_time(asked, job, context, bench, lease))
         except (ReplayFailed, MeasureFailed, NoCupti) as error:
             reason = NO_CUPTI if isinstance(error, NoCupti) else str(error)
             columns = {"kind": "failed", "reason": reason, "is_unsure": True}
@@ -63,9 +63,9 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     return []
 
 
-def _time(asked: OpenOperator, library: str, context: Context, bench: Bench, lease: Lease) -> Timed:
+def _time(asked: OpenOperator, job: ClaimedJob, context: Context, bench: Bench, lease: Lease) -> Timed:
     sides = [
-        ReplaySide(checkouts.checkout(context.repository, sha, library, context.checkouts), cubin)
+        ReplaySide(watched.library_at(context, job.payload.get("repository"), sha, job.payload["library"]), cubin)
         for sha, cubin in (
             (asked.base_sha, Cubin(asked.base_config, asked.base_content_key, asked.base_symbol)),
             (asked.head_sha, Cubin(asked.head_config, asked.head_content_key, asked.head_symbol)),

@@ -6,7 +6,6 @@ costs no GPU. Each side has one config, the one that won last in this database, 
 
 import os
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -23,7 +22,7 @@ from tilewatch.kernels.comparing.operators import Library, Operator, Selection, 
 from tilewatch.kernels.comparing.outcome import Outcome
 from tilewatch.kernels.comparing.verdict import MOST_LAUNCHES
 from tilewatch.text import short_sha
-from tilewatch.worker import checkouts
+from tilewatch.worker import watched
 from tilewatch.worker.context import Context
 from tilewatch.worker.queue.dispatch import gpu_queue
 from tilewatch.worker.queue.lease import Lease
@@ -40,8 +39,9 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         story = find_check(opened, job.check_id)
         assert story is not None
         last = _list_winners(opened, story.check)
+    repository = job.payload.get("repository")
     base, head = (
-        Library(short_sha(sha), _checkout(context, sha, job.payload["library"]))
+        Library(short_sha(sha), watched.library_at(context, repository, sha, job.payload["library"]))
         for sha in (story.check.base_sha, story.check.head_sha)
     )
     operators = list_operators(base, head, Selection((story.check.arch,), story.check.kernel))
@@ -65,10 +65,6 @@ def _list_winners(opened: Session, check: CheckRow) -> list[RecordedWinner]:
         RecordedWinner(each.kernel, each.problem, check.gpu_model, check.arch, (each.params,), each.finished_at)
         for each in winners.list_last_winners(opened, check.repository, check.gpu_model)
     ]
-
-
-def _checkout(context: Context, sha: str, library: str) -> Path:
-    return checkouts.checkout(context.repository, sha, library, context.checkouts)
 
 
 def _row(comparison: Comparison, operator: Operator, changed: Changed | None) -> dict[str, Any]:
@@ -107,7 +103,11 @@ def _add_job(
         kind="check",
         queue=queue,
         subject=f"check {check.id}: {kernel} {problem} on {check.gpu_model}",
-        payload={"operator_id": operator_id, "library": job.payload["library"]},
+        payload={
+            "operator_id": operator_id,
+            "repository": job.payload.get("repository"),
+            "library": job.payload["library"],
+        },
         check_id=check.id,
         total_steps=MOST_LAUNCHES,
         priority=job.priority,

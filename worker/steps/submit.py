@@ -181,7 +181,7 @@ def _submit(
     servers = settings.connection()
     models = tuple(dict.fromkeys(device.gpu_model(slug) for slug in gpus))
     commit = _resolve(source.watched, revision, branch or revision)
-    library = checkouts.checkout(source.watched.folder, commit.sha, settings.library, settings.checkouts)
+    library = checkouts.checkout_library(source.watched.folder, commit.sha, settings.library, settings.checkouts)
     with session(servers.database_url) as opened:
         measured = set(steps.list_gpu_models_measured_here(opened)) | _own_models()
     measured.add(SIMULATED.slug)  # any machine can be its worker

@@ -18,7 +18,7 @@ from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device
 from tilewatch.kernels.device import SIMULATED
 from tilewatch.text import short_sha
-from tilewatch.worker import repository
+from tilewatch.worker import watched
 from tilewatch.worker.queue import dispatch
 from tilewatch.worker.queue.dispatch import COMPILE
 from tilewatch.worker.settings import EVERY_KERNEL, Settings
@@ -44,12 +44,13 @@ def submit_check(
     head: str,
     *,
     who: str,
+    repository: str | None = None,
     kernel: str | None = None,
     gpus: Sequence[str] = (),
     fail_over: float = 0.0,
 ) -> SubmittedChecks:
-    """Submits the comparison of two revisions on these GPU models, or on all that have a worker. A `fail_over` of 0.02
-    is 2 %.
+    """Submits the comparison of two revisions of a repository (None for the usual one) on these GPU models, or on all
+    that have a worker. A `fail_over` of 0.02 is 2 %.
 
     Raises RepositoryError, NoGpuForCheck, or what says that a server cannot be used.
     """
@@ -57,10 +58,14 @@ def submit_check(
     check(servers.database_url)
     require_head(servers.database_url)
     dispatch.check(servers.broker_url)
-    commits = [repository.resolve(settings.repository, revision) for revision in (base, head)]
+    with session(servers.database_url) as opened:
+        source = watched.choose(opened, settings, repository)
+    watched.fetch(source)
+    commits = [watched.resolve(source, revision) for revision in (base, head)]
     models = _find_models(servers.database_url, gpus)
-    kernels = None if settings.kernels in (None, (EVERY_KERNEL,)) else [*(settings.kernels or ())]
-    payload = {"library": settings.library, "kernels": kernels}
+    is_whole = source.clone is not None or settings.kernels in (None, (EVERY_KERNEL,))
+    kernels = None if is_whole else [*(settings.kernels or ())]
+    payload = {"repository": source.name, "library": settings.library, "kernels": kernels}
     check_ids, queued = [], []
     with session(servers.database_url) as opened:
         for model in models:

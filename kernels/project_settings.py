@@ -1,0 +1,61 @@
+"""Reads `[tool.tilewatch]`, the settings that a repository has for Tilewatch in its pyproject.toml."""
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from tilewatch.errors import ExpectedError
+
+FILE = "pyproject.toml"
+
+
+class BadProject(ExpectedError, ValueError):
+    """The settings of a repository cannot be used; the message is a sentence."""
+
+
+@dataclass(frozen=True)
+class ProjectSettings:
+    """`watch` is the folder of watch files and `branch` the branch that is followed; None where it does not say.
+
+    `path` are the folders that the repository's own packages are imported from. All folders are of the repository.
+    """
+
+    watch: str | None = None
+    path: tuple[str, ...] = ()
+    branch: str | None = None
+
+
+def read(folder: Path) -> ProjectSettings | None:
+    """Returns the settings of the repository whose top folder this is; None where it has none. Raises BadProject."""
+    file = folder / FILE
+    try:
+        return parse(file.read_text(encoding="utf-8"), str(file))
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadProject(f"{file} cannot be read: {error}") from None
+
+
+def parse(text: str, where: str) -> ProjectSettings | None:
+    """Returns the settings of a pyproject.toml, which `where` names in messages; None without the table. Raises
+    BadProject."""
+    try:
+        table = tomllib.loads(text).get("tool", {}).get("tilewatch")
+    except tomllib.TOMLDecodeError as error:
+        raise BadProject(f"{where} cannot be read: {error}") from None
+    if table is None:
+        return None
+    path = table.get("path", [])
+    if not isinstance(path, list) or not all(_is_folder(each) for each in path):
+        raise BadProject(f'{where}: `path` of [tool.tilewatch] is a list of folders, as ["src"]')
+    watch, branch = table.get("watch"), table.get("branch")
+    if watch is not None and not _is_folder(watch):
+        raise BadProject(f'{where}: `watch` of [tool.tilewatch] is a folder of the repository, as "watch"')
+    if branch is not None and not isinstance(branch, str):
+        raise BadProject(f'{where}: `branch` of [tool.tilewatch] is the name of a branch, as "main"')
+    return ProjectSettings(watch, tuple(path), branch)
+
+
+def _is_folder(value: Any) -> bool:
+    return isinstance(value, str) and not value.startswith("/") and ".." not in PurePosixPath(value).parts
