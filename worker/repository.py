@@ -50,6 +50,14 @@ def find_merge_base(repository: Path, base: str, head: str) -> str:
         raise RepositoryError(f"{base} and {head} have no commit in common") from None
 
 
+def split_range(revisions: str) -> tuple[str, str]:
+    """BASE and HEAD of "BASE..HEAD". Raises RepositoryError."""
+    base, dots, head = revisions.partition("..")
+    if not (base and dots and head) or head.startswith("."):
+        raise RepositoryError(f"'{revisions}' is not a range of commits; expected BASE..HEAD, such as main..HEAD")
+    return base, head
+
+
 def is_on_main_line(repository: Path, sha: str, branch: str) -> bool:
     """Returns whether a commit is the tip of the followed branch or before it along first parents.
 

@@ -1,6 +1,7 @@
 """Reads submissions and how far each is, by the states of its trials, runs and jobs."""
 
 import datetime as dt
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Select, Subquery, func, select
@@ -15,6 +16,8 @@ from tilewatch.db.models import (
     GpuModel,
     Job,
     Recording,
+    Regression,
+    RegressionSeries,
     Run,
     Submission,
     Sweep,
@@ -67,6 +70,23 @@ def list_last_nights(session: Session) -> list[SubmissionRow]:
         .order_by(Commit.repository, Submission.gpu_model, Submission.requested_at.desc(), Submission.id.desc())
     )
     return _with_states(session, newest)
+
+
+def list_submissions_by_id(session: Session, submission_ids: Sequence[int]) -> list[SubmissionRow]:
+    """Lists these submissions, each with its state; the newest first."""
+    return _with_states(session, select(Submission).where(Submission.id.in_(submission_ids)))
+
+
+def list_regressions_confirmed(session: Session, submission_ids: Sequence[int]) -> list[int]:
+    """Lists the ids of regressions that hit a series in the night of one of these submissions; no improvements."""
+    query = (
+        select(Regression.id)
+        .join(RegressionSeries, RegressionSeries.regression_id == Regression.id)
+        .join(Run, Run.id == RegressionSeries.run_id)
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .where(Sweep.submission_id.in_(submission_ids), Regression.direction == "regression")
+    )
+    return sorted(set(session.scalars(query)))
 
 
 def _with_states(session: Session, chosen: Select[Submission]) -> list[SubmissionRow]:

@@ -17,14 +17,12 @@ from tilewatch.kernels.comparing.configs import Candidates, ConfigSource, parse_
 from tilewatch.kernels.comparing.outcome import UNSURE, exit_code
 from tilewatch.kernels.comparing.verdict import MOST_LAUNCHES
 from tilewatch.worker.cli import options
+from tilewatch.worker.cli.options import INTERRUPTED, FailOver
 
 if TYPE_CHECKING:
     from tilewatch.kernels.comparing.outcome import Outcome
     from tilewatch.kernels.comparing.report import About
     from tilewatch.worker.cli.compare_sides import Sides, Wanted
-
-INTERRUPTED = 130
-"""What a shell expects of a command that Ctrl-C ended; 1 would mean "slower"."""
 
 LibraryName = Annotated[
     str | None,
@@ -41,10 +39,6 @@ Launches = Annotated[int, typer.Option(min=1, help="The most launches per kernel
 Seconds = Annotated[float | None, typer.Option(min=1, help="Start no new launch after this many seconds.")]
 Events = Annotated[bool, typer.Option("--events", help="Time with CUDA events where CUPTI does not work.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")]
-FailOver = Annotated[
-    str,
-    typer.Option(metavar="PER_CENT", help="Exit with 1 if something is surely slower by more than this, such as 2%."),
-]
 
 
 def compare(
@@ -90,6 +84,7 @@ def compare(
         tilewatch compare main..HEAD --static
     """
     from tilewatch.worker.cli import compare_sides as work
+    from tilewatch.worker.repository import split_range
 
     if dirty == (revisions is not None):
         raise typer.BadParameter("name either two commits, BASE..HEAD, or --dirty")
@@ -97,7 +92,7 @@ def compare(
         raise typer.BadParameter("--configs given is what `tilewatch replay --config` does")
     if problem is not None and kernel is None:
         raise typer.BadParameter("--problem needs --kernel")
-    limit = _parse_share(fail_over)
+    limit = options.parse_share(fail_over)
     settings = options.settings()
     at = work.find_repository(settings)
     folder = library or work.find_library(at, settings)
@@ -105,7 +100,7 @@ def compare(
         if revisions is None:
             sides = work.open_working_tree(at, folder, settings.checkouts, scratch)
         else:
-            sides = work.open_commits(at, folder, settings.checkouts, *work.split_range(revisions))
+            sides = work.open_commits(at, folder, settings.checkouts, *split_range(revisions))
         wanted = work.Wanted(
             kernel=kernel,
             problem=problem,
@@ -146,7 +141,7 @@ def replay(
     """
     from tilewatch.worker.cli import compare_sides as work
 
-    limit = _parse_share(fail_over)
+    limit = options.parse_share(fail_over)
     settings = options.settings()
     at = work.find_repository(settings)
     given = None
@@ -250,17 +245,6 @@ def _exit_codes() -> Iterator[None]:
     except Exception:  # noqa: BLE001 - printed as Python would
         traceback.print_exc()
         raise typer.Exit(UNSURE) from None
-
-
-def _parse_share(text: str) -> float:
-    """2% and 2 are both 0.02."""
-    try:
-        share = float(text.replace("%", "").strip()) / 100
-    except ValueError:
-        share = -1.0
-    if not 0 <= share < 1:
-        raise typer.BadParameter(f"'{text}' is not a percentage; expected one such as 2%")
-    return share
 
 
 def _say(line: str) -> None:

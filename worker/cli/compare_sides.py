@@ -83,14 +83,6 @@ def open_working_tree(at: Path, library: str, cache: Path, scratch: Path) -> Sid
     return Sides(_checkout(at, commit, library, cache), changed)
 
 
-def split_range(revisions: str) -> tuple[str, str]:
-    """BASE and HEAD of "BASE..HEAD". Raises RepositoryError."""
-    base, dots, head = revisions.partition("..")
-    if not (base and dots and head) or head.startswith("."):
-        raise RepositoryError(f"'{revisions}' is not a range of commits; expected BASE..HEAD, such as main..HEAD")
-    return base, head
-
-
 def list_recordings(at: Path, named: Sequence[Path]) -> tuple[Path, ...]:
     """The recordings that were named, else those that lie in the repository's folder `recordings`."""
     return tuple(named) or tuple(sorted((at / "recordings").glob("*.jsonl.gz")))

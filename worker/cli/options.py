@@ -24,7 +24,15 @@ Who = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Your name, to be stored with this action. Default: your login name."),
 ]
+FailOver = Annotated[
+    str,
+    typer.Option(metavar="PER_CENT", help="Exit with 1 if something is surely slower by more than this, such as 2%."),
+]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end, and say by the exit code how it ended.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+INTERRUPTED = 130
+"""What a shell expects of a command that Ctrl-C ended; 1 would mean "slower"."""
 
 
 class NoName(ExpectedError):
@@ -53,6 +61,17 @@ def day(text: str | None) -> dt.date | None:
         return None if text is None else dt.date.fromisoformat(text)
     except ValueError:
         raise typer.BadParameter(f"{text} is not a day; expected YYYY-MM-DD, such as 2026-11-01") from None
+
+
+def parse_share(text: str) -> float:
+    """2% and 2 are both 0.02."""
+    try:
+        share = float(text.replace("%", "").strip()) / 100
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < 1:
+        raise typer.BadParameter(f"'{text}' is not a percentage; expected one such as 2%")
+    return share
 
 
 def name_of(who: str | None) -> str:

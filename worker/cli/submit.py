@@ -1,32 +1,48 @@
-"""`tilewatch submit`: queues sweeps of a commit, of a range of commits, or of one problem."""
+"""`tilewatch submit`: queues sweeps of a commit, of a range of commits, or of one problem, and checks."""
 
 from typing import Annotated, Any
 
 import typer
 
 from tilewatch.worker.cli import options
-from tilewatch.worker.cli.options import Commit, Gpus, Repository, Who
+from tilewatch.worker.cli.options import Commit, Gpus, Repository, Wait, Who
+from tilewatch.worker.cli.submit_check import check
 
 submit = typer.Typer(
-    help="Queue work: all sweeps of a commit, all sweeps of each commit in a range, or one sweep.",
+    help="Queue work: all sweeps of a commit or of each commit in a range, one sweep, or a check before a merge.",
     no_args_is_help=True,
 )
+submit.command()(check)
 
 
 @submit.command()
-def nightly(commit: Commit = "HEAD", gpu: Gpus = None, repository: Repository = None, who: Who = None) -> None:
+def nightly(
+    commit: Commit = "HEAD",
+    gpu: Gpus = None,
+    repository: Repository = None,
+    wait: Wait = False,
+    who: Who = None,
+) -> None:
     """Sweep the whole library at a commit. A second nightly of the same commit on the same day changes nothing.
 
     Without --gpu it sweeps for every GPU model that has a worker, and for the models in TILEWATCH_WATCH. Where no
     worker has a GPU of the model, the sweep is only compiled: it ends with the static facts.
 
+    With --wait the exit code says how it ended: 0 all well, 1 a regression was confirmed in it, 2 it failed or is
+    incomplete.
+
     Examples:
 
-        tilewatch submit nightly
+        tilewatch submit nightly --wait
 
         tilewatch submit nightly --commit v1.2 --gpu h200 --gpu b200
     """
-    _submit("nightly", {"repository": repository, "commit": commit, "gpus": gpu or []}, who)
+    wanted = {"repository": repository, "commit": commit, "gpus": gpu or []}
+    submission_ids = _submit("nightly", wanted, who)
+    if wait:
+        from tilewatch.worker.cli.wait_nightly import wait_for_nightly
+
+        wait_for_nightly(options.settings().connection().database_url, submission_ids)
 
 
 @submit.command()
@@ -60,13 +76,16 @@ def backfill(
     _submit("backfill", {"repository": repository, "revisions": revisions, "gpus": gpu or []}, who)
 
 
-def _submit(action: str, wanted: dict[str, Any], who: str | None) -> None:
+def _submit(action: str, wanted: dict[str, Any], who: str | None) -> list[int]:
     from tilewatch.worker.submit_requests import submit_for
 
     created = False
+    submission_ids: list[int] = []
     for submitted in submit_for(options.settings(), options.name_of(who), action, wanted):
         ids = ", ".join(map(str, submitted.submission_ids))
         print(f"{submitted.sentence} (submission {ids})", flush=True)
         created = created or submitted.created
+        submission_ids += submitted.submission_ids
     if created:
-        print("follow it with `tilewatch status --follow`")
+        print("follow it with `tilewatch status --follow`", flush=True)
+    return submission_ids

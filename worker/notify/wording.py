@@ -132,6 +132,10 @@ def regression_link(dashboard_url: str, regression_id: int) -> str:
     return f"{dashboard_url}/regressions?regression={regression_id}"
 
 
+def check_link(dashboard_url: str, check_id: int) -> str:
+    return f"{dashboard_url}/checks?check={check_id}"
+
+
 def one_line(text: str) -> str:
     """Removes line ends from text that others wrote (a commit's subject, a compiler's message), so that it cannot look
     like a line of ours, and breaks what would notify everybody in a chat."""

@@ -1,0 +1,84 @@
+"""Reads a stored check as what `tilewatch compare` reports, so that both print the same lines, JSON and comments."""
+
+import json
+import math
+from typing import Any
+
+from tilewatch.db.queries.checks import CheckOperatorRow, CheckRow, CheckStory
+from tilewatch.kernels.comparing import report
+from tilewatch.kernels.comparing.outcome import Outcome
+from tilewatch.kernels.comparing.report import About
+from tilewatch.kernels.comparing.verdict import Verdict
+from tilewatch.text import short_sha
+
+
+def write_lines(story: CheckStory) -> list[str]:
+    """The lines of a check that has ended, one per operator that was timed; why, where nothing was compared."""
+    if story.check.failure is not None:
+        return [f"could not be compared: {story.check.failure}"]
+    return report.write_lines(*_read(story))
+
+
+def read_json(story: CheckStory, link: str) -> dict[str, Any]:
+    """What --json prints of a check that has ended: the object of `tilewatch compare`, and which check it is."""
+    check = story.check
+    named = {"id": check.id, "gpu_model": check.gpu_model, "link": link, "failure": check.failure}
+    return {**named, **json.loads(report.write_json(*_read(story))), "exit_code": check.exit_code}
+
+
+def write_repeat(check: CheckRow) -> str:
+    """The command that submits an equal check."""
+    words = ["tilewatch submit check", f"{short_sha(check.base_sha)}..{short_sha(check.head_sha)}"]
+    words += [f"--gpu {check.gpu_model}"]
+    words += [f"--kernel {check.kernel}"] if check.kernel is not None else []
+    words += [f"--fail-over {check.fail_over * 100:g}%"] if check.fail_over else []
+    return " ".join(words)
+
+
+def _read(story: CheckStory) -> tuple[list[Outcome], About]:
+    check = story.check
+    wall_s = 0.0 if check.ended_at is None else (check.ended_at - check.requested_at).total_seconds()
+    about = About(
+        base=short_sha(check.base_sha),
+        head=short_sha(check.head_sha),
+        can_replay=True,
+        gpu=check.gpu_name,
+        wall_s=wall_s,
+        gpu_s=check.gpu_s,
+        repeat=write_repeat(check),
+    )
+    return [read_outcome(each, check.arch) for each in story.operators if each.kind is not None], about
+
+
+def read_outcome(row: CheckOperatorRow, arch: str) -> Outcome:
+    return Outcome(
+        kernel=row.kernel,
+        problem=row.problem,
+        arch=arch,
+        kind=row.kind,  # type: ignore[arg-type]  # the table takes these kinds only
+        reason=row.reason,
+        moved=tuple(row.moved),
+        verdict=_read_verdict(row),
+        base_config=row.base_config,
+        head_config=row.head_config,
+        base_us=tuple(row.base_us),
+        head_us=tuple(row.head_us),
+        config_source=row.config_source,
+    )
+
+
+def _read_verdict(row: CheckOperatorRow) -> Verdict | None:
+    """None for an operator that needed no launch, or got none."""
+    if row.change is None:
+        return None
+    return Verdict(
+        kind=row.kind,  # type: ignore[arg-type]
+        change=row.change,
+        low=-math.inf if row.low is None else row.low,
+        high=math.inf if row.high is None else row.high,
+        not_slower_than=math.inf if row.not_slower_than is None else row.not_slower_than,
+        launches=len(row.base_us),
+        is_over=row.is_over,
+        is_fine=not (row.is_over or row.is_unsure),
+        is_final=True,
+    )

@@ -1,0 +1,60 @@
+"""Waits for a nightly, and turns how it ended into an exit code."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import typer
+
+from tilewatch.nightlies import ENDED_WELL
+from tilewatch.text import count_text
+from tilewatch.worker.cli.wait import wait_for
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+WELL, REGRESSION, NOT_COMPLETE = 0, 1, 2
+"""Exit codes; a regression goes before what is missing."""
+
+
+def wait_for_nightly(database_url: str, submission_ids: Sequence[int]) -> None:
+    """Ends the command when no job of these submissions is open any more, replays and verdicts with them."""
+    from tilewatch.db.queries import submissions
+    from tilewatch.db.session import session
+
+    wait_for(
+        database_url,
+        lambda opened: _write_state(opened, submission_ids),
+        "The same command waits for the same nightly again, until the end of the day in UTC; "
+        "`tilewatch status --follow` shows it",
+    )
+    with session(database_url) as opened:
+        rows = submissions.list_submissions_by_id(opened, submission_ids)
+        confirmed = submissions.list_regressions_confirmed(opened, submission_ids)
+    for row in rows:
+        print(f"submission {row.id} on {row.gpu_model}: {row.state}, {count_text(row.runs, 'run')}")
+    if confirmed:
+        print(f"confirmed in it: {', '.join(f'regression {each}' for each in confirmed)}")
+    raise typer.Exit(nightly_code([row.state for row in rows], confirmed))
+
+
+def nightly_code(states: Sequence[str], confirmed: Sequence[int]) -> int:
+    """States as db/queries/submissions.py names them, and the regressions that were confirmed."""
+    if confirmed:
+        return REGRESSION
+    return WELL if all(state in ENDED_WELL for state in states) else NOT_COMPLETE
+
+
+def _write_state(opened: "Session", submission_ids: Sequence[int]) -> str | None:
+    """How far the submissions are, in a line; None when none has an open job."""
+    from tilewatch.db.queries import submissions
+    from tilewatch.db.step_queries import steps
+
+    waiting = {each: len(steps.list_open_jobs(opened, each)) for each in submission_ids}
+    if not any(waiting.values()):
+        return None
+    rows = submissions.list_submissions_by_id(opened, submission_ids)
+    return "; ".join(
+        f"submission {row.id} on {row.gpu_model}: {row.state}, {row.runs} of {count_text(row.sweeps, 'run')}, "
+        f"{count_text(waiting[row.id], 'open job')}"
+        for row in rows
+    )
