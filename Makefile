@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help up install dev test test-changed lint bench bench-api bench-claims bench-compare bench-dashboard bench-gpu bench-jobs bench-judge bench-tell bench-tuned chaos test-gpu mutants lock clean
+.PHONY: help up install dev test test-changed lint bench bench-api bench-checks bench-claims bench-compare bench-dashboard bench-gpu bench-jobs bench-judge bench-tell bench-tuned chaos test-gpu mutants lock clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -53,6 +53,9 @@ bench-claims: dev ## Count differences that Compare would claim between recordin
 
 bench-compare: dev ## Score `tilewatch compare`: wrong verdicts, coverage, steps found, time of an answer (2 minutes; WORLDS=100 for less)
 	@$(BIN)/python -m benchmarks.compare --worlds $(or $(WORLDS),1000) $(ONLY_REPORT)
+
+bench-checks: dev ## Submit 20 checks at once to one simulated GPU beside a nightly: order, nothing lost, the nightly's share (20 minutes)
+	@$(BIN)/python -m benchmarks.checks $(ONLY_REPORT)
 
 bench-dashboard: dev ## Measure the dashboard's queries and pages with a simulated year of a fleet (minutes, several GB)
 	@$(BIN)/python -m benchmarks.dashboard $(ONLY_REPORT)

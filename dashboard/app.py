@@ -15,6 +15,7 @@ PAGES = (
     st.Page("views/architectures.py", title="Architectures"),
     st.Page("views/regressions.py", title="Regressions"),
     st.Page("views/evidence.py", title="Evidence"),
+    st.Page("views/checks.py", title="Checks"),
     st.Page("views/jobs.py", title="Jobs & workers"),
 )
 

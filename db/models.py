@@ -592,8 +592,8 @@ class CheckOperator(Base):
     """A kernel and problem of a check. `kind` is the outcome, None while launches are to come.
 
     Element i of `base_us` and `head_us` is the median of launch i. `change` with its 95 % interval `low` to `high` is
-    relative, +0.02 is 2 % slower; an end that is infinite is None. `is_over`: surely slower than the check's fail_over;
-    `is_unsure`: it is not known on which side.
+    relative, +0.02 is 2 % slower; an end that is infinite is None. `sentence` is the outcome as people read it.
+    `is_over`: surely slower than the check's fail_over; `is_unsure`: it is not known on which side.
     """
 
     __tablename__ = "check_operators"
@@ -620,6 +620,7 @@ class CheckOperator(Base):
     problem: Mapped[words]
     kind: Mapped[str | None] = mapped_column(Text)
     reason: Mapped[words] = mapped_column(server_default="")
+    sentence: Mapped[words] = mapped_column(server_default="")
     moved: Mapped[list[str]] = mapped_column(JSONB, server_default=text("'[]'::jsonb"))
     config_source: Mapped[words] = mapped_column(server_default="")
     base_config: Mapped[dict[str, int] | None] = mapped_column(JSONB(none_as_null=True))

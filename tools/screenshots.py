@@ -114,6 +114,7 @@ SIMULATED = (
 MADE = (
     Picture("regressions", "/regressions?regression=1", "1 series changed", height=780),
     Picture("evidence", "/evidence?run=5", "Paired samples", height=1500),
+    Picture("check", "/checks?check=1", "Evidence", height=1150),
     Picture("jobs", "/jobs", "Submissions", height=1350),
     Picture("jobs-800", "/jobs", "Submissions", width=800, height=1350, scale=1, dark=True),
 )

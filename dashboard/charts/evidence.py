@@ -7,7 +7,6 @@ import plotly.graph_objects as go
 
 from tilewatch.dashboard.charts import colours
 from tilewatch.db.queries.evidence import SamplesRow
-from tilewatch.db.queries.replays import ReplayRow
 
 BEFORE_COLOUR = "#9aa5b4"
 CLOCK_COLOUR, POWER_COLOUR = colours.OTHERS[3], colours.OTHERS[2]
@@ -72,10 +71,10 @@ def distribution(now: SamplesRow, before: SamplesRow | None) -> go.Figure:
     return figure
 
 
-def replay(row: ReplayRow) -> go.Figure:
+def replay(old_us: Sequence[float], new_us: Sequence[float]) -> go.Figure:
     """Both cubins by launch: each pair ran in one process, so a line between them is one comparison."""
     figure = go.Figure()
-    for good_us, bad_us in zip(row.good_us, row.bad_us, strict=True):
+    for good_us, bad_us in zip(old_us, new_us, strict=True):
         figure.add_scatter(
             x=["old cubin", "new cubin"],
             y=[good_us, bad_us],

@@ -39,17 +39,27 @@ def repeat_commands(found: Evidence) -> str:
     run, before = found.run, found.before
     lines = [f"git checkout {run.sha}", f"python -m tilewatch.kernels sweep {run.kernel} {run.problem}"]
     if before is not None:
-        replay = f"tilewatch replay {run.kernel} {run.problem} --of {run.sha} --beside {before.sha}"
-        if found.winner is not None and found.winner_before is not None:
-            replay += f" --config {_config_text(found.winner)}"
-            if found.winner_before.params != found.winner.params:
-                replay += f" --beside-config {_config_text(found.winner_before)}"
+        both = found.winner is not None and found.winner_before is not None
+        new, old = (each.params if both and each else None for each in (found.winner, found.winner_before))
+        replay = replay_command(run.kernel, run.problem, (run.sha, new), (before.sha, old))
         lines += ["# and both winners, this one and the one before it in this series, timed in turns:", replay]
     return "\n".join(lines)
 
 
-def _config_text(cubin: CubinRow) -> str:
-    return ",".join(f"{name}={value}" for name, value in sorted(cubin.params.items()))
+def replay_command(
+    kernel: str, problem: str, new: tuple[str, Mapping[str, Any] | None], old: tuple[str, Mapping[str, Any] | None]
+) -> str:
+    """The command that times two commits in turns, each a sha and its config; None lets the command choose it."""
+    line = f"tilewatch replay {kernel} {problem} --of {new[0]} --beside {old[0]}"
+    if new[1] is not None:
+        line += f" --config {_config_text(new[1])}"
+    if old[1] is not None and old[1] != new[1]:
+        line += f" --beside-config {_config_text(old[1])}"
+    return line
+
+
+def _config_text(params: Mapping[str, Any]) -> str:
+    return ",".join(f"{name}={value}" for name, value in sorted(params.items()))
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> pd.DataFrame:

@@ -20,6 +20,7 @@ from tilewatch.dashboard.frames.frames import to_frame, trials_frame
 from tilewatch.db.queries import actions as action_queries
 from tilewatch.db.queries import alarms as alarm_queries
 from tilewatch.db.queries import canaries as canary_queries
+from tilewatch.db.queries import checks as check_queries
 from tilewatch.db.queries import evidence as evidence_queries
 from tilewatch.db.queries import judge_score, quarantine, queue, snapshots
 from tilewatch.db.queries import regressions as regression_queries
@@ -141,6 +142,20 @@ measurements = _frames(sweep_queries.list_measurements, LIVE_TTL_S)
 def repositories(url: str) -> list[str]:
     with session(url) as opened:
         return series_queries.list_repositories(opened)
+
+
+@_cached(LIVE_TTL_S)
+def checks(url: str) -> list[check_queries.CheckRow]:
+    """The newest checks first."""
+    with session(url) as opened:
+        return check_queries.list_checks(opened)
+
+
+@_cached(LIVE_TTL_S)
+def check(url: str, check_id: int) -> check_queries.CheckStory | None:
+    """Returns None when there is no such check."""
+    with session(url) as opened:
+        return check_queries.find_check(opened, check_id)
 
 
 @_cached(HISTORY_TTL_S)

@@ -138,7 +138,8 @@ def _replays(found: Evidence) -> None:
             st.caption(f"{row.origin} on {row.host or 'an unknown machine'}, {moment(row.at)}")
         with drawing:
             if row.failure is None:
-                plots.show(evidence_charts.replay(row), f"replay-{i}", "Times of the old and the new cubin by launch")
+                figure = evidence_charts.replay(row.good_us, row.bad_us)
+                plots.show(figure, f"replay-{i}", "Times of the old and the new cubin by launch")
 
 
 def _interval(row: SamplesRow) -> str:

@@ -19,6 +19,21 @@ SUBMISSIONS = {
 VERDICTS = {"regression": BADLY, "improvement": WELL, "unchanged": OVER, "undecided": OVER}
 NIGHTS = {"done": WELL, "running": GOING_ON, "late": UNSURE, "missing": UNSURE, "failed": BADLY}
 REGRESSIONS = {"new": BADLY, "reopened": BADLY, "acknowledged": UNSURE, "expected": OVER, "resolved": WELL}
+CHECKS = {
+    "fine": WELL,
+    "slower": BADLY,
+    "could not tell": UNSURE,
+    "being prepared": GOING_ON,
+    "being answered": GOING_ON,
+}
+OUTCOMES = {
+    "open": GOING_ON,
+    "slower": BADLY,
+    "faster": WELL,
+    "not slower": WELL,
+    "undecided": UNSURE,
+    "identical": OVER,
+}
 
 # Readable on the light and on the dark background.
 _TEXT = {GOING_ON: "#3d7fe0", WELL: "#17857a", UNSURE: "#d98214", BADLY: "#cf4a2a", OVER: "#8a94a3"}
@@ -26,7 +41,8 @@ _TEXT = {GOING_ON: "#3d7fe0", WELL: "#17857a", UNSURE: "#d98214", BADLY: "#cf4a2
 
 def word_colour(word: str) -> str:
     """The style of a cell that holds a state or a verdict."""
-    colour = SUBMISSIONS.get(word) or VERDICTS.get(word) or REGRESSIONS.get(word)
+    colours = SUBMISSIONS | VERDICTS | REGRESSIONS | CHECKS | OUTCOMES
+    colour = colours.get(word)
     return f"color: {_TEXT[colour]}" if colour else ""
 
 

@@ -140,7 +140,14 @@ def end_stranded(session: Session) -> None:
         Job.payload["operator_id"].as_integer() == CheckOperator.id,
     )
     stranded = and_(CheckOperator.kind.is_(None), ~exists().where(launching, Job.state.in_(OPEN_JOB)))
-    columns = {"kind": "failed", "reason": _reason(launching), "is_unsure": True, "ended_at": clock_now()}
+    reason = _reason(launching)
+    columns = {
+        "kind": "failed",
+        "reason": reason,
+        "sentence": literal("could not be compared: ").concat(reason),
+        "is_unsure": True,
+        "ended_at": clock_now(),
+    }
     for check_id in _change(session, stranded, columns):
         end_answered(session, check_id)
 

@@ -16,7 +16,7 @@ from tilewatch.db.bulk import find_or_add
 from tilewatch.db.joins import is_recorded
 from tilewatch.db.lifecycle.regressions import ITSELF
 from tilewatch.db.lifecycle.waiting import after, backoff_s, clock_now
-from tilewatch.db.models import Commit, Message, Regression, RegressionEvent
+from tilewatch.db.models import Check, Commit, Message, Regression, RegressionEvent
 
 MOST_ATTEMPTS = 500
 """Some three days of attempts. Then a person has to look: the digest and `tilewatch messages` name the message."""
@@ -32,7 +32,8 @@ UNCLEAR = "its sender ended while sending: it may have arrived, and is not riske
 
 @dataclass(frozen=True)
 class ClaimedMessage:
-    """A message that this sender alone sends now. `sha` and `kernel` are its regression's."""
+    """A message that this sender alone sends now. `sha` is the commit of its regression or check; `about` is the kernel
+    of the regression, or which check it is."""
 
     id: int
     key: str
@@ -43,8 +44,9 @@ class ClaimedMessage:
     attempts: int
     regression_id: int | None
     alarm_id: int | None
+    check_id: int | None
     sha: str | None
-    kernel: str | None
+    about: str | None
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ def write(
     body: str,
     regression_id: int | None = None,
     alarm_id: int | None = None,
+    check_id: int | None = None,
     not_before: dt.datetime | None = None,
 ) -> bool:
     """Writes a message; False when there is one with its key already."""
@@ -80,6 +83,7 @@ def write(
             "body": body,
             "regression_id": regression_id,
             "alarm_id": alarm_id,
+            "check_id": check_id,
             "state": "queued" if not_before is None else "held",
             "not_before": not_before,
         },
@@ -112,6 +116,16 @@ def list_unreported_changes(session: Session) -> list[UnreportedChange]:
         .order_by(event.id)
     )
     return [UnreportedChange(**row._mapping) for row in session.execute(query)]
+
+
+def list_unreported_checks(session: Session) -> list[int]:
+    """Lists checks that have ended and that no message reports yet, the oldest first."""
+    is_reported = exists().where(Message.check_id == Check.id)
+    return list(
+        session.scalars(
+            select(Check.id).where(Check.ended_at > after(-REPORT_WITHIN_S), ~is_reported).order_by(Check.id)
+        )
+    )
 
 
 def event_key(event_id: int, channel: str) -> str:
@@ -172,9 +186,16 @@ def claim(
     ).one_or_none()
     if row is None:
         return None
-    about = select(Commit.sha, Regression.kernel).join(Regression, Regression.bad_commit_id == Commit.id)
-    sha, kernel = session.execute(about.where(Regression.id == row.regression_id)).one_or_none() or (None, None)
-    return ClaimedMessage(**row._mapping, sha=sha, kernel=kernel)
+    if row.check_id is not None:
+        which = select(Check.head_sha, literal("check ").concat(Check.gpu_model)).where(Check.id == row.check_id)
+    else:
+        which = (
+            select(Commit.sha, Regression.kernel)
+            .join(Regression, Regression.bad_commit_id == Commit.id)
+            .where(Regression.id == row.regression_id)
+        )
+    sha, about = session.execute(which).one_or_none() or (None, None)
+    return ClaimedMessage(**row._mapping, sha=sha, about=about)
 
 
 def mark_sent(session: Session, message_id: int) -> None:

@@ -12,7 +12,6 @@ submit = typer.Typer(
     help="Queue work: all sweeps of a commit or of each commit in a range, one sweep, or a check before a merge.",
     no_args_is_help=True,
 )
-submit.command()(check)
 
 
 @submit.command()
@@ -74,6 +73,9 @@ def backfill(
     Example: tilewatch submit backfill v1.2..HEAD --gpu h200
     """
     _submit("backfill", {"repository": repository, "revisions": revisions, "gpus": gpu or []}, who)
+
+
+submit.command()(check)
 
 
 def _submit(action: str, wanted: dict[str, Any], who: str | None) -> list[int]:

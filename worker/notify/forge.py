@@ -1,4 +1,4 @@
-"""Writes a regression to its commit on a forge: a status and one comment, through GitHub's API or a compatible one.
+"""Writes a regression or a check to its commit on a forge: a status and a comment, through GitHub's API or one like it.
 
 Safe to repeat: a status replaces the earlier one of its name, and a comment has the key of its message in a hidden
 line. Knows no database; the token is in no message, log line or repr.
@@ -29,8 +29,14 @@ STATES = {
     "recovered": "success",
     "resolved": "success",
     "expected": "success",
+    "check_fine": "success",
+    "check_slower": "failure",
+    "check_unsure": "error",
 }
 """The commit status for each kind of message. Other kinds are not sent to a forge."""
+
+COMMENTED = ("opened", "reopened", "check_fine", "check_slower", "check_unsure")
+"""Kinds of message that are a comment too. A check comments on a good commit as well: somebody waits for it."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,7 @@ class Forge:
             return SendResult.never(f"a forge cannot show a message of the kind {message.kind}")
         try:
             outcome = self._set_status(message, message.sha)
-            if outcome.trouble is None and STATES[message.kind] == "failure":
+            if outcome.trouble is None and message.kind in COMMENTED:
                 outcome = self._comment(message, message.sha)
             return outcome
         except requests.RequestException as error:
@@ -62,7 +68,7 @@ class Forge:
         status = {
             "state": STATES[message.kind],
             # One status per kernel: a commit may slow down two kernels, of which one recovers.
-            "context": f"tilewatch/{message.kernel}",
+            "context": f"tilewatch/{message.about}",
             "description": shortened(message.subject, LONGEST_DESCRIPTION),
             **({"target_url": message.link} if message.link else {}),
         }

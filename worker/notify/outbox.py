@@ -21,6 +21,7 @@ from tilewatch.db.queries.messages import RegressionStory
 from tilewatch.db.session import session
 from tilewatch.worker.notify import routing, wording
 from tilewatch.worker.notify.alarms import OpenAlarm
+from tilewatch.worker.notify.check_messages import write_checks
 from tilewatch.worker.notify.forge import Forge
 from tilewatch.worker.notify.routing import LOG, BadNotifySettings, Channel, NotifySettings
 from tilewatch.worker.notify.senders import Log, OutgoingMessage, Sender, SendResult, Service, Webhook
@@ -59,6 +60,8 @@ def write_and_send(outbox: Outbox, now: dt.datetime) -> int:
     with session(outbox.database_url) as opened:
         messages.take_turns(opened)
         write_changes(opened, outbox, now)
+        forges = [name for name in outbox.senders if _is_forge(outbox, name)]
+        write_checks(opened, outbox.settings, forges)
         write_digest(opened, outbox, now)
     return send_due(outbox)
 
@@ -170,9 +173,11 @@ def _send(outbox: Outbox, message: ClaimedMessage) -> SendResult:
     sender = outbox.senders.get(message.channel)
     if sender is None:
         return SendResult.never(f"there is no channel {message.channel!r} any more")
-    number, link = message.regression_id, outbox.dashboard_url
-    if number is not None:
-        link = wording.regression_link(outbox.dashboard_url, number)
+    link = outbox.dashboard_url
+    if message.regression_id is not None:
+        link = wording.regression_link(outbox.dashboard_url, message.regression_id)
+    elif message.check_id is not None:
+        link = wording.check_link(outbox.dashboard_url, message.check_id)
     outgoing = OutgoingMessage(
         message.key,
         message.kind,
@@ -180,7 +185,7 @@ def _send(outbox: Outbox, message: ClaimedMessage) -> SendResult:
         message.body,
         attempt=message.attempts,
         sha=message.sha,
-        kernel=message.kernel,
+        about=message.about,
         link=link,
     )
     try:

@@ -23,7 +23,7 @@ LOG = "log"
 DIGEST_PATIENCE = dt.timedelta(hours=6)
 """A digest that is this late is not written any more; the next one has the same content."""
 
-Topic = Literal["regression", "improvement", "alarm"]
+Topic = Literal["regression", "improvement", "alarm", "check"]
 
 
 class BadNotifySettings(ExpectedError, ValueError):
@@ -69,7 +69,7 @@ class Route(_Strict):
 
     kernel: str = "*"
     gpu: str = "*"
-    about: tuple[Topic, ...] = ("regression", "alarm")
+    about: tuple[Topic, ...] = ("regression", "alarm", "check")  # a check goes to forges alone
     to: tuple[str, ...] = Field(min_length=1)
     owner: str | None = None
 

@@ -32,7 +32,8 @@ SECRET_LENGTH = 6
 
 @dataclass(frozen=True)
 class OutgoingMessage:
-    """One message to one channel. `key` is the same however often it is sent; `sha` and `kernel` are for a forge."""
+    """One message to one channel. `key` is the same however often it is sent; `sha` and `about` are for a forge:
+    the commit, and what the status of it is about."""
 
     key: str
     kind: str
@@ -40,7 +41,7 @@ class OutgoingMessage:
     body: str
     attempt: int = 1
     sha: str | None = None
-    kernel: str | None = None
+    about: str | None = None
     link: str | None = None
 
 

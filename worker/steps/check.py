@@ -15,6 +15,7 @@ from tilewatch.db.session import session
 from tilewatch.kernels.comparing.gpu_bench import NoCupti
 from tilewatch.kernels.comparing.launching import Budget, Timed, time_operator
 from tilewatch.kernels.comparing.operators import Operator
+from tilewatch.kernels.comparing.outcome import Outcome
 from tilewatch.kernels.comparing.verdict import Design
 from tilewatch.kernels.device import gpu_model
 from tilewatch.kernels.measuring.measure import GpuBusy, GpuMissing, MeasureFailed
@@ -30,7 +31,7 @@ from tilewatch.worker.queue.outage import NotNow
 
 BUDGET_S = 240.0
 """After this long a job starts no further launch; together with CHECKS_TURN_S of db/lifecycle/jobs.py under 10 minutes.
-40 launches of an FP8 product take an H200 40 s (2026-11)."""
+A launch takes an H200 1 to 4 s (2026-11), so 40 of them, the most, end before."""
 
 NO_CUPTI = "CUPTI does not record kernel times on its GPU, and CUDA events add 2 to 3 us to each (`tilewatch doctor`)"
 
@@ -48,10 +49,10 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
             quarantine.refuse_if_ill(opened, gpu.uuid)
         bench = backend.open_bench(gpu)
         try:
-            columns = _outcome(_time(asked, job, context, bench, lease))
+            columns = _outcome(asked, _time(asked, job, context, bench, lease))
         except (ReplayFailed, MeasureFailed, NoCupti) as error:
             reason = NO_CUPTI if isinstance(error, NoCupti) else str(error)
-            columns = {"kind": "failed", "reason": reason, "is_unsure": True}
+            columns = _failure(asked, reason)
         finally:
             bench.close()
     except (GpuBusy, GpuMissing, WrongWorker) as error:
@@ -81,14 +82,21 @@ def _time(asked: OpenOperator, job: ClaimedJob, context: Context, bench: Bench, 
     )
 
 
-def _outcome(timed: Timed) -> dict[str, Any]:
+def _failure(asked: OpenOperator, reason: str) -> dict[str, Any]:
+    outcome = Outcome(asked.kernel, asked.problem, "", "failed", reason)
+    return {"kind": outcome.kind, "reason": reason, "sentence": outcome.sentence, "is_unsure": True}
+
+
+def _outcome(asked: OpenOperator, timed: Timed) -> dict[str, Any]:
     verdict = timed.verdict
+    outcome = Outcome(asked.kernel, asked.problem, "", verdict.kind, verdict=verdict)
     ends = {name: getattr(verdict, name) for name in ("change", "low", "high", "not_slower_than")}
     return {
         "kind": verdict.kind,
+        "sentence": outcome.sentence,
         **{name: value if math.isfinite(value) else None for name, value in ends.items()},
         "is_over": verdict.is_over,
-        "is_unsure": not (verdict.is_over or verdict.is_fine),
+        "is_unsure": outcome.is_unsure,
         "base_us": list(timed.base_us),
         "head_us": list(timed.head_us),
     }

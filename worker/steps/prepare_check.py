@@ -73,8 +73,11 @@ def _row(comparison: Comparison, operator: Operator, changed: Changed | None) ->
     if outcome.kind == "neither" and outcome.config_source == ConfigSource.shipped:  # so nothing was compared
         why = f"no config of it has won here, and the one that ships compiles on neither side: {outcome.reason}"
         outcome = replace(outcome, kind="failed", reason=why)
-    row = {**_describe(outcome), "kind": outcome.kind, "reason": outcome.reason, "is_unsure": outcome.is_unsure}
-    if changed is not None:
+    row = _describe(outcome)
+    if changed is None:
+        ended = {"kind": outcome.kind, "reason": outcome.reason, "sentence": outcome.sentence}
+        row |= {**ended, "is_unsure": outcome.is_unsure}
+    else:
         row["kind"] = None
         for side, code in (("base", changed.base[0]), ("head", changed.head[0])):
             assert code.cubin is not None

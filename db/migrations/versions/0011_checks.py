@@ -45,6 +45,7 @@ create table check_operators (
     problem text not null,
     kind text,
     reason text not null default '',
+    sentence text not null default '',
     moved jsonb not null default '[]'::jsonb,
     config_source text not null default '',
     base_config jsonb,

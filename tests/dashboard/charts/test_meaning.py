@@ -111,7 +111,7 @@ def test_a_launch_of_a_replay_is_orange_red_when_the_new_cubin_is_slower() -> No
         origin="measured",
         at=NOON,
     )
-    slower, faster = evidence.replay(row).data
+    slower, faster = evidence.replay(row.good_us, row.bad_us).data
     assert is_orange_red(slower.line.color)
     assert is_teal(faster.line.color)
     assert (list(slower.x), list(slower.y)) == (["old cubin", "new cubin"], [100.0, 104.0])

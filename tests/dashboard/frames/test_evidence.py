@@ -121,5 +121,5 @@ def test_a_node_against_another_is_told_with_its_own_time() -> None:
 
 
 def test_each_launch_is_a_line_in_the_colour_of_what_it_says() -> None:
-    figure = evidence_charts.replay(replay(bad_us=[110.0, 109.0, 98.0]))
+    figure = evidence_charts.replay([100.0] * 3, [110.0, 109.0, 98.0])
     assert [line.line.color for line in figure.data] == [colours.WORSE, colours.WORSE, colours.BETTER]

@@ -17,7 +17,7 @@ from tilewatch.db.models import Commit
 from tilewatch.db.queries import actions as action_queries
 from tilewatch.db.queries import evidence, queue, regressions
 
-PAGES = ("overview", "trends", "sweeps", "compare", "architectures", "regressions", "evidence", "jobs")
+PAGES = ("overview", "trends", "sweeps", "compare", "architectures", "regressions", "evidence", "checks", "jobs")
 
 
 @pytest.fixture(autouse=True)
@@ -500,6 +500,7 @@ def test_work_is_submitted_and_cancelled_from_the_page_under_a_name(
         ("architectures", "sweep"),
         ("regressions", "confirmed"),
         ("evidence", "measured"),
+        ("checks", "check"),
         ("jobs", "job"),
     ],
 )

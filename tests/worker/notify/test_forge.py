@@ -20,7 +20,7 @@ MESSAGE = OutgoingMessage(
     "gemm is 4.2 % slower",
     "+4.2 %\n@all ```",
     sha=SHA,
-    kernel="gemm",
+    about="gemm",
     link="http://here/e?run=7",
 )
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
@@ -73,6 +73,15 @@ def test_a_regression_is_a_status_and_a_comment_of_its_commit(hub: Hub) -> None:
     (comment,) = hub.comments
     assert "+4.2 %\n@all ```\n````" in comment["body"]  # a fence that is longer than the one in the text
     assert f"[Evidence]({MESSAGE.link})" in comment["body"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "state"), [("check_fine", "success"), ("check_slower", "failure"), ("check_unsure", "error")]
+)
+def test_a_check_is_a_status_and_a_comment_for_good_commits_too(hub: Hub, kind: str, state: str) -> None:
+    assert forge(hub).send(replace(MESSAGE, kind=kind, about="check h200")).trouble is None
+    assert [(status["state"], status["context"]) for status in hub.statuses] == [(state, "tilewatch/check h200")]
+    assert len(hub.comments) == 1
 
 
 def test_recovery_is_a_status_alone(hub: Hub) -> None:

@@ -1,0 +1,65 @@
+"""Lists the checks of two commits before a merge; `?check=ID` is the permalink of one."""
+
+import pandas as pd
+import streamlit as st
+
+from tilewatch.dashboard.frames import reads
+from tilewatch.dashboard.panels import check
+from tilewatch.dashboard.text import moment, span_text
+from tilewatch.dashboard.widgets import badges, tables
+from tilewatch.db.queries.checks import CheckRow
+from tilewatch.text import short_sha
+
+
+def page(url: str) -> None:
+    st.title("Checks", anchor=False)
+    number = st.query_params.get("check", "")
+    if number:
+        _one(url, number)
+        return
+    rows = reads.checks(url)
+    if not rows:
+        st.info(
+            "No check was submitted yet. A check says before a merge whether a branch is slower, on the fleet's GPUs."
+        )
+        st.code("tilewatch submit check main..HEAD --wait")
+        return
+    st.caption("The newest checks. Select one to see its evidence.")
+    table = pd.DataFrame([_row(row) for row in rows])
+    if table["repository"].nunique() == 1:
+        table = table.drop(columns="repository")
+    picked = tables.pick_row(
+        table.style.map(badges.word_colour, subset="state"), pd.DataFrame({"id": [row.id for row in rows]}), "checks"
+    )
+    if picked is not None:
+        st.switch_page("views/checks.py", query_params={"check": str(picked["id"])})
+
+
+def _row(row: CheckRow) -> dict[str, object]:
+    return {
+        "#": row.id,
+        "state": row.state,
+        "commits": f"{short_sha(row.base_sha)}..{short_sha(row.head_sha)}",
+        "subject": row.head_subject,
+        "GPU": row.gpu_name,
+        "kernels": row.kernel or "all",
+        "answered": f"{row.answered} of {row.operators}" if row.operators else "",
+        "GPU time": span_text(row.gpu_s),
+        "repository": row.repository,
+        "by": row.who,
+        "submitted": moment(row.requested_at),
+    }
+
+
+def _one(url: str, number: str) -> None:
+    found = reads.check(url, int(number)) if number.isdecimal() and len(number) <= 18 else None  # fits a bigint
+    if found is None:
+        st.warning(f"There is no check '{number}' in this database. The link may belong to another Tilewatch.")
+        st.page_link("views/checks.py", label="To all checks")
+        return
+    st.page_link("views/checks.py", label="All checks")
+    is_open = found.check.exit_code is None
+    st.fragment(check.show, run_every=reads.LIVE_EVERY_S if is_open else None)(url, found.check.id)
+
+
+page(reads.database_url())

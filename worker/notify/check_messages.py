@@ -1,0 +1,49 @@
+"""Writes the message of each check that has ended, good or bad, for the forges: a merge can then require it."""
+
+from collections import Counter
+from collections.abc import Collection
+
+from sqlalchemy.orm import Session
+
+from tilewatch.db.lifecycle import messages
+from tilewatch.db.queries.checks import CheckStory, find_check
+from tilewatch.text import short_sha
+from tilewatch.worker import check_report
+from tilewatch.worker.notify import routing
+from tilewatch.worker.notify.routing import NotifySettings
+from tilewatch.worker.notify.wording import Text, one_line
+
+KINDS = ("check_fine", "check_slower", "check_unsure")
+"""The kind of message by the check's exit code."""
+
+
+def write_checks(opened: Session, settings: NotifySettings, forges: Collection[str]) -> None:
+    """Writes to those of these channels to which a route about checks leads."""
+    if not forges:
+        return
+    for check_id in messages.list_unreported_checks(opened):
+        story = find_check(opened, check_id)
+        assert story is not None
+        assert story.check.exit_code is not None
+        text = check_text(story)
+        for channel in routing.recipients(settings, "check", story.check.kernel, (story.check.gpu_model,)):
+            if channel in forges:
+                messages.write(
+                    opened,
+                    key=f"check {check_id} to {channel}",
+                    kind=KINDS[story.check.exit_code],
+                    channel=channel,
+                    subject=text.subject,
+                    body=text.body,
+                    check_id=check_id,
+                )
+
+
+def check_text(story: CheckStory) -> Text:
+    """The state and the counts in one line; then a line per operator, as `tilewatch compare` prints them."""
+    check = story.check
+    counts = ", ".join(f"{count} {kind}" for kind, count in Counter(each.kind for each in story.operators).items())
+    what = one_line(check.failure) if check.failure is not None else counts or "no kernel to compare"
+    subject = f"{check.state} on {check.gpu_name} against {short_sha(check.base_sha)}: {what}"
+    lines = [*check_report.write_lines(story), f"Repeat it: {check_report.write_repeat(check)}"]
+    return Text(subject, "\n".join(one_line(line) for line in lines))
