@@ -35,7 +35,7 @@ FETCHED_WITHIN = dt.timedelta(minutes=15)
 
 @dataclass(frozen=True)
 class CheckAsked:
-    """The comparison of two revisions that a token asks for. A `fail_over` of 0.02 is 2 %."""
+    """The comparison of two revisions that a person or a token asks for. A `fail_over` of 0.02 is 2 %."""
 
     base: str
     head: str
@@ -68,8 +68,15 @@ def submit_check_for(settings: Settings, holder: Holder, asked: CheckAsked) -> S
     """Submits a check in the name of a token, and writes it down. Raises BudgetSpent and what `submit_check` raises."""
     with session(settings.connection().database_url) as opened:
         submitted = _within_budget(opened, settings, holder, asked)
-        wanted = {**vars(asked), **_new_checks(submitted)}
-        actions.write_action(opened, holder.who, "check", wanted, submitted.sentence)
+        _write_check(opened, holder.who, asked, submitted)
+    return submitted
+
+
+def submit_check_by(settings: Settings, who: str, asked: CheckAsked) -> SubmittedChecks:
+    """Submits a check for a person, and writes it down. Raises what `submit_check` raises."""
+    submitted = _submit_check(settings, who, asked)
+    with session(settings.connection().database_url) as opened:
+        _write_check(opened, who, asked, submitted)
     return submitted
 
 
@@ -142,16 +149,24 @@ def _submit_asked_check(opened: Session, settings: Settings, asked: RequestedAct
 
 def _within_budget(opened: Session, settings: Settings, holder: Holder, asked: CheckAsked) -> SubmittedChecks:
     tokens.require_budget(opened, holder, BUDGET_S)
+    return _submit_check(settings, holder.who, asked)
+
+
+def _submit_check(settings: Settings, who: str, asked: CheckAsked) -> SubmittedChecks:
     return submit_check(
         settings,
         asked.base,
         asked.head,
-        who=holder.who,
+        who=who,
         repository=asked.repository,
         kernel=asked.kernel,
         gpus=asked.gpus,
         fail_over=asked.fail_over,
     )
+
+
+def _write_check(opened: Session, who: str, asked: CheckAsked, submitted: SubmittedChecks) -> None:
+    actions.write_action(opened, who, "check", {**vars(asked), **_new_checks(submitted)}, submitted.sentence)
 
 
 def _new_checks(submitted: SubmittedChecks) -> dict[str, Any]:

@@ -38,14 +38,13 @@ def check(
     """
     from tilewatch.worker.notify.wording import check_link
     from tilewatch.worker.repository import split_range
-    from tilewatch.worker.steps.submit_check import submit_check
+    from tilewatch.worker.submit_requests import CheckAsked, submit_check_by
 
     limit = options.parse_share(fail_over)
     settings = options.settings()
     base, head = split_range(revisions)
-    submitted = submit_check(
-        settings, base, head, who=options.name_of(who), kernel=kernel, gpus=gpu or (), fail_over=limit
-    )
+    asked = CheckAsked(base, head, kernel, tuple(gpu or ()), limit)
+    submitted = submit_check_by(settings, options.name_of(who), asked)
     links = {each: check_link(settings.dashboard_url.rstrip("/"), each) for each in submitted.check_ids}
     if not as_json:
         print(submitted.sentence)

@@ -18,7 +18,7 @@ from tests.worker.fixtures.celery_process import environment
 from tests.worker.fixtures.git_history import ADD, NARROW, WORDS
 from tests.worker.fixtures.worker_context import Drain
 from tilewatch.db.lifecycle import jobs
-from tilewatch.db.models import Job
+from tilewatch.db.models import Action, Job
 from tilewatch.db.queries.checks import list_checks
 from tilewatch.db.session import session
 from tilewatch.worker.cli.submit_check import worst_code
@@ -74,7 +74,9 @@ def test_waiting_ends_with_the_code_of_the_check(
         out, _ = waiting.communicate()
     with session(context.database_url) as opened:
         (check,) = list_checks(opened)
+        (action,) = opened.scalars(select(Action))
     assert waiting.returncode == check.exit_code
+    assert (action.who, action.action, action.wanted["checks"]) == ("grace", "check", [1])
     lines = out.splitlines()
     base, head = shas[NARROW][:10], shas[ADD][:10]
     assert lines[:2] == [
