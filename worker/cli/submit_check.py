@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tilewatch.worker.cli import options
-from tilewatch.worker.cli.options import FailOver, Gpus, Wait, Who
+from tilewatch.worker.cli.options import FailOver, Gpus, Repository, Wait, Who
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -23,6 +23,7 @@ def check(
         str | None, typer.Option(help="Compare this kernel only, also one that nightlies leave out.")
     ] = None,
     gpu: Gpus = None,
+    repository: Repository = None,
     fail_over: FailOver = "0%",
     wait: Wait = False,
     as_json: options.AsJson = False,
@@ -43,7 +44,7 @@ def check(
     limit = options.parse_share(fail_over)
     settings = options.settings()
     base, head = split_range(revisions)
-    asked = CheckAsked(base, head, kernel, tuple(gpu or ()), limit)
+    asked = CheckAsked(base, head, kernel, tuple(gpu or ()), limit, repository)
     submitted = submit_check_by(settings, options.name_of(who), asked)
     links = {each: check_link(settings.dashboard_url.rstrip("/"), each) for each in submitted.check_ids}
     if not as_json:
@@ -54,6 +55,7 @@ def check(
         print(json.dumps({"checks": _name(submitted, links)}))
     if wait:
         again = ["tilewatch", "submit", "check", revisions, "--wait"]
+        again += ["--repository", repository] if repository else []
         again += ["--kernel", kernel] if kernel else []
         again += [word for slug in gpu or () for word in ("--gpu", slug)]
         again += ["--fail-over", fail_over] if limit else []

@@ -60,9 +60,10 @@ def submit_check(
     dispatch.check(servers.broker_url)
     with session(servers.database_url) as opened:
         source = watched.choose(opened, settings, repository)
-    watched.fetch(source)
+    fetch_failure = watched.fetch(source)
     commits = [watched.resolve(source, revision) for revision in (base, head)]
     models = _find_models(servers.database_url, gpus)
+    # TILEWATCH_KERNELS is about the library of TILEWATCH_REPOSITORY alone.
     is_whole = source.clone is not None or settings.kernels in (None, (EVERY_KERNEL,))
     kernels = None if is_whole else [*(settings.kernels or ())]
     payload = {"repository": source.name, "library": settings.library, "kernels": kernels}
@@ -97,6 +98,7 @@ def submit_check(
     slugs = tuple(model.slug for model in models)
     verb = "submitted" if queued else "found, submitted before,"
     sentence = f"{verb} the check of {_range(asked)} ({commits[1].subject}) on {', '.join(slugs)}"
+    sentence += f"; the clone is as it was: {fetch_failure}" if fetch_failure else ""
     return SubmittedChecks(tuple(check_ids), slugs, bool(queued), sentence)
 
 

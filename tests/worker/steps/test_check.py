@@ -95,7 +95,7 @@ def test_the_config_is_the_one_that_won_last(
             .join(Config, Config.id == Measurement.config_id)
             .where(Measurement.role == "kernel")
         )
-        winners = dict(opened.execute(won).tuples().all())
+        winners = dict(opened.execute(won).all())  # type: ignore[arg-type]
     story = read(context, check_id)
     assert {each.config_source for each in story.operators} == {"recording"}
     assert {each.problem: each.base_config for each in story.operators} == winners
