@@ -6,7 +6,6 @@ installed, `kernels/watching/torch_stand_in` takes its place.
 """
 
 import contextlib
-import functools
 import importlib.util
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -149,27 +148,3 @@ class _Constant:
 
     def __call__(self, *_: Any, **__: Any) -> Any:
         return self._value
-
-
-def as_launched(argument: Any) -> Any:
-    """Returns a launch's argument as `ct.launch` sees it: some releases of PyTorch give stride 1 for a dimension of one
-    element when they hand a tensor to another library, which tells the compiler more."""
-    if module.is_in_use():
-        return argument
-    import torch
-
-    if isinstance(argument, list | tuple):
-        return type(argument)(as_launched(each) for each in argument)
-    if isinstance(argument, torch.Tensor) and _gives_1_for_one_element():
-        sizes = list(zip(argument.size(), argument.stride(), strict=True))
-        return argument.as_strided(argument.size(), [1 if size < 2 else stride for size, stride in sizes])
-    return argument
-
-
-@functools.cache
-def _gives_1_for_one_element() -> bool:
-    import torch
-
-    probe = torch.empty(16).as_strided((1, 2), (7, 1))
-    handed_over = torch.from_dlpack(torch._C._to_dlpack(probe))
-    return bool(handed_over.stride()[0] == 1)

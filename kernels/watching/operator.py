@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from cuda.tile.compilation import CallingConvention, KernelSignature
+from cuda.tile.compilation import KernelSignature
 
 from tilewatch.kernels.contract import Problem
 from tilewatch.kernels.watching import no_gpu
@@ -16,7 +16,13 @@ from tilewatch.kernels.watching.configs import HINTS, PlainConfig, axes_of, list
 from tilewatch.kernels.watching.declare import BadWatchFile, Case, WatchedOperator
 from tilewatch.kernels.watching.inputs import ProblemInputs
 from tilewatch.kernels.watching.project import Project, activate, hash_sources, remember_globals, restore_globals
-from tilewatch.kernels.watching.recorder import Execute, RecordedLaunch, Recording, record
+from tilewatch.kernels.watching.recorder import (
+    Execute,
+    RecordedLaunch,
+    Recording,
+    record,
+    what_is_compiled,
+)
 
 SEED = 0
 
@@ -126,16 +132,10 @@ def _part(config: PlainConfig, number: int) -> PlainConfig:
 
 
 def to_launch(recorded: RecordedLaunch) -> CompilableLaunch:
-    """Returns what `ct.launch` would compile for these arguments, by cuTile's own rules."""
-    kernel = recorded.kernel
-    name = kernel._pyfunc.__name__
-    signature = KernelSignature.from_kernel_args(
-        kernel,
-        tuple(no_gpu.as_launched(each) for each in recorded.args),
-        CallingConvention.cutile_python_v1(),
-        symbol=name,
-    )
-    return CompilableLaunch(kernel, signature, recorded.grid, launch_key(kernel, signature))
+    """Returns what `ct.launch` would compile for these arguments, by asking it: it stops where it asks for code."""
+    signature = what_is_compiled(recorded)
+    named = signature.with_symbol(recorded.kernel._pyfunc.__name__)
+    return CompilableLaunch(recorded.kernel, named, recorded.grid, launch_key(recorded.kernel, named))
 
 
 def launch_key(kernel: Any, signature: KernelSignature) -> str:

@@ -1,21 +1,28 @@
-"""Gives cuTile a CUDA driver that knows nothing but its version, in child processes that own no GPU.
+"""Gives cuTile a CUDA driver that knows one GPU and does nothing, in child processes that own no GPU.
 
-`KernelSignature.from_kernel_args` is the code with which `ct.launch` decides what it compiles. It asks the driver for
-its version and for each pointer's context, so without a driver it could not be asked at all. The child that owns a GPU
-never installs this.
+`ct.launch` alone decides what it compiles: how many facts of its arguments, and which calling convention (cuda-tile 1.7
+takes another one where an array has a dimension of one element; `KernelSignature.from_kernel_args` does not say so).
+It asks the driver for its version, for the stream's context and for each pointer's, and then for code: so far it gets
+here. The child that owns a GPU never installs this.
 """
 
 import ctypes
 import sys
 import types
+from collections.abc import Callable, Mapping
 from typing import Any
 
 MODULE = "cuda.tile._load_libcuda"
 """Where cuTile looks for the driver (cuda-tile 1.7)."""
 
 VERSION = 13020
+CONTEXT = 0x1000
+CAPABILITY: Mapping[int, int] = {75: 9, 76: 0}
+"""CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR; what is compiled for is said elsewhere."""
 
-_Function = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 4)
+LARGEST = 2**31 - 1
+
+_Function = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 6)
 _GetProcAddress = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_int, ctypes.c_uint64, ctypes.c_void_p
 )
@@ -32,10 +39,33 @@ def install() -> None:
     sys.modules[MODULE] = module
 
 
+def _write_int(at: int, value: int) -> None:
+    ctypes.c_int.from_address(at).value = value
+
+
+def _write_pointer(at: int, value: int) -> None:
+    ctypes.c_void_p.from_address(at).value = value
+
+
+ANSWERS: Mapping[bytes, Callable[[int, int], None]] = {
+    b"cuDriverGetVersion": lambda first, _: _write_int(first, VERSION),
+    b"cuDeviceGetCount": lambda first, _: _write_int(first, 1),
+    b"cuDeviceGet": lambda first, _: _write_int(first, 0),
+    b"cuCtxGetDevice": lambda first, _: _write_int(first, 0),
+    b"cuDeviceGetAttribute": lambda first, attribute: _write_int(first, CAPABILITY.get(attribute, LARGEST)),
+    b"cuCtxGetCurrent": lambda first, _: _write_pointer(first, CONTEXT),
+    b"cuPointerGetAttribute": lambda first, _: _write_pointer(first, CONTEXT),
+    b"cuStreamGetCtx": lambda _, second: _write_pointer(second, CONTEXT),
+}
+"""What each function writes, by its first two arguments. Every other function succeeds and writes nothing."""
+
+
 def _find(name: bytes, address: Any, *_: Any) -> int:
-    def call(first: int, *_: Any) -> int:
-        if name == b"cuDriverGetVersion":
-            ctypes.c_int.from_address(first).value = VERSION
+    answer = ANSWERS.get(name)
+
+    def call(first: int | None, second: int | None, *_: Any) -> int:
+        if answer is not None:
+            answer(first or 0, second or 0)
         return 0
 
     _alive.append(_Function(call))

@@ -95,6 +95,29 @@ def launch_for_real(launch: RecordedLaunch) -> None:
     _real_launch(launch.stream, launch.grid, launch.kernel, launch.args)
 
 
+class _AskedForCode(Exception):
+    def __init__(self, signature: Any) -> None:
+        self.signature = signature
+
+
+def what_is_compiled(launch: RecordedLaunch) -> Any:
+    """Returns the KernelSignature that `ct.launch` asks the compiler for. Needs the pretended driver, and no GPU."""
+    kernel = launch.kernel.replace_hints()  # one that has no code yet
+    compiler = ct.kernel._compile
+
+    def ask(_: Any, signature: Any, *__: Any, **___: Any) -> Any:
+        raise _AskedForCode(signature)
+
+    ct.kernel._compile = ask
+    try:
+        _real_launch(0, launch.grid, kernel, launch.args)
+    except _AskedForCode as asked:
+        return asked.signature
+    finally:
+        ct.kernel._compile = compiler
+    raise RecordingError(f"`ct.launch` asked for no code of {kernel._pyfunc.__name__}: its grid is {launch.grid}")
+
+
 def install() -> None:
     """Replaces cuTile's launch and search in this process."""
     ct.launch = _launch
