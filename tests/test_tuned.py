@@ -53,7 +53,7 @@ def file(tmp_path: Path) -> Path:
         ((), Choice(FALLBACK, "fallback")),
     ],
 )
-def test_a_problem_is_found_exactly_or_near_or_has_the_fallback(
+def test_a_problem_is_found_exactly_or_nearby_or_gets_the_fallback(
     problem: tuple[tuned.Part, ...], choice: Choice
 ) -> None:
     table = Table(ROWS, FALLBACK)
