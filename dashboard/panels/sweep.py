@@ -92,7 +92,7 @@ def _measurements(measured: pd.DataFrame, sweep: pd.Series) -> None:
 
 
 def show_regrets(url: str, trials: pd.DataFrame, sweep: pd.Series, tie: set[int]) -> None:
-    """Shows how much slower a config is that was chosen before: by the tile table, or by an earlier sweep."""
+    """Shows how much slower a config is that was chosen before: by the library, the tile table, or an earlier sweep."""
     if trials["median_us"].isna().all():
         return
     rows = [landscape.regret(name, params, trials, tie) for name, params in _chosen_before(url, sweep)]
@@ -115,8 +115,9 @@ def show_regrets(url: str, trials: pd.DataFrame, sweep: pd.Series, tie: set[int]
 
 def _chosen_before(url: str, sweep: pd.Series) -> list[tuple[str, Mapping[str, Any]]]:
     chosen: list[tuple[str, Mapping[str, Any]]] = []
-    if sweep["tile_table"]:
-        chosen.append(("the tile table", sweep["tile_table"]))
+    for name, config in (("the library's host code", sweep["ships"]), ("the tile table", sweep["tile_table"])):
+        if config:
+            chosen.append((name, config))
     winners = reads.winners(url, sweep["repository"], sweep["kernel"], sweep["problem"], sweep["gpu_model"])
     older = winners[winners["committed_at"] < sweep["committed_at"]]
     month = older[older["committed_at"] <= sweep["committed_at"] - A_MONTH]

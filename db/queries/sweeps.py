@@ -24,6 +24,8 @@ from tilewatch.db.models import (
 
 @dataclass(frozen=True)
 class SweepRow:
+    """`tile_table` and `ships` are the configs of the tile table and of the library's host code; None without one."""
+
     id: int
     repository: str
     kernel: str
@@ -42,6 +44,7 @@ class SweepRow:
     committed_at: dt.datetime
     axes: list[list[Any]]
     tile_table: dict[str, Any] | None
+    ships: dict[str, Any] | None
     space_size: int
     flops: int
     bytes: int
@@ -135,6 +138,7 @@ def list_sweeps(
             Commit.committed_at,
             Sweep.space["axes"].label("axes"),
             Sweep.space["tile_table"].label("tile_table"),
+            Sweep.space["ships"].label("ships"),
             Sweep.space_size,
             Sweep.flops,
             Sweep.bytes,
