@@ -49,7 +49,8 @@ SWEEPS_AT_ONCE = 6_000
 POINTS = """
 insert into runs (key, sweep_id, origin, host, gpu_uuid, gpu_name, timer, toolchain, toolchain_sha256, telemetry,
                   sweep_gpu_s, started_at, finished_at)
-select 'sim/' || s.id, s.id, 'measured', 'sim-' || s.gpu_model, 'GPU-' || s.gpu_model, g.name, 'cupti', t.toolchain,
+select 'sim/' || s.id, s.id, 'simulated', 'sim-' || s.gpu_model, 'GPU-' || s.gpu_model, g.name, 'simulated',
+       t.toolchain,
        encode(sha256(convert_to(t.toolchain::text, 'UTF8')), 'hex'),
        jsonb_build_array(
          jsonb_build_object('when', 'before rounds', 'sm_clock_mhz', 1980, 'power_w', 410, 'temperature_c', 55,

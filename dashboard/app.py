@@ -3,7 +3,7 @@
 import streamlit as st
 
 from tilewatch.dashboard import sign_in
-from tilewatch.dashboard.widgets import plots
+from tilewatch.dashboard.widgets import plots, simulated
 from tilewatch.dashboard.widgets.errors import show_errors
 
 # No icons: Material icons make the page fetch a font from outside, and emoji are empty boxes without an emoji font.
@@ -27,6 +27,7 @@ st.html(COMPACT)
 page = st.navigation(PAGES, position="top")
 with show_errors():
     if sign_in.admit():
+        simulated.mark_page()
         page.run()
         plots.choose_picture_format()
         plots.load_plotly_early()

@@ -54,10 +54,19 @@ def is_of_series(keys: CTE | Mapping[str, str]) -> list[ColumnElement[bool]]:
 
 def is_recorded(regression_id: ColumnElement[int] | InstrumentedAttribute[int]) -> ColumnElement[bool]:
     """True for a regression that was confirmed elsewhere and came with a recording."""
+    return _has_run_of(regression_id, "recorded")
+
+
+def is_simulated(regression_id: ColumnElement[int] | InstrumentedAttribute[int]) -> ColumnElement[bool]:
+    """True for a regression of simulated runs: no GPU showed it."""
+    return _has_run_of(regression_id, "simulated")
+
+
+def _has_run_of(regression_id: ColumnElement[int] | InstrumentedAttribute[int], origin: str) -> ColumnElement[bool]:
     return (
         exists()
         .where(RegressionSeries.regression_id == regression_id)
-        .where(Run.id == RegressionSeries.run_id, Run.origin == "recorded")
+        .where(Run.id == RegressionSeries.run_id, Run.origin == origin)
     )
 
 

@@ -63,9 +63,10 @@ def _noise(pairs: pd.DataFrame) -> pd.Series:
 
 
 def one_row_per_series(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row per series: the one measured here, else the newest recording."""
-    order = rows.assign(here=rows["origin"] == "measured").sort_values(["here", "measured_at"], ascending=False)
-    return order.drop_duplicates(list(SERIES)).drop(columns="here").sort_values(list(SERIES))
+    """One row per series: the one measured here, else the newest recording; a simulated one only where it is alone."""
+    rank = rows["origin"].map({"measured": 2, "recorded": 1, "simulated": 0})
+    order = rows.assign(rank=rank).sort_values(["rank", "measured_at"], ascending=False)
+    return order.drop_duplicates(list(SERIES)).drop(columns="rank").sort_values(list(SERIES))
 
 
 def keep_series(rows: pd.DataFrame, of: pd.DataFrame) -> pd.DataFrame:

@@ -165,6 +165,12 @@ def branches(url: str, repository: str, kernel: str, problem: str, gpu_model: st
 
 
 @_cached(HISTORY_TTL_S)
+def has_simulated_runs(url: str) -> bool:
+    with session(url) as opened:
+        return evidence_queries.has_simulated_runs(opened)
+
+
+@_cached(HISTORY_TTL_S)
 def judge_score_since(url: str, since: dt.datetime | None) -> judge_score.Score:
     with session(url) as opened:
         return judge_score.read_score(opened, since)

@@ -1,6 +1,8 @@
 """Shows one regression with its series and events, and the buttons that change its state."""
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -39,6 +41,11 @@ def show(url: str, found: pd.Series) -> None:
         _more_runs(url, found, who)
 
 
+def origin_text(found: Mapping[Any, Any]) -> str:
+    """Says in brackets where a regression that no GPU of this Tilewatch showed is from; empty for the others."""
+    return " (simulated)" if found["simulated"] else " (recorded)" if found["recorded"] else ""
+
+
 def _headline(found: pd.Series) -> None:
     colour = badges.REGRESSIONS[found["state"]]
     size = f"{change_text(found['size'])} time ({change_text(found['low'])} to {change_text(found['high'])})"
@@ -53,7 +60,7 @@ def _headline(found: pd.Series) -> None:
     )
     facts = [
         f"{found['category']}, opened {moment(found['opened_at'])}",
-        f"of {found['repository']}" + (", recorded elsewhere" if found["recorded"] else ""),
+        f"of {found['repository']}{origin_text(found)}",
         f"owner {found['owner']}" if found["owner"] else "no owner",
         f"marked right {found['right']} and wrong {found['wrong']} times" if found["right"] + found["wrong"] else "",
     ]

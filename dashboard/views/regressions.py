@@ -54,7 +54,7 @@ def _list(shown: pd.DataFrame, group: str, word: str) -> None:
     shown = shown.assign(worst=shown["size"].abs(), owner=shown["owner"].fillna("nobody"))
     shown = shown.sort_values([group, "worst"], ascending=[True, False])
     table = pd.DataFrame([_row(row, group) for row in shown.to_dict("records")])
-    if shown["repository"].nunique() == 1 and not shown["recorded"].any():
+    if shown["repository"].nunique() == 1 and not (shown["recorded"] | shown["simulated"]).any():
         table = table.drop(columns="repository")
     picked = tables.pick_row(table.style.map(badges.word_colour, subset="state"), shown, "regressions")
     st.caption("Select a row to open it. The size is the change of time of its worst series, with its 95 % interval.")
@@ -67,7 +67,7 @@ def _row(row: dict[object, object], group: str) -> dict[str, object]:
         "#": row["id"],
         "state": row["state"],
         "kernel": row["kernel"],
-        "repository": f"{row['repository']} (recorded)" if row["recorded"] else row["repository"],
+        "repository": f"{row['repository']}{regression.origin_text(row)}",
         "time": f"{change_text(row['size'])} ({change_text(row['low'])} to {change_text(row['high'])})",  # type: ignore[arg-type]
         "cause": row["cause"],
         "category": row["category"],

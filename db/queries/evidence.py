@@ -307,6 +307,12 @@ def list_parts_of_total(session: Session, run_id: int) -> list[PartRow]:
     return read_rows(session, query, PartRow)
 
 
+def has_simulated_runs(session: Session, newest: int = 50) -> bool:
+    """True where one of the newest runs came from no GPU. All runs are not looked through: there may be millions."""
+    origins = select(Run.origin).order_by(Run.id.desc()).limit(newest)
+    return "simulated" in session.scalars(origins)
+
+
 def list_newest_runs(session: Session, limit: int = 50) -> list[RunChoiceRow]:
     """Lists the newest runs, to choose one from; those whose verdict is a change come first."""
     newest = select(Run).order_by(Run.id.desc()).limit(limit).subquery()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session, aliased
 
-from tilewatch.db.joins import Query, is_recorded, read_rows
+from tilewatch.db.joins import Query, is_recorded, is_simulated, read_rows
 from tilewatch.db.models import Commit, GpuModel, Mark, Regression, RegressionEvent, RegressionSeries
 
 
@@ -14,7 +14,7 @@ from tilewatch.db.models import Commit, GpuModel, Mark, Regression, RegressionEv
 class RegressionRow:
     """A confirmed change; `size` is of the time of its worst series, +0.05 is 5 % slower.
 
-    With `recorded` it came with a recording, so people were notified elsewhere.
+    With `recorded` it came with a recording, so people were notified elsewhere; with `simulated` no GPU showed it.
     """
 
     id: int
@@ -43,6 +43,7 @@ class RegressionRow:
     right: int
     wrong: int
     recorded: bool
+    simulated: bool
 
 
 @dataclass(frozen=True)
@@ -192,6 +193,7 @@ def _regressions() -> Query:
             marks(True).scalar_subquery().label("right"),
             marks(False).scalar_subquery().label("wrong"),
             is_recorded(Regression.id).label("recorded"),
+            is_simulated(Regression.id).label("simulated"),
         )
         .join(good, good.id == Regression.good_commit_id)
         .join(bad, bad.id == Regression.bad_commit_id)

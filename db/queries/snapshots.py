@@ -31,7 +31,7 @@ from tilewatch.db.models import (
 
 @dataclass(frozen=True)
 class SnapshotRow:
-    """The kernel's point of one series on one kind of record (measured here, or recorded on a machine).
+    """The kernel's point of one series on one kind of record (measured here, simulated, or recorded on a machine).
 
     `noise` is the judge's, of one night of this series, relative; None while the history is too short. `code_sha256`
     is of the winner's machine code; it and `compiler` are None where the cubin is not on record.
@@ -179,7 +179,7 @@ def _runs(*nearest_first: ColumnElement[Any]) -> Query:
 
 
 def _nearest_measured(repository: str, nearest_first: Sequence[ColumnElement[Any]]) -> Query:
-    """Selects the run at the nearest commit of each series, among what was measured here.
+    """Selects the run at the nearest commit of each series, among what was measured or simulated here.
 
     The commits are sorted once and each series walks down them until it meets a run of its own: a handful of index
     probes per series (480 series, 72,000 runs: 42 ms, where sorting all runs took 390 ms; 2 cores, 2026-11).
@@ -195,7 +195,7 @@ def _nearest_measured(repository: str, nearest_first: Sequence[ColumnElement[Any
         .join(Run, Run.sweep_id == Sweep.id)
         .where(
             *is_of_series(keys),
-            Run.origin == "measured",
+            Run.origin != "recorded",
         )
         .order_by(ranked.c.rank, Run.finished_at.desc(), Run.id.desc())
         .limit(1)

@@ -35,7 +35,7 @@ def draw_regressions(rows: Sequence[RegressionRow]) -> RenderableType:
         table.add_row(
             str(row.id),
             row.state,
-            f"{row.kernel} (recorded)" if row.recorded else row.kernel,
+            f"{row.kernel}{_origin_text(row)}",
             ", ".join(row.gpu_models),
             str(row.series),
             change_text(row.size),
@@ -48,7 +48,7 @@ def draw_regressions(rows: Sequence[RegressionRow]) -> RenderableType:
 
 def draw_story(story: RegressionStory) -> RenderableType:
     row = story.regression
-    whose = f"{row.repository} (recorded elsewhere)" if row.recorded else row.repository
+    whose = f"{row.repository}{_origin_text(row)}"
     facts = [
         f"{row.direction} {row.id} of {row.kernel} in {whose}: {row.state}, owned by {row.owner or 'nobody'}",
         f"cause ({row.category.replace('_', ' ')}): {one_line(row.cause)}",
@@ -136,3 +136,8 @@ def new_table(*headings: str) -> Table:
     for heading in headings:
         table.add_column(heading, overflow="fold")
     return table
+
+
+def _origin_text(row: RegressionRow) -> str:
+    """In brackets, for a regression that no GPU of this Tilewatch showed."""
+    return " (simulated)" if row.simulated else " (recorded)" if row.recorded else ""

@@ -25,6 +25,7 @@ from tilewatch.kernels.recording.git_commit import NoHistory, repository_name
 from tilewatch.text import short_sha
 from tilewatch.worker.local import port
 from tilewatch.worker.local.children import Child, Children
+from tilewatch.worker.local.dashboard_login import make_dashboard_login
 from tilewatch.worker.local.doctor import PACKAGED_CUDA, nvcc
 from tilewatch.worker.queue import dispatch
 from tilewatch.worker.settings import CHECKOUT, Settings
@@ -135,7 +136,8 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
         for sentence in own.ended() if own else ():
             raise CannotRun(sentence)
 
-    children.start(dashboard(settings, environment))
+    url = make_dashboard_login(servers.database_url, environment) if own else servers.database_url
+    children.start(dashboard(settings, {**environment, "TILEWATCH_DATABASE_URL": url}))
     address = f"http://localhost:{settings.port}"
     answers = functools.partial(port.healthy, settings.port)
     _wait(answers, watch, DASHBOARD_LIMIT_S, f"the dashboard does not answer at {address}")

@@ -49,7 +49,8 @@ class Day:
 
 def regression_text(story: RegressionStory, kind: str, dashboard_url: str) -> Text:
     regression = story.regression
-    subject = f"{HEADINGS[kind]}{headline(regression)}"
+    simulated = "simulated: " if regression.simulated else ""
+    subject = f"{simulated}{HEADINGS[kind]}{headline(regression)}"
     if kind in ("recovered", "resolved", "expected"):
         return Text(subject, "\n".join(_ending_lines(story, kind, dashboard_url)))
     worst = story.series[0]

@@ -70,6 +70,13 @@ def test_a_recording_is_not_compared_with_what_was_measured_here() -> None:
     assert changes.one_row_per_series(pd.DataFrame([recorded, series_row(1, 1.0)]))["run_id"].tolist() == [1]
 
 
+def test_a_simulated_run_stands_for_a_series_only_where_no_gpu_measured_it() -> None:
+    recorded = series_row(2, 0.5, origin="recorded", recording_machine="lab-7")
+    simulated = series_row(3, 0.5, origin="simulated", measured_at=NOW + dt.timedelta(days=1))
+    assert changes.one_row_per_series(pd.DataFrame([simulated, recorded]))["run_id"].tolist() == [2]
+    assert changes.one_row_per_series(pd.DataFrame([simulated]))["run_id"].tolist() == [3]
+
+
 def test_only_the_series_that_are_asked_for_remain() -> None:
     rows = pd.DataFrame([series_row(1, 1.0), series_row(2, 1.0, gpu_model="b200")])
     assert changes.keep_series(rows, rows.iloc[[1]])["run_id"].tolist() == [2]

@@ -1,6 +1,8 @@
 """The simulated fleet: it fills every table that the pages read, and many series stand where a plain search says."""
 
 import datetime as dt
+import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,13 +11,25 @@ from sqlalchemy.orm import Session
 from streamlit.testing.v1 import AppTest
 
 from benchmarks import fleet
+from tests.conftest import NewDatabase
+from tests.dashboard.fixtures.app import opened, rows
+from tilewatch.dashboard.panels import regression
 from tilewatch.db import session
 from tilewatch.db.models import Commit, Measurement, Run, Sweep, Trial
 from tilewatch.db.queries import regressions, series, snapshots, static_facts, submissions, sweeps
 
 APP = Path(__file__).parents[3] / "dashboard" / "app.py"
 SMALL = fleet.Fleet(nights=6, gpu_models=2, kernels=2, problems=2)
+PAGES = ("overview", "trends", "sweeps", "compare", "architectures", "regressions", "evidence", "jobs")
 NOON = dt.datetime.combine(SMALL.last_night, dt.time(12), dt.UTC)
+
+
+@pytest.fixture(scope="module")
+def fleet_url(new_database: NewDatabase) -> Iterator[str]:
+    with new_database() as url:
+        with session.session(url) as opened_session:
+            fleet.fill(opened_session, fleet.Fleet(nights=12, gpu_models=2, kernels=3, problems=4))
+        yield url
 
 
 def test_a_small_fleet_has_all_its_nights_series_and_trials(db_session: Session) -> None:
@@ -70,3 +84,27 @@ def test_two_gpu_models_are_compared_series_by_series(database_url: str, monkeyp
     app.get("button_group")[0].set_value("Two GPU models").run()
     assert not app.exception
     assert "of 4 series on both sides" in " ".join(str(each.value) for each in app.markdown)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_page_of_a_made_up_fleet_says_that_it_is_simulated(
+    fleet_url: str, filled_url: str, monkeypatch: pytest.MonkeyPatch, page: str
+) -> None:
+    for url, marks in ((fleet_url, 1), (filled_url, 0)):
+        monkeypatch.setenv("TILEWATCH_DATABASE_URL", url)
+        app = opened(AppTest.from_file(str(APP), default_timeout=120), page)
+        assert sum("-badge[simulated]" in str(each.value) for each in app.markdown) == marks
+
+
+def test_rows_of_a_made_up_fleet_say_that_they_are_simulated(fleet_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with session.session(fleet_url) as opened_session:
+        assert {row.origin for row in snapshots.list_points_as_of(opened_session, fleet.REPOSITORY, NOON)} == {
+            "simulated"
+        }
+        found = regressions.list_regressions(opened_session)
+    assert found
+    assert {regression.origin_text(vars(row)) for row in found} == {" (simulated)"}
+    monkeypatch.setenv("TILEWATCH_DATABASE_URL", fleet_url)
+    app = opened(AppTest.from_file(str(APP), default_timeout=120), "overview")
+    html = json.loads(app.get("bidi_component")[0].proto.json)["html"]
+    assert rows(html)[0][1:] == ["H100 (simulated)", "H200 (simulated)"]

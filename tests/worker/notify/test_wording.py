@@ -39,6 +39,7 @@ ROW = RegressionRow(
     right=0,
     wrong=0,
     recorded=False,
+    simulated=False,
 )
 SERIES = RegressionSeriesRow("gemm", "1x2x3", "h200", "H200", 11, 10, 0.042, 0.039, 0.045, None)
 CALM = Day(opened=[], ended=[], still_open=[], improvements=[], alarms=[], nights=[], failed_messages=[])
@@ -107,3 +108,7 @@ def test_every_kind_of_alarm_has_its_words() -> None:
     (check,) = [each for each in table.constraints if isinstance(each, CheckConstraint)]
     assert all(f"'{kind}'" in str(check.sqltext) for kind in wording.ALARMS)
     assert str(check.sqltext).count("'") == 2 * len(wording.ALARMS)
+
+
+def test_a_regression_that_no_gpu_showed_says_so_before_all_else() -> None:
+    assert text_of("reopened", simulated=True).subject == f"simulated: {text_of('reopened').subject}"

@@ -1,0 +1,33 @@
+"""The login of the dashboard of `tilewatch up`, on a real Postgres: it reads, and triages where somebody may act."""
+
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tilewatch.worker.local import dashboard_login
+
+
+@pytest.mark.parametrize(
+    ("given", "may_triage"),
+    [
+        ({}, False),
+        ({"TILEWATCH_ANONYMOUS": "browse", "TILEWATCH_TRIAGERS": " "}, False),
+        ({"TILEWATCH_ANONYMOUS": "act"}, True),
+        ({"TILEWATCH_TRIAGERS": "kim@example.org"}, True),
+    ],
+)
+def test_the_dashboard_has_a_login_that_reads_and_triages_only_where_somebody_may_act(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, str], may_triage: bool
+) -> None:
+    monkeypatch.setattr(
+        dashboard_login, "DASHBOARD_LOGIN", "tilewatch_test_up_board"
+    )  # a server's roles outlive a test's database
+    monkeypatch.setenv("HOME", str(tmp_path))
+    url = dashboard_login.make_dashboard_login(database_url, given)
+    with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as board:
+        assert board.execute("select count(*) from configs").fetchone() == (0,)
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            board.execute("delete from configs")
+        granted = board.execute("select pg_has_role('tilewatch_triage', 'member')").fetchone()
+    assert granted == (may_triage,)

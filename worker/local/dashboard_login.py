@@ -1,0 +1,30 @@
+"""Makes the login with which the dashboard of `tilewatch up` reads our own Postgres."""
+
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+from sqlalchemy import make_url
+
+from tilewatch.db.server import logins
+from tilewatch.db.server.logins import Login
+from tilewatch.worker.settings import CHECKOUT
+
+DASHBOARD_LOGIN = "tilewatch_board"
+
+
+def make_dashboard_login(owner_url: str, environment: Mapping[str, str]) -> str:
+    """Makes the dashboard's login of our own Postgres, with a new password each time, and returns its URL.
+
+    It may only read, as in a cluster; where the settings let somebody act on the dashboard, it may triage too.
+    """
+    secrets_files = (folder / ".streamlit" / "secrets.toml" for folder in (CHECKOUT, Path.home()))
+    may_act = (
+        environment.get("TILEWATCH_ANONYMOUS", "").strip() == "act"
+        or bool(environment.get("TILEWATCH_TRIAGERS", "").strip())
+        or any(file.is_file() for file in secrets_files)  # they may name triagers too
+    )
+    login = Login(DASHBOARD_LOGIN, "tilewatch_triage" if may_act else "tilewatch_read", secrets.token_hex(16))
+    logins.make(owner_url, (login,))
+    url = make_url(owner_url).set(username=login.name, password=login.password)
+    return url.render_as_string(hide_password=False)
