@@ -198,6 +198,10 @@ def _list_figures() -> Iterator[Figure]:
     replays = [row for row in recording_file.read(STORY).rows if row["row"] == "replay"]
     launches = sum(len(row["good_us"]) for row in replays)
     gpu_s = sum(row["gpu_s"] for row in replays)
+    for row in replays:
+        size = statistics.median(row["bad_us"]) / statistics.median(row["good_us"]) - 1
+        what = f"{STORY.parent.name}, replay of commit {row['bad']['commit']['position']}: size; GPU"
+        yield Figure(what, f"{100 * size:+.1f} %; {row['gpu_s']:.1f} s")
     yield Figure(f"GPU seconds of a replay's launch, {launches} launches", f"{gpu_s / launches:.2f} s")
     nights = [run for run in read_runs(FILES[1]) if (run.kernel, run.problem) == ("gemm_fp8", SHOWN_PROBLEM)]
     what = f"{len(nights)} nights of gemm_fp8 {SHOWN_PROBLEM}"
