@@ -221,7 +221,12 @@ def _entries(path: Path, name: str, content: bytes, project: Project | None) -> 
         raise LibraryError(f"library file {path.name}, line {error.line}: {error}") from error
     except Exception as error:
         raise LibraryError(f"library file {path.name} does not load: {_described(error, name)}") from error
-    operators = [value for value in vars(module).values() if isinstance(value, WatchedOperator) and value.file == path]
+    operators = [
+        each
+        for value in vars(module).values()
+        for each in (value if isinstance(value, tuple) else (value,))  # watch_definitions returns several
+        if isinstance(each, WatchedOperator) and each.file == path
+    ]
     if operators and project is None:
         raise LibraryError(
             f"watch file {path.name} needs a table [tool.tilewatch] in the pyproject.toml of its repository: it says "

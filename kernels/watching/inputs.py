@@ -23,7 +23,8 @@ SHORT_TYPES = {
 
 class ProblemInputs:
     """The `p` of a watch file: `p.rows` is a size by its name, `p.dtype` a choice; a choice that names a type is that
-    type of PyTorch. Random tensors are equal for equal seeds; their type is `p.dtype` unless another one is given.
+    type of PyTorch. Random tensors are equal for equal seeds; their type is `p.dtype` unless another one is given, also
+    by its name.
     """
 
     device = "cuda"
@@ -33,6 +34,10 @@ class ProblemInputs:
 
         self._torch, self._problem = torch, problem
         torch.manual_seed(seed)
+
+    @property
+    def problem(self) -> Problem:
+        return self._problem
 
     def __getattr__(self, name: str) -> Any:
         problem = self._problem
@@ -65,7 +70,10 @@ class ProblemInputs:
         return self._torch.empty(*shape, device=self.device, dtype=dtype or self._default())
 
     def _cast(self, values: Any, dtype: Any) -> Any:
-        return values.to(dtype or self._default())
+        named = self._type(dtype) if isinstance(dtype, str) else dtype
+        if isinstance(dtype, str) and named is None:
+            raise ValueError(f"PyTorch {self._torch.__version__} has no type {dtype}")
+        return values.to(named or self._default())
 
     def _default(self) -> Any:
         return self._type(self._problem.choices.get("dtype", "f32"))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tilewatch.kernels.watching.declare import case as case
     from tilewatch.kernels.watching.declare import watch as watch
+    from tilewatch.kernels.watching.definitions import watch_definitions as watch_definitions
 
 
 def __getattr__(name: str) -> Any:
@@ -17,4 +18,8 @@ def __getattr__(name: str) -> Any:
         from tilewatch.kernels.watching import declare
 
         return getattr(declare, name)
+    if name == "watch_definitions":
+        from tilewatch.kernels.watching.definitions import watch_definitions
+
+        return watch_definitions
     raise AttributeError(f"module 'tilewatch' has no attribute '{name}'")

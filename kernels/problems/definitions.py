@@ -1,0 +1,211 @@
+"""Reads operators as flashinfer-bench states them: Definition files (axes, shapes, types, a reference), Workload lines.
+
+The format: https://github.com/flashinfer-ai/flashinfer-bench, docs/flashinfer_trace (read 2026-11). Nothing here runs
+a reference or needs PyTorch; kernels/watching/definitions.py does both.
+"""
+
+import ast
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tilewatch.kernels.contract import BadProblem, Problem
+from tilewatch.kernels.problems.constraints import derive, list_derived
+from tilewatch.kernels.problems.names import make_named_problem
+
+TYPES = (
+    "float32",
+    "float16",
+    "bfloat16",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "float4_e2m1",
+    "int64",
+    "int32",
+    "int16",
+    "int8",
+    "bool",
+)
+
+FIXED = "fixed"
+"""The problem of an operator whose axes are all constants."""
+
+ENTRY = "run"
+"""The function of a reference."""
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """An input or output. `shape` names axes; None is a Python number. `default` is the reference's, None without."""
+
+    name: str
+    shape: tuple[str, ...] | None
+    dtype: str
+    default: float | None = None
+
+
+@dataclass(frozen=True)
+class Definition:
+    """One operator. `free` are the axes that a problem must give; `constants` are fixed, `derived` follow from others
+    by the constraints, as in "T_padded == T + K - 1". `reference` is Python source with a function `run`."""
+
+    name: str
+    file: Path
+    free: tuple[str, ...]
+    constants: Mapping[str, int]
+    derived: Mapping[str, str]
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    reference: str
+
+    def values(self, given: Mapping[str, float]) -> dict[str, float]:
+        """Returns every axis and derived number by name. Raises BadProblem where a given one breaks a constraint."""
+        for name, constant in self.constants.items():
+            if given.get(name, constant) != constant:
+                raise BadProblem(f"{self.file.name}: {name} is {given[name]:g}, but it is the constant {constant}")
+        values: dict[str, float] = {**self.constants, **given}
+        for name, expression in self.derived.items():
+            value = derive(expression, values)
+            if name in given and given[name] != value:
+                raise BadProblem(
+                    f"{self.file.name}: {name} is {given[name]:g}, but {name} == {expression} is {value:g}"
+                )
+            values[name] = value
+        return values
+
+    def make_problem(self, given: Mapping[str, object]) -> Problem:
+        """Makes the problem of these axes and scalars; what follows from others is checked and left out of its name."""
+        missing = [name for name in self.free if name not in given]
+        if missing:
+            raise BadProblem(f"{self.file.name}: axis {missing[0]} has no value; it needs {', '.join(self.free)}")
+        known = {*self.free, *self.constants, *self.derived, *(each.name for each in self.inputs)}
+        if unknown := [name for name in given if name not in known]:
+            raise BadProblem(f"{self.file.name}: there is no axis {unknown[0]}; it has {', '.join(sorted(known))}")
+        self.values({name: value for name, value in given.items() if isinstance(value, int | float)})
+        if not self.free and not given:
+            return Problem(FIXED, {})
+        named = {name: value for name, value in given.items() if name not in (*self.constants, *self.derived)}
+        return make_named_problem(
+            None, {name: repr(value) if isinstance(value, float) else value for name, value in named.items()}
+        )
+
+
+def read_definitions(pattern: str, folder: Path) -> tuple[Definition, ...]:
+    """Reads every file that matches, relative to `folder`, in the order of their names. Raises BadProblem with the file
+    and, where there is one, the line."""
+    files = sorted(folder.glob(pattern))
+    if not files:
+        raise BadProblem(f"'{pattern}' matches no file in {folder.name}")
+    found = tuple(_read_definition(file) for file in files)
+    names = [each.name for each in found]
+    for each in found:
+        if names.count(each.name) > 1:
+            raise BadProblem(f"{each.file.name}: another file defines {each.name} too")
+    return found
+
+
+def read_workloads(pattern: str, folder: Path, definitions: Mapping[str, Definition]) -> dict[str, list[Problem]]:
+    """Returns the problems of each definition by its name, from the lines of Workload files. Lines of definitions that
+    are not asked for are passed over. Raises BadProblem with the file and its line."""
+    found: dict[str, list[Problem]] = {name: [] for name in definitions}
+    for file in sorted(folder.glob(pattern)):
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+            place = f"{file.name}, line {number}"
+            if not line.strip():
+                continue
+            row = _parse(line, place)
+            try:
+                workload = row.get("workload") or {}
+                given = {**workload["axes"], **_scalars(workload.get("inputs", {}))}
+            except (KeyError, TypeError, AttributeError):
+                raise BadProblem(
+                    f"{place}: not a workload: expected definition, workload.axes, workload.inputs"
+                ) from None
+            definition = definitions.get(row.get("definition", ""))
+            if definition is None:
+                continue
+            try:
+                problem = definition.make_problem(given)
+            except BadProblem as error:
+                raise BadProblem(f"{place}: {error}") from None
+            if problem not in found[definition.name]:
+                found[definition.name].append(problem)
+    return found
+
+
+def _scalars(inputs: Mapping[str, Mapping[str, Any]]) -> dict[str, object]:
+    return {name: each["value"] for name, each in inputs.items() if each["type"] == "scalar"}
+
+
+def _read_definition(file: Path) -> Definition:
+    row = _parse(file.read_text(encoding="utf-8"), file.name)
+
+    def wrong(sentence: str) -> BadProblem:
+        return BadProblem(f"{file.name}: {sentence}")
+
+    for name, kind in (("name", str), ("axes", dict), ("inputs", dict), ("outputs", dict), ("reference", str)):
+        if not isinstance(row.get(name), kind):
+            raise wrong(f"'{name}' is missing or no {'text' if kind is str else 'object'}")
+    constants, variable = {}, []
+    for name, axis in row["axes"].items():
+        of_type = axis.get("type") if isinstance(axis, dict) else None
+        if of_type == "const" and isinstance(axis.get("value"), int):
+            constants[name] = axis["value"]
+        elif of_type == "var":
+            variable.append(name)
+        else:
+            raise wrong(f"axis {name} is neither var nor a const with a value")
+    inputs = tuple(_tensors(row["inputs"], row["axes"], _defaults(row["reference"], wrong), wrong))
+    outputs = tuple(_tensors(row["outputs"], row["axes"], {}, wrong))
+    numbers = [each.name for each in inputs if each.shape is None]
+    derived = list_derived(row.get("constraints") or (), (*variable, *numbers), {*row["axes"]})
+    free = tuple(name for name in variable if name not in derived)
+    return Definition(row["name"], file, free, constants, derived, inputs, outputs, row["reference"])
+
+
+def _tensors(
+    specs: Mapping[str, Any],
+    axes: Mapping[str, Any],
+    defaults: Mapping[str, float | None],
+    wrong: Callable[[str], BadProblem],
+) -> Iterator[TensorSpec]:
+    for name, spec in specs.items():
+        if not isinstance(spec, dict) or "shape" not in spec:
+            raise wrong(f"{name} has no shape")
+        if spec.get("dtype") not in TYPES:
+            raise wrong(f"{name} has the type {spec.get('dtype')!r}; expected one of {', '.join(TYPES)}")
+        for axis in spec["shape"] or ():
+            if axis not in axes:
+                raise wrong(f"{name} has the axis {axis!r}, which is none of its axes: {', '.join(axes)}")
+        shape = None if spec["shape"] is None else tuple(spec["shape"])
+        yield TensorSpec(name, shape, spec["dtype"], defaults.get(name))
+
+
+def _defaults(reference: str, wrong: Callable[[str], BadProblem]) -> dict[str, float | None]:
+    """Returns the numbers that parameters of the reference have by default."""
+    try:
+        tree = ast.parse(reference)
+    except SyntaxError as error:
+        raise wrong(f"line {error.lineno} of the reference is no Python: {error.msg}") from None
+    run = next((each for each in tree.body if isinstance(each, ast.FunctionDef) and each.name == ENTRY), None)
+    if run is None:
+        raise wrong(f"the reference has no function {ENTRY}")
+    arguments = (*run.args.posonlyargs, *run.args.args)
+    with_default = arguments[len(arguments) - len(run.args.defaults) :]
+    return {
+        argument.arg: default.value
+        for argument, default in zip(with_default, run.args.defaults, strict=True)
+        if isinstance(default, ast.Constant) and isinstance(default.value, int | float)
+    }
+
+
+def _parse(text: str, place: str) -> dict[str, Any]:
+    try:
+        row = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise BadProblem(f"{place}: not JSON: {error.msg} (line {error.lineno}, column {error.colno})") from None
+    if not isinstance(row, dict):
+        raise BadProblem(f"{place}: an object is expected")
+    return row

@@ -1,0 +1,198 @@
+"""Watches operators that flashinfer-bench Definition files state, without a function for each.
+
+from tilewatch import watch_definitions
+
+OPERATORS = watch_definitions(
+    "**/kernel_definitions/*.json",
+    run="**/kernel_solutions/*.json",
+    problems={"N": [1, 4096], "D": 4096},
+    inputs={"eps": 1e-6},
+)
+"""
+
+import importlib
+import itertools
+import json
+import sys
+import types
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tilewatch.kernels.contract import BadProblem, Problem
+from tilewatch.kernels.problems.definitions import ENTRY, Definition, TensorSpec, read_definitions, read_workloads
+from tilewatch.kernels.problems.reading import WeightedProblem
+from tilewatch.kernels.watching.declare import BadWatchFile, Case, WatchedOperator
+from tilewatch.kernels.watching.inputs import ProblemInputs
+from tilewatch.kernels.watching.project import Project, find_project
+
+LANGUAGES = ("cuda-tile", "cutile", "python")
+"""Solutions of other languages (triton, cuda) launch nothing that is recorded."""
+
+REFERENCE = "torch"
+"""The name under which the reference can be a baseline."""
+
+Inputs = Mapping[str, float | Callable[[ProblemInputs], Any]]
+
+
+def watch_definitions(
+    pattern: str,
+    *,
+    run: str | Mapping[str, Callable[..., Any]],
+    problems: str | Mapping[str, int | Sequence[int]],
+    inputs: Inputs | None = None,
+    baselines: Sequence[str] = (),
+    nightly: bool = True,
+) -> tuple[WatchedOperator, ...]:
+    """Watches each operator that has a Definition file and something to run.
+
+    pattern    Definition files, relative to the top of the repository; ** is any folders
+    run        Solution files, likewise, whose entry point is a file of the repository; or callables by definition.
+               A definition without one is left out
+    problems   values of the axes: all combinations of those that a definition needs; or Workload files
+    inputs     numbers, and functions of `p` that make a tensor, by the name of the input. Floating-point tensors that
+               are not named are standard normal
+    baselines  "torch" is the reference itself; "copy"
+    nightly    whether the nightly sweeps them
+    """
+    caller = sys._getframe(1)
+    file, line = Path(caller.f_globals["__file__"]), caller.f_lineno
+    project = find_project(file.parent, None)
+    root = file.parent if project is None else project.root
+    try:
+        definitions = {each.name: each for each in read_definitions(pattern, root)}
+        entries = _list_entries(run, root, project) if isinstance(run, str) else run
+        watched = {name: each for name, each in definitions.items() if name in entries}
+        if not watched:
+            raise BadProblem(f"none of {', '.join(definitions)} has a Solution of {' or '.join(LANGUAGES)}")
+        listed = read_workloads(problems, root, watched) if isinstance(problems, str) else None
+        return tuple(
+            WatchedOperator(
+                name=name,
+                make_case=partial(make_case, definition, entries[name], dict(inputs or {}), tuple(baselines)),
+                problems=tuple(
+                    WeightedProblem(each, {})
+                    for each in (_combine(definition, problems) if listed is None else listed[name])  # type: ignore[arg-type]  # no text here
+                ),
+                names=None,
+                baselines=tuple(baselines),
+                configs=None,
+                nightly=nightly,
+                file=file,
+                line=line,
+            )
+            for name, definition in watched.items()
+        )
+    except BadProblem as error:
+        raise BadWatchFile(f"{file.name}, line {line}: {error}") from None
+
+
+def make_case(
+    definition: Definition,
+    entry: Callable[..., Any],
+    given: Inputs,
+    baselines: Sequence[str],
+    p: ProblemInputs,
+) -> Case:
+    """Makes the case of one problem. The reference gets copies: some change their inputs in place."""
+    sizes = definition.values(p.problem.sizes)
+    made = {each.name: _make_input(definition, each, given, sizes, p) for each in definition.inputs}
+
+    def call_reference() -> Any:
+        return load_reference(definition)(
+            **{name: value.clone() if hasattr(value, "clone") else value for name, value in made.items()}
+        )
+
+    rivals = {REFERENCE: call_reference} if REFERENCE in baselines else {}
+    return Case(lambda: entry(**made), call_reference, rivals, None, 0, None)
+
+
+def load_reference(definition: Definition) -> Callable[..., Any]:
+    """Runs the reference's source and returns its function. It needs PyTorch."""
+    names: dict[str, Any] = {"__name__": f"reference of {definition.name}"}
+    exec(compile(definition.reference, f"{definition.file.name} (reference)", "exec"), names)  # noqa: S102 - it is code of the commit, as the watch file is
+    return names[ENTRY]  # type: ignore[no-any-return]
+
+
+def _combine(definition: Definition, axes: Mapping[str, int | Sequence[int]]) -> list[Problem]:
+    """Returns all combinations of the axes that the definition needs, the last one fastest."""
+    for name in definition.free:
+        if name not in axes:
+            raise BadProblem(f"problems: {definition.name} needs the axis {name}; it has {', '.join(axes)}")
+    values = [[value] if isinstance(value := axes[name], int) else list(value) for name in definition.free]
+    return [
+        definition.make_problem(dict(zip(definition.free, each, strict=True))) for each in itertools.product(*values)
+    ]
+
+
+def _make_input(
+    definition: Definition, tensor: TensorSpec, given: Inputs, sizes: Mapping[str, float], p: ProblemInputs
+) -> Any:
+    """Returns a tensor, or a number for an input without a shape. Raises BadProblem where nothing says its values."""
+    if tensor.name in given:
+        value = given[tensor.name]
+        return value(p) if callable(value) else value
+    if tensor.shape is None:
+        chosen = p.problem.choices.get(tensor.name)
+        number = sizes.get(tensor.name, tensor.default) if chosen is None else float(chosen)
+        if number is None:
+            raise BadProblem(
+                f"{definition.file.name}: the number {tensor.name} has no value; give inputs={{'{tensor.name}': ...}}"
+            )
+        return bool(number) if tensor.dtype == "bool" else number
+    shape = [int(sizes[axis]) for axis in tensor.shape]
+    if not tensor.dtype.startswith(("float", "bfloat")):
+        raise BadProblem(
+            f"{definition.file.name}: the values of {tensor.name}, {tensor.dtype}, have a meaning; "
+            f"give inputs={{'{tensor.name}': lambda p: ...}}"
+        )
+    return p.randn(*shape, dtype=tensor.dtype)
+
+
+def _list_entries(pattern: str, root: Path, project: Project | None) -> dict[str, Callable[..., Any]]:
+    """Returns the function of each Solution by its definition; the first by file name, where there are several."""
+    entries: dict[str, Callable[..., Any]] = {}
+    for file in sorted(root.glob(pattern)):
+        try:
+            row = json.loads(file.read_text(encoding="utf-8"))
+            name, language, entry = row["definition"], row["spec"]["language"], row["spec"]["entry_point"]
+        except (json.JSONDecodeError, KeyError, TypeError):
+            raise BadProblem(
+                f"{file.name}: no Solution: expected definition, spec.language, spec.entry_point"
+            ) from None
+        if language in LANGUAGES and name not in entries:
+            entries[name] = _import_entry(file, entry, root, project)
+    return entries
+
+
+def _import_entry(file: Path, entry: str, root: Path, project: Project | None) -> Callable[..., Any]:
+    source, _, function = entry.partition("::")
+    place = root / source
+    if not function or not place.is_file():
+        raise BadProblem(f"{file.name}: its entry point '{entry}' is no FILE::FUNCTION of this repository")
+    paths = [*(project.path if project is not None else ()), root]
+    folder = next(each for each in paths if place.is_relative_to(each))
+    module = _import_module(".".join(place.relative_to(folder).with_suffix("").parts), folder)
+    found = getattr(module, function, None)
+    if not callable(found):
+        raise BadProblem(f"{file.name}: {source} has no function {function}")
+    return found  # type: ignore[no-any-return]
+
+
+def _import_module(name: str, folder: Path) -> types.ModuleType:
+    """Imports a module; where a package around it wants what is not installed, without running that package.
+
+    An entry point is a file: TileGym's packages of models import transformers, their kernels do not.
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError:
+        parts = name.split(".")[:-1]
+    for count in range(1, len(parts) + 1):
+        package = ".".join(parts[:count])
+        if package not in sys.modules:
+            module = types.ModuleType(package)
+            module.__path__ = [str(folder.joinpath(*parts[:count]))]
+            sys.modules[package] = module
+    return importlib.import_module(name)
