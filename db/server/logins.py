@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 import psycopg
 from psycopg import sql
+from sqlalchemy import make_url
 
 from tilewatch.db import session
 from tilewatch.errors import ExpectedError
@@ -42,6 +43,12 @@ def make(owner_url: str, logins: Sequence[Login]) -> None:
         raise NoLogin(
             f"the logins cannot be made at {where} by this user, who must be able to make roles: {reason}"
         ) from None
+
+
+def url_of(owner_url: str, login: Login) -> str:
+    """Returns the URL by which this login reaches the owner's database; it holds the password."""
+    url = make_url(owner_url).set(username=login.name, password=login.password)
+    return url.render_as_string(hide_password=False)
 
 
 def _make(driver: "psycopg.Connection[tuple[object, ...]]", login: Login) -> None:

@@ -4,8 +4,6 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
-from sqlalchemy import make_url
-
 from tilewatch.db.server import logins
 from tilewatch.db.server.logins import Login
 from tilewatch.worker.settings import CHECKOUT
@@ -26,5 +24,4 @@ def make_dashboard_login(owner_url: str, environment: Mapping[str, str]) -> str:
     )
     login = Login(DASHBOARD_LOGIN, "tilewatch_triage" if may_act else "tilewatch_read", secrets.token_hex(16))
     logins.make(owner_url, (login,))
-    url = make_url(owner_url).set(username=login.name, password=login.password)
-    return url.render_as_string(hide_password=False)
+    return logins.url_of(owner_url, login)
