@@ -11,14 +11,16 @@ from contextlib import AbstractContextManager
 
 import pytest
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from tests.worker.cli.conftest import Tilewatch
-from tests.worker.fixtures import git_history
+from tests.worker.fixtures import git_history, open_regression
 from tests.worker.fixtures.celery_process import environment
 from tests.worker.fixtures.git_history import ADD, NARROW, WORDS
 from tests.worker.fixtures.worker_context import Drain
 from tilewatch.db.lifecycle import jobs
-from tilewatch.db.models import Action, Job
+from tilewatch.db.models import Action, Job, Submission
+from tilewatch.db.queries import submissions
 from tilewatch.db.queries.checks import list_checks
 from tilewatch.db.session import session
 from tilewatch.worker.cli.submit_check import worst_code
@@ -149,6 +151,16 @@ def test_a_nightly_is_waited_for_to_its_last_verdict(drain: Drain, shas: dict[st
 )
 def test_the_code_of_a_nightly(states: list[str], confirmed: list[int], code: int) -> None:
     assert nightly_code(states, confirmed) == code
+
+
+def test_a_regression_is_confirmed_in_the_nightly_whose_run_showed_it_and_an_improvement_is_none(
+    db_session: Session,
+) -> None:
+    regression = open_regression.regress(db_session)
+    open_regression.regress(db_session, kernel="attention", size=-0.05)
+    night = db_session.scalars(select(Submission.id)).one()
+    assert submissions.list_regressions_confirmed(db_session, [night]) == [regression]
+    assert submissions.list_regressions_confirmed(db_session, [night + 1]) == []
 
 
 @pytest.mark.parametrize(("codes", "code"), [([0, 0], 0), ([0, 2], 2), ([2, 1], 1)])

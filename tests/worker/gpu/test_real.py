@@ -1,20 +1,29 @@
 """The real backend on a fake GPU, in real child processes: a commit's library is checked out, swept and replayed."""
 
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from tests.kernels.fixtures.fake_gpu import LIBRARY, PROBLEM, UUID, Rig, install_for_children
 from tests.worker.fixtures import tiny_repository
+from tilewatch.db import record
+from tilewatch.db.lifecycle import checks, jobs
+from tilewatch.db.lifecycle.checks import CheckRequest
+from tilewatch.db.queries.checks import find_check
+from tilewatch.db.session import session
 from tilewatch.db.step_queries.steps import CompiledConfig, SweepFacts
+from tilewatch.kernels.device import gpu_model
 from tilewatch.kernels.results import Cubin, TrialResult
 from tilewatch.worker.context import Context, Simulation
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.gpu.backend import backend_for
 from tilewatch.worker.gpu.real import RealGpu
 from tilewatch.worker.gpu.sweep_to_measure import SweepToMeasure
+from tilewatch.worker.queue.lease import Lease
 from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide, MachineCode, ReplayJob
+from tilewatch.worker.steps import check as check_step
 
 
 @pytest.fixture
@@ -100,3 +109,39 @@ def test_the_two_sides_of_a_question_are_replayed_in_turn(backend: RealGpu, rig:
     assert (result.good_us, result.bad_us) == ((100.0, 100.0), (110.0, 110.0))
     assert done == [1, 2]
     assert result.gpu_uuid == UUID
+
+
+def test_a_check_launches_both_sides_until_the_verdict_is_sure(
+    backend: RealGpu, rig: Rig, sha: str, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fake GPU has no noise, so 12 launches are enough to be sure of 10 %."""
+    monkeypatch.setattr(check_step, "backend_for", lambda *_: backend)
+    base, head = rig.cubin(1, 100.0), rig.cubin(2, 110.0)
+    with session(database_url) as opened:
+        record.add_gpu_model(opened, **asdict(gpu_model("h200")))
+        asked = CheckRequest("watched", sha, sha, "Kernels", "h200", None, 0.0)
+        check_id, _ = checks.open_once(opened, asked, "ada")
+        codes = {
+            f"{side}_{name}": value
+            for side, cubin in (("base", base), ("head", head))
+            for name, value in (
+                ("config", dict(cubin.config)),
+                ("content_key", cubin.content_key),
+                ("symbol", cubin.symbol),
+            )
+        }
+        row = {"kernel": rig.kernel, "problem": PROBLEM, "kind": None, **codes}
+        ((operator_id, *_),) = checks.write_prepared(opened, check_id, [row])
+        payload = {"operator_id": operator_id, "repository": "watched", "library": "library"}
+        job_id, _ = jobs.add(opened, key="c", kind="check", queue="gpu.h200", subject="c", payload=payload)
+        job = jobs.claim(opened, job_id, "gpu0@n#1", 60)
+    assert job is not None
+    check_step.step(job, backend.context, Lease(database_url, job_id, "gpu0@n#1"))
+    with session(database_url) as opened:
+        story = find_check(opened, check_id)
+    assert story is not None
+    (operator,) = story.operators
+    assert operator.sentence == "slower +10.0 % (10.0 to 10.0) after 12 launches"
+    assert (operator.base_us, operator.head_us) == ([100.0] * 12, [110.0] * 12)
+    assert (operator.gpu_uuid, story.check.exit_code) == (UUID, 1)
+    assert operator.gpu_s > 0
