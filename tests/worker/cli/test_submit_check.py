@@ -168,6 +168,11 @@ def test_the_code_of_several_checks(codes: list[int], code: int) -> None:
     assert worst_code(codes) == code
 
 
+def test_ids_and_links_are_json_for_who_does_not_wait(tilewatch: Tilewatch) -> None:
+    answer = json.loads(tilewatch("submit", "check", "HEAD..HEAD", "--gpu", "sim", "--json"))
+    assert answer == {"checks": [{"id": 1, "gpu_model": "sim", "link": "http://localhost:8501/checks?check=1"}]}
+
+
 def test_what_cannot_be_submitted_is_a_sentence(tilewatch: Tilewatch) -> None:
     assert tilewatch("submit", "check", "HEAD", fails=True) == (
         "'HEAD' is not a range of commits; expected BASE..HEAD, such as main..HEAD"
