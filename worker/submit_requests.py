@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from tilewatch import errors
 from tilewatch.db.lifecycle import actions, tokens
 from tilewatch.db.lifecycle.actions import RequestedAction
-from tilewatch.db.lifecycle.tokens import Holder
+from tilewatch.db.lifecycle.tokens import Holder, TokenInUse
 from tilewatch.db.session import DatabaseUnreachable, session
 from tilewatch.worker import repository as git_reads
 from tilewatch.worker import watched
@@ -116,8 +116,8 @@ def submissions(
 
 
 def _submit(opened: Session, settings: Settings, asked: RequestedAction) -> _Outcome | None:
-    """Returns None for a check whose commit is not in the watched clone yet. A bug is a refusal too: it would come back
-    with every tick."""
+    """Returns None for a check that the next tick tries again: its commit is not there yet. A bug is a refusal too: it
+    would come back with every tick."""
     try:
         if asked.action == "check":
             return _submit_asked_check(opened, settings, asked)
@@ -143,7 +143,10 @@ def _submit_asked_check(opened: Session, settings: Settings, asked: RequestedAct
     except RepositoryError as error:
         waited = dt.datetime.now(dt.UTC) - asked.asked_at
         return None if waited < FETCHED_WITHIN else _Outcome(True, str(error), {})
-    submitted = _within_budget(opened, settings, holder, CheckAsked(base, head, repository=source.name))
+    try:
+        submitted = _within_budget(opened, settings, holder, CheckAsked(base, head, repository=source.name))
+    except TokenInUse:
+        return None
     return _Outcome(False, submitted.sentence, _new_checks(submitted))
 
 

@@ -4,8 +4,10 @@ The library that comes with Tilewatch, which TILEWATCH_REPOSITORY is when nobody
 other repository is. Each node has clones of its own, made from the address in the database.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from sqlalchemy.orm import Session
 
@@ -66,6 +68,16 @@ def choose(opened: Session, settings: Settings, name: str | None) -> WatchedRepo
         if each.name == split_branch(name)[0]:
             return each
     raise RepositoryError(f"no repository {name!r} is watched; those that are: {names}")
+
+
+def choose_by_address(opened: Session, settings: Settings, addresses: Sequence[str]) -> WatchedRepository:
+    """Returns the repository that has one of these addresses. Where none has, as for a mirror, `choose` decides without
+    a name. Raises RepositoryError."""
+    places = {_place(address) for address in addresses}
+    for each in list_watched(opened, settings):
+        if _place(each.clone.url if each.clone else each.name) in places:
+            return each
+    return choose(opened, settings, None)
 
 
 def add(
@@ -146,6 +158,15 @@ def _find(context: Context, name: str | None) -> RepositoryRow | None:
         return None
     with session(context.database_url) as opened:
         return repositories.find_repository(opened, split_branch(name)[0])
+
+
+def _place(address: str) -> str:
+    """Returns host and path, which the addresses of one repository have in common: https, ssh, user@host:path."""
+    parts = urlsplit(address)
+    host, path = parts.hostname or "", parts.path
+    if not parts.scheme and ":" in address:
+        host, _, path = address.rpartition("@")[2].partition(":")
+    return f"{host.lower()}/{path.strip('/').removesuffix('.git')}"
 
 
 def _of_clone(clone: Clone, branch: str) -> WatchedRepository:

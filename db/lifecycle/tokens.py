@@ -33,6 +33,10 @@ class NoToken(ExpectedError):
     """A token that cannot be made, or is not there; the message is a sentence."""
 
 
+class TokenInUse(ExpectedError):
+    """Another act of the same token is under way; the message is a sentence."""
+
+
 class BudgetSpent(ExpectedError):
     """The acts of a token have cost what they may; the message is a sentence."""
 
@@ -86,11 +90,13 @@ def find_holder_by_name(session: Session, name: str) -> Holder | None:
 
 def require_budget(session: Session, holder: Holder, open_gpu_s: float) -> None:
     """Raises BudgetSpent when the checks of BUDGET_H hours have cost the budget. Until the transaction ends, others who
-    ask for the same token wait.
+    ask for the same token get TokenInUse: they would see the same rest, and a submission may fetch for minutes.
 
     What is not answered yet counts too: an operator as `open_gpu_s` at least, a check without operators as one.
     """
-    session.execute(select(Token.id).where(Token.id == holder.token_id).with_for_update())
+    own = select(Token.id).where(Token.id == holder.token_id).with_for_update(skip_locked=True)
+    if session.execute(own).one_or_none() is None:
+        raise TokenInUse(f"another check of {holder.who} is being submitted; try again when it is")
     lately = (Check.who == holder.who, Check.requested_at > func.now() - dt.timedelta(hours=BUDGET_H))
     cost = case(
         (CheckOperator.kind.is_(None), func.greatest(CheckOperator.gpu_s, open_gpu_s)), else_=CheckOperator.gpu_s

@@ -35,11 +35,15 @@ class Unsigned(ExpectedError):
 
 @dataclass(frozen=True)
 class WantedCheck:
-    """What a branch changed since it left another: `base` is a sha or a branch, `head` a sha. `of` names the event."""
+    """What a branch changed since it left another: `base` is a sha or a branch, `head` a sha. `of` names the event.
+
+    `addresses` are those of the repository, as the forge has them.
+    """
 
     base: str
     head: str
     of: str
+    addresses: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,7 @@ def _push(event: Any) -> WantedCheck | Nothing:
         return Nothing(f"the branch {branch} was deleted")
     if not before.strip(NO_COMMIT):
         return Nothing(f"the branch {branch} is new, so there is nothing before it")
-    return WantedCheck(_sha(before), _sha(after), f"push to {branch}")
+    return WantedCheck(_sha(before), _sha(after), f"push to {branch}", _addresses(event))
 
 
 def _pull_request(event: Any) -> WantedCheck | Nothing:
@@ -108,7 +112,7 @@ def _pull_request(event: Any) -> WantedCheck | Nothing:
         return Nothing(f"{of}: no commit came with it")
     if not request["head"]["repo"] or request["head"]["repo"]["id"] != request["base"]["repo"]["id"]:
         return Nothing(f"{of} is from a fork, whose code is not run here")
-    return WantedCheck(_sha(request["base"]["sha"]), _sha(request["head"]["sha"]), of)
+    return WantedCheck(_sha(request["base"]["sha"]), _sha(request["head"]["sha"]), of, _addresses(event))
 
 
 def _merge_request(event: Any) -> WantedCheck | Nothing:
@@ -121,7 +125,13 @@ def _merge_request(event: Any) -> WantedCheck | Nothing:
     branch = request["target_branch"]
     if not BRANCH.fullmatch(branch):
         raise ValueError(branch)
-    return WantedCheck(branch, _sha(request["last_commit"]["id"]), of)
+    return WantedCheck(branch, _sha(request["last_commit"]["id"]), of, _addresses(event))
+
+
+def _addresses(event: Any) -> tuple[str, ...]:
+    of_github = [event["repository"].get(name) for name in ("clone_url", "ssh_url", "html_url")]
+    of_gitlab = [event.get("project", {}).get(name) for name in ("git_http_url", "git_ssh_url", "web_url")]
+    return tuple(str(address) for address in of_github + of_gitlab if address)
 
 
 def _sha(text: str) -> str:

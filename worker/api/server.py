@@ -22,7 +22,7 @@ from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 
 from tilewatch.db import session as database
-from tilewatch.db.lifecycle.tokens import BudgetSpent
+from tilewatch.db.lifecycle.tokens import BudgetSpent, TokenInUse
 from tilewatch.db.session import DatabaseUnreachable
 from tilewatch.errors import ExpectedError
 from tilewatch.worker.api import webhooks
@@ -51,6 +51,7 @@ STATUS: dict[type, HTTPStatus] = {
     NotAllowed: HTTPStatus.FORBIDDEN,
     NotThere: HTTPStatus.NOT_FOUND,
     BudgetSpent: HTTPStatus.TOO_MANY_REQUESTS,
+    TokenInUse: HTTPStatus.TOO_MANY_REQUESTS,
     ExpectedError: HTTPStatus.UNPROCESSABLE_ENTITY,
     BrokerUnreachable: HTTPStatus.SERVICE_UNAVAILABLE,
     DatabaseUnreachable: HTTPStatus.SERVICE_UNAVAILABLE,

@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 
 from tilewatch.db.lifecycle import actions, tokens
 from tilewatch.db.session import session
+from tilewatch.worker import watched
 from tilewatch.worker.api import deliveries
 from tilewatch.worker.api.deliveries import BadDelivery, Delivery, Nothing
 from tilewatch.worker.api.refusals import NotAllowed
@@ -43,22 +44,24 @@ def take_delivery_of(forge: str, settings: Settings) -> Callable[[Request], Awai
         delivery = read(secret, request.headers, bytes(body))
         if isinstance(delivery.asks, Nothing):
             return JSONResponse({"detail": f"nothing to do: {delivery.asks.reason}"})
-        return await run_in_threadpool(_ask, settings.connection().database_url, delivery)
+        return await run_in_threadpool(_ask, settings, delivery)
 
     return take_delivery
 
 
-def _ask(database_url: str, delivery: Delivery) -> Response:
-    assert not isinstance(delivery.asks, Nothing)
-    with session(database_url) as opened:
+def _ask(settings: Settings, delivery: Delivery) -> Response:
+    asks = delivery.asks
+    assert not isinstance(asks, Nothing)
+    with session(settings.connection().database_url) as opened:
         holder = tokens.find_holder_by_name(opened, TOKEN)
         if holder is None or "check" not in holder.rights:
             raise NotAllowed(
                 f"forges act with the token {TOKEN}, which is not there: "
                 f"`tilewatch token add {TOKEN} --may check --gpu-seconds 36000` makes it"
             )
-        wanted = {**vars(delivery.asks), "token": TOKEN}
+        repository = watched.choose_by_address(opened, settings, asks.addresses).name
+        wanted = {"repository": repository, "base": asks.base, "head": asks.head, "of": asks.of, "token": TOKEN}
         action_id = actions.ask_check(opened, holder.who, wanted, key=delivery.key)
     if action_id is None:
         return JSONResponse({"detail": "this delivery was taken before"})
-    return JSONResponse({"detail": f"a check is submitted within a minute: {delivery.asks.of}"}, HTTPStatus.ACCEPTED)
+    return JSONResponse({"detail": f"a check is submitted within a minute: {asks.of}"}, HTTPStatus.ACCEPTED)

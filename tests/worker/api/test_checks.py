@@ -94,11 +94,26 @@ def test_a_budget_holds_what_is_not_answered_yet_and_what_was_spent(
         assert {token.name: token.spent_gpu_s > 0 for token in list_tokens(opened)} == {"small": True, "none": False}
 
 
+def test_two_submissions_of_a_token_do_not_see_the_same_rest(
+    server: str, context: Context, shas: dict[str, str]
+) -> None:
+    headers = make_token(context, "ci", 3600)
+    with session(context.database_url) as opened:
+        holder = tokens.find_holder_by_name(opened, "ci")
+        assert holder is not None
+        tokens.require_budget(opened, holder, BUDGET_S)
+        refused = submit(server, headers, shas[NARROW], shas[ADD])
+        assert refused.status_code == 429
+        assert refused.json()["detail"].startswith("another check of token ci is being submitted")
+    assert submit(server, headers, shas[NARROW], shas[ADD]).status_code == 202
+
+
 @pytest.mark.parametrize(
     ("asked", "status", "sentence"),
     [
         ({"base": "nowhere", "head": "HEAD"}, 422, "has no commit 'nowhere'"),
         ({"base": "HEAD", "head": "HEAD", "gpus": ["h9000"]}, 422, "h9000"),
+        ({"base": "HEAD", "head": "HEAD", "repository": "none"}, 422, "no repository 'none' is watched"),
         ({"base": "--all", "head": "HEAD"}, 422, "base: String should match pattern"),
         ({"head": "HEAD"}, 422, "base: Field required"),
     ],

@@ -13,7 +13,7 @@ from sqlalchemy import select, update
 
 from tests.worker.fixtures import compiled_sweep, tiny_repository
 from tests.worker.fixtures.api_server import serve
-from tilewatch.db.lifecycle import tokens
+from tilewatch.db.lifecycle import repositories, tokens
 from tilewatch.db.models import Action
 from tilewatch.db.queries.checks import CheckRow, list_checks
 from tilewatch.db.session import session
@@ -24,6 +24,8 @@ from tilewatch.worker.settings import Settings
 SECRET = "a common secret"  # noqa: S105 - of these tests
 OWN, FORK = {"id": 1}, {"id": 2}
 ZEROS = "0" * 40
+GITHUB = {"clone_url": "https://github.example/own/kernels.git", "ssh_url": "git@github.example:own/kernels.git"}
+GITLAB = {"project": {"git_http_url": "https://gitlab.example/own/kernels.git"}, "repository": {"name": "kernels"}}
 
 
 @pytest.fixture
@@ -68,7 +70,7 @@ def gitlab(server: str, event: str, payload: Any, delivery: str = "d-1", secret:
 def pull_request(shas: dict[str, str], action: str = "synchronize", repository: Any = OWN) -> dict[str, Any]:
     base = {"sha": shas["trunk"], "ref": "trunk", "repo": OWN}
     head = {"sha": shas["topic"], "ref": "topic", "repo": repository}
-    return {"action": action, "number": 12, "pull_request": {"base": base, "head": head}}
+    return {"action": action, "number": 12, "pull_request": {"base": base, "head": head}, "repository": GITHUB}
 
 
 def merge_request(shas: dict[str, str], **attributes: Any) -> dict[str, Any]:
@@ -80,11 +82,11 @@ def merge_request(shas: dict[str, str], **attributes: Any) -> dict[str, Any]:
         "target_branch": "trunk",
         "last_commit": {"id": shas["topic"]},
     }
-    return {"object_kind": "merge_request", "object_attributes": {**usual, **attributes}}
+    return {"object_kind": "merge_request", "object_attributes": {**usual, **attributes}, **GITLAB}
 
 
 def push(before: str, after: str, ref: str = "refs/heads/topic") -> dict[str, Any]:
-    return {"ref": ref, "before": before, "after": after}
+    return {"ref": ref, "before": before, "after": after, "repository": GITHUB}
 
 
 def actions(context: Context) -> list[Action]:
@@ -244,3 +246,18 @@ def test_a_check_waits_for_its_commit_and_holds_up_no_other(
     waited, _ = actions(context)
     assert waited.state == "refused"
     assert "has no commit" in str(waited.outcome)
+
+
+@pytest.mark.usefixtures("token")
+@pytest.mark.parametrize("address", ["https://github.example/own/kernels", "ssh://git@GITHUB.example/own/kernels.git"])
+def test_the_repository_is_the_one_with_the_address_of_the_forge(
+    settings: Settings, context: Context, shas: dict[str, str], address: str
+) -> None:
+    both = settings.model_validate({**settings.model_dump(), "webhook_secret": SECRET})
+    with session(context.database_url) as opened:
+        repositories.add(opened, "another", "https://github.example/own/another.git", "main")
+        repositories.add(opened, "ours", address, "main")
+    with serve(both) as server:
+        assert github(server, "push", push(shas["left"], shas["topic"])).status_code == 202
+    (action,) = actions(context)
+    assert action.wanted["repository"] == "ours"
