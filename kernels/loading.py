@@ -23,7 +23,7 @@ from tilewatch.kernels import contract
 from tilewatch.kernels.contract import Kernel, Problem
 from tilewatch.kernels.imports import ALLOWED, ForbiddenImport, refuse_imports
 from tilewatch.kernels.project_settings import BadProject
-from tilewatch.kernels.watching.declare import WatchedOperator
+from tilewatch.kernels.watching.declare import BadWatchFile, WatchedOperator
 from tilewatch.kernels.watching.no_gpu import as_gpu
 from tilewatch.kernels.watching.operator import RecordedOperator
 from tilewatch.kernels.watching.project import (
@@ -31,6 +31,7 @@ from tilewatch.kernels.watching.project import (
     activate,
     canonical_name,
     compile_file,
+    find_place,
     find_project,
     hash_sources,
 )
@@ -72,11 +73,14 @@ class LibraryOperator:
         """Records the operator, once per problem. Raises LibraryError where its host code fails."""
         try:
             return _recorded(self.kernel, self.project, problem.name)
+        except BadWatchFile as error:
+            raise LibraryError(f"watch file {error}") from error
         except Exception as error:
-            where = self.project.arch
-            what = f"watch file {self.file}: {self.kernel.name} on {problem.name} cannot be recorded for {where}"
+            what = f"watch file {self.file}, line {self.kernel.line}: {self.kernel.name} on {problem.name}"
             kind = "" if isinstance(error, ExpectedError) else f"{type(error).__name__}: "
-            raise LibraryError(f"{what}: {kind}{error}") from error
+            where = find_place(error)
+            place = f" ({where})" if where else ""
+            raise LibraryError(f"{what} cannot be recorded for {self.project.arch}: {kind}{error}{place}") from error
 
 
 Entry = LibraryKernel | LibraryOperator

@@ -202,7 +202,12 @@ class RecordedOperator:
 
     def _list_configs(self, first: Recording | None) -> tuple[PlainConfig, ...]:
         if self.operator.configs is not None:
-            found = unique(make_plain(each) for each in list_configs(self.operator.configs, self.problem, self.arch))
+            try:
+                given = list_configs(self.operator.configs, self.problem, self.arch)
+            except BadWatchFile as error:
+                place = f"{self.operator.file.name}, line {self.operator.line}: {self.operator.name}"
+                raise BadWatchFile(f"{place}: {error}") from None
+            found = unique(make_plain(each) for each in given)
         elif first is None:
             raise BadWatchFile(
                 f"{self.operator.file.name}, line {self.operator.line}: `run` of {self.operator.name} takes "

@@ -13,6 +13,7 @@ import importlib.machinery
 import importlib.util
 import linecache
 import sys
+import traceback
 import types
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -98,6 +99,12 @@ def _deactivate(project: Project) -> None:
 
 def canonical_name(project: Project, path: str) -> str:
     return CANONICAL + path.removeprefix(str(project.root))
+
+
+def find_place(error: BaseException) -> str:
+    """Returns the last line of the checkout that an error came through, as "src/ops.py, line 7"; empty where none."""
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if each.filename.startswith(f"{CANONICAL}/")]
+    return f"{frames[-1].filename.removeprefix(f'{CANONICAL}/')}, line {frames[-1].lineno}" if frames else ""
 
 
 def compile_file(project: Project, path: str, content: bytes) -> Any:
@@ -197,9 +204,9 @@ def restore_globals(project: Project) -> None:
     Host code remembers the config that it tuned for a shape; a second run would not search again.
     """
     for container, content in _states[project].containers:
-        if container != content:
-            container.clear()
-            container.extend(content) if isinstance(container, list) else container.update(content)
+        # They may hold tensors, so they are not compared: two tensors are neither equal nor not.
+        container.clear()
+        container.extend(content) if isinstance(container, list) else container.update(content)
     for module in own_modules(project):
         for value in list(vars(module).values()):
             if isinstance(value, functools._lru_cache_wrapper):

@@ -1,0 +1,109 @@
+"""Says what is wrong with a watch file in one sentence, with file and line."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tilewatch.kernels.catalog.catalog import read_library
+
+REPOSITORY = Path(__file__).parent / "fixtures" / "foreign_repository"
+
+WRONG = """
+import torch
+from tilewatch import case, watch
+from tiny_ops import host
+
+@watch(problems="8", names="n")
+def no_case(p):
+    return host.scale
+
+@watch(problems="8", names="n", baselines=("torhc",))
+def no_such_baseline(p):
+    return case(run=lambda: host.scale(p.randn(8, p.n)), reference=lambda: None, torch=lambda: None)
+
+@watch(problems="8", names="n")
+def nothing_launched(p):
+    return case(run=lambda: p.randn(8, p.n), reference=lambda: None)
+
+@watch(problems="8", names="n")
+def no_such_size(p):
+    return case(run=lambda: host.scale(p.randn(8, p.rows)), reference=lambda: None)
+
+@watch(problems="8", names="n")
+def values_needed(p):
+    x = p.randn(8, p.n)
+    return case(run=lambda: host.scale(x[: int(x.sum())]), reference=lambda: None)
+
+@watch(problems="8", names="n")
+def function_needed(p):
+    x = p.randn(8, p.n)
+    return case(run=lambda: host.scale(torch.linalg.qr(x).Q), reference=lambda: None)
+
+@watch(problems="8", names="n")
+def host_code_fails(p):
+    return case(run=lambda: host.add([], torch.float32, True), reference=lambda: None)
+
+@watch(problems="8", names="n", configs=[{"tile": 3}])
+def no_place_for_configs(p):
+    return case(run=lambda: host.scale_and_sum(p.randn(8, 64)), reference=lambda: None)
+
+@watch(problems="8", names="n", configs={"tile": 3})
+def no_list(p):
+    return case(run=lambda tile=1: host.scale_and_sum(p.randn(8, 64)), reference=lambda: None)
+
+@watch(problems="8", names="n")
+def configs_missing(p):
+    return case(run=lambda tile: host.scale_and_sum(p.randn(8, 64), tile), reference=lambda: None)
+"""
+
+EARLY = "import torch\nfrom tiny_ops import host\n\nhost.scale(torch.ones(2, 2))\n"
+
+SENTENCES = [
+    "line 6: no_case returns function; expected case(...)",
+    "line 10: no_such_baseline has no baseline 'torhc'; it has torch, copy",
+    "line 14: nothing_launched on 8 {}: `run` launches no cuTile kernel",
+    "line 18: no_such_size on 8 {}: AttributeError: the problem 8 has no 'rows'; it has n (watch/wrong.py, line 20)",
+    "line 22: values_needed on 8 {}: the host code needs the values of a tensor (Tensor.__int__), which exist only on "
+    "a GPU (watch/wrong.py, line 25)",
+    "line 27: function_needed on 8 {}: PyTorch is not installed on this machine, and Tilewatch's stand-in for it has "
+    "no torch.linalg.qr; `pip install torch` (the CPU build is enough) into Tilewatch's environment makes it possible "
+    "(watch/wrong.py, line 30)",
+    "line 32: host_code_fails on 8 {}: IndexError: list index out of range (src/tiny_ops/host.py, line 50)",
+    "line 36: `configs` of no_place_for_configs has tile, but `run` takes no arguments and its host code searches "
+    "nothing",
+    "line 40: no_list: `configs` has the axis 'tile' with 3; expected a list of values",
+    "line 44: `run` of configs_missing takes arguments, so `configs` must say which",
+]
+
+
+@pytest.fixture(scope="module")
+def read(tmp_path_factory: pytest.TempPathFactory) -> tuple[set[str], tuple[str, ...]]:
+    """The operators of the repository with a wrong watch file and two that do not load, and the sentences on those."""
+    root = tmp_path_factory.mktemp("checkout") / "repository"
+    shutil.copytree(REPOSITORY, root)
+    (root / "watch" / "wrong.py").write_text(WRONG)
+    (root / "watch" / "missing.py").write_text("import math\nimport not_installed_anywhere\n")
+    (root / "watch" / "early.py").write_text(EARLY)
+    found = read_library(root / "watch", arch="sm_90")
+    return {plan.kernel for plan in found.plans}, found.failures
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_a_mistake_is_a_sentence_with_file_and_line(read: tuple[set[str], tuple[str, ...]], sentence: str) -> None:
+    wanted = f"watch file wrong.py, {sentence.format('cannot be recorded for sm_90')}"
+    assert wanted in read[1]
+
+
+def test_a_file_that_does_not_load_says_at_which_line(read: tuple[set[str], tuple[str, ...]]) -> None:
+    (sentence,) = [each for each in read[1] if "missing.py" in each]
+    assert "ModuleNotFoundError: No module named 'not_installed_anywhere' (line 2)" in sentence
+
+
+def test_a_launch_while_the_file_is_loaded_is_refused(read: tuple[set[str], tuple[str, ...]]) -> None:
+    (sentence,) = [each for each in read[1] if "early.py" in each]
+    assert "`exhaustive_search` is called outside `run`" in sentence
+
+
+def test_a_mistake_costs_its_own_operator_only(read: tuple[set[str], tuple[str, ...]]) -> None:
+    assert read[0] == {"tuned", "tuned_twice", "transposed", "unaligned", "listed", "chosen"}

@@ -1,0 +1,125 @@
+"""Records what the host code of a foreign repository launches, without PyTorch and without a GPU."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kernels.watching.fixtures.record import GIVEN, record
+
+REPOSITORY = Path(__file__).parent / "fixtures" / "foreign_repository"
+Found = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> list[Found]:
+    """The repository, one with another helper, one with another comment, the repository again, and ct.launch's code."""
+    helper = "src/tiny_ops/arithmetic.py"
+    base = tmp_path_factory.mktemp("checkouts")
+    changes = {"helper": ("0.5", "0.25"), "comment": ("half of it", "a half")}
+    for name, (old, new) in changes.items():
+        shutil.copytree(REPOSITORY, base / name)
+        (base / name / helper).write_text((REPOSITORY / helper).read_text().replace(old, new))
+    shutil.copytree(REPOSITORY, base / "again")
+    folders = (REPOSITORY, base / "helper", base / "comment", base / "again")
+    return record("sm_90", *(each / "watch" for each in folders))
+
+
+@pytest.fixture
+def found(recorded: list[Found]) -> Found:
+    return recorded[0]
+
+
+def launches(operator: Found, number: int = 0) -> list[Found]:
+    every: list[list[Found]] = list(operator["launches"].values())
+    return every[number]
+
+
+@pytest.mark.parametrize("operator", GIVEN)
+def test_the_code_is_what_ct_launch_compiles_for_these_arguments(recorded: list[Found], operator: str) -> None:
+    ours = [each["bytecode"] for each in launches(recorded[0][operator])]
+    assert ours == recorded[-1][operator]
+
+
+def test_the_configs_are_those_of_the_host_codes_own_search(found: Found) -> None:
+    assert found["tuned 8x64:bf16"]["configs"] == [
+        {"tile": tile, "occupancy": occupancy} for tile in (64, 128) for occupancy in (1, 4)
+    ]
+    assert found["tuned 8x64:bf16"]["axes"] == [["tile", [64, 128]], ["occupancy", [1, 4]]]
+
+
+def test_a_config_is_what_the_host_code_launches_though_it_remembers_the_best_one(found: Found) -> None:
+    """The search of the second config would not run if the host code still knew what it chose for the first."""
+    hints = [launches(found["tuned 8x64:f32"], number)[0]["hints"]["occupancy"] for number in range(4)]
+    assert hints == [1, 4, 1, 4]
+    assert len({launches(found["tuned 8x64:f32"], number)[0]["bytecode"] for number in range(4)}) == 4
+
+
+def test_two_searches_are_varied_one_at_a_time(found: Found) -> None:
+    configs = found["tuned_twice 8x64"]["configs"]
+    assert len(configs) == 7
+    assert configs[0] == {"1.tile": 64, "1.occupancy": 1, "2.tile": 64, "2.occupancy": 1}
+    assert configs[-1] == {"1.tile": 64, "1.occupancy": 1, "2.tile": 128, "2.occupancy": 4}
+    first, second = launches(found["tuned_twice 8x64"], 6)
+    assert (first["hints"]["occupancy"], second["hints"]["occupancy"]) == (1, 4)
+
+
+def test_every_launch_is_part_of_the_operator_with_its_grid(found: Found) -> None:
+    assert [(each["kernel"], each["grid"]) for each in launches(found["transposed 8x64:f16"])] == [
+        ("scale_rows", [8]),
+        ("sum_rows", [8]),
+    ]
+
+
+def test_host_code_without_a_search_ships_its_only_config(found: Found) -> None:
+    assert found["transposed 8x64:f16"]["configs"] == [{}]
+    assert found["transposed 8x64:f16"]["ships"] == {}
+    assert found["tuned 8x64:bf16"]["ships"] is None
+
+
+def test_what_ships_is_named_among_configs_of_the_watch_file(found: Found) -> None:
+    assert found["chosen 8x256"]["ships"] == {"tile": 64}
+
+
+def test_configs_may_be_hints_alone(found: Found) -> None:
+    assert [each["hints"]["occupancy"] for each in launches(found["unaligned 8x63:bf16"], 0)] == [8, 8]
+    second = launches(found["unaligned 8x63:bf16"], 1)
+    assert [(each["hints"]["occupancy"], each["hints"]["num_ctas"]) for each in second] == [(1, 1), (1, 1)]
+
+
+def test_axes_may_be_bools_and_types(found: Found) -> None:
+    assert found["listed 8x128"]["configs"] == [
+        {"wide": wide, "out_dtype": dtype} for wide in (False, True) for dtype in ("float32", "float16")
+    ]
+    assert len({launches(found["listed 8x128"], number)[0]["bytecode"] for number in range(4)}) == 4
+
+
+def test_configs_may_follow_the_architecture(found: Found) -> None:
+    assert found["chosen 8x64"]["configs"] == [{"tile": 64}, {"tile": 128}]
+    (other, _) = record("sm_100", REPOSITORY / "watch")
+    assert other["chosen 8x64"]["configs"] == [{"tile": 64}]
+
+
+def test_bytes_are_every_array_once_unless_the_case_says_more(found: Found) -> None:
+    assert found["tuned 8x64:bf16"]["bytes"] == 2 * 8 * 64 * 2
+    assert found["transposed 8x64:f16"]["bytes"] == 1234
+    assert found["unaligned 8x63:bf16"]["bytes"] == 8 * 63 * 2 + 8 * 4
+
+
+def test_a_changed_helper_of_another_module_changes_the_code(recorded: list[Found]) -> None:
+    before, after = recorded[0]["tuned 8x64:bf16"], recorded[1]["tuned 8x64:bf16"]
+    assert before["source_sha256"] != after["source_sha256"]
+    assert not set(before["code_keys"]) & set(after["code_keys"])
+    assert launches(before)[0]["bytecode"] != launches(after)[0]["bytecode"]
+    untouched = "listed 8x128"  # its kernel does not call the helper
+    assert launches(recorded[0][untouched]) == launches(recorded[1][untouched])
+
+
+def test_a_comment_changes_nothing(recorded: list[Found]) -> None:
+    assert recorded[0] == recorded[2]
+
+
+def test_checkouts_of_one_repository_keep_their_modules_apart(recorded: list[Found]) -> None:
+    assert json.dumps(recorded[0]) == json.dumps(recorded[3])
