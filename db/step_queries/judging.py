@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import and_, exists, func, or_, select, tuple_
+from sqlalchemy import and_, case, exists, func, or_, select, tuple_
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
@@ -20,6 +20,8 @@ from tilewatch.db.models import (
     Commit,
     Job,
     Measurement,
+    Regression,
+    RegressionSeries,
     Replay,
     Run,
     Submission,
@@ -78,6 +80,17 @@ class Point:
     high_us: float
     ratio: float | None
     baseline: str | None
+
+
+@dataclass(frozen=True)
+class ExpectedLevel:
+    """A changed level of a series that people marked as expected, since the build `first_bad`. `host` is the node whose
+    level it is; None where it is that of every node."""
+
+    kernel: str
+    problem: str
+    host: str | None
+    first_bad: int
 
 
 @dataclass(frozen=True)
@@ -273,6 +286,29 @@ def list_points(session: Session, submission_ids: Sequence[int], origin: str) ->
         .order_by(Sweep.submission_id, Sweep.kernel, Sweep.problem, Run.id)
     )
     return [Point(**row._mapping) for row in session.execute(query)]
+
+
+def list_expected_levels(session: Session, scope: Scope) -> list[ExpectedLevel]:
+    """Lists the levels of a scope that people marked as expected, whatever changed them."""
+    query = (
+        select(
+            RegressionSeries.kernel,
+            RegressionSeries.problem,
+            case((Regression.category == "node", Run.host)).label("host"),
+            Commit.position.label("first_bad"),
+        )
+        .join(Regression, Regression.id == RegressionSeries.regression_id)
+        .join(Commit, Commit.id == Regression.bad_commit_id)
+        .join(Run, Run.id == RegressionSeries.run_id)
+        .where(
+            Regression.state == "expected",
+            Regression.repository == scope.repository,
+            RegressionSeries.gpu_model == scope.gpu_model,
+            Run.origin == scope.origin,
+        )
+        .order_by(RegressionSeries.id)
+    )
+    return [ExpectedLevel(**row._mapping) for row in session.execute(query)]
 
 
 def read_previous_runs(

@@ -123,10 +123,12 @@ def _up_to_tonight(
     by_night: dict[int, list[Point]] = {id_: [] for id_ in ids}
     for point in points:
         by_night[point.submission_id].append(point)
+    levels = judging.list_expected_levels(opened, scope)
     for each in nights[len(judge.night_ids) :]:
         lease.progress()
         # The night before is over: its questions without an answer are not asked any more.
         judge.settle_past(lambda question: _answer(tonight, question))
+        judge.start_levels(levels, each.position)
         night.add_night(judge, tonight.history, each, by_night[each.submission_id])
     return judge
 

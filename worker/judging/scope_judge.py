@@ -6,10 +6,10 @@ the same verdicts whether they come one by one or all at once. It knows no datab
 position.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tilewatch.db.step_queries.judging import Point
+from tilewatch.db.step_queries.judging import ExpectedLevel, Point
 from tilewatch.worker.detection.detector import Detector, Response
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Reading
@@ -109,6 +109,20 @@ class ScopeJudge:
             if number not in readings
         }
         self._take(self._detector.add_night(build, unmeasured | readings))
+
+    def start_levels(self, levels: Iterable[ExpectedLevel], build: int) -> None:
+        """Takes the levels that people expect up to a build for granted: what lies before them is compared with no
+        more. Call it before that build's night is added."""
+        for (kernel, problem, host), number in self.numbers.items():
+            since = [
+                level.first_bad
+                for level in levels
+                if (level.kernel, level.problem) == (kernel, problem)
+                and level.host in (None, host)
+                and level.first_bad <= build
+            ]
+            if since and max(since) > self._detector.state.series[number].level_since:
+                self._detector.state.start_level(number, max(since))
 
     def settle(self, answer_of: AnswerOf) -> tuple[SeriesQuestion, ...]:
         """Goes on for as long as every question of a round is answered; returns the questions that are not."""

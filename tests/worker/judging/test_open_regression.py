@@ -10,10 +10,12 @@ from sqlalchemy.orm import Session
 
 from tests.db.fixtures import one_commit
 from tests.worker.fixtures import open_regression as made
-from tilewatch.db.models import Message, Regression, RegressionSeries
+from tilewatch.db.lifecycle import regressions
+from tilewatch.db.models import Message, Regression, RegressionSeries, Run
 from tilewatch.db.session import session
+from tilewatch.db.step_queries import judging
 from tilewatch.db.step_queries.gpus import NodeGpu
-from tilewatch.db.step_queries.judging import Point, PreviousRun, Scope
+from tilewatch.db.step_queries.judging import ExpectedLevel, Point, PreviousRun, Scope
 from tilewatch.worker.detection.replay_evidence import Estimate
 from tilewatch.worker.detection.verdict import ConfirmedChange
 from tilewatch.worker.judging import open_regression
@@ -133,3 +135,26 @@ def test_a_new_driver_is_charged_with_what_it_added_and_not_with_what_the_node_l
     open_regression.of_node(db_session, night.scope, suspicion, answer, "the driver is slow", None)
     stored = db_session.scalars(select(Regression)).one()
     assert (stored.category, stored.size) == ("toolchain", pytest.approx(math.expm1(0.04)))
+
+
+def test_a_regression_that_people_expect_is_the_level_of_its_series_for_as_long_as_they_do(db_session: Session) -> None:
+    night = judged_night(db_session)
+    confirm(db_session, night, 0.05)
+    assert judging.list_expected_levels(db_session, night.scope) == []
+    number = db_session.scalars(select(Regression.id)).one()
+    regressions.expect(db_session, number, "ada")
+    (level,) = judging.list_expected_levels(db_session, night.scope)
+    assert level == ExpectedLevel(made.KERNEL, made.PROBLEM, None, 101)
+    for other in ({"repository": "other"}, {"gpu_model": "h200"}, {"origin": "recorded"}):
+        assert judging.list_expected_levels(db_session, replace(night.scope, **other)) == []
+    regressions.reopen(db_session, number, "ada")
+    assert judging.list_expected_levels(db_session, night.scope) == []
+
+
+def test_the_level_of_a_slow_node_that_people_expect_is_that_node_s(db_session: Session) -> None:
+    night = judged_night(db_session)
+    answer = NodeAnswer(Estimate(math.log(1.05), 0.001, 8), None)
+    open_regression.of_node(db_session, night.scope, node_suspicion(night), answer, "n2 is slow", None)
+    regressions.expect(db_session, db_session.scalars(select(Regression.id)).one(), "ada")
+    (level,) = judging.list_expected_levels(db_session, night.scope)
+    assert level.host == db_session.scalars(select(Run.host)).first()
