@@ -158,6 +158,12 @@ def check(url: str, check_id: int) -> check_queries.CheckStory | None:
         return check_queries.find_check(opened, check_id)
 
 
+@_cached(LIVE_TTL_S)
+def watched(url: str) -> list[str]:
+    with session(url) as opened:
+        return series_queries.list_watched(opened)
+
+
 @_cached(HISTORY_TTL_S)
 def branches(url: str, repository: str, kernel: str, problem: str, gpu_model: str, limit: int) -> list[str]:
     with session(url) as opened:

@@ -26,6 +26,8 @@ def show(url: str) -> None:
                 with column:
                     _newest(newest)
         table = pd.DataFrame([_row(row) for _, row in rows.iterrows()])
+        if rows["repository"].nunique() > 1:
+            table.insert(0, "repository", list(rows["repository"]))
         st.dataframe(table.style.map(badges.word_colour, subset="state"), hide_index=True, key="submissions")
 
 

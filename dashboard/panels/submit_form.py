@@ -10,13 +10,16 @@ from tilewatch.dashboard.panels import run_action
 from tilewatch.dashboard.text import moment
 from tilewatch.db.lifecycle import actions
 
+OWN = "that of TILEWATCH_REPOSITORY"
 NIGHTLY, SWEEP, BACKFILL = "The whole suite", "One sweep", "A range of commits"
 
 
 def show_form(url: str, who: str) -> None:
     with st.expander("Submit work", key="submit"):
+        repository = _pick_repository(url)
         spaces = reads.spaces(url)
-        spaces = spaces[spaces["repository"].isin(reads.repositories(url)[:1])]  # the watched one
+        known = reads.repositories(url)[:1] if repository is None else [repository]
+        spaces = spaces[spaces["repository"].isin(known)]
         kind = st.segmented_control(
             "What", [NIGHTLY, SWEEP, BACKFILL], default=NIGHTLY, required=True, key="submit-what"
         )
@@ -25,18 +28,28 @@ def show_form(url: str, who: str) -> None:
         )
         if kind == BACKFILL:
             revisions = st.text_input("Commits, as A..B", key="submit-range", placeholder="v1.2..HEAD")
-            ready, ask = bool(revisions.strip()), partial(actions.ask_backfill, revisions=revisions.strip(), gpus=gpus)
+            ready, ask = bool(revisions.strip()), partial(actions.ask_backfill, revisions=revisions.strip())
         else:
             commit = st.text_input("Commit", "HEAD", key="submit-commit")
-            ready, ask = bool(commit.strip()), partial(actions.ask_nightly, commit=commit.strip(), gpus=gpus)
+            ready, ask = bool(commit.strip()), partial(actions.ask_nightly, commit=commit.strip())
             if kind == SWEEP:
                 kernel = st.selectbox("Kernel", sorted(set(spaces["kernel"])), key="submit-kernel")
                 problem = st.text_input("Problem", key="submit-problem", placeholder="320x32576x7168")
                 ready = ready and kernel is not None and bool(problem.strip())
-                about = {"kernel": kernel, "problem": problem.strip(), "commit": commit.strip(), "gpus": gpus}
+                about = {"kernel": kernel, "problem": problem.strip(), "commit": commit.strip()}
                 ask = partial(actions.ask_sweep, **about)
         if st.button("Submit", key="submit-now", disabled=not ready, type="primary"):
-            run_action.run(url, partial(ask, who=who), "A worker submits it within a minute")
+            ask = partial(ask, who=who, repository=repository, gpus=gpus)
+            run_action.run(url, ask, "A worker submits it within a minute")
+
+
+def _pick_repository(url: str) -> str | None:
+    """One of the repositories that were added; None for that of TILEWATCH_REPOSITORY, and where none was added."""
+    added = reads.watched(url)
+    if not added:
+        return None
+    picked = st.selectbox("Repository", [*added, OWN], key="submit-repository")
+    return None if picked == OWN else picked
 
 
 def show_actions(url: str) -> None:

@@ -104,6 +104,12 @@ def list_repositories(session: Session) -> list[str]:
     return list(session.scalars(query))
 
 
+def list_watched(session: Session) -> list[str]:
+    """Lists the names of the repositories that `tilewatch watch add` added and nobody removed."""
+    query = select(Repository.name).where(Repository.removed_at.is_(None)).order_by(Repository.added_at)
+    return list(session.scalars(query))
+
+
 def list_series(session: Session) -> list[SeriesRow]:
     """Lists every series that has at least one run."""
     keys = series_keys()

@@ -36,6 +36,7 @@ ELSEWHERE = {
     "regression_series",
     "regressions",
     "replays",
+    "repositories",
     "suspicions",
 }
 """Tables that people write to, or that have tests of their own for what is written twice."""

@@ -62,13 +62,15 @@ def _drawn(status: Status) -> RenderableType:
 
 
 def _submissions(status: Status) -> Table:
-    table = new_table("", "submission", "GPU", "commit", "state", "configs compiled", "runs")
+    several = len({row.repository for row in status.submissions}) > 1
+    of = ["repository"] if several else []
+    table = new_table("", "submission", *of, "GPU", "commit", "state", "configs compiled", "runs")
     for row in status.submissions:
         compiled = f"{row.settled_trials} of {row.trials}"
         night = f"nightly {row.night}" if row.night else row.reason
-        table.add_row(
-            str(row.id), night, row.gpu_name, f"{short_sha(row.sha)} {row.subject}", row.state, compiled, str(row.runs)
-        )
+        where = [row.repository] if several else []
+        commit = f"{short_sha(row.sha)} {row.subject}"
+        table.add_row(str(row.id), night, *where, row.gpu_name, commit, row.state, compiled, str(row.runs))
     return table
 
 

@@ -61,15 +61,24 @@ class _Request:
 
 @dataclass(frozen=True)
 class _Source:
-    """Where to submit from. `fetch_failure` is None where the fetch went well, or is somebody else's business."""
+    """Where to submit from. `fetch_failure` is None where the fetch went well, or is somebody else's business.
+
+    `library` is the folder of commits whose pyproject.toml names none.
+    """
 
     watched: WatchedRepository
     fetch_failure: str | None
+    library: str
 
     @property
     def has_whole_suite(self) -> bool:
         """TILEWATCH_KERNELS is about the library of TILEWATCH_REPOSITORY alone."""
         return self.watched.clone is not None
+
+    @property
+    def words(self) -> str:
+        """Names a repository that was added, for people; nothing for that of TILEWATCH_REPOSITORY."""
+        return f" of {self.watched.name}" if self.watched.clone is not None else ""
 
 
 @dataclass(frozen=True)
@@ -165,7 +174,7 @@ def _open_source(settings: Settings, name: str | None) -> _Source:
     if chosen.clone is not None and failure is None:
         with session(servers.database_url) as opened:
             repositories.write_fetched(opened, chosen.name)
-    return _Source(chosen, failure)
+    return _Source(chosen, failure, settings.library)
 
 
 def _submit(
@@ -209,7 +218,7 @@ def _submit(
         commit_id = record.add_commit(
             opened, **{**asdict(commit), "committed_at": dt.datetime.fromisoformat(commit.committed_at)}
         )
-        written = [_write(opened, source, commit, commit_id, target, request, settings.library) for target in targets]
+        written = [_write(opened, source, commit, commit_id, target, request) for target in targets]
     queued = [job for _, _, jobs_of_one in written for job in jobs_of_one]
     dispatch.send(dispatch.sender(servers.broker_url), servers.database_url, queued)
     created = [target for target, (_, new, _) in zip(targets, written, strict=True) if new]
@@ -242,7 +251,6 @@ def _write(
     commit_id: int,
     target: _Target,
     request: _Request,
-    library: str,
 ) -> tuple[int, bool, list[UnsentJob]]:
     """Writes one submission with its sweeps, trials and jobs; returns its id, whether it is new, and the jobs to
     send."""
@@ -272,14 +280,14 @@ def _write(
                 key=f"{key}:measure:{plan.kernel}:{plan.problem}",
                 kind="measure",
                 queue=gpu_queue(model.slug),
-                subject=f"{plan.kernel} {plan.problem} on {model.slug}",
-                payload={"library": library, "baselines": list(plan.baselines), **_shipped(plan)},
+                subject=f"{plan.kernel} {plan.problem}{source.words} on {model.slug}",
+                payload={"library": source.library, "baselines": list(plan.baselines), **_shipped(plan)},
                 submission_id=submission_id,
                 sweep_id=sweep_id,
                 state="waiting",
                 priority=request.priority,
             )
-    return submission_id, True, _compile_jobs(opened, submission_id, key, commit, target, request, library)
+    return submission_id, True, _compile_jobs(opened, submission_id, key, source, commit, target, request)
 
 
 def _shipped(plan: Plan) -> dict[str, dict[str, int]]:
@@ -310,7 +318,13 @@ def _write_sweep(opened: Session, submission_id: int, commit_id: int, model: Gpu
 
 
 def _compile_jobs(
-    opened: Session, submission_id: int, key: str, commit: GitCommit, target: _Target, request: _Request, library: str
+    opened: Session,
+    submission_id: int,
+    key: str,
+    source: _Source,
+    commit: GitCommit,
+    target: _Target,
+    request: _Request,
 ) -> list[UnsentJob]:
     """Adds one job per kernel, for all its problems: they share code. It queues the batches (compile.py)."""
     queued = []
@@ -320,11 +334,11 @@ def _compile_jobs(
             key=f"{key}:compile:{kernel}",
             kind="compile",
             queue=COMPILE,
-            subject=f"{kernel} for {target.model.slug} ({target.model.arch}) at {short_sha(commit.sha)}",
+            subject=f"{kernel}{source.words} for {target.model.slug} ({target.model.arch}) at {short_sha(commit.sha)}",
             payload={
                 "repository": commit.repository,
                 "sha": commit.sha,
-                "library": library,
+                "library": source.library,
                 "kernel": kernel,
                 "arch": target.model.arch,
             },
@@ -338,9 +352,7 @@ def _compile_jobs(
 def _sentence(
     request: _Request, source: _Source, commit: GitCommit, targets: Sequence[_Target], created: Sequence[_Target]
 ) -> str:
-    at = f"{short_sha(commit.sha)} ({commit.subject})"
-    if source.watched.clone is not None:
-        at += f" of {source.watched.name}"
+    at = f"{short_sha(commit.sha)} ({commit.subject}){source.words}"
     if is_branch(commit.repository):
         at += f", which is not on the main line and kept apart as '{commit.repository}',"
     stale = f"; the clone is as it was: {source.fetch_failure}" if source.fetch_failure else ""

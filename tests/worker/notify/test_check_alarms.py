@@ -7,6 +7,7 @@ from sqlalchemy import select, update
 
 from tests.db.fixtures import one_commit
 from tilewatch.db import record
+from tilewatch.db.lifecycle import repositories
 from tilewatch.db.models import Alarm, Measurement, Message, Run, Submission, Trial
 from tilewatch.db.queries import alarms
 from tilewatch.db.session import session
@@ -24,10 +25,17 @@ def out(database_url: str) -> Outbox:
     return Outbox(database_url, NotifySettings(), {"log": Log()}, "http://here")
 
 
-def night(out: Outbox, number: int, *, broken: tuple[int, ...] = (), wrong: tuple[int, ...] = ()) -> int:
+def night(
+    out: Outbox,
+    number: int,
+    *,
+    broken: tuple[int, ...] = (),
+    wrong: tuple[int, ...] = (),
+    repository: str = "tilewatch",
+) -> int:
     """A night of the same commit, with configs that do not compile or are wrong; its run. A compiler changed."""
     with session(out.database_url) as opened:
-        planned = one_commit.submit(opened, f"night {number}")
+        planned = one_commit.submit(opened, f"night {number} of {repository}", repository)
         compiler = f"compiler {number}"
         rows = [
             one_commit.compiled(code_key, status="error" if each in broken else "ok", compiler=compiler)
@@ -35,7 +43,7 @@ def night(out: Outbox, number: int, *, broken: tuple[int, ...] = (), wrong: tupl
         ]
         record.add_compilations(opened, rows)
         record.attach_compilations(opened, compiler=compiler, sweep_id=planned.sweep_id)
-        run_id = one_commit.measure(opened, planned, f"run {number}")
+        run_id = one_commit.measure(opened, planned, f"run {number} of {repository}")
         for each, config_id in enumerate(planned.config_ids):
             status = "wrong" if each in wrong else "not_compiled" if each in broken else "timed"
             opened.execute(
@@ -154,3 +162,41 @@ def test_a_missing_nightly_is_open_until_there_is_one(out: Outbox) -> None:
     look(out)
     with session(out.database_url) as opened:
         assert alarms.list_alarms(opened) == []
+
+
+def test_a_branch_that_was_submitted_by_hand_opens_no_alarm(out: Outbox) -> None:
+    for number in (1, 2):
+        night(out, number, repository="tilewatch (branch faster)", broken=(0,) if number == 2 else ())
+    look(out)
+    assert open_(out) == []
+
+
+def test_each_repository_has_alarms_of_its_own_that_name_it(out: Outbox) -> None:
+    night(out, 1, repository="one")
+    night(out, 1, repository="two")
+    night(out, 2, repository="two", broken=(0,))
+    check_alarms(out, ["one", "two"], TIMES, 0.1, dt.datetime.now(dt.UTC))
+    with session(out.database_url) as opened:
+        found = [(alarm.kind, alarm.subject.partition(" since ")[0]) for alarm in alarms.list_alarms(opened)]
+    assert sorted(found) == [
+        ("nightly_missing", "no nightly of one"),
+        ("nightly_missing", "no nightly of two"),
+        ("stopped_compiling", "gemm_fp8 of two on b200"),
+    ]
+    check_alarms(out, ["two"], TIMES, 0.1, dt.datetime.now(dt.UTC))
+    with session(out.database_url) as opened:
+        assert not [alarm for alarm in alarms.list_alarms(opened) if "of one" in alarm.subject], "it is not watched"
+
+
+def test_a_repository_that_cannot_be_fetched_is_an_alarm_until_it_can(out: Outbox) -> None:
+    with session(out.database_url) as opened:
+        repositories.add(opened, "kernels", "https://example.org/kernels.git", "main")
+        repositories.write_fetch_failure(opened, "kernels", "kernels cannot be fetched: no route to host")
+    look(out)
+    look(out)
+    assert open_(out) == [("fetch_failed", "kernels cannot be fetched: no route to host")]
+    assert sent(out) == ["fetch_failed"]
+    with session(out.database_url) as opened:
+        repositories.write_fetched(opened, "kernels")
+    look(out)
+    assert open_(out) == []

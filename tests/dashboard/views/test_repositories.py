@@ -1,17 +1,21 @@
-"""A branch that was submitted by hand, on the Trends page of its repository."""
+"""A branch that was submitted by hand, on the Trends page of its repository; and the form of many repositories."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from streamlit.testing.v1 import AppTest
 
 from tests.conftest import NewDatabase
 from tests.dashboard.fixtures import servers, small_database
 from tests.dashboard.fixtures.small_database import KERNEL, PROBLEM, REPOSITORY
 from tilewatch.db import session
-from tilewatch.db.queries import series
+from tilewatch.db.lifecycle import repositories
+from tilewatch.db.queries import actions, series
 from tilewatch.repository_names import name_of_branch
 
+APP = Path(__file__).parents[3] / "dashboard" / "app.py"
 BRANCH = "faster-loads"
 
 
@@ -60,3 +64,27 @@ def test_a_branch_is_drawn_beside_the_main_line_and_leads_to_its_evidence(page: 
     page.locator(".scatterlayer .trace").nth(index).locator(".point").first.click(force=True)
     page.wait_for_url("**/evidence?*run=*")
     page.get_by_text("Try four stages").first.wait_for()
+
+
+def test_the_form_submits_for_the_picked_repository(new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    with new_database() as url:
+        with session.session(url) as opened:
+            small_database.fill(opened)
+            repositories.add(opened, "mine", "https://example.org/mine.git", "main")
+            repositories.add(opened, "gone", "https://example.org/gone.git", "main")
+            repositories.add(opened, REPOSITORY, REPOSITORY, "main")
+            repositories.remove(opened, "gone")
+        monkeypatch.setenv("TILEWATCH_DATABASE_URL", url)
+        monkeypatch.setenv("TILEWATCH_ANONYMOUS", "act")
+        app = AppTest.from_file(str(APP), default_timeout=60).run().switch_page("views/jobs.py").run()
+        app.text_input(key="who").set_value("kim").run()
+        picked = app.selectbox(key="submit-repository")
+        assert picked.options == ["mine", REPOSITORY, "that of TILEWATCH_REPOSITORY"]
+        for name, gpus in (("mine", []), (REPOSITORY, ["b200", "h200"]), ("that of TILEWATCH_REPOSITORY", None)):
+            app.selectbox(key="submit-repository").set_value(name).run()
+            assert gpus is None or app.multiselect(key="submit-gpus").options == gpus
+            app.button(key="submit-now").click().run()
+            assert not app.exception
+        with session.session(url) as opened:
+            asked = [row.wanted["repository"] for row in actions.list_actions(opened) if row.action == "nightly"]
+        assert asked == [None, REPOSITORY, "mine"]

@@ -1,0 +1,53 @@
+"""`tilewatch watch` and `submit --repository` as people type them."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.worker.cli.conftest import Tilewatch
+from tests.worker.fixtures import tiny_repository
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Path:
+    return tiny_repository.make(tmp_path / "remote" / "other")
+
+
+def test_a_repository_is_added_listed_submitted_and_removed(
+    tilewatch: Tilewatch, repository: Path, other: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TILEWATCH_LIBRARY", "library")
+    added = tilewatch("watch", "add", str(repository), "--name", "mine")
+    assert added.startswith("mine is watched: branch main, cloned to ")
+    assert "`tilewatch submit nightly --repository mine`" in added
+    tilewatch("watch", "add", str(other))
+    rows = [line.split() for line in tilewatch("watch", "list").splitlines()[1:]]
+    assert [row[:3] for row in rows] == [["mine", "main", str(repository)], ["other", "main", str(other)]]
+    assert tilewatch("submit", "nightly", fails=True) == (
+        "several repositories are watched: name one with --repository (mine, other)"
+    )
+    assert " of other on " in tilewatch("submit", "nightly", "--repository", "other")
+    assert "a sweep of double on 1024" in tilewatch("submit", "sweep", "double", "1024", "--repository", "mine")
+    assert tilewatch("watch", "remove", "other") == (
+        "other is not watched any more; 2 jobs cancelled; its history stays, and `tilewatch watch add` takes it up "
+        "again\n"
+    )
+    assert "other" not in tilewatch("watch", "list")
+    assert tilewatch("watch", "remove", "other", fails=True).startswith("no repository 'other' was added")
+
+
+def test_the_repository_of_the_settings_is_listed_with_its_folder(
+    tilewatch: Tilewatch, repository: Path, other: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tilewatch("watch", "add", str(other))
+    monkeypatch.setenv("TILEWATCH_REPOSITORY", str(repository))
+    first, second = tilewatch("watch", "list").splitlines()[1:]
+    assert first.startswith("watched")
+    assert "by its owner (TILEWATCH_REPOSITORY)" in first
+    assert second.startswith("other")
+
+
+def test_an_address_with_a_token_is_refused_without_repeating_it(tilewatch: Tilewatch) -> None:
+    refused = tilewatch("watch", "add", "https://x:hunter2@example.org/kernels.git", fails=True)
+    assert "give it without" in refused
+    assert "hunter2" not in refused
