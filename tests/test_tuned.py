@@ -18,6 +18,7 @@ ROWS = (
     Row("4096x4096x4096-float16", {"tile": 2}, 0.01),
     Row("4096x4096x4096-tf32", {"tile": 3}),
     Row("128x7168x16384-float16", {"tile": 4}, 0.2),
+    Row("default", {"tile": 5}),
 )
 
 
@@ -50,6 +51,8 @@ def file(tmp_path: Path) -> Path:
         ((4096, 2040, 4096, "float16"), Choice(FALLBACK, "fallback")),
         ((4096, 4096, 4096, "bfloat16"), Choice(FALLBACK, "fallback")),
         ((4096, 4096, "float16"), Choice(FALLBACK, "fallback")),
+        (("default",), Choice({"tile": 5}, "exact", "default", 0.0)),
+        (("other",), Choice(FALLBACK, "fallback")),
         ((), Choice(FALLBACK, "fallback")),
     ],
 )

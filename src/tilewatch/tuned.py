@@ -19,10 +19,10 @@ FORMAT = 1
 """The version of the file's layout. A file of another version is refused."""
 
 MOST_DOUBLINGS = 1.0
-"""How far a measured problem may be for its config to be taken: the doublings of each size, added up.
+"""How far a measured problem may be for its config to be taken: the Euclidean distance, each size counted in doublings.
 
-Of 82 problems that two H200s swept (benchmarks/tuned.py, 2026-11), within 1 doubling half lost less than 1 % with the
-config of the nearest, and one in twenty 18 % or more; at any distance one in twenty lost 100 %.
+Of 82 problems that two H200s swept (benchmarks/tuned.py, 2026-11), within 1 doubling half lost nothing with the config
+of the nearest, and one in twenty 17 % or more; at any distance one in twenty lost 100 %.
 """
 
 KEPT_ANSWERS = 10_000
@@ -58,6 +58,14 @@ class Row(NamedTuple):
     carried_regret: float | None = None
 
 
+class _Group(NamedTuple):
+    """The rows whose problems have the same words, sorted by their sizes in doublings; `firsts` are the first sizes."""
+
+    firsts: list[float]
+    sizes: list[tuple[float, ...]]
+    choices: list[Choice]
+
+
 class Table:
     """The winners of one kernel on one GPU model. Without rows it always answers with the fallback."""
 
@@ -67,14 +75,20 @@ class Table:
         self._fallback = Choice(fallback, "fallback")
         self._most_doublings = most_doublings
         self._exact: dict[tuple[Part, ...], Choice] = {}
-        self._groups: dict[tuple[str | None, ...], list[tuple[tuple[float, ...], int, Choice]]] = {}
-        for number, row in enumerate(rows):
+        groups: dict[tuple[str | None, ...], list[tuple[tuple[float, ...], Choice]]] = {}
+        for row in rows:
             parts = split_problem(row.problem)
             self._exact[parts] = Choice(row.config, "exact", row.problem, 0.0)
-            near = Choice(row.config, "nearest", row.problem, row.carried_regret)
-            self._groups.setdefault(_words(parts), []).append((_doublings(parts), number, near))
-        for group in self._groups.values():
-            group.sort(key=lambda each: each[:2])
+            sizes = _doublings(parts)
+            if sizes:
+                near = Choice(row.config, "nearest", row.problem, row.carried_regret)
+                groups.setdefault(_words(parts), []).append((sizes, near))
+        self._groups: dict[tuple[str | None, ...], _Group] = {}
+        for words, group in groups.items():
+            group.sort(key=lambda each: each[0])
+            self._groups[words] = _Group(
+                [sizes[0] for sizes, _ in group], [sizes for sizes, _ in group], [choice for _, choice in group]
+            )
         self._answers = dict(self._exact)
 
     def find(self, *problem: Part) -> Choice:
@@ -90,23 +104,15 @@ class Table:
         return found
 
     def _find_nearest(self, problem: tuple[Part, ...]) -> Choice:
-        group = self._groups.get(_words(problem), ())
-        wanted = _doublings(problem)
-        if not group or not wanted:
+        group = self._groups.get(_words(problem))
+        if group is None:
             return self._fallback
-        first, best, found = wanted[0], self._most_doublings, self._fallback
-        # Rows are sorted by their first size: from where the wanted one would stand, walk both ways until it alone is
-        # farther than the best row.
-        start = bisect.bisect_left(group, (wanted,))
-        for walk in (range(start, len(group)), range(start - 1, -1, -1)):
-            for at in walk:
-                doublings, _, choice = group[at]
-                if abs(doublings[0] - first) > best:
-                    break
-                distance = sum(abs(a - b) for a, b in zip(doublings, wanted, strict=True))
-                if distance < best or (distance == best and found is self._fallback):
-                    best, found = distance, choice
-        return found
+        wanted, most = _doublings(problem), self._most_doublings
+        low = bisect.bisect_left(group.firsts, wanted[0] - most)
+        high = bisect.bisect_right(group.firsts, wanted[0] + most)
+        distances = [math.dist(sizes, wanted) for sizes in group.sizes[low:high]]
+        nearest = min(distances, default=math.inf)
+        return self._fallback if nearest > most else group.choices[low + distances.index(nearest)]
 
 
 def load(
@@ -158,10 +164,10 @@ def split_problem(text: str) -> tuple[Part, ...]:
 
 
 def measure_distance(one: tuple[Part, ...], other: tuple[Part, ...]) -> float | None:
-    """Returns the doublings between two problems, added up over their sizes; None where their words differ."""
+    """Returns how far apart two problems are, as MOST_DOUBLINGS counts it; None where their words differ."""
     if _words(one) != _words(other):
         return None
-    return sum(abs(a - b) for a, b in zip(_doublings(one), _doublings(other), strict=True))
+    return math.dist(_doublings(one), _doublings(other))
 
 
 def _words(problem: tuple[Part, ...]) -> tuple[str | None, ...]:
