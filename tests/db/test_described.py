@@ -36,10 +36,17 @@ def described() -> dict[str, list[tuple[str, str, bool, str]]]:
 def test_every_table_and_column_is_described_with_its_type(
     described: dict[str, list[tuple[str, str, bool, str]]], db_session: Session
 ) -> None:
-    real: dict[str, list[tuple[str, str, bool]]] = {}
-    for table, column, kind, required in db_session.execute(COLUMNS):
-        real.setdefault(table, []).append((column, ALIASES.get(kind, kind), not required))
-    assert {table: [row[:3] for row in rows] for table, rows in described.items()} == real
+    real = [
+        f"{table}: | {column} | {ALIASES.get(kind, kind)}{'' if required else ', or null'} |"
+        for table, column, kind, required in db_session.execute(COLUMNS)
+    ]
+    written = [
+        f"{table}: | {name} | {kind}{', or null' if null else ''} |"
+        for table, rows in described.items()
+        for name, kind, null, _ in rows
+    ]
+    assert [row for row in real if row not in written] == [], "docs/data.md lacks these columns"
+    assert [row for row in written if row not in real] == [], "docs/data.md has these columns, the database has not"
 
 
 def test_every_number_has_its_unit(described: dict[str, list[tuple[str, str, bool, str]]]) -> None:
