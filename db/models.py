@@ -690,6 +690,7 @@ class Job(Base):
     not_before: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
     trouble: Mapped[str | None] = mapped_column(Text)
     check_id: Mapped[int | None] = mapped_column(ForeignKey("checks.id", ondelete="cascade"), index=True)
+    log: Mapped[str | None] = mapped_column(Text)  # the last lines of a failed job's log
 
 
 class Worker(Base):

@@ -6,7 +6,7 @@ back. docs/jobs.md has the whole life of a job.
 """
 
 import traceback
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
@@ -15,6 +15,7 @@ from tilewatch import errors
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.session import session
+from tilewatch.worker import logs
 from tilewatch.worker.context import Context
 from tilewatch.worker.logs import without_passwords
 from tilewatch.worker.queue import follow_up, outage
@@ -36,9 +37,9 @@ def run(job_id: int, owner: str, context: Context, queues: Collection[str] | Non
         log.info("no job to take", job=job_id, owner=owner)
         return []
     try:  # from here on a signal to stop must give the job back
-        with structlog.contextvars.bound_contextvars(job=job.id):
+        with structlog.contextvars.bound_contextvars(job=job.id), logs.keep_lines() as lines:
             log.info("claimed", kind=job.kind, subject=job.subject, attempt=job.attempt)
-            return _hold_and_do(job, owner, context)
+            return _hold_and_do(job, owner, context, lines)
     except LeaseLost:
         log.warning("lost to another worker or cancelled")
         return []
@@ -47,7 +48,7 @@ def run(job_id: int, owner: str, context: Context, queues: Collection[str] | Non
         raise
 
 
-def _hold_and_do(job: ClaimedJob, owner: str, context: Context) -> list[UnsentJob]:
+def _hold_and_do(job: ClaimedJob, owner: str, context: Context, lines: Iterable[str]) -> list[UnsentJob]:
     try:
         with Lease(context.database_url, job.id, owner) as lease:
             queued = _step_of(follow_up.kind_of(job))(job, context, lease)
@@ -60,7 +61,7 @@ def _hold_and_do(job: ClaimedJob, owner: str, context: Context) -> list[UnsentJo
     except Exception as error:  # the edge of a job: whatever it raised belongs on its row
         trouble = outage.passing(error)
         if trouble is None:
-            _fail(job.id, owner, context, error)
+            _fail(job.id, owner, context, error, lines)
             return _queue_next(job, context)
         _put_off(job.id, owner, context, trouble)
         raise NotNow(trouble) from error
@@ -105,9 +106,12 @@ def _put_off(job_id: int, owner: str, context: Context, trouble: str) -> None:
     outage.once_postgres_is_back(context.database_url, lambda opened: jobs.put_off(opened, job_id, owner, trouble))
 
 
-def _fail(job_id: int, owner: str, context: Context, error: Exception) -> None:
+def _fail(job_id: int, owner: str, context: Context, error: Exception, lines: Iterable[str]) -> None:
     sentence = errors.sentence(error)
     trace = None if sentence else without_passwords(traceback.format_exc())
     failure = without_passwords(sentence or f"{type(error).__name__}: {error}".splitlines()[0])
     log.error("failed", failure=failure, trace=trace)
-    outage.once_postgres_is_back(context.database_url, lambda opened: jobs.fail(opened, job_id, owner, failure, trace))
+    kept = "\n".join(lines) or None
+    outage.once_postgres_is_back(
+        context.database_url, lambda opened: jobs.fail(opened, job_id, owner, failure, trace, kept)
+    )

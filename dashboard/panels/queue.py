@@ -83,7 +83,15 @@ def show_failed(url: str, jobs: pd.DataFrame, who: str | None) -> None:
     for job in jobs.to_dict("records"):
         with st.expander(f"{job['subject']}: {job['failure']}", key=f"failed-{job['id']}"):
             st.caption(f"{job['kind']} job {job['id']}, attempt {job['attempt']}, {_at(job['finished_at'])}")
-            st.code(job["trace"] or "No trace was kept.", language=None)
+            if job["trace"]:
+                st.code(job["trace"], language=None)
+            if job["log"]:
+                st.caption("The last lines of its log")
+                st.code(job["log"], language=None)
+            elif not job["trace"]:
+                st.caption(
+                    "No log was kept: its worker stopped. The folder log of that worker's home has its last words."
+                )
             if st.button("Retry", key=f"retry-{job['id']}", disabled=who is None) and who:
                 run_action.run(
                     url, partial(actions.retry, chosen=JobSelection(int(job["id"]), None), who=who), "Queued again"

@@ -161,11 +161,16 @@ def finish(session: Session, job_id: int, owner: str) -> bool:
     )
 
 
-def fail(session: Session, job_id: int, owner: str, failure: str, trace: str | None = None) -> bool:
+def fail(
+    session: Session, job_id: int, owner: str, failure: str, trace: str | None = None, log: str | None = None
+) -> bool:
     """Ends a job by a bug or bad input, with one line for people; it is not tried again. False: it was lost
     meanwhile."""
     return _as_owner(
-        session, job_id, owner, {**_let_go("failed"), "failure": failure, "trace": trace, "finished_at": clock_now()}
+        session,
+        job_id,
+        owner,
+        {**_let_go("failed"), "failure": failure, "trace": trace, "log": log, "finished_at": clock_now()},
     )
 
 
@@ -252,6 +257,7 @@ def retry(session: Session, job_ids: Sequence[int]) -> list[int]:
         "state": case((Job.kind == "measure", "waiting"), else_="queued"),
         "failure": None,
         "trace": None,
+        "log": None,
         "trouble": None,
         "not_before": None,
         "sent_at": None,

@@ -39,6 +39,7 @@ class JobRow:
     owner: str | None
     failure: str | None
     trace: str | None
+    log: str | None
     created_at: dt.datetime
     started_at: dt.datetime | None
     finished_at: dt.datetime | None

@@ -1,7 +1,9 @@
 """No password in a log line or on a job's row, whatever an error repeats."""
 
+import contextlib
 import json
 import logging
+from collections.abc import Iterator
 
 import pytest
 import structlog
@@ -57,20 +59,53 @@ def test_an_error_that_repeats_a_url_leaves_no_password_on_the_row(
     assert "hunter2" not in texts
 
 
-def test_no_line_of_a_worker_has_a_password_in_it(capsys: pytest.CaptureFixture[str]) -> None:
-    before = structlog.get_config()
-    handlers = list(logging.getLogger().handlers)
+@contextlib.contextmanager
+def worker_log() -> Iterator[None]:
+    """Sets the log up as a worker does. It writes to the standard error of the moment, which is the test's own."""
+    before, handlers, level = structlog.get_config(), list(logging.getLogger().handlers), logging.getLogger().level
+    logs.set_up("INFO")
     try:
-        logs.set_up("INFO")
+        yield
+    finally:
+        structlog.configure(**before)
+        logging.getLogger().handlers = handlers
+        logging.getLogger().setLevel(level)
+
+
+def test_no_line_of_a_worker_has_a_password_in_it(capsys: pytest.CaptureFixture[str]) -> None:
+    with worker_log():
         structlog.get_logger().warning("ours", reason=f"no way to {URL}")
         try:
             raise RuntimeError(URL)
         except RuntimeError:
             logging.getLogger("kombu").exception("theirs: %s", URL)
-    finally:
-        structlog.configure(**before)
-        logging.getLogger().handlers = handlers
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert [line["event"].partition(":")[0] for line in lines] == ["ours", "theirs"]
     assert "hunter2" not in json.dumps(lines)
     assert json.dumps(lines).count("node1:***@db") == 3
+
+
+def test_a_failed_job_keeps_the_last_lines_of_its_own_log(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        for number in range(2 * logs.KEPT_LINES):
+            structlog.get_logger().info("compiled", number=number, url=URL)
+        raise RuntimeError("odd")
+
+    monkeypatch.setattr(run_job, "_step_of", lambda _: fails)
+    with session(context.database_url) as opened:
+        job_id, _ = jobs.add(opened, key="k", kind="judge", queue="judge", subject="s", payload={})
+    with worker_log():
+        structlog.get_logger().info("of another job")
+        run_job.run(job_id, "tester#1", context)
+    with session(context.database_url) as opened:
+        kept = opened.get_one(Job, job_id).log or ""
+        assert jobs.retry(opened, [job_id]) == [job_id]
+    lines = kept.splitlines()
+    assert len(lines) == logs.KEPT_LINES
+    assert "failure='RuntimeError: odd'" in lines[-1]
+    assert f"number={2 * logs.KEPT_LINES - 1}" in lines[-2]
+    assert f"job={job_id}" in lines[-2]
+    assert "of another job" not in kept
+    assert "hunter2" not in kept
+    with session(context.database_url) as opened:
+        assert opened.get_one(Job, job_id).log is None
