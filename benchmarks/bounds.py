@@ -68,8 +68,9 @@ def report(figures: Iterable[Figure], *, report_only: bool = False) -> int:
 
 
 def format_figure(figure: Figure) -> str:
+    """What was measured comes last: it is the longest column."""
     mark = {True: "met", False: "MISSED", None: ""}[figure.is_met]
-    return f"{figure.what:78} {figure.value:>24}  {figure.bound:20} {mark}".rstrip()
+    return f"{mark:6} {figure.value:>22}  {figure.bound:18} {figure.what}"
 
 
 def describe_run() -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from tilewatch import errors
 from tilewatch.db.server.embedded import Servers
+from tilewatch.kernels.compiling.store import CubinStore, StoreError
 from tilewatch.kernels.device import OLDEST_DRIVER, Gpu, gpus
 from tilewatch.text import short_sha
 from tilewatch.worker.local import port
@@ -52,6 +53,7 @@ def report(settings: Settings) -> tuple[CheckResult, ...]:
         _cuobjdump,
         partial(_folder, settings.home),
         partial(_disk, settings.home),
+        partial(_store, settings.store_url),
         partial(_dashboard, settings),
         partial(_channels, settings),
     )
@@ -162,6 +164,16 @@ def _disk(home: Path) -> CheckResult:
     roomy = free_bytes >= ROOMY_BYTES
     fix = None if roomy else "free some, or choose a folder on another disk with TILEWATCH_HOME"
     return CheckResult("disk space", roomy, f"{free_bytes / 1e9:.0f} GB free", fix)
+
+
+def _store(url: str) -> CheckResult:
+    try:
+        CubinStore(url).check(writes=False)
+    except StoreError as error:
+        return CheckResult(
+            "cubin store", False, str(error), "TILEWATCH_STORE_URL names a folder, or a bucket that is there"
+        )
+    return CheckResult("cubin store", True, url)
 
 
 def _first_existing(path: Path) -> Path:

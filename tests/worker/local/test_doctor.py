@@ -51,6 +51,14 @@ def test_the_channels_are_named_or_what_is_wrong_with_them(tmp_path: Path) -> No
     assert "hunter2" not in wrong.found
 
 
+def test_a_cubin_store_that_cannot_be_used_says_why(tmp_path: Path) -> None:
+    assert _found(_settings(tmp_path))["cubin store"] == CheckResult(
+        "cubin store", True, (tmp_path / "cubins").as_uri()
+    )
+    wrong = _found(_settings(tmp_path, store_url="sss://cubins"))["cubin store"]
+    assert (wrong.ok, wrong.found) == (False, "the cubin store sss://cubins cannot be used: Protocol not known: sss")
+
+
 def test_servers_that_run_are_named_by_their_address_alone(tmp_path: Path, database_url: str, broker_url: str) -> None:
     findings = _found(_settings(tmp_path, database_url=database_url, broker_url=broker_url))
     assert findings["Postgres"].ok, findings["Postgres"]
