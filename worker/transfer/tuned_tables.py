@@ -53,14 +53,17 @@ def make_tables(
     configs: Mapping[int, Mapping[str, Any]],
     link: Callable[[int], str],
 ) -> list[Mapping[str, Any]]:
-    """One table for each kernel and GPU model. Of a kernel whose source changed only the problems of its newest run."""
+    """One table for each kernel and GPU model, without the problems that were measured only before its source changed.
+
+    At one commit the sources of an operator may differ by problem: they are what recording it has imported.
+    """
     groups: dict[tuple[str, str], list[NewestWinner]] = {}
     for winner in winners:
         groups.setdefault((winner.kernel, winner.gpu_model), []).append(winner)
     tables: list[Mapping[str, Any]] = []
     for (kernel, gpu_model), group in groups.items():
         newest = max(group, key=lambda winner: winner.run_id)
-        rows = [winner for winner in group if winner.source_sha256 == newest.source_sha256]
+        rows = [each for each in group if newest.sha == each.sha or newest.source_sha256 == each.source_sha256]
         tables.append(
             {
                 "kernel": kernel,

@@ -10,6 +10,7 @@ from sqlalchemy import update
 from tests.db.fixtures import one_commit
 from tests.worker.cli.conftest import Tilewatch
 from tilewatch import tuned
+from tilewatch.db import record
 from tilewatch.db.models import Measurement, Run, Sweep, Trial
 from tilewatch.db.session import session
 from tilewatch.repository_names import name_of_branch
@@ -36,6 +37,7 @@ def measure(
     winner: int = 0,
     repository: str = "tilewatch",
     source_sha256: str = "cd" * 32,
+    sha: str | None = None,
     origin: str = "measured",
 ) -> int:
     """A run of this problem, won by the config of that number; config N takes 10 + N us, and only the winner is tied
@@ -45,6 +47,11 @@ def measure(
         opened.execute(
             update(Sweep).where(Sweep.id == planned.sweep_id).values(problem=problem, source_sha256=source_sha256)
         )
+        if sha is not None:
+            older = record.add_commit(
+                opened, repository=repository, sha=sha, position=6, committed_at=one_commit.NOON, subject="Older"
+            )
+            opened.execute(update(Sweep).where(Sweep.id == planned.sweep_id).values(commit_id=older))
         run_id = one_commit.measure(opened, planned, f"run {key}")
         timer = "simulated" if origin == "simulated" else "cupti"
         tie = [planned.config_ids[winner], planned.config_ids[2]]
@@ -89,12 +96,15 @@ def test_a_row_says_what_its_neighbour_s_config_would_lose_there(url: str, file:
 
 def test_the_newest_run_counts_and_only_problems_of_its_source(url: str, file: Path, tilewatch: Tilewatch) -> None:
     measure(url, WIDE, key="old", winner=0)
-    measure(url, "64x64", key="gone", source_sha256="ee" * 32)
+    measure(url, "64x64", key="gone", source_sha256="ee" * 32, sha="ee" * 20)
+    measure(url, "32x32", key="unchanged", sha="ee" * 20)
+    measure(url, "16x16", key="imports more", source_sha256="ff" * 32)
     measure(url, WIDE, key="new", winner=1)
     measure(url, WIDE, key="simulated", winner=2, origin="simulated")
     tilewatch("tuned", "export", str(file))
     rows = read_rows(file)
-    assert {problem: row["config"] for problem, row in rows.items()} == {WIDE: one_commit.CONFIGS[1]}
+    assert rows.keys() == {WIDE, "32x32", "16x16"}
+    assert rows[WIDE]["config"] == one_commit.CONFIGS[1]
 
 
 def test_one_repository_is_exported_and_no_branch_unless_it_is_named(
