@@ -29,7 +29,7 @@ LibraryName = Annotated[
     typer.Option(
         "--library",
         metavar="FOLDER",
-        help="The library folder. Default: `watch` of [tool.tilewatch] in pyproject.toml, else TILEWATCH_LIBRARY.",
+        help="The library folder. Default: tool.tilewatch.watch of pyproject.toml, else TILEWATCH_LIBRARY.",
     ),
 ]
 GpuIndex = Annotated[

@@ -16,8 +16,8 @@ def add(
         str | None,
         typer.Option(
             metavar="B",
-            help="The branch that nightlies follow. Default: `branch` of [tool.tilewatch] in its pyproject.toml, else "
-            "the remote's default branch.",
+            help="The branch that nightlies follow. Default: tool.tilewatch.branch of its pyproject.toml, else the "
+            "remote's default branch.",
         ),
     ] = None,
     name: Annotated[
@@ -57,7 +57,7 @@ def list_() -> None:
     for each in shown:
         row = rows.get(each.name)
         if row is None:
-            table.add_row(each.name, each.branch, str(each.folder), "by its owner (TILEWATCH_REPOSITORY)")
+            table.add_row(each.name, each.branch, str(each.folder), "by its owner, not by Tilewatch")
             continue
         fetched = f"{row.fetched_at:%Y-%m-%d %H:%M}" if row.fetched_at else "never"
         table.add_row(

@@ -16,8 +16,11 @@ from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from tilewatch import errors
 from tilewatch.db.server.embedded import Servers
+from tilewatch.db.step_queries.repositories import RepositoryRow
 from tilewatch.kernels.compiling.store import CubinStore, StoreError
 from tilewatch.kernels.device import OLDEST_DRIVER, Gpu, gpus
 from tilewatch.text import short_sha
@@ -47,7 +50,7 @@ def report(settings: Settings) -> tuple[CheckResult, ...]:
         _python,
         partial(_program, "git", "--version"),
         partial(_program, "setpriv", "--version", package="util-linux"),
-        partial(_repository, settings.repository),
+        partial(_repository, settings),
         partial(_package, "tile compiler", ("cuda-tile", "nvidia-cuda-tileiras"), "make install"),
         partial(_compiler, settings.compiler),
         _cuobjdump,
@@ -94,14 +97,33 @@ def _program(name: str, *question: str, package: str | None = None) -> CheckResu
     return CheckResult(name, True, output.strip().splitlines()[0] if output.strip() else path)
 
 
-def _repository(repository: Path) -> CheckResult:
+def _repository(settings: Settings) -> CheckResult:
     from tilewatch.worker.repository import RepositoryError, resolve
 
+    added = _added_repositories(settings)
+    failures = [row.failure for row in added if row.failure is not None]
+    if failures:
+        return CheckResult("repository", False, "; ".join(failures), "docs/repositories.md says what git needs")
+    if added and "repository" not in settings.model_fields_set:
+        return CheckResult("repository", True, ", ".join(row.name for row in added))
     try:
-        head = resolve(repository, "HEAD")
+        head = resolve(settings.repository, "HEAD")
     except RepositoryError as error:
-        return CheckResult("repository", False, str(error), "set TILEWATCH_REPOSITORY to a Git clone with history")
-    return CheckResult("repository", True, f"{repository} at {short_sha(head.sha)} ({head.subject})")
+        fix = "set TILEWATCH_REPOSITORY to a Git clone with history, or use `tilewatch watch add`"
+        return CheckResult("repository", False, str(error), fix)
+    return CheckResult("repository", True, f"{settings.repository} at {short_sha(head.sha)} ({head.subject})")
+
+
+def _added_repositories(settings: Settings) -> list[RepositoryRow]:
+    """Those of `tilewatch watch add`; none where the database cannot be asked, which has a line of its own."""
+    from tilewatch.db import session
+    from tilewatch.db.step_queries import repositories
+
+    try:
+        with session.session(settings.connection().database_url) as opened:
+            return repositories.list_repositories(opened)
+    except (errors.ExpectedError, SQLAlchemyError):
+        return []
 
 
 def _channels(settings: Settings) -> CheckResult:

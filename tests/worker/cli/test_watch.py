@@ -43,7 +43,7 @@ def test_the_repository_of_the_settings_is_listed_with_its_folder(
     monkeypatch.setenv("TILEWATCH_REPOSITORY", str(repository))
     first, second = tilewatch("watch", "list").splitlines()[1:]
     assert first.startswith("watched")
-    assert "by its owner (TILEWATCH_REPOSITORY)" in first
+    assert "by its owner, not by Tilewatch" in first
     assert second.startswith("other")
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tilewatch.db import session
+from tilewatch.db.lifecycle import repositories
 from tilewatch.kernels.device import GPU_MODELS, Gpu
 from tilewatch.worker.local import doctor
 from tilewatch.worker.local.doctor import CheckResult, report
@@ -57,6 +59,20 @@ def test_a_cubin_store_that_cannot_be_used_says_why(tmp_path: Path) -> None:
     )
     wrong = _found(_settings(tmp_path, store_url="sss://cubins"))["cubin store"]
     assert (wrong.ok, wrong.found) == (False, "the cubin store sss://cubins cannot be used: Protocol not known: sss")
+
+
+def test_the_repositories_that_were_added_are_named_or_why_one_cannot_be_fetched(
+    tmp_path: Path, database_url: str, broker_url: str
+) -> None:
+    settings = _settings(tmp_path, database_url=database_url, broker_url=broker_url)
+    with session.session(database_url) as opened:
+        for name in ("one", "two"):
+            repositories.add(opened, name, f"https://example.org/{name}.git", "main")
+    assert _found(settings)["repository"] == CheckResult("repository", True, "one, two")
+    with session.session(database_url) as opened:
+        repositories.write_fetch_failure(opened, "two", "two cannot be fetched: no route to host")
+    failing = _found(settings)["repository"]
+    assert (failing.ok, failing.found) == (False, "two cannot be fetched: no route to host")
 
 
 def test_servers_that_run_are_named_by_their_address_alone(tmp_path: Path, database_url: str, broker_url: str) -> None:
