@@ -12,7 +12,7 @@ from sqlalchemy import and_, func, or_, select, true, tuple_
 from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db.joins import Query, is_of_series, read_rows, series_keys
-from tilewatch.db.models import Commit, Config, Measurement, Run, Sweep, Trial
+from tilewatch.db.models import TOTAL, Commit, Config, Measurement, Run, Sweep, Trial
 
 HISTORY = dt.timedelta(days=60)
 """A run that is older than the asked time by more than this is not compared with."""
@@ -95,6 +95,7 @@ def list_newest_run_pairs(session: Session, since: dt.datetime) -> list[RunPair]
         .outerjoin(table, and_(table.run_id == now.c.run_id, table.implementation == TILE_TABLE))
         .outerjoin(winner_trial, and_(winner_trial.sweep_id == now.c.sweep_id, winner_trial.config_id == won.id))
         .outerjoin(loser, and_(loser.sweep_id == now.c.sweep_id, loser.config_id == had_won.id, ~still))
+        .where(keys.c.kernel != TOTAL)  # what is true of a total is true of its parts
         .order_by(keys.c.kernel, keys.c.problem, keys.c.gpu_model)
     )
     return read_rows(session, query, RunPair)

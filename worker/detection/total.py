@@ -81,7 +81,7 @@ def judge_total(parts: Sequence[JudgedPart], policy: Policy) -> TotalVerdict:
     is_change = abs(size) >= policy.min_change and (low > 0) == (high > 0)
     if is_change and (abs(size) > open_size or isinf(open_size)):
         name: VerdictName = "regression" if size > 0 else "improvement"
-        reason = f"its parts differ by {size:+.1%} ({low:+.1%} to {high:+.1%}) of the total: {named}"
+        reason = f"the changes of its parts add up to {size:+.1%} ({low:+.1%} to {high:+.1%}): {named}"
         return TotalVerdict(name, size, low, high, *numbers, reason, largest)
     if open_size >= policy.min_change:
         return TotalVerdict("undecided", *_night(parts, shares), *numbers, _open(parts, open_size), None)
@@ -116,8 +116,8 @@ def _night(parts: Sequence[JudgedPart], shares: Sequence[float]) -> tuple[float 
 
 def _named(parts: Sequence[JudgedPart], moves: Sequence[float], changed: Sequence[bool]) -> str:
     order = sorted((n for n, moved in enumerate(changed) if moved), key=lambda n: -abs(moves[n]))
-    named = [f"{parts[n].name} {parts[n].change:+.1%} is {moves[n]:+.2%} of it" for n in order[:MOST_NAMED]]
-    return ", ".join([*named, f"{len(order) - MOST_NAMED} more"] if len(order) > MOST_NAMED else named)
+    named = [f"{parts[n].name} by {parts[n].change:+.1%}, {moves[n]:+.2%} of the total" for n in order[:MOST_NAMED]]
+    return "; ".join([*named, f"{len(order) - MOST_NAMED} more"] if len(order) > MOST_NAMED else named)
 
 
 def _open(parts: Sequence[JudgedPart], open_size: float) -> str:

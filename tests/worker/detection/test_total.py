@@ -20,13 +20,13 @@ def test_a_part_counts_by_its_share_of_the_time_before() -> None:
     assert (total.verdict, total.largest, total.history_points) == ("regression", 3, 9)
     assert total.change == pytest.approx(410 / 400 - 1)
     assert (total.low, total.high) == (pytest.approx(0.0245), pytest.approx(0.0255))
-    assert total.reason.endswith("of the total: slower +10.0% is +2.50% of it")
+    assert total.reason.endswith("add up to +2.5% (+2.5% to +2.5%): slower by +10.0%, +2.50% of the total")
 
 
 def test_a_slower_and_a_faster_part_cancel() -> None:
     total = judge_total([FASTER, SLOWER, replace(STILL, time_us=300.0)], POLICY)
     assert (total.verdict, total.largest) == ("unchanged", None)
-    assert total.reason.endswith(": faster -10.0% is -2.00% of it, slower +10.0% is +2.00% of it")
+    assert total.reason.endswith(": faster by -10.0%, -2.00% of the total; slower by +10.0%, +2.00% of the total")
 
 
 def test_a_change_of_a_small_part_is_no_change_of_the_total() -> None:
