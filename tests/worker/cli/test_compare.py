@@ -356,6 +356,13 @@ def test_the_comment_names_what_to_type_again() -> None:
     assert 'errors="1"' in write_junit([failed], about)
 
 
+def test_what_to_type_again_names_the_commits_and_no_file(watched: Path, tmp_path: Path) -> None:
+    files = ("--json", "--markdown", str(tmp_path / "a.md"), f"--junit={tmp_path / 'b.xml'}")
+    done = compare(watched, tmp_path, "compare", "base..comment", *files, "--static", "--kernel", "double")
+    shas = [tiny_repository.git(watched, "rev-parse", each)[:10] for each in ("base", "comment")]
+    assert json.loads(done.stdout)["repeat"] == f"tilewatch compare {shas[0]}..{shas[1]} --static --kernel double"
+
+
 def test_a_slower_operator_comes_with_the_line_that_repeats_it(watched: Path, tmp_path: Path) -> None:
     outcomes, _ = run_on_bench(watched, tmp_path, "base..slower", head_takes(1.05))
     about = About("base", "slower", True, "NVIDIA H200", 12.0, 8.0, "tilewatch compare base..slower")
