@@ -20,6 +20,7 @@ from tilewatch.kernels.comparing.report import About, write_json, write_junit, w
 from tilewatch.kernels.device import SIMULATED
 from tilewatch.worker.cli import compare_sides
 from tilewatch.worker.cli.compare_sides import Sides, Wanted
+from tilewatch.worker.repository import split_range
 
 SOURCE = tiny_repository.SOURCE.replace("FACTOR", "2.0").replace("(64, 128, 256, 96)", "(64, 128)")
 SLOWER = SOURCE.replace(
@@ -84,7 +85,7 @@ def run_on_bench(
 
 
 def open_sides(watched: Path, home: Path, revisions: str) -> Sides:
-    return compare_sides.open_commits(watched, "library", home / "checkouts", *compare_sides.split_range(revisions))
+    return compare_sides.open_commits(watched, "library", home / "checkouts", *split_range(revisions))
 
 
 def head_takes(times: float) -> Speed:
