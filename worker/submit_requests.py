@@ -19,6 +19,7 @@ from tilewatch.db.lifecycle.tokens import Holder, TokenInUse
 from tilewatch.db.session import DatabaseUnreachable, session
 from tilewatch.worker import repository as git_reads
 from tilewatch.worker import watched
+from tilewatch.worker.context import Context
 from tilewatch.worker.queue.dispatch import BrokerUnreachable
 from tilewatch.worker.repository import RepositoryError
 from tilewatch.worker.settings import Settings
@@ -116,11 +117,13 @@ def submissions(
 
 
 def _submit(opened: Session, settings: Settings, asked: RequestedAction) -> _Outcome | None:
-    """Returns None for a check that the next tick tries again: its commit is not there yet. A bug is a refusal too: it
-    would come back with every tick."""
+    """Returns None for what the next tick goes on with: a check whose commit is not there yet, a bisection that waits
+    for a replay. A bug is a refusal too: it would come back with every tick."""
     try:
         if asked.action == "check":
             return _submit_asked_check(opened, settings, asked)
+        if asked.action == "bisect":
+            return _bisect(opened, settings, asked)
         submitted = submissions(settings, asked.action, asked.wanted, once=f"action {asked.id}")
         return _Outcome(False, "\n".join(each.sentence for each in submitted), {})
     except AWAY:
@@ -175,3 +178,10 @@ def _write_check(opened: Session, who: str, asked: CheckAsked, submitted: Submit
 def _new_checks(submitted: SubmittedChecks) -> dict[str, Any]:
     """The checks whose cost is the token's: not those that somebody submitted before."""
     return {"checks": list(submitted.check_ids)} if submitted.created else {}
+
+
+def _bisect(opened: Session, settings: Settings, asked: RequestedAction) -> _Outcome | None:
+    from tilewatch.worker.judging import bisection  # numpy and the judge: only a tick with a bisection needs them
+
+    found = bisection.carry_on(opened, Context.of(settings), int(asked.wanted["regression"]), asked.who)
+    return None if found is None else _Outcome(False, found, {})

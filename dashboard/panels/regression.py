@@ -154,11 +154,15 @@ def _mark(url: str, found: pd.Series, who: str) -> None:
 def _more_runs(url: str, found: pd.Series, who: str) -> None:
     st.caption("A worker queues these within a minute.")
     number, commits = int(found["id"]), int(found["commits_in_range"])
-    tip = "The range is one commit." if commits <= 1 else "Runs every commit of the range, to find the first bad one."
+    tip = (
+        "The range is one commit."
+        if commits <= 1
+        else "Replays commits of the range on its worst series, halving it each time."
+    )
     with st.container(horizontal=True):
         if st.button("Measure again", key="rerun", help="Runs its series once more at the first bad commit."):
             ask = partial(actions.measure_again, regression_id=number, who=who)
             run_action.run(url, ask, "Asked for new runs")
         if st.button("Bisect", key="bisect", disabled=commits <= 1, help=tip):
             ask = partial(actions.bisect, regression_id=number, who=who)
-            run_action.run(url, ask, f"Asked for {count_text(commits, 'commit')}")
+            run_action.run(url, ask, f"Asked for a bisection of {count_text(commits, 'commit')}")

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
-from sqlalchemy import cast, func, insert, select, update
+from sqlalchemy import cast, exists, func, insert, select, update
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
@@ -26,6 +26,10 @@ from tilewatch.errors import ExpectedError
 from tilewatch.text import short_sha
 
 Requestable = Literal["nightly", "sweep", "backfill"]
+
+
+BY_A_COMMIT = ("code", "search_space", "unknown")
+"""Categories of causes that lie in the watched repository."""
 
 
 class NoSuchWork(ExpectedError):
@@ -137,17 +141,24 @@ def measure_again(session: Session, regression_id: int, who: str) -> RegressionR
 
 
 def bisect(session: Session, regression_id: int, who: str) -> RegressionRow:
-    """Asks for every commit in the range of a regression, which narrows it down. Returns the regression.
+    """Asks for a bisection of a regression's range by replays of its worst series. Returns the regression.
 
-    Raises NotPossible when its range is one commit.
+    Raises NotPossible when its range is one commit, when no replay can tell its commits apart, and while it is being
+    bisected.
     """
     row = _regression(session, regression_id)
     if row.commits_in_range <= 1:
         raise NotPossible(
             f"regression {regression_id} has one possible commit, {short_sha(row.bad_sha)}: nothing to bisect"
         )
-    revisions = f"{row.good_sha}..{row.bad_sha}"
-    ask_backfill(session, who, revisions, repository=row.repository, gpus=sorted(row.gpu_models))
+    if row.recorded:
+        raise NotPossible(f"regression {regression_id} was recorded elsewhere: there is no GPU here to bisect it on")
+    if row.category not in BY_A_COMMIT:
+        raise NotPossible(f"regression {regression_id} is of the {row.category} and of no commit: nothing to bisect")
+    wanted = {"regression": regression_id}
+    if session.scalar(select(exists().where(Action.state == "asked", Action.wanted.contains(wanted)))):
+        raise NotPossible(f"regression {regression_id} is being bisected")
+    session.execute(insert(Action).values(who=who, action="bisect", wanted=wanted, state="asked"))
     return row
 
 

@@ -79,6 +79,13 @@ def link(session: Session, regression_id: int, who: str, url: str | None) -> Non
     add_remark(session, regression, who, "link", regression.link)
 
 
+def narrow(session: Session, regression_id: int, who: str, good_commit_id: int, bad_commit_id: int, text: str) -> None:
+    """Stores the range that a bisection left: the change came after the good commit and no later than the bad one."""
+    regression = lock(session, regression_id)
+    regression.good_commit_id, regression.bad_commit_id = good_commit_id, bad_commit_id
+    add_remark(session, regression, who, "bisect", text)
+
+
 def mark(
     session: Session,
     who: str,

@@ -94,6 +94,18 @@ class ExpectedLevel:
 
 
 @dataclass(frozen=True)
+class RegressionRange:
+    """The commits between which a regression came, by position, and its worst series: a run of it and its size."""
+
+    good_position: int
+    bad_position: int
+    kernel: str
+    problem: str
+    run_id: int
+    size: float
+
+
+@dataclass(frozen=True)
 class ReplayFact:
     """The answer of one replay of two commits; without times, `failure` says why. `code` is the machine code's hash."""
 
@@ -309,6 +321,29 @@ def list_expected_levels(session: Session, scope: Scope) -> list[ExpectedLevel]:
         .order_by(RegressionSeries.id)
     )
     return [ExpectedLevel(**row._mapping) for row in session.execute(query)]
+
+
+def find_regression_range(session: Session, regression_id: int) -> RegressionRange | None:
+    """Returns None when there is no such regression."""
+    good, bad = aliased(Commit), aliased(Commit)
+    query = (
+        select(
+            good.position.label("good_position"),
+            bad.position.label("bad_position"),
+            RegressionSeries.kernel,
+            RegressionSeries.problem,
+            RegressionSeries.run_id,
+            RegressionSeries.size,
+        )
+        .join(Regression, Regression.id == RegressionSeries.regression_id)
+        .join(good, good.id == Regression.good_commit_id)
+        .join(bad, bad.id == Regression.bad_commit_id)
+        .where(Regression.id == regression_id)
+        .order_by(func.abs(RegressionSeries.size).desc(), RegressionSeries.id)
+        .limit(1)
+    )
+    row = session.execute(query).one_or_none()
+    return None if row is None else RegressionRange(**row._mapping)
 
 
 def read_previous_runs(

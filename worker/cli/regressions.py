@@ -208,7 +208,9 @@ def rerun(number: Number, who: Who = None) -> None:
 
 @regressions.command()
 def bisect(number: Number, who: Who = None) -> None:
-    """Measure every commit that may have caused a regression. A worker queues this within a minute.
+    """Find the commit that caused a regression: replays of its worst series, the middle commit of its range first.
+
+    Workers replay one commit after the other, before other work; the regression then names the commit.
 
     Example: tilewatch regressions bisect 7
     """

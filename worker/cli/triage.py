@@ -53,10 +53,10 @@ def measure_again(database_url: str, regression_id: int, who: str) -> str:
 
 
 def bisect(database_url: str, regression_id: int, who: str) -> str:
-    """Asks for a backfill of every commit that may be the cause."""
+    """Asks for a bisection of the commits that may be the cause; the workers carry it out step by step."""
     with session(database_url) as opened:
         row = actions.bisect(opened, regression_id, who)
-    return f"asked for {row.commits_in_range} commits after {short_sha(row.good_sha)}"
+    return f"asked for a bisection of {row.commits_in_range} commits after {short_sha(row.good_sha)}"
 
 
 def mark_run(database_url: str, run_id: int, who: str, *, right: bool, note: str | None) -> None:

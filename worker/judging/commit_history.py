@@ -51,6 +51,11 @@ class History:
             self._commit_ids[build] = record.add_commit(self._session, **{**commit, **own})
         return self._commit_ids[build]
 
+    def sha(self, build: int) -> str:
+        """Raises KeyError for a build without a commit."""
+        night = self._nights.get(build)
+        return night.sha if night else self._unmeasured[build]
+
     def side(self, build: int, kernel: str, problem: str) -> Winner | None:
         """The winner at a build; None where it was not measured."""
         night = self._nights.get(build)
@@ -115,10 +120,8 @@ class History:
             return None
         won = self.side(build, kernel, problem)
         code = won.code_sha256 if won else replay_answers.find_code(facts, kernel, problem, commit_id)
-        night = self._nights.get(build)
-        sha = night.sha if night else self._unmeasured[build]
         next_won = None if won else self._next_won(build, kernel, problem)
-        return End(commit_id, sha, won, next_won, code)
+        return End(commit_id, self.sha(build), won, next_won, code)
 
     def _next_won(self, build: int, kernel: str, problem: str) -> Winner | None:
         later = self._builds[bisect_left(self._builds, build) :]

@@ -294,9 +294,9 @@ def test_triage_is_written_down_with_who_did_it(new_database: NewDatabase, monke
             ]
             asked = actions.find_next_request(opened_session)
             assert asked is not None
-            assert (asked.who, asked.action) == ("kim (not signed in)", "backfill")
-            assert {row.action for row in action_queries.list_actions(opened_session)} == {"backfill", "sweep"}
-            assert asked.wanted["revisions"] == f"{'1a2b3c4d' + '0' * 32}..{'9c0d1e2f' + '0' * 32}"
+            assert (asked.who, asked.action) == ("kim (not signed in)", "bisect")
+            assert {row.action for row in action_queries.list_actions(opened_session)} == {"bisect", "sweep"}
+            assert asked.wanted == {"regression": 1}
 
 
 def test_where_people_sign_in_a_stranger_sees_the_button_and_no_data(filled_app: AppTest) -> None:

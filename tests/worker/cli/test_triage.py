@@ -95,11 +95,12 @@ def test_a_regression_is_measured_again_and_its_range_narrowed(
     assert "nothing to bisect" in tilewatch("regressions", "bisect", str(number), fails=True)
     with session(settings.connection().database_url) as opened:
         wide = open_regression.regress(opened, kernel="wide", commits=4, position=200)
-    assert tilewatch("regressions", "bisect", str(wide)).startswith("asked for 4 commits after")
+    assert tilewatch("regressions", "bisect", str(wide)).startswith("asked for a bisection of 4 commits after")
+    assert "is being bisected" in tilewatch("regressions", "bisect", str(wide), fails=True)
     with session(settings.connection().database_url) as opened:
-        sweep, backfill = opened.scalars(select(Action).order_by(Action.id))
+        sweep, bisection = opened.scalars(select(Action).order_by(Action.id))
     assert (sweep.who, sweep.action, sweep.wanted["commit"]) == ("grace", "sweep", open_regression.BAD_SHA)
-    assert (backfill.action, backfill.wanted["gpus"]) == ("backfill", ["b200"])
+    assert (bisection.action, bisection.wanted) == ("bisect", {"regression": wide})
 
 
 def test_nobody_signs_as_tilewatch_itself() -> None:

@@ -1,0 +1,71 @@
+"""A person asks for a bisection: it replays middle commits on one series before other work, and names the first bad."""
+
+from math import expm1
+from pathlib import Path
+
+import pytest
+from sqlalchemy import delete, select, update
+
+from tests.worker.fixtures import git_history
+from tests.worker.fixtures.nights import do_nights
+from tests.worker.fixtures.worker_context import do_all_jobs, settings_for
+from tilewatch.db.lifecycle import actions
+from tilewatch.db.lifecycle.jobs import Priority
+from tilewatch.db.models import Action, Commit, Job, Regression, RegressionEvent, Replay
+from tilewatch.db.session import session
+from tilewatch.worker import submit_requests
+from tilewatch.worker.judging.bisection import choose_middle, has_changed
+from tilewatch.worker.judging.scope_judge import Launches
+
+TICKS = 8
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "skipped", "middle"),
+    [(10, 20, (), 15), (10, 12, (), 11), (10, 11, (), None), (10, 20, (15,), 14), (10, 12, (11,), None)],
+)
+def test_the_middle_is_halved_and_what_cannot_be_replayed_is_passed_over(
+    good: int, bad: int, skipped: tuple[int, ...], middle: int | None
+) -> None:
+    assert choose_middle(good, bad, skipped) == middle
+
+
+@pytest.mark.parametrize("size", [0.05, -0.05])
+def test_a_commit_has_the_change_where_more_than_half_of_it_is_there(size: float) -> None:
+    for share, changed in ((0.0, False), (0.4, False), (0.6, True), (1.0, True), (-1.0, False)):
+        launches = Launches((100.0,) * 3, (100.0 * (1 + size * share),) * 3)
+        assert has_changed(launches, size) == changed
+    assert has_changed(Launches((100.0,) * 3, (100.0, 105.0, 105.0)), expm1(0.05)), "one odd launch of three"
+
+
+def test_a_bisection_names_the_first_bad_commit_by_replays_of_one_series(
+    database_url: str, broker_url: str, tmp_path: Path
+) -> None:
+    """Nobody tested the comment and the cast. What the judge found by itself is taken away first."""
+    shas = git_history.make(
+        tmp_path / "watched", git_history.ADD, git_history.WORDS, git_history.CAST, git_history.NAME
+    )
+    settings = settings_for(tmp_path / "home", tmp_path / "watched", database_url, broker_url)
+    context = do_nights(settings, shas[git_history.ADD], shas[git_history.NAME])
+    with session(database_url) as opened:
+        ids = {commit.subject: commit.id for commit in opened.scalars(select(Commit))}
+        number = opened.scalars(select(Regression.id)).one()
+        wide = {"good_commit_id": ids[git_history.ADD], "bad_commit_id": ids[git_history.NAME]}
+        opened.execute(update(Regression).values(**wide))
+        opened.execute(delete(Replay))
+        opened.execute(delete(Job).where(Job.kind.in_(("prepare", "confirm"))))
+        actions.bisect(opened, number, "ada")
+    for _ in range(TICKS):
+        if submit_requests.carry_out(settings):
+            break
+        with session(database_url) as opened:
+            assert set(opened.scalars(select(Job.priority).where(Job.state == "queued"))) == {Priority.BISECT}
+        do_all_jobs(context)
+    with session(database_url) as opened:
+        (regression,) = opened.scalars(select(Regression))
+        assert (regression.good_commit_id, regression.bad_commit_id) == (ids[git_history.WORDS], ids[git_history.CAST])
+        asked = opened.scalars(select(Action)).one()
+        assert (asked.state, asked.outcome) == ("done", f"the first bad commit is {shas[git_history.CAST][:10]}")
+        event = opened.scalars(select(RegressionEvent).where(RegressionEvent.action == "bisect")).one()
+        assert (event.who, event.note) == ("ada", asked.outcome)
+        assert len(set(opened.scalars(select(Replay.problem)))) == 1, "the worst series alone"

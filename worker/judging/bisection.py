@@ -1,0 +1,111 @@
+"""Bisects the range of a regression for a person: replays of its worst series, a commit in the middle at a time.
+
+Each untested commit is compiled and replayed beside the last measured one before the range, ahead of all work but the
+judge's own replays. What was replayed before is not replayed again, and equal machine code needs no GPU. Nothing is
+remembered between two steps but the replays on record.
+"""
+
+from collections.abc import Collection
+from math import log1p
+from statistics import median
+
+from sqlalchemy.orm import Session
+
+from tilewatch.db.lifecycle import regressions
+from tilewatch.db.lifecycle.jobs import Priority
+from tilewatch.db.step_queries import judging
+from tilewatch.db.step_queries.judging import RegressionRange, Scope
+from tilewatch.text import count_text, short_sha
+from tilewatch.worker import watched
+from tilewatch.worker.context import Context
+from tilewatch.worker.judging import replay_answers
+from tilewatch.worker.judging.commit_history import History
+from tilewatch.worker.judging.replay_answers import Pair, RecordedLaunches
+from tilewatch.worker.judging.scope_judge import Launches, SeriesQuestion
+from tilewatch.worker.queue import follow_up
+from tilewatch.worker.queue.replay_job import BuildQuestion, ReplayJob, question_key
+
+LAUNCHES = 12
+"""Launches of a step. A change of 1 % is told from none by 9 (docs/measurements.md); each costs a GPU half a second."""
+
+
+def carry_on(opened: Session, context: Context, regression_id: int, who: str) -> str | None:
+    """Takes the next step. Returns the outcome as a sentence; None while a replay is still to come."""
+    span = judging.find_regression_range(opened, regression_id)
+    if span is None:
+        return f"there is no regression {regression_id} any more"
+    scope = judging.read_scope(opened, span.run_id)
+    nights = judging.list_nights(opened, scope)
+    history = History(opened, watched.find_history(opened, context, scope.repository), scope, nights)
+    measured = [night.position for night in nights if night.position <= span.good_position]
+    measured = [build for build in measured if history.side(build, span.kernel, span.problem) is not None]
+    if not measured:
+        return "no commit before the range was measured, so nothing can be compared with"
+    facts = judging.list_replays(opened, scope, measured[-1])
+    good, bad, skipped = span.good_position, span.bad_position, set[int]()
+    while (middle := choose_middle(good, bad, skipped)) is not None:
+        question = SeriesQuestion((span.kernel, span.problem, ""), measured[-1], middle, LAUNCHES, 0)
+        pair = history.pair(question, facts)
+        recorded = None if pair is None else replay_answers.launches_on_record(facts, pair)
+        if pair is None or recorded is None:
+            skipped.add(middle)
+            continue
+        launches = replay_answers.next_launches(question, pair, recorded)
+        if launches is None:
+            asked = _replay(scope, context, span, pair, recorded)
+            if not judging.was_given_up(opened, asked.question.key):
+                follow_up.ask(opened, asked, Priority.BISECT)
+                return None
+            launches = Launches()
+        if not launches.good_us:
+            skipped.add(middle)
+        elif has_changed(launches, span.size):
+            bad = middle
+        else:
+            good = middle
+    return _store(opened, history, regression_id, who, good, bad)
+
+
+def choose_middle(good: int, bad: int, skipped: Collection[int]) -> int | None:
+    """Returns the build nearest to the middle that is not skipped; None where none is left between the two."""
+    between = (build for build in range(good + 1, bad) if build not in skipped)
+    return min(between, key=lambda build: abs(2 * build - good - bad), default=None)
+
+
+def has_changed(launches: Launches, size: float) -> bool:
+    """True where more than half of a change of `size` (0.05 is 5 % slower) has come already."""
+    moved = median(replay_answers.differences(list(zip(launches.good_us, launches.bad_us, strict=True))))
+    return moved / log1p(size) > 0.5
+
+
+def _replay(scope: Scope, context: Context, span: RegressionRange, pair: Pair, recorded: RecordedLaunches) -> ReplayJob:
+    start = len(recorded.good_us)
+    ends = f"{pair.good.sha}:{pair.bad.sha}"
+    good, bad = replay_answers.sides(pair, compiled=False)
+    question = BuildQuestion(
+        key=question_key(scope, pair.kernel, pair.problem, ends, start, LAUNCHES - start),
+        kernel=pair.kernel,
+        problem=pair.problem,
+        gpu_model=scope.gpu_model,
+        arch=scope.arch,
+        origin=scope.origin,
+        axis="commit",
+        start=start,
+        launches=LAUNCHES - start,
+        good=good,
+        bad=bad,
+    )
+    night = (span.run_id, scope.submission_id)
+    return ReplayJob(question, scope.repository, context.library, *night, None, (question.key,))
+
+
+def _store(opened: Session, history: History, regression_id: int, who: str, good: int, bad: int) -> str:
+    good_id, bad_id = history.commit_id(good), history.commit_id(bad)
+    if good_id is None or bad_id is None:
+        return "its commits are not in the watched repository"
+    sha = short_sha(history.sha(bad))
+    outcome = f"the first bad commit is {sha}"
+    if bad - good > 1:
+        outcome = f"{count_text(bad - good, 'commit')} are left, up to {sha}: those between cannot be replayed"
+    regressions.narrow(opened, regression_id, who, good_id, bad_id, outcome)
+    return outcome
