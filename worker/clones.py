@@ -84,11 +84,14 @@ def fetch(clone: Clone) -> None:
 
 def follow(clone: Clone, branch: str) -> None:
     """Makes a branch the clone's HEAD. Raises FetchFailed where the remote has no such branch: it may come back."""
-    try:
-        git(clone.folder, "rev-parse", "--verify", "--quiet", f"refs/heads/{branch}")
-    except subprocess.CalledProcessError:
-        raise FetchFailed(f"{clone.name} has no branch '{branch}'") from None
+    if not has_branch(clone, branch):
+        raise FetchFailed(f"{clone.name} has no branch '{branch}'")
     git(clone.folder, "symbolic-ref", "HEAD", f"refs/heads/{branch}")
+
+
+def has_branch(clone: Clone, branch: str) -> bool:
+    """Returns False also where there is no clone yet."""
+    return _has(clone, f"refs/heads/{branch}")
 
 
 def bring_commit(clone: Clone, sha: str) -> None:
@@ -152,9 +155,9 @@ def _fetch_one(clone: Clone, revision: str) -> None:
         raise RepositoryError(f"{clone.name} has no commit '{revision}' ({error})") from None
 
 
-def _has(clone: Clone, sha: str) -> bool:
+def _has(clone: Clone, revision: str) -> bool:
     try:
-        git(clone.folder, "cat-file", "-e", f"{sha}^{{commit}}")
+        git(clone.folder, "cat-file", "-e", f"{revision}^{{commit}}")
     except (OSError, subprocess.CalledProcessError):
         return False
     return True

@@ -101,7 +101,7 @@ def add(
 def fetch(watched: WatchedRepository) -> str | None:
     """Fetches a repository that was added; returns a sentence if that failed, and the clone then stays as it was.
 
-    Raises FetchFailed where there is no clone yet.
+    Raises FetchFailed where no clone has the followed branch, so that there is nothing to submit.
     """
     if watched.clone is None:
         return None
@@ -109,7 +109,7 @@ def fetch(watched: WatchedRepository) -> str | None:
         clones.fetch(watched.clone)
         clones.follow(watched.clone, watched.branch)
     except FetchFailed as error:
-        if not watched.folder.is_dir():
+        if not clones.has_branch(watched.clone, watched.branch):
             raise
         return str(error)
     return None

@@ -227,6 +227,17 @@ def test_a_night_without_a_fetch_measures_what_was_fetched_last_and_says_so(
         assert [row.failure for row in repositories.list_repositories(opened)] == [None, None]
 
 
+def test_a_branch_that_is_gone_is_said_and_found_again(two: Settings, context: Context, other: Path) -> None:
+    tiny_repository.git(other, "branch", "--move", "main", "trunk")
+    assert schedule.submit(two)[1] == "no nightly was submitted for other: other has no branch 'main'"
+    with session(context.database_url) as opened:
+        assert [row.failure for row in repositories.list_repositories(opened)] == [None, "other has no branch 'main'"]
+    tiny_repository.git(other, "branch", "main", "trunk")
+    assert schedule.submit(two)[1].startswith("submitted the nightly of ")
+    with session(context.database_url) as opened:
+        assert [row.failure for row in repositories.list_repositories(opened)] == [None, None]
+
+
 def test_a_library_that_does_not_load_hinders_no_other_repository(two: Settings, repository: Path) -> None:
     tiny_repository.git(repository, "rm", "-r", "--quiet", "library")
     tiny_repository.git(repository, "commit", "--quiet", "--message", "Remove it")
