@@ -1,4 +1,4 @@
-"""A library folder as it lies in the working tree: what is tracked or new, without what Git ignores."""
+"""A repository as it lies in the working tree: what is tracked or new, without what Git ignores."""
 
 import shutil
 import subprocess
@@ -8,31 +8,34 @@ from tilewatch.worker.repository import RepositoryError
 
 
 def copy_working_tree(repository: Path, library: str, target: Path) -> Path:
-    """Copies the folder to `target`, a new folder, and returns it: the original may be edited while it is compared.
+    """Copies the repository to `target`, a new folder, and returns the folder `library` in it.
 
+    All of it, because a watch file imports its repository's own packages; a copy, because the original may be edited
+    while it is compared. Submodules are empty folders, as in a checkout of a commit.
     Raises RepositoryError where there is no such folder, or it holds a submodule, whose commit says nothing of changes
     inside it.
     """
     if not (repository / library).is_dir():
         raise RepositoryError(f"the working tree of {repository} has no folder {library!r}")
-    target.mkdir(parents=True)
-    for name in _list_files(repository, library):
-        path = repository / name
-        if path.is_dir():
+    (target / library).mkdir(parents=True)
+    for name in _list_files(repository):
+        path, copy = repository / name, target / name
+        if path.is_symlink() or path.is_file():  # a file that was deleted is still listed
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy, follow_symlinks=False)
+        elif path.is_dir() and Path(name).is_relative_to(library):
             raise RepositoryError(
                 f"{name} is a submodule: its uncommitted changes cannot be compared, commit them first"
             )
-        if path.is_file():  # a file that was deleted is still listed
-            copy = target / Path(name).relative_to(library)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, copy)
-    return target
+        elif path.is_dir():
+            copy.mkdir(parents=True)
+    return target / library
 
 
-def _list_files(repository: Path, library: str) -> list[str]:
+def _list_files(repository: Path) -> list[str]:
     try:
         listed = subprocess.run(
-            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", library],
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
             cwd=repository,
             capture_output=True,
             text=True,
