@@ -81,7 +81,7 @@ bench-tell: dev ## Measure the delay from a confirmed regression to its message,
 	@$(BIN)/python -m benchmarks.notification_delay $(ONLY_REPORT)
 
 bench-tuned: dev ## Measure what tuned tables lose on other GPUs and problems, from recordings, and the time of a lookup (seconds)
-	@$(BIN)/python -m benchmarks.tuned
+	@$(BIN)/python -m benchmarks.tuned $(ONLY_REPORT)
 
 # uv reads neither pip's settings nor its environment, and no settings of its own here: a list must not depend on the
 # machine it was made on. `make lock UPGRADE=--upgrade` takes newer releases; without it what is pinned stays pinned.

@@ -92,3 +92,9 @@ def test_every_benchmark_ends_with_the_exit_code_of_its_bounds() -> None:
             if isinstance(node, ast.Call) and ast.unparse(node.func) in ("sys.exit", "typer.Exit")
         ]
         assert any("bounds.report(" in ast.unparse(end) and "report_only=" in ast.unparse(end) for end in ends), name
+
+
+def test_make_passes_report_only_to_every_benchmark() -> None:
+    lines = [line for line in (ROOT / "Makefile").read_text().splitlines() if "-m benchmarks." in line]
+    assert len(lines) > 10
+    assert [line for line in lines if "$(ONLY_REPORT)" not in line] == []
