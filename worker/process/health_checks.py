@@ -17,9 +17,6 @@ from tilewatch.worker.queue.dispatch import BrokerUnreachable
 SILENT_S = 60
 """A heartbeat this old: the thread that writes it is gone or stuck."""
 
-STORE_KINDS = ("compile", "gpu")
-"""Workers that read cubins. A judge needs none; of the others the first also writes them."""
-
 FULL_BYTES = 256 << 20
 """With less than this on the disk of the data folder, the next sweep's results may not fit."""
 
@@ -31,9 +28,8 @@ def checks_of(kind: str, gpu_uuid: str | None, context: Context, home: Path, sil
         lambda: broker(context.broker_url),
         lambda: heartbeat(silent_s()),
         lambda: disk(home),
+        lambda: store(context.store_url, writes=kind == "compile"),
     ]
-    if kind in STORE_KINDS:
-        checks.append(lambda: store(context.store_url, writes=kind == "compile"))
     if gpu_uuid is not None:
         checks.append(lambda: illness(context.database_url, gpu_uuid))
     return lambda: run(checks)

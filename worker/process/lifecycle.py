@@ -24,9 +24,10 @@ class Lifecycle:
     def __init__(
         self, settings: Settings, identity: Identity, on_beat: Callable[[], None], consume: Callable[[bool], None]
     ) -> None:
-        """Raises StoreError for a worker that needs the cubin store and cannot use it: it would only put jobs off."""
+        """Raises StoreError for a worker that can do nothing but put jobs off, because it cannot use the cubin store. A
+        judge asks the store too, but it also sends the messages."""
         context = Context.of(settings)
-        if identity.kind in health_checks.STORE_KINDS:
+        if identity.kind in ("compile", "gpu"):
             CubinStore(context.store_url).check(writes=identity.kind == "compile")
         self.identity = identity
         self.heartbeat = Heartbeat(context.database_url, identity, on_beat)

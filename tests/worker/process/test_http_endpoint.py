@@ -67,14 +67,14 @@ def test_what_keeps_a_worker_from_working_is_said_without_a_password(settings: S
     assert silent() == ("this worker has written no heartbeat for 200 s, at most 60 s were expected",)
 
 
-def test_a_store_that_cannot_be_read_is_a_trouble_of_those_who_need_cubins(
-    settings: Settings, context: Context
+@pytest.mark.parametrize("kind", ["compile", "gpu", "judge"])
+def test_a_store_that_cannot_be_read_is_a_trouble_of_every_worker(
+    settings: Settings, context: Context, kind: str
 ) -> None:
     settings.home.mkdir(parents=True, exist_ok=True)
     (settings.home / "cubins").write_text("a file where the folder should be")
-    (answer,) = health_checks.checks_of("compile", None, context, settings.home, lambda: 0.0)()
+    (answer,) = health_checks.checks_of(kind, None, context, settings.home, lambda: 0.0)()
     assert answer.startswith("the cubin store file://")
-    assert health_checks.checks_of("judge", None, context, settings.home, lambda: 0.0)() == ()
 
 
 def test_a_quarantine_is_a_trouble_of_that_gpus_worker(settings: Settings, context: Context) -> None:
