@@ -12,6 +12,7 @@ from tilewatch.db.joins import or_zero
 from tilewatch.db.models import (
     FAILED_JOB,
     OPEN_JOB,
+    TOTAL,
     Commit,
     GpuModel,
     Job,
@@ -141,7 +142,7 @@ def _trial_counts(submission_ids: Select[int]) -> Subquery:
             func.count(Trial.id).filter(Trial.status == "not_compiled").label("not_compiled"),
         )
         .outerjoin(Trial, Trial.sweep_id == Sweep.id)
-        .where(Sweep.submission_id.in_(submission_ids))
+        .where(Sweep.submission_id.in_(submission_ids), Sweep.kernel != TOTAL)
         .group_by(Sweep.submission_id)
         .subquery()
     )
@@ -151,7 +152,7 @@ def _run_counts(submission_ids: Select[int]) -> Subquery:
     return (
         select(Sweep.submission_id, func.count(Run.id).label("runs"))
         .join(Run, Run.sweep_id == Sweep.id)
-        .where(Sweep.submission_id.in_(submission_ids))
+        .where(Sweep.submission_id.in_(submission_ids), Sweep.kernel != TOTAL)
         .group_by(Sweep.submission_id)
         .subquery()
     )

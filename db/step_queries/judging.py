@@ -196,6 +196,7 @@ def list_judged_since(session: Session, scope: Scope, since: dt.date) -> list[Ju
             Sweep.gpu_model == scope.gpu_model,
             Run.origin == scope.origin,
             func.timezone("UTC", Run.started_at) >= since,
+            Sweep.kernel != TOTAL,
         )
         .order_by(Run.id)
     )

@@ -10,7 +10,7 @@ from tests.conftest import NewDatabase
 from tests.dashboard.fixtures.app import APP, opened
 from tests.dashboard.fixtures.small_database import KERNEL, PROBLEM, fill
 from tilewatch.db.models import TOTAL, Run, Submission, Sweep
-from tilewatch.db.queries import static_facts
+from tilewatch.db.queries import static_facts, submissions
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import judging
 from tilewatch.worker.detection.policy import Policy
@@ -53,6 +53,12 @@ def test_a_total_is_on_trends_and_its_evidence_lists_its_parts(
         {"problem": f"{KERNEL} {PROBLEM}", "runs": "28", "share": "100%", "verdict": "regression", "change": "+9.3 %"}
     ]
     assert not app.code, "a total cannot be repeated by one command"
+
+
+def test_a_submission_has_as_many_sweeps_as_were_asked_for(url_with_totals: str) -> None:
+    with session(url_with_totals) as opened_session:
+        nightlies = [row for row in submissions.list_submissions(opened_session) if row.reason == "nightly"]
+        assert {(row.sweeps, row.runs) for row in nightlies if row.gpu_model == "h200"} == {(1, 1)}
 
 
 def test_a_total_has_no_search_space_to_show(url_with_totals: str) -> None:
