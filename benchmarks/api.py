@@ -95,6 +95,7 @@ def _list_questions(address: str) -> list[Question]:
         Question("repositories", "/repositories", {}),
         Question("series", "/series", {}),
         Question("points of a series", "/points", {**about, "limit": 100_000}),
+        Question("points with static facts", "/points", {**about, "limit": 100_000, "static_facts": True}),
         Question("sweeps of a series", "/sweeps", {**about, "limit": 1000}),
         Question("a sweep with its trials", "/sweeps/{number}", {}, runs),
         Question("a sweep of 500 configs", "/sweeps/{number}", {}, range(wide_sweep, wide_sweep + 1)),

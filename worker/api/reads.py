@@ -82,10 +82,14 @@ def list_points(
     kernel: Kernel,
     problem: Problem,
     gpu_model: GpuModel,
+    static_facts: Annotated[
+        bool, Field(description="Also registers, spills and code size of each winner; null without.")
+    ] = False,
     limit: Rows = 1000,
 ) -> list[PointRow]:
     """List the measurements of one series and of its baselines in commit order, the newest last, in microseconds."""
-    return series.list_points(opened, repository, kernel, problem, gpu_model)[-limit:]
+    points = series.list_points(opened, repository, kernel, problem, gpu_model, static_facts=static_facts)
+    return points[-limit:]
 
 
 def list_sweeps(

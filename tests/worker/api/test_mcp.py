@@ -54,7 +54,7 @@ def test_an_agent_finds_the_tools_and_reads_from_the_series_to_the_evidence(agen
     async def talk(client: Client) -> None:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert set(tools) == {operation.name for operation in OPERATIONS}
-        assert set(tools["list_points"].input_schema["properties"]) == {*SERIES, "limit"}
+        assert set(tools["list_points"].input_schema["properties"]) == {*SERIES, "static_facts", "limit"}
         assert "opened" not in str([tool.input_schema for tool in tools.values()])
         series = (await client.call_tool("list_series", {})).structured_content
         assert series is not None

@@ -29,6 +29,9 @@ def test_a_program_finds_its_way_from_the_series_to_the_evidence(server: str) ->
     points = get(server, "/points", **SERIES).json()
     assert {point["implementation"] for point in points} == {KERNEL, "deepgemm", "cublaslt"}
     assert get(server, "/points", **SERIES, limit=2).json() == points[-2:]
+    with_facts = get(server, "/points", **SERIES, static_facts=True).json()
+    assert {point["registers"] for point in points} == {None}
+    assert any(point["registers"] for point in with_facts)
     newest = get(server, "/verdicts", **SERIES).json()[0]
     assert newest["run_id"] == max(point["run_id"] for point in points if point["verdict"])
     evidence = get(server, f"/runs/{newest['run_id']}/evidence").json()
