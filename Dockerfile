@@ -2,10 +2,11 @@
 FROM python:3.12-slim
 ARG LIST=base
 
-# git reads the watched repository, which is mounted and belongs to somebody else; g++ is what nvcc compiles
+# git reads the watched repository, which is mounted and belongs to somebody else, and clones others, by SSH where their
+# address says so; g++ is what nvcc compiles
 # DeepGEMM's kernels with at first use, so only GPU nodes have it.
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends git $([ "$LIST" = base ] || echo g++) \
+    && apt-get install -y --no-install-recommends git openssh-client $([ "$LIST" = base ] || echo g++) \
     && rm -rf /var/lib/apt/lists/* \
     && git config --system --add safe.directory /repository \
     && useradd --create-home --home-dir /data --uid 1000 tilewatch

@@ -19,7 +19,7 @@ from tilewatch.worker import run_job, schedule, watched
 from tilewatch.worker.clones import BadAddress
 from tilewatch.worker.context import Context
 from tilewatch.worker.queue.outage import NotNow
-from tilewatch.worker.repository import RepositoryError
+from tilewatch.worker.repository import RepositoryError, first_parents
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps.submit import submit_nightly, submit_sweep
 
@@ -289,3 +289,20 @@ def test_a_commit_says_where_its_watch_files_lie(two: Settings, context: Context
     with session(context.database_url) as opened:
         assert set(opened.scalars(select(Job.state))) == {"done"}
         assert opened.scalar(select(func.count(Run.id))) == 2
+
+
+@pytest.mark.usefixtures("two")
+def test_the_judge_reads_the_history_of_the_repository_that_a_night_is_of(
+    settings: Settings, context: Context, other: Path
+) -> None:
+    sha = tiny_repository.git(other, "rev-parse", "HEAD").strip()
+    with session(context.database_url) as opened:
+        clone = watched.find_history(opened, context, "other")
+        assert clone is not None
+        assert clone.parent == settings.clones
+        assert len(first_parents(clone, sha, 10)) == 2
+        assert watched.find_history(opened, context, "other (branch faster)") is None
+        assert watched.find_history(opened, context, "elsewhere") is None
+        lifecycle.remove(opened, "watched")
+        mine = watched.list_watched(opened, settings)[0]
+        assert (mine.name, mine.folder) == ("watched", settings.repository), "no clone: its owner fetches it"
