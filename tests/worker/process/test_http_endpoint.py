@@ -180,7 +180,7 @@ def seed_that_falls_ill_once(context: Context, job_id: int) -> int:
     def fits(seed: int) -> bool:
         backend = SimulatedGpu(Simulation(seed, 0.0, 0.5))
         gpu = backend.own_gpu()
-        sweeps = (SweepToMeasure("job", facts, (), "library", (), times_ill) for times_ill in (0, 1))
+        sweeps = (SweepToMeasure("job", facts, (), "library", (), times_ill=times) for times in (0, 1))
         first, second = (backend.measure(sweep, gpu, on_trial=lambda _: None).telemetry[1] for sweep in sweeps)
         (canary,) = backend.probe(gpu).canary(
             OpenQuarantine(1, gpu.uuid, "xid", "Xid 79", dt.datetime.now(dt.UTC), 0, 0.0)
