@@ -27,6 +27,7 @@ class RunPair:
     """The newest run of a series and the one before it on the same host.
 
     `regret` is of the config `ships`, which the library's host code launches; where that is None, of the tile table's.
+    `old_table_regret` is the tile table's in the run before; None without one.
     `old_winner_loss` is how much slower than the winner the last winner is now, in the sweep's own few samples; None
     when it still wins, or is tied, or has no time.
     """
@@ -40,6 +41,7 @@ class RunPair:
     sha: str
     made_at: dt.datetime
     regret: float | None
+    old_table_regret: float | None
     ships: Mapping[str, Any] | None
     winner: Mapping[str, Any]
     old_winner: Mapping[str, Any] | None
@@ -67,7 +69,7 @@ def list_newest_run_pairs(session: Session, since: dt.datetime) -> list[RunPair]
         .lateral()
     )
     loser, winner_trial = aliased(Trial), aliased(Trial)
-    shipped, table = aliased(Measurement), aliased(Measurement)
+    shipped, table, old_table = aliased(Measurement), aliased(Measurement), aliased(Measurement)
     won, had_won, ships = aliased(Config), aliased(Config), aliased(Config)
     still = or_(then.c.config_id == now.c.config_id, then.c.config_id == func.any(now.c.tie))
     query = (
@@ -78,6 +80,7 @@ def list_newest_run_pairs(session: Session, since: dt.datetime) -> list[RunPair]
             now.c.sha,
             now.c.finished_at.label("made_at"),
             (func.coalesce(shipped.median_us, table.median_us) / now.c.median_us - 1).label("regret"),
+            (old_table.median_us / then.c.median_us - 1).label("old_table_regret"),
             ships.params.label("ships"),
             won.params.label("winner"),
             had_won.params.label("old_winner"),
@@ -93,6 +96,7 @@ def list_newest_run_pairs(session: Session, since: dt.datetime) -> list[RunPair]
         .outerjoin(shipped, and_(shipped.run_id == now.c.run_id, shipped.implementation == SHIPPED))
         .outerjoin(ships, ships.id == shipped.config_id)
         .outerjoin(table, and_(table.run_id == now.c.run_id, table.implementation == TILE_TABLE))
+        .outerjoin(old_table, and_(old_table.run_id == then.c.run_id, old_table.implementation == TILE_TABLE))
         .outerjoin(winner_trial, and_(winner_trial.sweep_id == now.c.sweep_id, winner_trial.config_id == won.id))
         .outerjoin(loser, and_(loser.sweep_id == now.c.sweep_id, loser.config_id == had_won.id, ~still))
         .where(keys.c.kernel != TOTAL)  # what is true of a total is true of its parts

@@ -247,7 +247,7 @@ def test_jobs_open_the_trace_of_a_failed_one(page: Any) -> None:
     page.goto("/jobs")
     page.get_by_text("No space left on device").first.click()
     page.get_by_text("attempt 3").wait_for()
-    trace = page.locator('[data-testid="stExpander"] pre')
+    trace = page.locator('[data-testid="stExpander"] pre').first
     trace.wait_for()
     assert "OSError" in trace.inner_text()
     page.get_by_text("1 job waits in queue").first.wait_for()

@@ -445,7 +445,9 @@ def test_jobs_say_what_runs_what_failed_and_what_waits_for_nobody(filled_app: Ap
     assert [expander.label for expander in app.expander] == [
         "gemm_fp8 320x32576x7168 for sm_100, configs 1-18: OSError: [Errno 28] No space left on device",
     ]
-    assert "Traceback" in app.expander[0].code[0].value
+    trace, log = app.expander[0].code
+    assert "Traceback" in trace.value
+    assert log.value.splitlines() == ["level='info' event='claimed'", "level='error' event='failed'"]
     warned = [warning.value for warning in app.warning]
     assert len(warned) == 2
     assert all("no worker" not in one and "no such worker was seen" in one for one in warned)

@@ -40,6 +40,17 @@ def test_the_regret_is_of_what_the_library_ships_where_that_is_known(db_session:
     assert (pair.regret, pair.ships) == (pytest.approx(0.2), config.params)
 
 
+def test_the_table_s_regret_in_the_run_before_is_known_beside_the_newest(db_session: Session, run_id: int) -> None:
+    times = {"samples_us": [10.0], "median_us": 9.05 * 1.05, "low_us": 10.0, "high_us": 10.0}
+    db_session.add(Measurement(run_id=run_id, implementation="tile_table", role="baseline", detail={}, **times))
+    db_session.flush()
+    (pair,) = run_pairs.list_newest_run_pairs(db_session, one_commit.NOON - MINUTE)
+    assert pair.old_table_regret is None, "there is no run before"
+    one_commit.measure(db_session, one_commit.submit(db_session, key="later"), key="run 2")
+    (pair,) = run_pairs.list_newest_run_pairs(db_session, one_commit.NOON - MINUTE)
+    assert pair.old_table_regret == pytest.approx(0.05)
+
+
 @pytest.mark.usefixtures("run_id")
 def test_the_loss_of_the_last_winner_is_how_much_slower_than_the_new_one_it_is(db_session: Session) -> None:
     """The first config won the run before; now the third wins, and the first takes 20 % more."""

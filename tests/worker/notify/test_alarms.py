@@ -50,6 +50,7 @@ RUN = RunPair(
     sha="ab" * 20,
     made_at=NOW,
     regret=0.03,
+    old_table_regret=0.03,
     ships=None,
     winner={"tile_m": 64},
     old_winner={"tile_m": 128},
@@ -152,6 +153,16 @@ def test_regret_above_the_limit_stands_until_it_is_below_and_is_one_alarm_all_th
     assert later.key == first.key
     (again,) = alarms.find_regret([replace(behind, submission_id=9)], 0.1, [])
     assert again.key != first.key
+
+
+def test_a_table_that_is_slow_from_the_first_nightly_on_is_nobody_s_mistake() -> None:
+    first = replace(RUN, regret=0.2, old_table_regret=None)
+    assert alarms.find_regret([first, replace(first, old_table_regret=0.2)], 0.1, []) == []
+    (alarm,) = alarms.find_regret([replace(first, old_table_regret=0.1)], 0.1, [])
+    (still,) = alarms.find_regret([replace(first, old_table_regret=0.2)], 0.1, [opened(alarm)])
+    assert still.key == alarm.key, "open for as long as it is behind"
+    (shipped,) = alarms.find_regret([replace(first, ships={"tile_m": 32})], 0.1, [])
+    assert shipped.kind == "regret", "what the library ships must be good from the first nightly on"
 
 
 def test_what_a_library_says_it_ships_must_be_tied_with_the_best() -> None:

@@ -131,14 +131,14 @@ def test_a_winner_that_is_beaten_a_baseline_that_changed_and_a_shipped_config_be
         )
         shipped = {"samples_us": [11.0], "median_us": 11.0, "low_us": 11.0, "high_us": 11.0, "detail": {}}
         no_ratio = {"ratio": None, "ratio_low": None, "ratio_high": None}
-        row = {"implementation": "tile_table", "role": "baseline", "config_id": None, **shipped, **no_ratio}
+        row = {"implementation": "shipped", "role": "baseline", "config_id": winner.config_id, **shipped, **no_ratio}
         record.add_measurements(opened, run_id, [row])
     look(out)
     look(out)
     assert [kind for kind, _ in open_(out)] == ["baseline_changed", "regret", "tie_lost"]
     assert sent(out) == ["baseline_changed", "regret", "tie_lost"]
     with session(out.database_url) as opened:
-        opened.execute(update(Measurement).where(Measurement.implementation == "tile_table").values(median_us=9.1))
+        opened.execute(update(Measurement).where(Measurement.implementation == "shipped").values(median_us=9.1))
     look(out, days=8)
     assert open_(out) == []
 
