@@ -47,7 +47,6 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standar
 CORES = os.cpu_count() or 1
 LIBRARY = watched_folder()
 SPARE_CORES = max(1, CORES - 1)
-DEFAULT_STORE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "tilewatch" / "cubins"
 
 
 @app.command()
@@ -58,7 +57,7 @@ def compile(
     jobs: Jobs = CORES,
     limit: Limit = LIMIT_S,
     library: Library = LIBRARY,
-    cubins: Store = DEFAULT_STORE,
+    cubins: Store = store.DEFAULT_FOLDER,
     as_json: AsJson = False,
 ) -> None:
     """Compile a kernel's whole search space and list its static facts: the half that needs no GPU.
@@ -91,7 +90,7 @@ def sweep(
     jobs: Jobs = SPARE_CORES,  # one is left for the process that feeds the GPU
     limit: Limit = LIMIT_S,
     library: Library = LIBRARY,
-    cubins: Store = DEFAULT_STORE,
+    cubins: Store = store.DEFAULT_FOLDER,
     record: Annotated[Path | None, typer.Option(help="Also write the run to FILE, for `tilewatch import`.")] = None,
     as_json: AsJson = False,
 ) -> None:

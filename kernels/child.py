@@ -32,18 +32,20 @@ def _end_with_group(*_: object) -> None:
 
 def _handler(role: str) -> Handler:
     # Imported by role: the catalog must answer without a compiler or a GPU stack, the compiler without CuPy.
-    if role in ("catalog", "compile"):
+    if role in ("catalog", "check", "compile"):
         from tilewatch.kernels.watching import pretend_driver
         from tilewatch.kernels.watching.torch_stand_in import module
 
         pretend_driver.install()
         module.install()
-    if role in ("catalog", "compile", "gpu"):
+    if role in ("catalog", "check", "compile", "gpu"):
         from tilewatch.kernels.watching import recorder
 
         recorder.install()
     if role == "catalog":
         from tilewatch.kernels.catalog.catalog_child import answer
+    elif role == "check":
+        from tilewatch.kernels.catalog.findings import answer
     elif role == "compile":
         from tilewatch.kernels.compiling.compile_child import answer
     elif role == "gpu":

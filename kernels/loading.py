@@ -23,9 +23,10 @@ from tilewatch.kernels import contract
 from tilewatch.kernels.contract import Kernel, Problem
 from tilewatch.kernels.imports import ALLOWED, ForbiddenImport, refuse_imports
 from tilewatch.kernels.project_settings import BadProject
+from tilewatch.kernels.watching.configs import PlainConfig
 from tilewatch.kernels.watching.declare import BadWatchFile, WatchedOperator
 from tilewatch.kernels.watching.no_gpu import as_gpu
-from tilewatch.kernels.watching.operator import RecordedOperator
+from tilewatch.kernels.watching.operator import CompilableLaunch, RecordedOperator
 from tilewatch.kernels.watching.project import (
     Project,
     activate,
@@ -73,14 +74,25 @@ class LibraryOperator:
         """Records the operator, once per problem. Raises LibraryError where its host code fails."""
         try:
             return _recorded(self.kernel, self.project, problem.name)
-        except BadWatchFile as error:
-            raise LibraryError(f"watch file {error}") from error
         except Exception as error:
-            what = f"watch file {self.file}, line {self.kernel.line}: {self.kernel.name} on {problem.name}"
-            kind = "" if isinstance(error, ExpectedError) else f"{type(error).__name__}: "
-            where = find_place(error)
-            place = f" ({where})" if where else ""
-            raise LibraryError(f"{what} cannot be recorded for {self.project.arch}: {kind}{error}{place}") from error
+            raise self.describe_failure(f"on {problem.name} cannot be recorded", error) from error
+
+    def list_launches(self, recorded: RecordedOperator, config: PlainConfig) -> tuple[CompilableLaunch, ...]:
+        """Runs the host code with a config. Raises LibraryError where it fails, or cuTile refuses what it launches."""
+        try:
+            return recorded.launches(config)
+        except Exception as error:
+            raise self.describe_failure(f"with {config} cannot be recorded", error) from error
+
+    def describe_failure(self, what: str, error: Exception) -> "LibraryError":
+        """Returns a sentence with the operator's file and line, and the line of the checkout that failed."""
+        if isinstance(error, BadWatchFile):
+            return LibraryError(f"watch file {error}")
+        kind = "" if isinstance(error, ExpectedError) else f"{type(error).__name__}: "
+        where = find_place(error)
+        place = f" ({where})" if where else ""
+        start = f"watch file {self.file}, line {self.kernel.line}: {self.kernel.name} {what}"
+        return LibraryError(f"{start} for {self.project.arch}: {kind}{error}{place}")
 
 
 Entry = LibraryKernel | LibraryOperator

@@ -36,7 +36,7 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
         plans = []
         for entry in loaded.values():
             try:
-                wanted = _runnable(_problems(entry), None, arch) if entry.kernel.nightly else []
+                wanted = _runnable(list_problems(entry), None, arch) if entry.kernel.nightly else []
                 plans += [_plan(entry, problem, arch, parts) for entry, problem in wanted]
             except LibraryError as error:
                 failures.append(str(error))
@@ -65,17 +65,18 @@ def _wanted(library: Path, kernel: str, problem: str | None, arch: str) -> list[
         raise UnknownKernelName("; ".join((sentence, *list_failures(library, arch))))
     entry = loaded[kernel]
     if problem is None:
-        return _problems(entry)
+        return list_problems(entry)
     if isinstance(entry, LibraryKernel):
         check_kernel(entry)
     try:
         return [(entry, entry.kernel.parse(problem))]
     except BadProblem as error:
-        watched = ", ".join(each.name for _, each in _problems(entry))
+        watched = ", ".join(each.name for _, each in list_problems(entry))
         raise BadProblem(f"{error} (watched problems of {kernel}: {watched})") from None
 
 
-def _problems(entry: Entry) -> list[tuple[Entry, Problem]]:
+def list_problems(entry: Entry) -> list[tuple[Entry, Problem]]:
+    """Returns the entry with each of its watched problems. Raises LibraryError where the kernel is wrong."""
     if isinstance(entry, LibraryOperator):
         return [(entry, each.problem) for each in entry.kernel.problems]
     check_kernel(entry)
@@ -102,9 +103,14 @@ def _description(loaded: Entry, problem: Problem, config: Config, arch: str) -> 
 
 def _plan(loaded: Entry, problem: Problem, arch: str, parts: Parts) -> dict[str, Any]:
     part = {"parts_of": parts.get((loaded.kernel.name, problem.name), {})}
+    return plan_alone(loaded, problem, arch) | part
+
+
+def plan_alone(loaded: Entry, problem: Problem, arch: str) -> dict[str, Any]:
+    """Returns the fields of Plan but the totals that the problem is part of. Raises LibraryError."""
     if isinstance(loaded, LibraryOperator):
-        return plan_operator(loaded, problem, arch) | part
-    return _plan_kernel(loaded, problem, arch) | part
+        return plan_operator(loaded, problem, arch)
+    return _plan_kernel(loaded, problem, arch)
 
 
 def _plan_kernel(loaded: LibraryKernel, problem: Problem, arch: str) -> dict[str, Any]:

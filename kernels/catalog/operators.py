@@ -4,8 +4,7 @@ import inspect
 from typing import Any
 
 from tilewatch.kernels.contract import Config, Problem
-from tilewatch.kernels.loading import LibraryError, LibraryOperator
-from tilewatch.kernels.watching.recorder import RecordingError
+from tilewatch.kernels.loading import LibraryOperator
 
 
 def plan_operator(loaded: LibraryOperator, problem: Problem, arch: str) -> dict[str, Any]:
@@ -13,10 +12,7 @@ def plan_operator(loaded: LibraryOperator, problem: Problem, arch: str) -> dict[
     operator, recorded = loaded.kernel, loaded.record(problem)
     trials = []
     for config in recorded.configs:
-        try:
-            launches = recorded.launches(config)
-        except RecordingError as error:
-            raise LibraryError(f"watch file {loaded.file}: {operator.name}: {error}") from error
+        launches = loaded.list_launches(recorded, config)
         trials.append({"config": config, "code_key": recorded.code_key(launches)})
     return {
         "kernel": operator.name,

@@ -15,6 +15,9 @@ import fsspec
 
 from tilewatch.errors import ExpectedError
 
+DEFAULT_FOLDER = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "tilewatch" / "cubins"
+"""Where commands without a queue keep cubins, if nothing else is said."""
+
 EXTRAS = {"s3": ("s3fs", "s3")}
 """The package that reaches a protocol, and the extra that brings it."""
 

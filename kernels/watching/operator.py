@@ -14,15 +14,18 @@ from tilewatch.kernels.contract import Problem
 from tilewatch.kernels.watching import no_gpu
 from tilewatch.kernels.watching.configs import HINTS, PlainConfig, axes_of, list_configs, make_like, make_plain, unique
 from tilewatch.kernels.watching.declare import BadWatchFile, Case, WatchedOperator
+from tilewatch.kernels.watching.expected_results import list_wrong_results
 from tilewatch.kernels.watching.inputs import ProblemInputs
 from tilewatch.kernels.watching.project import Project, activate, hash_sources, remember_globals, restore_globals
 from tilewatch.kernels.watching.recorder import (
     Execute,
     RecordedLaunch,
     Recording,
+    ignoring_launches,
     record,
     what_is_compiled,
 )
+from tilewatch.kernels.watching.torch_stand_in import module
 
 SEED = 0
 
@@ -189,6 +192,19 @@ class RecordedOperator:
     def launches(self, config: PlainConfig) -> tuple[CompilableLaunch, ...]:
         """Returns what the host code launches with this config, in order."""
         return tuple(to_launch(each) for each in self._run(config).launches)
+
+    def list_wrong_results(self) -> tuple[str, ...]:
+        """Runs `run`, the reference and the baselines without a GPU, and says which of them return other shapes.
+
+        Empty where PyTorch is not installed: its stand-in does not have what references use.
+        """
+        if module.is_in_use():
+            return ()
+        activate(self.project)
+        with self._gpu.in_use():
+            result = run_config(self.case, self.project, self.operator, self.configs[0]).result
+            with ignoring_launches():
+                return list_wrong_results(self.case, result)
 
     def code_key(self, launches: tuple[CompilableLaunch, ...]) -> str:
         """Hashes everything that goes into compiling but the compiler; needs no compiling."""

@@ -139,6 +139,16 @@ def no_recording() -> Iterator[None]:
         _current.pop()
 
 
+@contextlib.contextmanager
+def ignoring_launches() -> Iterator[None]:
+    """Lets baselines that are cuTile kernels run without a GPU: nothing is launched."""
+    _current.append(_Current(Recording(), choose_first, None))
+    try:
+        yield
+    finally:
+        _current.pop()
+
+
 def _launch(stream: Any, grid: Any, kernel: Any, kernel_args: Any, /, **_: Any) -> None:
     if not _current:
         raise RecordingError("a kernel is launched outside `run`; a watch file only says what to launch")

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from tilewatch import errors
+from tilewatch.kernels.checking.command import check
 from tilewatch.text import short_sha
 from tilewatch.worker.cli import compare, data, options, serve, work
 from tilewatch.worker.cli.notify import tell
@@ -37,6 +38,7 @@ cli.add_typer(regressions, name="regressions")
 cli.add_typer(tell, name="tell")
 cli.add_typer(tuned, name="tuned")
 cli.add_typer(token, name="token")
+cli.command()(check)
 cli.command()(compare.compare)
 cli.command()(compare.replay)
 cli.command()(work.status)

@@ -1,0 +1,84 @@
+"""Child role `check`: lists the mistakes of library files and watch files that need no compiler."""
+
+import inspect
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tilewatch.kernels.catalog.catalog_child import list_problems, plan_alone
+from tilewatch.kernels.contract import Problem
+from tilewatch.kernels.loading import Entry, LibraryError, LibraryOperator, list_failures, load
+
+MOST_TRIES = 3
+"""Configs of an operator that are compiled before it counts as one that does not compile: the first one of a search
+space may be too large."""
+
+_LINE = re.compile(r"\bline (\d+)")
+_FILE = re.compile(r"[\w.-]+\.py\b")
+
+
+def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns `findings`, and `plans`: what is left to be compiled, a few configs of each operator.
+
+    `files` of the request are names in the folder; empty for all of them.
+    """
+    library, arch, files = Path(request["library"]), request["arch"], request["files"]
+    try:
+        failures = list_failures(library, arch)
+        entries = load(library, arch) if _some_file_loads(library, arch) else {}
+    except LibraryError as error:
+        return {"error": str(error)}
+    findings = [_finding(str(library), None, sentence) for sentence in failures]
+    plans = []
+    for entry in entries.values():
+        found, planned = _check(entry, arch) if not files or entry.file in files else ([], None)
+        findings += [_finding(entry.file, _first_line(entry), sentence) for sentence in found]
+        if planned is not None:
+            plans.append({**planned, "file": entry.file, "line": _first_line(entry)})
+    return {"findings": [each for each in findings if not files or each["file"] in files], "plans": plans}
+
+
+def _some_file_loads(library: Path, arch: str) -> bool:
+    try:
+        return bool(load(library, arch))
+    except LibraryError:
+        return False
+
+
+def _check(entry: Entry, arch: str) -> tuple[list[str], dict[str, Any] | None]:
+    """Returns the sentences on an operator; where there are none, also the plan of its first problem."""
+    found: list[str] = []
+    plans = []
+    try:
+        for _, problem in list_problems(entry):
+            plans.append(plan_alone(entry, problem, arch))
+            if isinstance(entry, LibraryOperator):
+                found += [f"{entry.kernel.name} on {problem.name}: {each}" for each in _wrong_results(entry, problem)]
+    except LibraryError as error:
+        found.append(str(error))
+    if found or not plans or not plans[0]["trials"]:
+        return found, None
+    trials = [trial["config"] for trial in plans[0]["trials"][:MOST_TRIES]]
+    return [], {"kernel": entry.kernel.name, "problem": plans[0]["problem"], "configs": trials}
+
+
+def _wrong_results(entry: LibraryOperator, problem: Problem) -> tuple[str, ...]:
+    try:
+        return entry.record(problem).list_wrong_results()
+    except LibraryError:
+        raise
+    except Exception as error:
+        raise entry.describe_failure(f"on {problem.name} cannot be run", error) from error
+
+
+def _first_line(entry: Entry) -> int:
+    if isinstance(entry, LibraryOperator):
+        return entry.kernel.line
+    return int(inspect.unwrap(entry.kernel.entry._pyfunc).__code__.co_firstlineno)
+
+
+def _finding(file: str, line: int | None, sentence: str) -> dict[str, Any]:
+    """Takes file and line from the sentence where it names them."""
+    named, at = _FILE.search(sentence), _LINE.search(sentence)
+    return {"file": named[0] if named else file, "line": int(at[1]) if at else line, "sentence": sentence}

@@ -1,0 +1,66 @@
+"""Checks a library folder before a GPU is spent: what its files say, what they launch, and one config compiled."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tilewatch.kernels.catalog.catalog import DEADLINE_S
+from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
+from tilewatch.kernels.compiling.compiler import Compiler
+from tilewatch.kernels.loading import LibraryError
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A mistake. `line` is None where no line is to blame; `sentence` says what is wrong and what was expected."""
+
+    file: str
+    line: int | None
+    sentence: str
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        return f"{place}: {self.sentence}"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """`operators` counts those whose code was compiled."""
+
+    findings: tuple[Mistake, ...]
+    operators: int
+
+
+def check_library(library: Path, files: Sequence[str], arch: str, store_url: str) -> Checked:
+    """Checks the files of a folder, or all of them where none is named. Raises LibraryError where it holds none."""
+    answer = _ask({"library": str(library), "files": list(files), "arch": arch})
+    findings = [Mistake(each["file"], each["line"], each["sentence"]) for each in answer["findings"]]
+    findings += _compile(library, answer["plans"], arch, store_url) if answer["plans"] else ()
+    return Checked(tuple(findings), len(answer["plans"]))
+
+
+def _compile(library: Path, plans: Sequence[dict[str, Any]], arch: str, store_url: str) -> Iterator[Mistake]:
+    """Compiles configs of each operator until one compiles, and yields a finding where none does."""
+    with Compiler(store_url) as compiler:
+        for plan in plans:
+            for config in plan["configs"]:
+                outcome = compiler.compile(library, plan["kernel"], plan["problem"], config, arch)
+                if outcome.status == "ok":
+                    break
+            else:
+                what = f"{plan['kernel']} on {plan['problem']} does not compile for {arch} with {plan['configs'][-1]}"
+                yield Mistake(plan["file"], plan["line"], f"{what}: {outcome.failure}")
+
+
+def _ask(request: dict[str, Any]) -> dict[str, Any]:
+    child = ChildProcess("check")
+    try:
+        answer = child.ask(request, deadline_s=DEADLINE_S)
+    except (ChildHung, ChildDied) as error:
+        raise LibraryError(f"the library {request['library']} cannot be read: {error}") from None
+    finally:
+        child.close()
+    if "error" in answer:
+        raise LibraryError(answer["error"])
+    return answer

@@ -1,0 +1,77 @@
+"""`tilewatch check` finds what is wrong with a library file or a watch file, with file and line, without a GPU."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.worker.fixtures import tiny_repository
+from tilewatch.worker.cli.main import cli
+
+REPOSITORY = Path(__file__).parents[1] / "watching" / "fixtures" / "foreign_repository"
+SOURCE = tiny_repository.SOURCE.replace("FACTOR", "2.0")
+
+WRONG = """
+import torch
+from tilewatch import case, watch
+from tiny_ops import host
+
+@watch(problems="8", names="n", baselines=("torhc",))
+def no_such_baseline(p):
+    return case(run=lambda: host.scale(p.randn(8, p.n)), reference=lambda: None, torch=lambda: None)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _cubins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilewatch.kernels.compiling.store.DEFAULT_FOLDER", tmp_path / "cubins")
+
+
+def check(*arguments: Path) -> tuple[int, list[str]]:
+    done = CliRunner().invoke(cli, ["check", *map(str, arguments)])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, done.stdout.splitlines()
+
+
+def test_operators_of_a_repository_are_recorded_and_compiled() -> None:
+    code, lines = check(REPOSITORY / "watch" / "operators.py")
+    assert (code, lines) == (0, ["6 operators compiled for sm_90, 0 findings"])
+
+
+def test_a_finding_has_file_and_line_and_costs_its_own_operator_only(tmp_path: Path) -> None:
+    shutil.copytree(REPOSITORY, tmp_path / "repository")
+    watch = tmp_path / "repository" / "watch"
+    (watch / "wrong.py").write_text(WRONG)
+    (watch / "missing.py").write_text("import math\nimport not_installed_anywhere\n")
+    code, lines = check(watch / "wrong.py", watch / "missing.py")
+    assert code == 1
+    assert lines[0].startswith("missing.py:2: library file missing.py does not load: ModuleNotFoundError")
+    assert lines[1] == (
+        "wrong.py:6: watch file wrong.py, line 6: no_such_baseline has no baseline 'torhc'; it has torch, copy"
+    )
+    assert lines[2:] == ["0 operators compiled for sm_90, 2 findings"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "finding"),
+    [
+        ('{"y": inputs["x"]', '{"z": inputs["x"]', "`reference` gives z, but the kernel writes y"),
+        ('config["width"],),\n', 'config["width"], 7),\n', "no parameter of the kernel is left for constant 7"),
+        ("ct.store(y,", "ct.store(z,", "does not compile for sm_90"),
+    ],
+)
+def test_a_library_files_kernel_is_checked_too(tmp_path: Path, old: str, new: str, finding: str) -> None:
+    assert SOURCE.count(old) == 1
+    (tmp_path / "double.py").write_text(SOURCE.replace(old, new))
+    code, lines = check(tmp_path / "double.py")
+    assert code == 1
+    assert lines[0].startswith("double.py:")
+    assert finding in lines[0]
+    assert "1 findings" in lines[-1]
+
+
+def test_files_of_two_folders_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("")
+    done = CliRunner().invoke(cli, ["check", str(tmp_path / "a.py"), str(REPOSITORY / "watch" / "operators.py")])
+    assert "several folders" in str(done.exception)
