@@ -1,5 +1,6 @@
 """Shows the form to submit work, and the list of what people did. A worker, which has the repository, submits it."""
 
+import re
 from functools import partial
 
 import pandas as pd
@@ -9,8 +10,10 @@ from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import run_action
 from tilewatch.dashboard.text import moment
 from tilewatch.db.lifecycle import actions
+from tilewatch.text import short_sha
 
 OWN = "that of TILEWATCH_REPOSITORY"
+SHA = re.compile(r"[0-9a-f]{40}")
 NIGHTLY, SWEEP, BACKFILL = "The whole suite", "One sweep", "A range of commits"
 
 
@@ -58,20 +61,29 @@ def show_actions(url: str) -> None:
     if newest.empty:
         return
     st.subheader("What people and programs did", anchor=False)
-    rows = [
-        {
-            "when": moment(row["asked_at"]),
-            "who": row["who"],
-            "did": row["action"],
-            "of": ", ".join(f"{name} {_text(value)}" for name, value in row["wanted"].items() if value),
-            "state": row["state"],
-            "outcome": row["outcome"] or "",
-            "GPU s": row["gpu_s"],
-        }
-        for row in newest.to_dict("records")
-    ]
-    st.dataframe(pd.DataFrame(rows), hide_index=True, key="actions")
+    seconds = st.column_config.NumberColumn(format="%.1f")
+    st.dataframe(tabulate_actions(newest), hide_index=True, key="actions", column_config={"GPU s": seconds})
+
+
+def tabulate_actions(newest: pd.DataFrame) -> pd.DataFrame:
+    """Makes one line of each action; the GPU seconds are those of its checks."""
+    return pd.DataFrame(
+        [
+            {
+                "when": moment(row["asked_at"]),
+                "who": row["who"],
+                "did": row["action"],
+                "of": ", ".join(f"{name} {_text(value)}" for name, value in row["wanted"].items() if value),
+                "state": row["state"],
+                "GPU s": row["gpu_s"],
+                "outcome": row["outcome"] or "",
+            }
+            for row in newest.to_dict("records")
+        ]
+    )
 
 
 def _text(value: object) -> str:
-    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    if isinstance(value, list):
+        return " ".join(map(_text, value))
+    return short_sha(str(value)) if SHA.fullmatch(str(value)) else str(value)

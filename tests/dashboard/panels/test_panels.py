@@ -4,7 +4,7 @@ import datetime as dt
 
 import pandas as pd
 
-from tilewatch.dashboard.panels import gpu_health, judge_score, queue
+from tilewatch.dashboard.panels import gpu_health, judge_score, queue, submit_form
 from tilewatch.db.queries.judge_score import Delay, Score
 
 NOON = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
@@ -29,6 +29,14 @@ def test_a_quarantine_that_goes_on_is_shaded_up_to_the_last_canary() -> None:
     quarantines = pd.DataFrame([{"began_at": NOON, "ended_at": pd.NaT}])
     shade, *_ = gpu_health.canary_figure(pd.DataFrame([sung(200.0, 0), sung(230.0, 5)]), quarantines).layout.shapes
     assert (shade.x0, shade.x1) == (NOON, NOON + dt.timedelta(hours=5))
+
+
+def test_an_action_is_a_line_with_short_shas_and_its_cost() -> None:
+    about = {"asked_at": NOON, "who": "token ci", "action": "check", "state": "done", "outcome": None, "gpu_s": 37.25}
+    wanted = {"base": "ab" * 20, "head": "main", "kernel": None, "gpus": ["h200", "b200"], "checks": [7]}
+    (line,) = submit_form.tabulate_actions(pd.DataFrame([{**about, "wanted": wanted}])).to_dict("records")
+    assert line["of"] == "base ababababab, head main, gpus h200 b200, checks 7"
+    assert (line["who"], line["GPU s"], line["outcome"]) == ("token ci", 37.25, "")
 
 
 def test_the_time_left_follows_how_it_went_and_is_not_guessed_at_the_start() -> None:
