@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.kernels.fixtures.fake_gpu import LIBRARY, MODULES, NAME, PROBLEM, ROOT, UUID, Rig, install_for_children
+from tests.kernels.fixtures.s3_server import s3_server
+from tilewatch.kernels.compiling.store import CubinStore, StoreError
 from tilewatch.kernels.gpu import health
 from tilewatch.kernels.measuring import sweep as module
 from tilewatch.kernels.measuring.measure import GpuBusy, MeasureRequest, measure
@@ -59,6 +61,24 @@ def test_a_crash_a_hang_and_a_fault_cost_one_trial_each(rig: Rig) -> None:
     ]
     assert result.winner == {"tile_rows": 16}
     assert len(trials) >= 5
+
+
+def test_children_measure_the_cubins_of_an_object_store(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also the child that comes after one that died. What is not in the store is no trial's fault."""
+    url = "s3://cubins/fleet"
+    cubins = [rig.cubin(1), rig.cubin(2, fault="abort"), rig.cubin(4, 90.0)]
+    with s3_server(monkeypatch):
+        for each in cubins:
+            CubinStore(url).put(each.content_key, {}, CubinStore(rig.store_url).cubin(each.content_key))
+        child = GpuChild(GpuSetup(LIBRARY, rig.kernel, PROBLEM, url, {"CUDA_VISIBLE_DEVICES": UUID}))
+        try:
+            result = sweep(child, cubins, on_trial=lambda _: None)
+            with pytest.raises(StoreError, match="cannot be read"):
+                child.trial(3, rig.cubin(8), 1)
+        finally:
+            child.close()
+    assert [trial.status for trial in result.trials] == ["timed", "crashed", "timed"]
+    assert result.winner == {"tile_rows": 4}
 
 
 def test_a_config_that_aborts_only_later_is_a_late_crash(rig: Rig) -> None:
