@@ -61,8 +61,7 @@ def show_actions(url: str) -> None:
     if newest.empty:
         return
     st.subheader("What people and programs did", anchor=False)
-    seconds = st.column_config.NumberColumn(format="%.1f")
-    st.dataframe(tabulate_actions(newest), hide_index=True, key="actions", column_config={"GPU s": seconds})
+    st.dataframe(tabulate_actions(newest), hide_index=True, key="actions")
 
 
 def tabulate_actions(newest: pd.DataFrame) -> pd.DataFrame:
@@ -75,7 +74,7 @@ def tabulate_actions(newest: pd.DataFrame) -> pd.DataFrame:
                 "did": row["action"],
                 "of": ", ".join(f"{name} {_text(value)}" for name, value in row["wanted"].items() if value),
                 "state": row["state"],
-                "GPU s": row["gpu_s"],
+                "GPU s": "" if pd.isna(row["gpu_s"]) else f"{row['gpu_s']:.1f}",
                 "outcome": row["outcome"] or "",
             }
             for row in newest.to_dict("records")

@@ -34,9 +34,11 @@ def test_a_quarantine_that_goes_on_is_shaded_up_to_the_last_canary() -> None:
 def test_an_action_is_a_line_with_short_shas_and_its_cost() -> None:
     about = {"asked_at": NOON, "who": "token ci", "action": "check", "state": "done", "outcome": None, "gpu_s": 37.25}
     wanted = {"base": "ab" * 20, "head": "main", "kernel": None, "gpus": ["h200", "b200"], "checks": [7]}
-    (line,) = submit_form.tabulate_actions(pd.DataFrame([{**about, "wanted": wanted}])).to_dict("records")
+    asked = {**about, "action": "nightly", "wanted": {}, "gpu_s": None}
+    line, other = submit_form.tabulate_actions(pd.DataFrame([{**about, "wanted": wanted}, asked])).to_dict("records")
     assert line["of"] == "base ababababab, head main, gpus h200 b200, checks 7"
-    assert (line["who"], line["GPU s"], line["outcome"]) == ("token ci", 37.25, "")
+    assert (line["who"], line["GPU s"], line["outcome"]) == ("token ci", "37.2", "")
+    assert other["GPU s"] == ""
 
 
 def test_the_time_left_follows_how_it_went_and_is_not_guessed_at_the_start() -> None:
