@@ -97,7 +97,7 @@ def ask_nightly(
 ) -> int:
     """Asks for the whole suite of a repository (None for the usual one) at a commit, for these GPU models or the usual
     ones. Returns the action's id."""
-    return _ask(session, who, "nightly", {"repository": repository, "commit": commit, "gpus": list(gpus)})
+    return _ask(session, who, "nightly", {**_of(repository), "commit": commit, "gpus": list(gpus)})
 
 
 def ask_sweep(
@@ -111,7 +111,7 @@ def ask_sweep(
     gpus: Sequence[str] = (),
 ) -> int:
     """Asks for one kernel on one problem. Returns the action's id."""
-    about = {"repository": repository, "kernel": kernel, "problem": problem, "commit": commit, "gpus": list(gpus)}
+    about = {**_of(repository), "kernel": kernel, "problem": problem, "commit": commit, "gpus": list(gpus)}
     return _ask(session, who, "sweep", about)
 
 
@@ -119,7 +119,7 @@ def ask_backfill(
     session: Session, who: str, revisions: str, *, repository: str | None = None, gpus: Sequence[str] = ()
 ) -> int:
     """Asks for the whole suite for each commit of a range A..B. Returns the action's id."""
-    return _ask(session, who, "backfill", {"repository": repository, "revisions": revisions, "gpus": list(gpus)})
+    return _ask(session, who, "backfill", {**_of(repository), "revisions": revisions, "gpus": list(gpus)})
 
 
 def ask_check(session: Session, who: str, wanted: Mapping[str, Any], *, key: str) -> int | None:
@@ -205,6 +205,10 @@ def write_action(session: Session, who: str, action: str, wanted: Mapping[str, A
         )
     )
     return outcome
+
+
+def _of(repository: str | None) -> dict[str, str]:
+    return {} if repository is None else {"repository": repository}
 
 
 def _ask(session: Session, who: str, action: Requestable, wanted: Mapping[str, Any]) -> int:

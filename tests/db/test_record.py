@@ -38,6 +38,7 @@ ELSEWHERE = {
     "replays",
     "repositories",
     "suspicions",
+    "tokens",
 }
 """Tables that people write to, or that have tests of their own for what is written twice."""
 

@@ -86,5 +86,5 @@ def test_the_form_submits_for_the_picked_repository(new_database: NewDatabase, m
             app.button(key="submit-now").click().run()
             assert not app.exception
         with session.session(url) as opened:
-            asked = [row.wanted["repository"] for row in actions.list_actions(opened) if row.action == "nightly"]
+            asked = [row.wanted.get("repository") for row in actions.list_actions(opened) if row.action == "nightly"]
         assert asked == [None, REPOSITORY, "mine"]
