@@ -64,7 +64,7 @@ def span_text(seconds: float) -> str:
 
 
 def config_text(params: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}={value}" for name, value in params.items())
+    return " ".join(f"{name}={value}" for name, value in params.items()) or "the only config"
 
 
 def source_text(origin: str, machine: str, at: dt.datetime) -> str:

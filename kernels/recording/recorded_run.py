@@ -94,7 +94,7 @@ def _run(result: RunResult) -> Iterator[dict[str, Any]]:
             "run": key,
             "implementation": each.implementation,
             "role": each.role,
-            "config": dict(each.config) if each.config else None,
+            "config": None if each.config is None else dict(each.config),
             "samples_us": [round(sample, 3) for sample in each.samples_us],
             "detail": dict(each.detail),
         }

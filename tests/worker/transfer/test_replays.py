@@ -77,3 +77,12 @@ def test_what_was_recorded_of_this_library_belongs_to_this_clone(database_url: s
         import_file(database_url, file, named="https://example.org/tilewatch.git")
     with session(database_url) as opened:
         assert series.list_repositories(opened) == ["https://example.org/tilewatch.git"]
+
+
+def test_the_history_of_another_repository_is_imported_whole(database_url: str) -> None:
+    """What tools/record_history.py recorded of TileGym: operators of which some have one config without parameters."""
+    import_file(database_url, RECORDINGS / "tilegym" / "h200.jsonl.gz")
+    with session(database_url) as opened:
+        found = series.list_series(opened)
+    assert {row.repository for row in found} == {"https://github.com/NVIDIA/TileGym"}
+    assert len({row.kernel for row in found}) == 14
