@@ -492,7 +492,7 @@ def test_work_is_submitted_and_cancelled_from_the_page_under_a_name(
                 ("kim (not signed in)", "retry", "done"),
                 ("kim (not signed in)", "nightly", "asked"),
             ]
-            assert found[1].wanted == {"repository": None, "commit": "v1.2", "gpus": []}
+            assert found[1].wanted == {"commit": "v1.2", "gpus": []}
             assert not queue.list_jobs(opened_session, ("failed",))
 
 
