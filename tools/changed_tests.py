@@ -3,8 +3,9 @@
     python -m tools.changed_tests [PATH...]     # without a path, what differs from main, committed or not
 
 A changed test file is run itself. A module of the product has, by the first of these rules that finds any: the test
-file that lies where it lies and the tests of its folder at the top that import it; tests of its room whose name has the
-module's; all tests of its room. Other files have none: `make test` runs what is left.
+file that lies where it lies; the test files of its room that import it; those of its folder at the top that import it;
+tests of its room whose name has the module's; all tests of its room. Other files have none: `make test` runs what is
+left.
 """
 
 import ast
@@ -39,14 +40,16 @@ def _tests_of(path: Path) -> Iterable[str]:
         return [str(path)] if (ROOT / path).exists() else []
     if path.parts[0] not in ROOMS:
         return []
-    tests = sorted((ROOT / "tests" / path.parts[0]).rglob("test_*.py"))
-    own = f"{path.parent}/test_{path.name}"
-    found = [test for test in tests if str(test).endswith(f"tests/{own}") or _module(path) in _imports(test)]
-    if found:
-        return [str(test.relative_to(ROOT)) for test in found]
+    own = ROOT / "tests" / path.parent / f"test_{path.name}"
+    if own.exists():
+        return [str(own.relative_to(ROOT))]
     room = ROOT / "tests" / path.parent
     while not room.is_dir():
         room = room.parent
+    for folder in (room, ROOT / "tests" / path.parts[0]):
+        importing = [test for test in sorted(folder.rglob("test_*.py")) if _module(path) in _imports(test)]
+        if importing:
+            return [str(test.relative_to(ROOT)) for test in importing]
     return list(_tests_named_after(path.stem, room)) or [str(room.relative_to(ROOT))]
 
 

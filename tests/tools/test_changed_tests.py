@@ -7,11 +7,16 @@ import pytest
 from tools.changed_tests import ROOT, list_tests
 
 
-def test_a_module_has_the_file_that_lies_where_it_lies_and_those_that_import_it() -> None:
-    tests = list_tests([Path("dashboard/frames/changes.py")])
-    assert "tests/dashboard/frames/test_changes.py" in tests
-    assert "tests/dashboard/frames/test_findings.py" in tests
-    assert not [test for test in tests if "views" in test or not test.startswith("tests/dashboard")]
+def test_a_module_has_the_file_that_lies_where_it_lies() -> None:
+    assert list_tests([Path("worker/run_job.py")]) == ["tests/worker/test_run_job.py"]
+
+
+def test_a_module_without_one_has_the_files_of_its_room_that_import_it_before_others() -> None:
+    hovers = list_tests([Path("dashboard/charts/hover.py")])
+    assert hovers == ["tests/dashboard/charts/test_meaning.py", "tests/dashboard/charts/test_trend.py"]
+    tests = list_tests([Path("worker/context.py")])
+    assert "tests/worker/test_run_job.py" in tests
+    assert all(test.startswith("tests/worker/") for test in tests)
 
 
 def test_a_page_has_the_tests_that_name_it() -> None:
