@@ -25,7 +25,8 @@ NIGHTLY = ROOT / "recordings" / "h200-1e74ae95.jsonl.gz"
 """The newest nightly of the whole suite: `winners` and `ratios` are of it."""
 
 STORY = ROOT / "recordings" / "story" / "h200.jsonl.gz"
-FILES = (NIGHTLY, ROOT / "recordings" / "h200.jsonl.gz", STORY)
+TILEGYM = ROOT / "recordings" / "tilegym" / "h200.jsonl.gz"
+FILES = (NIGHTLY, ROOT / "recordings" / "h200.jsonl.gz", STORY, TILEGYM)
 SHOWN_PROBLEM = "320x32576x7168"
 SHOWN_KERNELS = ("gemm_fp8", "gemm_fp8_scaled", "gemm_nt_fp8")
 OURS = ("deepgemm_as_called", "tile_table")
