@@ -9,6 +9,7 @@ import pytest
 from benchmarks.tile_table import Swept, ranked, swept
 from tilewatch.kernels import device
 from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.compiling.store import CubinStore, folder
 from tilewatch.kernels.measuring import sweep as sweep_module
 from tilewatch.kernels.measuring.measure import MeasureRequest, measure
 from tilewatch.kernels.recording import recording_file
@@ -102,6 +103,8 @@ class MadeUpGpu:
                 self.loaded[request["id"]] = float(request["config"]["tile_m"])
                 times = [self.loaded[request["id"]]] * request.get("samples", 0)
                 return {"status": "timed", "error": 0.0, "samples_us": times}
+            case "parts":
+                return {"parts_us": {}}
             case "baselines":
                 return {"baselines": {name: {} for name in request["names"]}}
             case asked:
@@ -118,13 +121,16 @@ class MadeUpGpu:
     ("tiles", "table_us", "is_the_winner"), [((16, 64, 128), 64.0, False), ((64, 128), 64.0, True)]
 )
 def test_the_table_s_config_is_timed_beside_the_winner(
-    monkeypatch: pytest.MonkeyPatch, tiles: tuple[int, ...], table_us: float, is_the_winner: bool
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiles: tuple[int, ...], table_us: float, is_the_winner: bool
 ) -> None:
     monkeypatch.setattr(sweep_module, "ChildProcess", MadeUpGpu)
     here = device.Gpu(0, "GPU-1", "NVIDIA H200", "580", device.gpu_model("h200"))
     monkeypatch.setattr(device, "gpus", lambda: (here,))
     cubins = [Cubin({"tile_m": tile, "tile_n": 128, "tile_k": 128}, f"key{tile}", "k") for tile in tiles]
-    request = MeasureRequest(LIBRARY, "k", "1x1", "sm_90", "memory://", cubins, 0, ("deepgemm", "tile_table"))
+    store = CubinStore(folder(tmp_path))
+    for cubin in cubins:
+        store.put(cubin.content_key, {"status": "ok"}, b"machine code")
+    request = MeasureRequest(LIBRARY, "k", "1x1", "sm_90", store.url, cubins, 0, ("deepgemm", "tile_table"))
     result = measure(request, on_trial=lambda _: None, on_step=lambda *_: None)
     assert result.winner == cubins[0].config
     of_name = {each.implementation: each for each in result.measurements}
