@@ -32,7 +32,7 @@ class Plan:
 
     `parts_of` says by model of use what part of the model's total the problem is: {"weight": 28.0, "parts": 12}.
     `ships` is the config that the watched library's own host code launches; None where it is not known, as when host
-    code searches at run time.
+    code searches at run time. `work` is the owner's measure of the problem, a unit and an amount.
     """
 
     kernel: str
@@ -47,6 +47,7 @@ class Plan:
     trials: tuple[PlannedTrial, ...]
     parts_of: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     ships: Params | None = None
+    work: tuple[str, float] | None = None
 
 
 @dataclass(frozen=True)

@@ -113,12 +113,14 @@ def default_config(gpu: str, element_bytes: int, configs: Iterable[Params]) -> P
 
 
 def stored_space(plan: Plan, gpu: str) -> dict[str, Any]:
-    """Returns a sweep's space as it is stored with the sweep: its axes, the table's config, and the one that ships."""
+    """Returns a sweep's space as it is stored with the sweep: its axes, the table's config, the one that ships, and its
+    work in the owner's unit."""
     named = table_config(gpu, plan.element_bytes, (trial.config for trial in plan.trials))
     return {
         "axes": [[name, list(values)] for name, values in plan.axes],
         "tile_table": None if named is None else dict(named),
         **({} if plan.ships is None else {"ships": dict(plan.ships)}),
+        **({} if plan.work is None else {"work": list(plan.work)}),
     }
 
 

@@ -1,4 +1,5 @@
-"""The metrics of a trend: ratio to a baseline, time, TFLOP/s, share of the roofline, static facts.
+"""The metrics of a trend: ratio to a baseline, time, TFLOP/s, GB/s, the owner's rate, share of the roofline, static
+facts.
 
 Arithmetic on the columns of `db.queries.PointRow` and nothing else. Intervals are of the median; where less time is
 more of the metric, the ends of the interval change places.
@@ -16,6 +17,7 @@ US_TFLOP = 1e6
 """FLOP per microsecond in one TFLOP/s."""
 US_GB = 1e3
 """Bytes per microsecond in one GB/s."""
+US_PER_S = 1e6
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,16 @@ def _time_us(points: pd.DataFrame) -> pd.DataFrame:
 
 def _tflops(points: pd.DataFrame) -> pd.DataFrame:
     return _per_time(points, points["flops"] / US_TFLOP)
+
+
+def _gbps(points: pd.DataFrame) -> pd.DataFrame:
+    return _per_time(points, points["bytes"] / US_GB)
+
+
+def _own_rate(points: pd.DataFrame) -> pd.DataFrame:
+    """The amount of work that the watch file states of the problem, per second."""
+    amounts = points["work"].map(lambda work: float(work[1]) if isinstance(work, list) else float("nan"))
+    return _per_time(points, amounts * US_PER_S)
 
 
 def _roofline(points: pd.DataFrame) -> pd.DataFrame:
@@ -78,13 +90,16 @@ def values_of_samples(
         return list(samples_us)
     if metric.key == "ratio":
         return [rival / own for own, rival in zip(samples_us, baseline_us, strict=False)]
-    if metric.key in ("tflops", "roofline"):
+    if metric.key in ("tflops", "gbps", "own", "roofline"):
         return [point["value"] * point["median_us"] / own for own in samples_us]
     return []
 
 
 def axis_title(metric: Metric, points: pd.DataFrame) -> str:
-    """The axis' title; a ratio names what it is to where that is one baseline throughout."""
+    """The axis' title. A ratio names what it is to where that is one baseline throughout; an owner's rate its unit."""
+    if metric.key == "own":
+        units = {work[0] for work in points["work"] if isinstance(work, list)}
+        return f"{units.pop()}/s (median time)" if len(units) == 1 else metric.axis
     baselines = set(points["baseline"].dropna()) if metric.key == "ratio" and len(points) else set()
     if len(baselines) != 1:
         return metric.axis
@@ -103,6 +118,15 @@ METRICS = (
     ),
     Metric("time_us", "Time", "median time, us", lambda value: f"{value:,.1f} us", _time_us),
     Metric("tflops", "TFLOP/s", "TFLOP/s (operations / median time)", lambda value: f"{value:,.0f} TFLOP/s", _tflops),
+    Metric("gbps", "GB/s", "GB/s (bytes that must move / median time)", lambda value: f"{value:,.0f} GB/s", _gbps),
+    Metric(
+        "own",
+        "Own rate",
+        "work per second (median time)",
+        lambda value: f"{value:,.0f} per s",
+        _own_rate,
+        "The watch file states no work of this problem",
+    ),
     Metric(
         "roofline",
         "% of roofline",

@@ -76,6 +76,7 @@ class PointRow:
     detail: dict[str, Any]
     flops: int
     bytes: int
+    work: list[Any] | None
     fp8_tflops: float | None
     bandwidth_gbps: float | None
     verdict: str | None
@@ -194,6 +195,7 @@ def list_points(
                 Measurement.detail,
                 Sweep.flops,
                 Sweep.bytes,
+                Sweep.space["work"].label("work"),
                 GpuModel.fp8_tflops,
                 GpuModel.bandwidth_gbps,
                 Verdict.verdict,

@@ -57,6 +57,7 @@ def read_library(library: Path, *, arch: str, kernel: str | None = None, problem
             trials=tuple(PlannedTrial(trial["config"], trial["code_key"]) for trial in plan["trials"]),
             parts_of=plan["parts_of"],
             ships=plan.get("ships"),
+            work=None if plan.get("work") is None else (plan["work"][0], plan["work"][1]),
         )
         for plan in answer["plans"]
     )

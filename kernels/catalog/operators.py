@@ -23,6 +23,7 @@ def plan_operator(loaded: LibraryOperator, problem: Problem, arch: str) -> dict[
         "axes": recorded.axes,
         "flops": recorded.case.flops,
         "bytes": recorded.bytes_moved,
+        "work": recorded.case.work,
         "baselines": operator.baselines,
         "trials": trials,
         "ships": recorded.ships if len(recorded.configs) > 1 else None,

@@ -38,6 +38,7 @@ class Case:
     moves: int | None
     flops: int
     tolerance: float | None
+    work: tuple[str, float] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +105,7 @@ def case(
     reference: Callable[[], Any],
     moves: int | None = None,
     flops: int = 0,
+    work: tuple[str, float] | None = None,
     tolerance: float | None = None,
     **baselines: Callable[[], Any],
 ) -> Case:
@@ -114,7 +116,8 @@ def case(
     reference  returns the right values in the same order, None for one that is not to be compared
     moves      fewest bytes moved through device memory; None: every array of the launches once
     flops      floating-point operations
+    work       the owner's own measure of a problem, a unit and an amount: ("tokens", 8192) is drawn as tokens/s
     tolerance  largest accepted |out - reference| as a share of the reference's largest magnitude; None: by type
     baselines  rivals by name, each a callable that computes the same
     """
-    return Case(run, reference, baselines, moves, flops, tolerance)
+    return Case(run, reference, baselines, moves, flops, tolerance, work)

@@ -26,6 +26,7 @@ POINTS = pd.DataFrame(
         "high_us": [125.0],
         "flops": [10**11],
         "bytes": [10**8],
+        "work": [["tokens", 4096]],
         "fp8_tflops": [2000.0],
         "bandwidth_gbps": [4000.0],
     }
@@ -169,12 +170,19 @@ def test_the_clock_is_in_mhz_and_the_power_in_watts() -> None:
 
 @pytest.mark.parametrize(
     ("metric", "value", "low", "high"),
-    [("time_us", 100.0, 80.0, 125.0), ("tflops", 1000.0, 800.0, 1250.0), ("roofline", 50.0, 40.0, 62.5)],
+    [
+        ("time_us", 100.0, 80.0, 125.0),
+        ("tflops", 1000.0, 800.0, 1250.0),
+        ("gbps", 1000.0, 800.0, 1250.0),
+        ("own", 40.96e6, 32.768e6, 51.2e6),
+        ("roofline", 50.0, 40.0, 62.5),
+    ],
 )
 def test_a_metric_has_its_unit_and_the_lower_end_of_its_interval_is_the_lower(
     metric: str, value: float, low: float, high: float
 ) -> None:
-    """100 GFLOP in 100 us are 1000 TFLOP/s; at 2000 TFLOP/s they take 50 us, and 100 MB at 4000 GB/s take 25 us."""
+    """100 GFLOP in 100 us are 1000 TFLOP/s; at 2000 TFLOP/s they take 50 us, and 100 MB at 4000 GB/s take 25 us.
+    4,096 tokens in 100 us are 40.96 million a second."""
     (row,) = METRICS[metric].values(POINTS).to_dict("records")
     assert row == {name: pytest.approx(number) for name, number in (("value", value), ("low", low), ("high", high))}
 

@@ -9,9 +9,10 @@ import pytest
 
 from tilewatch.dashboard.charts import colours, hover, marks
 from tilewatch.dashboard.charts import trend as charts
-from tilewatch.dashboard.frames.metrics import METRICS, values_of_samples
+from tilewatch.dashboard.frames.metrics import METRICS, axis_title, values_of_samples
 
-RATIO, TIME, TFLOPS, ROOFLINE = METRICS[:4]
+OF_KEY = {metric.key: metric for metric in METRICS}
+RATIO, TIME, TFLOPS, OWN, ROOFLINE = (OF_KEY[key] for key in ("ratio", "time_us", "tflops", "own", "roofline"))
 NOON = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
 
 
@@ -42,6 +43,7 @@ def point(position: int, **other: Any) -> dict[str, Any]:
         "baseline": "deepgemm",
         "flops": 10**11,
         "bytes": 10**8,
+        "work": ["tokens", 4096],
         "fp8_tflops": 2000.0,
         "bandwidth_gbps": 4000.0,
         "verdict": None,
@@ -99,6 +101,16 @@ def test_the_roofline_is_the_longer_of_computing_and_moving(flops: int, moved: i
     """10^11 FLOP take 50 us at 2000 TFLOP/s; 2 x 10^8 bytes take 50 us at 4000 GB/s; both ran in 100 us."""
     values = ROOFLINE.values(pd.DataFrame([point(1, flops=flops, bytes=moved)]))
     assert values.iloc[0]["value"] == pytest.approx(percent)
+
+
+def test_an_owner_s_rate_names_its_unit_on_the_axis_where_it_has_one() -> None:
+    assert axis_title(OWN, pd.DataFrame([point(1), point(2)])) == "tokens/s (median time)"
+    mixed = pd.DataFrame([point(1), point(2, work=["images", 1])])
+    assert axis_title(OWN, mixed) == OWN.axis
+
+
+def test_a_problem_without_stated_work_has_no_owner_s_rate() -> None:
+    assert OWN.values(pd.DataFrame([point(1, work=None)]))["value"].isna().all()
 
 
 def test_a_gpu_without_datasheet_rates_has_no_roofline() -> None:

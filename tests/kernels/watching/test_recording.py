@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from tests.kernels.watching.fixtures.record import GIVEN, record
+from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.tile_table import stored_space
 
 REPOSITORY = Path(__file__).parent / "fixtures" / "foreign_repository"
 Found = dict[str, Any]
@@ -123,3 +125,9 @@ def test_a_comment_changes_nothing(recorded: list[Found]) -> None:
 
 def test_checkouts_of_one_repository_keep_their_modules_apart(recorded: list[Found]) -> None:
     assert json.dumps(recorded[0]) == json.dumps(recorded[3])
+
+
+def test_a_plan_has_the_owner_s_measure_of_a_problem_and_stores_it_with_the_sweep() -> None:
+    plan = catalog.read(REPOSITORY / "watch", arch="sm_90", kernel="transposed")[0]
+    assert plan.work == ("rows", 8)
+    assert stored_space(plan, "h200")["work"] == ["rows", 8]
