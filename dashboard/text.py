@@ -26,6 +26,11 @@ def time_text(microseconds: float) -> str:
     return f"{microseconds:,.1f} us"
 
 
+def tflops_text(flops: int, microseconds: float) -> str:
+    """Empty for a kernel that states no operations: it only moves data, and does not do 0 of them."""
+    return f"{flops / microseconds / 1e6:,.0f}" if flops else ""
+
+
 def ratio_text(ratio: float) -> str:
     return f"{ratio:.2f}x"
 

@@ -7,9 +7,8 @@ import streamlit as st
 
 from tilewatch.dashboard.charts import grid
 from tilewatch.dashboard.frames import changes, findings, reads
-from tilewatch.dashboard.frames.metrics import US_TFLOP
 from tilewatch.dashboard.panels import submissions
-from tilewatch.dashboard.text import moment, ratio_to, source_text, time_text
+from tilewatch.dashboard.text import moment, ratio_to, source_text, tflops_text, time_text
 from tilewatch.dashboard.widgets import badges, filters, plots, repository, tables
 from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.db.lifecycle.regressions import OPEN
@@ -208,7 +207,7 @@ def _series_row(row: pd.Series) -> dict[str, str]:
         "ratio": "without a baseline" if pd.isna(row["ratio"]) else ratio_to(row["ratio"], row["baseline"]),
         "change": "" if pd.isna(row["change"]) else unsure + change_text(row["change"]),
         "time": time_text(row["median_us"]),
-        "TFLOP/s": f"{row['flops'] / row['median_us'] / US_TFLOP:,.0f}",
+        "TFLOP/s": tflops_text(row["flops"], row["median_us"]),
         "finding": row["finding"],
         "verdict": row["verdict"] or "",
         "commit": f"{short_sha(row['sha'])} {row['subject']}",

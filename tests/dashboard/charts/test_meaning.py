@@ -12,7 +12,7 @@ from tests.dashboard.fixtures.trials import frame, trial
 from tilewatch.dashboard.charts import colours, evidence, hover, landscape, marks, sweep
 from tilewatch.dashboard.charts.differences import differences
 from tilewatch.dashboard.frames import metrics
-from tilewatch.dashboard.text import time_text
+from tilewatch.dashboard.text import tflops_text, time_text
 from tilewatch.dashboard.widgets import badges
 from tilewatch.db.queries.evidence import SamplesRow
 from tilewatch.db.queries.replays import ReplayRow
@@ -185,6 +185,11 @@ def test_a_metric_has_its_unit_and_the_lower_end_of_its_interval_is_the_lower(
     4,096 tokens in 100 us are 40.96 million a second."""
     (row,) = METRICS[metric].values(POINTS).to_dict("records")
     assert row == {name: pytest.approx(number) for name, number in (("value", value), ("low", low), ("high", high))}
+
+
+@pytest.mark.parametrize(("flops", "written"), [(0, ""), (2 * 10**11, "2,000")])
+def test_a_kernel_that_states_no_operations_has_no_rate_instead_of_zero(flops: int, written: str) -> None:
+    assert tflops_text(flops, 100.0) == written
 
 
 def test_a_kernel_that_moves_bytes_is_held_against_the_memory_s_bandwidth() -> None:
