@@ -68,7 +68,8 @@ class MessageService:
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 service.keys.append(body["key"])
-                service.arrived.setdefault(body["subject"].split()[0], time.monotonic())
+                kernel = body["subject"].removeprefix("simulated: ").split()[0]
+                service.arrived.setdefault(kernel, time.monotonic())
                 self.send_response(204)
                 self.end_headers()
 
