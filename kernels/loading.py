@@ -11,7 +11,6 @@ import hashlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
-import linecache
 import sys
 import traceback
 import types
@@ -34,6 +33,7 @@ from tilewatch.kernels.watching.project import (
     compile_file,
     find_place,
     find_project,
+    give_to_inspect,
     hash_sources,
 )
 
@@ -155,7 +155,7 @@ def load(library: Path, arch: str | None = None) -> dict[str, Entry]:
     if loaded.failures and not loaded.kernels:
         raise LibraryError("; ".join(loaded.failures))
     for name, source in loaded.sources.items():
-        _give_to_inspect(name, source)
+        give_to_inspect(name, source)
     return loaded.kernels
 
 
@@ -213,11 +213,6 @@ def _read(library: Path, arch: str | None) -> _Library:
     return _Library(found, project, sources, tuple(failures))
 
 
-def _give_to_inspect(name: str, source: str) -> None:
-    """Sets the source that inspect finds under a file name. Entries without a time stamp are not looked up on disk."""
-    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-
-
 def _entries(path: Path, name: str, content: bytes, project: Project | None) -> tuple[Entry, ...]:
     """Runs a file and returns what it has to watch. Raises LibraryError."""
     module = types.ModuleType(f"{PACKAGE}.{path.stem}")
@@ -226,7 +221,7 @@ def _entries(path: Path, name: str, content: bytes, project: Project | None) -> 
     try:
         if project is None:
             source = content.decode()
-            _give_to_inspect(name, source)
+            give_to_inspect(name, source)
             refuse_imports(source)
             code = compile(source, name, "exec")
         else:

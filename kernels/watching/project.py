@@ -80,7 +80,7 @@ def activate(project: Project | None) -> None:
     state = _states.setdefault(project, _State(ct.launch))
     ct.launch = state.launch
     for name, source in state.sources.items():
-        _give_to_inspect(name, source)
+        give_to_inspect(name, source)
     sys.modules.update(state.modules)
     sys.path[:0] = [str(each) for each in project.path]
     importlib.invalidate_caches()
@@ -116,11 +116,11 @@ def compile_file(project: Project, path: str, content: bytes) -> Any:
     name = canonical_name(project, path)
     source = importlib.util.decode_source(content)
     _states[project].sources[name] = source
-    _give_to_inspect(name, source)
+    give_to_inspect(name, source)
     return compile(content, name, "exec", dont_inherit=True)
 
 
-def _give_to_inspect(name: str, source: str) -> None:
+def give_to_inspect(name: str, source: str) -> None:
     """Sets the source that inspect finds under a name: cuTile reads a kernel's source there. Entries without a time
     stamp are not looked up on disk."""
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
