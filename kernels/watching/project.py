@@ -189,7 +189,7 @@ def _tree_sha256(file: str) -> str:
 
 def remember_globals(project: Project) -> None:
     """Remembers what the checkout's modules hold in their dicts, lists and sets, once all of them are imported."""
-    state, known = _states[project], set()
+    state = _states[project]
     known = {id(container) for container, _ in state.containers}
     for module in own_modules(project):
         for name, value in list(vars(module).items()):
