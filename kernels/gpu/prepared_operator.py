@@ -26,7 +26,7 @@ from tilewatch.kernels.watching.configs import PlainConfig
 from tilewatch.kernels.watching.declare import Case
 from tilewatch.kernels.watching.operator import BUILT_IN, launch_key, list_arrays, make_case, run_config
 from tilewatch.kernels.watching.project import activate, remember_globals
-from tilewatch.kernels.watching.recorder import Execute, RecordedLaunch, Recording, launch_for_real, no_recording
+from tilewatch.kernels.watching.recorder import Execute, RecordedLaunch, Recording, launch_for_real, open_recording
 
 MOST_INPUT_SETS = 4
 INPUT_L2S = 4
@@ -164,7 +164,7 @@ class PreparedOperator:
         solve = case.baselines[name]
 
         def launch() -> None:
-            with no_recording():
+            with open_recording(launch_for_real):  # it may be a cuTile kernel too
                 self._rival_result = solve()
 
         return baselines.Rival(launch, {})

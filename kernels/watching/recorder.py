@@ -1,7 +1,7 @@
 """Records what host code gives to `ct.launch` and `exhaustive_search`, in order.
 
 Both functions are replaced for the whole life of a child process, before any file of a repository is imported: host
-code may keep its own reference to them. Outside `record` they refuse, since a child launches nothing by itself.
+code may keep its own reference to them. Outside a recording they refuse, since a child launches nothing by itself.
 """
 
 import contextlib
@@ -78,16 +78,22 @@ def choose_first(_: int, configs: tuple[Any, ...]) -> Any:
 
 
 def record(run: Callable[[], Any], *, choose: Choose = choose_first, execute: Execute | None = None) -> Recording:
-    """Runs host code and returns what it launched. `execute` is called at each launch; None launches nothing."""
-    recording = Recording()
-    _current.append(_Current(recording, choose, execute))
-    try:
+    """Runs host code and returns what it launched. Raises RecordingError where that is nothing."""
+    with open_recording(execute, choose=choose) as recording:
         recording.result = run()
-    finally:
-        _current.pop()
     if not recording.launches:
         raise RecordingError("`run` launches no cuTile kernel")
     return recording
+
+
+@contextlib.contextmanager
+def open_recording(execute: Execute | None, *, choose: Choose = choose_first) -> Iterator[Recording]:
+    """Records what is launched inside. `execute` is called at each launch; None launches nothing."""
+    _current.append(_Current(Recording(), choose, execute))
+    try:
+        yield _current[-1].recording
+    finally:
+        _current.pop()
 
 
 def launch_for_real(launch: RecordedLaunch) -> None:
@@ -127,26 +133,6 @@ def install() -> None:
         module = types.ModuleType(EXPERIMENTAL)
         module.autotune_launch = _search_and_launch  # type: ignore[attr-defined]
         sys.modules[EXPERIMENTAL] = module
-
-
-@contextlib.contextmanager
-def no_recording() -> Iterator[None]:
-    """Lets launches inside go to cuTile itself: for baselines that are cuTile kernels too."""
-    _current.append(_Current(Recording(), choose_first, launch_for_real))
-    try:
-        yield
-    finally:
-        _current.pop()
-
-
-@contextlib.contextmanager
-def ignoring_launches() -> Iterator[None]:
-    """Lets baselines that are cuTile kernels run without a GPU: nothing is launched."""
-    _current.append(_Current(Recording(), choose_first, None))
-    try:
-        yield
-    finally:
-        _current.pop()
 
 
 def _launch(stream: Any, grid: Any, kernel: Any, kernel_args: Any, /, **_: Any) -> None:
