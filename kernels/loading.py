@@ -91,7 +91,7 @@ class LibraryOperator:
         kind = "" if isinstance(error, ExpectedError) else f"{type(error).__name__}: "
         where = find_place(error)
         place = f" ({where})" if where else ""
-        start = f"watch file {self.file}, line {self.kernel.line}: {self.kernel.name} {what}"
+        start = f"watch file {self.kernel.place}: {self.kernel.name} {what}"
         return LibraryError(f"{start} for {self.project.arch}: {kind}{error}{place}")
 
 

@@ -55,6 +55,11 @@ class WatchedOperator:
     file: Path
     line: int
 
+    @property
+    def place(self) -> str:
+        """Returns where the operator is declared, as "softmax.py, line 7"."""
+        return f"{self.file.name}, line {self.line}"
+
     def parse(self, text: str) -> Problem:
         """Reads one problem as a person types it. Raises BadProblem."""
         for each in self.problems:

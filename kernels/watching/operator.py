@@ -48,16 +48,11 @@ def make_case(operator: WatchedOperator, problem: Problem, seed: int) -> Case:
     """Calls the watch file's function. Raises BadWatchFile where it returns no case."""
     found = operator.make_case(ProblemInputs(problem, seed))
     if not isinstance(found, Case):
-        raise BadWatchFile(
-            f"{operator.file.name}, line {operator.line}: {operator.name} returns {type(found).__name__}; "
-            "expected case(...)"
-        )
+        raise BadWatchFile(f"{operator.place}: {operator.name} returns {type(found).__name__}; expected case(...)")
     for name in operator.baselines:
         if name not in found.baselines and name not in BUILT_IN:
             known = ", ".join((*found.baselines, *BUILT_IN))
-            raise BadWatchFile(
-                f"{operator.file.name}, line {operator.line}: {operator.name} has no baseline '{name}'; it has {known}"
-            )
+            raise BadWatchFile(f"{operator.place}: {operator.name} has no baseline '{name}'; it has {known}")
     return found
 
 
@@ -100,8 +95,8 @@ def run_config(
     if set(config) - set(HINTS):
         unknown = ", ".join(sorted(set(config) - set(HINTS)))
         raise BadWatchFile(
-            f"{operator.file.name}, line {operator.line}: `configs` of {operator.name} has {unknown}, but `run` takes "
-            "no arguments and its host code searches nothing"
+            f"{operator.place}: `configs` of {operator.name} has {unknown}, but `run` takes no arguments and its host "
+            "code searches nothing"
         )
     recording.launches = [_with_hints(launch, hints) for launch in recording.launches]
     if execute is not None:
@@ -221,13 +216,11 @@ class RecordedOperator:
             try:
                 given = list_configs(self.operator.configs, self.problem, self.arch)
             except BadWatchFile as error:
-                place = f"{self.operator.file.name}, line {self.operator.line}: {self.operator.name}"
-                raise BadWatchFile(f"{place}: {error}") from None
+                raise BadWatchFile(f"{self.operator.place}: {self.operator.name}: {error}") from None
             found = unique(make_plain(each) for each in given)
         elif first is None:
             raise BadWatchFile(
-                f"{self.operator.file.name}, line {self.operator.line}: `run` of {self.operator.name} takes "
-                "arguments, so `configs` must say which"
+                f"{self.operator.place}: `run` of {self.operator.name} takes arguments, so `configs` must say which"
             )
         elif len(first.searches) == 1:
             found = unique(make_plain(each) for each in first.searches[0].configs)
