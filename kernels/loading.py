@@ -3,7 +3,7 @@
 The files may come from any commit and lie in any folder; the harness is always the installed one. A library file is
 loaded as `watched_library/<name>.py`, so that the same code gives the same bytecode wherever its checkout lies. Where
 the checkout's pyproject.toml has a table [tool.tilewatch], files may import the repository's own packages
-(kernels/watching), and keep their own names.
+(kernels/watching): their modules, too, are loaded under names that do not say where the checkout lies.
 """
 
 import functools

@@ -6,15 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from tilewatch.kernels.contract import Problem
+from tilewatch.kernels.contract import HINTS, Problem
 from tilewatch.kernels.watching.declare import BadWatchFile, Configs
 from tilewatch.kernels.watching.recorder import fields_of
 
 PlainConfig = dict[str, Any]
 """A config as it is stored: its values are numbers, bools and texts."""
 
-HINTS = ("num_ctas", "occupancy", "opt_level", "num_worker_warps")
-"""The keyword arguments of `ct.kernel` (cuda-tile 1.7)."""
+KERNEL_OPTIONS = (*HINTS, "opt_level")
+"""The keyword arguments of `ct.kernel` (cuda-tile 1.7). A library file's configs have no opt_level: HINTS is part of
+the names of stored cubins, and with another name in it all of them would be compiled again."""
 
 
 def make_plain(config: Any) -> PlainConfig:

@@ -12,7 +12,15 @@ from cuda.tile.compilation import KernelSignature
 
 from tilewatch.kernels.contract import Problem
 from tilewatch.kernels.watching import no_gpu
-from tilewatch.kernels.watching.configs import HINTS, PlainConfig, axes_of, list_configs, make_like, make_plain, unique
+from tilewatch.kernels.watching.configs import (
+    KERNEL_OPTIONS,
+    PlainConfig,
+    axes_of,
+    list_configs,
+    make_like,
+    make_plain,
+    unique,
+)
 from tilewatch.kernels.watching.declare import BadWatchFile, Case, WatchedOperator
 from tilewatch.kernels.watching.expected_results import list_wrong_results
 from tilewatch.kernels.watching.inputs import ProblemInputs
@@ -77,7 +85,9 @@ def run_config(
         return record(case.run, execute=execute)
     if _takes_config(case.run):
         return record(partial(case.run, **_original(operator, config)), execute=execute)
-    hints = {name: value for name, value in config.items() if name in HINTS} if operator.configs is not None else {}
+    hints = {}
+    if operator.configs is not None:
+        hints = {name: value for name, value in config.items() if name in KERNEL_OPTIONS}
     searched = False
 
     def choose(number: int, configs: tuple[Any, ...]) -> Any:
@@ -92,8 +102,8 @@ def run_config(
     recording = record(case.run, choose=choose, execute=None if hints else execute)
     if searched or not config:
         return recording
-    if set(config) - set(HINTS):
-        unknown = ", ".join(sorted(set(config) - set(HINTS)))
+    if set(config) - set(KERNEL_OPTIONS):
+        unknown = ", ".join(sorted(set(config) - set(KERNEL_OPTIONS)))
         raise BadWatchFile(
             f"{operator.place}: `configs` of {operator.name} has {unknown}, but `run` takes no arguments and its host "
             "code searches nothing"
