@@ -230,7 +230,9 @@ def _entries(path: Path, name: str, content: bytes, project: Project | None) -> 
             exec(code, module.__dict__)  # noqa: S102 - loading code is the task here
     except ForbiddenImport as error:
         raise LibraryError(f"library file {path.name}, line {error.line}: {error}") from error
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a file that calls sys.exit() or pytest.skip() costs its own kernels too
         raise LibraryError(f"library file {path.name} does not load: {_described(error, name)}") from error
     operators = [
         each
@@ -254,7 +256,7 @@ def _entries(path: Path, name: str, content: bytes, project: Project | None) -> 
     return (*(LibraryKernel(kernel, digest, path.name) for kernel in kernels), *watched)
 
 
-def _described(error: Exception, name: str) -> str:
+def _described(error: BaseException, name: str) -> str:
     """Returns the error in one line, with the last line of the file `name` that it came through."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == name]
     line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None

@@ -65,16 +65,20 @@ class PretendGpu:
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
-        """Raises RecordingError where host code asks for the values of a tensor."""
+        """Raises RecordingError where host code asks for the values of a tensor, or would end the process."""
         with self.at_import(), missing.running_host_code() if module.is_in_use() else _on_meta():
             try:
                 yield
-            except Exception as error:
-                if "meta tensor" in str(error) or "Meta tensor" in str(error):
-                    raise RecordingError(
-                        f"the host code needs the values of a tensor, which exist only on a GPU: {error}"
-                    ) from error
+            except KeyboardInterrupt:
                 raise
+            except BaseException as error:
+                if not isinstance(error, Exception):  # sys.exit() or pytest.skip(): it costs its own operator only
+                    sentence = f"the host code ends with {type(error).__name__}: {error}"
+                elif "meta tensor" in str(error) or "Meta tensor" in str(error):
+                    sentence = f"the host code needs the values of a tensor, which exist only on a GPU: {error}"
+                else:
+                    raise
+                raise RecordingError(sentence).with_traceback(error.__traceback__) from error
 
 
 def _on_meta() -> AbstractContextManager[Any]:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tilewatch.kernels.catalog.catalog import read_library
+from tilewatch.kernels.loading import LibraryError
 
 REPOSITORY = Path(__file__).parent / "fixtures" / "foreign_repository"
 
@@ -57,6 +58,22 @@ def configs_missing(p):
     return case(run=lambda tile: host.scale_and_sum(p.randn(8, 64), tile), reference=lambda: None)
 """
 
+ENDS = """
+import sys
+from tilewatch import case, watch
+
+@watch(problems="8", names="n")
+def ends_the_process(p):
+    sys.exit("no GPU")
+"""
+
+SKIPS = """
+class Skipped(BaseException):
+    pass
+
+raise Skipped("needs Blackwell")
+"""
+
 EARLY = "import torch\nfrom tiny_ops import host\n\nhost.scale(torch.ones(2, 2))\n"
 
 SENTENCES = [
@@ -76,15 +93,24 @@ SENTENCES = [
     "line 44: `run` of configs_missing takes arguments, so `configs` must say which",
 ]
 
+NOT_LOADED = {
+    "missing.py": ("import math\nimport not_installed_anywhere\n", "No module named 'not_installed_anywhere' (line 2)"),
+    "early.py": (EARLY, "`exhaustive_search` is called outside `run`"),
+    "exits.py": ("import sys\n\nsys.exit('no GPU')\n", "does not load: SystemExit: no GPU (line 3)"),
+    "skips.py": (SKIPS, "does not load: Skipped: needs Blackwell (line 5)"),
+}
+"""Files, and the end or middle of what is said on each. pytest.skip() raises a BaseException called Skipped."""
+
 
 @pytest.fixture(scope="module")
 def read(tmp_path_factory: pytest.TempPathFactory) -> tuple[set[str], tuple[str, ...]]:
-    """The operators of the repository with a wrong watch file and two that do not load, and the sentences on those."""
+    """The operators of the repository with wrong watch files and those of NOT_LOADED, and the sentences on those."""
     root = tmp_path_factory.mktemp("checkout") / "repository"
     shutil.copytree(REPOSITORY, root)
     (root / "watch" / "wrong.py").write_text(WRONG)
-    (root / "watch" / "missing.py").write_text("import math\nimport not_installed_anywhere\n")
-    (root / "watch" / "early.py").write_text(EARLY)
+    (root / "watch" / "ends.py").write_text(ENDS)
+    for name, (source, _) in NOT_LOADED.items():
+        (root / "watch" / name).write_text(source)
     found = read_library(root / "watch", arch="sm_90")
     return {plan.kernel for plan in found.plans}, found.failures
 
@@ -95,15 +121,26 @@ def test_a_mistake_is_a_sentence_with_file_and_line(read: tuple[set[str], tuple[
     assert wanted in read[1]
 
 
-def test_a_file_that_does_not_load_says_at_which_line(read: tuple[set[str], tuple[str, ...]]) -> None:
-    (sentence,) = [each for each in read[1] if "missing.py" in each]
-    assert "ModuleNotFoundError: No module named 'not_installed_anywhere' (line 2)" in sentence
+@pytest.mark.parametrize("name", NOT_LOADED)
+def test_a_file_that_does_not_load_is_a_sentence(read: tuple[set[str], tuple[str, ...]], name: str) -> None:
+    (sentence,) = [each for each in read[1] if f"library file {name} " in each]
+    assert NOT_LOADED[name][1] in sentence
 
 
-def test_a_launch_while_the_file_is_loaded_is_refused(read: tuple[set[str], tuple[str, ...]]) -> None:
-    (sentence,) = [each for each in read[1] if "early.py" in each]
-    assert "`exhaustive_search` is called outside `run`" in sentence
+def test_host_code_that_ends_the_process_costs_its_own_operator(read: tuple[set[str], tuple[str, ...]]) -> None:
+    (sentence,) = [each for each in read[1] if "ends_the_process" in each]
+    assert sentence == (
+        "watch file ends.py, line 5: ends_the_process on 8 cannot be recorded for sm_90: the host code ends with "
+        "SystemExit: no GPU (watch/ends.py, line 7)"
+    )
 
 
 def test_a_mistake_costs_its_own_operator_only(read: tuple[set[str], tuple[str, ...]]) -> None:
     assert read[0] == {"tuned", "tuned_twice", "transposed", "unaligned", "listed", "chosen"}
+
+
+def test_an_interrupt_still_ends_the_process(tmp_path: Path) -> None:
+    shutil.copytree(REPOSITORY, tmp_path / "repository")
+    (tmp_path / "repository" / "watch" / "stops.py").write_text("raise KeyboardInterrupt\n")
+    with pytest.raises(LibraryError, match=r"cannot be read: .*KeyboardInterrupt"):
+        read_library(tmp_path / "repository" / "watch", arch="sm_90")
