@@ -65,6 +65,7 @@ class ChildProcess:
         assert self._process.stdout is not None
         self._stdin, self._stdout = self._process.stdin, self._process.stdout
         self._buffer = b""
+        self._unread = 0
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._stdout, selectors.EVENT_READ)
 
@@ -73,11 +74,20 @@ class ChildProcess:
         if self._stdout.closed:
             raise ChildDied("it had ended before it was asked")
         try:
-            self._stdin.write(json.dumps(request).encode() + b"\n")
-            self._stdin.flush()
+            self._send(request)
         except BrokenPipeError:
             raise ChildDied(processes.last_words(self._process, self._errors)) from None
-        return self._answer(time.monotonic() + deadline_s)
+        deadline = time.monotonic() + deadline_s
+        for _ in range(self._unread):
+            self._answer(deadline)
+        self._unread = 0
+        return self._answer(deadline)
+
+    def begin(self, request: Mapping[str, Any]) -> None:
+        """Sends one request and does not wait: the next `ask` drops its answer, and says so where the child died."""
+        with contextlib.suppress(BrokenPipeError):
+            self._send(request)
+            self._unread += 1
 
     def close(self) -> None:
         """Ends the child at once, with everything it started."""
@@ -98,6 +108,10 @@ class ChildProcess:
     @property
     def alive(self) -> bool:
         return not self._stdout.closed and self._process.poll() is None
+
+    def _send(self, request: Mapping[str, Any]) -> None:
+        self._stdin.write(json.dumps(request).encode() + b"\n")
+        self._stdin.flush()
 
     def _answer(self, deadline: float) -> dict[str, Any]:
         while b"\n" not in self._buffer:

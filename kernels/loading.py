@@ -251,8 +251,10 @@ def _entries(path: Path, name: str, content: bytes, project: Project | None) -> 
             f"library file {path.name} must define KERNELS, a tuple of tilewatch.kernels.contract.Kernel, or operators "
             "under @watch"
         )
-    digest = hashlib.sha256(content).hexdigest() if project is None else hash_sources(project)
     watched = [LibraryOperator(each, project, path.name) for each in operators if project is not None]
+    if not kernels:
+        return tuple(watched)
+    digest = hashlib.sha256(content).hexdigest() if project is None else hash_sources(project)
     return (*(LibraryKernel(kernel, digest, path.name) for kernel in kernels), *watched)
 
 

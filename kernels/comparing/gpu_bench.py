@@ -7,7 +7,7 @@ from tilewatch.kernels import device
 from tilewatch.kernels.child_process import ChildDied, ChildHung
 from tilewatch.kernels.comparing.operators import Library, Operator
 from tilewatch.kernels.measuring.measure import GpuMissing, MeasureFailed, usable_gpu
-from tilewatch.kernels.measuring.replay import Launch, ProcessAhead, ReplayRequest, ReplaySide, launches
+from tilewatch.kernels.measuring.replay import Launch, ProcessesAhead, ReplayRequest, ReplaySide, launches
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, sweep
 from tilewatch.kernels.results import Cubin, Params
 
@@ -27,7 +27,7 @@ class RealBench:
     def __init__(self, gpu_index: int, store_url: str, *, may_use_events: bool = False) -> None:
         self._index, self._store_url, self._may_use_events = gpu_index, store_url, may_use_events
         self._gpu: device.Gpu | None = None
-        self._processes: ProcessAhead | None = None
+        self._processes: ProcessesAhead | None = None
         self._launches: dict[tuple[Operator, str, str], Iterator[Launch]] = {}
         self.gpu_s = 0.0
 
@@ -67,7 +67,7 @@ class RealBench:
                 gpu_index=self._index,
             )
             if self._processes is None:
-                self._processes = ProcessAhead({"CUDA_VISIBLE_DEVICES": gpu.uuid})
+                self._processes = ProcessesAhead(request, gpu)
             self._launches[key] = launches(request, gpu, self._processes)
         launch = next(self._launches[key])
         self.gpu_s += launch.gpu_s

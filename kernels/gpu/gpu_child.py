@@ -3,8 +3,9 @@
 The parent (kernels/measuring/sweep.py) decides what to try next and survives what happens here.
 """
 
+import importlib
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,7 +18,7 @@ from tilewatch.kernels.gpu.prepared_problem import prepare
 from tilewatch.kernels.gpu.rounds import Entry, time_rounds
 from tilewatch.kernels.gpu.stdout_capture import StdoutCapture
 from tilewatch.kernels.gpu.telemetry import Telemetry
-from tilewatch.kernels.loading import LibraryOperator, find
+from tilewatch.kernels.loading import LibraryOperator, find, load
 
 HOPELESS = 5.0
 """A checked launch this many times slower than the best known gets no further samples: the unluckiest sample seen on an
@@ -72,6 +73,8 @@ _prepared: Prepared | None = None
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     global _prepared
+    if request["ask"] == "import":
+        return _import(tuple(map(Path, request["libraries"])))
     if request["ask"] == "prepare":
         loaded = find(Path(request["library"]), request["kernel"])
         if isinstance(loaded, LibraryOperator):
@@ -83,6 +86,14 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
         return _introduction(_prepared)
     assert _prepared is not None, "prepare comes first"
     return ANSWERS[request["ask"]](_prepared, request)
+
+
+def _import(libraries: Iterable[Path]) -> Mapping[str, Any]:
+    """Imports what a process needs before it is given its job: the files of both sides, and with them PyTorch."""
+    for library in libraries:
+        if any(isinstance(each, LibraryOperator) for each in load(library).values()):
+            importlib.import_module("tilewatch.kernels.gpu.prepared_operator")
+    return {}
 
 
 def _introduction(prepared: Prepared) -> Mapping[str, Any]:

@@ -8,6 +8,7 @@ library of its own commit: its grid may have changed with it. This module does n
 
 import datetime as dt
 import itertools
+import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -34,6 +35,10 @@ ROUNDS_DEADLINE_S = 120.0
 
 SPARE_LAUNCHES = 2
 """So many launches of a replay may die (a GPU process that crashed, a driver that failed once) and are repeated."""
+
+MOST_AHEAD = max(1, min(4, (os.cpu_count() or 1) // 4))
+"""Processes that import at the same time. A launch holds the GPU for about a second, so that four that import for 4 s
+keep up with it."""
 
 GOOD, BAD = 0, 1
 
@@ -97,7 +102,7 @@ def replay(request: ReplayRequest, *, on_launch: Callable[[int], None]) -> Repla
     gpu = usable_gpu(request.gpu_index, request.arch)
     started_at = dt.datetime.now(dt.UTC)
     done: list[Launch] = []
-    with ProcessAhead({"CUDA_VISIBLE_DEVICES": gpu.uuid}) as processes:
+    with ProcessesAhead(request, gpu) as processes:
         for launch in itertools.islice(launches(request, gpu, processes), request.launches):
             done.append(launch)
             on_launch(len(done))
@@ -115,23 +120,23 @@ def replay(request: ReplayRequest, *, on_launch: Callable[[int], None]) -> Repla
     )
 
 
-class ProcessAhead:
-    """Starts the next launch's process while one runs: importing CuPy takes two seconds and touches no GPU."""
+class ProcessesAhead:
+    """Starts the processes of the next launches while one measures. They import CuPy and the libraries of both sides,
+    which takes a watched operator 3 to 4 s of a core because it brings PyTorch, and touch no GPU."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self._environment = environment
-        self._next: ChildProcess | None = None
+    def __init__(self, request: ReplayRequest, gpu: device.Gpu) -> None:
+        self._environment = {"CUDA_VISIBLE_DEVICES": gpu.uuid}
+        self._libraries = [str(request.good.library), str(request.bad.library)]
+        self._waiting: list[ChildProcess] = []
 
     def take(self) -> ChildProcess:
-        taken = self._next or self._start()
-        self._next = None
-        self._next = self._start()
-        return taken
+        while len(self._waiting) <= MOST_AHEAD:
+            self._waiting.append(self._start())
+        return self._waiting.pop(0)
 
     def close(self) -> None:
-        if self._next is not None:
-            self._next.close()
-            self._next = None
+        while self._waiting:
+            self._waiting.pop().close()
 
     def __enter__(self) -> Self:
         return self
@@ -142,10 +147,12 @@ class ProcessAhead:
         self.close()
 
     def _start(self) -> ChildProcess:
-        return ChildProcess("gpu", environment=self._environment)
+        process = ChildProcess("gpu", environment=self._environment)
+        process.begin({"ask": "import", "libraries": self._libraries})
+        return process
 
 
-def launches(request: ReplayRequest, gpu: device.Gpu, processes: ProcessAhead) -> Iterator[Launch]:
+def launches(request: ReplayRequest, gpu: device.Gpu, processes: ProcessesAhead) -> Iterator[Launch]:
     """Holds one launch whenever the next one is asked for, without end. Raises MeasureFailed or ReplayFailed."""
     gpu_s, spare = 0.0, SPARE_LAUNCHES
     for number in itertools.count(1):

@@ -35,6 +35,16 @@ def test_answers_come_in_order_whatever_their_size() -> None:
             assert len(child.ask({"do": "echo", "text": "x" * size}, deadline_s=30)["text"]) == size
 
 
+def test_what_was_begun_is_answered_by_nobody_and_a_death_in_it_is_told_to_the_next() -> None:
+    with started() as child:
+        child.begin({"do": "echo", "text": "begun"})
+        assert [child.ask({"do": "echo", "text": text}, deadline_s=30)["text"] for text in "ab"] == ["a", "b"]
+    with started() as child:
+        child.begin({"do": "die", "text": "no module named ops"})
+        with pytest.raises(ChildDied, match="exit code 3: no module named ops"):
+            child.ask({"do": "pid"}, deadline_s=30)
+
+
 def test_no_answer_before_the_deadline_ends_the_child() -> None:
     with started() as child:
         pid = child.ask({"do": "pid"}, deadline_s=30)["pid"]

@@ -1,12 +1,15 @@
 """The real GPU child on a fake GPU: right before timed, poisoned before checked, a status for each failure."""
 
 import itertools
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.kernels.fixtures.fake_gpu import LIBRARY, UUID, InProcessChild, Rig
 from tests.kernels.fixtures.fake_gpu.device import L2_BYTES, MEMORY_BYTES, NAME, SM_COUNT, FakeGpu
+from tilewatch.kernels import loading
 from tilewatch.kernels.loading import LibraryError
 
 
@@ -26,6 +29,15 @@ def test_a_prepared_child_introduces_its_gpu(rig: Rig) -> None:
         "sm_count": SM_COUNT,
         "element_bytes": 4,
     }
+
+
+def test_a_process_that_waits_for_its_job_reads_both_libraries_and_touches_no_gpu(gpu: FakeGpu, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(LIBRARY, tmp_path / "other"))
+    child = InProcessChild("gpu", environment={"CUDA_VISIBLE_DEVICES": UUID})
+    loading._libraries.pop((LIBRARY, None), None)
+    child.ask({"ask": "import", "libraries": [str(LIBRARY), str(other)]}, deadline_s=1)
+    assert {(LIBRARY, None), (other, None)} <= loading._libraries.keys()
+    assert gpu.launches == []
 
 
 def test_a_right_config_is_checked_once_and_then_timed(gpu: FakeGpu, rig: Rig) -> None:

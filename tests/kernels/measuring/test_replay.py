@@ -30,11 +30,12 @@ class ScriptedGpu:
 
     def __init__(self, fates: list[str]) -> None:
         self.fates, self.asked = fates, list[dict[str, Any]]()
+        self.begun: list[dict[str, Any]] = []
         self.started: list[ScriptedChild] = []
 
     @property
     def children(self) -> int:
-        """The processes that were asked anything: one more waits for a next launch, and is closed in the end."""
+        """The processes that were asked anything: others wait for a next launch, and are closed in the end."""
         assert not any(child.alive for child in self.started)
         return len({child.launch for child in self.started if child.was_asked})
 
@@ -48,6 +49,10 @@ class ScriptedChild:
     def __init__(self, gpu: ScriptedGpu, launch: int) -> None:
         self._gpu, self.launch, self.alive, self._ids = gpu, launch, True, set[int]()
         self.was_asked = False
+
+    def begin(self, request: dict[str, Any]) -> None:
+        assert not self.was_asked
+        self._gpu.begun.append(request)
 
     def ask(self, request: dict[str, Any], *, deadline_s: float) -> dict[str, Any]:
         assert self.alive
@@ -94,6 +99,13 @@ def test_every_launch_is_a_fresh_process_and_one_median_of_each_side(monkeypatch
     assert gpu.children == 3
     assert (result.good_us, result.bad_us) == ((100.0, 101.0, 102.0), (103.0, 104.0, 105.0))
     assert (result.gpu_uuid, result.timer, len(result.telemetry)) == ("GPU-1", "cupti", 3)
+
+
+def test_processes_of_next_launches_import_both_sides_while_one_measures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay_module, "MOST_AHEAD", 3)
+    gpu, _ = run_replay(monkeypatch, ["timed"] * 2, 2)
+    assert len(gpu.started) == 5
+    assert gpu.begun == [{"ask": "import", "libraries": ["/at/old", "/at/new"]}] * 5
 
 
 def test_each_side_is_launched_as_its_own_commit_does(monkeypatch: pytest.MonkeyPatch) -> None:
