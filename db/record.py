@@ -17,8 +17,6 @@ from sqlalchemy import case, delete, exists, func, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from tilewatch.db import bulk
-from tilewatch.db.bulk import find_or_add
 from tilewatch.db.models import (
     Commit,
     Compilation,
@@ -33,34 +31,32 @@ from tilewatch.db.models import (
     Verdict,
     Worker,
 )
+from tilewatch.db.natural_keys import find_or_add
 
 Row = Mapping[str, Any]
 
 _ADD_TRIALS = text("""
     insert into trials (sweep_id, config_id, code_key)
-    select :sweep_id, config_id, code_key from planned_trials
+    select :sweep_id, config_id, code_key
+    from json_to_recordset(cast(:planned as json)) as planned (config_id int8, code_key text)
     on conflict (sweep_id, config_id) do nothing
 """)
-_RESULT_COLUMNS = {
-    "config_id": "int8",
-    "status": "text",
-    "samples_us": "float8[]",
-    "median_us": "float8",
-    "error": "float8",
-    "failure": "text",
-}
-_LOCK_TRIALS = text("""
-    select 1 from trials join trial_results using (config_id) where sweep_id = :sweep_id
-    order by config_id for no key update of trials
-""")
 _END_TRIALS = text("""
+    with result as materialized (
+        select * from json_to_recordset(cast(:results as json)) as result (
+            config_id int8, status text, samples_us float8[], median_us float8, error float8, failure text
+        )
+    )
     update trials set
         status = result.status, samples_us = result.samples_us, median_us = result.median_us, error = result.error,
         failure = result.failure
-    from trial_results result
+    from result
     where trials.sweep_id = :sweep_id and trials.config_id = result.config_id
         and (trials.status in ('waiting', 'compiled') or result.status = any(:measured))
 """)
+"""Many rows travel as one JSON text, which Postgres reads as fast as a COPY into a temporary table, in one exchange
+instead of four. A statement per row stores 5,000 trials a second, one for all six times as many
+(benchmarks/storage.py, 2 cores, 2026-11-22; a quarter of that time is the check of both foreign keys)."""
 
 MEASURED = ("timed", "wrong", "launch_error", "crashed", "hung")
 """States of a trial that only a GPU can give."""
@@ -228,8 +224,8 @@ def config_sha256(params: Mapping[str, int]) -> str:
 def add_trials(session: Session, sweep_id: int, planned: Sequence[tuple[int, str]]) -> None:
     """Adds a waiting trial for each (config_id, code_key)."""
     if planned:
-        bulk.copy_rows(session, "planned_trials", {"config_id": "int8", "code_key": "text"}, sorted(planned))
-        session.execute(_ADD_TRIALS, {"sweep_id": sweep_id})
+        rows = [{"config_id": config_id, "code_key": code_key} for config_id, code_key in sorted(planned)]
+        session.execute(_ADD_TRIALS, {"sweep_id": sweep_id, "planned": json.dumps(rows)})
 
 
 def add_compilations(session: Session, rows: Sequence[Row]) -> None:
@@ -305,11 +301,16 @@ def write_trial_results(session: Session, sweep_id: int, rows: Sequence[Row]) ->
     last = {row["config_id"]: row for row in rows if row["status"] != "waiting"}
     if not last:
         return
-    columns = [tuple(last[config_id][name] for name in _RESULT_COLUMNS) for config_id in sorted(last)]
-    bulk.copy_rows(session, "trial_results", _RESULT_COLUMNS, columns)
-    # Locked by rising config first: two workers that write one sweep take turns and cannot deadlock.
-    session.execute(_LOCK_TRIALS, {"sweep_id": sweep_id})
-    session.execute(_END_TRIALS, {"sweep_id": sweep_id, "measured": list(MEASURED)})
+    # The sweep is locked first, as attach_compilations does: two workers that write one sweep take turns.
+    session.execute(select(Sweep.id).where(Sweep.id == sweep_id).with_for_update(key_share=True))
+    results = json.dumps([_result(last[config_id]) for config_id in sorted(last)])
+    session.execute(_END_TRIALS, {"sweep_id": sweep_id, "results": results, "measured": list(MEASURED)})
+
+
+def _result(row: Row) -> Row:
+    """Returns the row as JSON can say it: an error may be no finite number, which Postgres reads from a text."""
+    error = row["error"]
+    return {**row, "error": None if error is None else str(error)}
 
 
 def add_run(

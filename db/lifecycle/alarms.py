@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from tilewatch.db.bulk import find_or_add
 from tilewatch.db.models import Alarm
+from tilewatch.db.natural_keys import find_or_add
 
 WATCHERS = 7_114_553_032
 """The advisory lock for alarms: any number that no other of ours has."""

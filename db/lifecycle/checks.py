@@ -11,9 +11,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, case, exists, func, literal, or_, select, update
 from sqlalchemy.orm import Session
 
-from tilewatch.db.bulk import find_or_add
 from tilewatch.db.lifecycle.waiting import clock_now
 from tilewatch.db.models import OPEN_JOB, Check, CheckOperator, Job
+from tilewatch.db.natural_keys import find_or_add
 
 FINE, OVER, UNSURE = 0, 1, 2
 """Exit codes, as those of `tilewatch compare`: nothing is slower than allowed, something surely is, it is not known."""

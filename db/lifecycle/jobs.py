@@ -13,9 +13,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, String, and_, case, cast, func, literal, or_, select, update
 from sqlalchemy.orm import Session
 
-from tilewatch.db.bulk import find_or_add
 from tilewatch.db.lifecycle.waiting import after, backoff_s, clock_now
 from tilewatch.db.models import ENDED_SHORT, OPEN_JOB, Job, Worker
+from tilewatch.db.natural_keys import find_or_add
 
 MAX_ATTEMPTS = 3
 """A job during which this many workers died is the cause, not they."""

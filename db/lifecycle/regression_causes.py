@@ -12,9 +12,9 @@ from sqlalchemy import and_, exists, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session, aliased
 
-from tilewatch.db.bulk import find_or_add
 from tilewatch.db.lifecycle.regressions import ITSELF, OPEN, add_event, add_remark, change_state, lock
 from tilewatch.db.models import Commit, Regression, RegressionSeries
+from tilewatch.db.natural_keys import find_or_add
 
 Direction = Literal["regression", "improvement"]
 Category = Literal["code", "toolchain", "node", "baseline", "search_space", "unknown"]

@@ -11,8 +11,8 @@ from sqlalchemy import func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from tilewatch.db.bulk import find_or_add
 from tilewatch.db.models import Commit, Replay, Run, Suspicion, Sweep
+from tilewatch.db.natural_keys import find_or_add
 from tilewatch.db.step_queries.judging import Scope
 
 NOT_NEEDED = "not held: what its machine code takes is known"
