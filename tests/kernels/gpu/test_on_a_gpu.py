@@ -1,0 +1,283 @@
+"""The measuring path on a real GPU: what the tests on the fake one hold, seen by CUPTI and in real processes."""
+
+import dataclasses
+import itertools
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kernels.fixtures.gpu_library import rows
+from tilewatch.kernels import device
+from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.compiling import store
+from tilewatch.kernels.compiling.compile_plan import compile_plan
+from tilewatch.kernels.measuring import sweep as sweeping
+from tilewatch.kernels.measuring.measure import BLOCK_ROUNDS, MOST_ROUNDS, MeasureRequest, measure
+from tilewatch.kernels.measuring.racing import RacePolicy
+from tilewatch.kernels.measuring.replay import ReplayRequest, ReplaySide, replay
+from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, sweep
+from tilewatch.kernels.results import Cubin, TrialResult
+
+pytestmark = pytest.mark.gpu
+
+LIBRARY = Path(rows.__file__).parent
+KERNEL, PROBLEM, ROWS = "add_tiles", "1024x256", 1024
+OUTPUT_BYTES = 4 * 1024 * 256
+POISON = 0xFF
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    gpu: device.Gpu
+    arch: str
+    store_url: str
+    cubins: Mapping[tuple[int, int, int], Cubin]
+    """By a config's rows, repeats and fault."""
+
+    def setup(self) -> GpuSetup:
+        return GpuSetup(LIBRARY, KERNEL, PROBLEM, self.store_url, {"CUDA_VISIBLE_DEVICES": self.gpu.uuid})
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    """This machine's first GPU, and the cubins of the library for it."""
+    gpu = device.gpus()[0]
+    assert gpu.model is not None
+    store_url = store.folder(tmp_path_factory.mktemp("cubins"))
+    plan = catalog.read(LIBRARY, arch=gpu.model.arch, kernel=KERNEL, problem=PROBLEM)[0]
+    cubins = {}
+    for trial, outcome in compile_plan(LIBRARY, plan, store_url, jobs=2):
+        assert outcome.content_key is not None, outcome.failure
+        assert outcome.symbol is not None
+        place = (trial.config["rows"], trial.config["repeats"], trial.config["fault"])
+        cubins[place] = Cubin(trial.config, outcome.content_key, outcome.symbol)
+    return Machine(gpu, gpu.model.arch, store_url, cubins)
+
+
+class Trace:
+    """What one process answered, and what ran on the GPU meanwhile."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self.requests: list[dict[str, Any]] = []
+        self._prepare = {"ask": "prepare", "library": str(LIBRARY), "kernel": KERNEL, "problem": PROBLEM}
+
+    def trial(self, identity: int, fault: int = rows.RIGHT, *, tile: int = 4, repeats: int = 1, **fields: Any) -> None:
+        cubin = self._machine.cubins[tile, repeats, fault]
+        named = {"config": dict(cubin.config), "content_key": cubin.content_key, "symbol": cubin.symbol}
+        self.requests.append({"ask": "trial", "id": identity, "samples": 5, "best_us": None, **named, **fields})
+
+    def rounds(self, seed: int) -> None:
+        self.requests.append({"ask": "rounds", "ids": [0, 1], "names": ["copy"], "rounds": 30, "seed": seed})
+
+    def run(self) -> list[dict[str, Any]]:
+        """An element for each request; the first is of the preparation."""
+        asked = [{**self._prepare, "store": self._machine.store_url, "seed": 1}, *self.requests]
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.kernels.fixtures.gpu_trace"],
+            input=json.dumps(asked),
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=300,
+            check=True,
+        )
+        traced: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+        return traced
+
+
+NAMES = ("prepared", "right", "wider", "off", "unwritten", "stale", "no grid", "slow", "copy", "seed 1", "seed 1 again",
+         "seed 2", "canary", "time nothing")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def traced(machine: Machine) -> dict[str, dict[str, Any]]:
+    trace = Trace(machine)
+    trace.trial(0)
+    trace.trial(1, tile=16)
+    trace.trial(2, rows.OFF)
+    trace.trial(3, rows.UNWRITTEN)
+    trace.trial(4, rows.STALE)
+    trace.trial(5, rows.NO_GRID)
+    trace.trial(6, repeats=40, best_us=0.1)
+    trace.requests.append({"ask": "baselines", "names": ["copy"]})
+    for seed in (1, 1, 2):
+        trace.rounds(seed)
+    trace.requests.append({"ask": "canary", "when": "canary before"})
+    trace.requests.append({"ask": "time nothing"})
+    return dict(zip(NAMES, trace.run(), strict=True))
+
+
+def launches(one: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [each for each in one["ran"] if each.get("kernel") == KERNEL]
+
+
+def l2_flush_bytes(traced: Mapping[str, Mapping[str, Any]]) -> int:
+    """The largest memset: nothing else is as large."""
+    return max(each["memset"] for each in traced["right"]["ran"] if "memset" in each)
+
+
+def test_the_child_introduces_this_gpu(machine: Machine, traced: dict[str, dict[str, Any]]) -> None:
+    introduction = traced["prepared"]["answer"]
+    assert introduction["timer"] == "cupti"
+    assert introduction["gpu_uuid"] == machine.gpu.uuid
+    telemetry = introduction["telemetry"]
+    assert telemetry["sm_clock_mhz"] > 0
+    assert telemetry["power_w"] > 0
+    assert isinstance(telemetry["throttled"], list)
+
+
+def test_a_right_config_is_checked_once_and_the_check_is_no_sample(traced: dict[str, dict[str, Any]]) -> None:
+    answer, ran = traced["right"]["answer"], launches(traced["right"])
+    assert (answer["status"], len(answer["samples_us"]), len(ran)) == ("timed", 5, 1 + 5)
+    assert answer["samples_us"] == pytest.approx([each["us"] for each in ran[1:]])
+    assert {each["grid"] for each in ran} == {ROWS // 4}
+
+
+def test_each_launch_comes_right_after_a_flush_of_twice_l2(traced: dict[str, dict[str, Any]]) -> None:
+    flush = l2_flush_bytes(traced)
+    assert flush >= 2 * 32 * 2**20, "no GPU of sm_90 or later has less L2 than this"
+    for name in ("right", "seed 1"):
+        for before, this in itertools.pairwise(traced[name]["ran"]):
+            if this.get("kernel") == KERNEL:
+                assert before.get("memset") == flush, name
+
+
+def test_the_output_is_poisoned_before_each_check(traced: dict[str, dict[str, Any]]) -> None:
+    for name in ("right", "wider", "off", "unwritten", "stale"):
+        ran = traced[name]["ran"]
+        first = next(place for place, each in enumerate(ran) if each.get("kernel") == KERNEL)
+        poisons = [each for each in ran[:first] if each.get("memset") == OUTPUT_BYTES]
+        assert [each["value"] & 0xFF for each in poisons] == [POISON], name
+
+
+@pytest.mark.parametrize(
+    ("name", "failure"),
+    [
+        ("off", "the output is off by 0.00"),
+        ("unwritten", "the output left elements unwritten"),
+        ("stale", "the output left elements unwritten"),
+    ],
+)
+def test_a_wrong_config_is_launched_once_and_never_timed(
+    traced: dict[str, dict[str, Any]], name: str, failure: str
+) -> None:
+    answer = traced[name]["answer"]
+    assert answer["status"] == "wrong"
+    assert answer["failure"].startswith(failure)
+    assert len(launches(traced[name])) == 1
+
+
+def test_a_config_that_cannot_be_launched_says_so(traced: dict[str, dict[str, Any]]) -> None:
+    answer = traced["no grid"]["answer"]
+    assert answer["status"] == "launch_error"
+    assert "CUDA_ERROR_INVALID_VALUE" in answer["failure"]
+    assert not launches(traced["no grid"])
+
+
+def test_a_hopeless_config_gets_no_further_samples(traced: dict[str, dict[str, Any]]) -> None:
+    assert len(traced["slow"]["answer"]["samples_us"]) == len(launches(traced["slow"])) == 1
+
+
+def test_inputs_rotate_over_several_times_l2(traced: dict[str, dict[str, Any]]) -> None:
+    prepared = traced["prepared"]
+    assert prepared["input_bytes"] >= 4 * l2_flush_bytes(traced) // 2
+    assert prepared["input_addresses"] == prepared["input_arrays"]
+
+
+def order(one: Mapping[str, Any]) -> list[int]:
+    """The launches of a request of rounds, by the grid of their config; the rival's are 0."""
+    return [each["grid"] if each["kernel"] == KERNEL else 0 for each in one["ran"] if "kernel" in each]
+
+
+def test_rounds_launch_each_entry_once_in_random_order(traced: dict[str, dict[str, Any]]) -> None:
+    in_order = order(traced["seed 1"])
+    assert len(in_order) == 3 * 30
+    each_round = [tuple(in_order[3 * number : 3 * number + 3]) for number in range(30)]
+    assert {frozenset(one) for one in each_round} == {frozenset((0, ROWS // 4, ROWS // 16))}
+    assert len(set(each_round)) > 1
+    assert order(traced["seed 1 again"]) == in_order
+    assert order(traced["seed 2"]) != in_order
+
+
+def test_samples_stay_with_their_entry(traced: dict[str, dict[str, Any]]) -> None:
+    ran, answer = launches(traced["seed 1"]), traced["seed 1"]["answer"]
+    for samples, grid in zip(answer["samples_us"], (ROWS // 4, ROWS // 16), strict=False):
+        assert samples == pytest.approx([each["us"] for each in ran if each["grid"] == grid])
+    assert [reading["when"] for reading in answer["telemetry"]] == ["before rounds", "after rounds"]
+
+
+def test_a_canary_reads_two_times(traced: dict[str, dict[str, Any]]) -> None:
+    reading = traced["canary"]["answer"]["telemetry"]
+    assert reading["canary_compute_us"] > 0
+    assert reading["canary_memory_us"] > 0
+
+
+def test_a_missing_record_is_an_error(traced: dict[str, dict[str, Any]]) -> None:
+    assert traced["time nothing"]["answer"] == {"failure": "0 kernel records for 1 kernels launched"}
+
+
+def test_a_fault_and_a_hang_cost_one_trial_each(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeping, "TRIAL_DEADLINE_S", 10.0)
+    asked = [(4, 1, rows.RIGHT), (4, 1, rows.ILLEGAL_ADDRESS), (4, 1, rows.NO_END), (16, 1, rows.RIGHT)]
+    child = GpuChild(machine.setup())
+    try:
+        result = sweep(child, [machine.cubins[each] for each in asked], on_trial=lambda _: None)
+    finally:
+        child.close()
+    assert [trial.status for trial in result.trials] == ["timed", "crashed", "hung", "timed"]
+    assert [trial.failure for trial in result.trials[1:3]] == [
+        "CUDARuntimeError: cudaErrorIllegalAddress: an illegal memory access was encountered",
+        "no answer within 10 s",
+    ]
+    assert result.winner is not None
+
+
+def test_a_problem_that_cannot_be_prepared_is_a_sentence(machine: Machine) -> None:
+    with pytest.raises(SweepFailed, match=r"could not prepare nonsense: .*'nonsense' is not ROWSxCOLUMNS"):
+        GpuChild(dataclasses.replace(machine.setup(), problem="nonsense"))
+
+
+def test_a_run_stops_at_its_interval_or_its_budget_and_counts_throttled_rounds(machine: Machine) -> None:
+    ended: list[TrialResult] = []
+    right = [machine.cubins[tile, repeats, rows.RIGHT] for tile in (4, 8, 16) for repeats in (1, 40)]
+    request = MeasureRequest(
+        LIBRARY, KERNEL, PROBLEM, machine.arch, machine.store_url, right, machine.gpu.index, ("copy",),
+        ships={"rows": 16, "repeats": 40, "fault": rows.RIGHT},
+    )  # fmt: skip
+    result = measure(request, on_trial=ended.append, on_step=lambda *_: None, policy=RacePolicy())
+    assert {trial.status for trial in result.trials} == {"timed"}
+    assert len(ended) >= len(right)
+    assert result.winner is not None
+    assert result.winner["repeats"] == 1, "40 times the work is never as fast"
+    ours, copy, shipped = result.measurements
+    detail = ours.detail
+    assert detail["stopped"] in ("interval", "budget")
+    assert detail["rounds"] == len(ours.samples_us) == len(copy.samples_us) == len(shipped.samples_us)
+    blocks = [reading for reading in result.telemetry if reading["when"] in ("before rounds", "after rounds")]
+    kept_and_left_out = detail["rounds"] + detail["throttled_rounds_left_out"]
+    assert kept_and_left_out == (len(blocks) // 2 - 1) * BLOCK_ROUNDS <= MOST_ROUNDS, "the first block only warms up"
+    slowed = sum(any(reading["throttled"] for reading in pair) for pair in zip(blocks[2::2], blocks[3::2], strict=True))
+    assert slowed * BLOCK_ROUNDS == detail["throttled_rounds_left_out"] + detail["throttled_rounds_kept"]
+    assert (result.gpu_uuid, result.timer) == (machine.gpu.uuid, "cupti")
+
+
+def test_each_launch_of_a_replay_is_a_process_of_its_own(machine: Machine) -> None:
+    side = ReplaySide(LIBRARY, machine.cubins[4, 1, rows.RIGHT])
+    slow = ReplaySide(LIBRARY, machine.cubins[4, 40, rows.RIGHT])
+    request = ReplayRequest(KERNEL, PROBLEM, machine.arch, machine.store_url, side, slow, 3, machine.gpu.index)
+    launched: list[int] = []
+    result = replay(request, on_launch=launched.append)
+    assert launched == [1, 2, 3]
+    assert all(good < bad for good, bad in zip(result.good_us, result.bad_us, strict=True))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nothing_stays_on_the_gpu() -> Iterator[None]:
+    """Whatever a test did, no process of ours holds the GPU afterwards."""
+    yield
+    assert device.processes_on(device.gpus()[0].uuid) == ()
