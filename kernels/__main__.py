@@ -91,7 +91,7 @@ def sweep(
     limit: Limit = LIMIT_S,
     library: Library = LIBRARY,
     cubins: Store = store.DEFAULT_FOLDER,
-    record: Annotated[Path | None, typer.Option(help="Also write the run to FILE, for `tilewatch import`.")] = None,
+    record: Annotated[Path | None, typer.Option(help="Also add the run to FILE, for `tilewatch import`.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Try every config of a kernel on a problem on this machine's GPU, then time the winner and its baselines.
@@ -145,7 +145,7 @@ def sweep(
     if record is not None and commit is not None:
         machine = f"{result.host}, {result.gpu_name}"
         header = recording_file.Header(machine, recording_file.now(), commit.repository, _version())
-        rows = recording_file.write(record, header, list_rows(plan, commit, model, outcomes, result))
+        rows = recording_file.append(record, header, list_rows(plan, commit, model, outcomes, result))
         say.print(f"{rows} rows written to {record}; `tilewatch import {record}` reads them")
     if as_json:
         answer = {"plan": {**asdict(plan), "trials": len(plan.trials)}, "result": asdict(result)}

@@ -8,7 +8,6 @@ small and costs minutes. Needs no servers.
 """
 
 import argparse
-import datetime as dt
 import json
 import os
 import queue
@@ -16,11 +15,10 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device
@@ -65,18 +63,17 @@ def main() -> None:
     print(f"compiled after {time.monotonic() - started:.0f} s", flush=True)
     changed = _changed(versions)
     print(f"{len(changed)} of them are to be measured", flush=True)
-    rows: list[dict[str, Any]] = []
-    compilations: set[tuple[str, str]] = set()
+    arguments.out.unlink(missing_ok=True)
+    rows = 0
     for number, version in enumerate(changed, start=1):
         if time.monotonic() - started > arguments.seconds:
             print(f"no time is left for {len(changed) - number + 1} of them", flush=True)
             break
         try:
-            rows += _without_known(_measure(version, number, store, gpu), compilations)
+            rows += _measure(version, arguments.out, store, gpu)
         except ExpectedError as error:
             print(f"{version.commit.sha[:8]} {version.name}: {error}", flush=True)
-        _write(arguments.out, gpu.name, changed[0].commit.repository, rows)
-    print(f"{len(rows)} rows after {time.monotonic() - started:.0f} s", flush=True)
+    print(f"{rows} rows after {time.monotonic() - started:.0f} s", flush=True)
 
 
 def _arguments() -> argparse.Namespace:
@@ -169,7 +166,8 @@ def _changed(versions: Sequence[Version]) -> list[Version]:
     return [version for versions_of_one in series.values() for version in versions_of_one]
 
 
-def _measure(version: Version, number: int, store: str, gpu: device.Gpu) -> Iterator[dict[str, Any]]:
+def _measure(version: Version, out: Path, store: str, gpu: device.Gpu) -> int:
+    """Adds the rows of a measurement to the recording and returns their number."""
     plan = version.plan
     outcomes = [(trial, each) for trial, each in zip(plan.trials, version.outcomes, strict=True) if each is not None]
     cubins = [
@@ -189,25 +187,8 @@ def _measure(version: Version, number: int, store: str, gpu: device.Gpu) -> Iter
     took = time.monotonic() - began
     print(f"{version.commit.sha[:8]} {version.name}: {median_us} us, {took:.1f} s {failures or ''}", flush=True)
     assert gpu.model is not None
-    for row in list_rows(plan, version.commit, gpu.model, outcomes, result):
-        yield {name: number if name in ("id", "sweep") else value for name, value in row.items()}
-
-
-def _without_known(rows: Iterator[dict[str, Any]], known: set[tuple[str, str]]) -> Iterator[dict[str, Any]]:
-    """Leaves out compilations that the recording has already: two problems may share code."""
-    for row in rows:
-        if row["row"] == "compilation":
-            key = (row["code_key"], row["compiler"])
-            if key in known:
-                continue
-            known.add(key)
-        yield row
-
-
-def _write(out: Path, machine: str, repository: str, rows: Sequence[dict[str, Any]]) -> None:
-    """Writes what there is so far: whoever runs out of time keeps it."""
-    header = recording_file.Header(machine, dt.datetime.now(dt.UTC).isoformat(), repository, "tilewatch history")
-    recording_file.write(out, header, iter(rows))
+    header = recording_file.Header(gpu.name, recording_file.now(), version.commit.repository, "tilewatch history")
+    return recording_file.append(out, header, list_rows(plan, version.commit, gpu.model, outcomes, result))
 
 
 def _git(repository: Path, *arguments: str) -> str:

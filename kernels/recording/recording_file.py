@@ -69,6 +69,30 @@ def write(path: Path, header: Header, rows: Iterable[Mapping[str, Any]]) -> int:
     return count
 
 
+def append(path: Path, header: Header, rows: Iterable[Mapping[str, Any]]) -> int:
+    """Writes the file again with these rows behind its own; returns the number of new rows.
+
+    Their sweeps are numbered on, and compilations that are there already are left out. A file that does not exist is
+    written. Raises BadRecording where the file is of another machine or repository: one recording is of one GPU.
+    """
+    if not path.exists():
+        return write(path, header, rows)
+    there = read(path)
+    for name in ("machine", "repository"):
+        old, new = getattr(there.header, name), getattr(header, name)
+        if old != new:
+            raise BadRecording(f"{path} is of the {name} '{old}', this run of '{new}': name another file")
+    last = max((row["id"] for row in there.rows if row["row"] == "sweep"), default=0)
+    known = {(row["code_key"], row["compiler"]) for row in there.rows if row["row"] == "compilation"}
+    new_rows = [
+        {name: value + last if name in ("id", "sweep") else value for name, value in row.items()}
+        for row in rows
+        if row["row"] != "compilation" or (row["code_key"], row["compiler"]) not in known
+    ]
+    write(path, there.header, (*there.rows, *new_rows))
+    return len(new_rows)
+
+
 def read(path: Path) -> RecordingContents:
     """Reads and checks the whole file. Raises BadRecording."""
     lines = _lines(path)

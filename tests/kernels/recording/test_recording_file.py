@@ -1,12 +1,13 @@
 """A recording is read whole or refused with a sentence."""
 
+import dataclasses
 import gzip
 import json
 from pathlib import Path
 
 import pytest
 
-from tilewatch.kernels.recording.recording_file import BadRecording, Header, read, write
+from tilewatch.kernels.recording.recording_file import BadRecording, Header, append, read, write
 
 HEADER = Header("box, NVIDIA H200", "2026-11-21T03:00:00+00:00", "tilewatch", "tilewatch 0.1.0")
 ROWS = [{"row": "sweep", "id": 1}, {"row": "run", "key": "a", "sweep": 1}]
@@ -19,6 +20,20 @@ def test_what_is_written_is_read_again_and_the_bytes_do_not_depend_on_the_clock(
     recording = read(one)
     assert (recording.header, list(recording.rows)) == (HEADER, ROWS)
     assert one.read_bytes() == other.read_bytes()
+
+
+def test_runs_are_added_to_a_recording_of_the_same_machine(tmp_path: Path) -> None:
+    path = tmp_path / "both.gz"
+    compiled = {"row": "compilation", "code_key": "k", "compiler": "c"}
+    for key in ("a", "b", "c"):
+        run = {"row": "run", "key": key, "sweep": 1}
+        assert append(path, HEADER, [ROWS[0], compiled, run]) == (3 if key == "a" else 2)
+    rows = read(path).rows
+    assert [row["id"] for row in rows if row["row"] == "sweep"] == [1, 2, 3]
+    assert [(row["key"], row["sweep"]) for row in rows if row["row"] == "run"] == [("a", 1), ("b", 2), ("c", 3)]
+    with pytest.raises(BadRecording, match="is of the machine 'box, NVIDIA H200', this run of 'other'"):
+        append(path, dataclasses.replace(HEADER, machine="other"), ROWS)
+    assert read(path).rows == rows
 
 
 def test_a_file_cut_anywhere_is_refused(tmp_path: Path) -> None:
