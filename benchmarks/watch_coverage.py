@@ -62,12 +62,13 @@ def record_and_compile(library: Path, arch: str) -> None:
     pretend_driver.install()
     module.install()
     recorder.install()
-    from tilewatch.kernels.loading import LibraryError, LibraryOperator, list_failures, load
+    from tilewatch.kernels.library_errors import LibraryError
+    from tilewatch.kernels.loading import LibraryOperator, list_failures, load
 
     waiting: dict[KernelName, dict[str, Any]] = {}
     entries = load(library, arch)
-    for sentence in list_failures(library, arch):
-        print(json.dumps({"failure": sentence}), flush=True)
+    for failure in list_failures(library, arch):
+        print(json.dumps({"failure": str(failure)}), flush=True)
     for entry in entries.values():
         assert isinstance(entry, LibraryOperator)
         for each in entry.kernel.problems:

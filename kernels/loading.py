@@ -14,6 +14,7 @@ import importlib.util
 import sys
 import traceback
 import types
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from tilewatch.errors import ExpectedError
 from tilewatch.kernels import contract
 from tilewatch.kernels.contract import Kernel, Problem
 from tilewatch.kernels.imports import ALLOWED, ForbiddenImport, refuse_imports
+from tilewatch.kernels.library_errors import LibraryError, PackageMissing
 from tilewatch.kernels.project_settings import BadProject
 from tilewatch.kernels.watching.configs import PlainConfig
 from tilewatch.kernels.watching.declare import BadWatchFile, WatchedOperator
@@ -36,6 +38,7 @@ from tilewatch.kernels.watching.project import (
     give_to_inspect,
     hash_sources,
 )
+from tilewatch.kernels.watching.torch_stand_in.missing import NeedsTorch
 
 PACKAGE = "watched_library"
 TOTAL = "total"
@@ -84,15 +87,16 @@ class LibraryOperator:
         except Exception as error:
             raise self.describe_failure(f"with {config} cannot be recorded", error) from error
 
-    def describe_failure(self, what: str, error: Exception) -> "LibraryError":
-        """Returns a sentence with the operator's file and line, and the line of the checkout that failed."""
+    def describe_failure(self, what: str, error: Exception) -> LibraryError:
+        """Returns a sentence with the operator's file and line, and the line of the checkout that failed; it is
+        PackageMissing where another machine may have what host code needs."""
         if isinstance(error, BadWatchFile):
             return LibraryError(f"watch file {error}")
         kind = "" if isinstance(error, ExpectedError) else f"{type(error).__name__}: "
         where = find_place(error)
         place = f" ({where})" if where else ""
         start = f"watch file {self.kernel.place}: {self.kernel.name} {what}"
-        return LibraryError(f"{start} for {self.project.arch}: {kind}{error}{place}")
+        return _kind_of(error)(f"{start} for {self.project.arch}: {kind}{error}{place}")
 
 
 Entry = LibraryKernel | LibraryOperator
@@ -103,20 +107,12 @@ def _recorded(operator: WatchedOperator, project: Project, problem: str) -> Reco
     return RecordedOperator(operator, project, operator.parse(problem))
 
 
-class LibraryError(ExpectedError):
-    """A library folder or file that cannot be used; the message is a sentence."""
-
-
-class NoConfigs(LibraryError):
-    """A kernel that was asked for by name and has no config for the architecture."""
-
-
 @dataclass(frozen=True)
 class _Library:
     kernels: dict[str, Entry]
     project: Project | None
     sources: dict[str, str]  # by canonical file name
-    failures: tuple[str, ...]  # a sentence for each file that does not load
+    failures: tuple[LibraryError, ...]  # one for each file that does not load
 
 
 _libraries: dict[tuple[Path, str | None], _Library] = {}
@@ -153,7 +149,7 @@ def load(library: Path, arch: str | None = None) -> dict[str, Entry]:
     loaded = _loaded(library, arch)
     activate(loaded.project)
     if loaded.failures and not loaded.kernels:
-        raise LibraryError("; ".join(loaded.failures))
+        raise join_failures(loaded.failures)
     for name, source in loaded.sources.items():
         give_to_inspect(name, source)
     return loaded.kernels
@@ -163,13 +159,20 @@ def find(library: Path, kernel: str, arch: str | None = None) -> Entry:
     """Returns one kernel of the folder. Raises LibraryError when it has none of that name, or its file is wrong."""
     kernels = load(library, arch)
     if kernel not in kernels:
-        raise LibraryError("; ".join((f"there is no kernel '{kernel}' in {library}", *list_failures(library, arch))))
+        failures = list_failures(library, arch)
+        raise join_failures((LibraryError(f"there is no kernel '{kernel}' in {library}"), *failures))
     return kernels[kernel]
 
 
-def list_failures(library: Path, arch: str | None = None) -> tuple[str, ...]:
-    """Returns a sentence for each file of the folder that does not load."""
+def list_failures(library: Path, arch: str | None = None) -> tuple[LibraryError, ...]:
+    """Returns an error for each file of the folder that does not load."""
     return _loaded(library, arch).failures
+
+
+def join_failures(failures: Sequence[LibraryError]) -> LibraryError:
+    """Returns one error of several; it is PackageMissing where one of them is."""
+    missing = any(isinstance(each, PackageMissing) for each in failures)
+    return (PackageMissing if missing else LibraryError)("; ".join(map(str, failures)))
 
 
 def _loaded(library: Path, arch: str | None) -> _Library:
@@ -189,7 +192,7 @@ def _read(library: Path, arch: str | None) -> _Library:
     activate(project)
     found: dict[str, Entry] = {}
     sources: dict[str, str] = {}
-    failures: list[str] = []
+    failures: list[LibraryError] = []
     for path in files:
         content = path.read_bytes()
         name = f"{PACKAGE}/{path.name}" if project is None else canonical_name(project, str(path))
@@ -198,11 +201,12 @@ def _read(library: Path, arch: str | None) -> _Library:
         try:
             entries = _entries(path, name, content, project)
         except LibraryError as error:
-            failures.append(str(error))
+            failures.append(error)
             continue
         for entry in entries:
             if entry.kernel.name == TOTAL:
-                failures.append(f"{path.name}: '{TOTAL}' is the kernel of weighted totals; give yours another name")
+                sentence = f"{path.name}: '{TOTAL}' is the kernel of weighted totals; give yours another name"
+                failures.append(LibraryError(sentence))
                 continue
             if entry.kernel.name in found:
                 raise LibraryError(
@@ -233,7 +237,7 @@ def _entries(path: Path, name: str, content: bytes, project: Project | None) -> 
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a file that calls sys.exit() or pytest.skip() costs its own kernels too
-        raise LibraryError(f"library file {path.name} does not load: {_described(error, name)}") from error
+        raise _kind_of(error)(f"library file {path.name} does not load: {_described(error, name)}") from error
     operators = [
         each
         for value in vars(module).values()
@@ -256,6 +260,10 @@ def _entries(path: Path, name: str, content: bytes, project: Project | None) -> 
         return tuple(watched)
     digest = hashlib.sha256(content).hexdigest() if project is None else hash_sources(project)
     return (*(LibraryKernel(kernel, digest, path.name) for kernel in kernels), *watched)
+
+
+def _kind_of(error: BaseException) -> type[LibraryError]:
+    return PackageMissing if isinstance(error, ModuleNotFoundError | NeedsTorch) else LibraryError
 
 
 def _described(error: BaseException, name: str) -> str:

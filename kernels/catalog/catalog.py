@@ -12,7 +12,7 @@ from tilewatch.errors import ExpectedError
 from tilewatch.kernels.catalog.description import Description, read_description
 from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.contract import BadProblem
-from tilewatch.kernels.loading import LibraryError, NoConfigs
+from tilewatch.kernels.library_errors import LibraryError, NoConfigs, PackageMissing
 from tilewatch.kernels.results import Params, Plan, PlannedTrial
 
 DEADLINE_S = 120.0
@@ -25,10 +25,12 @@ class UnknownKernel(ExpectedError):
 
 @dataclass(frozen=True)
 class LibraryPlans:
-    """`failures` are sentences: each says which file or kernel was left out, and why."""
+    """`failures` are sentences: each says which file or kernel was left out, and why. `is_package_missing` says that
+    one of them is for lack of a package, which another machine may have."""
 
     plans: tuple[Plan, ...]
     failures: tuple[str, ...]
+    is_package_missing: bool = False
 
 
 def read(library: Path, *, arch: str, kernel: str | None = None, problem: str | None = None) -> tuple[Plan, ...]:
@@ -40,7 +42,7 @@ def read_library(library: Path, *, arch: str, kernel: str | None = None, problem
     """Returns the nightly suite, one kernel's problems, or one problem, for one architecture ("sm_90").
 
     A file or kernel that is wrong is left out; when nothing else is left, or it was asked for by name, it is an error.
-    Raises UnknownKernel, BadProblem, NoConfigs or LibraryError; every message is a sentence for a person.
+    Raises UnknownKernel, BadProblem, NoConfigs, PackageMissing or LibraryError; every message is a sentence.
     """
     answer = _ask(library, {"library": str(library), "arch": arch, "kernel": kernel, "problem": problem})
     plans = tuple(
@@ -61,7 +63,7 @@ def read_library(library: Path, *, arch: str, kernel: str | None = None, problem
         )
         for plan in answer["plans"]
     )
-    return LibraryPlans(plans, tuple(answer["failures"]))
+    return LibraryPlans(plans, tuple(answer["failures"]), answer["is_package_missing"])
 
 
 def describe(library: Path, *, arch: str, kernel: str, problem: str, config: Params) -> Description:
@@ -81,6 +83,6 @@ def _ask(library: Path, request: dict[str, Any]) -> dict[str, Any]:
     finally:
         child.close()
     if "error" in answer:
-        errors = (UnknownKernel, BadProblem, NoConfigs, LibraryError)
+        errors = (UnknownKernel, BadProblem, NoConfigs, PackageMissing, LibraryError)
         raise {error.__name__: error for error in errors}[answer["error"]](answer["message"])
     return answer

@@ -10,15 +10,8 @@ from tilewatch.kernels.catalog.description import MANY, describe
 from tilewatch.kernels.catalog.operators import describe_operator, plan_operator
 from tilewatch.kernels.catalog.parts import Parts, list_parts
 from tilewatch.kernels.contract import BadProblem, Config, Problem
-from tilewatch.kernels.loading import (
-    Entry,
-    LibraryError,
-    LibraryKernel,
-    LibraryOperator,
-    NoConfigs,
-    list_failures,
-    load,
-)
+from tilewatch.kernels.library_errors import LibraryError, NoConfigs, PackageMissing
+from tilewatch.kernels.loading import Entry, LibraryKernel, LibraryOperator, join_failures, list_failures, load
 from tilewatch.kernels.signature import BadConfig, code_key, element_bytes, signature
 
 
@@ -32,25 +25,32 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
             if request.get("config"):
                 entry, problem = wanted[0]
                 return {"description": _description(entry, problem, request["config"], arch)}
-            return {"plans": [_plan(entry, problem, arch, parts) for entry, problem in wanted], "failures": failures}
+            return _answer([_plan(entry, problem, arch, parts) for entry, problem in wanted], failures)
         plans = []
         for entry in loaded.values():
             try:
                 wanted = _runnable(list_problems(entry), None, arch) if entry.kernel.nightly else []
                 plans += [_plan(entry, problem, arch, parts) for entry, problem in wanted]
             except LibraryError as error:
-                failures.append(str(error))
+                failures.append(error)
         if failures and not plans:
-            raise LibraryError("; ".join(failures))
-        return {"plans": plans, "failures": failures}
+            raise join_failures(failures)
+        return _answer(plans, failures)
     except UnknownKernelName as error:
         return {"error": "UnknownKernel", "message": str(error)}
     except BadProblem as error:
         return {"error": "BadProblem", "message": str(error)}
     except NoConfigs as error:
         return {"error": "NoConfigs", "message": str(error)}
+    except PackageMissing as error:
+        return {"error": "PackageMissing", "message": str(error)}
     except LibraryError as error:
         return {"error": "LibraryError", "message": str(error)}
+
+
+def _answer(plans: list[dict[str, Any]], failures: list[LibraryError]) -> dict[str, Any]:
+    missing = any(isinstance(each, PackageMissing) for each in failures)
+    return {"plans": plans, "failures": [str(each) for each in failures], "is_package_missing": missing}
 
 
 class UnknownKernelName(Exception):
@@ -62,7 +62,8 @@ def _wanted(library: Path, kernel: str, problem: str | None, arch: str) -> list[
     if kernel not in loaded:
         near = difflib.get_close_matches(kernel, loaded, n=3, cutoff=0.4) or sorted(loaded)
         sentence = f"there is no kernel '{kernel}' in the library {library}; nearest: {', '.join(near)}"
-        raise UnknownKernelName("; ".join((sentence, *list_failures(library, arch))))
+        failure = join_failures((LibraryError(sentence), *list_failures(library, arch)))
+        raise failure if isinstance(failure, PackageMissing) else UnknownKernelName(str(failure))
     entry = loaded[kernel]
     if problem is None:
         return list_problems(entry)

@@ -15,7 +15,8 @@ import cuda.tile as ct
 
 from tilewatch.kernels.baseline_names import NAMES
 from tilewatch.kernels.contract import Array, Problem, Space
-from tilewatch.kernels.loading import LibraryError, LibraryKernel
+from tilewatch.kernels.library_errors import LibraryError
+from tilewatch.kernels.loading import LibraryKernel
 
 
 def check_kernel(loaded: LibraryKernel) -> None:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewatch.kernels.contract import Config, Problem
-from tilewatch.kernels.loading import PACKAGE, LibraryError, LibraryKernel
+from tilewatch.kernels.library_errors import LibraryError
+from tilewatch.kernels.loading import PACKAGE, LibraryKernel
 from tilewatch.kernels.signature import dtype_bytes, element_bytes
 from tilewatch.kernels.signature import signature as signature_of
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from tilewatch.kernels.catalog.catalog_child import list_problems, plan_alone
 from tilewatch.kernels.contract import Problem
-from tilewatch.kernels.loading import Entry, LibraryError, LibraryOperator, list_failures, load
+from tilewatch.kernels.library_errors import LibraryError
+from tilewatch.kernels.loading import Entry, LibraryOperator, list_failures, load
 
 MOST_TRIES = 3
 """Configs of an operator that are compiled before it counts as one that does not compile: the first one of a search
@@ -25,7 +26,7 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     """
     library, arch, files = Path(request["library"]), request["arch"], request["files"]
     try:
-        failures = list_failures(library, arch)
+        failures = [str(each) for each in list_failures(library, arch)]
         entries = load(library, arch) if _some_file_loads(library, arch) else {}
     except LibraryError as error:
         return {"error": str(error)}

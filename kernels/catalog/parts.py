@@ -5,14 +5,15 @@ from collections.abc import Mapping
 
 from tilewatch.kernels.catalog.check import read_weights
 from tilewatch.kernels.contract import Problem
-from tilewatch.kernels.loading import Entry, LibraryError, LibraryOperator
+from tilewatch.kernels.library_errors import LibraryError
+from tilewatch.kernels.loading import Entry, LibraryOperator
 
 Parts = Mapping[tuple[str, str], Mapping[str, Mapping[str, float]]]
 """By kernel and problem, by model: the problem's weight, and how many problems the model has. The latter shows that a
 total lacks some of them, as where one kernel was swept alone."""
 
 
-def list_parts(loaded: Mapping[str, Entry], failures: list[str]) -> Parts:
+def list_parts(loaded: Mapping[str, Entry], failures: list[LibraryError]) -> Parts:
     """Returns nothing where a file or a weight is wrong: a total without some of its problems would be wrong too.
 
     Wrong weights are added to `failures`.
@@ -22,7 +23,7 @@ def list_parts(loaded: Mapping[str, Entry], failures: list[str]) -> Parts:
         try:
             weights.update({(name, problem): each for problem, each in _weights(entry).items()})
         except LibraryError as error:
-            failures.append(str(error))
+            failures.append(error)
     if failures:
         return {}
     counts = Counter(model for each in weights.values() for model in each)

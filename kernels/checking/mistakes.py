@@ -8,7 +8,7 @@ from typing import Any
 from tilewatch.kernels.catalog.catalog import DEADLINE_S
 from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.compiling.compiler import Compiler
-from tilewatch.kernels.loading import LibraryError
+from tilewatch.kernels.library_errors import LibraryError
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.catalog.catalog import LibraryPlans, UnknownKernel
 from tilewatch.kernels.contract import BadProblem
-from tilewatch.kernels.loading import LibraryError, NoConfigs
+from tilewatch.kernels.library_errors import LibraryError, NoConfigs
 from tilewatch.kernels.results import Plan
 
 

@@ -1,14 +1,9 @@
-"""Child role `compile`: compiles one config to a cubin with its static facts, through cuda-tile's public exporter.
-
-cuTile keeps the compiler's remarks only in its own cache database, so the parent points that cache at a folder for this
-child alone (CUDA_TILE_CACHE_DIR), and each compile's row is read from there.
-"""
+"""Child role `compile`: compiles one config to a cubin with its static facts, names its code, or records it for
+another machine."""
 
 import functools
 import hashlib
-import io
 import json
-import os
 import resource
 import tempfile
 import time
@@ -18,109 +13,94 @@ from pathlib import Path
 from typing import Any
 
 import cuda.tile as ct
-from cuda.tile.compilation import KernelSignature, export_kernel
-from cutile_cache._cache import cache_entries  # the only way to the remarks (cuda-tile 1.7)
 
 from tilewatch.kernels.compiling.bytecode import meaning_sha256
 from tilewatch.kernels.compiling.compiler_guard import CompilerGuard
+from tilewatch.kernels.compiling.compiler_input import compile_input
+from tilewatch.kernels.compiling.config_code import (
+    ConfigCode,
+    LaunchCode,
+    first_line,
+    read_code,
+    record_code,
+    record_failure,
+)
 from tilewatch.kernels.compiling.cubin import CuobjdumpMissing, code_sha256, static_facts
 from tilewatch.kernels.compiling.operator_code import bundle, bundle_key
 from tilewatch.kernels.compiling.store import CubinStore, StoreError, is_final
 from tilewatch.kernels.compiling.toolchain import compiler_version
-from tilewatch.kernels.contract import HINTS, BadProblem, Kernel, Problem
-from tilewatch.kernels.loading import LibraryError, LibraryOperator, find
-from tilewatch.kernels.parameters import Constant, arguments
-from tilewatch.kernels.signature import BadConfig, Signature, signature, tile_signature
+from tilewatch.kernels.contract import HINTS, BadProblem
+from tilewatch.kernels.library_errors import LibraryError, PackageMissing
+from tilewatch.kernels.signature import BadConfig
 from tilewatch.kernels.watching.declare import BadWatchFile
 from tilewatch.kernels.watching.recorder import RecordingError
 
-SM_COUNTS = (1, 108, 132, 148, 170, 1 << 20)
-"""Multiprocessors for which two grids are compared: of real GPUs, and more extreme ones."""
-
-_cache = os.environ["CUDA_TILE_CACHE_DIR"]
 _store = functools.cache(CubinStore)
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Every failure of a config is an answer with a status; only a broken set-up is an answer with "error", and a
-    store that cannot be used one with "store_error"."""
-    if request.get("ask") == "ready":  # everything this role needs was imported
+    """Every failure of a config is an answer with a status; only a broken set-up is an answer with "error", a store
+    that cannot be used one with "store_error", and host code that needs another machine one with "package_missing"."""
+    ask = request.get("ask")
+    if ask == "ready":  # everything this role needs was imported
         return {}
     try:
-        loaded = find(Path(request["library"]), request["kernel"], request["arch"])
-        problem = loaded.kernel.parse(request["problem"])
-        if isinstance(loaded, LibraryOperator):
-            return _answer_for_operator(loaded, problem, request)
-        kernel = loaded.kernel
-        wanted = signature(kernel, problem, request["config"])
-        if request.get("ask") == "identify":
-            return _identify(kernel, problem, wanted, request)
-        return _compile(kernel.entry.replace_hints(**dict(wanted.hints)), tile_signature(wanted), request)
+        code = read_code(request)
+        if ask == "identify":
+            return _identify(code, request)
+        return _record(code) if ask == "record" else _compile_all(code, request)
+    except PackageMissing as error:
+        return {"package_missing": str(error)}
     except (LibraryError, CuobjdumpMissing) as error:
         return {"error": str(error)}
     except StoreError as error:
         return {"store_error": str(error)}
     except (BadConfig, BadProblem, BadWatchFile, RecordingError) as error:
+        if ask == "record":
+            return {"recorded": record_failure(str(error))}
         return _failure("error", str(error), 0.0, 0.0, None)
 
 
-def _answer_for_operator(loaded: LibraryOperator, problem: Problem, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    arch, config = request["arch"], request["config"]
-    recorded = loaded.record(problem)
+def _identify(code: ConfigCode, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Names the code and the way it is launched, without compiling."""
     try:
-        launches = recorded.launches(config)
-    except (BadWatchFile, RecordingError):
-        raise
-    except Exception as error:  # noqa: BLE001 - host code may refuse a config in any way
-        return _failure("error", _first_line(error), 0.0, 0.0, None)
-    if request.get("ask") == "identify":
-        try:
-            keys = [_content_key(_bytecode(each.kernel, each.signature, arch), request) for each in launches]
-        except Exception as error:  # noqa: BLE001 - the edge of a trial: the compiler and the kernel may raise anything
-            return _failure("error", _first_line(error), 0.0, 0.0, None)
-        launched = repr([(each.grid, each.signature.parameters) for each in launches])
-        return {
-            "status": "ok",
-            "content_key": bundle_key(keys, launches),
-            "launch_sha256": hashlib.sha256(launched.encode()).hexdigest(),
-        }
-    by_key = {each.key: each for each in launches}
-    outcomes = {key: _compile(each.kernel, each.signature, request) for key, each in by_key.items()}
-    return bundle(_store(request["store"]), launches, outcomes)
-
-
-def _identify(kernel: Kernel, problem: Problem, wanted: Signature, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Names the code and the way it is launched, without compiling: the grid is no part of the bytecode."""
-    try:
-        hinted = kernel.entry.replace_hints(**dict(wanted.hints))
-        key = _content_key(_bytecode(hinted, tile_signature(wanted), request["arch"]), request)
-        grids = [kernel.grid(problem, request["config"], sm_count) for sm_count in SM_COUNTS]
+        keys = [_content_key(each.make_input().bytecode, request) for each in code.launches]
+        launched = code.hash_launches()
     except Exception as error:  # noqa: BLE001 - the edge of a trial: the compiler and the kernel may raise anything
-        return _failure("error", _first_line(error), 0.0, 0.0, None)
-    given = arguments(kernel, problem, request["config"])
-    launched = repr((grids, [each for each in given if not isinstance(each, Constant)]))
-    return {"status": "ok", "content_key": key, "launch_sha256": hashlib.sha256(launched.encode()).hexdigest()}
+        return _failure("error", first_line(error), 0.0, 0.0, None)
+    key = bundle_key(keys, code.launches) if code.is_bundle else keys[0]
+    return {"status": "ok", "content_key": key, "launch_sha256": launched}
 
 
-def _bytecode(kernel: Any, wanted: KernelSignature, arch: str) -> bytes:
-    out = io.BytesIO()
-    export_kernel(kernel, [wanted], out, gpu_code=arch, output_format="tileir_bytecode")
-    return out.getvalue()
+def _record(code: ConfigCode) -> Mapping[str, Any]:
+    try:
+        return {"recorded": record_code(code)}
+    except Exception as error:  # noqa: BLE001 - the edge of a trial: the compiler and the kernel may raise anything
+        return {"recorded": record_failure(first_line(error))}
 
 
-def _compile(kernel: Any, wanted: KernelSignature, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    store, arch = _store(request["store"]), request["arch"]
+def _compile_all(code: ConfigCode, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    by_key = {each.key: each for each in code.launches}
+    outcomes = {key: _compile(each, request) for key, each in by_key.items()}
+    if code.is_bundle:
+        return bundle(_store(request["store"]), code.launches, outcomes)
+    (outcome,) = outcomes.values()
+    return outcome
+
+
+def _compile(launch: LaunchCode, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    store = _store(request["store"])
     started, cpu = time.perf_counter(), _cpu_s()
     guard = CompilerGuard(memory_bytes=request["memory_bytes"], cpu_s=request["limit_s"])
     key = None
     try:
-        key = _content_key(_bytecode(kernel, wanted, arch), request)
+        wanted = launch.make_input()
+        key = _content_key(wanted.bytecode, request)
         stored = store.outcome(key)
         if stored is not None and is_final(stored, request["limit_s"]):
             return {**stored, "reused": True}
-        cubin = io.BytesIO()
-        with guard, ct.compiler_timeout(request["wall_limit_s"]):
-            export_kernel(kernel, [wanted], cubin, gpu_code=arch, output_format="cubin")
+        with guard:
+            cubin, remarks = compile_input(wanted, request["arch"], request["wall_limit_s"])
     except ct.TileCompilerTimeoutError:
         failure = (
             f"stopped after {request['wall_limit_s']:g} s with {guard.cpu_s:.1f} s of CPU time: the machine was too "
@@ -131,7 +111,7 @@ def _compile(kernel: Any, wanted: KernelSignature, request: Mapping[str, Any]) -
         # cuda-tile found no tileiras: the machine is not set up, and no config is to blame for that.
         return {"error": f"the tile compiler is missing: {error}"}
     except Exception as error:  # noqa: BLE001 - the edge of a trial: the compiler and the kernel may raise anything
-        status, failure = "error", _first_line(error)
+        status, failure = "error", first_line(error)
         if guard.exceeded == "memory":
             failure = f"the tile compiler needed more than {request['memory_bytes'] / 2**30:g} GiB"
         elif guard.exceeded == "cpu":
@@ -140,28 +120,27 @@ def _compile(kernel: Any, wanted: KernelSignature, request: Mapping[str, Any]) -
         cpu_s = max(_cpu_s() - cpu, guard.cpu_s)
         outcome = _failure(status, failure, time.perf_counter() - started, cpu_s, key)
     else:
-        outcome = _success(cubin.getvalue(), str(wanted.symbol), key, time.perf_counter() - started, _cpu_s() - cpu)
-        store.put(key, outcome, cubin.getvalue())
+        outcome = {
+            "status": "ok",
+            "compile_s": time.perf_counter() - started,
+            "cpu_s": _cpu_s() - cpu,
+            "content_key": key,
+            "code_sha256": code_sha256(cubin),
+            "symbol": launch.symbol,
+            "facts": _read_facts(cubin, remarks),
+        }
+        store.put(key, outcome, cubin)
         return {**outcome, "reused": False}
     if key is not None:
         store.put(key, outcome, None)
     return {**outcome, "reused": False}
 
 
-def _success(cubin: bytes, symbol: str, key: str, compile_s: float, cpu_s: float) -> dict[str, Any]:
+def _read_facts(cubin: bytes, remarks: str) -> dict[str, Any]:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        facts = static_facts(Path(file.name), _take_remarks())
-    return {
-        "status": "ok",
-        "compile_s": compile_s,
-        "cpu_s": cpu_s,
-        "content_key": key,
-        "code_sha256": code_sha256(cubin),
-        "symbol": symbol,
-        "facts": asdict(facts),
-    }
+        return asdict(static_facts(Path(file.name), remarks))
 
 
 def _failure(status: str, failure: str, compile_s: float, cpu_s: float, key: str | None) -> dict[str, Any]:
@@ -175,21 +154,7 @@ def _content_key(bytecode: bytes, request: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _take_remarks() -> str:
-    """Returns the remarks of the compile that just ended, and empties the cache for the next one."""
-    entries = list(cache_entries(_cache))
-    for name in os.listdir(_cache):
-        if name.startswith("cache.db"):
-            os.unlink(os.path.join(_cache, name))
-    return (entries[0].metadata.remarks or "") if entries else ""
-
-
 def _cpu_s() -> float:
     """CPU seconds of this process and of the compilers it ran."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -15,6 +15,7 @@ from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.compiling.local_cubins import LocalCubins
 from tilewatch.kernels.compiling.store import StoreError, is_final
 from tilewatch.kernels.compiling.toolchain import compiler_version
+from tilewatch.kernels.library_errors import PackageMissing
 from tilewatch.kernels.results import Compiled, Params, StaticFacts
 
 LIMIT_S = 15.0
@@ -72,16 +73,42 @@ class Compiler:
         """Names everything that compiles here in one line, with the limits, since a timeout is an outcome too."""
         return f"{compiler_version()} limit {self.limit_s:g}s {self.memory_bytes / 2**30:g}GiB"
 
-    def compile(self, library: Path, kernel: str, problem: str, config: Params, arch: str) -> Compiled:
-        """Compiles one config. Raises BuildError when nothing could compile here, whatever the config, and StoreError
-        when the store cannot be used."""
+    def compile(
+        self, library: Path, kernel: str, problem: str, config: Params, arch: str, *, code_key: str | None = None
+    ) -> Compiled:
+        """Compiles one config; where its host code cannot run here, what was recorded elsewhere under `code_key`.
+
+        Raises BuildError when nothing could compile here, whatever the config, PackageMissing when the host code needs
+        a package and nothing is recorded, and StoreError when the store cannot be used.
+        """
+        request = self._request(library, kernel, problem, config, arch)
+        try:
+            return self._compile(request)
+        except PackageMissing:
+            recorded = None if code_key is None else self._cubins.store.recorded(code_key)
+            if recorded is None:
+                raise
+            return self._compile({**request, "recorded": recorded})
+
+    def record(self, library: Path, kernel: str, problem: str, config: Params, arch: str, *, code_key: str) -> None:
+        """Writes what a config launches into the store, for machines that cannot run its host code. Raises like
+        `compile`, but that a config that is no valid code is recorded as such."""
+        request = self._request(library, kernel, problem, config, arch)
+        try:
+            recorded = self._ask("record", request)["recorded"]
+        except (ChildHung, ChildDied) as died:
+            raise BuildError(f"{kernel} on {problem} with {config} cannot be recorded: {died}") from None
+        self._cubins.store.put_recorded(code_key, recorded)
+
+    def _compile(self, request: Mapping[str, Any]) -> Compiled:
+        arch = request["arch"]
         if self._cubins.remote is not None:  # which the child cannot ask
-            key = self.identify(library, kernel, problem, config, arch).content_key
+            key = self._identify(request).content_key
             stored = None if key is None else self._cubins.remote.outcome(key)
             if stored is not None and is_final(stored, self.limit_s):
                 return self._outcome({**stored, "reused": True}, arch)
         try:
-            answer = self._ask("compile", library, kernel, problem, config, arch)
+            answer = self._ask("compile", request)
         except ChildHung:
             waited = self.wall_limit_s + SLACK_S
             return self._failed("timeout", f"the compiler did not stop within {waited:g} s", arch, waited)
@@ -92,8 +119,11 @@ class Compiler:
 
     def identify(self, library: Path, kernel: str, problem: str, config: Params, arch: str) -> CodeIdentity:
         """Names a config's code by its bytecode, which takes no compiler. Raises like `compile`."""
+        return self._identify(self._request(library, kernel, problem, config, arch))
+
+    def _identify(self, request: Mapping[str, Any]) -> CodeIdentity:
         try:
-            answer = self._ask("identify", library, kernel, problem, config, arch)
+            answer = self._ask("identify", request)
         except (ChildHung, ChildDied) as died:
             return CodeIdentity(failure=f"the compiler process died: {died}")
         return CodeIdentity(answer["content_key"], answer.get("launch_sha256"), answer.get("failure"))
@@ -119,9 +149,8 @@ class Compiler:
     ) -> None:
         self.close()
 
-    def _ask(self, ask: str, library: Path, kernel: str, problem: str, config: Params, arch: str) -> Mapping[str, Any]:
-        request = {
-            "ask": ask,
+    def _request(self, library: Path, kernel: str, problem: str, config: Params, arch: str) -> Mapping[str, Any]:
+        return {
             "library": str(library),
             "kernel": kernel,
             "problem": problem,
@@ -132,11 +161,15 @@ class Compiler:
             "wall_limit_s": self.wall_limit_s,
             "memory_bytes": self.memory_bytes,
         }
+
+    def _ask(self, ask: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
         if self._child is None or not self._child.alive:
             self._child = self._start()
-        answer = self._child.ask(request, deadline_s=self.wall_limit_s + SLACK_S)
+        answer = self._child.ask({"ask": ask, **request}, deadline_s=self.wall_limit_s + SLACK_S)
         if "store_error" in answer:
             raise StoreError(answer["store_error"])
+        if "package_missing" in answer:
+            raise PackageMissing(answer["package_missing"])
         if "error" in answer:
             raise BuildError(answer["error"])
         return answer

@@ -13,9 +13,9 @@ from tilewatch.kernels.compiling.store import CubinStore, folder
 class LocalCubins:
     def __init__(self, url: str) -> None:
         """Raises StoreError when the store cannot be used at all."""
-        store = CubinStore(url)
+        self.store = CubinStore(url)
         self._url = url
-        self.remote = None if store.is_folder else store
+        self.remote = None if self.store.is_folder else self.store
         """None for a folder store."""
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
 

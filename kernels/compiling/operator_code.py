@@ -8,23 +8,33 @@ import io
 import json
 import zipfile
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from tilewatch.kernels.compiling.store import CubinStore
-from tilewatch.kernels.watching.operator import CompilableLaunch
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The first time that ZIP knows: equal code gives equal files."""
 
 
-def bundle_key(content_keys: Sequence[str], launches: Sequence[CompilableLaunch]) -> str:
+class NamedLaunch(Protocol):
+    """One kernel launch: `key` is equal for what ct.launch compiles alike, `symbol` is the kernel's name in its
+    cubin."""
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def symbol(self) -> str: ...
+
+
+def bundle_key(content_keys: Sequence[str], launches: Sequence[NamedLaunch]) -> str:
     """Names a bundle by the code of its launches and by what they are looked up by."""
     parts = sorted(zip([each.key for each in launches], content_keys, strict=True))
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def bundle(
-    store: CubinStore, launches: Sequence[CompilableLaunch], outcomes: Mapping[str, Mapping[str, Any]]
+    store: CubinStore, launches: Sequence[NamedLaunch], outcomes: Mapping[str, Mapping[str, Any]]
 ) -> Mapping[str, Any]:
     """Stores the bundle and returns the operator's outcome: that of its first launch that failed, else all together.
 
@@ -40,7 +50,7 @@ def bundle(
     return {**result, "reused": all(outcome["reused"] for outcome in outcomes.values())}
 
 
-def _join(key: str, launches: Sequence[CompilableLaunch], outcomes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _join(key: str, launches: Sequence[NamedLaunch], outcomes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     parts = [outcomes[each.key] for each in launches]
     facts = [each["facts"] for each in outcomes.values()]
     codes = [each["code_sha256"] for each in parts]

@@ -1,7 +1,8 @@
 """Stores cubins by content, in a folder or in an object store (`s3://`, with the extra s3).
 
 Each cubin is `<key>.cubin`, and `<key>.json` holds what compiling it gave; a timeout or a compiler error has only the
-latter, so that a config that failed is not waited for again (`is_final` says which are).
+latter, so that a config that failed is not waited for again (`is_final` says which are). `<code key>.recorded` is the
+bytecode of a config whose host code can run on some machines only (config_code.py).
 """
 
 import json
@@ -72,6 +73,19 @@ class CubinStore:
         except StoreError as error:
             raise StoreError(f"cubin {key}: {error}") from error
         return content
+
+    def put_recorded(self, code_key: str, recorded: Mapping[str, Any]) -> None:
+        with self._trouble("written"):
+            self._write(self._path(code_key, "recorded"), json.dumps(recorded).encode())
+
+    def recorded(self, code_key: str) -> dict[str, Any] | None:
+        """Returns what a config launches; None where no machine recorded it."""
+        with self._trouble("read"):
+            try:
+                found: dict[str, Any] = json.loads(self._files.cat_file(self._path(code_key, "recorded")))
+            except FileNotFoundError:
+                return None
+            return found
 
     def check(self, *, writes: bool) -> None:
         """Raises StoreError unless the store can be read, and written by who `writes`.

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tilewatch.kernels.loading import LibraryError
+from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.watching.declare import Case
 
 TOLERANCES: Mapping[str, float] = {"float32": 1e-3, "float16": 5e-3, "bfloat16": 2e-2}

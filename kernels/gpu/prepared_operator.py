@@ -21,7 +21,8 @@ from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.gpu import operator_results, timing
 from tilewatch.kernels.gpu.rounds import Entry
 from tilewatch.kernels.gpu.telemetry import Telemetry
-from tilewatch.kernels.loading import LibraryError, LibraryOperator, load
+from tilewatch.kernels.library_errors import LibraryError
+from tilewatch.kernels.loading import LibraryOperator, load
 from tilewatch.kernels.watching.configs import PlainConfig
 from tilewatch.kernels.watching.declare import Case
 from tilewatch.kernels.watching.operator import BUILT_IN, launch_key, list_arrays, make_case, run_config

@@ -15,7 +15,8 @@ from tilewatch.kernels.contract import Array, Config, Kernel, Problem
 from tilewatch.kernels.gpu import arrays, timing
 from tilewatch.kernels.gpu.rounds import Entry
 from tilewatch.kernels.gpu.telemetry import Telemetry
-from tilewatch.kernels.loading import LibraryError, LibraryKernel, load
+from tilewatch.kernels.library_errors import LibraryError
+from tilewatch.kernels.loading import LibraryKernel, load
 from tilewatch.kernels.parameters import Constant, Scalar, arguments
 from tilewatch.kernels.signature import element_bytes, strides
 

@@ -14,8 +14,12 @@ from tilewatch.kernels.watching.recorder import RecordingError
 _running: list[None] = []
 
 
-class Missing(RecordingError, AttributeError):
-    """The stand-in cannot do what host code asks for; also an AttributeError, so that `hasattr` says no."""
+class NeedsTorch(RecordingError):
+    """The stand-in cannot do what host code asks for, but PyTorch may."""
+
+
+class Missing(NeedsTorch, AttributeError):
+    """The stand-in lacks a name of PyTorch; also an AttributeError, so that `hasattr` says no."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -24,7 +28,7 @@ class Missing(RecordingError, AttributeError):
         )
 
 
-class ValuesMissing(RecordingError):
+class ValuesMissing(NeedsTorch):
     """Host code asks for the values of a tensor."""
 
     def __init__(self, name: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.worker.fixtures import tiny_repository
 from tilewatch.kernels.catalog import catalog
-from tilewatch.kernels.loading import LibraryError
+from tilewatch.kernels.library_errors import LibraryError
 
 SOURCE = tiny_repository.SOURCE.replace("FACTOR", "2.0")
 OTHER = SOURCE.replace('name="double"', 'name="other"')

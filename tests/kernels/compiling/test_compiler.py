@@ -15,7 +15,7 @@ from tilewatch.kernels.compiling.compiler import BuildError, Compiler
 from tilewatch.kernels.compiling.store import CubinStore, StoreError, folder
 from tilewatch.kernels.contract import BadProblem
 from tilewatch.kernels.library import FOLDER as LIBRARY
-from tilewatch.kernels.loading import LibraryError
+from tilewatch.kernels.library_errors import LibraryError
 
 PROBLEM = "320x32576x7168"
 

@@ -10,7 +10,7 @@ import pytest
 from tests.kernels.fixtures.fake_gpu import LIBRARY, UUID, InProcessChild, Rig
 from tests.kernels.fixtures.fake_gpu.device import L2_BYTES, MEMORY_BYTES, NAME, SM_COUNT, FakeGpu
 from tilewatch.kernels import loading
-from tilewatch.kernels.loading import LibraryError
+from tilewatch.kernels.library_errors import LibraryError
 
 
 def launches(gpu: FakeGpu, rig: Rig) -> int:

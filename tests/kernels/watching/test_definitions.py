@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tilewatch.kernels.contract import BadProblem
-from tilewatch.kernels.loading import LibraryError, LibraryOperator, load
+from tilewatch.kernels.library_errors import LibraryError
+from tilewatch.kernels.loading import LibraryOperator, load
 from tilewatch.kernels.watching.declare import WatchedOperator
 
 DEFINITION: dict[str, Any] = {

@@ -17,7 +17,7 @@ from tilewatch.db.models import TOTAL, Commit, Measurement, RegressionSeries, Re
 from tilewatch.db.session import session
 from tilewatch.db.step_queries.export import ExportFilter
 from tilewatch.kernels.catalog import catalog
-from tilewatch.kernels.loading import LibraryError
+from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.worker.context import Context
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps.submit import submit_sweep

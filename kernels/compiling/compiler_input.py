@@ -1,0 +1,95 @@
+"""Takes what cuTile gives to the tile compiler, and gives it to the compiler: here, or on a machine without the kernel.
+
+Making bytecode needs the kernel's Python and all that its host code imports; making machine code of the bytecode needs
+the compiler alone. Both are halves of cuTile's own way, parted at its function `compile_cubin` (cuda-tile 1.7), so the
+machine code is that of `ct.launch`.
+"""
+
+import base64
+import io
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+from unittest import mock
+
+from cuda.tile import _compile
+from cuda.tile._cext import default_tile_context
+from cuda.tile._compiler_options import CompilerOptions
+from cuda.tile.compilation import KernelSignature, export_kernel
+from cutile_cache._remarks import cleanup  # the compiler repeats remarks, and cuTile's own cache keeps each once
+
+
+class NeedsLibraries(Exception):
+    """A kernel is linked with libraries of this machine, so no other machine can compile it; the message says which."""
+
+
+@dataclass(frozen=True)
+class CompilerInput:
+    """One kernel as the compiler reads it. `libraries` are files of this machine to link with; most kernels have
+    none."""
+
+    bytecode: bytes
+    opt_level: int
+    preview_features: tuple[str, ...]
+    libraries: tuple[Path, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Raises NeedsLibraries."""
+        if self.libraries:
+            raise NeedsLibraries(f"the kernel is linked with {', '.join(map(str, self.libraries))} of this machine")
+        return {
+            "bytecode": base64.b64encode(self.bytecode).decode(),
+            "opt_level": self.opt_level,
+            "preview_features": list(self.preview_features),
+        }
+
+    @classmethod
+    def from_json(cls, written: Mapping[str, Any]) -> Self:
+        bytecode = base64.b64decode(written["bytecode"])
+        return cls(bytecode, written["opt_level"], tuple(written["preview_features"]), ())
+
+
+class _Asked(Exception):
+    def __init__(self, wanted: CompilerInput) -> None:
+        self.wanted = wanted
+
+
+def make_input(kernel: Any, signature: KernelSignature, arch: str) -> CompilerInput:
+    """Makes bytecode. Raises whatever cuTile raises where the kernel is no valid code."""
+
+    def stop(file: str, options: CompilerOptions, sm_arch: str, *_: Any, **given: Any) -> None:
+        bytecode = Path(file).read_bytes()
+        Path(file).unlink()
+        features, libraries = tuple(given["preview_features"]), tuple(given["linker_inputs"])
+        raise _Asked(CompilerInput(bytecode, options.opt_level_for_target(sm_arch), features, libraries))
+
+    # What this machine compiled before would be found in cuTile's cache, and the compiler not be asked.
+    with mock.patch.multiple(_compile, compile_cubin=stop, cache_lookup=lambda *_: None):
+        try:
+            export_kernel(kernel, [signature], io.BytesIO(), gpu_code=arch, output_format="cubin")
+        except _Asked as asked:
+            return asked.wanted
+    raise AssertionError("cuTile exported a kernel without its compiler")
+
+
+def compile_input(wanted: CompilerInput, arch: str, timeout_s: float) -> tuple[bytes, str]:
+    """Returns the cubin, and the compiler's remarks as YAML; they are empty where the compiler makes none.
+
+    Raises whatever cuTile raises where it does not compile, and FileNotFoundError without a compiler.
+    """
+    with tempfile.TemporaryDirectory(dir=default_tile_context.config.temp_dir) as folder:
+        file, remarks = Path(folder) / "kernel.bytecode", Path(folder) / "remarks.yaml"
+        file.write_bytes(wanted.bytecode)
+        has_remarks = _compile._tileiras_supports_remarks(default_tile_context.config.temp_dir)
+        cubin = _compile.compile_cubin(
+            str(file),
+            CompilerOptions(opt_level=wanted.opt_level),
+            arch,
+            timeout_s,
+            remarks if has_remarks else None,
+            wanted.preview_features,
+            wanted.libraries,
+        )
+        return Path(cubin).read_bytes(), cleanup(remarks.read_text(errors="replace")) if remarks.exists() else ""

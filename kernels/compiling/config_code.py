@@ -1,0 +1,133 @@
+"""Finds what a config launches, ready for the compiler: from its library file, or as another machine recorded it.
+
+Recorded code is JSON: the launches of a config with their bytecode, or the sentence why there is none.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tilewatch.kernels.compiling.compiler_input import CompilerInput, make_input
+from tilewatch.kernels.compiling.toolchain import compiler_version
+from tilewatch.kernels.contract import Config, Kernel, Problem
+from tilewatch.kernels.library_errors import LibraryError, PackageMissing
+from tilewatch.kernels.loading import LibraryOperator, find
+from tilewatch.kernels.parameters import Constant, arguments
+from tilewatch.kernels.signature import signature, tile_signature
+from tilewatch.kernels.watching.declare import BadWatchFile
+from tilewatch.kernels.watching.recorder import RecordingError
+
+SM_COUNTS = (1, 108, 132, 148, 170, 1 << 20)
+"""Multiprocessors for which two grids are compared: of real GPUs, and more extreme ones."""
+
+Request = Mapping[str, Any]
+
+
+class OtherCompiler(LibraryError):
+    """Code was recorded with another compiler than this machine's; the message names both."""
+
+
+@dataclass(frozen=True)
+class LaunchCode:
+    """One kernel launch. `key` is equal for what ct.launch compiles alike."""
+
+    key: str
+    symbol: str
+    make_input: Callable[[], CompilerInput]
+
+
+@dataclass(frozen=True)
+class ConfigCode:
+    """What a config launches. `hash_launches` hashes grids and arguments, which are no part of the bytecode.
+
+    `is_bundle` is False for a kernel of a library file: its only cubin is stored by itself.
+    """
+
+    launches: Sequence[LaunchCode]
+    hash_launches: Callable[[], str]
+    is_bundle: bool
+
+
+def read_code(request: Request) -> ConfigCode:
+    """Runs the library file, or its host code. Raises LibraryError where it cannot be run, and BadConfig, BadProblem,
+    BadWatchFile or RecordingError where it refuses the config."""
+    if request.get("recorded") is not None:
+        return _read_recorded(request["recorded"])
+    arch = request["arch"]
+    loaded = find(Path(request["library"]), request["kernel"], arch)
+    problem = loaded.kernel.parse(request["problem"])
+    if isinstance(loaded, LibraryOperator):
+        return _code_of_operator(loaded, problem, request["config"], arch)
+    return _code_of_kernel(loaded.kernel, problem, request["config"], arch)
+
+
+def record_code(code: ConfigCode) -> dict[str, Any]:
+    """Returns the code as JSON. Raises NeedsLibraries, and whatever cuTile raises where a kernel is no valid code."""
+    launches = [{"key": each.key, "symbol": each.symbol, **each.make_input().to_json()} for each in code.launches]
+    hashed = code.hash_launches()
+    return {**_now(), "launches": launches, "launch_sha256": hashed, "is_bundle": code.is_bundle}
+
+
+def record_failure(failure: str) -> dict[str, Any]:
+    """Returns as JSON why a config has no code."""
+    return {**_now(), "failure": failure}
+
+
+def _now() -> dict[str, str]:
+    return {"compiler": compiler_version()}
+
+
+def _read_recorded(recorded: Mapping[str, Any]) -> ConfigCode:
+    if recorded["compiler"] != compiler_version():
+        raise OtherCompiler(
+            f"the code was recorded with {recorded['compiler']}, but this worker compiles with {compiler_version()}: "
+            "set TILEWATCH_COMPILER on every node (docs/operations.md)"
+        )
+    if "failure" in recorded:
+        raise RecordingError(recorded["failure"])
+    launches = [
+        LaunchCode(each["key"], each["symbol"], partial(CompilerInput.from_json, each)) for each in recorded["launches"]
+    ]
+    return ConfigCode(launches, lambda: str(recorded["launch_sha256"]), recorded["is_bundle"])
+
+
+def _code_of_operator(loaded: LibraryOperator, problem: Problem, config: Config, arch: str) -> ConfigCode:
+    recorded = loaded.record(problem)
+    try:
+        launches = recorded.launches(dict(config))
+    except BadWatchFile:
+        raise
+    except Exception as error:  # host code may refuse a config in any way
+        failure = loaded.describe_failure(f"with {config} cannot be recorded", error)
+        if isinstance(failure, PackageMissing):
+            raise failure from error
+        raise error if isinstance(error, RecordingError) else RecordingError(first_line(error)) from error
+    codes = [
+        LaunchCode(each.key, each.symbol, partial(make_input, each.kernel, each.signature, arch)) for each in launches
+    ]
+    return ConfigCode(codes, lambda: _sha256([(each.grid, each.signature.parameters) for each in launches]), True)
+
+
+def _code_of_kernel(kernel: Kernel, problem: Problem, config: Config, arch: str) -> ConfigCode:
+    wanted = signature(kernel, problem, config)
+    hinted, asked = kernel.entry.replace_hints(**dict(wanted.hints)), tile_signature(wanted)
+
+    def hash_launches() -> str:
+        grids = [kernel.grid(problem, config, sm_count) for sm_count in SM_COUNTS]
+        given = arguments(kernel, problem, config)
+        return _sha256((grids, [each for each in given if not isinstance(each, Constant)]))
+
+    launch = LaunchCode("", str(asked.symbol), partial(make_input, hinted, asked, arch))
+    return ConfigCode((launch,), hash_launches, False)
+
+
+def _sha256(launched: object) -> str:
+    return hashlib.sha256(repr(launched).encode()).hexdigest()
+
+
+def first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

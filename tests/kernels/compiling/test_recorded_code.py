@@ -1,0 +1,85 @@
+"""Host code that runs on some machines only is recorded there and compiled anywhere, to the same machine code."""
+
+import io
+import os
+from pathlib import Path
+
+import cuda.tile as ct
+import pytest
+from cuda.tile.compilation import CallingConvention, KernelSignature, export_kernel
+
+from tests.kernels.fixtures.needs_package import write_package, write_repository
+from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.compiling.compiler import BuildError, Compiler
+from tilewatch.kernels.compiling.compiler_input import CompilerInput, compile_input, make_input
+from tilewatch.kernels.compiling.store import CubinStore, folder
+from tilewatch.kernels.library_errors import PackageMissing
+
+PROBLEM = "8x64:bf16"
+
+
+@pytest.fixture
+def watch(tmp_path: Path) -> Path:
+    """The watch folder of a repository whose host code imports a package that no path has yet."""
+    return write_repository(tmp_path / "repository") / "watch"
+
+
+@pytest.fixture
+def with_package(tmp_path: Path) -> str:
+    """PYTHONPATH of a machine that has the package."""
+    path = (str(write_package(tmp_path / "packages")), os.environ.get("PYTHONPATH", ""))
+    return os.pathsep.join(filter(None, path))
+
+
+def test_what_one_machine_records_another_compiles_to_the_same_machine_code(
+    watch: Path, with_package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The operator launches two kernels, so its code is a bundle."""
+    own, shared = folder(tmp_path / "own"), folder(tmp_path / "shared")
+    with monkeypatch.context() as able:
+        able.setenv("PYTHONPATH", with_package)
+        (plan,) = catalog.read(watch, arch="sm_90", kernel="doubled")
+        trial = plan.trials[0]
+        with Compiler(own) as compiler:
+            direct = compiler.compile(watch, "doubled", PROBLEM, trial.config, "sm_90")
+        with Compiler(shared) as compiler:
+            compiler.record(watch, "doubled", PROBLEM, trial.config, "sm_90", code_key=trial.code_key)
+    with Compiler(shared) as compiler:
+        with pytest.raises(PackageMissing, match="No module named 'host_package'"):
+            compiler.compile(watch, "doubled", PROBLEM, trial.config, "sm_90")
+        remote = compiler.compile(watch, "doubled", PROBLEM, trial.config, "sm_90", code_key=trial.code_key)
+    assert (remote.status, remote.symbol, remote.facts) == ("ok", "double_rows+sum_rows", direct.facts)
+    assert remote.content_key == direct.content_key
+    assert remote.content_key is not None
+    cubins = [CubinStore(store).cubin(remote.content_key) for store in (own, shared)]
+    assert cubins[0] == cubins[1]
+
+
+def test_code_of_another_compiler_is_refused_with_both_names(watch: Path, tmp_path: Path) -> None:
+    store = folder(tmp_path / "store")
+    CubinStore(store).put_recorded("key", {"compiler": "cuda-tile 0.9", "launches": []})
+    with Compiler(store) as compiler, pytest.raises(BuildError, match=r"cuda-tile 0\.9, but .*TILEWATCH_COMPILER"):
+        compiler.compile(watch, "doubled", PROBLEM, {}, "sm_90", code_key="key")
+
+
+def test_a_config_without_code_is_recorded_with_its_reason(watch: Path, tmp_path: Path) -> None:
+    store = folder(tmp_path / "store")
+    with Compiler(store) as compiler:
+        recorded = {"compiler": compiler.version.partition(" limit")[0], "failure": "TileTypeError: no"}
+        CubinStore(store).put_recorded("key", recorded)
+        outcome = compiler.compile(watch, "doubled", PROBLEM, {}, "sm_90", code_key="key")
+    assert (outcome.status, outcome.failure) == ("error", "TileTypeError: no")
+
+
+def print_ones(width: ct.Constant[int]) -> None:
+    ct.printf("%f", ct.sum(ct.ones((width,), dtype=ct.float32)))
+
+
+def test_the_halves_of_compiling_give_what_cutile_exports() -> None:
+    kernel = ct.kernel(opt_level=1, occupancy=2)(print_ones)
+    signature = KernelSignature([64], CallingConvention.cutile_python_v1(), symbol="print_ones")
+    exported = io.BytesIO()
+    export_kernel(kernel, [signature], exported, gpu_code="sm_90", output_format="cubin")
+    written = make_input(kernel, signature, "sm_90").to_json()
+    assert written["opt_level"] == 1
+    assert compile_input(CompilerInput.from_json(written), "sm_90", 60)[0] == exported.getvalue()
