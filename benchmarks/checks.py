@@ -118,7 +118,7 @@ def _describe(waited_s: Sequence[float]) -> str:
 
 def _commit_heads(folder: Path, heads: int) -> list[str]:
     """A second kernel in a file of its own, and commits that each change its code; the shas, the base first."""
-    source = LIBRARY.replace("shift", "scale").replace("PROBLEMS", str(PROBLEMS)).replace("range(10)", "range(2)")
+    source = LIBRARY.replace("shift", "scale").replace("PROBLEMS", str(PROBLEMS)).replace("STEPS", "2")
     shas = []
     for number in range(heads + 1):
         changed = source.replace("+ step", f"+ step + {number}") if number else source

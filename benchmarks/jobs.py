@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import redis
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 from sqlalchemy.exc import OperationalError
 
 from benchmarks import bounds
@@ -45,8 +45,6 @@ from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps.submit import submit_nightly, submit_sweep
 
 ROOT = Path(__file__).resolve().parent.parent
-WORKERS = 4
-TRIALS = 50
 TICK_S = 5.0
 """Beat ticks every minute; here more often, so that the run is about crashes and not about waiting."""
 
@@ -77,7 +75,7 @@ KERNELS = (
         entry=shift,
         problems=tuple(parse(f"p{number:04}") for number in range(PROBLEMS)),
         parse=parse,
-        space=lambda arch: Space((("width", (64, 128, 256, 512, 1024)), ("step", tuple(range(10))))),
+        space=lambda arch: Space((("width", (64, 128, 256, 512, 1024)), ("step", tuple(range(STEPS))))),
         arrays=lambda problem: (Array("x", (1024,), "float32"), Array("y", (1024,), "float32", output=True)),
         constants=lambda problem, config: (config["width"], config["step"]),
         grid=lambda problem, config, sm_count: (1024 // config["width"], 1, 1),
@@ -101,6 +99,24 @@ class Stage:
     logs: Path
 
 
+@dataclass(frozen=True)
+class Chaos:
+    """How much work there is, and what is done to it. The defaults are those of `make chaos`."""
+
+    sweeps: int = 300
+    trials: int = 50
+    """Of a sweep: a multiple of five."""
+
+    trial_s: float = 0.004
+    workers: int = 4
+    kill_every_s: float = 2.0
+    busy_kills: int | None = None
+    """So many workers are killed, each while it has a job. None: whoever comes, until all is done."""
+
+    waits: bool = True
+    """False: the lease of a killed worker has ended at once, and a message is taken for lost at once."""
+
+
 @dataclass
 class Harm:
     """What was really done to the fleet: counted where it took effect, not where it was ordered."""
@@ -120,42 +136,43 @@ def main() -> None:
     bounds.add_report_only(asked)
     options = asked.parse_args()
     if options.what == "chaos":
-        figures = chaos(options.seed, options.jobs or 300, options.kill_every)
+        figures = chaos(options.seed, Chaos(sweeps=options.jobs or Chaos.sweeps, kill_every_s=options.kill_every))
     else:
         figures = overhead(options.jobs or 20)
     sys.exit(bounds.report(figures, report_only=options.report_only))
 
 
-def chaos(seed: int, sweeps: int, kill_every_s: float, trial_s: float = 0.004) -> Iterator[Figure]:
+def chaos(seed: int, wanted: Chaos) -> Iterator[Figure]:
     """What was done to the fleet, and that nothing was lost, doubled or stuck."""
+    sweeps, trials = wanted.sweeps, wanted.trials
     chance = random.Random(seed)  # noqa: S311 - a seed that repeats the chaos
     harm = Harm()
-    with stage(sweeps, trial_s) as here:
+    with stage(sweeps, wanted.trial_s, trials) as here:
         submit_nightly(here.settings, gpus=("sim",))
         with workers(here, {"compile@chaos": ("compile", "2")}):
             until(here, lambda: not count(here, Job, Job.kind == "compile", Job.state.in_(OPEN)))
         began = time.monotonic()
-        _torment(here, chance, kill_every_s, sweeps, harm)
+        _torment(here, chance, wanted, harm)
         took_s = time.monotonic() - began
         states, per_sweep, attempts = _states(here), _runs_per_sweep(here), _attempts(here)
         ended = count(here, Trial, Trial.status.not_in(("waiting", "compiled")))
         verdicts = count(here, Verdict)
-    yield Figure(f"seed {seed}, {sweeps} jobs of {TRIALS} trials on {WORKERS} workers", f"{took_s:.0f} s")
-    yield bounds.at_least("workers that were alive and died of SIGKILL", harm.kills, 1)
+    yield Figure(f"seed {seed}, {sweeps} jobs of {trials} trials on {wanted.workers} workers", f"{took_s:.0f} s")
+    yield bounds.at_least("workers that were alive and died of SIGKILL", harm.kills, wanted.busy_kills or 1)
     yield bounds.at_least("times that both servers were stopped and started again", harm.restarts, RESTARTS)
     yield bounds.at_least("times that Redis was emptied", harm.flushes, 1)
     yield Figure("keys in it when it was emptied", str(harm.messages_lost))
     yield Figure("jobs taken more than once", str(sum(number for attempt, number in attempts.items() if attempt > 1)))
     yield Figure("jobs by state", ", ".join(f"{number} {state}" for state, number in states.items()))
     yield bounds.exactly("jobs that are not done", states.total() - states["done"], 0)
-    yield bounds.exactly("trials on record", ended, sweeps * TRIALS)
+    yield bounds.exactly("trials on record", ended, sweeps * trials)
     yield bounds.exactly("sweeps without exactly one run", sum(runs != 1 for runs in per_sweep), 0)
     yield bounds.exactly("verdicts", verdicts, sweeps)
 
 
-def _torment(here: Stage, chance: random.Random, kill_every_s: float, sweeps: int, harm: Harm) -> None:
+def _torment(here: Stage, chance: random.Random, wanted: Chaos, harm: Harm) -> None:
     """Kill, restart and flush until every job has ended, and count what took effect."""
-    names = [f"gpu{number}@chaos" for number in range(WORKERS)]
+    names = [f"gpu{number}@chaos" for number in range(wanted.workers)]
     with contextlib.ExitStack() as stack:
         running = {name: start(here, name, "gpu.sim,judge", "1") for name in names}
         stack.callback(lambda: [end(process) for process in running.values()])
@@ -163,23 +180,52 @@ def _torment(here: Stage, chance: random.Random, kill_every_s: float, sweeps: in
         deadline = tick + LIMIT_S
         while time.monotonic() < deadline:
             now = time.monotonic()
-            if now - kill >= kill_every_s:
-                victim = chance.choice(names)
+            if now - kill >= wanted.kill_every_s and (victim := _choose(here, chance, names, wanted, harm)):
                 harm.kills += end(running[victim])
                 running[victim] = start(here, victim, "gpu.sim,judge", "1")
                 kill = now
+                if not wanted.waits:
+                    _end_leases(here, victim)
             measured = count(here, Run)  # its verdicts come when the whole night is in
-            if harm.restarts < RESTARTS and measured >= sweeps * (harm.restarts + 1) // (RESTARTS + 2):
+            if harm.restarts < RESTARTS and measured >= wanted.sweeps * (harm.restarts + 1) // (RESTARTS + 2):
                 harm.restarts += _restart(here, pause_s=chance.uniform(1.0, 4.0))
-            elif not harm.flushes and measured >= sweeps // 2:
+            elif not harm.flushes and measured >= wanted.sweeps // 2:
                 harm.messages_lost = _empty_redis(here)
                 harm.flushes += 1
-            if now - tick >= TICK_S:
+            if now - tick >= (TICK_S if wanted.waits else 1.0):
+                if not wanted.waits:
+                    _end_waits(here)
                 send_again(here)
                 tick = now
             if not count(here, Job, Job.state.in_(OPEN)):
                 return
             time.sleep(0.1)
+
+
+def _choose(here: Stage, chance: random.Random, names: list[str], wanted: Chaos, harm: Harm) -> str | None:
+    """The worker to kill now; None for no one."""
+    if wanted.busy_kills is None:
+        return chance.choice(names)
+    if harm.kills == wanted.busy_kills:
+        return None
+    with session(here.servers.database_url) as opened:
+        owners = opened.scalars(select(Job.owner).where(Job.kind == "measure", Job.state == "running")).all()
+    busy = sorted(owner.partition("#")[0] for owner in owners if owner)
+    return chance.choice(busy) if busy else None
+
+
+def _end_leases(here: Stage, worker: str) -> None:
+    """What the silence of a dead worker does in time."""
+    with session(here.servers.database_url) as opened:
+        held = update(Job).where(Job.state == "running", Job.owner.startswith(f"{worker}#"))
+        opened.execute(held.values(lease_until=func.now() - dt.timedelta(seconds=1)))
+
+
+def _end_waits(here: Stage) -> None:
+    """What a minute does to a job that was put off, and to one whose message may be lost."""
+    with contextlib.suppress(OperationalError), session(here.servers.database_url) as opened:
+        long_ago = func.now() - dt.timedelta(seconds=2 * dispatch.RESEND_AFTER_S)
+        opened.execute(update(Job).where(Job.state == "queued").values(not_before=None, sent_at=long_ago))
 
 
 def _restart(here: Stage, pause_s: float) -> bool:
@@ -239,7 +285,7 @@ def _outside_s(here: Stage) -> float:
 
 
 @contextlib.contextmanager
-def stage(problems: int, trial_s: float) -> Iterator[Stage]:
+def stage(problems: int, trial_s: float, trials: int = Chaos.trials) -> Iterator[Stage]:
     folder = Path(tempfile.mkdtemp(prefix="tilewatch-jobs-"))
     folder.chmod(0o755)  # started by root, the servers run as nobody
     own = Embedded(folder / "servers", postgres_port=_free_port(), broker_port=_free_port())
@@ -253,7 +299,7 @@ def stage(problems: int, trial_s: float) -> Iterator[Stage]:
                     home=folder / "home",
                     database_url=servers.database_url,
                     broker_url=servers.broker_url,
-                    repository=_watched(folder / "watched", problems),
+                    repository=_watched(folder / "watched", problems, trials),
                     library="library",
                     sim_trial_s=trial_s,
                 ),
@@ -264,9 +310,10 @@ def stage(problems: int, trial_s: float) -> Iterator[Stage]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _watched(folder: Path, problems: int) -> Path:
+def _watched(folder: Path, problems: int, trials: int) -> Path:
     (folder / "library").mkdir(parents=True)
-    (folder / "library" / "shift.py").write_text(LIBRARY.replace("PROBLEMS", str(problems)))
+    source = LIBRARY.replace("PROBLEMS", str(problems)).replace("STEPS", str(trials // 5))
+    (folder / "library" / "shift.py").write_text(source)
     who = ("-c", "user.name=Benchmark", "-c", "user.email=benchmark@example.org", "-c", "commit.gpgsign=false")
     for step in (("init", "--quiet"), ("add", "."), ("commit", "--quiet", "--message", "Shift numbers")):
         subprocess.run(("git", *who, *step), cwd=folder, check=True)

@@ -1,12 +1,15 @@
 """One nightly per day, commit and GPU model, whatever happens to the clock; backfills; and pruning of old samples."""
 
 import datetime as dt
+import subprocess
+import sys
 import threading
 
 import pytest
 from sqlalchemy import func, select, update
 
 from tests.worker.fixtures import tiny_repository
+from tests.worker.fixtures.celery_process import environment
 from tests.worker.fixtures.made_run import make_run
 from tests.worker.fixtures.worker_context import Drain
 from tilewatch.db.lifecycle import jobs
@@ -48,6 +51,16 @@ def test_two_clocks_at_once_submit_one_nightly(settings: Settings, context: Cont
     assert nights(context) == [NIGHT]
     with session(context.database_url) as opened:
         assert opened.scalar(select(func.count(Job.id))) == 1
+
+
+def test_the_clock_sends_what_a_worker_knows_and_repairs_the_queue(settings: Settings) -> None:
+    code = """
+from tilewatch.worker.app import celery
+print(*sorted(entry["task"] for entry in celery.conf.beat_schedule.values() if entry["task"] in celery.tasks))
+"""
+    done = subprocess.run([sys.executable, "-c", code], env=environment(settings), capture_output=True, text=True)
+    sent = {"nightly", "prune", "reconcile", "tell", "watch"}
+    assert set(done.stdout.split()) == {f"worker.{name}" for name in sent}, done.stderr
 
 
 def test_a_missed_night_is_submitted_once(settings: Settings, context: Context) -> None:

@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -10,7 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import psycopg
@@ -20,12 +21,30 @@ from tests.worker.fixtures import tiny_repository
 from tilewatch.db.queries.submissions import SubmissionRow
 from tilewatch.kernels.device import GPU_MODELS, Gpu
 from tilewatch.worker.local import port, up
+from tilewatch.worker.queue import dispatch
 from tilewatch.worker.settings import Settings
 
 DEADLINE_S = 300.0  # against a hang: a message that is lost while a worker starts is sent again after up to two minutes
 TRIALS = len(tiny_repository.PROBLEMS) * tiny_repository.CONFIGS
-TILEWATCH = [sys.executable, "-c", "from tilewatch.worker.cli.main import main; main()"]
 ROOT = Path(__file__).parents[3]
+SMALL_RECORDING = ROOT / "recordings" / "story" / "h200.jsonl.gz"
+START = """
+import pathlib
+from tilewatch.worker.cli.main import main
+from tilewatch.worker.local import up
+up.RECORDINGS = pathlib.Path({recordings!r})
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def tilewatch(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The command, in a checkout whose recordings are small: those of this one take ten seconds of two cores."""
+    recordings = tmp_path_factory.mktemp("recordings")
+    (recordings / "elsewhere").mkdir()
+    shutil.copy(SMALL_RECORDING, recordings / "own.jsonl.gz")
+    shutil.copy(SMALL_RECORDING, recordings / "elsewhere" / "foreign.jsonl.gz")
+    return [sys.executable, "-c", START.format(recordings=str(recordings))]
 
 
 @pytest.fixture
@@ -51,17 +70,17 @@ def environment(scratch: Path) -> dict[str, str]:
 SETTLED = """
     select count(*) from trials join sweeps on sweeps.id = sweep_id join submissions on submissions.id = submission_id
     where reason = 'nightly' and status <> 'waiting'
-"""  # the shipped recordings bring trials of their own
+"""  # the recordings bring trials of their own
 
 
 class Running:
     """`tilewatch up` under way. Its output goes to a file, because a pipe that nobody reads would stop it."""
 
-    def __init__(self, environment: dict[str, str], output: Path) -> None:
+    def __init__(self, command: Sequence[str], environment: dict[str, str], output: Path) -> None:
         self.environment, self.output = environment, output
         with output.open("wb") as out:
             self.process = subprocess.Popen(
-                [*TILEWATCH, "up"], env=environment, cwd="/", stdout=out, stderr=subprocess.STDOUT
+                [*command, "up"], env=environment, cwd="/", stdout=out, stderr=subprocess.STDOUT
             )
 
     def printed(self) -> str:
@@ -71,6 +90,7 @@ class Running:
         deadline = time.monotonic() + DEADLINE_S
         while not true():
             assert self.process.poll() is None, self.printed()
+            assert "is not started again" not in self.printed(), self.printed()
             assert time.monotonic() < deadline, self.printed()
             time.sleep(0.1)
 
@@ -79,12 +99,26 @@ class Running:
 
     def settled_trials(self) -> int:
         try:
-            written = json.loads((Path(self.environment["TILEWATCH_HOME"]) / "connection.json").read_text())
-            with psycopg.connect(written["database_url"]) as connection:
+            with psycopg.connect(self.written("database_url")) as connection:
                 row = connection.execute(SETTLED).fetchone()
         except (FileNotFoundError, psycopg.Error):  # it is only starting
             return 0
         return int(row[0]) if row else 0
+
+    def written(self, name: str) -> str:
+        """An address of its servers, as other commands find it."""
+        file = Path(self.environment["TILEWATCH_HOME"]) / "connection.json"
+        return str(json.loads(file.read_text())[name])
+
+    def forgot_the_dead(self) -> bool:
+        """Does what two minutes do to the jobs and messages of workers that were killed; False: not yet."""
+        try:
+            with psycopg.connect(self.written("database_url")) as connection:
+                connection.execute("update jobs set lease_until = now() - interval '1 s' where state = 'running'")
+                connection.execute("update jobs set sent_at = now() - interval '2 min' where state = 'queued'")
+        except psycopg.Error:
+            return False
+        return True
 
     def end(self, how: signal.Signals) -> int:
         self.process.send_signal(how)
@@ -92,11 +126,11 @@ class Running:
 
 
 @pytest.fixture
-def start(environment: dict[str, str], scratch: Path) -> Iterator[Callable[[], Running]]:
+def start(tilewatch: list[str], environment: dict[str, str], scratch: Path) -> Iterator[Callable[[], Running]]:
     started: list[Running] = []
 
     def one() -> Running:
-        started.append(Running(environment, scratch / f"output{len(started)}"))
+        started.append(Running(tilewatch, environment, scratch / f"output{len(started)}"))
         return started[-1]
 
     yield one
@@ -145,13 +179,15 @@ def _series(environment: dict[str, str]) -> str:
 
 
 def test_one_command_runs_everything_ctrl_c_ends_it_and_a_second_start_goes_on(
-    start: Callable[[], Running], environment: dict[str, str]
+    tilewatch: list[str], start: Callable[[], Running], environment: dict[str, str]
 ) -> None:
     first = start()
     first.until(lambda: "Tilewatch is at" in first.printed())
     assert port.healthy(int(environment["TILEWATCH_PORT"]))
     first.until_compiled()
-    status = subprocess.run([*TILEWATCH, "status", "--json"], env=environment, cwd="/", capture_output=True, check=True)
+    assert "imported 6 runs" in first.printed()
+    assert "foreign.jsonl.gz" in first.printed()
+    status = subprocess.run([*tilewatch, "status", "--json"], env=environment, cwd="/", capture_output=True, check=True)
     assert {worker["kind"] for worker in json.loads(status.stdout)["workers"]} == {"compile", "judge"}
 
     first.until(lambda: "gemm" in _series(environment))
@@ -184,25 +220,33 @@ def test_killing_it_leaves_no_process_behind_and_the_data_usable(start: Callable
         time.sleep(0.1)
 
     second = start()
+    second.until(lambda: "database at revision" in second.printed())
+    second.until(second.forgot_the_dead)
+    second.until(lambda: "was submitted before" in second.printed())
+    dispatch.sender(second.written("broker_url")).send_task(
+        "worker.reconcile", queue="judge"
+    )  # as beat does in a minute
     second.until_compiled()
 
 
-def test_a_second_one_on_the_same_folder_is_refused(start: Callable[[], Running], environment: dict[str, str]) -> None:
+def test_a_second_one_on_the_same_folder_is_refused(
+    tilewatch: list[str], start: Callable[[], Running], environment: dict[str, str]
+) -> None:
     first = start()
     first.until(lambda: "Postgres and Valkey run" in first.printed())
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         other = {**environment, "TILEWATCH_PORT": str(probe.getsockname()[1])}
-    again = subprocess.run([*TILEWATCH, "up"], env=other, cwd="/", capture_output=True, text=True)
+    again = subprocess.run([*tilewatch, "up"], env=other, cwd="/", capture_output=True, text=True)
     assert again.returncode == 1
     assert "another Tilewatch" in again.stdout
     assert first.process.poll() is None
 
 
-def test_a_taken_port_is_one_sentence_and_starts_nothing(environment: dict[str, str]) -> None:
+def test_a_taken_port_is_one_sentence_and_starts_nothing(tilewatch: list[str], environment: dict[str, str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", int(environment["TILEWATCH_PORT"])))
-        refused = subprocess.run([*TILEWATCH, "up"], env=environment, cwd="/", capture_output=True, text=True)
+        refused = subprocess.run([*tilewatch, "up"], env=environment, cwd="/", capture_output=True, text=True)
     assert refused.returncode == 1
     assert refused.stdout.count("\n") == 1
     assert "set TILEWATCH_PORT to another" in refused.stdout
