@@ -15,7 +15,9 @@ class FilesMissing(ExpectedError):
 def check(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[FILE]...", help="Files of one folder. Default: the folder under watch."),
+        typer.Argument(
+            metavar="[FILE]...", help="Files of one folder. Default: all of tool.tilewatch.watch, or TILEWATCH_LIBRARY."
+        ),
     ] = None,
     arch: Annotated[str, typer.Option(help="The architecture to check for; no GPU is needed.")] = "sm_90",
 ) -> None:
@@ -28,12 +30,11 @@ def check(
     """
     from tilewatch.kernels.checking.mistakes import check_library
     from tilewatch.kernels.compiling import store
-    from tilewatch.kernels.library import watched_folder
 
     missing = [str(each) for each in files or () if not each.is_file()]
     if missing:
         raise FilesMissing(f"there is no file {missing[0]}")
-    folders = {each.resolve().parent for each in files or ()} or {watched_folder().resolve()}
+    folders = {each.resolve().parent for each in files or ()} or {_find_folder().resolve()}
     if len(folders) > 1:
         raise FilesMissing("the files lie in several folders; check one folder at a time")
     (folder,) = folders
@@ -43,3 +44,15 @@ def check(
     print(f"{checked.operators} operators compiled for {arch}, {len(checked.findings)} findings")
     if checked.findings:
         raise typer.Exit(1)
+
+
+def _find_folder() -> Path:
+    """The folder that the pyproject.toml of the current folder, or of one above it, names as the one under watch."""
+    from tilewatch.kernels import project_settings
+    from tilewatch.kernels.library import watched_folder
+
+    for folder in (Path.cwd(), *Path.cwd().parents):
+        own = project_settings.read(folder)
+        if own is not None and own.watch is not None:
+            return folder / own.watch
+    return watched_folder()

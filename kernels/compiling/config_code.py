@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from cuda.tile.compilation import ConstantConstraint, KernelSignature
+
 from tilewatch.kernels.compiling.compiler_input import CompilerInput, make_input
 from tilewatch.kernels.compiling.toolchain import compiler_version
 from tilewatch.kernels.contract import Config, Kernel, Problem
@@ -108,7 +110,12 @@ def _code_of_operator(loaded: LibraryOperator, problem: Problem, config: Config,
     codes = [
         LaunchCode(each.key, each.symbol, partial(make_input, each.kernel, each.signature, arch)) for each in launches
     ]
-    return ConfigCode(codes, lambda: _sha256([(each.grid, each.signature.parameters) for each in launches]), True)
+    return ConfigCode(codes, lambda: _sha256([(each.grid, _list_given(each.signature)) for each in launches]), True)
+
+
+def _list_given(asked: KernelSignature) -> list[Any]:
+    """Returns what a launch gives to the machine code: constants are in the code, and one that is unused nowhere."""
+    return [each for each in asked.parameters if not isinstance(each, ConstantConstraint)]
 
 
 def _code_of_kernel(kernel: Kernel, problem: Problem, config: Config, arch: str) -> ConfigCode:

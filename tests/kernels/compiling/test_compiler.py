@@ -1,6 +1,7 @@
 """Compiling with the real compiler, without a GPU: facts, failures, names by content."""
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from tilewatch.kernels.contract import BadProblem
 from tilewatch.kernels.library import FOLDER as LIBRARY
 from tilewatch.kernels.library_errors import LibraryError
 
+FOREIGN = Path(__file__).parents[1] / "watching" / "fixtures" / "foreign_repository"
 PROBLEM = "320x32576x7168"
 
 
@@ -286,3 +288,27 @@ def test_one_compiler_serves_commits_in_any_order(tmp_path: Path, store: str) ->
         among_others = compiler.compile(old, "gemm_fp8_hinted", PROBLEM, hinted, "sm_100")
     assert among_others.status == "ok", among_others.failure
     assert among_others.code_sha256 == alone.code_sha256
+
+
+def test_a_constant_is_part_of_the_code_and_not_of_the_launch(store: str, tmp_path: Path) -> None:
+    """A commit of TileGym's took an unused constant away: its machine code and its launch are equal."""
+    with Compiler(store) as compiler:
+        before, after = (
+            compiler.identify(each, "transposed", "8x64:f16", {}, "sm_90")
+            for each in (FOREIGN / "watch", _add_unused_constant(tmp_path / "foreign") / "watch")
+        )
+    assert before.failure is after.failure is None
+    assert before.content_key != after.content_key
+    assert before.launch_sha256 == after.launch_sha256
+
+
+def _add_unused_constant(folder: Path) -> Path:
+    shutil.copytree(FOREIGN, folder)
+    for file, old, new in (
+        ("kernels.py", "total, rows, TILE", "total, rows, UNUSED: ct.Constant[int], TILE"),
+        ("host.py", "(x, total, x.shape[0], tile)", "(x, total, x.shape[0], 5, tile)"),
+    ):
+        source = (folder / "src/tiny_ops" / file).read_text()
+        assert source.count(old) == 1
+        (folder / "src/tiny_ops" / file).write_text(source.replace(old, new))
+    return folder
