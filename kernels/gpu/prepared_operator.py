@@ -25,9 +25,16 @@ from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.loading import LibraryOperator, load
 from tilewatch.kernels.watching.configs import PlainConfig
 from tilewatch.kernels.watching.declare import Case
-from tilewatch.kernels.watching.operator import BUILT_IN, launch_key, list_arrays, make_case, run_config
+from tilewatch.kernels.watching.operator import BUILT_IN, launch_key, make_case, run_config
 from tilewatch.kernels.watching.project import activate, remember_globals
-from tilewatch.kernels.watching.recorder import Execute, RecordedLaunch, Recording, launch_for_real, open_recording
+from tilewatch.kernels.watching.recorder import (
+    Execute,
+    RecordedLaunch,
+    Recording,
+    launch_for_real,
+    list_arrays,
+    open_recording,
+)
 
 MOST_INPUT_SETS = 4
 INPUT_L2S = 4

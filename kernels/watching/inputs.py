@@ -57,8 +57,11 @@ class ProblemInputs:
         return self._cast(self._torch.rand(*shape, device=self.device), dtype)
 
     def randint(self, low: int, high: int, shape: Sequence[int], dtype: Any = None) -> Any:
-        """Returns whole numbers from `low` to `high` - 1, as int32 unless another type is given."""
-        return self._torch.randint(low, high, tuple(shape), device=self.device, dtype=dtype or self._torch.int32)
+        """Returns whole numbers from `low` to `high` - 1, as int32 unless another type is given.
+
+        They are made on the CPU: host code that plans by them must see the same numbers with a GPU and without.
+        """
+        return self._torch.randint(low, high, tuple(shape), dtype=dtype or self._torch.int32).to(self.device)
 
     def zeros(self, *shape: int, dtype: Any = None) -> Any:
         return self._torch.zeros(*shape, device=self.device, dtype=dtype or self._default())

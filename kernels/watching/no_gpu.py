@@ -1,18 +1,17 @@
-"""Runs host code without a GPU: PyTorch with tensors that have a shape, strides and a type, and no memory.
+"""Runs host code without a GPU: it sees a GPU of some architecture, and tensors on it that have no memory.
 
-PyTorch's meta tensors are that. Host code is made to see them on cuda:0, and what it makes on "cuda" becomes one.
-(FakeTensorMode would do the same, but in a build without CUDA it cannot slice a tensor, 2.13.) Where PyTorch is not
-installed, `kernels/watching/torch_stand_in` takes its place.
+These are PyTorch's (`kernels/watching/meta_tensors.py`), or where PyTorch is not installed those of
+`kernels/watching/torch_stand_in`.
 """
 
 import contextlib
 import importlib.util
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+from tilewatch.kernels.watching.meta_tensors import WHAT_HAS_VALUES, on_meta
 from tilewatch.kernels.watching.project import Project
 from tilewatch.kernels.watching.recorder import RecordingError
 from tilewatch.kernels.watching.torch_stand_in import missing, module
@@ -65,8 +64,8 @@ class PretendGpu:
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
-        """Raises RecordingError where host code asks for the values of a tensor, or would end the process."""
-        with self.at_import(), missing.running_host_code() if module.is_in_use() else _on_meta():
+        """Raises RecordingError where host code asks for values that no tensor has, or would end the process."""
+        with self.at_import(), missing.running_host_code() if module.is_in_use() else on_meta():
             try:
                 yield
             except KeyboardInterrupt:
@@ -74,41 +73,11 @@ class PretendGpu:
             except BaseException as error:
                 if not isinstance(error, Exception):  # sys.exit() or pytest.skip(): it costs its own operator only
                     sentence = f"the host code ends with {type(error).__name__}: {error}"
-                elif "meta tensor" in str(error) or "Meta tensor" in str(error):
-                    sentence = f"the host code needs the values of a tensor, which exist only on a GPU: {error}"
+                elif any(words in str(error) for words in ("meta tensor", "Meta tensor", "meta device")):
+                    sentence = f"the host code needs the values of a tensor: {error} ({WHAT_HAS_VALUES})"
                 else:
                     raise
                 raise RecordingError(sentence).with_traceback(error.__traceback__) from error
-
-
-def _on_meta() -> AbstractContextManager[Any]:
-    """Returns a mode in which every tensor on "cuda" is a meta tensor that says it is on cuda:0."""
-    import torch
-    from torch.overrides import TorchFunctionMode
-
-    answers = {
-        torch.Tensor.device.__get__: torch.device("cuda", 0),
-        torch.Tensor.is_cuda.__get__: True,
-        torch.Tensor.get_device: 0,
-    }
-
-    def to_meta(value: Any) -> Any:
-        on_cuda = (isinstance(value, torch.device) and value.type == "cuda") or (
-            isinstance(value, str) and value.partition(":")[0] == "cuda"
-        )
-        return "meta" if on_cuda else value
-
-    class OnMeta(TorchFunctionMode):  # type: ignore[misc] # PyTorch is no dependency, so its types are not known
-        def __torch_function__(self, function: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if function in answers and args[0].is_meta:
-                return answers[function]
-            if function is torch.Tensor.cuda:
-                function = torch.Tensor.to
-                args = (args[0], "meta")
-            named = {name: to_meta(value) for name, value in (kwargs or {}).items() if name != "pin_memory"}
-            return function(*(to_meta(each) for each in args), **named)
-
-    return OnMeta()
 
 
 def _answers(capability: tuple[int, int], sm_count: int, name: str, torch: Any) -> Mapping[str, Any]:
@@ -126,12 +95,14 @@ def _answers(capability: tuple[int, int], sm_count: int, name: str, torch: Any) 
         max_threads_per_multi_processor=2048,
     )
     stream = SimpleNamespace(cuda_stream=0, synchronize=lambda: None, device=torch.device("cuda", 0))
+    stream.wait_stream = lambda _: None
     constants = {
         "is_available": True,
         "device_count": 1,
         "current_device": 0,
         "current_stream": stream,
         "default_stream": stream,
+        "Stream": stream,
         "get_device_capability": capability,
         "get_device_properties": properties,
         "get_device_name": name,

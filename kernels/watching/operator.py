@@ -3,7 +3,7 @@
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -29,6 +29,7 @@ from tilewatch.kernels.watching.recorder import (
     Execute,
     RecordedLaunch,
     Recording,
+    list_arrays,
     open_recording,
     record,
     what_is_compiled,
@@ -258,17 +259,3 @@ def _vary_one_search(recording: Recording) -> list[PlainConfig]:
 
 def _has_defaults(run: Callable[..., Any]) -> bool:
     return all(each.default is not each.empty for each in inspect.signature(run).parameters.values())
-
-
-def list_arrays(launches: Sequence[RecordedLaunch]) -> tuple[Any, ...]:
-    """Returns the different tensors that are given to launches, also those in lists."""
-    return tuple({id(each): each for launch in launches for each in _arrays(launch.args)}.values())
-
-
-def _arrays(args: Any) -> list[Any]:
-    return [
-        each
-        for argument in args
-        for each in (_arrays(argument) if isinstance(argument, list | tuple) else [argument])
-        if hasattr(each, "element_size")
-    ]

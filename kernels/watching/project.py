@@ -11,6 +11,7 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import inspect
 import linecache
 import sys
 import traceback
@@ -188,18 +189,21 @@ def _tree_sha256(file: str) -> str:
 
 
 def remember_globals(project: Project) -> None:
-    """Remembers what the checkout's modules hold in their dicts, lists and sets, once all of them are imported."""
+    """Remembers what the checkout's modules and their classes hold in dicts, lists and sets, once all are imported."""
     state = _states[project]
     known = {id(container) for container, _ in state.containers}
     for module in own_modules(project):
-        for name, value in list(vars(module).items()):
+        classes = [
+            each for each in vars(module).values() if inspect.isclass(each) and each.__module__ == module.__name__
+        ]
+        for name, value in [item for owner in (module, *classes) for item in vars(owner).items()]:
             if not name.startswith("__") and type(value) in (dict, list, set) and id(value) not in known:
                 known.add(id(value))
                 state.containers.append((value, value.copy()))
 
 
 def restore_globals(project: Project) -> None:
-    """Gives the modules' dicts, lists and sets their first content again, and empties their function caches.
+    """Gives the dicts, lists and sets of modules and classes their first content again, and empties function caches.
 
     Host code remembers the config that it tuned for a shape; a second run would not search again.
     """

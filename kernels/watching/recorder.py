@@ -8,7 +8,7 @@ import contextlib
 import importlib.util
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -139,10 +139,17 @@ def _launch(stream: Any, grid: Any, kernel: Any, kernel_args: Any, /, **_: Any) 
     if not _current:
         raise RecordingError("a kernel is launched outside `run`; a watch file only says what to launch")
     here = _current[-1]
-    launch = RecordedLaunch(kernel, tuple(int(size) for size in grid), tuple(kernel_args), stream)
+    launch = RecordedLaunch(kernel, tuple(int(size) for size in grid), tuple(map(_take, kernel_args)), stream)
     here.recording.launches.append(launch)
     if here.execute is not None:
         here.execute(launch)
+
+
+def _take(argument: Any) -> Any:
+    """Returns an argument as the launch has it: a tensor with values is told that a kernel was given it."""
+    if isinstance(argument, list | tuple):
+        return type(argument)(map(_take, argument))
+    return argument.give_to_kernel() if hasattr(argument, "give_to_kernel") else argument
 
 
 def _search(search_space: Any, stream: Any, grid_fn: Any, kernel: Any, args_fn: Any, *_: Any, **__: Any) -> Any:  # noqa: ARG001
@@ -154,7 +161,9 @@ def _search(search_space: Any, stream: Any, grid_fn: Any, kernel: Any, args_fn: 
         raise RecordingError("`exhaustive_search` is given no config")
     chosen = here.choose(len(here.recording.searches), configs)
     here.recording.searches.append(RecordedSearch(kernel, configs, chosen))
-    best = cuda.tile.tune.Measurement(config=chosen, mean_us=0.0, num_samples=0, error_margin_us=0.0)
+    # Host code may search several kernels and launch the fastest: that is the one whose config is varied.
+    mean_us = 1.0 if chosen is configs[0] else 0.0
+    best = cuda.tile.tune.Measurement(config=chosen, mean_us=mean_us, num_samples=0, error_margin_us=0.0)
     return cuda.tile.tune.TuningResult(best=best, successes=[best], failures=[])
 
 
@@ -183,3 +192,17 @@ def fields_of(config: Any) -> Mapping[str, Any]:
     if isinstance(config, tuple | list):
         return {f"value_{number}": value for number, value in enumerate(config)}
     return {"value": config}
+
+
+def list_arrays(launches: Sequence[RecordedLaunch]) -> tuple[Any, ...]:
+    """Returns the different tensors that are given to launches, also those in lists."""
+    return tuple({id(each): each for launch in launches for each in _arrays(launch.args)}.values())
+
+
+def _arrays(args: Any) -> list[Any]:
+    return [
+        each
+        for argument in args
+        for each in (_arrays(argument) if isinstance(argument, list | tuple) else [argument])
+        if hasattr(each, "element_size")
+    ]

@@ -32,7 +32,10 @@ class ValuesMissing(NeedsTorch):
     """Host code asks for the values of a tensor."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"the host code needs the values of a tensor ({name}), which exist only on a GPU")
+        super().__init__(
+            f"the host code needs the values of a tensor ({name}), which Tilewatch's stand-in for PyTorch does not "
+            "have; `pip install torch` (the CPU build is enough) makes whole numbers known"
+        )
 
 
 @contextlib.contextmanager

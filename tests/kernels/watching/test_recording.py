@@ -68,6 +68,16 @@ def test_two_searches_are_varied_one_at_a_time(found: Found) -> None:
     assert (first["hints"]["occupancy"], second["hints"]["occupancy"]) == (1, 4)
 
 
+def test_of_several_kernels_that_are_searched_the_one_whose_config_is_varied_is_the_fastest(found: Found) -> None:
+    """The host code remembers the fastest in a class, and so would launch it for every config."""
+    launched = [launches(found["fastest 8x64"], number)[0]["kernel"] for number in range(3)]
+    assert found["fastest 8x64"]["configs"][1:] == [
+        {"1.value": 128, "2.value": 64},
+        {"1.value": 64, "2.value": 128},
+    ]
+    assert launched == ["scale_rows", "scale_rows", "sum_rows"]
+
+
 def test_every_launch_is_part_of_the_operator_with_its_grid(found: Found) -> None:
     assert [(each["kernel"], each["grid"]) for each in launches(found["transposed 8x64:f16"])] == [
         ("scale_rows", [8]),

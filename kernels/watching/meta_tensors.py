@@ -1,0 +1,236 @@
+"""Gives host code tensors on "cuda" where there is no GPU: PyTorch's meta tensors, which say that they are on cuda:0.
+
+They have a shape, strides and a type, and no memory. Small tensors of whole numbers and of bools keep their values:
+host code plans by the lengths of sequences, the offsets of groups, the pages of a cache. These are tensors on the CPU
+of a class of their own. What is computed from them alone has values too; what another tensor took part in has none.
+A value is never made up: `torch.empty` gives none, and a tensor that a kernel was given has none until `run` ends,
+since the kernel may have written to it.
+
+(FakeTensorMode would give the tensors without values too, but in a build without CUDA it cannot slice one, 2.13.)
+"""
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+MOST_VALUES = 1_000_000
+"""Elements of the largest tensor that keeps its values."""
+
+WHAT_HAS_VALUES = (
+    f"without a GPU only whole numbers have values, in tensors of at most {MOST_VALUES:,} elements, that torch.empty "
+    "did not make and no kernel was given before"
+)
+
+WITHOUT_VALUES = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
+LIKE_ANOTHER = ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full")
+"""Functions that take a tensor's type, shape and place alone."""
+
+IN_PLACE = ("__setitem__", "__iadd__", "__isub__", "__imul__", "__ifloordiv__", "__iand__", "__ior__", "__ixor__")
+
+_written: dict[int, Any] = {}
+"""Tensors that kernels were given since `on_meta` was entered, by the address of their memory. They are held, so that
+no other tensor gets the address."""
+
+
+@functools.cache
+def _class_with_values() -> type:
+    import torch
+
+    class TensorWithValues(torch.Tensor):  # type: ignore[misc] # PyTorch is no dependency, so its types are not known
+        __torch_function__ = torch._C._disabled_torch_function_impl
+
+        def give_to_kernel(self) -> Any:
+            """Returns the same tensor without values for a launch, and takes note that a kernel may write to it."""
+            with torch._C.DisableTorchFunction():
+                if not hasattr(self, "_without_values"):
+                    self._without_values = _to_meta(self)
+                _forget(self)
+                return self._without_values
+
+    return TensorWithValues
+
+
+@contextlib.contextmanager
+def on_meta() -> Iterator[None]:
+    """Makes every tensor on "cuda" one of those above. What kernels may have written is forgotten until the end."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    with_values = _class_with_values()
+    answers = {
+        torch.Tensor.device.__get__: torch.device("cuda", 0),
+        torch.Tensor.is_cuda.__get__: True,
+        torch.Tensor.get_device: 0,
+    }
+
+    class OnMeta(TorchFunctionMode):  # type: ignore[misc] # see above
+        def __torch_function__(self, function: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+            named = {name: value for name, value in (kwargs or {}).items() if name != "pin_memory"}
+            if function in answers and (args[0].is_meta or isinstance(args[0], with_values)):
+                return answers[function]
+            if function is torch.device:
+                return function(*args, **named)
+            if function is torch.Tensor.cuda:
+                function, args = torch.Tensor.to, (args[0], "cuda")
+            given = (tuple(args), named)
+            if _any(lambda each: isinstance(each, with_values), given):
+                return _compute(function, given)
+            return _make(function, given)
+
+    backward = torch.autograd.function.BackwardCFunction
+
+    def on_meta_too(self: Any, *gradients: Any, apply: Any = backward.apply) -> Any:
+        with OnMeta():
+            return apply(self, *gradients)
+
+    _written.clear()
+    # Autograd runs host code's backward functions outside of every mode (PyTorch 2.13).
+    with mock.patch.object(backward, "apply", on_meta_too), OnMeta():
+        yield
+
+
+def _make(function: Callable[..., Any], given: Any) -> Any:
+    """Calls a function that is given no tensor with values; it may make one on "cuda"."""
+    import torch
+
+    found = _call(function, given, "meta")
+    name = function.__name__
+    if name in WITHOUT_VALUES or not isinstance(found, torch.Tensor) or not _may_have_values(found):
+        return found
+    if name in LIKE_ANOTHER and found.is_meta:
+        (like, *rest), named = given
+        small = torch.empty(1, dtype=like.dtype).expand(like.shape)
+        return _call(function, ((small, *rest), named), "cpu").as_subclass(_class_with_values())
+    if _any(_is_cuda, given) and not _any(lambda each: isinstance(each, torch.Tensor) and each.is_meta, given):
+        return _call(function, given, "cpu").clone().as_subclass(_class_with_values())
+    return found
+
+
+def _compute(function: Callable[..., Any], given: Any) -> Any:
+    """Calls a function that is given tensors with values. The results have values where all of its tensors do."""
+    import torch
+
+    args, named = given
+    name = function.__name__
+    in_place = name in IN_PLACE or (name.endswith("_") and not name.endswith("__"))
+    target = args[0] if in_place else named.get("out")
+    stored = _map(_forget_written, given)
+    if name in ("cpu", "numpy", "tolist") or (name == "to" and _any(_is_cpu, given)):
+        return _call(function, stored, "cpu")
+    if _any(lambda each: isinstance(each, torch.Tensor) and each.is_meta, stored):
+        if name in ("__getitem__", "__setitem__"):
+            stored = ((stored[0][0], _without_masks(stored[0][1]), *stored[0][2:]), stored[1])
+        found = _call(function, _map(_to_meta, stored), "meta")
+        if isinstance(target, _class_with_values()):
+            _forget(target)
+        return found if target is None or found is None else target
+    if target is None and (name in WITHOUT_VALUES or _is_too_large(function, stored)):
+        return _call(function, _map(_to_meta, stored), "meta")
+    found = _call(function, stored, "cpu")
+    return _map(_keep_values, found) if target is None or found is None else target
+
+
+def _without_masks(index: Any) -> Any:
+    """Returns an index with the places where masks are true, since how many these are decides shapes."""
+    import torch
+
+    def places(each: Any) -> tuple[Any, ...]:
+        is_mask = isinstance(each, torch.Tensor) and each.dtype == torch.bool and not each.is_meta
+        return tuple(each.nonzero(as_tuple=True)) if is_mask else (each,)
+
+    return tuple(one for each in (index if isinstance(index, tuple) else (index,)) for one in places(each))
+
+
+def _is_too_large(function: Callable[..., Any], given: Any) -> bool:
+    """Says whether a result has too many elements for values; False where its size depends on values."""
+    try:
+        found = _call(function, _map(_to_meta, given), "meta")
+    except (RuntimeError, TypeError, ValueError):
+        return False
+    return _any(lambda each: hasattr(each, "numel") and each.numel() > MOST_VALUES, found)
+
+
+def _call(function: Callable[..., Any], given: Any, device: str) -> Any:
+    """Calls a function with `device` in place of "cuda"."""
+    args, named = _map(lambda each: device if _is_cuda(each) else each, given)
+    return function(*args, **named)
+
+
+def _may_have_values(tensor: Any) -> bool:
+    return not (tensor.is_floating_point() or tensor.is_complex()) and tensor.numel() <= MOST_VALUES
+
+
+def _keep_values(value: Any) -> Any:
+    import torch
+
+    known = isinstance(value, torch.Tensor) and not value.is_meta
+    return value.as_subclass(_class_with_values()) if known else value
+
+
+def _forget_written(value: Any) -> Any:
+    """Returns a tensor of PyTorch's own class; one without values where a kernel may have written to it."""
+    import torch
+
+    with_values: Any = _class_with_values()
+    if not isinstance(value, with_values):
+        return value
+    return _to_meta(value) if _address(value) in _written else value.as_subclass(torch.Tensor)
+
+
+def _to_meta(value: Any) -> Any:
+    """Returns a tensor without values, of the same strides and place in its memory."""
+    import torch
+
+    if not isinstance(value, torch.Tensor) or value.is_meta:
+        return value
+    memory = torch.empty(value.untyped_storage().nbytes() // value.element_size(), dtype=value.dtype, device="meta")
+    return memory.as_strided(value.shape, value.stride(), value.storage_offset())
+
+
+def _forget(tensor: Any) -> None:
+    _written[_address(tensor)] = tensor
+
+
+def _address(tensor: Any) -> int:
+    return int(tensor.untyped_storage().data_ptr())
+
+
+def _is_cuda(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, str | torch.device) and str(value).partition(":")[0] == "cuda"
+
+
+def _is_cpu(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, str | torch.device) and str(value) == "cpu"
+
+
+def _map(function: Callable[[Any], Any], value: Any) -> Any:
+    """Applies a function to everything in tuples, lists, dictionaries and slices."""
+    if isinstance(value, tuple) and hasattr(value, "_fields"):  # a named tuple; PyTorch's own have none
+        return type(value)(*(_map(function, each) for each in value))
+    if type(value) in (tuple, list):
+        return type(value)(_map(function, each) for each in value)
+    if isinstance(value, tuple) and type(value).__module__ == "torch.return_types":
+        return type(value)([_map(function, each) for each in value])  # torch.max(x, dim=0), for example
+    if type(value) is dict:
+        return {name: _map(function, each) for name, each in value.items()}
+    if isinstance(value, slice):
+        return slice(*(_map(function, each) for each in (value.start, value.stop, value.step)))
+    return function(value)
+
+
+def _any(condition: Callable[[Any], bool], value: Any) -> bool:
+    found = False
+
+    def look(each: Any) -> Any:
+        nonlocal found
+        found = found or condition(each)
+        return each
+
+    _map(look, value)
+    return found

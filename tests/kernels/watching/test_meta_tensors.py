@@ -1,0 +1,217 @@
+"""Records host code that plans by whole numbers, without a GPU. Tests that need PyTorch skip themselves without it."""
+
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).parent / "fixtures" / "foreign_repository"
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
+
+WATCH = """
+import torch
+from tiny_ops import host
+
+from tilewatch import case, watch
+
+
+@watch(problems="8x64", names="rows x cols")
+def planned(p):
+    x, lengths = p.randn(p.rows, p.cols), torch.tensor([1, 1, 2], dtype=torch.int32, device="cuda")
+    return case(run=lambda: host.scale_and_sum(x, 64 * int(lengths.max())), reference=lambda: x)
+
+
+@watch(problems="8x64", names="rows x cols")
+def plain(p):
+    x = p.randn(p.rows, p.cols)
+    return case(run=lambda: host.scale_and_sum(x, 128), reference=lambda: x)
+
+
+@watch(problems="8x64", names="rows x cols")
+def whole(p):
+    x = torch.ones(8, 64, dtype=torch.int32, device="cuda")[:, 1:]
+    return case(run=lambda: host.scale_and_sum(x), reference=lambda: x)
+"""
+
+RECORD = """
+import json, sys
+from pathlib import Path
+from tilewatch.kernels.watching import pretend_driver, recorder
+from tilewatch.kernels.watching.torch_stand_in import module
+pretend_driver.install(); module.install(); recorder.install()
+from tilewatch.kernels.loading import LibraryError, load
+found = {}
+for name, entry in load(Path(sys.argv[1]), "sm_90").items():
+    try:
+        recorded = entry.record(entry.kernel.problems[0].problem)
+        found[name] = [each.key for each in recorded.launches(recorded.configs[0])], recorded.bytes_moved
+    except LibraryError as error:
+        found[name] = str(error)
+print(json.dumps(found))
+"""
+
+
+def record(folder: Path) -> dict[str, Any]:
+    shutil.copytree(REPOSITORY, folder / "checkout", ignore=shutil.ignore_patterns("watch"))
+    (folder / "checkout" / "watch").mkdir()
+    (folder / "checkout" / "watch" / "planned.py").write_text(WATCH)
+    command = [sys.executable, "-c", RECORD, str(folder / "checkout" / "watch")]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_host_code_may_plan_by_whole_numbers_where_pytorch_is(tmp_path: Path) -> None:
+    found = record(tmp_path)
+    assert len(found["plain"][0]) == 2
+    if HAS_TORCH:
+        assert found["planned"] == found["plain"]
+        assert found["whole"][1] == 8 * 63 * 4 + 8 * 4  # the tensor is the same one in both launches
+    else:
+        assert "the host code needs the values of a tensor (Tensor.__int__)" in found["planned"]
+        assert "pip install torch" in found["planned"]
+
+
+@pytest.fixture
+def torch() -> Any:
+    """PyTorch, while every tensor on "cuda" is on no GPU."""
+    from tilewatch.kernels.watching.meta_tensors import on_meta
+
+    with on_meta():
+        yield importlib.import_module("torch")
+
+
+KNOWN: dict[str, Callable[[Any], Any]] = {
+    "made": lambda torch: torch.tensor([1, 3, 2], device="cuda"),
+    "copied": lambda torch: torch.tensor([1, 3, 2]).cuda(),
+    "computed": lambda torch: torch.arange(1, 4, device="cuda").flip(0).roll(1).sort().values[[0, 2, 1]],
+    "summed": lambda torch: torch.tensor([1, 2, -1], device="cuda").cumsum(0),
+    "written": lambda torch: _write(torch.zeros(3, dtype=torch.int32, device="cuda")),
+    "like another": lambda torch: torch.zeros_like(torch.empty(3, device="cuda"), dtype=torch.int32) + _numbers(torch),
+    "filled": lambda torch: torch.empty(9, device="cuda").new_full((3,), 0, dtype=torch.int64) + _numbers(torch),
+    "through floats": lambda torch: (_numbers(torch).float() / 2 * 2).int(),
+    "in a named tuple": lambda torch: torch.stack([_numbers(torch), _numbers(torch) - 5]).max(0).values,
+    "gathered": lambda torch: torch.tensor([0, 1, 2, 3], device="cuda")[_numbers(torch)],
+    "one by one": lambda torch: torch.stack(list(_numbers(torch))),
+}
+
+
+def _numbers(torch: Any) -> Any:
+    return torch.tensor([1, 3, 2], device="cuda:0")
+
+
+def _write(tensor: Any) -> Any:
+    tensor[0] = 1
+    tensor[1:] += 2
+    tensor[1].add_(1)
+    return tensor
+
+
+@needs_torch
+@pytest.mark.parametrize("make", KNOWN.values(), ids=KNOWN)
+def test_whole_numbers_have_values_and_are_on_the_gpu(torch: Any, make: Callable[[Any], Any]) -> None:
+    tensor = make(torch)
+    assert tensor.tolist() == [1, 3, 2]
+    assert tensor[1].item() == 3
+    assert [int(each) for each in tensor] == [1, 3, 2]
+    assert bool((tensor > 0).all())
+    assert (tensor.is_cuda, tensor.get_device(), str(tensor.device)) == (True, 0, "cuda:0")
+    for copied in (tensor.cpu(), tensor.to("cpu"), tensor.to(device="cpu", dtype=torch.int64)):
+        assert (copied.device.type, copied.tolist()) == ("cpu", [1, 3, 2])
+
+
+UNKNOWN: dict[str, Callable[[Any], Any]] = {
+    "a float": lambda torch: torch.zeros(3, device="cuda"),
+    "uninitialized": lambda torch: torch.empty(3, dtype=torch.int32, device="cuda"),
+    "uninitialized like known ones": lambda torch: torch.empty_like(_numbers(torch)),
+    "too large": lambda torch: torch.zeros(1_000_001, dtype=torch.int32, device="cuda"),
+    "grown too large": lambda torch: _numbers(torch)[:, None] + torch.zeros(400_000, dtype=torch.int32, device="cuda"),
+    "computed from a float": lambda torch: torch.zeros(3, device="cuda").argsort() + _numbers(torch),
+    "overwritten by unknown ones": lambda torch: _overwrite(torch, _numbers(torch)),
+    "given to a kernel": lambda torch: _give(_numbers(torch)),
+    "a view of what a kernel was given": lambda torch: _give(_numbers(torch))[1:],
+    "viewed before a kernel was given it": lambda torch: _view_and_give(_numbers(torch)),
+    "computed from what a kernel was given": lambda torch: _give(_numbers(torch)) + 1,
+}
+
+
+def _overwrite(torch: Any, tensor: Any) -> Any:
+    tensor[0] = torch.empty(1, dtype=torch.int64, device="cuda")[0]
+    return tensor
+
+
+def _give(tensor: Any) -> Any:
+    tensor.give_to_kernel()
+    return tensor
+
+
+def _view_and_give(tensor: Any) -> Any:
+    view = tensor[1:]
+    tensor.give_to_kernel()
+    return view
+
+
+@needs_torch
+@pytest.mark.parametrize("make", UNKNOWN.values(), ids=UNKNOWN)
+def test_no_value_is_made_up(torch: Any, make: Callable[[Any], Any]) -> None:
+    tensor = make(torch)
+    assert tensor.device == torch.device("cuda", 0)
+    assert str(tensor.device) == "cuda:0"
+    with pytest.raises((RuntimeError, NotImplementedError), match=r"[Mm]eta tensor"):
+        tensor.tolist()
+    with pytest.raises((RuntimeError, NotImplementedError), match=r"[Mm]eta tensor"):
+        tensor.reshape(-1)[0].item()
+
+
+@needs_torch
+def test_values_that_a_kernel_may_have_written_are_known_again_in_the_next_run() -> None:
+    import torch
+
+    from tilewatch.kernels.watching.meta_tensors import on_meta
+
+    with on_meta():
+        tensor = _give(torch.tensor([1, 2], device="cuda"))
+    with on_meta():
+        assert tensor.tolist() == [1, 2]
+
+
+@needs_torch
+def test_a_launch_is_given_the_strides_and_the_place_of_a_view(torch: Any) -> None:
+    view = torch.zeros(4, 8, dtype=torch.int32, device="cuda")[1:, ::2]
+    given = view.give_to_kernel()
+    assert given.is_meta
+    assert (given.shape, given.stride(), given.storage_offset()) == ((3, 4), (8, 2), 8)
+    assert view.give_to_kernel() is given
+
+
+@needs_torch
+def test_floats_are_indexed_by_known_numbers(torch: Any) -> None:
+    rows, mask = torch.randn(4, 8, device="cuda"), torch.tensor([True, False, True, True], device="cuda")
+    assert rows[_numbers(torch)].shape == (3, 8)
+    assert rows[mask].shape == (3, 8)
+    rows[~mask] = 0.0
+    assert rows.is_meta
+
+
+@needs_torch
+def test_the_host_codes_own_backward_function_sees_the_gpu(torch: Any) -> None:
+    class Double(torch.autograd.Function):  # type: ignore[misc] # PyTorch is no dependency
+        @staticmethod
+        def forward(_: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def backward(_: Any, gradient: Any) -> Any:
+            assert torch.tensor([gradient.shape[0]], device=gradient.device).item() == 3
+            return gradient * 2
+
+    x = torch.randn(3, device="cuda", requires_grad=True)
+    Double.apply(x).backward(gradient=torch.ones(3, device="cuda"))
+    assert x.grad.shape == (3,)
