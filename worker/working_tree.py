@@ -12,8 +12,8 @@ def copy_working_tree(repository: Path, library: str, target: Path) -> Path:
 
     All of it, because a watch file imports its repository's own packages; a copy, because the original may be edited
     while it is compared. Submodules are empty folders, as in a checkout of a commit.
-    Raises RepositoryError where there is no such folder, or it holds a submodule, whose commit says nothing of changes
-    inside it.
+    Raises RepositoryError where there is no such folder, or it holds a submodule or lies in one, whose commit says
+    nothing of changes inside it.
     """
     if not (repository / library).is_dir():
         raise RepositoryError(f"the working tree of {repository} has no folder {library!r}")
@@ -23,7 +23,7 @@ def copy_working_tree(repository: Path, library: str, target: Path) -> Path:
         if path.is_symlink() or path.is_file():  # a file that was deleted is still listed
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, copy, follow_symlinks=False)
-        elif path.is_dir() and Path(name).is_relative_to(library):
+        elif path.is_dir() and (Path(name).is_relative_to(library) or Path(library).is_relative_to(name)):
             raise RepositoryError(
                 f"{name} is a submodule: its uncommitted changes cannot be compared, commit them first"
             )

@@ -250,13 +250,15 @@ def test_an_edit_of_a_package_that_the_library_imports_is_compared(watched: Path
     assert "other machine code" in done.stdout
 
 
-def test_a_submodule_in_the_library_cannot_be_compared_uncommitted(watched: Path, tmp_path: Path) -> None:
+def test_a_submodule_in_or_around_the_library_cannot_be_compared_uncommitted(watched: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     tiny_repository.git(tmp_path, "clone", "--quiet", str(watched), str(copy))
     allow = ("-c", "protocol.file.allow=always")
     tiny_repository.git(copy, *allow, "submodule", "--quiet", "add", str(watched), "library/theirs")
     error = error_of(compare(copy, tmp_path, "compare", "--dirty", "--static"))
     assert error == "library/theirs is a submodule: its uncommitted changes cannot be compared, commit them first"
+    inside = compare(copy, tmp_path, "compare", "--dirty", "--static", library="library/theirs/library")
+    assert error_of(inside) == error
 
 
 def test_a_gpu_in_use_is_one_sentence(watched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
