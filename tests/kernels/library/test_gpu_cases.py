@@ -26,7 +26,7 @@ def test_a_case_file_holds_cubins_inputs_and_answers(tmp_path: Path) -> None:
 def test_a_gpu_gives_the_interpreter_s_answers(tmp_path: Path) -> None:
     model = device.gpus()[0].model
     assert model is not None
-    _, failures = case_file.write(tmp_path / "cases.npz", model.arch, 24)
+    _, failures = case_file.write(tmp_path / "cases.npz", model.arch, 3)
     assert not failures
     apart = [answer for answer in on_gpu.answers(tmp_path / "cases.npz") if not answer.agrees]
     assert not apart
