@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help up install dev test test-changed lint bench bench-api bench-checks bench-claims bench-compare bench-dashboard bench-gpu bench-jobs bench-judge bench-tell bench-tuned chaos test-gpu mutants lock clean
+.PHONY: help up install dev test test-changed lint bench bench-api bench-checks bench-claims bench-compare bench-dashboard bench-gpu bench-jobs bench-judge bench-tell bench-tuned bench-watch chaos test-gpu mutants lock clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -56,6 +56,11 @@ bench-compare: dev ## Score `tilewatch compare`: wrong verdicts, coverage, steps
 
 bench-checks: dev ## Submit 20 checks at once to one simulated GPU beside a nightly: order, nothing lost, the nightly's share (20 minutes)
 	@$(BIN)/python -m benchmarks.checks $(ONLY_REPORT)
+
+bench-watch: dev ## Count the public cuTile kernels that watch files reach (TILEGYM=clone CUTILE=clone; with PyTorch, 30 minutes)
+	@if [ ! -d "$(TILEGYM)" ] || [ ! -d "$(CUTILE)" ]; then \
+		echo "bench-watch needs clones: make bench-watch TILEGYM=... CUTILE=... (github.com/NVIDIA/TileGym, .../cutile-python)"; exit 2; fi
+	@$(BIN)/python -m benchmarks.watch_coverage --tilegym "$(TILEGYM)" --cutile "$(CUTILE)" $(ONLY_REPORT)
 
 bench-dashboard: dev ## Measure the dashboard's queries and pages with a simulated year of a fleet (minutes, several GB)
 	@$(BIN)/python -m benchmarks.dashboard $(ONLY_REPORT)
