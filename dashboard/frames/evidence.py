@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict
 from statistics import median
@@ -59,7 +60,7 @@ def replay_command(
 
 
 def _config_text(params: Mapping[str, Any]) -> str:
-    return ",".join(f"{name}={value}" for name, value in sorted(params.items()))
+    return shlex.quote(",".join(f"{name}={value}" for name, value in sorted(params.items())))
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> pd.DataFrame:

@@ -1,9 +1,11 @@
 """Chooses the configs to compare: what a recording says won, else what ships, else the whole space for a sweep."""
 
+import ast
 import enum
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tilewatch import tuned
 from tilewatch.errors import ExpectedError
@@ -53,15 +55,25 @@ class Candidates:
     head: tuple[Params, ...]
 
 
-def parse_config(text: str) -> dict[str, int]:
-    """Reads num_ctas=1,tile_m=64. Raises BadConfigText."""
+def parse_config(text: str) -> dict[str, Any]:
+    """Reads num_ctas=1,out_dtype=float32,wide=True as the command of a comparison writes it; the empty text is the
+    config without parameters. Raises BadConfigText."""
     config = {}
-    for part in text.split(","):
+    for part in text.split(",") if text else ():
         name, _, value = part.partition("=")
-        if not (name and value.isdigit()):
-            raise BadConfigText(f"'{part}' is not a name and a number; expected a config such as num_ctas=1,tile_m=64")
-        config[name.strip()] = int(value)
+        if not (name and value):
+            raise BadConfigText(f"'{part}' is not a name and a value; expected a config such as num_ctas=1,tile_m=64")
+        config[name.strip()] = _parse_value(value.strip())
     return config
+
+
+def _parse_value(text: str) -> Any:
+    """A number, True, False or None where it is written as one, else the text."""
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+    return value if value is None or isinstance(value, bool | int | float) else text
 
 
 def read_winners(files: Iterable[Path]) -> tuple[RecordedWinner, ...]:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -109,9 +110,9 @@ def _write_replay(outcome: Outcome, about: About) -> str:
     """The command that times this operator again by hand."""
     line = f"tilewatch replay {outcome.kernel} {outcome.problem} --of {about.head} --beside {about.base}"
     if outcome.head_config is not None:
-        line += f" --config {write_config(outcome.head_config)}"
+        line += f" --config {shlex.quote(write_config(outcome.head_config))}"
     if outcome.base_config is not None and outcome.base_config != outcome.head_config:
-        line += f" --beside-config {write_config(outcome.base_config)}"
+        line += f" --beside-config {shlex.quote(write_config(outcome.base_config))}"
     return line
 
 

@@ -16,6 +16,7 @@ from tilewatch.kernels.comparing.configs import (
     read_winners,
 )
 from tilewatch.kernels.comparing.operators import Operator
+from tilewatch.kernels.comparing.outcome import write_config
 from tilewatch.kernels.recording.recording_file import BadRecording
 from tilewatch.kernels.results import Params, Plan, PlannedTrial
 
@@ -123,8 +124,19 @@ def test_winners_are_read_from_a_tuned_table(tmp_path: Path) -> None:
             read_winners([file])
 
 
-def test_a_config_is_typed_as_names_and_numbers() -> None:
-    assert parse_config("num_ctas=1,tile_m=64") == {"num_ctas": 1, "tile_m": 64}
-    for text in ("tile_m", "tile_m=", "tile_m=x", "", "=4"):
-        with pytest.raises(BadConfigText, match="is not a name and a number"):
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"num_ctas": 1, "tile_m": 64},
+        {},
+        {"LOAD_LATENCY": -1, "out_dtype": "float32", "share": 0.5, "wide": True, "2.tile": 8, "group": None},
+    ],
+)
+def test_a_config_is_typed_as_a_comparison_prints_it(config: Params) -> None:
+    assert parse_config(write_config(config)) == config
+
+
+def test_what_is_no_config_says_so() -> None:
+    for text in ("tile_m", "tile_m=", "=4", "tile_m=4,"):
+        with pytest.raises(BadConfigText, match="is not a name and a value"):
             parse_config(text)
