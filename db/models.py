@@ -655,7 +655,7 @@ class Job(Base):
 
     __tablename__ = "jobs"
     __table_args__ = (
-        one_of("kind", "compile", "measure", "judge", "prepare", "confirm", "prepare_check", "check"),
+        one_of("kind", "record", "compile", "measure", "judge", "prepare", "confirm", "prepare_check", "check"),
         one_of("state", "waiting", "queued", "running", "done", "failed", "poison", "cancelled"),
         CheckConstraint("(state in ('failed', 'poison')) = (failure is not null)", name="failed_has_reason"),
         CheckConstraint("(state = 'running') = (owner is not null)", name="running_has_owner"),
@@ -712,6 +712,7 @@ class Worker(Base):
     seen_at: Mapped[born]
     doing: Mapped[str | None] = mapped_column(Text)
     checks_since: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
+    queues: Mapped[list[str]] = mapped_column(ARRAY(Text), server_default=text("'{}'"))
 
 
 class Action(Base):

@@ -416,6 +416,7 @@ def write_heartbeat(
     gpu_model: str | None = None,
     gpu_uuid: str | None = None,
     toolchain: Mapping[str, str],
+    queues: Sequence[str] = (),
     doing: str | None = None,
 ) -> None:
     """Stores that a worker is alive, and what it does. A starting worker calls `remove_worker` first, so that its
@@ -426,6 +427,7 @@ def write_heartbeat(
         "gpu_model": gpu_model,
         "gpu_uuid": gpu_uuid,
         "toolchain": dict(toolchain),
+        "queues": list(queues),
         "doing": doing,
     }
     session.execute(

@@ -267,10 +267,15 @@ def _kind_of(error: BaseException) -> type[LibraryError]:
 
 
 def _described(error: BaseException, name: str) -> str:
-    """Returns the error in one line, with the last line of the file `name` that it came through."""
+    """Returns the error in one line, with the last line of the file `name` that it came through, and after it the last
+    one of the checkout's host code."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == name]
     line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
-    sentence = f"{type(error).__name__}: {error}" + (f" (line {line})" if line is not None else "")
+    places = [] if line is None else [f"line {line}"]
+    host_code = find_place(error)
+    if host_code and not name.endswith(f"/{host_code.partition(',')[0]}"):
+        places.append(host_code)
+    sentence = f"{type(error).__name__}: {error}" + (f" ({', through '.join(places)})" if places else "")
     if not isinstance(error, ModuleNotFoundError):
         return sentence
     return f"{sentence}; {ALLOWED}" if name.startswith(PACKAGE) else f"{sentence}; {PATH_MISSING}"

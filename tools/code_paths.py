@@ -19,7 +19,7 @@ PICTURES = ROOT / "docs" / "pictures"
 CONFIG_PATH = (
     ("submit", "kernels/contract.py", "Space.configs"),
     ("submit", "kernels/catalog/catalog_child.py", "_plan"),
-    ("submit", "worker/steps/submit.py", "_write_sweep"),
+    ("submit", "worker/steps/write_plans.py", "_write_sweep"),
     ("submit", "db/record.py", "add_trials"),
     ("compile", "worker/steps/compile.py", "step"),
     ("compile", "kernels/compiling/compile_child.py", "_compile"),

@@ -1,9 +1,10 @@
 """The Celery application: its tasks, the schedule of beat, and what a worker process does as it starts and stops.
 
-Tasks only call other modules. Queues: `compile`, `judge`, `tell` and `gpu.<model>`. A worker of a GPU takes from
-`gpu.<model>@<uuid>` as well, which is for that GPU alone.
+Tasks only call other modules. Queues: `compile`, `record`, `judge`, `tell` and `gpu.<model>`. A worker of a GPU
+takes from `gpu.<model>@<uuid>` as well, which is for that GPU alone.
 
     celery -A tilewatch.worker.app worker -Q compile    -n compile@%h -c 4
+    celery -A tilewatch.worker.app worker -Q record     -n record@%h  -c 2     (with what host code imports)
     celery -A tilewatch.worker.app worker -Q judge,tell -n judge@%h   -c 1
     celery -A tilewatch.worker.app worker -Q gpu.h200   -n gpu0@%h    -c 1     (CUDA_VISIBLE_DEVICES=<uuid>)
     celery -A tilewatch.worker.app beat -s HOME/beat

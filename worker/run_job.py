@@ -2,7 +2,8 @@
 
 Three fates. Trouble that passes (Postgres away, a store or a GPU that cannot be had) puts the job off for a while; what
 a person must mend fails it with one sentence; a bug fails it with its traceback. A worker that is stopped hands its job
-back. docs/jobs.md has the whole life of a job.
+back, and one that cannot run a job's host code gives it to those of the queue `record`. docs/jobs.md has the whole life
+of a job.
 """
 
 import traceback
@@ -15,12 +16,15 @@ from tilewatch import errors
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.session import session
+from tilewatch.kernels.library_errors import PackageMissing
 from tilewatch.worker import logs
 from tilewatch.worker.context import Context
 from tilewatch.worker.logs import without_passwords
 from tilewatch.worker.queue import follow_up, outage
+from tilewatch.worker.queue.dispatch import RECORD
 from tilewatch.worker.queue.lease import LEASE_S, Lease, LeaseLost
 from tilewatch.worker.queue.outage import NotNow
+from tilewatch.worker.queue.recorders import require_recorder
 
 log = structlog.get_logger()
 
@@ -58,6 +62,8 @@ def _hold_and_do(job: ClaimedJob, owner: str, context: Context, lines: Iterable[
         return queued
     except LeaseLost:
         raise
+    except PackageMissing as error:
+        return _move_to_recorder(job, owner, context, error, lines)
     except Exception as error:  # the edge of a job: whatever it raised belongs on its row
         trouble = outage.passing(error)
         if trouble is None:
@@ -69,7 +75,9 @@ def _hold_and_do(job: ClaimedJob, owner: str, context: Context, lines: Iterable[
 
 def _step_of(kind: str) -> Step:
     """Imported when needed: a judge worker loads nothing of compiling, and beat nothing at all."""
-    if kind == "compile":
+    if kind == "record":
+        from tilewatch.worker.steps.record_library import step
+    elif kind == "compile":
         from tilewatch.worker.steps.compile import step
     elif kind == "measure":
         from tilewatch.worker.steps.measure import step
@@ -89,6 +97,23 @@ def _step_of(kind: str) -> Step:
 def _queue_next(job: ClaimedJob, context: Context) -> list[UnsentJob]:
     with session(context.database_url) as opened:
         return follow_up.queue_next(opened, job)
+
+
+def _move_to_recorder(
+    job: ClaimedJob, owner: str, context: Context, error: PackageMissing, lines: Iterable[str]
+) -> list[UnsentJob]:
+    """Gives a job to the workers that can run its host code; fails it where there are none, or this is one of them."""
+    if job.queue != RECORD:
+        try:
+            with session(context.database_url) as opened:
+                require_recorder(opened, error)
+                moved = jobs.move(opened, job.id, owner, RECORD)
+            log.info("moved", queue=RECORD, reason=str(error))
+            return [UnsentJob(job.id, RECORD)] if moved else []
+        except PackageMissing as unhelped:
+            error = unhelped
+    _fail(job.id, owner, context, error, lines)
+    return _queue_next(job, context)
 
 
 def _hand_back(job_id: int, owner: str, context: Context) -> None:

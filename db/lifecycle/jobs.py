@@ -181,6 +181,16 @@ def hand_back(session: Session, job_id: int, owner: str) -> bool:
     )
 
 
+def move(session: Session, job_id: int, owner: str, queue: str) -> bool:
+    """Queues a job for other workers than those of its queue. That is no attempt either. False: it was lost."""
+    return _as_owner(
+        session,
+        job_id,
+        owner,
+        {**_let_go("queued"), "queue": queue, "sent_at": None, "attempt": func.greatest(Job.attempt - 1, 0)},
+    )
+
+
 def put_off(session: Session, job_id: int, owner: str, trouble: str) -> bool:
     """Queues a job again after passing trouble, to be taken when it has waited. That is no attempt either.
 

@@ -56,6 +56,7 @@ class WorkerRow:
     seen_at: dt.datetime
     silent_s: float
     alive: bool
+    queues: list[str]
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,7 @@ def list_workers(session: Session) -> list[WorkerRow]:
         Worker.seen_at,
         silent_s.label("silent_s"),
         (silent_s <= WORKER_ALIVE_S).label("alive"),
+        Worker.queues,
     ).order_by(Worker.seen_at.desc(), Worker.name)
     return [WorkerRow(**{**row._asdict(), "silent_s": float(row.silent_s)}) for row in session.execute(query)]
 
@@ -143,13 +145,6 @@ def list_queues(session: Session) -> list[QueueRow]:
     taking: dict[str, int] = {}
     for worker in list_workers(session):
         if worker.alive:
-            for queue in _taken_by(worker):
+            for queue in worker.queues:
                 taking[queue] = taking.get(queue, 0) + 1
     return [QueueRow(**row._asdict(), workers=taking.get(row.queue, 0)) for row in session.execute(query)]
-
-
-def _taken_by(worker: WorkerRow) -> tuple[str, ...]:
-    """Returns the queues of a worker: a GPU's takes what any GPU of its model may do, and what only this one may."""
-    if worker.kind != "gpu":
-        return (worker.kind,)
-    return f"gpu.{worker.gpu_model}", f"gpu.{worker.gpu_model}@{worker.gpu_uuid}"

@@ -165,7 +165,7 @@ def _job_counts(submission_ids: Select[int]) -> Subquery:
             Job.submission_id,
             func.count().filter(Job.state.in_(FAILED_JOB)).label("failed_jobs"),
             func.count().filter(Job.state == "cancelled").label("cancelled_jobs"),
-            func.count().filter(is_open, Job.kind == "compile").label("open_compile_jobs"),
+            func.count().filter(is_open, Job.kind.in_(("record", "compile"))).label("open_compile_jobs"),
             func.count().filter(is_open, Job.kind == "measure").label("open_measure_jobs"),
             func.count().filter(Job.state == "running", Job.kind == "measure").label("running_measure_jobs"),
             func.count().filter(is_open, Job.kind == "judge").label("open_judge_jobs"),

@@ -4,9 +4,10 @@ import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import exists, func, or_, select
+from sqlalchemy import and_, exists, func, literal, or_, select
 from sqlalchemy.orm import Session, aliased
 
+from tilewatch.db.joins import WORKER_ALIVE_S
 from tilewatch.db.models import (
     ENDED_SHORT,
     OPEN_JOB,
@@ -129,6 +130,13 @@ def list_ready_to_measure(session: Session, submission_id: int | None = None) ->
     if submission_id is not None:
         query = query.where(Job.submission_id == submission_id)
     return list(session.scalars(query))
+
+
+def is_taken(session: Session, queue: str) -> bool:
+    """Returns whether a live worker takes from the queue."""
+    silent_s = func.extract("epoch", func.now() - Worker.seen_at)
+    takes = and_(silent_s <= WORKER_ALIVE_S, literal(queue) == func.any(Worker.queues))
+    return bool(session.scalar(select(exists().where(takes))))
 
 
 def read_sweep_facts(session: Session, sweep_id: int) -> SweepFacts:

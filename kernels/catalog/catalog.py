@@ -25,12 +25,12 @@ class UnknownKernel(ExpectedError):
 
 @dataclass(frozen=True)
 class LibraryPlans:
-    """`failures` are sentences: each says which file or kernel was left out, and why. `is_package_missing` says that
-    one of them is for lack of a package, which another machine may have."""
+    """`failures` are sentences: each says which file or kernel was left out, and why. `package_missing` is the first of
+    them that is for lack of a package, which another machine may have."""
 
     plans: tuple[Plan, ...]
     failures: tuple[str, ...]
-    is_package_missing: bool = False
+    package_missing: str | None = None
 
 
 def read(library: Path, *, arch: str, kernel: str | None = None, problem: str | None = None) -> tuple[Plan, ...]:
@@ -63,7 +63,7 @@ def read_library(library: Path, *, arch: str, kernel: str | None = None, problem
         )
         for plan in answer["plans"]
     )
-    return LibraryPlans(plans, tuple(answer["failures"]), answer["is_package_missing"])
+    return LibraryPlans(plans, tuple(answer["failures"]), answer["package_missing"])
 
 
 def describe(library: Path, *, arch: str, kernel: str, problem: str, config: Params) -> Description:

@@ -49,8 +49,8 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _answer(plans: list[dict[str, Any]], failures: list[LibraryError]) -> dict[str, Any]:
-    missing = any(isinstance(each, PackageMissing) for each in failures)
-    return {"plans": plans, "failures": [str(each) for each in failures], "is_package_missing": missing}
+    missing = next((str(each) for each in failures if isinstance(each, PackageMissing)), None)
+    return {"plans": plans, "failures": [str(each) for each in failures], "package_missing": missing}
 
 
 class UnknownKernelName(Exception):

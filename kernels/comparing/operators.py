@@ -7,7 +7,7 @@ from pathlib import Path
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.catalog.catalog import LibraryPlans, UnknownKernel
 from tilewatch.kernels.contract import BadProblem
-from tilewatch.kernels.library_errors import LibraryError, NoConfigs
+from tilewatch.kernels.library_errors import LibraryError, NoConfigs, PackageMissing
 from tilewatch.kernels.results import Plan
 
 
@@ -47,15 +47,21 @@ class Selection:
     problem: str | None = None
 
 
-def list_operators(base: Library, head: Library, selection: Selection) -> tuple[Operator, ...]:
+def list_operators(
+    base: Library, head: Library, selection: Selection, *, needs_packages: bool = False
+) -> tuple[Operator, ...]:
     """Reads both sides. Raises NoConfigs, UnknownKernel or BadProblem where neither side has what was asked for, and
-    LibraryError where a file of the head does not load and nothing of the base shows which kernels it had."""
+    LibraryError where a file of the head does not load and nothing of the base shows which kernels it had. With
+    `needs_packages`, whatever lacks a package raises PackageMissing: another machine may have it."""
     sides = [(library, arch) for arch in selection.archs for library in (base, head)]
     with ThreadPoolExecutor(len(sides)) as pool:
         read = list(pool.map(lambda side: _read(side[0], side[1], selection), sides))
     errors = [each for each in read if isinstance(each, Exception)]
     if len(errors) == len(read):
         raise errors[0]
+    missing = [each.package_missing for each in read if isinstance(each, LibraryPlans) and each.package_missing]
+    if missing and needs_packages:
+        raise PackageMissing(missing[0])
     operators: list[Operator] = []
     for index, arch in enumerate(selection.archs):
         of_base, of_head = (
@@ -78,7 +84,7 @@ def _read(library: Library, arch: str, selection: Selection) -> LibraryPlans | E
         failures = catalog.read_library(library.folder, arch=arch).failures
         return LibraryPlans((), failures) if failures else error
     except LibraryError as error:
-        raise LibraryError(f"{library.name} cannot be compared: {error}") from None
+        raise type(error)(f"{library.name} cannot be compared: {error}") from None
 
 
 def _pair(arch: str, base: tuple[Library, LibraryPlans], head: tuple[Library, LibraryPlans]) -> list[Operator]:

@@ -67,7 +67,14 @@ def _whole_flow(opened: Session) -> None:
         opened, sha256="ef" * 32, file_name="h200.jsonl.gz", machine="H200", recorded_at=one_commit.NOON
     )
     record.write_heartbeat(
-        opened, name="gpu0@node-a", kind="gpu", host="node-a", gpu_model="b200", gpu_uuid="GPU-1", toolchain={}
+        opened,
+        name="gpu0@node-a",
+        kind="gpu",
+        host="node-a",
+        gpu_model="b200",
+        gpu_uuid="GPU-1",
+        toolchain={},
+        queues=["gpu.b200"],
     )
     quarantine.begin(
         opened, gpu_uuid="GPU-2", gpu_model="b200", host="node-a", kind="xid", reason="Xid 79", evidence={}

@@ -68,6 +68,7 @@ class Heartbeat:
                 gpu_model=model.slug if model else None,
                 gpu_uuid=who.gpu.uuid if who.gpu else None,
                 toolchain=who.toolchain,
+                queues=who.queues,
                 doing=doing,
             )
 

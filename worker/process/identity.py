@@ -12,7 +12,7 @@ from tilewatch.kernels.device import Gpu
 from tilewatch.worker.context import Context
 from tilewatch.worker.gpu.backend import backend_for
 from tilewatch.worker.gpu.visible_gpu import require_compiler
-from tilewatch.worker.queue.dispatch import COMPILE, OF_ONE_GPU, one_gpu_queue
+from tilewatch.worker.queue.dispatch import COMPILE, OF_ONE_GPU, RECORD, one_gpu_queue
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def identify(name: str, queues: Iterable[str], context: Context, wanted_compiler
         queues_of_gpu = tuple(sorted({*taken, own_queue}))
         return Identity(name, "gpu", backend.host, {**toolchain, "driver": gpu.driver}, gpu, queues_of_gpu)
     host = socket.gethostname()
-    if COMPILE in taken:
+    if COMPILE in taken or RECORD in taken:
         require_compiler(wanted_compiler)
         return Identity(name, "compile", host, {**toolchain, "compiler": compiler_version()}, queues=taken)
     return Identity(name, "judge", host, toolchain, queues=taken)

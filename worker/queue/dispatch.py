@@ -22,6 +22,8 @@ from tilewatch.worker.queue.message import RUN
 
 NOTIFY_TASK = "worker.tell"
 COMPILE = "compile"
+RECORD = "record"
+"""The queue of host code that only some nodes can run: those that have PyTorch, or whatever it imports."""
 JUDGE = "judge"
 NOTIFY_QUEUE = "tell"
 """A second queue of the judge's workers: Celery takes from both in turn, so a message to people never waits behind a

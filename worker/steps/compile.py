@@ -2,7 +2,8 @@
 
 The submit step cannot know what is compiled already, because that depends on the worker's compiler. So a kernel's first
 compile job plans: it attaches what this worker's compiler compiled before and queues batches of the rest, often none. A
-batch compiles. Both leave the database right when they run twice, or at once with others.
+batch compiles. Where its host code cannot run, it is moved to the queue `record` (run_job.py), whose workers write the
+bytecode into the store and queue it again. All leave the database right when they run twice, or at once with others.
 """
 
 from collections.abc import Collection, Sequence
@@ -22,7 +23,7 @@ from tilewatch.kernels.compiling.store import CubinStore, is_final
 from tilewatch.kernels.results import Compiled, StaticFacts
 from tilewatch.worker import metrics, watched
 from tilewatch.worker.context import Context
-from tilewatch.worker.queue.dispatch import COMPILE
+from tilewatch.worker.queue.dispatch import COMPILE, RECORD
 from tilewatch.worker.queue.lease import Lease
 from tilewatch.worker.steps.compiler import open_compiler
 
@@ -38,7 +39,9 @@ Item = TypeVar("Item")
 
 
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
-    return _compile_batch(job, context, lease) if "items" in job.payload else _plan_batches(job, context)
+    if "items" not in job.payload:
+        return _plan_batches(job, context)
+    return (_record_batch if job.queue == RECORD else _compile_batch)(job, context, lease)
 
 
 def _plan_batches(job: ClaimedJob, context: Context) -> list[UnsentJob]:
@@ -98,7 +101,8 @@ def _compile_batch(job: ClaimedJob, context: Context, lease: Lease) -> list[Unse
     for done, item in enumerate(payload["items"]):
         lease.progress(done)
         if item["code_key"] not in usable:
-            compiled = compiler.compile(library, payload["kernel"], item["problem"], item["params"], payload["arch"])
+            what = (library, payload["kernel"], item["problem"], item["params"], payload["arch"])
+            compiled = compiler.compile(*what, code_key=item["code_key"])
             metrics.COMPILE_SECONDS.labels(compiled.status).observe(compiled.compile_s)
             rows.append(_row(item["code_key"], compiled))
         if len(rows) >= CHUNK:
@@ -106,6 +110,29 @@ def _compile_batch(job: ClaimedJob, context: Context, lease: Lease) -> list[Unse
     lease.progress(len(payload["items"]))
     write(keys)
     return []
+
+
+def _record_batch(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
+    """Writes what the configs launch into the store, and queues the batch for any compile worker."""
+    payload, compiler = job.payload, open_compiler(context)
+    library = watched.library_at(context, payload.get("repository"), payload["sha"], payload["library"])
+    for done, item in enumerate(payload["items"]):
+        lease.progress(done)
+        what = (library, payload["kernel"], item["problem"], item["params"], payload["arch"])
+        compiler.record(*what, code_key=item["code_key"])
+    with session(context.database_url) as opened:
+        job_id, _ = jobs.add(
+            opened,
+            key=f"{job.key}:recorded",
+            kind="compile",
+            queue=COMPILE,
+            subject=job.subject,
+            payload=payload,
+            submission_id=job.submission_id,
+            total_steps=job.total_steps,
+            priority=job.priority,
+        )
+    return [UnsentJob(job_id, COMPILE)]
 
 
 def _find_usable(opened: Session, keys: Sequence[str], compiler: Compiler, store_url: str) -> set[str]:

@@ -44,7 +44,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         Library(short_sha(sha), watched.library_at(context, repository, sha, job.payload["library"]))
         for sha in (story.check.base_sha, story.check.head_sha)
     )
-    operators = list_operators(base, head, Selection((story.check.arch,), story.check.kernel))
+    operators = list_operators(base, head, Selection((story.check.arch,), story.check.kernel), needs_packages=True)
     wanted = job.payload["kernels"]
     if story.check.kernel is None and wanted is not None:
         operators = tuple(each for each in operators if each.kernel in wanted)

@@ -5,21 +5,23 @@ and everything is written in one transaction or not at all.
 """
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 from sqlalchemy.orm import Session
 
 from tilewatch.db import record
-from tilewatch.db.lifecycle import jobs, repositories
+from tilewatch.db.lifecycle import repositories
 from tilewatch.db.lifecycle.jobs import Priority, UnsentJob
 from tilewatch.db.migrate import require_head
 from tilewatch.db.session import check, session
 from tilewatch.db.step_queries import steps
 from tilewatch.errors import ExpectedError
-from tilewatch.kernels import device, tile_table
+from tilewatch.kernels import device
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.device import SIMULATED, GpuSpec
+from tilewatch.kernels.library_errors import PackageMissing
 from tilewatch.kernels.recording.git_commit import GitCommit
 from tilewatch.kernels.results import Plan
 from tilewatch.repository_names import is_branch, name_of_branch
@@ -27,8 +29,12 @@ from tilewatch.text import short_sha
 from tilewatch.worker import checkouts, watched
 from tilewatch.worker import repository as git_reads
 from tilewatch.worker.queue import dispatch
-from tilewatch.worker.queue.dispatch import COMPILE, gpu_queue
-from tilewatch.worker.settings import Settings
+from tilewatch.worker.queue.dispatch import RECORD
+from tilewatch.worker.queue.recorders import ADVICE, require_recorder
+from tilewatch.worker.settings import EVERY_KERNEL, Settings
+from tilewatch.worker.steps import record_library
+from tilewatch.worker.steps.record_library import PlansWanted
+from tilewatch.worker.steps.write_plans import PlannedSubmission, write_plans
 from tilewatch.worker.watched import WatchedRepository
 
 
@@ -82,12 +88,21 @@ class _Source:
 
 
 @dataclass(frozen=True)
+class _Read:
+    """The plans by architecture, none where a worker makes them; and what to say of the reading, for people."""
+
+    plans: Mapping[str, tuple[Plan, ...]]
+    words: str
+
+
+@dataclass(frozen=True)
 class _Target:
-    """A GPU model to submit for, its plans, and whether a GPU will be there to measure."""
+    """A GPU model to submit for, its plans, and whether a GPU will be there to measure. `plans` is None where another
+    node makes them: one that can run the host code."""
 
     model: GpuSpec
     measure: bool
-    plans: tuple[Plan, ...]
+    plans: tuple[Plan, ...] | None
 
 
 def submit_nightly(
@@ -198,34 +213,21 @@ def _submit(
     models = models or tuple(device.gpu_model(slug) for slug in sorted(others - {SIMULATED.slug}))
     if not models:
         raise NothingToSubmit("no GPU model is watched and no GPU worker was ever here: name one with --gpu")
-    readings = {
-        arch: catalog.read_library(library, arch=arch, kernel=request.kernel, problem=request.problem)
-        for arch in sorted({model.arch for model in models})
-    }
-    plans = {
-        arch: tuple(
-            plan for plan in reading.plans if request.kernel or source.has_whole_suite or settings.sweeps(plan.kernel)
-        )
-        for arch, reading in readings.items()
-    }
-    failures = tuple(dict.fromkeys(failure for reading in readings.values() for failure in reading.failures))
-    if not any(plans.values()):
-        raise NothingToSubmit(
-            f"the library's suite has none of the kernels {', '.join(settings.kernels or ())} (TILEWATCH_KERNELS)"
-        )
-    targets = [_Target(model, model.slug in measured, plans[model.arch]) for model in models]
+    wanted = PlansWanted(request.kernel, request.problem, _list_kernels(settings, source, request))
+    read = _read(servers.database_url, library, {model.arch for model in models}, wanted)
+    targets = [_Target(model, model.slug in measured, read.plans.get(model.arch)) for model in models]
     with session(servers.database_url) as opened:
         commit_id = record.add_commit(
             opened, **{**asdict(commit), "committed_at": dt.datetime.fromisoformat(commit.committed_at)}
         )
-        written = [_write(opened, source, commit, commit_id, target, request) for target in targets]
+        written = [_write(opened, source, commit, commit_id, target, request, wanted) for target in targets]
     queued = [job for _, _, jobs_of_one in written for job in jobs_of_one]
     dispatch.send(dispatch.sender(servers.broker_url), servers.database_url, queued)
     created = [target for target, (_, new, _) in zip(targets, written, strict=True) if new]
     return Submitted(
         submission_ids=tuple(submission_id for submission_id, _, _ in written),
         created=bool(created),
-        sentence="; left out: ".join((_sentence(request, source, commit, targets, created), *failures)),
+        sentence=_sentence(request, source, commit, targets, created) + read.words,
         fetch_failure=source.fetch_failure,
     )
 
@@ -237,6 +239,45 @@ def _resolve(source: WatchedRepository, revision: str, line: str) -> GitCommit:
         return commit
     line = short_sha(commit.sha) if commit.sha.startswith(line) else line
     return replace(commit, repository=name_of_branch(commit.repository, line))
+
+
+def _list_kernels(settings: Settings, source: _Source, request: _Request) -> tuple[str, ...] | None:
+    """Returns the kernels that TILEWATCH_KERNELS leaves of a suite; None for all."""
+    is_whole = request.kernel is not None or source.has_whole_suite or settings.kernels == (EVERY_KERNEL,)
+    return None if is_whole else settings.kernels
+
+
+def _read(database_url: str, library: Path, archs: Collection[str], wanted: PlansWanted) -> _Read:
+    """Reads the library for each architecture, or leaves that to a worker that can run its host code.
+
+    Raises NothingToSubmit, what `read_library` raises, and PackageMissing where no worker could help.
+    """
+    try:
+        readings = {
+            arch: catalog.read_library(library, arch=arch, kernel=wanted.kernel, problem=wanted.problem)
+            for arch in sorted(archs)
+        }
+    except PackageMissing as error:
+        with session(database_url) as opened:
+            require_recorder(opened, error)
+        return _read_elsewhere(str(error))
+    failures = tuple(dict.fromkeys(failure for reading in readings.values() for failure in reading.failures))
+    advice = ""
+    missing = [reading.package_missing for reading in readings.values() if reading.package_missing is not None]
+    if missing:
+        with session(database_url) as opened:
+            if steps.is_taken(opened, RECORD):
+                return _read_elsewhere(missing[0])
+        advice = f"; {ADVICE}"
+    plans = {arch: tuple(filter(wanted.has, reading.plans)) for arch, reading in readings.items()}
+    if not any(plans.values()):
+        named = ", ".join(wanted.kernels or ())
+        raise NothingToSubmit(f"the library's suite has none of the kernels {named} (TILEWATCH_KERNELS)")
+    return _Read(plans, "".join(f"; left out: {failure}" for failure in failures) + advice)
+
+
+def _read_elsewhere(reason: str) -> _Read:
+    return _Read({}, f"; a worker of the queue {RECORD} finds out what it sweeps, since here {reason}")
 
 
 def _own_models() -> set[str]:
@@ -251,6 +292,7 @@ def _write(
     commit_id: int,
     target: _Target,
     request: _Request,
+    wanted: PlansWanted,
 ) -> tuple[int, bool, list[UnsentJob]]:
     """Writes one submission with its sweeps, trials and jobs; returns its id, whether it is new, and the jobs to
     send."""
@@ -272,81 +314,22 @@ def _write(
     )
     if not new:
         return submission_id, False, []
-    for plan in target.plans:
-        sweep_id = _write_sweep(opened, submission_id, commit_id, model, plan)
-        if target.measure:
-            jobs.add(
-                opened,
-                key=f"{key}:measure:{plan.kernel}:{plan.problem}",
-                kind="measure",
-                queue=gpu_queue(model.slug),
-                subject=f"{plan.kernel} {plan.problem}{source.words} on {model.slug}",
-                payload={"library": source.library, "baselines": list(plan.baselines), **_shipped(plan)},
-                submission_id=submission_id,
-                sweep_id=sweep_id,
-                state="waiting",
-                priority=request.priority,
-            )
-    return submission_id, True, _compile_jobs(opened, submission_id, key, source, commit, target, request)
-
-
-def _shipped(plan: Plan) -> dict[str, dict[str, int]]:
-    return {} if plan.ships is None else {"ships": dict(plan.ships)}
-
-
-def _write_sweep(opened: Session, submission_id: int, commit_id: int, model: GpuSpec, plan: Plan) -> int:
-    """Writes a sweep, its configs and its trials, none of them compiled yet. Returns the sweep's id."""
-    sweep_id = record.add_sweep(
-        opened,
+    submission = PlannedSubmission(
+        key=key,
         submission_id=submission_id,
         commit_id=commit_id,
-        kernel=plan.kernel,
-        problem=plan.problem,
+        repository=commit.repository,
+        sha=commit.sha,
+        library=source.library,
+        words=source.words,
         gpu_model=model.slug,
-        arch=plan.arch,
-        source_sha256=plan.source_sha256,
-        space=tile_table.stored_space(plan, model.slug),
-        space_size=len(plan.trials),
-        flops=plan.flops,
-        bytes=plan.bytes,
-        parts_of=plan.parts_of,
+        measure=target.measure,
+        priority=int(request.priority),
     )
-    ids = record.add_configs(opened, [trial.config for trial in plan.trials])
-    planned = [(ids[record.config_sha256(trial.config)], trial.code_key) for trial in plan.trials]
-    record.add_trials(opened, sweep_id, planned)
-    return sweep_id
-
-
-def _compile_jobs(
-    opened: Session,
-    submission_id: int,
-    key: str,
-    source: _Source,
-    commit: GitCommit,
-    target: _Target,
-    request: _Request,
-) -> list[UnsentJob]:
-    """Adds one job per kernel, for all its problems: they share code. It queues the batches (compile.py)."""
-    queued = []
-    for kernel in dict.fromkeys(plan.kernel for plan in target.plans):
-        job_id, _ = jobs.add(
-            opened,
-            key=f"{key}:compile:{kernel}",
-            kind="compile",
-            queue=COMPILE,
-            subject=f"{kernel}{source.words} for {target.model.slug} ({target.model.arch}) at {short_sha(commit.sha)}",
-            payload={
-                "repository": commit.repository,
-                "sha": commit.sha,
-                "library": source.library,
-                "kernel": kernel,
-                "arch": target.model.arch,
-            },
-            submission_id=submission_id,
-            priority=request.priority,
-        )
-        queued.append(UnsentJob(job_id, COMPILE))
-    return queued
+    if target.plans is not None:
+        return submission_id, True, write_plans(opened, submission, target.plans)
+    subject = f"{request.what}{source.words} for {model.slug} at {short_sha(commit.sha)}"
+    return submission_id, True, [record_library.add_job(opened, submission, wanted, subject)]
 
 
 def _sentence(

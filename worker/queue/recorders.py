@@ -1,0 +1,18 @@
+"""Finds out whether a worker takes the queue `record`: it can run host code that needs more than other nodes have."""
+
+from sqlalchemy.orm import Session
+
+from tilewatch.db.step_queries import steps
+from tilewatch.kernels.library_errors import PackageMissing
+from tilewatch.worker.queue.dispatch import RECORD
+
+ADVICE = (
+    f"no worker takes the queue {RECORD}: install the package on one node and start a worker there with -Q {RECORD} "
+    "(docs/operations.md)"
+)
+
+
+def require_recorder(session: Session, error: PackageMissing) -> None:
+    """Raises PackageMissing, with what to do, where no live worker takes the queue."""
+    if not steps.is_taken(session, RECORD):
+        raise PackageMissing(f"{error}; {ADVICE}")

@@ -1,0 +1,68 @@
+"""The record step. Plans a submission where its host code can run, because who submitted it could not run it.
+
+It runs on a worker of the queue `record`. The batches of configs that come of it are recorded in the same queue, each
+when a compile worker could not run its host code (compile.py).
+"""
+
+from dataclasses import asdict, dataclass
+
+import structlog
+from sqlalchemy.orm import Session
+
+from tilewatch.db.lifecycle import jobs
+from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
+from tilewatch.db.session import session
+from tilewatch.kernels import device
+from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.library_errors import LibraryError
+from tilewatch.kernels.results import Plan
+from tilewatch.worker import watched
+from tilewatch.worker.context import Context
+from tilewatch.worker.queue.dispatch import RECORD
+from tilewatch.worker.queue.lease import Lease
+from tilewatch.worker.steps.write_plans import PlannedSubmission, write_plans
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class PlansWanted:
+    """What of a library is submitted: one kernel, one problem of it, or the suite; of the suite only `kernels`, where
+    they are not None."""
+
+    kernel: str | None
+    problem: str | None
+    kernels: tuple[str, ...] | None
+
+    def has(self, plan: Plan) -> bool:
+        return self.kernels is None or plan.kernel in self.kernels
+
+
+def add_job(opened: Session, submission: PlannedSubmission, wanted: PlansWanted, subject: str) -> UnsentJob:
+    job_id, _ = jobs.add(
+        opened,
+        key=f"{submission.key}:record",
+        kind="record",
+        queue=RECORD,
+        subject=subject,
+        payload={"submission": asdict(submission), "wanted": asdict(wanted)},
+        submission_id=submission.submission_id,
+        priority=submission.priority,
+    )
+    return UnsentJob(job_id, RECORD)
+
+
+def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
+    submission, wanted = PlannedSubmission(**job.payload["submission"]), PlansWanted(**job.payload["wanted"])
+    library = watched.library_at(context, submission.repository, submission.sha, submission.library)
+    reading = catalog.read_library(
+        library, arch=device.gpu_model(submission.gpu_model).arch, kernel=wanted.kernel, problem=wanted.problem
+    )
+    lease.progress()
+    for failure in reading.failures:
+        log.warning("left out", reason=failure)
+    plans = list(filter(wanted.has, reading.plans))
+    if not plans:
+        raise LibraryError("; ".join(("nothing is left to sweep", *reading.failures)))
+    with session(context.database_url) as opened:
+        return write_plans(opened, submission, plans)

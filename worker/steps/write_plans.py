@@ -1,0 +1,109 @@
+"""Writes what a submission sweeps: the sweeps, trials and jobs of its plans.
+
+Whoever ran the library files does it: the submit step, or the record step on another node.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from tilewatch.db import record
+from tilewatch.db.lifecycle import jobs
+from tilewatch.db.lifecycle.jobs import UnsentJob
+from tilewatch.kernels import device, tile_table
+from tilewatch.kernels.results import Plan
+from tilewatch.text import short_sha
+from tilewatch.worker.queue.dispatch import COMPILE, gpu_queue
+
+
+@dataclass(frozen=True)
+class PlannedSubmission:
+    """A submission whose plans are to be written. `key` is its own, which the keys of its jobs begin with.
+
+    `library` is the folder of commits whose pyproject.toml names none; `words` names a repository that was added, for
+    people, and is empty for that of TILEWATCH_REPOSITORY. `measure` is False where no GPU will be there to measure.
+    """
+
+    key: str
+    submission_id: int
+    commit_id: int
+    repository: str
+    sha: str
+    library: str
+    words: str
+    gpu_model: str
+    measure: bool
+    priority: int
+
+
+def write_plans(opened: Session, submission: PlannedSubmission, plans: Sequence[Plan]) -> list[UnsentJob]:
+    """Returns the jobs to send. A second call changes nothing."""
+    for plan in plans:
+        sweep_id = _write_sweep(opened, submission, plan)
+        if submission.measure:
+            jobs.add(
+                opened,
+                key=f"{submission.key}:measure:{plan.kernel}:{plan.problem}",
+                kind="measure",
+                queue=gpu_queue(submission.gpu_model),
+                subject=f"{plan.kernel} {plan.problem}{submission.words} on {submission.gpu_model}",
+                payload={"library": submission.library, "baselines": list(plan.baselines), **_shipped(plan)},
+                submission_id=submission.submission_id,
+                sweep_id=sweep_id,
+                state="waiting",
+                priority=submission.priority,
+            )
+    return _compile_jobs(opened, submission, plans)
+
+
+def _shipped(plan: Plan) -> dict[str, dict[str, int]]:
+    return {} if plan.ships is None else {"ships": dict(plan.ships)}
+
+
+def _write_sweep(opened: Session, submission: PlannedSubmission, plan: Plan) -> int:
+    """Writes a sweep, its configs and its trials, none of them compiled yet. Returns the sweep's id."""
+    sweep_id = record.add_sweep(
+        opened,
+        submission_id=submission.submission_id,
+        commit_id=submission.commit_id,
+        kernel=plan.kernel,
+        problem=plan.problem,
+        gpu_model=submission.gpu_model,
+        arch=plan.arch,
+        source_sha256=plan.source_sha256,
+        space=tile_table.stored_space(plan, submission.gpu_model),
+        space_size=len(plan.trials),
+        flops=plan.flops,
+        bytes=plan.bytes,
+        parts_of=plan.parts_of,
+    )
+    ids = record.add_configs(opened, [trial.config for trial in plan.trials])
+    planned = [(ids[record.config_sha256(trial.config)], trial.code_key) for trial in plan.trials]
+    record.add_trials(opened, sweep_id, planned)
+    return sweep_id
+
+
+def _compile_jobs(opened: Session, submission: PlannedSubmission, plans: Sequence[Plan]) -> list[UnsentJob]:
+    """Adds one job per kernel, for all its problems: they share code. It queues the batches (compile.py)."""
+    arch = device.gpu_model(submission.gpu_model).arch
+    queued = []
+    for kernel in dict.fromkeys(plan.kernel for plan in plans):
+        job_id, _ = jobs.add(
+            opened,
+            key=f"{submission.key}:compile:{kernel}",
+            kind="compile",
+            queue=COMPILE,
+            subject=f"{kernel}{submission.words} for {submission.gpu_model} ({arch}) at {short_sha(submission.sha)}",
+            payload={
+                "repository": submission.repository,
+                "sha": submission.sha,
+                "library": submission.library,
+                "kernel": kernel,
+                "arch": arch,
+            },
+            submission_id=submission.submission_id,
+            priority=submission.priority,
+        )
+        queued.append(UnsentJob(job_id, COMPILE))
+    return queued
