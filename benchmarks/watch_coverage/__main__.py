@@ -112,9 +112,9 @@ def find_outcomes(rows: Sequence[Row], kernels: Sequence[KernelName]) -> dict[Ke
 
 def _run_child(watch: Path, arch: str) -> list[Row]:
     command = [sys.executable, "-m", "benchmarks.watch_coverage.record", str(watch), arch]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        print(f"{watch} for {arch} ended with {done.returncode}", file=sys.stderr)
+        print(f"{watch} for {arch} ended with {done.returncode}:\n{done.stderr[-2000:]}", file=sys.stderr)
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 

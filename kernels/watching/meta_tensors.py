@@ -121,7 +121,7 @@ def _compute(function: Callable[..., Any], given: Any) -> Any:
         return _call(function, stored, "cpu")
     if _any(lambda each: isinstance(each, torch.Tensor) and each.is_meta, stored):
         if name in ("__getitem__", "__setitem__"):
-            stored = ((stored[0][0], _without_masks(stored[0][1]), *stored[0][2:]), stored[1])
+            stored = ((stored[0][0], _resolve_index(stored[0][1]), *stored[0][2:]), stored[1])
         found = _call(function, _map(_to_meta, stored), "meta")
         if isinstance(target, _class_with_values()):
             _forget(target)
@@ -132,15 +132,18 @@ def _compute(function: Callable[..., Any], given: Any) -> Any:
     return _map(_keep_values, found) if target is None or found is None else target
 
 
-def _without_masks(index: Any) -> Any:
-    """Returns an index with the places where masks are true, since how many these are decides shapes."""
+def _resolve_index(index: Any) -> Any:
+    """Returns an index with the places where masks are true, and numbers: their values decide what PyTorch returns."""
     import torch
 
-    def places(each: Any) -> tuple[Any, ...]:
-        is_mask = isinstance(each, torch.Tensor) and each.dtype == torch.bool and not each.is_meta
-        return tuple(each.nonzero(as_tuple=True)) if is_mask else (each,)
+    def resolve(each: Any) -> tuple[Any, ...]:
+        if not isinstance(each, torch.Tensor) or each.is_meta:
+            return (each,)
+        if each.dtype == torch.bool:
+            return tuple(each.nonzero(as_tuple=True))
+        return (each if each.dim() else int(each),)
 
-    return tuple(one for each in (index if isinstance(index, tuple) else (index,)) for one in places(each))
+    return tuple(one for each in (index if isinstance(index, tuple) else (index,)) for one in resolve(each))
 
 
 def _is_too_large(function: Callable[..., Any], given: Any) -> bool:
