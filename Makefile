@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help up install dev test test-changed lint bench bench-api bench-checks bench-claims bench-compare bench-dashboard bench-gpu bench-jobs bench-judge bench-tell bench-tuned bench-watch chaos test-gpu mutants lock clean
+.PHONY: help up install dev test test-changed test-debian lint bench bench-api bench-checks bench-claims bench-compare bench-dashboard bench-gpu bench-jobs bench-judge bench-tell bench-tuned bench-watch chaos test-gpu mutants lock clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -25,12 +25,18 @@ lint: dev ## Check style, types and the import rules between the rooms
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
-# Each process has servers of its own. More than four gain little: the longest files then decide.
-PARALLEL = -n auto --maxprocesses 4 --dist worksteal
+# One process more than cores, because tests also wait for programs to start. Each has servers of its own. More than four
+# gain little: the longest tests then decide.
+PARALLEL = -n $(shell expr $$(nproc) + 1) --maxprocesses 4 --dist worksteal
 
-test: lint ## Check everything that needs no GPU, against a real Postgres and a real Valkey
-	@$(BIN)/python tests/debian_servers.py $(BIN)/pytest -q -n auto --maxprocesses 4 --dist loadfile tests/db
+test: dev ## Check everything that needs no GPU, against a real Postgres and a real Valkey
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint test-debian
 	@$(BIN)/pytest $(PARALLEL) --durations=10
+
+# test_embedded.py starts servers of its own, so it says nothing of Debian's.
+test-debian: dev ## Run the tests of db/ against the oldest servers that are supported: Debian's Postgres 15 and Redis 7
+	@$(BIN)/python tests/debian_servers.py $(BIN)/pytest -q -n auto --maxprocesses 4 --dist loadfile tests/db \
+		--ignore tests/db/server/test_embedded.py
 
 test-changed: ## Run the tests of the modules that differ from main (ONLY="worker/run_job.py ..." for others)
 	@tests="$$($(BIN)/python -m tools.changed_tests $(ONLY))"; \

@@ -26,6 +26,9 @@ from tilewatch.db.server.embedded import Embedded, Servers
 
 NewDatabase = Callable[[], AbstractContextManager[str]]
 
+LONG = ("tests/end_to_end/", "tests/worker/local/test_up.py", "tests/kernels/library/test_compiles.py")
+"""Tests of half a minute and more."""
+
 MEMORY = Path("/dev/shm")  # noqa: S108 - a folder with a name of its own is made in it
 MEMORY_NEEDED_BYTES = 6 * 2**30
 """A server's databases and its log of writes take up to 1.2 GB, and four processes have one each."""
@@ -35,6 +38,11 @@ def pytest_configure() -> None:
     # A shell starts what it runs in the background with Ctrl-C ignored, and so would everything be that we start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the longest tests first: one of them at the end would leave all but one of the processes without work."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -48,7 +56,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture
 def scratch() -> Iterator[Path]:
     """A folder that everybody may enter, unlike pytest's: started by root, the servers may have to run as nobody."""
-    with scratch_folder() as folder:
+    memory = in_memory()
+    runs_programs = memory is not None and not os.statvfs(memory).f_flag & os.ST_NOEXEC
+    with scratch_folder(memory if runs_programs else None) as folder:
         yield folder
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tilewatch import processes
 
-DEADLINE_S = 60
+DEADLINE_S = 120
 SLEEP = "import time; print('ready', flush=True); time.sleep(600)"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEP
 

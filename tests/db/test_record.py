@@ -332,7 +332,7 @@ def test_a_worker_is_seen_until_it_says_good_bye(database_url: str) -> None:
         assert opened.scalars(select(Worker)).all() == []
 
 
-def _until_somebody_waits(url: str, patience_s: float = 30) -> None:
+def _until_somebody_waits(url: str, patience_s: float = 120) -> None:
     waiting = text(
         "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
     )

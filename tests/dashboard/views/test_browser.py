@@ -27,14 +27,19 @@ def cell(within: Any, text: str) -> Any:
     return within.locator("canvas td", has_text=text).first
 
 
+def select_first_row(table: Any) -> None:
+    """Clicks its check box, once the table is drawn and stands still."""
+    table.locator("canvas td").first.wait_for(state="attached")
+    table.click(position={"x": 18, "y": 35 + 17})
+
+
 def test_overview_leads_from_a_regression_to_its_evidence_and_back_to_its_trend(page: Any) -> None:
     page.goto("/?since=a+commit&from=5e6f7a8b00")
     page.get_by_text("1 regression").wait_for()
     page.locator("table.series td").first.wait_for()
     table = page.get_by_test_id("stDataFrame").first
     cell(table, "320x32576x7168").wait_for(state="attached")
-    box = table.bounding_box()
-    page.mouse.click(box["x"] + 18, box["y"] + 35 + 17)  # the first row's check box
+    select_first_row(table)
     page.get_by_role("link", name="Open its evidence").click()
     page.wait_for_url("**/evidence?run=*")
     page.get_by_text("9.3 % slower than its history").wait_for()
@@ -170,9 +175,7 @@ def test_a_sweep_shows_what_the_compiler_said_of_a_selected_config(page: Any) ->
     page.get_by_text("All configs").wait_for()
     page.get_by_text("3 configs failed: compile error 3").wait_for()
     table = page.get_by_test_id("stDataFrame").last
-    table.scroll_into_view_if_needed()
-    box = table.bounding_box()
-    page.mouse.click(box["x"] + 18, box["y"] + 35 + 17)
+    select_first_row(table)
     cell(page, "lowered to TMA").wait_for(state="attached")
 
 
@@ -213,10 +216,9 @@ def test_the_names_of_axes_do_not_overlap_in_a_narrow_window(page: Any) -> None:
 def test_new_results_appear_by_themselves_and_leave_the_selection_alone(page: Any, filled_url: str) -> None:
     page.goto("/sweeps")
     page.get_by_text("compiled 15").wait_for()
+    page.get_by_text("All configs").wait_for()
     table = page.get_by_test_id("stDataFrame").last
-    table.scroll_into_view_if_needed()
-    box = table.bounding_box()
-    page.mouse.click(box["x"] + 18, box["y"] + 35 + 17)
+    select_first_row(table)
     cell(page, "lowered to TMA").wait_for(state="attached")
     with session.session(filled_url) as opened:
         done = opened.query(Trial).filter_by(status="compiled").first()
@@ -260,8 +262,7 @@ def test_a_regression_is_opened_and_acknowledged_and_its_link_shows_that(page: A
     page.get_by_text("1 regression, worst first").wait_for()
     table = page.get_by_test_id("stDataFrame").first
     cell(table, "gemm_fp8").wait_for(state="attached")
-    box = table.bounding_box()
-    page.mouse.click(box["x"] + 18, box["y"] + 35 + 17)
+    select_first_row(table)
     page.wait_for_url("**/regressions?regression=1")
     try:
         name = page.get_by_role("textbox", name="Your name")
@@ -293,10 +294,12 @@ def test_a_plot_is_saved_as_the_kind_of_picture_that_was_picked(page: Any) -> No
     page.goto("/trends")
     page.get_by_text("over 1: faster than DeepGEMM").wait_for()
     page.get_by_role("radio", name="SVG").or_(page.get_by_role("button", name="SVG")).first.click()
-    page.wait_for_timeout(500)
+    page.wait_for_function("document.querySelector('.js-plotly-plot')._context.toImageButtonOptions.format === 'svg'")
     page.locator(".js-plotly-plot").first.hover()
+    save = page.locator('.modebar-btn[data-title^="Download plot"]').first
+    save.wait_for()
     with page.expect_download() as saved:
-        page.locator('.modebar-btn[data-title^="Download plot"]').first.click(force=True)
+        save.click(force=True)
     assert saved.value.suggested_filename == "tilewatch-trend.svg"
 
 

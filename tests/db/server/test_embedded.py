@@ -302,7 +302,7 @@ def _commands() -> list[bytes]:
     return found
 
 
-def _eventually(is_so: Callable[[], bool], patience_s: float = 20) -> None:
+def _eventually(is_so: Callable[[], bool], patience_s: float = 120) -> None:
     deadline = time.monotonic() + patience_s
     while not is_so():
         assert time.monotonic() < deadline, "it did not come to pass"

@@ -251,7 +251,7 @@ Compiler({folder(tmp_path)!r}, limit_s=600).compile(
         mine = psutil.Process(worker.pid).children(recursive=True)
     worker.kill()
     worker.wait()
-    gone, alive = psutil.wait_procs(mine, timeout=20)
+    gone, alive = psutil.wait_procs(mine, timeout=120)
     assert len(gone) == len(mine)
     assert not alive
 

@@ -12,7 +12,7 @@ import pytest
 
 from tilewatch.worker.local.children import MOST_RESTARTS, Child, Children
 
-DEADLINE_S = 30
+DEADLINE_S = 120
 SLEEPS = "import time; print('sleeping', flush=True); time.sleep(600)"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEPS
 WITH_GRANDCHILD = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {SLEEPS!r}])"

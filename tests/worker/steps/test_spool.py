@@ -31,7 +31,7 @@ from tilewatch.worker.steps import measure, record_run, spool
 from tilewatch.worker.steps.spool import Spooled
 from tilewatch.worker.steps.submit import submit_sweep
 
-PATIENCE_S = 60  # a deadline for a hung test, not a speed
+PATIENCE_S = 300  # a deadline for a hung test, not a speed
 
 
 @pytest.fixture
