@@ -320,7 +320,7 @@ def test_mistakes_are_one_sentence_each(watched: Path, tmp_path: Path) -> None:
     assert "there is no kernel 'trouble'" in error_of(
         compare(watched, tmp_path, "compare", "base..slower", "--static", "--kernel", "trouble")
     )
-    assert "is not a name and a number" in error_of(
+    assert "is not a name and a value" in error_of(
         compare(
             watched, tmp_path, "replay", "double", "1024", "--of", "slower", "--beside", "base", "--config", "width"
         )
