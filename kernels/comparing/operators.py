@@ -1,7 +1,7 @@
 """Pairs the kernels and problems of two library folders: what is on both sides, and whose source did not change."""
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tilewatch.kernels.catalog import catalog
@@ -77,12 +77,13 @@ def _read(library: Library, arch: str, selection: Selection) -> LibraryPlans | E
     Raises LibraryError, with the side's name, where the folder as a whole cannot be read.
     """
     try:
-        return catalog.read_library(library.folder, arch=arch, kernel=selection.kernel, problem=selection.problem)
+        try:
+            return catalog.read_library(library.folder, arch=arch, kernel=selection.kernel, problem=selection.problem)
+        except (UnknownKernel, PackageMissing) as error:
+            whole = catalog.read_library(library.folder, arch=arch)
+            return replace(whole, plans=()) if whole.failures else error
     except (BadProblem, NoConfigs) as error:
         return error
-    except UnknownKernel as error:
-        failures = catalog.read_library(library.folder, arch=arch).failures
-        return LibraryPlans((), failures) if failures else error
     except LibraryError as error:
         raise type(error)(f"{library.name} cannot be compared: {error}") from None
 

@@ -108,7 +108,7 @@ def _quarantines(status: Status) -> Table:
 def _workers(status: Status) -> Table:
     table = new_table("worker", "takes", "doing")
     for worker in status.workers:
-        table.add_row(worker.name, worker.gpu_model or worker.kind, worker.doing or "nothing")
+        table.add_row(worker.name, worker.gpu_model or ", ".join(worker.queues), worker.doing or "nothing")
     return table
 
 
