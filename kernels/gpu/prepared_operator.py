@@ -4,7 +4,6 @@ cuTile's own `ct.launch` launches; where it would compile, it is given the cubin
 So arguments reach a kernel exactly as they do in the repository's own use. Runs inside the GPU child, beside PyTorch.
 """
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -19,7 +18,7 @@ from tilewatch.kernels import baselines
 from tilewatch.kernels.compiling.operator_code import read_bundle
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.gpu import operator_results, timing
-from tilewatch.kernels.gpu.rounds import Entry
+from tilewatch.kernels.gpu.rounds import Entry, count_input_sets
 from tilewatch.kernels.gpu.telemetry import Telemetry
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.loading import LibraryOperator, load
@@ -37,9 +36,6 @@ from tilewatch.kernels.watching.recorder import (
 )
 
 MOST_INPUT_SETS = 4
-INPUT_L2S = 4
-"""Inputs rotate until they are this many times as large as L2, as in prepared_problem.py."""
-
 INPUT_BUDGET = 0.1
 """Share of the GPU's memory that all sets of inputs may take: each config has outputs of its own besides."""
 
@@ -91,7 +87,6 @@ class PreparedOperator:
         self.sm_count: int = cupy.cuda.Device().attributes["MultiProcessorCount"]
         self.loaded: dict[int, LoadedOperator] = {}
         self.rivals: dict[str, tuple[baselines.Rival, tuple[str, ...]]] = {}
-        self.modules: tempfile.TemporaryDirectory[str] = tempfile.TemporaryDirectory(prefix="tilewatch-cubins-")
         self._seed: int = request["seed"]
         self._library = Path(request["library"])
         ct.kernel._compile = _serve
@@ -208,9 +203,9 @@ class PreparedOperator:
 
 def _count_input_sets(set_bytes: int) -> int:
     device = cupy.cuda.Device()
-    enough = int(-(-INPUT_L2S * device.attributes["L2CacheSize"] // max(1, set_bytes)))
-    room = int(INPUT_BUDGET * device.mem_info[1] / max(1, set_bytes))
-    return max(1, min(enough, room, MOST_INPUT_SETS))
+    budget_bytes = INPUT_BUDGET * device.mem_info[1]
+    sets = count_input_sets(set_bytes, l2_bytes=device.attributes["L2CacheSize"], budget_bytes=budget_bytes)
+    return min(sets, MOST_INPUT_SETS)
 
 
 _served: list[Mapping[str, bytes]] = []

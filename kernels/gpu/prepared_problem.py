@@ -13,15 +13,12 @@ from tilewatch.kernels import baselines
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.contract import Array, Config, Kernel, Problem
 from tilewatch.kernels.gpu import arrays, timing
-from tilewatch.kernels.gpu.rounds import Entry
+from tilewatch.kernels.gpu.rounds import Entry, count_input_sets
 from tilewatch.kernels.gpu.telemetry import Telemetry
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.loading import LibraryKernel, load
 from tilewatch.kernels.parameters import Constant, Scalar, arguments
 from tilewatch.kernels.signature import element_bytes, strides
-
-INPUT_L2S = 4
-"""Inputs rotate over at least this many times L2, so that no launch finds its own there, beyond flushing it."""
 
 INPUT_BUDGET = 0.25
 """Share of the GPU's memory that input sets may take."""
@@ -102,10 +99,26 @@ class PreparedProblem:
         return len(self.inputs)
 
     def find_misfit(self, request: Mapping[str, Any]) -> str | None:
-        return _find_misfit(self, request)
+        """Says why a side of a replay is not comparable with the prepared library; None when it is."""
+        kernel = self._kernel_of(request)
+        if kernel is None:
+            return f"the library of that commit has no kernel {self.kernel.name}"
+        if tuple(kernel.arrays(self.problem)) != self.specs:
+            return "that commit lays the arrays out differently, so it is not the same work"
+        return None
 
     def load(self, request: Mapping[str, Any]) -> LoadedConfig:
-        return _load_cubin(self, request)
+        """Loads the cubin of a config."""
+        # One path per cubin: CuPy's RawModule remembers modules by path.
+        path = Path(self.modules.name) / f"{request['content_key']}.cubin"
+        if not path.exists():
+            path.write_bytes(self.store.cubin(request["content_key"]))
+        function = cupy.RawModule(path=str(path)).get_function(request["symbol"])
+        kernel = self._kernel_of(request) or self.kernel
+        grid = kernel.grid(self.problem, request["config"], self.sm_count)
+        given = arguments(kernel, self.problem, request["config"])
+        launched = tuple(each for each in given if not isinstance(each, Constant))
+        return LoadedConfig(request["config"], grid, function, launched)
 
     def check(self, config: LoadedConfig) -> tuple[float, float]:
         """Launches a config once and returns its microseconds and its error."""
@@ -149,6 +162,14 @@ class PreparedProblem:
         """The kernels that one launch of a config runs, as the timer names them."""
         return (self.kernel.name,) if self.timer.name == "cupti" else ("launch",)
 
+    def _kernel_of(self, request: Mapping[str, Any]) -> Kernel | None:
+        """Returns the kernel as its own commit has it: a side of a replay comes with its library, for its grid is from
+        there. None when that library has no such kernel."""
+        if request.get("library") is None:
+            return self.kernel
+        entry = load(Path(request["library"])).get(self.kernel.name)
+        return entry.kernel if isinstance(entry, LibraryKernel) else None
+
 
 def prepare(loaded: LibraryKernel, request: Mapping[str, Any], gpu_uuid: str) -> PreparedProblem:
     kernel = loaded.kernel
@@ -182,19 +203,6 @@ def prepare(loaded: LibraryKernel, request: Mapping[str, Any], gpu_uuid: str) ->
     return prepared
 
 
-def _load_cubin(prepared: PreparedProblem, request: Mapping[str, Any]) -> LoadedConfig:
-    # One path per cubin: CuPy's RawModule remembers modules by path.
-    path = Path(prepared.modules.name) / f"{request['content_key']}.cubin"
-    if not path.exists():
-        path.write_bytes(prepared.store.cubin(request["content_key"]))
-    function = cupy.RawModule(path=str(path)).get_function(request["symbol"])
-    kernel = _kernel_of(prepared, request) or prepared.kernel
-    grid = kernel.grid(prepared.problem, request["config"], prepared.sm_count)
-    given = arguments(kernel, prepared.problem, request["config"])
-    launched = tuple(each for each in given if not isinstance(each, Constant))
-    return LoadedConfig(request["config"], grid, function, launched)
-
-
 def _check_reference(kernel: Kernel, expected: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     """Raises LibraryError where the reference has other outputs than the kernel, or others in shape."""
     if expected.keys() != outputs.keys():
@@ -210,35 +218,15 @@ def _check_reference(kernel: Kernel, expected: Mapping[str, Any], outputs: Mappi
             )
 
 
-def _find_misfit(prepared: PreparedProblem, request: Mapping[str, Any]) -> str | None:
-    """Says why a side of a replay is not comparable with the prepared library; None when it is."""
-    kernel = _kernel_of(prepared, request)
-    if kernel is None:
-        return f"the library of that commit has no kernel {prepared.kernel.name}"
-    if tuple(kernel.arrays(prepared.problem)) != prepared.specs:
-        return "that commit lays the arrays out differently, so it is not the same work"
-    return None
-
-
-def _kernel_of(prepared: PreparedProblem, request: Mapping[str, Any]) -> Kernel | None:
-    """The kernel as its own commit has it: a side of a replay comes with its library, for its grid is from there.
-
-    None when that library has no such kernel.
-    """
-    if request.get("library") is None:
-        return prepared.kernel
-    entry = load(Path(request["library"])).get(prepared.kernel.name)
-    return entry.kernel if isinstance(entry, LibraryKernel) else None
-
-
 def _inputs(kernel: Kernel, problem: Problem, seed: int) -> list[dict[str, Any]]:
-    """As many sets of inputs as rotation asks for and memory allows; one at least."""
+    """Makes as many sets of inputs as rounds rotate over."""
     specs = [spec for spec in kernel.arrays(problem) if not spec.output]
     generator = cupy.random.default_rng(seed)
     device = cupy.cuda.Device()
     set_bytes = sum(_bytes(spec) for spec in specs)
-    enough = -(-INPUT_L2S * device.attributes["L2CacheSize"] // set_bytes)
-    sets = max(1, min(enough, int(INPUT_BUDGET * device.mem_info[1] / set_bytes)))
+    sets = count_input_sets(
+        set_bytes, l2_bytes=device.attributes["L2CacheSize"], budget_bytes=INPUT_BUDGET * device.mem_info[1]
+    )
     given = kernel.given(problem) if kernel.given else {}
     return [
         {

@@ -13,8 +13,19 @@ REST_S = 0.04
 products, and the same cubin goes from 174 us to 199 us while DeepGEMM goes from 150 us to 156 us (2026-11): the ratio
 would depend on how long the GPU had been busy. With rests the clock stays where it is."""
 
+INPUT_L2S = 4
+"""Inputs rotate over at least this many times L2, so that no launch finds its own there, beyond flushing it."""
+
 Entry = tuple[Callable[[int], None], tuple[str, ...]]
 """A launch that takes the number of the input set, and the names of the kernels it runs."""
+
+
+def count_input_sets(set_bytes: int, *, l2_bytes: int, budget_bytes: float) -> int:
+    """Returns how many sets of inputs rounds rotate over: as many as INPUT_L2S asks for and the budget allows; one at
+    least."""
+    set_bytes = max(1, set_bytes)
+    enough = -(-INPUT_L2S * l2_bytes // set_bytes)
+    return max(1, min(enough, int(budget_bytes / set_bytes)))
 
 
 def time_rounds(

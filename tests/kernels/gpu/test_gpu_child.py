@@ -169,7 +169,7 @@ def test_inputs_rotate_over_several_times_l2(gpu: FakeGpu, rig: Rig) -> None:
 
 
 def test_large_inputs_take_at_most_a_quarter_of_the_memory(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilewatch.kernels.gpu.prepared_problem.INPUT_L2S", 10_000)
+    monkeypatch.setattr("tilewatch.kernels.gpu.rounds.INPUT_L2S", 10_000)
     rig.start()
     from tilewatch.kernels.gpu import gpu_child
 
