@@ -10,15 +10,17 @@ from tilewatch.kernels.loading import LibraryOperator
 def plan_operator(loaded: LibraryOperator, problem: Problem, arch: str) -> dict[str, Any]:
     """Returns the fields of Plan as JSON holds them. Raises LibraryError."""
     operator, recorded = loaded.kernel, loaded.record(problem)
-    trials = []
-    for config in recorded.configs:
-        launches = loaded.list_launches(recorded, config)
-        trials.append({"config": config, "code_key": recorded.code_key(launches)})
+    launched = [loaded.list_launches(recorded, config) for config in recorded.configs]
+    source_sha256 = loaded.source_sha256  # now: host code may import more while it runs
+    trials = [
+        {"config": config, "code_key": recorded.code_key(source_sha256, launches)}
+        for config, launches in zip(recorded.configs, launched, strict=True)
+    ]
     return {
         "kernel": operator.name,
         "problem": problem.name,
         "arch": arch,
-        "source_sha256": loaded.source_sha256,
+        "source_sha256": source_sha256,
         "element_bytes": recorded.element_bytes,
         "axes": recorded.axes,
         "flops": recorded.case.flops,
@@ -26,7 +28,7 @@ def plan_operator(loaded: LibraryOperator, problem: Problem, arch: str) -> dict[
         "work": recorded.case.work,
         "baselines": operator.baselines,
         "trials": trials,
-        "ships": recorded.ships if len(recorded.configs) > 1 else None,
+        "ships": recorded.find_shipped(launched) if len(recorded.configs) > 1 else None,
     }
 
 

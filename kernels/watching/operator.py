@@ -3,7 +3,7 @@
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -24,7 +24,7 @@ from tilewatch.kernels.watching.configs import (
 from tilewatch.kernels.watching.declare import BadWatchFile, Case, WatchedOperator
 from tilewatch.kernels.watching.expected_results import list_wrong_results
 from tilewatch.kernels.watching.inputs import ProblemInputs
-from tilewatch.kernels.watching.project import Project, activate, hash_sources, remember_globals, restore_globals
+from tilewatch.kernels.watching.project import Project, activate, remember_globals, restore_globals
 from tilewatch.kernels.watching.recorder import (
     Execute,
     RecordedLaunch,
@@ -175,7 +175,7 @@ class RecordedOperator:
             if not _takes_config(self.case.run) or _has_defaults(self.case.run):
                 first = run_config(self.case, project, operator, None)
         self.configs = self._list_configs(first)
-        self.ships = self._find_shipped(first)
+        self._shipped = None if first is None or first.searches else [to_launch(each).key for each in first.launches]
         if first is None:
             first = self._run(self.configs[0])
         self.arrays = list_arrays(first.launches)
@@ -199,6 +199,14 @@ class RecordedOperator:
         """Returns what the host code launches with this config, in order."""
         return tuple(to_launch(each) for each in self._run(config).launches)
 
+    def find_shipped(self, launched: Sequence[tuple[CompilableLaunch, ...]]) -> PlainConfig | None:
+        """Returns the config that the host code launches by itself; None where it searches at run time.
+
+        `launched` is what each config launches, in their order.
+        """
+        pairs = zip(self.configs, launched, strict=True)
+        return next((config for config, launches in pairs if [each.key for each in launches] == self._shipped), None)
+
     def list_wrong_results(self) -> tuple[str, ...]:
         """Runs `run`, the reference and the baselines without a GPU, and says which of them return other shapes.
 
@@ -213,9 +221,9 @@ class RecordedOperator:
         with self._gpu.in_use(), open_recording(execute=None):
             return list_wrong_results(self.case, result)
 
-    def code_key(self, launches: tuple[CompilableLaunch, ...]) -> str:
+    def code_key(self, source_sha256: str, launches: tuple[CompilableLaunch, ...]) -> str:
         """Hashes everything that goes into compiling but the compiler; needs no compiling."""
-        asked = [hash_sources(self.project), self.arch, [each.key for each in launches]]
+        asked = [source_sha256, self.arch, [each.key for each in launches]]
         return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
 
     def _run(self, config: PlainConfig) -> Recording:
@@ -239,13 +247,6 @@ class RecordedOperator:
         else:
             found = unique(_vary_one_search(first))
         return found
-
-    def _find_shipped(self, first: Recording | None) -> PlainConfig | None:
-        """Returns the config that the host code launches by itself; None where it searches at run time."""
-        if first is None or first.searches:
-            return None
-        shipped = [to_launch(each).key for each in first.launches]
-        return next((each for each in self.configs if [one.key for one in self.launches(each)] == shipped), None)
 
 
 def _vary_one_search(recording: Recording) -> list[PlainConfig]:

@@ -12,6 +12,26 @@ from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.tile_table import stored_space
 
 REPOSITORY = Path(__file__).parent / "fixtures" / "foreign_repository"
+
+COUNTED = """
+import sys
+from pathlib import Path
+from tiny_ops import host
+from tilewatch import case, watch
+
+def note(frame, event, _):
+    if event == "call" and frame.f_code.co_name in ("hash_sources", "scale_and_sum"):
+        with Path(__file__).with_suffix(".calls").open("a") as file:
+            print(frame.f_code.co_name, file=file)
+
+sys.setprofile(note)
+
+@watch(problems="8x64", names="rows x cols", configs={"tile": [16, 32, 64, 128]})
+def counted(p):
+    x = p.randn(p.rows, p.cols)
+    return case(run=lambda tile=128: host.scale_and_sum(x, tile), reference=lambda: (x * 1.5, x.sum(-1)))
+"""
+
 Found = dict[str, Any]
 
 
@@ -93,6 +113,17 @@ def test_host_code_without_a_search_ships_its_only_config(found: Found) -> None:
 
 def test_what_ships_is_named_among_configs_of_the_watch_file(found: Found) -> None:
     assert found["chosen 8x256"]["ships"] == {"tile": 64}
+
+
+def test_a_plan_runs_host_code_once_per_config_and_hashes_the_sources_once(tmp_path: Path) -> None:
+    shutil.copytree(REPOSITORY, tmp_path / "repository")
+    watch_file = tmp_path / "repository" / "watch" / "operators.py"
+    watch_file.write_text(COUNTED)
+    (plan,) = catalog.read(watch_file.parent, arch="sm_90")
+    assert (len(plan.trials), plan.ships) == (4, {"tile": 128})
+    calls = watch_file.with_suffix(".calls").read_text().split()
+    assert calls.count("scale_and_sum") == len(plan.trials) + 1, "once by itself"
+    assert calls.count("hash_sources") == 1
 
 
 def test_configs_may_be_hints_alone(found: Found) -> None:
