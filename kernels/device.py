@@ -41,6 +41,9 @@ GPU_MODELS = (
     SIMULATED,
 )
 
+MULTIPROCESSORS = {"a100": 108, "h200": 132, "b200": 148, "b300": 160, "rtx5090": 170}
+"""Of the models that are meant by their architecture while no GPU is there (NVIDIA's datasheets)."""
+
 
 class UnknownGpu(ExpectedError):
     """No GPU model of that name; the message lists the nearest."""
@@ -64,6 +67,11 @@ def gpu_model(slug: str) -> GpuSpec:
     slugs = [model.slug for model in GPU_MODELS]
     near = difflib.get_close_matches(slug.lower(), slugs, n=3, cutoff=0.4) or slugs
     raise UnknownGpu(f"there is no GPU model '{slug}'; nearest: {', '.join(near)}")
+
+
+def model_of(arch: str) -> GpuSpec | None:
+    """Returns the model that is meant by an architecture ("sm_90") while no GPU is there; None where none is known."""
+    return next((model for model in GPU_MODELS if model.arch == arch and model.slug in MULTIPROCESSORS), None)
 
 
 def model_named(name: str) -> GpuSpec | None:

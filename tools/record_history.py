@@ -10,10 +10,8 @@ small and costs minutes. Needs no servers.
 import argparse
 import json
 import os
-import queue
 import shutil
 import subprocess
-import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,12 +21,12 @@ from pathlib import Path
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device
 from tilewatch.kernels.catalog import catalog
-from tilewatch.kernels.compiling.compiler import Compiler
+from tilewatch.kernels.compiling.compile_plan import compile_plans
 from tilewatch.kernels.measuring.measure import MeasureRequest, measure
 from tilewatch.kernels.recording import git_commit, recording_file
 from tilewatch.kernels.recording.git_commit import GitCommit
 from tilewatch.kernels.recording.recorded_run import list_rows
-from tilewatch.kernels.results import Compiled, Cubin, Plan, PlannedTrial
+from tilewatch.kernels.results import Compiled, Cubin, Plan
 
 
 @dataclass
@@ -131,29 +129,11 @@ def _lay_over(arguments: argparse.Namespace, sha: str) -> Path:
 
 
 def _compile(versions: Sequence[Version], store: str, jobs: int, limit_s: float) -> None:
-    todo: queue.SimpleQueue[tuple[Version, int, PlannedTrial]] = queue.SimpleQueue()
     for version in versions:
         version.outcomes = [None] * len(version.plan.trials)
-        for place, trial in enumerate(version.plan.trials):
-            todo.put((version, place, trial))
-
-    def work() -> None:
-        with Compiler(store, limit_s=limit_s) as compiler:
-            while True:
-                try:
-                    version, place, trial = todo.get_nowait()
-                except queue.Empty:
-                    return
-                plan = version.plan
-                version.outcomes[place] = compiler.compile(
-                    version.library, plan.kernel, plan.problem, trial.config, plan.arch
-                )
-
-    threads = [threading.Thread(target=work) for _ in range(jobs)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    plans = [(version.library, version.plan) for version in versions]
+    for number, trial, outcome in compile_plans(plans, store, jobs=jobs, limit_s=limit_s):
+        versions[number].outcomes[versions[number].plan.trials.index(trial)] = outcome
 
 
 def _changed(versions: Sequence[Version]) -> list[Version]:

@@ -1,4 +1,4 @@
-"""Compiles a whole plan on this machine: several compiler processes, outcomes as they come, no queue, no database."""
+"""Compiles whole plans on this machine: several compiler processes, outcomes as they come, no queue, no database."""
 
 import queue
 import random
@@ -22,18 +22,32 @@ def compile_plan(
 ) -> Iterator[tuple[PlannedTrial, Compiled]]:
     """Compiles every trial of the plan and yields outcomes as they come. Raises BuildError or StoreError
     when nothing can compile."""
-    todo: queue.SimpleQueue[PlannedTrial | None] = queue.SimpleQueue()
-    done: queue.SimpleQueue[tuple[PlannedTrial, Compiled] | ExpectedError] = queue.SimpleQueue()
-    trials = spread(plan.trials)
-    for trial in [*trials, *([None] * jobs)]:
-        todo.put(trial)
+    for _, trial, outcome in compile_plans([(library, plan)], store_url, jobs=jobs, limit_s=limit_s):
+        yield trial, outcome
+
+
+def compile_plans(
+    plans: Sequence[tuple[Path, Plan]], store_url: str, *, jobs: int, limit_s: float = LIMIT_S
+) -> Iterator[tuple[int, PlannedTrial, Compiled]]:
+    """Compiles one plan after the other, each from its library, and yields outcomes with the number of their plan.
+
+    Raises like `compile_plan`.
+    """
+    todo: queue.SimpleQueue[tuple[int, PlannedTrial] | None] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[int, PlannedTrial, Compiled] | ExpectedError] = queue.SimpleQueue()
+    trials = [(number, trial) for number, (_, plan) in enumerate(plans) for trial in spread(plan.trials)]
+    for each in [*trials, *([None] * jobs)]:
+        todo.put(each)
 
     def work() -> None:
         # The child belongs to this thread: it is killed when the thread that started it ends.
         with Compiler(store_url, limit_s=limit_s) as compiler:
-            while (trial := todo.get()) is not None:
+            while (wanted := todo.get()) is not None:
+                number, trial = wanted
+                library, plan = plans[number]
                 try:
-                    done.put((trial, compiler.compile(library, plan.kernel, plan.problem, trial.config, plan.arch)))
+                    outcome = compiler.compile(library, plan.kernel, plan.problem, trial.config, plan.arch)
+                    done.put((number, trial, outcome))
                 except ExpectedError as error:
                     done.put(error)
                     return

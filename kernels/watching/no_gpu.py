@@ -11,26 +11,11 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+from tilewatch.kernels import device
 from tilewatch.kernels.watching.meta_tensors import WHAT_HAS_VALUES, on_meta
 from tilewatch.kernels.watching.project import Project
 from tilewatch.kernels.watching.recorder import RecordingError
 from tilewatch.kernels.watching.torch_stand_in import missing, module
-
-CAPABILITIES: Mapping[str, tuple[int, int]] = {
-    "sm_80": (8, 0),
-    "sm_89": (8, 9),
-    "sm_90": (9, 0),
-    "sm_100": (10, 0),
-    "sm_103": (10, 3),
-    "sm_120": (12, 0),
-}
-
-NAMES = {"sm_80": "NVIDIA A100", "sm_90": "NVIDIA H200", "sm_100": "NVIDIA B200"}
-
-
-SM_COUNTS: Mapping[str, int] = {"sm_80": 108, "sm_89": 142, "sm_90": 132, "sm_100": 148, "sm_103": 160, "sm_120": 170}
-"""Multiprocessors of the GPU that is meant by an architecture while none is there: A100, L40S, H100 and H200 (SXM),
-B200, B300, RTX 5090 (NVIDIA's datasheets). The process that owns a GPU records with the GPU's own."""
 
 
 @contextlib.contextmanager
@@ -44,13 +29,19 @@ def as_gpu(project: Project | None) -> Iterator[None]:
 
 
 class PretendGpu:
-    """A GPU that host code believes in while `in_use` is open. Tensors of one do not mix with those of another."""
+    """A GPU that host code believes in while `in_use` is open. Tensors of one do not mix with those of another.
+
+    It has the multiprocessors of the GPU model that is meant by the architecture; of an H200 where none is known. The
+    process that owns a GPU records with the GPU's own.
+    """
 
     def __init__(self, arch: str) -> None:
         import torch
 
-        capability = CAPABILITIES.get(arch) or (int(arch[3:-1]), int(arch[-1]))
-        self._answers = _answers(capability, SM_COUNTS.get(arch, SM_COUNTS["sm_90"]), NAMES.get(arch, arch), torch)
+        model = device.model_of(arch)
+        capability = int(arch[3:-1]), int(arch[-1])
+        sm_count = device.MULTIPROCESSORS[model.slug if model else "h200"]
+        self._answers = _answers(capability, sm_count, model.name if model else arch, torch)
 
     @contextlib.contextmanager
     def at_import(self) -> Iterator[None]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tilewatch.kernels.device import UnknownGpu, gpu_model, model_named
+from tilewatch.kernels.device import MULTIPROCESSORS, UnknownGpu, gpu_model, model_named, model_of
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,11 @@ def test_an_unknown_model_names_the_nearest() -> None:
     with pytest.raises(UnknownGpu, match="'h20'; nearest: h200"):
         gpu_model("h20")
     assert gpu_model("H200").arch == "sm_90"
+
+
+def test_one_model_is_meant_by_each_architecture_while_no_gpu_is_there() -> None:
+    archs = ("sm_80", "sm_90", "sm_100", "sm_103", "sm_120")
+    meant = [model.slug for arch in archs if (model := model_of(arch)) is not None]
+    assert meant == ["a100", "h200", "b200", "b300", "rtx5090"]
+    assert set(meant) == set(MULTIPROCESSORS), "no two of one architecture"
+    assert model_of("sm_89") is None
