@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from sqlalchemy import CTE, ColumnElement, Label, Select, Subquery, exists, func, select, true, tuple_
+from sqlalchemy import CTE, ColumnElement, Label, Select, Subquery, and_, exists, func, select, true, tuple_
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from tilewatch.db.models import Commit, Measurement, Recording, RegressionSeries, Run, Sweep, Verdict
@@ -31,6 +31,26 @@ def measured_points(query: Query) -> Query:
         .outerjoin(Recording, Recording.id == Run.recording_id)
         .outerjoin(Verdict, Verdict.run_id == Run.id)
         .where(func.cardinality(Measurement.samples_us) > 0)
+    )
+
+
+def judged_runs(query: Query) -> Query:
+    """Joins a verdict to its run, sweep and commit."""
+    return (
+        query.select_from(Verdict)
+        .join(Run, Run.id == Verdict.run_id)
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .join(Commit, Commit.id == Sweep.commit_id)
+    )
+
+
+def measured_runs(query: Query) -> Query:
+    """Joins a run to its sweep and commit, and to the measurement of its kernel."""
+    return (
+        query.select_from(Run)
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .join(Commit, Commit.id == Sweep.commit_id)
+        .join(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
     )
 
 

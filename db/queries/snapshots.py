@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, CompoundSelect, func, select, true, union_
 from sqlalchemy.dialects.postgresql import aggregate_order_by, distinct_on
 from sqlalchemy.orm import Session
 
-from tilewatch.db.joins import SERIES, Query, is_of_series, measured_points, read_rows, series_keys
+from tilewatch.db.joins import SERIES, Query, is_of_series, judged_runs, measured_points, read_rows, series_keys
 from tilewatch.db.models import (
     Commit,
     Compilation,
@@ -115,25 +115,24 @@ def list_commits(session: Session, repository: str, limit: int = 400) -> list[Co
 def list_judged_changes(session: Session, repository: str, since: dt.datetime) -> list[JudgedChangeRow]:
     """Lists a repository's verdicts that say something changed, of runs that ended after `since`; the newest first."""
     query = (
-        select(
-            Run.id.label("run_id"),
-            Sweep.repository,
-            Sweep.kernel,
-            Sweep.problem,
-            Sweep.gpu_model,
-            GpuModel.name.label("gpu_name"),
-            Run.origin,
-            Commit.sha,
-            Commit.subject,
-            Commit.position,
-            Run.finished_at.label("measured_at"),
-            Verdict.verdict,
-            Verdict.change,
-            Verdict.reason,
+        judged_runs(
+            select(
+                Run.id.label("run_id"),
+                Sweep.repository,
+                Sweep.kernel,
+                Sweep.problem,
+                Sweep.gpu_model,
+                GpuModel.name.label("gpu_name"),
+                Run.origin,
+                Commit.sha,
+                Commit.subject,
+                Commit.position,
+                Run.finished_at.label("measured_at"),
+                Verdict.verdict,
+                Verdict.change,
+                Verdict.reason,
+            )
         )
-        .join(Run, Run.id == Verdict.run_id)
-        .join(Sweep, Sweep.id == Run.sweep_id)
-        .join(Commit, Commit.id == Sweep.commit_id)
         .join(GpuModel, GpuModel.slug == Sweep.gpu_model)
         .where(
             Verdict.verdict.in_(("regression", "improvement")),

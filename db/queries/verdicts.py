@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session, aliased
 
-from tilewatch.db.joins import is_of_series, read_rows
+from tilewatch.db.joins import is_of_series, judged_runs, read_rows
 from tilewatch.db.models import Commit, Run, Sweep, Verdict
 
 
@@ -69,30 +69,29 @@ def list_verdicts(
     good, bad = aliased(Commit), aliased(Commit)
     named = {"kernel": kernel, "problem": problem, "gpu_model": gpu_model}
     query = (
-        select(
-            Verdict.run_id,
-            Sweep.repository,
-            Sweep.kernel,
-            Sweep.problem,
-            Sweep.gpu_model,
-            Commit.sha,
-            Commit.subject,
-            Run.origin,
-            Run.finished_at.label("measured_at"),
-            Verdict.verdict,
-            Verdict.change,
-            Verdict.low,
-            Verdict.high,
-            Verdict.noise,
-            Verdict.smallest,
-            good.sha.label("good_sha"),
-            bad.sha.label("bad_sha"),
-            Verdict.policy,
-            Verdict.reason,
+        judged_runs(
+            select(
+                Verdict.run_id,
+                Sweep.repository,
+                Sweep.kernel,
+                Sweep.problem,
+                Sweep.gpu_model,
+                Commit.sha,
+                Commit.subject,
+                Run.origin,
+                Run.finished_at.label("measured_at"),
+                Verdict.verdict,
+                Verdict.change,
+                Verdict.low,
+                Verdict.high,
+                Verdict.noise,
+                Verdict.smallest,
+                good.sha.label("good_sha"),
+                bad.sha.label("bad_sha"),
+                Verdict.policy,
+                Verdict.reason,
+            )
         )
-        .join(Run, Run.id == Verdict.run_id)
-        .join(Sweep, Sweep.id == Run.sweep_id)
-        .join(Commit, Commit.id == Sweep.commit_id)
         .outerjoin(good, good.id == Verdict.good_commit_id)
         .outerjoin(bad, bad.id == Verdict.bad_commit_id)
         .where(Sweep.repository == repository)
@@ -110,17 +109,16 @@ def find_detectable_change(
 ) -> DetectableChange | None:
     """Returns None when no verdict of the series knows the noise yet: the history is too short."""
     query = (
-        select(
-            Verdict.run_id,
-            Commit.sha,
-            Run.finished_at.label("measured_at"),
-            Verdict.noise,
-            Verdict.smallest,
-            Verdict.policy,
+        judged_runs(
+            select(
+                Verdict.run_id,
+                Commit.sha,
+                Run.finished_at.label("measured_at"),
+                Verdict.noise,
+                Verdict.smallest,
+                Verdict.policy,
+            )
         )
-        .join(Run, Run.id == Verdict.run_id)
-        .join(Sweep, Sweep.id == Run.sweep_id)
-        .join(Commit, Commit.id == Sweep.commit_id)
         .where(
             *is_of_series({"repository": repository, "kernel": kernel, "problem": problem, "gpu_model": gpu_model}),
             Verdict.noise.is_not(None),

@@ -14,6 +14,7 @@ from sqlalchemy import and_, case, exists, func, or_, select, tuple_
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
+from tilewatch.db.joins import measured_runs
 from tilewatch.db.models import (
     OPEN_JOB,
     TOTAL,
@@ -351,7 +352,7 @@ def read_previous_runs(
     session: Session, submission_ids: Sequence[int], origin: str
 ) -> dict[tuple[str, str, str], PreviousRun]:
     """Returns by kernel, problem and host the newest run of these nights, which come oldest first."""
-    query = (
+    query = measured_runs(
         select(
             Sweep.submission_id,
             Sweep.kernel,
@@ -362,11 +363,7 @@ def read_previous_runs(
             Commit.sha,
             Measurement.median_us,
         )
-        .join(Sweep, Sweep.id == Run.sweep_id)
-        .join(Commit, Commit.id == Sweep.commit_id)
-        .join(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
-        .where(Sweep.submission_id == func.any(list(submission_ids)), Run.origin == origin)
-    )
+    ).where(Sweep.submission_id == func.any(list(submission_ids)), Run.origin == origin)
     nights = {submission_id: number for number, submission_id in enumerate(submission_ids)}
     rows = sorted(session.execute(query), key=lambda row: (nights[row.submission_id], row.run_id))
     return {

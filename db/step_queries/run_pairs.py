@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import and_, func, or_, select, true, tuple_
 from sqlalchemy.orm import Session, aliased
 
-from tilewatch.db.joins import Query, is_of_series, read_rows, series_keys
+from tilewatch.db.joins import Query, is_of_series, measured_runs, read_rows, series_keys
 from tilewatch.db.models import TOTAL, Commit, Config, Measurement, Run, Sweep, Trial
 
 HISTORY = dt.timedelta(days=60)
@@ -106,7 +106,7 @@ def list_newest_run_pairs(session: Session, since: dt.datetime) -> list[RunPair]
 
 
 def _runs() -> Query:
-    return (
+    return measured_runs(
         select(
             Run.id.label("run_id"),
             Run.host,
@@ -120,8 +120,4 @@ def _runs() -> Query:
             Measurement.config_id,
             Measurement.median_us,
         )
-        .join(Sweep, Sweep.id == Run.sweep_id)
-        .join(Commit, Commit.id == Sweep.commit_id)
-        .join(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
-        .where(Run.origin != "recorded")
-    )
+    ).where(Run.origin != "recorded")

@@ -4,10 +4,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import and_, func, select, true
+from sqlalchemy import func, select, true
 from sqlalchemy.orm import Session
 
-from tilewatch.db.joins import is_of_series, read_rows, series_keys
+from tilewatch.db.joins import is_of_series, measured_runs, read_rows, series_keys
 from tilewatch.db.models import Commit, Config, Measurement, Run, Sweep, Trial
 
 
@@ -39,21 +39,20 @@ def list_newest_winners(
     """Lists a winner for each series that a GPU measured, here or for a recording; None takes all."""
     keys = series_keys()
     newest = (
-        select(
-            Run.id.label("run_id"),
-            Run.tie,
-            Run.toolchain,
-            Run.gpu_name,
-            Sweep.id.label("sweep_id"),
-            Sweep.arch,
-            Sweep.source_sha256,
-            Commit.sha,
-            Measurement.config_id,
-            Measurement.median_us,
+        measured_runs(
+            select(
+                Run.id.label("run_id"),
+                Run.tie,
+                Run.toolchain,
+                Run.gpu_name,
+                Sweep.id.label("sweep_id"),
+                Sweep.arch,
+                Sweep.source_sha256,
+                Commit.sha,
+                Measurement.config_id,
+                Measurement.median_us,
+            )
         )
-        .join(Sweep, Sweep.id == Run.sweep_id)
-        .join(Commit, Commit.id == Sweep.commit_id)
-        .join(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
         .where(*is_of_series(keys), Run.origin != "simulated")
         .order_by(Commit.position.desc(), Run.id.desc())
         .limit(1)

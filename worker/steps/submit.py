@@ -66,7 +66,7 @@ class _Request:
 
 
 @dataclass(frozen=True)
-class _Source:
+class Source:
     """Where to submit from. `fetch_failure` is None where the fetch went well, or is somebody else's business.
 
     `library` is the folder of commits whose pyproject.toml names none.
@@ -85,6 +85,11 @@ class _Source:
     def words(self) -> str:
         """Names a repository that was added, for people; nothing for that of TILEWATCH_REPOSITORY."""
         return f" of {self.watched.name}" if self.watched.clone is not None else ""
+
+    @property
+    def stale_words(self) -> str:
+        """Says why the clone is as it was; nothing where it was fetched."""
+        return f"; the clone is as it was: {self.fetch_failure}" if self.fetch_failure else ""
 
 
 @dataclass(frozen=True)
@@ -118,7 +123,7 @@ def submit_nightly(
     night = night or dt.datetime.now(dt.UTC).date()
     return _submit(
         settings,
-        _open_source(settings, repository),
+        open_source(settings, repository),
         commit,
         gpus,
         _Request(
@@ -146,7 +151,7 @@ def submit_sweep(
     unique = once or dt.datetime.now(dt.UTC).isoformat()
     return _submit(
         settings,
-        _open_source(settings, repository),
+        open_source(settings, repository),
         commit,
         gpus,
         _Request(
@@ -168,7 +173,7 @@ def submit_backfill(
 
     A commit's second backfill finds the first and changes nothing.
     """
-    source = _open_source(settings, repository)
+    source = open_source(settings, repository)
     shas = git_reads.between(source.watched.folder, revisions)
     if not shas:
         raise NothingToSubmit(f"the range {revisions} has no commits; expected the older revision first")
@@ -177,7 +182,7 @@ def submit_backfill(
         yield _submit(settings, source, sha, gpus, request, branch=revisions.partition("..")[2])
 
 
-def _open_source(settings: Settings, name: str | None) -> _Source:
+def open_source(settings: Settings, name: str | None) -> Source:
     """Finds the repository to submit from, and fetches it. Raises RepositoryError."""
     servers = settings.connection()
     check(servers.database_url)
@@ -189,12 +194,12 @@ def _open_source(settings: Settings, name: str | None) -> _Source:
     if chosen.clone is not None and failure is None:
         with session(servers.database_url) as opened:
             repositories.write_fetched(opened, chosen.name)
-    return _Source(chosen, failure, settings.library)
+    return Source(chosen, failure, settings.library)
 
 
 def _submit(
     settings: Settings,
-    source: _Source,
+    source: Source,
     revision: str,
     gpus: Sequence[str],
     request: _Request,
@@ -241,7 +246,7 @@ def _resolve(source: WatchedRepository, revision: str, line: str) -> GitCommit:
     return replace(commit, repository=name_of_branch(commit.repository, line))
 
 
-def _list_kernels(settings: Settings, source: _Source, request: _Request) -> tuple[str, ...] | None:
+def _list_kernels(settings: Settings, source: Source, request: _Request) -> tuple[str, ...] | None:
     """Returns the kernels that TILEWATCH_KERNELS leaves of a suite; None for all."""
     is_whole = request.kernel is not None or source.has_whole_suite or settings.kernels == (EVERY_KERNEL,)
     return None if is_whole else settings.kernels
@@ -287,7 +292,7 @@ def _own_models() -> set[str]:
 
 def _write(
     opened: Session,
-    source: _Source,
+    source: Source,
     commit: GitCommit,
     commit_id: int,
     target: _Target,
@@ -333,17 +338,16 @@ def _write(
 
 
 def _sentence(
-    request: _Request, source: _Source, commit: GitCommit, targets: Sequence[_Target], created: Sequence[_Target]
+    request: _Request, source: Source, commit: GitCommit, targets: Sequence[_Target], created: Sequence[_Target]
 ) -> str:
     at = f"{short_sha(commit.sha)} ({commit.subject}){source.words}"
     if is_branch(commit.repository):
         at += f", which is not on the main line and kept apart as '{commit.repository}',"
-    stale = f"; the clone is as it was: {source.fetch_failure}" if source.fetch_failure else ""
     if not created:
-        return f"{request.what} for {at} was submitted before, for {_slugs(targets)}{stale}"
+        return f"{request.what} for {at} was submitted before, for {_slugs(targets)}{source.stale_words}"
     static = [target for target in created if not target.measure]
     only = f"; static facts only for {_slugs(static)}, which no GPU worker has had" if static else ""
-    return f"submitted {request.what} for {at} on {_slugs(created)}{only}{stale}"
+    return f"submitted {request.what} for {at} on {_slugs(created)}{only}{source.stale_words}"
 
 
 def _slugs(targets: Sequence[_Target]) -> str:

@@ -11,8 +11,7 @@ from tilewatch.db import record
 from tilewatch.db.lifecycle import checks, jobs
 from tilewatch.db.lifecycle.checks import CheckRequest
 from tilewatch.db.lifecycle.jobs import Priority, UnsentJob
-from tilewatch.db.migrate import require_head
-from tilewatch.db.session import check, session
+from tilewatch.db.session import session
 from tilewatch.db.step_queries import steps
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device
@@ -22,6 +21,7 @@ from tilewatch.worker import watched
 from tilewatch.worker.queue import dispatch
 from tilewatch.worker.queue.dispatch import COMPILE
 from tilewatch.worker.settings import EVERY_KERNEL, Settings
+from tilewatch.worker.steps.submit import open_source
 
 
 class NoGpuForCheck(ExpectedError):
@@ -55,18 +55,12 @@ def submit_check(
     Raises RepositoryError, NoGpuForCheck, or what says that a server cannot be used.
     """
     servers = settings.connection()
-    check(servers.database_url)
-    require_head(servers.database_url)
-    dispatch.check(servers.broker_url)
-    with session(servers.database_url) as opened:
-        source = watched.choose(opened, settings, repository)
-    fetch_failure = watched.fetch(source)
-    commits = [watched.resolve(source, revision) for revision in (base, head)]
+    source = open_source(settings, repository)
+    commits = [watched.resolve(source.watched, revision) for revision in (base, head)]
     models = _find_models(servers.database_url, gpus)
-    # TILEWATCH_KERNELS is about the library of TILEWATCH_REPOSITORY alone.
-    is_whole = source.clone is not None or settings.kernels in (None, (EVERY_KERNEL,))
+    is_whole = source.has_whole_suite or settings.kernels in (None, (EVERY_KERNEL,))
     kernels = None if is_whole else [*(settings.kernels or ())]
-    payload = {"repository": source.name, "library": settings.library, "kernels": kernels}
+    payload = {"repository": source.watched.name, "library": settings.library, "kernels": kernels}
     check_ids, queued = [], []
     with session(servers.database_url) as opened:
         for model in models:
@@ -97,8 +91,7 @@ def submit_check(
     dispatch.send(dispatch.sender(servers.broker_url), servers.database_url, queued)
     slugs = tuple(model.slug for model in models)
     verb = "submitted" if queued else "found, submitted before,"
-    sentence = f"{verb} the check of {_range(asked)} ({commits[1].subject}) on {', '.join(slugs)}"
-    sentence += f"; the clone is as it was: {fetch_failure}" if fetch_failure else ""
+    sentence = f"{verb} the check of {_range(asked)} ({commits[1].subject}) on {', '.join(slugs)}{source.stale_words}"
     return SubmittedChecks(tuple(check_ids), slugs, bool(queued), sentence)
 
 
