@@ -176,6 +176,7 @@ def join_failures(failures: Sequence[LibraryError]) -> LibraryError:
 
 
 def _loaded(library: Path, arch: str | None) -> _Library:
+    library = library.resolve()  # modules are known for the checkout's by where they lie
     if (library, arch) not in _libraries:
         _libraries[library, arch] = _read(library, arch)
     return _libraries[library, arch]
@@ -196,13 +197,14 @@ def _read(library: Path, arch: str | None) -> _Library:
     for path in files:
         content = path.read_bytes()
         name = f"{PACKAGE}/{path.name}" if project is None else canonical_name(project, str(path))
-        if project is None:
-            sources[name] = content.decode()
         try:
             entries = _entries(path, name, content, project)
         except LibraryError as error:
+            sys.modules.pop(f"{PACKAGE}.{path.stem}", None)  # it is no source of what did load
             failures.append(error)
             continue
+        if project is None:
+            sources[name] = content.decode()
         for entry in entries:
             if entry.kernel.name == TOTAL:
                 sentence = f"{path.name}: '{TOTAL}' is the kernel of weighted totals; give yours another name"

@@ -98,6 +98,7 @@ NOT_LOADED = {
     "missing.py": ("import math\nimport not_installed_anywhere\n", "No module named 'not_installed_anywhere' (line 2)"),
     "early.py": (EARLY, "`exhaustive_search` is called outside `run`"),
     "exits.py": ("import sys\n\nsys.exit('no GPU')\n", "does not load: SystemExit: no GPU (line 3)"),
+    "a_syntax.py": ("def broken(:\n", "does not load: SyntaxError: "),
     "skips.py": (SKIPS, "does not load: Skipped: needs Blackwell (line 5)"),
 }
 """Files, and the end or middle of what is said on each. pytest.skip() raises a BaseException called Skipped."""
