@@ -41,7 +41,7 @@ def _handler(role: str) -> Handler:
     if role in ("catalog", "check", "compile", "gpu"):
         from tilewatch.kernels.watching import recorder
 
-        recorder.install()
+        recorder.replace_launch_and_search()
     if role == "catalog":
         from tilewatch.kernels.catalog.catalog_child import answer
     elif role == "check":

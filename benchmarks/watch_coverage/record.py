@@ -25,7 +25,7 @@ def record_and_compile(library: Path, arch: str) -> None:
 
     pretend_driver.install()
     module.install()
-    recorder.install()
+    recorder.replace_launch_and_search()
     from tilewatch.kernels.library_errors import LibraryError
     from tilewatch.kernels.loading import LibraryOperator, list_failures, load
 

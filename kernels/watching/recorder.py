@@ -5,6 +5,7 @@ code may keep its own reference to them. Outside a recording they refuse, since 
 """
 
 import contextlib
+import importlib.machinery
 import importlib.util
 import sys
 import types
@@ -124,13 +125,14 @@ def what_is_compiled(launch: RecordedLaunch) -> Any:
     raise RecordingError(f"`ct.launch` asked for no code of {kernel._pyfunc.__name__}: its grid is {launch.grid}")
 
 
-def install() -> None:
-    """Replaces cuTile's launch and search in this process."""
+def replace_launch_and_search() -> None:
+    """Makes cuTile's launch and search record in this process, under every name that repositories import them by."""
     ct.launch = _launch
     cuda.tile.tune.exhaustive_search = _search
     cuda.tile.tune._tune.exhaustive_search = _search
     if importlib.util.find_spec(EXPERIMENTAL) is None:
         module = types.ModuleType(EXPERIMENTAL)
+        module.__spec__ = importlib.machinery.ModuleSpec(EXPERIMENTAL, None)
         module.autotune_launch = _search_and_launch  # type: ignore[attr-defined]
         sys.modules[EXPERIMENTAL] = module
 
