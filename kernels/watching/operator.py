@@ -103,6 +103,11 @@ def run_config(
     recording = record(case.run, choose=choose, execute=None if hints else execute)
     if searched or not config:
         return recording
+    if operator.configs is None:
+        raise BadWatchFile(
+            f"{operator.place}: the host code of {operator.name} searches only once: it remembers what it found where "
+            "Tilewatch does not see it; give it the config with `configs` and arguments of `run`"
+        )
     if set(config) - set(KERNEL_OPTIONS):
         unknown = ", ".join(sorted(set(config) - set(KERNEL_OPTIONS)))
         raise BadWatchFile(

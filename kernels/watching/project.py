@@ -5,6 +5,7 @@ the import path and its modules in sys.modules; those of the others wait.
 """
 
 import ast
+import collections
 import functools
 import hashlib
 import importlib
@@ -24,9 +25,12 @@ from typing import Any
 import cuda.tile as ct
 
 from tilewatch.kernels import project_settings
+from tilewatch.kernels.imports import INSTALLED
 from tilewatch.kernels.project_settings import BadProject
 
 CANONICAL = "watched_checkout"
+CONTAINERS = (dict, list, set, collections.OrderedDict, collections.defaultdict)
+"""Where host code remembers what it found: emptied before each run."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,7 @@ class _State:
     """What one checkout leaves behind in the process while another one is active. `sources` are by canonical name."""
 
     launch: Any
+    path: list[str]
     sources: dict[str, str] = field(default_factory=dict)
     modules: dict[str, types.ModuleType] = field(default_factory=dict)
     containers: list[tuple[Any, Any]] = field(default_factory=list)
@@ -78,12 +83,12 @@ def activate(project: Project | None) -> None:
         _deactivate(_active.pop())
     if project is None:
         return
-    state = _states.setdefault(project, _State(ct.launch))
+    state = _states.setdefault(project, _State(ct.launch, [str(each) for each in project.path]))
     ct.launch = state.launch
     for name, source in state.sources.items():
         give_to_inspect(name, source)
     sys.modules.update(state.modules)
-    sys.path[:0] = [str(each) for each in project.path]
+    sys.path[:0] = state.path
     importlib.invalidate_caches()
     _active.append(project)
 
@@ -91,11 +96,11 @@ def activate(project: Project | None) -> None:
 def _deactivate(project: Project) -> None:
     state = _states[project]
     state.launch = ct.launch  # a repository may have wrapped it
-    state.modules = {module.__name__: module for module in own_modules(project)}
+    state.modules = dict(own_modules(project))
     for name in state.modules:
         del sys.modules[name]
-    for each in project.path:
-        sys.path.remove(str(each))
+    state.path = [each for each in sys.path if _is_own(project, "", each)]  # a repository may have added to it
+    sys.path[:] = [each for each in sys.path if each not in state.path]
 
 
 def canonical_name(project: Project, path: str) -> str:
@@ -146,7 +151,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         if spec is None or not isinstance(spec.loader, importlib.machinery.SourceFileLoader):
             return None
         origin = str(spec.origin)
-        if not origin.startswith(f"{_active[0].root}/"):
+        if not _is_own(_active[0], fullname, origin):
             return None
         spec.loader = _Loader(fullname, origin)
         return spec
@@ -155,15 +160,23 @@ class _Finder(importlib.abc.MetaPathFinder):
 sys.meta_path.insert(0, _Finder())
 
 
-def own_modules(project: Project) -> Iterator[types.ModuleType]:
-    """Yields the imported modules that come from the checkout, those of its watch files too."""
+def own_modules(project: Project) -> Iterator[tuple[str, types.ModuleType]]:
+    """Yields the imported modules that come from the checkout, those of its watch files too, by their names in
+    sys.modules: a module may have several."""
     for name, module in list(sys.modules.items()):
         # Some libraries put objects into sys.modules that are no modules and answer to every name.
         if isinstance(module, types.ModuleType) and any(
-            place.startswith(f"{project.root}/") for place in _places(vars(module))
+            _is_own(project, name, place) for place in _places(vars(module))
         ):
-            assert name == module.__name__
-            yield module
+            yield name, module
+
+
+def _is_own(project: Project, name: str, place: str) -> bool:
+    """Returns whether a module is the checkout's. A working tree may have a virtual environment inside, whose packages
+    are installed ones, and Tilewatch itself may be imported from there."""
+    if name.partition(".")[0] == "tilewatch" or not place.startswith(f"{project.root}/"):
+        return False
+    return not any(folder in INSTALLED for folder in place.removeprefix(str(project.root)).split("/"))
 
 
 def _places(names: dict[str, Any]) -> Iterator[str]:
@@ -176,7 +189,7 @@ def _places(names: dict[str, Any]) -> Iterator[str]:
 def hash_sources(project: Project) -> str:
     """Hashes all that was imported from the checkout by what it says: neither comments nor line numbers count."""
     digest = hashlib.sha256()
-    files = {str(module.__file__) for module in own_modules(project) if getattr(module, "__file__", None)}
+    files = {str(module.__file__) for _, module in own_modules(project) if getattr(module, "__file__", None)}
     for file in sorted(files):
         tree = _tree_sha256(file)
         digest.update(f"{file.removeprefix(str(project.root))}\0{tree}\0".encode())
@@ -185,19 +198,20 @@ def hash_sources(project: Project) -> str:
 
 @functools.cache
 def _tree_sha256(file: str) -> str:
-    return hashlib.sha256(ast.dump(ast.parse(Path(file).read_bytes())).encode()).hexdigest()
+    content = Path(file).read_bytes()
+    return hashlib.sha256(ast.dump(ast.parse(content)).encode() if file.endswith(".py") else content).hexdigest()
 
 
 def remember_globals(project: Project) -> None:
     """Remembers what the checkout's modules and their classes hold in dicts, lists and sets, once all are imported."""
     state = _states[project]
     known = {id(container) for container, _ in state.containers}
-    for module in own_modules(project):
+    for _, module in own_modules(project):
         classes = [
             each for each in vars(module).values() if inspect.isclass(each) and each.__module__ == module.__name__
         ]
         for name, value in [item for owner in (module, *classes) for item in vars(owner).items()]:
-            if not name.startswith("__") and type(value) in (dict, list, set) and id(value) not in known:
+            if not name.startswith("__") and type(value) in CONTAINERS and id(value) not in known:
                 known.add(id(value))
                 state.containers.append((value, value.copy()))
 
@@ -211,7 +225,7 @@ def restore_globals(project: Project) -> None:
         # They may hold tensors, so they are not compared: two tensors are neither equal nor not.
         container.clear()
         container.extend(content) if isinstance(container, list) else container.update(content)
-    for module in own_modules(project):
+    for _, module in own_modules(project):
         for value in list(vars(module).values()):
             if isinstance(value, functools._lru_cache_wrapper):
                 value.cache_clear()
