@@ -21,7 +21,7 @@ from tilewatch.worker import logs
 from tilewatch.worker.context import Context
 from tilewatch.worker.logs import without_passwords
 from tilewatch.worker.queue import follow_up, outage
-from tilewatch.worker.queue.dispatch import RECORD
+from tilewatch.worker.queue.dispatch import COMPILE, RECORD
 from tilewatch.worker.queue.lease import LEASE_S, Lease, LeaseLost
 from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.queue.recorders import require_recorder
@@ -103,7 +103,7 @@ def _move_to_recorder(
     job: ClaimedJob, owner: str, context: Context, error: PackageMissing, lines: Iterable[str]
 ) -> list[UnsentJob]:
     """Gives a job to the workers that can run its host code; fails it where there are none, or this is one of them."""
-    if job.queue != RECORD:
+    if job.queue == COMPILE:
         try:
             with session(context.database_url) as opened:
                 require_recorder(opened, error)

@@ -1,11 +1,12 @@
 """Facts are written once, however often a step runs; these tests also hold what may correct a fact."""
 
+import datetime as dt
 import threading
 import time
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select, text
+from sqlalchemy import func, select, text, update
 from sqlalchemy.orm import Session
 
 from tests.db.fixtures import one_commit
@@ -24,6 +25,7 @@ from tilewatch.db.models import (
     Verdict,
     Worker,
 )
+from tilewatch.db.step_queries import steps
 
 ELSEWHERE = {
     "actions",
@@ -314,6 +316,14 @@ def test_equal_toolchains_have_equal_fingerprints(db_session: Session) -> None:
     first, second = db_session.scalars(select(Run.toolchain_sha256))
     assert first == second
     assert len(first) == 64
+
+
+def test_a_queue_is_taken_only_by_a_worker_that_lives(db_session: Session) -> None:
+    record.write_heartbeat(db_session, name="c@a", kind="compile", host="a", toolchain={}, queues=["compile", "record"])
+    assert steps.is_taken(db_session, "record")
+    assert not steps.is_taken(db_session, "judge")
+    db_session.execute(update(Worker).values(seen_at=func.now() - dt.timedelta(minutes=2)))
+    assert not steps.is_taken(db_session, "record")
 
 
 def test_a_worker_is_seen_until_it_says_good_bye(database_url: str) -> None:

@@ -11,6 +11,7 @@ from tests.kernels.fixtures.needs_package import write_package, write_repository
 from tests.worker.fixtures import tiny_repository
 from tests.worker.fixtures.celery_process import all_done, celery_worker, wait_for, workers
 from tests.worker.fixtures.worker_context import Drain
+from tilewatch.db import record
 from tilewatch.db.models import Compilation, Job, Sweep, Trial
 from tilewatch.db.queries.queue import list_queues
 from tilewatch.db.session import session
@@ -86,3 +87,21 @@ def test_a_batch_that_no_worker_can_record_fails_with_what_to_do(
     assert failure is not None
     assert "No module named 'host_package'" in failure
     assert failure.endswith("start a worker there with -Q record (docs/operations.md)")
+
+
+def test_a_batch_is_not_moved_twice(
+    settings: Settings, context: Context, with_package: str, drain: Drain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker takes the queue, but lacks the package too."""
+    with monkeypatch.context() as able:
+        able.setenv("PYTHONPATH", with_package)
+        submit_nightly(settings)
+    with session(context.database_url) as opened:
+        record.write_heartbeat(
+            opened, name="record@b", kind="compile", host="b", toolchain={}, queues=["compile", "record"]
+        )
+    drain()
+    with session(context.database_url) as opened:
+        (row,) = opened.execute(select(Job.queue, Job.failure).where(Job.state == "failed")).all()
+    assert row.queue == "record"
+    assert row.failure.startswith("library file operators.py does not load: ModuleNotFoundError")

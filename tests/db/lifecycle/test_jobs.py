@@ -228,6 +228,19 @@ def test_a_job_handed_back_is_sent_again_and_costs_no_attempt(db_session: Sessio
     assert claimed.attempt == 1
 
 
+def test_a_moved_job_is_for_the_workers_of_another_queue_and_costs_no_attempt(db_session: Session) -> None:
+    job_id = one_commit.job(db_session)
+    jobs.mark_sent(db_session, [job_id])
+    jobs.claim(db_session, job_id, "a", LEASE_S)
+    assert not jobs.move(db_session, job_id, "b", "record"), "it is not b's"
+    assert jobs.move(db_session, job_id, "a", "record")
+    assert jobs.list_unsent(db_session, LEASE_S) == [UnsentJob(job_id, "record")]
+    assert jobs.claim(db_session, job_id, "a", LEASE_S, ["gpu.b200"]) is None
+    claimed = jobs.claim(db_session, job_id, "b", LEASE_S, ["record"])
+    assert claimed is not None
+    assert claimed.attempt == 1
+
+
 def test_a_silent_workers_job_is_queued_again_to_be_sent(db_session: Session) -> None:
     held = one_commit.job(db_session, "held")
     jobs.claim(db_session, held, "b", LEASE_S)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from fsspec.registry import _registry
 
+from tests.kernels.fixtures.needs_package import write_package, write_repository
 from tests.kernels.fixtures.s3_server import CREDENTIALS, S3Server, s3_server
 from tilewatch.kernels.child_process import PASSED_ON
 from tilewatch.kernels.compiling.compiler import Compiler
@@ -62,6 +63,23 @@ def test_two_machines_share_what_one_of_them_compiled() -> None:
     assert failed.failure == "tile_m=48 is not a power of two"
     assert made.content_key is not None
     assert CubinStore("s3://cubins/shared").cubin(made.content_key).startswith(b"\x7fELF")
+
+
+@pytest.mark.usefixtures("server")
+def test_recorded_code_reaches_a_machine_that_cannot_run_the_host_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a second such machine needs is compiled already."""
+    store, watch = "s3://cubins/recorded", write_repository(tmp_path / "repository") / "watch"
+    with monkeypatch.context() as able, Compiler(store) as compiler:
+        able.setenv("PYTHONPATH", str(write_package(tmp_path / "packages")))
+        compiler.record(watch, "doubled", "8x64:bf16", {"tile": 32}, "sm_90", code_key="cc3")
+    outcomes = []
+    for _ in range(2):
+        with Compiler(store) as compiler:
+            outcomes.append(compiler.compile(watch, "doubled", "8x64:bf16", {"tile": 32}, "sm_90", code_key="cc3"))
+    assert [(each.status, each.reused) for each in outcomes] == [("ok", False), ("ok", True)]
+    assert CubinStore(store).recorded("dd4") is None
 
 
 @pytest.mark.usefixtures("server")
