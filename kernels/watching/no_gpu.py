@@ -36,12 +36,10 @@ class PretendGpu:
     """
 
     def __init__(self, arch: str) -> None:
-        import torch
-
         model = device.model_of(arch)
         capability = int(arch[3:-1]), int(arch[-1])
         sm_count = device.MULTIPROCESSORS[model.slug if model else "h200"]
-        self._answers = _answers(capability, sm_count, model.name if model else arch, torch)
+        self._answers = _answers(capability, sm_count, model.name if model else arch)
 
     @contextlib.contextmanager
     def at_import(self) -> Iterator[None]:
@@ -71,7 +69,7 @@ class PretendGpu:
                 raise RecordingError(sentence).with_traceback(error.__traceback__) from error
 
 
-def _answers(capability: tuple[int, int], sm_count: int, name: str, torch: Any) -> Mapping[str, Any]:
+def _answers(capability: tuple[int, int], sm_count: int, name: str) -> Mapping[str, Any]:
     """Returns functions by their names in torch.cuda."""
     properties = SimpleNamespace(
         name=name,
@@ -85,15 +83,13 @@ def _answers(capability: tuple[int, int], sm_count: int, name: str, torch: Any) 
         shared_memory_per_multiprocessor=233472,
         max_threads_per_multi_processor=2048,
     )
-    stream = SimpleNamespace(cuda_stream=0, synchronize=lambda: None, device=torch.device("cuda", 0))
-    stream.wait_stream = lambda _: None
+    stream = PretendStream()
     constants = {
         "is_available": True,
         "device_count": 1,
         "current_device": 0,
         "current_stream": stream,
         "default_stream": stream,
-        "Stream": stream,
         "get_device_capability": capability,
         "get_device_properties": properties,
         "get_device_name": name,
@@ -103,7 +99,24 @@ def _answers(capability: tuple[int, int], sm_count: int, name: str, torch: Any) 
         "device": contextlib.nullcontext(),
         "stream": contextlib.nullcontext(),
     }
-    return {each: _Constant(value) for each, value in constants.items()}
+    return {**{each: _Constant(value) for each, value in constants.items()}, "Stream": PretendStream}
+
+
+class PretendStream:
+    """A stream that does nothing."""
+
+    cuda_stream = 0
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        import torch
+
+        self.device = torch.device("cuda", 0)
+
+    def synchronize(self) -> None:
+        pass
+
+    def wait_stream(self, _: Any) -> None:
+        pass
 
 
 class _Constant:

@@ -149,7 +149,7 @@ def _launch(stream: Any, grid: Any, kernel: Any, kernel_args: Any, /, **_: Any) 
 
 def _take(argument: Any) -> Any:
     """Returns an argument as the launch has it: a tensor with values is told that a kernel was given it."""
-    if isinstance(argument, list | tuple):
+    if type(argument) in (list, tuple):
         return type(argument)(map(_take, argument))
     return argument.give_to_kernel() if hasattr(argument, "give_to_kernel") else argument
 

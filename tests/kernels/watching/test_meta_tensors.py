@@ -173,6 +173,20 @@ def test_no_value_is_made_up(torch: Any, make: Callable[[Any], Any]) -> None:
 
 
 @needs_torch
+def test_the_whole_numbers_of_a_problem_are_those_that_a_gpu_gets(torch: Any) -> None:
+    """They come from the CPU's generator, which no float of a GPU draws from."""
+    from tilewatch.kernels.contract import Problem
+    from tilewatch.kernels.watching.inputs import ProblemInputs
+
+    inputs = ProblemInputs(Problem("8", {"n": 8}), seed=3)
+    inputs.randn(8, 8)
+    lengths = inputs.randint(0, 1000, (8,))
+    torch.manual_seed(3)
+    assert lengths.tolist() == torch.randint(0, 1000, (8,), dtype=torch.int32).tolist()
+    assert lengths.is_cuda
+
+
+@needs_torch
 def test_values_that_a_kernel_may_have_written_are_known_again_in_the_next_run() -> None:
     import torch
 
