@@ -108,7 +108,7 @@ def test_a_redis_that_is_emptied_in_the_middle_of_a_night_loses_nothing(settings
 @pytest.mark.parametrize(
     ("told", "drain_s", "left"),
     [
-        (signal.SIGTERM, 60.0, ("done", 1)),
+        (signal.SIGTERM, 240.0, ("done", 1)),
         (signal.SIGTERM, 0.5, ("queued", 0)),
         (signal.SIGQUIT, 60.0, ("queued", 0)),  # Celery's cold shutdown
     ],

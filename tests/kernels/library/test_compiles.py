@@ -18,9 +18,13 @@ CORES = 2
 
 
 @pytest.fixture(scope="module")
-def compilers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadPoolExecutor]:
-    """Two compiler processes on one store, so that problems of one signature are compiled once."""
-    url, started = folder(tmp_path_factory.mktemp("cubins")), list[Compiler]()
+def compilers(pytestconfig: pytest.Config) -> Iterator[ThreadPoolExecutor]:
+    """Two compiler processes on one store, so that problems of one signature are compiled once.
+
+    The store is in pytest's cache folder and names what it holds by the code and the compiler. So the next run
+    compiles what changed; all of it takes 100 s of a core, a third of it for each architecture (2026-11).
+    """
+    url, started = folder(pytestconfig.cache.mkdir("cubins")), list[Compiler]()
     of_thread = threading.local()
 
     def start() -> None:

@@ -354,7 +354,7 @@ def test_ctrl_c_leaves_no_process(watched: Path, tmp_path: Path) -> None:
         assert started.poll() is None
         time.sleep(0.05)
     started.send_signal(signal.SIGINT)
-    _, errors = started.communicate(timeout=60)
+    _, errors = started.communicate(timeout=300)
     assert (started.returncode, errors) == (130, "tilewatch: stopped; nothing is left running\n")
     assert processes_of(tmp_path) == []
 
