@@ -27,7 +27,8 @@ from tilewatch import tuned
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.results import Params, config_key
 
-RECORDINGS = sorted((Path(__file__).resolve().parent.parent / "recordings").glob("*.jsonl.gz"))
+FOLDER = Path(__file__).resolve().parent.parent / "recordings"
+RECORDINGS = sorted((*FOLDER.glob("*.jsonl.gz"), *FOLDER.glob("tuned/*.jsonl.gz")))
 MOST_ON_SAME_MODEL, MOST_ON_OTHER_MODEL, MOST_UNSEEN = 1.0, 3.0, 5.0
 """Per cent, of the 95th percentile."""
 MOST_LOOKUP_US = 5.0

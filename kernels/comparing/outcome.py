@@ -106,8 +106,11 @@ def _write_verdict(verdict: Verdict) -> str:
     launches = f"after {verdict.launches} launches"
     if verdict.kind == "undecided":
         return f"undecided {launches} ({_per_cent(verdict.low)} to {_per_cent(verdict.high)} %)"
-    if verdict.kind == "not slower":
+    if verdict.kind == "not slower" and verdict.not_slower_than > 0:
         return f"not slower than {verdict.not_slower_than * 100:.1f} % {launches}"
+    if verdict.kind == "not slower":
+        interval = f"{_per_cent(verdict.low)} to {_per_cent(verdict.high)} %"
+        return f"not slower {launches}, too few to call it faster ({interval})"
     interval = f"({_per_cent(verdict.low)} to {_per_cent(verdict.high)})"
     return f"{verdict.kind} {verdict.change * 100:+.1f} % {interval} {launches}"
 
