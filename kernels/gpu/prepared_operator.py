@@ -22,9 +22,16 @@ from tilewatch.kernels.gpu.rounds import Entry, count_input_sets
 from tilewatch.kernels.gpu.telemetry import Telemetry
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.loading import LibraryOperator, load
-from tilewatch.kernels.watching.configs import PlainConfig
+from tilewatch.kernels.watching.configs import GivenConfigs, PlainConfig
 from tilewatch.kernels.watching.declare import Case
-from tilewatch.kernels.watching.operator import BUILT_IN, launch_key, make_case, run_config
+from tilewatch.kernels.watching.operator import (
+    BUILT_IN,
+    find_first_config,
+    find_given,
+    launch_key,
+    make_case,
+    run_config,
+)
 from tilewatch.kernels.watching.project import activate, remember_globals
 from tilewatch.kernels.watching.recorder import (
     Execute,
@@ -49,6 +56,7 @@ class _Side:
     """One commit's operator with its sets of inputs; those of a set are used by every config."""
 
     loaded: LibraryOperator
+    given: GivenConfigs | None
     cases: tuple[Case, ...]
 
 
@@ -71,7 +79,9 @@ class LoadedOperator:
         return tuple(each.kernel._pyfunc.__name__ for each in self.launches[0])
 
     def launch(self, launch: RecordedLaunch) -> None:
-        _, kernel = self.kernels.setdefault(id(launch.kernel), (launch.kernel, launch.kernel.replace_hints()))
+        if id(launch.kernel) not in self.kernels:
+            self.kernels[id(launch.kernel)] = (launch.kernel, launch.kernel.replace_hints())
+        _, kernel = self.kernels[id(launch.kernel)]
         with _serving(self.cubins):
             launch_for_real(replace(launch, kernel=kernel))
 
@@ -91,7 +101,7 @@ class PreparedOperator:
         self._library = Path(request["library"])
         ct.kernel._compile = _serve
         first = self._prepare(loaded, 1)
-        arrays = list_arrays(self._record(first, 0, None).launches)
+        arrays = list_arrays(self._record(first, 0, find_first_config(first.cases[0], first.given)).launches)
         self.bytes_moved = first.cases[0].moves or sum(each.nbytes for each in arrays)
         self.element_bytes: int = arrays[0].element_size() if arrays else 1
         sets = _count_input_sets(sum(each.nbytes for each in arrays))
@@ -182,7 +192,8 @@ class PreparedOperator:
         activate(loaded.project)
         cases = tuple(make_case(loaded.kernel, self.problem, self._seed + turn) for turn in range(sets))
         remember_globals(loaded.project)
-        return _Side(loaded, cases)
+        arch = f"sm_{cupy.cuda.Device().compute_capability}"
+        return _Side(loaded, find_given(loaded.kernel, self.problem, arch), cases)
 
     def _fresh_case(self, side: _Side) -> Case:
         activate(side.loaded.project)
@@ -194,7 +205,7 @@ class PreparedOperator:
     def _run(self, side: _Side, case: Case, config: PlainConfig | None, execute: Execute | None) -> Recording:
         activate(side.loaded.project)
         try:
-            return run_config(case, side.loaded.project, side.loaded.kernel, config, execute=execute)
+            return run_config(case, side.loaded.project, side.loaded.kernel, side.given, config, execute=execute)
         except (timing.TimingError, cupy.cuda.runtime.CUDARuntimeError, LibraryError):
             raise
         except Exception as error:

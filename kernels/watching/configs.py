@@ -49,6 +49,26 @@ def make_like(example: Any, fields: Mapping[str, Any]) -> Any:
     return SimpleNamespace(**{**fields_of(example), **fields})
 
 
+@dataclasses.dataclass(frozen=True)
+class GivenConfigs:
+    """The configs of a watch file. `values` are its own by name and plain value, where they are not plain: types."""
+
+    configs: tuple[PlainConfig, ...]
+    values: Mapping[tuple[str, Any], Any]
+
+    def make_original(self, config: PlainConfig) -> dict[str, Any]:
+        """Returns a config with the watch file's own values."""
+        return {name: self.values.get((name, value), value) for name, value in config.items()}
+
+
+def read_given(configs: Configs, problem: Problem, arch: str) -> GivenConfigs:
+    """Lists what `configs=` of a watch file stands for. Raises BadWatchFile."""
+    given = list_configs(configs, problem, arch)
+    pairs = [(name, value) for each in given for name, value in each.items()]
+    values = {(name, plain): value for name, value in pairs if (plain := _plain(value)) is not value}
+    return GivenConfigs(unique(make_plain(each) for each in given), values)
+
+
 def list_configs(configs: Configs, problem: Problem, arch: str) -> tuple[Mapping[str, Any], ...]:
     """Lists what `configs=` of a watch file stands for. Raises BadWatchFile."""
     found = configs(problem, arch) if callable(configs) else configs

@@ -14,11 +14,12 @@ from tilewatch.kernels.contract import Problem
 from tilewatch.kernels.watching import no_gpu
 from tilewatch.kernels.watching.configs import (
     KERNEL_OPTIONS,
+    GivenConfigs,
     PlainConfig,
     axes_of,
-    list_configs,
     make_like,
     make_plain,
+    read_given,
     unique,
 )
 from tilewatch.kernels.watching.declare import BadWatchFile, Case, WatchedOperator
@@ -73,22 +74,22 @@ def run_config(
     case: Case,
     project: Project,
     operator: WatchedOperator,
+    given: GivenConfigs | None,
     config: PlainConfig | None,
     *,
     execute: Execute | None = None,
 ) -> Recording:
     """Runs the host code as if its search had found `config` the best; None: as it runs by itself.
 
-    A config may also be keyword arguments of `run`, or hints that replace those of every kernel launched.
+    `given` are the configs of the watch file; None where it gives none. A config may also be keyword arguments of
+    `run`, or hints that replace those of every kernel launched.
     """
     restore_globals(project)
     if config is None:
         return record(case.run, execute=execute)
     if _takes_config(case.run):
-        return record(partial(case.run, **_original(operator, config)), execute=execute)
-    hints = {}
-    if operator.configs is not None:
-        hints = {name: value for name, value in config.items() if name in KERNEL_OPTIONS}
+        return record(partial(case.run, **(given.make_original(config) if given else config)), execute=execute)
+    hints = {name: value for name, value in config.items() if name in KERNEL_OPTIONS} if given else {}
     searched = False
 
     def choose(number: int, configs: tuple[Any, ...]) -> Any:
@@ -100,10 +101,14 @@ def run_config(
                 return each
         return make_like(configs[0], wanted)
 
-    recording = record(case.run, choose=choose, execute=None if hints else execute)
+    def execute_hinted(launch: RecordedLaunch) -> None:
+        assert execute is not None
+        execute(launch if searched else _with_hints(launch, hints))
+
+    recording = record(case.run, choose=choose, execute=execute_hinted if execute and hints else execute)
     if searched or not config:
         return recording
-    if operator.configs is None:
+    if given is None:
         raise BadWatchFile(
             f"{operator.place}: the host code of {operator.name} searches only once: it remembers what it found where "
             "Tilewatch does not see it; give it the config with `configs` and arguments of `run`"
@@ -115,19 +120,24 @@ def run_config(
             "code searches nothing"
         )
     recording.launches = [_with_hints(launch, hints) for launch in recording.launches]
-    if execute is not None:
-        for launch in recording.launches:
-            execute(launch)
     return recording
 
 
-def _original(operator: WatchedOperator, config: PlainConfig) -> Mapping[str, Any]:
-    """Returns the values that the watch file gave, where the stored config has their names (types, for example)."""
-    given = operator.configs
-    if isinstance(given, Mapping):
-        values = {name: {make_plain({name: value})[name]: value for value in given[name]} for name in given}
-        return {name: values.get(name, {}).get(value, value) for name, value in config.items()}
-    return config
+def find_given(operator: WatchedOperator, problem: Problem, arch: str) -> GivenConfigs | None:
+    """Returns the configs of the watch file; None where it gives none. Raises BadWatchFile."""
+    if operator.configs is None:
+        return None
+    try:
+        return read_given(operator.configs, problem, arch)
+    except BadWatchFile as error:
+        raise BadWatchFile(f"{operator.place}: {operator.name}: {error}") from None
+
+
+def find_first_config(case: Case, given: GivenConfigs | None) -> PlainConfig | None:
+    """Returns the config that host code runs with first; None where it runs by itself, and where none is given."""
+    if given is None or not given.configs or _runs_by_itself(case):
+        return None
+    return given.configs[0]
 
 
 def _with_hints(launch: RecordedLaunch, hints: Mapping[str, Any]) -> RecordedLaunch:
@@ -174,15 +184,18 @@ class RecordedOperator:
         activate(project)
         remember_globals(project)
         self._gpu = no_gpu.PretendGpu(self.arch)
+        self._given = find_given(operator, problem, self.arch)
         with self._gpu.in_use():
             self.case = make_case(operator, problem, SEED)
-            first = None
-            if not _takes_config(self.case.run) or _has_defaults(self.case.run):
-                first = run_config(self.case, project, operator, None)
-        self.configs = self._list_configs(first)
-        self._shipped = None if first is None or first.searches else [to_launch(each).key for each in first.launches]
-        if first is None:
-            first = self._run(self.configs[0])
+        config = find_first_config(self.case, self._given)
+        if config is None and not _runs_by_itself(self.case):
+            raise BadWatchFile(
+                f"{operator.place}: `run` of {operator.name} takes arguments, so `configs` must say which"
+            )
+        first = self._run(config)
+        self.configs = _list_configs(first) if self._given is None else self._given.configs
+        runs_its_own = config is None and not first.searches
+        self._shipped = [to_launch(each).key for each in first.launches] if runs_its_own else None
         self.arrays = list_arrays(first.launches)
 
     @property
@@ -221,7 +234,7 @@ class RecordedOperator:
             return ()
         activate(self.project)
         with self._gpu.in_use():
-            result = run_config(self.case, self.project, self.operator, self.configs[0]).result
+            result = run_config(self.case, self.project, self.operator, self._given, self.configs[0]).result
         # The reference may look at whole numbers that a kernel was given; baselines may be cuTile kernels too.
         with self._gpu.in_use(), open_recording(execute=None):
             return list_wrong_results(self.case, result)
@@ -231,27 +244,17 @@ class RecordedOperator:
         asked = [source_sha256, self.arch, [each.key for each in launches]]
         return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
 
-    def _run(self, config: PlainConfig) -> Recording:
+    def _run(self, config: PlainConfig | None) -> Recording:
         activate(self.project)
         with self._gpu.in_use():
-            return run_config(self.case, self.project, self.operator, config)
+            return run_config(self.case, self.project, self.operator, self._given, config)
 
-    def _list_configs(self, first: Recording | None) -> tuple[PlainConfig, ...]:
-        if self.operator.configs is not None:
-            try:
-                given = list_configs(self.operator.configs, self.problem, self.arch)
-            except BadWatchFile as error:
-                raise BadWatchFile(f"{self.operator.place}: {self.operator.name}: {error}") from None
-            found = unique(make_plain(each) for each in given)
-        elif first is None:
-            raise BadWatchFile(
-                f"{self.operator.place}: `run` of {self.operator.name} takes arguments, so `configs` must say which"
-            )
-        elif len(first.searches) == 1:
-            found = unique(make_plain(each) for each in first.searches[0].configs)
-        else:
-            found = unique(_vary_one_search(first))
-        return found
+
+def _list_configs(first: Recording) -> tuple[PlainConfig, ...]:
+    """Lists the configs of the host code's own searches; the one config {} where it searches nothing."""
+    if len(first.searches) == 1:
+        return unique(make_plain(each) for each in first.searches[0].configs)
+    return unique(_vary_one_search(first))
 
 
 def _vary_one_search(recording: Recording) -> list[PlainConfig]:
@@ -264,5 +267,5 @@ def _vary_one_search(recording: Recording) -> list[PlainConfig]:
     return [first, *({**first, **config} for configs in named for config in configs[1:])]
 
 
-def _has_defaults(run: Callable[..., Any]) -> bool:
-    return all(each.default is not each.empty for each in inspect.signature(run).parameters.values())
+def _runs_by_itself(case: Case) -> bool:
+    return all(each.default is not each.empty for each in inspect.signature(case.run).parameters.values())

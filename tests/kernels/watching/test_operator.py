@@ -1,0 +1,93 @@
+"""Runs host code with a config: what the watch file gave reaches it, and what it launches is launched in order."""
+
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.watching import recorder
+from tilewatch.kernels.watching.configs import GivenConfigs, read_given
+from tilewatch.kernels.watching.declare import Case, WatchedOperator
+from tilewatch.kernels.watching.operator import find_first_config, run_config
+from tilewatch.kernels.watching.project import Project, activate
+
+REPOSITORY = Path(__file__).parent / "fixtures" / "foreign_repository"
+
+TYPES = """
+import torch
+from tiny_ops import host
+from tilewatch import case, watch
+
+@watch(problems="8x128", names="rows x cols", configs=GIVEN)
+def listed(p):
+    arrays = [p.randn(p.rows, p.cols, dtype=torch.float16) for _ in range(3)]
+    return case(run=lambda wide, out_dtype: host.add(arrays, out_dtype, wide), reference=lambda: sum(arrays))
+"""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Stands for a cuTile kernel, which would need a GPU to run."""
+
+    hints: dict[str, int] = field(default_factory=dict)
+
+    def replace_hints(self, **hints: int) -> "Kernel":
+        return Kernel(hints)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Any:
+    activate(found := Project(tmp_path, ()))
+    yield found
+    activate(None)
+
+
+def make_operator(run: Any) -> tuple[Case, WatchedOperator]:
+    case = Case(run, lambda: None, {}, None, 0, None)
+    return case, WatchedOperator("made", lambda _: case, (), None, (), None, True, Path("made.py"), 1)
+
+
+def test_a_launch_with_hints_is_done_before_the_host_code_goes_on(project: Project) -> None:
+    """Host code may add to what a kernel wrote, or give it to the next kernel."""
+    memory = SimpleNamespace(value=0)
+
+    def run() -> int:
+        recorder._launch(0, (1,), Kernel(), (memory,))
+        return memory.value + 1
+
+    def execute(launch: recorder.RecordedLaunch) -> None:
+        launch.args[0].value = launch.kernel.hints["occupancy"]
+
+    case, operator = make_operator(run)
+    given = GivenConfigs(({"occupancy": 4},), {})
+    recording = run_config(case, project, operator, given, {"occupancy": 4}, execute=execute)
+    assert recording.result == 5
+    assert [launch.kernel.hints for launch in recording.launches] == [{"occupancy": 4}]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        '[{"wide": False, "out_dtype": torch.float16}]',
+        'lambda problem, arch: [{"wide": False, "out_dtype": torch.float16}]',
+        '{"wide": [False], "out_dtype": [torch.float16]}',
+    ],
+)
+def test_a_type_reaches_the_host_code_however_the_configs_are_given(tmp_path: Path, given: str) -> None:
+    shutil.copytree(REPOSITORY, tmp_path / "repository")
+    watch = tmp_path / "repository" / "watch"
+    (watch / "operators.py").write_text(TYPES.replace("GIVEN", given))
+    (plan,) = catalog.read(watch, arch="sm_90")
+    assert [trial.config for trial in plan.trials] == [{"wide": False, "out_dtype": "float16"}]
+
+
+def test_host_code_that_needs_a_config_runs_first_with_one() -> None:
+    """So does the process that owns a GPU, which is told no config before it makes its inputs."""
+    given = read_given([{"tile": 64}, {"tile": 128}], None, "sm_90")  # type: ignore[arg-type]  # no function asks for it
+    assert find_first_config(make_operator(lambda tile: tile)[0], given) == {"tile": 64}
+    assert find_first_config(make_operator(lambda **config: config)[0], given) == {"tile": 64}
+    assert find_first_config(make_operator(lambda tile=1: tile)[0], given) is None
