@@ -25,7 +25,7 @@ IN_USE_S = 6 * 3600.0
 """More than any job reads a checkout after it asked for it: the longest sweep of an H200 took 12 minutes (2026-11)."""
 
 _SHA = re.compile("[0-9a-f]{40,64}")
-_REMOVING = ".removing-"
+_MAKING, _REMOVING = ".making-", ".removing-"
 _WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -71,7 +71,7 @@ def checkout_commit(repository: Path, sha: str, cache: Path) -> Path:
             "of the job by itself with `tilewatch watch add`"
         ) from None
     cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache, prefix=".making-") as scratch:
+    with tempfile.TemporaryDirectory(dir=cache, prefix=_MAKING) as scratch:
         files = Path(scratch) / "files"
         files.mkdir()
         own = {"GIT_INDEX_FILE": str(Path(scratch) / "index"), "GIT_WORK_TREE": str(files)}
@@ -91,22 +91,35 @@ def checkout_commit(repository: Path, sha: str, cache: Path) -> Path:
 
 
 def remove_unused(cache: Path, now: float) -> None:
-    """Removes the checkouts of a cache that `choose_unused` names. One that another process removes is left to it."""
+    """Removes the checkouts of a cache that `choose_unused` names, but one that somebody asks for meanwhile; and what
+    processes left half made or half removed that were killed."""
+    for left in (*cache.glob(f"{_REMOVING}*"), *cache.glob(f"{_MAKING}*")):
+        with contextlib.suppress(FileNotFoundError):
+            if left.name.startswith(_REMOVING) or now - left.stat().st_mtime > IN_USE_S:
+                _delete(left)
     kept = []
     for folder in cache.iterdir():
         with contextlib.suppress(FileNotFoundError):
             if _SHA.fullmatch(folder.name):
                 kept.append(KeptCommit(folder, folder.stat().st_mtime, _size_bytes(folder)))
+    used_at = {each.folder: each.used_at for each in kept}
     for folder in choose_unused(kept, now):
         going = cache / f"{_REMOVING}{folder.name}"
         try:
+            if folder.stat().st_mtime != used_at[folder]:  # the sizes of a hundred commits take seconds to add up
+                continue
             folder.chmod(0o700)
             folder.rename(going)
-        except OSError:
+        except OSError:  # another process removes it
             continue
-        for parent, _, _ in os.walk(going):
+        _delete(going)
+
+
+def _delete(folder: Path) -> None:
+    for parent, _, _ in os.walk(folder):
+        with contextlib.suppress(FileNotFoundError):
             Path(parent).chmod(0o700)
-        shutil.rmtree(going, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def choose_unused(kept: list[KeptCommit], now: float) -> list[Path]:

@@ -141,7 +141,10 @@ def _fetch(clone: Clone) -> None:
     if clone.folder.is_dir():
         _run(clone, "-C", str(clone.folder), "fetch", "--prune", "--no-write-fetch-head", "--", clone.url, *EVERYTHING)
         return
-    with tempfile.TemporaryDirectory(dir=clone.folder.parent, prefix=".cloning-") as scratch:
+    prefix = f".cloning-{clone.folder.stem}-"
+    for left in clone.folder.parent.glob(f"{prefix}*"):  # by a process that was killed: the lock is ours
+        shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=clone.folder.parent, prefix=prefix) as scratch:
         made = Path(scratch) / "clone.git"
         options = ("--bare", "--template=", "--config", "gc.pruneExpire=never")
         _run(clone, "clone", *options, "--", clone.url, str(made))
@@ -182,8 +185,10 @@ def _run(clone: Clone, *arguments: str) -> None:
         try:
             ended = process.wait(FETCH_LIMIT_S) == 0
         except subprocess.TimeoutExpired:
-            processes.kill([process])
             raise FetchFailed(f"{clone.name} cannot be fetched: no end after {FETCH_LIMIT_S:.0f} s") from None
+        finally:  # also when whoever waits is interrupted: the next fetch would meet this one
+            if process.poll() is None:
+                processes.kill([process])
         if not ended:
             log.seek(0)
             raise FetchFailed(f"{clone.name} cannot be fetched: {_reason(log.read().decode(errors='replace'))}")

@@ -94,7 +94,16 @@ def require_history(repository: Path) -> None:
         why = error.stderr.strip().splitlines()
         if why and "dubious ownership" in why[0]:
             raise RepositoryError(f"git refuses {repository}: {why[0].removeprefix('fatal: ')}") from None
+        if _has_commits(repository):  # the branch that HEAD names is gone, not the commits
+            return
         raise RepositoryError(f"{repository} is not the top folder of a Git repository with commits") from None
+
+
+def _has_commits(repository: Path) -> bool:
+    try:
+        return bool(git(repository, "rev-list", "--all", "--max-count=1"))
+    except subprocess.CalledProcessError:
+        return False
 
 
 def git(repository: Path, *arguments: str, **extra: str) -> str:

@@ -106,3 +106,33 @@ def test_a_removed_checkout_is_made_again(repository: Path, tmp_path: Path, monk
     remove_unused(cache, time.time())
     assert sorted(path.name for path in cache.iterdir()) == sorted((second, "working-tree"))
     assert (checkout(repository, first, "library", cache) / "double.py").is_file()
+
+
+def test_what_a_killed_process_left_half_made_or_half_removed_is_removed(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, sha = tmp_path / "cache", resolve(repository, "HEAD").sha
+    os.utime(checkout_commit(repository, sha, cache), (1, 1))
+    for name in (f".removing-{sha}", ".making-old", ".making-now"):
+        (cache / name / "files").mkdir(parents=True)
+    os.utime(cache / ".making-old", (1, 1))
+    monkeypatch.setattr(checkouts, "KEPT_COMMITS", 0)
+    remove_unused(cache, time.time())
+    assert [path.name for path in cache.iterdir()] == [".making-now"]
+
+
+def test_a_checkout_that_somebody_asks_for_while_others_are_looked_at_stays(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, sha = tmp_path / "cache", resolve(repository, "HEAD").sha
+    os.utime(checkout_commit(repository, sha, cache), (1, 1))
+
+    def choose(kept: list[KeptCommit], now: float) -> list[Path]:
+        chosen = choose_unused(kept, now)
+        checkout_commit(repository, sha, cache)
+        return chosen
+
+    monkeypatch.setattr(checkouts, "KEPT_COMMITS", 0)
+    monkeypatch.setattr(checkouts, "choose_unused", choose)
+    remove_unused(cache, time.time())
+    assert (cache / sha).is_dir()

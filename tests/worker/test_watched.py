@@ -19,7 +19,7 @@ from tilewatch.worker import run_job, schedule, watched
 from tilewatch.worker.clones import BadAddress
 from tilewatch.worker.context import Context
 from tilewatch.worker.queue.outage import NotNow
-from tilewatch.worker.repository import RepositoryError, first_parents
+from tilewatch.worker.repository import RepositoryError, first_parents, resolve
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps.submit import submit_nightly, submit_sweep
 
@@ -236,6 +236,13 @@ def test_a_branch_that_is_gone_is_said_and_found_again(two: Settings, context: C
     assert schedule.submit(two)[1].startswith("submitted the nightly of ")
     with session(context.database_url) as opened:
         assert [row.failure for row in repositories.list_repositories(opened)] == [None, None]
+
+
+def test_a_commit_stays_readable_when_the_followed_branch_is_gone(two: Settings, context: Context, other: Path) -> None:
+    sha = resolve(other, "HEAD").sha
+    tiny_repository.git(other, "branch", "--move", "main", "trunk")
+    schedule.submit(two)
+    assert (watched.library_at(context, "other", sha, two.library) / "double.py").is_file()
 
 
 def test_a_library_that_does_not_load_hinders_no_other_repository(two: Settings, repository: Path) -> None:
