@@ -96,13 +96,14 @@ def _make(function: Callable[..., Any], given: Any) -> Any:
     import torch
 
     found = _call(function, given, "meta")
-    name = function.__name__
+    name = getattr(function, "__name__", "")
     if name in WITHOUT_VALUES or not isinstance(found, torch.Tensor) or not _may_have_values(found):
         return found
     if name in LIKE_ANOTHER and found.is_meta:
         (like, *rest), named = given
         small = torch.empty(1, dtype=like.dtype).expand(like.shape)
-        return _call(function, ((small, *rest), named), "cpu").as_subclass(_class_with_values())
+        filled = torch.empty_strided(found.shape, found.stride(), dtype=found.dtype)
+        return filled.copy_(_call(function, ((small, *rest), named), "cpu")).as_subclass(_class_with_values())
     if _any(_is_cuda, given) and not _any(lambda each: isinstance(each, torch.Tensor) and each.is_meta, given):
         return _call(function, given, "cpu").clone().as_subclass(_class_with_values())
     return found
@@ -113,7 +114,7 @@ def _compute(function: Callable[..., Any], given: Any) -> Any:
     import torch
 
     args, named = given
-    name = function.__name__
+    name = getattr(function, "__name__", "")
     in_place = name in IN_PLACE or (name.endswith("_") and not name.endswith("__"))
     target = args[0] if in_place else named.get("out")
     stored = _map(_forget_written, given)
@@ -150,7 +151,7 @@ def _is_too_large(function: Callable[..., Any], given: Any) -> bool:
     """Says whether a result has too many elements for values; False where its size depends on values."""
     try:
         found = _call(function, _map(_to_meta, given), "meta")
-    except (RuntimeError, TypeError, ValueError):
+    except Exception:  # noqa: BLE001 - the function is called with values next, and says itself what is wrong
         return False
     return _any(lambda each: hasattr(each, "numel") and each.numel() > MOST_VALUES, found)
 

@@ -208,6 +208,12 @@ def test_a_launch_is_given_the_strides_and_the_place_of_a_view(torch: Any) -> No
 
 
 @needs_torch
+def test_numbers_like_another_tensor_have_its_strides(torch: Any) -> None:
+    turned = torch.zeros_like(torch.empty(4, 3, device="cuda").t(), dtype=torch.int32)
+    assert (turned.stride(), turned.tolist()) == ((1, 3), [[0] * 4] * 3)
+
+
+@needs_torch
 def test_floats_are_indexed_by_known_numbers(torch: Any) -> None:
     rows, mask = torch.randn(4, 8, device="cuda"), torch.tensor([True, False, True, True], device="cuda")
     assert rows[_numbers(torch)].shape == (3, 8)
