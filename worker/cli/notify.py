@@ -43,10 +43,7 @@ def messages(
 
     with session(options.ready_database()) as opened:
         rows = message_queries.list_messages(opened, states=("failed",) if failed else None)
-    if as_json:
-        print(tables.as_json(rows))
-    else:
-        tables.show(tables.draw_messages(rows))
+    tables.print_answer(rows, tables.draw_messages, as_json=as_json)
 
 
 @tell.command()
@@ -61,10 +58,7 @@ def alarms(as_json: AsJson = False) -> None:
 
     with session(options.ready_database()) as opened:
         rows = alarm_queries.list_alarms(opened)
-    if as_json:
-        print(tables.as_json(rows))
-    else:
-        tables.show(tables.draw_alarms(rows))
+    tables.print_answer(rows, tables.draw_alarms, as_json=as_json)
 
 
 @tell.command()

@@ -58,10 +58,7 @@ def list_(
     states = None if every else tuple(each.value for each in state) if state else OPEN
     direction = "improvement" if improvements else "regression"
     rows = triage.list_regressions(options.ready_database(), states=states, kernel=kernel, direction=direction)
-    if as_json:
-        print(tables.as_json(rows))
-    else:
-        tables.show(tables.draw_regressions(rows))
+    tables.print_answer(rows, tables.draw_regressions, as_json=as_json)
 
 
 @regressions.command()
@@ -73,10 +70,7 @@ def show(number: Number, as_json: AsJson = False) -> None:
     from tilewatch.worker.cli import tables, triage
 
     story = triage.story(options.ready_database(), number)
-    if as_json:
-        print(tables.as_json(story))
-    else:
-        tables.show(tables.draw_story(story))
+    tables.print_answer(story, tables.draw_story, as_json=as_json)
 
 
 @regressions.command()
@@ -236,10 +230,7 @@ def score(
     begin = None if day is None else dt.datetime.combine(day, dt.time(), dt.UTC)
     with session(options.ready_database()) as opened:
         score = judge_score.read_score(opened, begin)
-    if as_json:
-        print(tables.as_json(score))
-    else:
-        tables.show(tables.draw_score(score))
+    tables.print_answer(score, tables.draw_score, as_json=as_json)
 
 
 def _change(number: int, who: str | None, act: "Callable[[Session, str], None]") -> None:

@@ -2,8 +2,8 @@
 
 import dataclasses
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -16,11 +16,16 @@ from tilewatch.db.queries.tokens import TokenRow
 from tilewatch.text import change_text, short_sha
 from tilewatch.worker.notify.wording import ALARMS, one_line
 
+Found = TypeVar("Found", bound=Any)
 
-def as_json(shown: Any) -> str:
-    """Returns the JSON of one dataclass, or of a list of them."""
-    plain = [dataclasses.asdict(row) for row in shown] if isinstance(shown, list) else dataclasses.asdict(shown)
-    return json.dumps(plain, default=str)
+
+def print_answer(found: Found, draw: Callable[[Found], RenderableType], *, as_json: bool) -> None:
+    """Prints one dataclass, or a list of them: as JSON, or drawn."""
+    if as_json:
+        plain = [dataclasses.asdict(row) for row in found] if isinstance(found, list) else dataclasses.asdict(found)
+        print(json.dumps(plain, default=str))
+    else:
+        show(draw(found))
 
 
 def show(drawn: RenderableType) -> None:

@@ -53,10 +53,7 @@ def list_(as_json: AsJson = False) -> None:
 
     with session(options.ready_database()) as opened:
         rows = token_queries.list_tokens(opened)
-    if as_json:
-        print(tables.as_json(rows))
-    else:
-        tables.show(tables.draw_tokens(rows))
+    tables.print_answer(rows, tables.draw_tokens, as_json=as_json)
 
 
 @token.command()
