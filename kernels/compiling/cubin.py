@@ -34,8 +34,16 @@ class CuobjdumpMissing(Exception):
 
 
 def code_sha256(cubin: bytes) -> str:
+    """Returns the hash of what runs, without the names of functions: a kernel that is only renamed is equal."""
+    sections = _code_sections(cubin)
+    functions = [name.removeprefix(".text.") for name, _ in sections if name.startswith(".text.")]
+
+    def name_by_place(name: str) -> str:
+        function = next((each for each in functions if name.endswith(f".{each}")), None)
+        return name if function is None else f"{name.removesuffix(function)}{functions.index(function)}"
+
     digest = hashlib.sha256()
-    for name, data in sorted(_code_sections(cubin)):
+    for name, data in sorted((name_by_place(name), data) for name, data in sections):
         digest.update(name.encode() + b"\0" + len(data).to_bytes(8, "little") + data)
     return digest.hexdigest()
 

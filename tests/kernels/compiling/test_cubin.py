@@ -1,6 +1,13 @@
-"""Remarks of the compiler, as it writes them."""
+"""What is read out of a cubin: the hash of its code, and the compiler's remarks."""
 
-from tilewatch.kernels.compiling.cubin import remarks
+import dataclasses
+import io
+
+from cuda.tile.compilation import export_kernel
+
+from tests.kernels.fixtures.gpu_library import rows
+from tilewatch.kernels.compiling.cubin import code_sha256, remarks
+from tilewatch.kernels.signature import signature, tile_signature
 
 YAML = """--- !Passed
 Pass:            Memory
@@ -34,3 +41,17 @@ def test_remarks_are_read_in_source_order() -> None:
 
 def test_no_remarks_are_none() -> None:
     assert remarks("") == ()
+
+
+def test_the_name_of_a_kernel_is_no_part_of_its_code() -> None:
+    """So that a commit that only renames a kernel needs no GPU. A digit more in a constant is other code."""
+    (kernel,) = rows.KERNELS
+    problem = kernel.parse("1024x256")
+    hashes = []
+    for name, repeats in (("add_tiles", 1), ("a_much_longer_name", 1), ("add_tiles", 2)):
+        wanted = signature(kernel, problem, {"rows": 4, "repeats": repeats, "fault": rows.RIGHT})
+        cubin = io.BytesIO()
+        asked = tile_signature(dataclasses.replace(wanted, symbol=name))
+        export_kernel(kernel.entry, [asked], cubin, gpu_code="sm_90", output_format="cubin")
+        hashes.append(code_sha256(cubin.getvalue()))
+    assert hashes[0] == hashes[1] != hashes[2]
