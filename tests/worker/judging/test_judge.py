@@ -286,8 +286,8 @@ def test_another_compiler_is_told_from_a_commit(
     """One commit, measured before and after the compiler changed: its old and new cubins are timed together."""
     compiled_by = Compiler.compile
 
-    def as_another_would(self: Compiler, *asked: Any) -> Compiled:
-        outcome = compiled_by(self, *asked)
+    def as_another_would(self: Compiler, *asked: Any, **named: Any) -> Compiled:
+        outcome = compiled_by(self, *asked, **named)
         code = outcome.code_sha256
         return replace(outcome, code_sha256=f"{code} by another") if code and self.limit_s == 16.0 else outcome
 
@@ -320,8 +320,8 @@ def test_a_commit_and_a_compiler_that_changed_in_one_night_are_told_apart(
     """Both halves of the experiment: the commits compiled by one compiler, and the commit before compiled by both."""
     compiled_by = Compiler.compile
 
-    def as_another_would(self: Compiler, *asked: Any) -> Compiled:
-        outcome = compiled_by(self, *asked)
+    def as_another_would(self: Compiler, *asked: Any, **named: Any) -> Compiled:
+        outcome = compiled_by(self, *asked, **named)
         if outcome.code_sha256 is None or self.limit_s != 16.0:
             return outcome
         return replace(outcome, code_sha256=f"{outcome.code_sha256} by another")
