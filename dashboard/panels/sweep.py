@@ -155,7 +155,7 @@ def _cells(trials: pd.DataFrame, sweep: pd.Series) -> None:
     st.subheader("Over two parameters", anchor=False)
     facts = [fact for fact in sweep_charts.FACTS if trials[fact.key].notna().any()]
     if len(axes) < 2 or not facts:
-        st.caption("No config compiled yet.")
+        st.caption("The configs differ in fewer than two parameters." if facts else "No config compiled yet.")
         return
     across, down, value = st.columns(3)
     with across:

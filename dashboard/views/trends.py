@@ -29,16 +29,12 @@ def page(url: str) -> None:
     st.title("Trends", anchor=False)
     everything = reads.series(url)
     if everything.empty:
-        st.info(
-            "No series is measured yet. A worker on a machine with an NVIDIA GPU measures what is submitted; without "
-            "one, import a recording (`tilewatch import FILE`) or look at the static facts on the Sweeps page."
-        )
-        st.page_link("views/sweeps.py", label="To the sweeps")
+        _say_unmeasured("No series is measured yet.")
         return
     name = repository.pick_repository(url)
     everything = everything[everything["repository"] == name]
     if everything.empty:
-        st.info(f"No series of {name} is measured yet.")
+        _say_unmeasured(f"No series of {name} is measured yet.")
         return
     series = everything
     columns = st.columns(4)
@@ -70,6 +66,14 @@ def page(url: str) -> None:
     named = [line.assign(implementation=f"{own['kernel']}, branch {name}") for name, line in branches.items()]
     behind = pd.concat([in_view, *(line for line in named if len(line))])
     _behind(f"The {count_text(len(behind), 'measurement')} behind the chart", behind)
+
+
+def _say_unmeasured(finding: str) -> None:
+    st.info(
+        f"{finding} A worker on a machine with an NVIDIA GPU measures what is submitted; without one, import a "
+        "recording (`tilewatch import FILE`) or look at the static facts on the Sweeps page."
+    )
+    st.page_link("views/sweeps.py", label="To the sweeps")
 
 
 def _read_branches(url: str, own: pd.Series, *, static_facts: bool) -> Iterator[tuple[str, pd.DataFrame]]:

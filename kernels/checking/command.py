@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from tilewatch.errors import ExpectedError
+from tilewatch.text import count_text
 
 
 class FilesMissing(ExpectedError):
@@ -41,7 +42,8 @@ def check(
     checked = check_library(folder, [each.name for each in files or ()], arch, store.folder(store.DEFAULT_FOLDER))
     for finding in checked.findings:
         print(finding)
-    print(f"{checked.operators} operators compiled for {arch}, {len(checked.findings)} findings")
+    compiled, findings = count_text(checked.operators, "operator"), count_text(len(checked.findings), "finding")
+    print(f"{compiled} compiled for {arch}, {findings}")
     if checked.findings:
         raise typer.Exit(1)
 
