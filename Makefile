@@ -4,6 +4,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
+# Some machines set it. A suite starts hundreds of processes, and each would compile all of our modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help up install dev test test-changed test-debian lint bench bench-api bench-checks bench-claims bench-compare bench-dashboard bench-gpu bench-jobs bench-judge bench-tell bench-tuned bench-watch chaos test-gpu mutants lock clean
 

@@ -36,8 +36,9 @@ def check_library(library: Path, files: Sequence[str], arch: str, store_url: str
     """Checks the files of a folder, or all of them where none is named. Raises LibraryError where it holds none."""
     answer = _ask({"library": str(library), "files": list(files), "arch": arch})
     findings = [Mistake(each["file"], each["line"], each["sentence"]) for each in answer["findings"]]
-    findings += _compile(library, answer["plans"], arch, store_url) if answer["plans"] else ()
-    return Checked(tuple(findings), len(answer["plans"]))
+    plans = answer["plans"]
+    failed = tuple(_compile(library, plans, arch, store_url)) if plans else ()
+    return Checked((*findings, *failed), len(plans) - len(failed))
 
 
 def _compile(library: Path, plans: Sequence[dict[str, Any]], arch: str, store_url: str) -> Iterator[Mistake]:
