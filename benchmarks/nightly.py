@@ -70,7 +70,7 @@ def _measure_nights(settings: Settings, servers: Servers, repository: Path, proc
     with session(servers.database_url) as opened:
         cpu_s = opened.scalar(select(func.sum(Compilation.cpu_s))) or 0.0
         found = opened.execute(select(Compilation.status, func.count()).group_by(Compilation.status))
-        counts = dict(found.tuples().all())
+        counts = dict(found.all())
     yield Figure("first nightly: outcomes", ", ".join(f"{number} {status}" for status, number in counts.items()))
     yield Figure(f"its CPU time of compiling; wall time on {processes} processes", f"{cpu_s:.0f} s; {wall_s:.0f} s")
     yield bounds.at_most("wall / (CPU s / processes)", wall_s / (cpu_s / processes), MOST_WALL_A_CPU_SHARE, digits=3)

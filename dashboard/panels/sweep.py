@@ -200,16 +200,28 @@ def _ranges(trials: pd.DataFrame) -> None:
     if compiled.empty:
         st.caption("No config compiled.")
         return
-    lines = {
-        "compiled": f"{len(compiled):,} of {len(trials):,}",
+    lines = list_ranges(compiled, len(trials), trials["compile_s"].sum())
+    st.table(pd.DataFrame({"": lines.values()}, index=list(lines)), border="horizontal")
+
+
+def list_ranges(compiled: pd.DataFrame, trials: int, compile_s: float) -> dict[str, str]:
+    """Returns the static facts of a sweep's compiled configs in words, by what they are about.
+
+    `trials` counts all configs, `compile_s` are the seconds that all of them took to compile.
+    """
+
+    def count_whole(share: pd.Series, without: str) -> str:
+        return without if share.isna().all() else f"{(share == 100).sum():,}"
+
+    return {
+        "compiled": f"{len(compiled):,} of {trials:,}",
         "without spills": f"{(compiled['stack_bytes'] == 0).sum():,}",
-        "every MMA on Tensor Cores": f"{(compiled['tensor_core_share'] == 100).sum():,}",
-        "every load through TMA": f"{(compiled['tma_share'] == 100).sum():,}",
+        "every MMA on Tensor Cores": count_whole(compiled["tensor_core_share"], "there is no MMA"),
+        "every load through TMA": count_whole(compiled["tma_share"], "there is no load"),
         "registers per thread": f"{compiled['registers'].min():.0f} to {compiled['registers'].max():.0f}",
         "compile time, median": f"{compiled['compile_s'].median():.1f} s",
-        "compile time, all": f"{trials['compile_s'].sum() / 60:,.1f} min",
+        "compile time, all": f"{compile_s:.0f} s" if compile_s < 120 else f"{compile_s / 60:,.1f} min",
     }
-    st.table(pd.DataFrame({"": lines.values()}, index=list(lines)), border="horizontal")
 
 
 def _configs(url: str, trials: pd.DataFrame, sweep: pd.Series) -> None:

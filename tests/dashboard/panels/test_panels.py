@@ -4,20 +4,20 @@ import datetime as dt
 
 import pandas as pd
 
-from tilewatch.dashboard.panels import gpu_health, judge_score, queue, submit_form
+from tilewatch.dashboard.panels import gpu_health, judge_score, queue, submit_form, sweep
 from tilewatch.db.queries.judge_score import Delay, Score
 
 NOON = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
 
 
-def sung(compute_us: float, hours: int, uuid: str = "GPU-0") -> dict[str, object]:
+def canary(compute_us: float, hours: int, uuid: str = "GPU-0") -> dict[str, object]:
     at = NOON + dt.timedelta(hours=hours)
     about = {"gpu_uuid": uuid, "gpu_name": "NVIDIA H200", "host": "node-1", "measured_at": at}
     return {**about, "compute_us": compute_us, "memory_us": 100.0}
 
 
 def test_a_canary_is_held_against_the_best_of_its_own_gpu() -> None:
-    canaries = pd.DataFrame([sung(200.0, 0), sung(200.0, 1), sung(220.0, 2), sung(400.0, 0, "GPU-1")])
+    canaries = pd.DataFrame([canary(200.0, 0), canary(200.0, 1), canary(220.0, 2), canary(400.0, 0, "GPU-1")])
     figure = gpu_health.canary_figure(canaries, pd.DataFrame())
     slow, *_ = [trace for trace in figure.data if trace.name == "node-1 GPU-0, arithmetic"]
     other, *_ = [trace for trace in figure.data if trace.name == "node-1 GPU-1, arithmetic"]
@@ -27,7 +27,7 @@ def test_a_canary_is_held_against_the_best_of_its_own_gpu() -> None:
 
 def test_a_quarantine_that_goes_on_is_shaded_up_to_the_last_canary() -> None:
     quarantines = pd.DataFrame([{"began_at": NOON, "ended_at": pd.NaT}])
-    shade, *_ = gpu_health.canary_figure(pd.DataFrame([sung(200.0, 0), sung(230.0, 5)]), quarantines).layout.shapes
+    shade, *_ = gpu_health.canary_figure(pd.DataFrame([canary(200.0, 0), canary(230.0, 5)]), quarantines).layout.shapes
     assert (shade.x0, shade.x1) == (NOON, NOON + dt.timedelta(hours=5))
 
 
@@ -82,3 +82,27 @@ def test_the_score_comes_with_what_it_stands_on() -> None:
 def test_a_score_of_nothing_claims_nothing() -> None:
     cards = judge_score.cards(score(points=0, right=0, wrong=0, runs=0, from_run=Delay(0, None, None)))
     assert [value for _, value, _ in cards] == ["none yet", "none yet", "none judged", "none"]
+
+
+def test_static_facts_of_a_kernel_without_mmas_are_no_bad_news() -> None:
+    """A product whose MMAs all miss the Tensor Cores shows 0; a copy has none that could."""
+    compiled = pd.DataFrame(
+        {
+            "stack_bytes": [0, 8],
+            "tensor_core_share": [float("nan")] * 2,
+            "tma_share": [100.0, 50.0],
+            "registers": [32, 64],
+            "compile_s": [0.5, 1.5],
+        }
+    )
+    assert sweep.list_ranges(compiled, 3, 4.0) == {
+        "compiled": "2 of 3",
+        "without spills": "1",
+        "every MMA on Tensor Cores": "there is no MMA",
+        "every load through TMA": "1",
+        "registers per thread": "32 to 64",
+        "compile time, median": "1.0 s",
+        "compile time, all": "4 s",
+    }
+    product = sweep.list_ranges(compiled.assign(tensor_core_share=[0.0, 50.0]), 3, 600.0)
+    assert (product["every MMA on Tensor Cores"], product["compile time, all"]) == ("0", "10.0 min")
