@@ -31,8 +31,8 @@ def record_and_compile(library: Path, arch: str) -> None:
 
     waiting: dict[tuple[str, str], dict[str, Any]] = {}
     entries = load(library, arch)
-    for sentence in list_failures(library, arch):
-        _print(failure=sentence)
+    for failed in list_failures(library, arch):
+        _print(failure=str(failed))
     for entry in entries.values():
         assert isinstance(entry, LibraryOperator)
         _print(operator=entry.kernel.name, watch_file=Path(entry.file).name)
@@ -71,11 +71,13 @@ def _compile(launch: Any, arch: str) -> str:
     import cuda.tile as ct
     from cuda.tile.compilation import export_kernel
 
+    from tilewatch.kernels.compiling.config_code import first_line
+
     try:
         with ct.compiler_timeout(COMPILE_S):
             export_kernel(launch.kernel, [launch.signature], io.BytesIO(), gpu_code=arch, output_format="cubin")
     except Exception as error:  # noqa: BLE001 - the compiler and the kernel may raise anything
-        return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
+        return first_line(error)
     return "ok"
 
 

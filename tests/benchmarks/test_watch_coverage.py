@@ -1,5 +1,8 @@
-"""Counts kernels, uses and lines in made-up repositories; nothing is recorded or compiled."""
+"""Counts kernels, uses and lines in made-up repositories; nothing is compiled."""
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -114,3 +117,17 @@ def test_what_is_missed_for_one_architecture_is_missed_and_unused_kernels_count_
     assert (every.value, every.is_met) == ("33.3 %", None)
     assert (used.value, used.is_met) == ("50.0 %", False)
     assert (lines.value, lines.is_met) == ("9.0", True)
+
+
+def test_a_watch_file_that_does_not_load_is_a_finding_and_costs_its_own_operators(tmp_path: Path) -> None:
+    watch = tmp_path / "watch"
+    watch.mkdir()
+    (tmp_path / "pyproject.toml").write_text('[tool.tilewatch]\nwatch = "watch"\npath = ["."]\n')
+    (tmp_path / "pkg.py").write_text("def run(p): ...\n")
+    (watch / "two.py").write_text(WATCH)
+    (watch / "missing.py").write_text("import not_installed_anywhere\n")
+    command = [sys.executable, "-m", "benchmarks.watch_coverage.record", str(watch), "sm_90"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert rows[0]["failure"].startswith("library file missing.py does not load: ModuleNotFoundError")
+    assert [each["operator"] for each in rows if "operator" in each] == ["first", "second"]
