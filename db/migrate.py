@@ -1,6 +1,7 @@
 """Brings a database to the tables that this code expects, and refuses one that is older or newer. Knows no table."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -9,7 +10,9 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from psycopg.errors import LockNotAvailable
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import OperationalError
 
 from tilewatch.db import session
 from tilewatch.errors import ExpectedError
@@ -18,29 +21,68 @@ UPGRADE_LOCK = 7_114_553_023
 """The advisory lock by which migrating processes take turns: any number, the same in every release."""
 
 LOCK_LIMIT = "5s"
-"""A migration that cannot get a table by then gives up, rather than keep every reader waiting behind it."""
+"""A migration that cannot get a table by then lets go and tries again: meanwhile every reader waits behind it."""
+
+PAUSE_S = 2.0
+"""Between two tries: those who waited behind the migration read meanwhile."""
+
+PATIENCE_S = 120.0
+"""A table that is in use for so long is used by somebody who must be asked: a notebook, a dump, a hung process."""
+
+TABLE_USERS = text("""
+select a.pid, a.usename, a.application_name, string_agg(distinct c.relname, ', ' order by c.relname) as tables
+from pg_locks l join pg_stat_activity a on a.pid = l.pid join pg_class c on c.oid = l.relation
+where l.granted and l.database = (select oid from pg_database where datname = current_database())
+  and a.pid <> pg_backend_pid() and c.relkind in ('r', 'p') and c.relnamespace = 'public'::regnamespace
+group by a.pid, a.usename, a.application_name, a.xact_start order by a.xact_start limit 3
+""")
 
 REPLACED = frozenset({"0001", "0002", "0003", "0004", "0005", "0006", "0007"})
 """Revisions before the first release that are one with 0008 now."""
 
 
-class DatabaseNewer(ExpectedError):
+class OtherRelease(ExpectedError):
+    """The tables are not those that this code expects."""
+
+
+class DatabaseNewer(OtherRelease):
     """The database was migrated by a newer Tilewatch; the message says what to do."""
 
 
-class DatabaseOlder(ExpectedError):
+class DatabaseOlder(OtherRelease):
     """The database must be migrated first; the message says how."""
 
 
-def upgrade(url: str) -> None:
+class TablesInUse(ExpectedError):
+    """Somebody keeps a table from being migrated; the message names them. Each migration is done or not begun."""
+
+
+def upgrade(url: str, report: Callable[[str], object] = lambda _: None, patience_s: float = PATIENCE_S) -> None:
     """Migrates to head; a no-op when it is there. Every start of a server may call it: two at once take turns.
 
-    Raises DatabaseNewer, or DatabaseOlder for one from before the first release.
+    `report` gets a sentence for each time that a table was in use. Raises TablesInUse after `patience_s`,
+    DatabaseNewer, or DatabaseOlder for one from before the first release.
     """
     with _alone(url) as connection:
         _refuse_unknown(url, _revision(connection))
-        connection.commit()  # so that Alembic opens and commits a transaction for each migration
-        command.upgrade(config(connection), "head")
+        gives_up_at = time.monotonic() + patience_s
+        while True:
+            connection.commit()  # so that Alembic opens and commits a transaction for each migration
+            try:
+                return command.upgrade(config(connection), "head")
+            except OperationalError as error:
+                if not isinstance(error.orig, LockNotAvailable):
+                    raise
+            connection.rollback()
+            users = _list_table_users(connection)
+            if time.monotonic() >= gives_up_at:
+                raise TablesInUse(
+                    f"a table of {session.address(url)} is in use, and a migration needs it alone: {users}. The "
+                    f"database is at revision {_revision(connection)} and works as before. End that process (in "
+                    "Postgres: select pg_terminate_backend(NUMBER)), then run `tilewatch migrate` again"
+                )
+            report(f"waiting for a table that is in use: {users}")
+            time.sleep(PAUSE_S)
 
 
 def current(url: str) -> str | None:
@@ -57,7 +99,7 @@ def head() -> str:
 
 
 def require_head(url: str) -> None:
-    """Raises DatabaseNewer or DatabaseOlder unless the database is at the revision that this code expects."""
+    """Raises OtherRelease unless the database is at the revision that this code expects."""
     revision = current(url)
     _refuse_unknown(url, revision)
     if revision != head():
@@ -94,6 +136,15 @@ def _alone(url: str) -> Iterator[Connection]:
         connection.execute(text(f"set lock_timeout = '{LOCK_LIMIT}'"))
         connection.commit()
         yield connection
+
+
+def _list_table_users(connection: Connection) -> str:
+    """Those who use a table in a transaction now, the oldest first; they may have ended meanwhile."""
+    users = [
+        f"process {row.pid} of {row.usename} ({row.application_name or 'unnamed'}) uses {row.tables}"
+        for row in connection.execute(TABLE_USERS)
+    ]
+    return "; ".join(users) or "whoever used it has just ended"
 
 
 def _revision(connection: Connection) -> str | None:

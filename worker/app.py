@@ -24,10 +24,13 @@ from celery.schedules import crontab
 from sqlalchemy.exc import OperationalError
 
 from tilewatch import errors
+from tilewatch.db import migrate
+from tilewatch.db.migrate import OtherRelease
 from tilewatch.worker import logs, schedule, submit_requests
 from tilewatch.worker.context import Context
 from tilewatch.worker.process import metrics_folder
 from tilewatch.worker.process.identity import identify
+from tilewatch.worker.process.intake import Intake
 from tilewatch.worker.queue import dispatch, message, outage
 from tilewatch.worker.queue.dispatch import BrokerUnreachable
 from tilewatch.worker.queue.outage import NotNow
@@ -84,12 +87,15 @@ def run_job(job_id: int) -> None:
     who = _lifecycle.identity
     context = Context.of(Settings.load())
     try:
+        migrate.require_head(context.database_url)  # the heartbeat closes the queues, but up to 15 s later
         dispatch.send(celery, context.database_url, run(job_id, who.owner(), context, who.queues))
         if dispatch.JUDGE in who.queues:
             dispatch.wake_outbox(celery, context.database_url)
     except NotNow as reason:
         log.info("not now", reason=str(reason))
         _lifecycle.heartbeat.write(str(reason))
+    except OtherRelease as reason:
+        log.warning("no job taken", reason=str(reason))
     except (BrokerUnreachable, OperationalError) as error:
         # Before a claim, or with the job's end on record: the reconciler sends again whatever is queued.
         log.warning("no message sent or taken", reason=outage.passing(error) or str(error))
@@ -180,20 +186,20 @@ def _set_up_worker(sender: str, instance: Any, **_: Any) -> None:
         from tilewatch.worker.process.lifecycle import Lifecycle
 
         on_beat = _deliver_spooled if identity.kind == "gpu" else _nothing
-        _lifecycle = Lifecycle(settings, identity, on_beat, functools.partial(_consume, instance, identity.queues))
+        _lifecycle = Lifecycle(
+            settings, identity, on_beat, Intake(identity.queues, functools.partial(_consume, instance))
+        )
     except Exception as error:
         raise SystemExit(f"tilewatch: {errors.sentence(error) or traceback.format_exc()}") from error
 
 
-def _consume(controller: Any, queues: tuple[str, ...], wanted: bool) -> None:
-    """Takes from the GPU's queues, or leaves them to other workers of the model.
+def _consume(controller: Any, queue: str, wanted: bool) -> None:
+    """Takes from this queue, or leaves it to other workers.
 
     It is called by another thread than the consumer's, so it does what Celery's own remote control does.
     """
     change = controller.consumer.add_task_queue if wanted else controller.consumer.cancel_task_queue
-    for queue in queues:
-        if queue.startswith(dispatch.gpu_queue("")):
-            controller.consumer.call_soon(change, queue)
+    controller.consumer.call_soon(change, queue)
 
 
 def _deliver_spooled() -> None:

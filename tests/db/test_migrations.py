@@ -70,6 +70,45 @@ def test_processes_that_migrate_at_once_take_turns(empty_url: str) -> None:
     migrate.require_head(empty_url)
 
 
+@pytest.fixture
+def older_url(empty_url: str) -> str:
+    """A database of the release before: the newest migration is not in it, and needs a table alone."""
+    with session.engine(empty_url).connect() as connection:
+        command.upgrade(migrate.config(connection), "head")
+        command.downgrade(migrate.config(connection), "0017")
+    return empty_url
+
+
+def test_a_migration_waits_for_whoever_uses_a_table(older_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(migrate, "LOCK_LIMIT", "50ms")
+    monkeypatch.setattr(migrate, "PAUSE_S", 0.0)
+    reports: list[str] = []
+    with session.engine(older_url).connect() as reader:
+        reader.execute(text("select count(*) from jobs, submissions"))
+
+        def report(sentence: str) -> None:
+            reports.append(sentence)
+            if len(reports) == 3:
+                reader.rollback()
+
+        migrate.upgrade(older_url, report)
+    assert len(reports) == 3
+    assert migrate.current(older_url) == migrate.head()
+
+
+def test_a_migration_names_who_keeps_a_table_too_long_and_changes_nothing(
+    older_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migrate, "LOCK_LIMIT", "50ms")
+    before = _schema(older_url)
+    with session.engine(older_url).connect() as reader:
+        process = reader.scalar(text("select pg_backend_pid() from jobs right join (select 1) on true limit 1"))
+        said = rf"process {process} of \w+ \(tilewatch\) uses jobs\. The database is at revision 0017 and works as"
+        with pytest.raises(migrate.TablesInUse, match=said):
+            migrate.upgrade(older_url, patience_s=0.0)
+    assert (migrate.current(older_url), _schema(older_url)) == ("0017", before)
+
+
 def test_a_database_without_tables_wants_migrating(empty_url: str) -> None:
     with pytest.raises(migrate.DatabaseOlder, match="has no tables yet; run `tilewatch migrate`"):
         migrate.require_head(empty_url)

@@ -12,6 +12,7 @@ from tests.worker.fixtures import open_regression
 from tests.worker.fixtures.celery_process import PATIENCE_S, all_done, celery_worker, wait_for, workers
 from tests.worker.fixtures.compiled_sweep import ready_sweep
 from tests.worker.fixtures.http_receiver import receiver
+from tilewatch.db import migrate
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle.jobs import UnsentJob
 from tilewatch.db.models import Job, Run, Trial
@@ -130,6 +131,32 @@ def test_a_worker_that_is_told_to_stop_finishes_its_sweep_in_time_or_gives_it_ba
         runs = opened.scalar(select(func.count(Run.id)))
         assert (job.state, runs) == left, log.read_text()[-2000:]
         assert job.owner is None
+
+
+def test_a_worker_of_another_release_takes_no_job_until_the_database_is_its_own(
+    settings: Settings, context: Context
+) -> None:
+    submit_nightly(settings)
+    write_revision(context, "9999")
+    log = settings.home / "compile@test.log"
+    with celery_worker(settings):
+        wait_for(lambda: [worker.doing for worker in workers(context) if worker.doing], log)
+        (worker,) = workers(context)
+        assert worker.doing is not None
+        assert worker.doing.startswith("takes no job: the database at ")
+        assert "is at revision 9999, which this code does not know" in worker.doing
+        with session(context.database_url) as opened:
+            assert {(job.state, job.attempt) for job in opened.scalars(select(Job))} == {("queued", 0)}
+        write_revision(context, migrate.head())
+        with session(context.database_url) as opened:
+            again = jobs.list_unsent(opened, 0)
+        dispatch.send(dispatch.sender(context.broker_url), context.database_url, again)
+        wait_for(lambda: all_done(context), log)
+
+
+def write_revision(context: Context, revision: str) -> None:
+    with session(context.database_url) as opened:
+        opened.execute(text("update alembic_version set version_num = :revision"), {"revision": revision})
 
 
 def test_the_clock_submits_the_nightly(settings: Settings, context: Context) -> None:

@@ -69,13 +69,16 @@ def import_(
 
 
 def migrate() -> None:
-    """Create or update the tables of the database. Safe to run twice, or on several machines at once."""
+    """Create or update the tables of the database. Safe to run twice, or on several machines at once.
+
+    A table that somebody uses is waited for, at most two minutes; then the command names them and ends with 2.
+    """
     from tilewatch.db import migrate as migrations
     from tilewatch.db.session import check
 
     database_url = options.settings().connection().database_url
     check(database_url)
-    migrations.upgrade(database_url)
+    migrations.upgrade(database_url, report=lambda sentence: print(sentence, flush=True))
     print(f"the database is at revision {migrations.current(database_url)}")
 
 

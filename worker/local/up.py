@@ -118,7 +118,7 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
     own = None if settings.database_url else Embedded(settings.home)
     servers = stack.enter_context(own) if own else settings.connection()
     screen.print_line(f"Postgres and {'Valkey run' if own else 'Redis are your own'}; data in {settings.home}")
-    migrate.upgrade(servers.database_url)
+    migrate.upgrade(servers.database_url, screen.print_line)
     screen.print_line(f"database at revision {migrate.head()}")
     if own:
         stack.enter_context(write_connection_file(settings.connection_file, servers))

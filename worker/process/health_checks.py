@@ -6,7 +6,9 @@ from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from tilewatch.db import migrate
 from tilewatch.db.lifecycle import quarantine
+from tilewatch.db.migrate import OtherRelease
 from tilewatch.db.session import DatabaseUnreachable, check, session
 from tilewatch.kernels.compiling.store import CubinStore, StoreError
 from tilewatch.worker.context import Context
@@ -42,7 +44,8 @@ def run(checks: Sequence[Callable[[], str | None]]) -> tuple[str, ...]:
 def database(url: str) -> str | None:
     try:
         check(url)
-    except DatabaseUnreachable as error:
+        migrate.require_head(url)
+    except (DatabaseUnreachable, OtherRelease) as error:
         return str(error)
     return None
 

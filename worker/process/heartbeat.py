@@ -20,9 +20,16 @@ HEARTBEAT_S = 15
 class Heartbeat:
     """The row of this worker. `write` works in the pool's processes too; the thread runs in the parent only."""
 
-    def __init__(self, database_url: str, identity: Identity, on_beat: Callable[[], None] = lambda: None) -> None:
-        """`on_beat` runs after every heartbeat that Postgres took."""
-        self._database_url, self._identity, self._on_beat = database_url, identity, on_beat
+    def __init__(
+        self,
+        database_url: str,
+        identity: Identity,
+        on_beat: Callable[[], None] = lambda: None,
+        refuses: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """`on_beat` runs after every heartbeat that Postgres took. `refuses` returns why the worker takes no job, which
+        is then what it says that it does; None while it takes them."""
+        self._database_url, self._identity, self._on_beat, self._refuses = database_url, identity, on_beat, refuses
         self._over = threading.Event()
         self._subjects: str | None = None
         self._written_at = time.monotonic()
@@ -75,7 +82,7 @@ class Heartbeat:
     def _keep_writing(self) -> None:
         while True:
             try:
-                self.write(self._doing())
+                self.write(self._refuses() or self._doing())
                 self._written_at = time.monotonic()
                 self._on_beat()
             except SQLAlchemyError as error:  # Postgres may be restarting; the next beat tries again

@@ -7,6 +7,10 @@ It is made once the worker knows its name and queues, and before its pool forks.
 from collections.abc import Callable
 from typing import Any
 
+import structlog
+
+from tilewatch.db import migrate
+from tilewatch.db.migrate import OtherRelease
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.worker.context import Context
 from tilewatch.worker.gpu.backend import backend_for
@@ -15,29 +19,34 @@ from tilewatch.worker.process import health_checks, prometheus
 from tilewatch.worker.process.heartbeat import Heartbeat
 from tilewatch.worker.process.http_endpoint import Endpoint
 from tilewatch.worker.process.identity import Identity
+from tilewatch.worker.process.intake import Intake
+from tilewatch.worker.queue import dispatch
 from tilewatch.worker.settings import Settings
+
+log = structlog.get_logger()
 
 
 class Lifecycle:
-    """Calls `consume` with whether this worker may take jobs of its GPU, each time that changes."""
+    """The parts of a running worker. It closes `intake` while the database is of another release, and the queues of
+    its GPU while that is ill."""
 
-    def __init__(
-        self, settings: Settings, identity: Identity, on_beat: Callable[[], None], consume: Callable[[bool], None]
-    ) -> None:
+    def __init__(self, settings: Settings, identity: Identity, on_beat: Callable[[], None], intake: Intake) -> None:
         """Raises StoreError for a worker that can do nothing but put jobs off, because it cannot use the cubin store. A
         judge asks the store too, but it also sends the messages."""
         context = Context.of(settings)
         if identity.kind in ("compile", "gpu"):
             CubinStore(context.store_url).check(writes=identity.kind == "compile")
         self.identity = identity
-        self.heartbeat = Heartbeat(context.database_url, identity, on_beat)
+        self._intake, self._database_url = intake, context.database_url
+        self._refusal: str | None = None
+        self.heartbeat = Heartbeat(context.database_url, identity, on_beat, self._refuses)
         self._endpoint = _endpoint(settings, context, identity, self.heartbeat)
         self._watch = None
         if identity.gpu is not None:
             gpu, model = identity.gpu, identity.gpu.model
             assert model is not None, "a GPU worker's queue names its model"
             probe = backend_for({model.slug}, context).probe(gpu)
-            self._watch = GpuWatch(context.database_url, gpu, probe, consume, settings.canary_every_s)
+            self._watch = GpuWatch(context.database_url, gpu, probe, self._gpu_is_well, settings.canary_every_s)
 
     def start(self) -> None:
         self.heartbeat.start()
@@ -57,6 +66,32 @@ class Lifecycle:
         """Closes what a process of the pool inherited and does not use."""
         if self._endpoint is not None:
             self._endpoint.forget()
+
+
+    def _refuses(self) -> str | None:
+        """Looks whether the database is that of this code: no job is taken as long as it is not. An old worker could
+        misread what a new one wrote, and the other way round."""
+        try:
+            migrate.require_head(self._database_url)
+            refusal = None
+        except OtherRelease as error:
+            refusal = f"takes no job: {error}"
+        if refusal is not None:
+            self._intake.close("release")
+        else:
+            self._intake.reopen("release")
+        if refusal != self._refusal:
+            log.warning(refusal or "takes jobs: the database is of this release now")
+            self._refusal = refusal
+        return refusal
+
+    def _gpu_is_well(self, well: bool) -> None:
+        if well:
+            self._intake.reopen("illness")
+        else:
+            self._intake.close(
+                "illness", [queue for queue in self.identity.queues if queue.startswith(dispatch.gpu_queue(""))]
+            )
 
 
 def health_port(settings: Settings, identity: Identity) -> int:

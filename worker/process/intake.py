@@ -1,0 +1,29 @@
+"""Decides from which queues a worker takes, while some reasons speak against it and may end in any order."""
+
+import threading
+from collections.abc import Callable, Collection
+
+
+class Intake:
+    """Calls `take` with a queue and whether to take from it, each time that changes. Threads may share it."""
+
+    def __init__(self, queues: Collection[str], take: Callable[[str, bool], None]) -> None:
+        self._queues, self._take = tuple(queues), take
+        self._closed_by: dict[str, frozenset[str]] = {}
+        self._lock = threading.Lock()
+
+    def close(self, reason: str, queues: Collection[str] | None = None) -> None:
+        """Takes nothing from these queues, from none at all if not given, until `reopen` is called with this reason."""
+        self._change(reason, frozenset(self._queues if queues is None else queues))
+
+    def reopen(self, reason: str) -> None:
+        self._change(reason, frozenset())
+
+    def _change(self, reason: str, closed: frozenset[str]) -> None:
+        with self._lock:
+            before = frozenset().union(*self._closed_by.values())
+            self._closed_by[reason] = closed
+            after = frozenset().union(*self._closed_by.values())
+            for queue in self._queues:
+                if (queue in before) != (queue in after):
+                    self._take(queue, queue not in after)
