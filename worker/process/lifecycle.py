@@ -67,7 +67,6 @@ class Lifecycle:
         if self._endpoint is not None:
             self._endpoint.forget()
 
-
     def _refuses(self) -> str | None:
         """Looks whether the database is that of this code: no job is taken as long as it is not. An old worker could
         misread what a new one wrote, and the other way round."""
