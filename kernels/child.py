@@ -7,15 +7,25 @@ that prints (DeepGEMM and the compilers do) cannot garble an answer.
 
 import json
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tilewatch import processes
+
 Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
+FILE_BYTES = 256 << 20
+"""The largest file that a child may write. Cubins have kilobytes; what a library prints is kept in one file."""
+
+
 def main(role: str) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    processes.adopt_orphans()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     signal.signal(signal.SIGTERM, _end_with_group)

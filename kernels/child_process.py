@@ -7,6 +7,7 @@ one trial and never the parent. Credentials never reach a child: it gets a short
 import contextlib
 import json
 import os
+import select
 import selectors
 import shutil
 import signal
@@ -28,6 +29,19 @@ PASSED_ON = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME", "
 END_OF = {"compile": signal.SIGTERM}
 """The signal that ends a child whose parent is gone. The compile child also ends the tile compiler that it started
 (child.py): one that works on a 512x512x512 tile would run for ever. The others started nothing and just end."""
+
+ANSWER_BYTES = 64 << 20
+"""The longest answer. The plans of a library of 9,000 configs have some 3 MB."""
+
+MEMORY_BYTES = 4 << 30
+"""What a child may hold, with all that it started: a compiler may take 1.25 GiB (compiler.py), PyTorch 1 GiB."""
+
+GPU_MEMORY_BYTES = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+"""The same for a child that measures, which holds references and inputs of every size: half of the machine."""
+
+LOOK_EVERY_S = 0.5
+BEGIN_LIMIT_S = 30.0
+"""A request that nobody waits for is written into the pipe at once, unless the child hangs."""
 
 ROOT = Path(tilewatch.__file__).resolve().parent.parent
 
@@ -64,8 +78,10 @@ class ChildProcess:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._stdin, self._stdout = self._process.stdin, self._process.stdout
-        self._buffer = b""
+        self._memory_bytes = GPU_MEMORY_BYTES if role == "gpu" else MEMORY_BYTES
+        self._buffer = bytearray()
         self._unread = 0
+        self._look_at = 0.0
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._stdout, selectors.EVENT_READ)
 
@@ -73,11 +89,11 @@ class ChildProcess:
         """Sends one request and returns its answer. Raises ChildDied or ChildHung, and then the child is gone."""
         if self._stdout.closed:
             raise ChildDied("it had ended before it was asked")
-        try:
-            self._send(request)
-        except BrokenPipeError:
-            raise ChildDied(processes.last_words(self._process, self._errors)) from None
         deadline = time.monotonic() + deadline_s
+        try:
+            self._send(request, deadline)
+        except BrokenPipeError:
+            raise self._end(deadline) from None
         for _ in range(self._unread):
             self._answer(deadline)
         self._unread = 0
@@ -86,13 +102,14 @@ class ChildProcess:
     def begin(self, request: Mapping[str, Any]) -> None:
         """Sends one request and does not wait: the next `ask` drops its answer, and says so where the child died."""
         with contextlib.suppress(BrokenPipeError):
-            self._send(request)
+            self._send(request, time.monotonic() + BEGIN_LIMIT_S)
             self._unread += 1
 
     def close(self) -> None:
         """Ends the child at once, with everything it started."""
         if not self._stdout.closed:
             self._selector.close()
+            self.kill()
             processes.kill([self._process])
             for stream in (self._stdin, self._stdout):
                 with contextlib.suppress(BrokenPipeError):  # the request under way died with its reader
@@ -103,27 +120,69 @@ class ChildProcess:
     def kill(self) -> None:
         """Ends the child from another thread than the one that asks it, which then gets ChildDied and closes it."""
         if self._process.poll() is None:
+            processes.signal_group(self._process, signal.SIGSTOP)
+            processes.kill_descendants(self._process.pid)  # some may have left its group
             processes.signal_group(self._process, signal.SIGKILL)
 
     @property
     def alive(self) -> bool:
         return not self._stdout.closed and self._process.poll() is None
 
-    def _send(self, request: Mapping[str, Any]) -> None:
-        self._stdin.write(json.dumps(request).encode() + b"\n")
-        self._stdin.flush()
+    def _send(self, request: Mapping[str, Any], deadline: float) -> None:
+        """A child may have stopped reading, and a pipe takes 64 KiB."""
+        writable = select.poll()
+        writable.register(self._stdin, select.POLLOUT)
+        line = memoryview(json.dumps(request).encode() + b"\n")
+        while line:
+            if not writable.poll(1000 * max(0.0, deadline - time.monotonic())):
+                raise self._hung()
+            line = line[os.write(self._stdin.fileno(), line[: select.PIPE_BUF]) :]
 
     def _answer(self, deadline: float) -> dict[str, Any]:
-        while b"\n" not in self._buffer:
-            if not self._selector.select(max(0.0, deadline - time.monotonic())):
+        searched = 0
+        while (end := self._buffer.find(b"\n", searched)) < 0:
+            searched = len(self._buffer)
+            if searched > ANSWER_BYTES:
                 self.close()
-                raise ChildHung("no answer before its deadline")
+                raise ChildDied(f"it answered with more than {ANSWER_BYTES >> 20} MiB")
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise self._hung()
+            self._end_if_too_big()
+            if not self._selector.select(min(left_s, LOOK_EVERY_S)):
+                continue
             chunk = os.read(self._stdout.fileno(), 1 << 16)
             if not chunk:
-                words = processes.last_words(self._process, self._errors)
-                self.close()
-                raise ChildDied(words)
+                raise self._end(deadline)
             self._buffer += chunk
-        line, self._buffer = self._buffer.split(b"\n", 1)
-        answer: dict[str, Any] = json.loads(line)
+        line, self._buffer = self._buffer[:end], self._buffer[end + 1 :]
+        try:
+            answer = json.loads(line)
+        except (ValueError, RecursionError):
+            answer = None
+        if not isinstance(answer, dict):  # a library found the descriptor and wrote to it
+            self.close()
+            raise ChildDied("its answer is no JSON object")
         return answer
+
+    def _hung(self) -> ChildHung:
+        self.close()
+        return ChildHung("no answer before its deadline")
+
+    def _end(self, deadline: float) -> ChildDied | ChildHung:
+        """Says how the child ended. One that only closed its answers has until the deadline to end."""
+        try:
+            self._process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            return self._hung()
+        words = processes.last_words(self._process, self._errors)
+        self.close()
+        return ChildDied(words)
+
+    def _end_if_too_big(self) -> None:
+        if time.monotonic() < self._look_at:
+            return
+        self._look_at = time.monotonic() + LOOK_EVERY_S
+        if processes.measure_usage(self._process.pid).resident_bytes > self._memory_bytes:
+            self.close()
+            raise ChildDied(f"it took more than {self._memory_bytes / 2**30:.3g} GiB of memory")

@@ -60,6 +60,16 @@ def test_last_words_are_the_exit_code_and_the_last_line(tmp_path: Path, code: st
     assert processes.last_words(start(code, tmp_path / "log"), tmp_path / "log") == last_words
 
 
+def test_a_killed_process_takes_its_group_with_it(tmp_path: Path) -> None:
+    other = f"import subprocess; print(subprocess.Popen(['sleep', '600']).pid, flush=True); {SLEEP}"
+    process = start(other, tmp_path / "log")
+    until(lambda: (tmp_path / "log").read_text().endswith("ready\n"))
+    grandchild = Path("/proc", (tmp_path / "log").read_text().split()[0])
+    assert grandchild.exists()
+    processes.kill([process])
+    until(lambda: not grandchild.exists() or grandchild.joinpath("stat").read_text().rpartition(") ")[2][0] == "Z")
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the user")
 def test_a_process_that_changed_its_user_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     """A change of the user clears the death signal, so the signal is set after it."""

@@ -11,22 +11,13 @@ import contextlib
 import os
 import signal
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
+from tilewatch import processes
+
 LOOK_EVERY_S = 0.1
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-
-
-@dataclass(frozen=True)
-class _Usage:
-    """What a process and its descendants hold and have used."""
-
-    resident_bytes: int
-    cpu_s: float
 
 
 class CompilerGuard:
@@ -56,7 +47,7 @@ class CompilerGuard:
     def _watch(self) -> None:
         while not self._over.wait(LOOK_EVERY_S):
             for child in self._children.read_text().split():
-                usage = _usage(int(child))
+                usage = processes.measure_usage(int(child))
                 self.cpu_s = max(self.cpu_s, usage.cpu_s)
                 if usage.resident_bytes > self._memory_bytes:
                     self._end(int(child), "memory")
@@ -65,29 +56,6 @@ class CompilerGuard:
 
     def _end(self, child: int, limit: Literal["memory", "cpu"]) -> None:
         self.exceeded = limit
-        for process in (*_descendants(child), child):
+        for process in (*processes.list_descendants(child), child):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
-
-
-def _usage(process: int) -> _Usage:
-    """Returns zeros for a process that ended meanwhile."""
-    resident_bytes, ticks = 0, 0
-    for each in (process, *_descendants(process)):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            resident_bytes += int(Path(f"/proc/{each}/statm").read_text().split()[1]) * PAGE_BYTES
-            # The name, field 2, is in brackets and may hold spaces. Fields 14 to 17 are the ticks of the process and of
-            # its children that ended, each in user and in system mode (proc_pid_stat(5)).
-            ticks += sum(
-                int(field) for field in Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()[11:15]
-            )
-    return _Usage(resident_bytes, ticks / TICKS_PER_S)
-
-
-def _descendants(process: int) -> list[int]:
-    children: list[int] = []
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        for thread in Path(f"/proc/{process}/task").iterdir():
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                children += [int(child) for child in (thread / "children").read_text().split()]
-    return [each for child in children for each in (child, *_descendants(child))]

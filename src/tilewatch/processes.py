@@ -5,15 +5,28 @@ that it started.
 """
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 LAST_BYTES = 4000
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a process and its descendants hold and have used."""
+
+    resident_bytes: int
+    cpu_s: float
 
 
 def start(
@@ -68,6 +81,56 @@ def kill(processes: Sequence[subprocess.Popen[bytes]]) -> None:
         signal_group(process, signal.SIGKILL)
     for process in processes:
         process.wait()
+
+
+def adopt_orphans() -> None:
+    """Makes this process the parent of every descendant whose own parent ends, so that `list_descendants` finds it.
+
+    Without this a grandchild in a session of its own belongs to the machine's first process, and nobody ends it.
+    """
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "this process cannot adopt orphans")
+
+
+def kill_descendants(process_id: int, spare: Callable[[int], bool] = lambda _: False) -> None:
+    """Ends all descendants of a process, also those in sessions of their own. They are stopped first, so that none
+    starts another one meanwhile."""
+    stopped: set[int] = set()
+    while new := [each for each in list_descendants(process_id) if each not in stopped and not spare(each)]:
+        for each in new:
+            _signal(each, signal.SIGSTOP)
+        stopped.update(new)
+    for each in stopped:
+        _signal(each, signal.SIGKILL)
+
+
+def list_descendants(process_id: int) -> list[int]:
+    """Returns the children of a process, their children and so on; none for a process that is gone."""
+    children: list[int] = []
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for thread in Path(f"/proc/{process_id}/task").iterdir():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                children += [int(child) for child in (thread / "children").read_text().split()]
+    return [each for child in children for each in (child, *list_descendants(child))]
+
+
+def measure_usage(process_id: int) -> Usage:
+    """Adds up a process and its descendants. Returns zeros for a process that is gone."""
+    resident_bytes, ticks = 0, 0
+    for each in (process_id, *list_descendants(process_id)):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            resident_bytes += int(Path(f"/proc/{each}/statm").read_text().split()[1]) * PAGE_BYTES
+            # The name, field 2, is in brackets and may hold spaces. Fields 14 to 17 are the ticks of the process and of
+            # its children that ended, each in user and in system mode (proc_pid_stat(5)).
+            ticks += sum(
+                int(field) for field in Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()[11:15]
+            )
+    return Usage(resident_bytes, ticks / TICKS_PER_S)
+
+
+def _signal(process_id: int, kind: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process_id, kind)
 
 
 def signal_group(process: subprocess.Popen[bytes], kind: signal.Signals) -> None:

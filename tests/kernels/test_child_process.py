@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tilewatch.kernels import child_process
 from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,8 +22,8 @@ def program(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextlib.contextmanager
-def started(**options: object) -> Iterator[ChildProcess]:
-    child = ChildProcess("any", **options)  # type: ignore[arg-type]
+def started(role: str = "any", **options: object) -> Iterator[ChildProcess]:
+    child = ChildProcess(role, **options)  # type: ignore[arg-type]
     try:
         yield child
     finally:
@@ -95,10 +96,89 @@ def test_a_killed_child_leaves_none_of_cutiles_folders() -> None:
 def test_what_a_child_started_ends_with_it() -> None:
     with started() as child:
         grandchild = child.ask({"do": "start another"}, deadline_s=30)["pid"]
+    wait_for_end(grandchild)
+
+
+def wait_for_end(process_id: int) -> None:
     ended = time.monotonic() + 30
-    while psutil.pid_exists(grandchild) and psutil.Process(grandchild).status() != psutil.STATUS_ZOMBIE:
+    while psutil.pid_exists(process_id) and psutil.Process(process_id).status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < ended
         time.sleep(0.01)
+
+
+def test_an_answer_without_an_end_ends_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child_process, "ANSWER_BYTES", 1 << 20)
+    with started() as child:
+        with pytest.raises(ChildDied, match="it answered with more than 1 MiB"):
+            child.ask({"do": "fill"}, deadline_s=60)
+        assert not child.alive
+
+
+def test_a_child_that_writes_all_the_time_has_a_deadline_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child_process, "ANSWER_BYTES", 1 << 40)
+    with started() as child, pytest.raises(ChildHung):
+        child.ask({"do": "fill"}, deadline_s=0.5)
+
+
+@pytest.mark.parametrize("text", ["forged", "[1]", "[" * 200_000, "NaN"])
+def test_an_answer_that_is_no_object_ends_the_child(text: str) -> None:
+    with started() as child:
+        with pytest.raises(ChildDied, match="its answer is no JSON object"):
+            child.ask({"do": "write", "text": text}, deadline_s=60)
+        assert not child.alive
+
+
+def test_a_child_that_takes_too_much_memory_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child_process, "MEMORY_BYTES", 256 << 20)
+    with started() as child:
+        with pytest.raises(ChildDied, match=r"it took more than 0\.25 GiB of memory"):
+            child.ask({"do": "hold", "bytes": 512 << 20}, deadline_s=60)
+        assert not child.alive
+
+
+def test_a_child_that_only_closed_its_answers_has_a_deadline() -> None:
+    with started() as child, pytest.raises(ChildHung):
+        child.ask({"do": "close"}, deadline_s=0.5)
+
+
+def test_a_child_that_stopped_reading_has_a_deadline() -> None:
+    with started() as child:
+        child.begin({"do": "sleep"})
+        with pytest.raises(ChildHung):
+            child.ask({"do": "echo", "text": "x" * (1 << 20)}, deadline_s=0.5)
+
+
+@pytest.fixture
+def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty file of a library, for the real program."""
+    monkeypatch.setattr(ChildProcess, "program", ("-m", "tilewatch.kernels.child"))
+    folder = tmp_path / "library"
+    folder.mkdir()
+    return folder / "hostile.py"
+
+
+def read_library(file: Path, child: ChildProcess) -> dict[str, object]:
+    request = {"library": str(file.parent), "arch": "sm_90", "kernel": None, "problem": None}
+    return child.ask(request, deadline_s=60)
+
+
+def test_a_real_child_adopts_what_leaves_it(library: Path, tmp_path: Path) -> None:
+    """A library starts a shell, which starts a program in a session of its own and ends."""
+    pid = tmp_path / "pid"
+    program = f"setsid sleep 3600 & echo $! > {pid}"
+    library.write_text(f"import subprocess\nsubprocess.run({program!r}, shell=True)\nKERNELS = ()\n")
+    with started("catalog") as child:
+        read_library(library, child)
+        grandchild = int(pid.read_text())
+        assert psutil.pid_exists(grandchild)
+    wait_for_end(grandchild)
+
+
+def test_a_library_that_prints_without_end_is_stopped(library: Path) -> None:
+    library.write_text("while True: print('x' * (1 << 20), flush=True)\n")
+    with started("catalog") as child:
+        answer = read_library(library, child)
+    assert "File too large" in str(answer["message"])
 
 
 def test_what_a_library_prints_does_not_garble_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
