@@ -59,13 +59,22 @@ class ChildProcess:
 
     program: ClassVar[tuple[str, ...]] = ("-m", "tilewatch.kernels.child")
 
-    def __init__(self, role: str, *, environment: Mapping[str, str] | None = None, stderr_path: Path | None = None):
+    def __init__(
+        self,
+        role: str,
+        *,
+        environment: Mapping[str, str] | None = None,
+        packages: Path | None = None,
+        stderr_path: Path | None = None,
+    ) -> None:
+        """What lies in the folder `packages` is imported before what is installed; None imports what is installed."""
         passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         # cuTile makes its folders when it is imported, and a killed child cannot remove them.
         folder = tempfile.mkdtemp(prefix="tilewatch-child-")
         self._remove_folder = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         own = {"CUDA_TILE_CACHE_DIR": f"{folder}/cache", "CUDA_TILE_TEMP_DIR": folder}
-        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
+        first = "" if packages is None else str(packages)
+        path = os.pathsep.join(filter(None, (first, str(ROOT), os.environ.get("PYTHONPATH", ""))))
         self._errors = stderr_path.open("ab+") if stderr_path else tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
         self._process = processes.start(
             [sys.executable, "-P", *self.program, role],

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from tilewatch.kernels.compiling.compiler import LIMIT_S, Compiler
+from tilewatch.kernels.toolchains.toolchain import Toolchain
 
 Result = TypeVar("Result")
 
@@ -17,8 +18,11 @@ JOIN_S = 0.05
 class CompilerPool:
     """Starts a process when there is work for it, and keeps it until the pool is closed."""
 
-    def __init__(self, store_url: str, *, jobs: int, limit_s: float = LIMIT_S) -> None:
-        self._store_url, self._jobs, self._limit_s = store_url, jobs, limit_s
+    def __init__(
+        self, store_url: str, *, jobs: int, limit_s: float = LIMIT_S, toolchain: Toolchain | None = None
+    ) -> None:
+        """`toolchain` compiles; None is the installed one."""
+        self._store_url, self._jobs, self._limit_s, self._toolchain = store_url, jobs, limit_s, toolchain
         self._todo: queue.SimpleQueue[Callable[[Compiler], None] | None] = queue.SimpleQueue()
         self._compilers: list[Compiler] = []
         self._threads: list[threading.Thread] = []
@@ -61,7 +65,7 @@ class CompilerPool:
         self.close()
 
     def _start_process(self) -> None:
-        compiler = Compiler(self._store_url, limit_s=self._limit_s)
+        compiler = Compiler(self._store_url, limit_s=self._limit_s, toolchain=self._toolchain)
         self._compilers.append(compiler)
         # The child belongs to its thread: Linux kills it when the thread that started it ends.
         self._threads.append(threading.Thread(target=self._work, args=(compiler,), daemon=True))

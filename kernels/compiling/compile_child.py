@@ -16,7 +16,7 @@ import cuda.tile as ct
 
 from tilewatch.kernels.compiling.bytecode import meaning_sha256
 from tilewatch.kernels.compiling.compiler_guard import CompilerGuard
-from tilewatch.kernels.compiling.compiler_input import compile_input
+from tilewatch.kernels.compiling.compiler_input import compile_input, find_compiler_files
 from tilewatch.kernels.compiling.config_code import (
     ConfigCode,
     LaunchCode,
@@ -43,7 +43,7 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     that cannot be used one with "store_error", and host code that needs another machine one with "package_missing"."""
     ask = request.get("ask")
     if ask == "ready":  # everything this role needs was imported
-        return {}
+        return {"compiler": compiler_version(), "files": find_compiler_files()}
     try:
         code = read_code(request)
         if ask == "identify":

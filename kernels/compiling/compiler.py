@@ -4,6 +4,7 @@ The compiler has a limit of CPU time and a longer one of wall time; the child ha
 that ignores both. A failing config is an outcome, never an exception.
 """
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +15,9 @@ from tilewatch.errors import ExpectedError
 from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.compiling.local_cubins import LocalCubins
 from tilewatch.kernels.compiling.store import StoreError, is_final
-from tilewatch.kernels.compiling.toolchain import compiler_version
 from tilewatch.kernels.library_errors import PackageMissing
 from tilewatch.kernels.results import Compiled, Params, StaticFacts
+from tilewatch.kernels.toolchains.toolchain import Toolchain
 
 LIMIT_S = 15.0
 """CPU seconds. Of the 500-config FP8 space 31 to 35 configs take longer and none is fast (H200 machine, 2026-11)."""
@@ -60,18 +61,25 @@ class Compiler:
         limit_s: float = LIMIT_S,
         wall_limit_s: float | None = None,
         memory_bytes: int = MEMORY_BYTES,
+        toolchain: Toolchain | None = None,
     ) -> None:
-        """`limit_s` is CPU time; `wall_limit_s` is WALL_LIMITS times as long, unless it is given. Raises StoreError."""
+        """`limit_s` is CPU time; `wall_limit_s` is WALL_LIMITS times as long, unless it is given. `toolchain` compiles;
+        None is the installed one. Raises StoreError."""
         self._cubins = LocalCubins(store_url)
         self.limit_s = limit_s
         self.wall_limit_s = WALL_LIMITS * limit_s if wall_limit_s is None else wall_limit_s
         self.memory_bytes = memory_bytes
+        self._packages = toolchain.folder.absolute() if toolchain is not None and toolchain.folder is not None else None
         self._child: ChildProcess | None = None
+        self._toolchain_version: str | None = None
 
     @property
     def version(self) -> str:
-        """Names everything that compiles here in one line, with the limits, since a timeout is an outcome too."""
-        return f"{compiler_version()} limit {self.limit_s:g}s {self.memory_bytes / 2**30:g}GiB"
+        """Names everything that compiles here in one line, with the limits, since a timeout is an outcome too.
+
+        Raises BuildError where the child, which alone knows what it imports, does not start.
+        """
+        return f"{self._read_toolchain_version()} limit {self.limit_s:g}s {self.memory_bytes / 2**30:g}GiB"
 
     def compile(
         self, library: Path, kernel: str, problem: str, config: Params, arch: str, *, code_key: str | None = None
@@ -85,7 +93,7 @@ class Compiler:
         try:
             return self._compile(request)
         except PackageMissing:
-            recorded = None if code_key is None else self._cubins.store.recorded(code_key)
+            recorded = None if code_key is None else self._cubins.store.recorded(self._recorded_key(code_key))
             if recorded is None:
                 raise
             return self._compile({**request, "recorded": recorded})
@@ -98,7 +106,13 @@ class Compiler:
             recorded = self._ask("record", request)["recorded"]
         except (ChildHung, ChildDied) as died:
             raise BuildError(f"{kernel} on {problem} with {config} cannot be recorded: {died}") from None
-        self._cubins.store.put_recorded(code_key, recorded)
+        self._cubins.store.put_recorded(self._recorded_key(code_key), recorded)
+
+    def _recorded_key(self, code_key: str) -> str:
+        """Bytecode of one toolchain is not fed to another, so each has recordings of its own."""
+        if self._packages is None:
+            return code_key
+        return hashlib.sha256(f"{code_key} {self._read_toolchain_version()}".encode()).hexdigest()
 
     def _compile(self, request: Mapping[str, Any]) -> Compiled:
         arch = request["arch"]
@@ -175,13 +189,23 @@ class Compiler:
         return answer
 
     def _start(self) -> ChildProcess:
-        self._child = child = ChildProcess("compile")  # kill() may come before it is ready
+        self._child = child = ChildProcess("compile", packages=self._packages)  # kill() may come before it is ready
         try:
-            child.ask({"ask": "ready"}, deadline_s=READY_S)
+            ready = child.ask({"ask": "ready"}, deadline_s=READY_S)
         except (ChildDied, ChildHung) as error:
             child.close()
             raise BuildError(f"the compiler process does not start: {error}") from None
+        if self._packages is not None and (foreign := _describe_foreign(ready["files"], self._packages)):
+            child.close()
+            raise BuildError(f"the toolchain in {self._packages} is not whole: {foreign}")
+        self._toolchain_version = ready["compiler"]
         return child
+
+    def _read_toolchain_version(self) -> str:
+        if self._toolchain_version is None:
+            self._child = self._start()
+        assert self._toolchain_version is not None
+        return self._toolchain_version
 
     def _failed(self, status: Any, failure: str, arch: str, compile_s: float) -> Compiled:
         return Compiled(status, self.version, arch, compile_s, 0.0, reused=False, failure=failure)
@@ -201,3 +225,14 @@ class Compiler:
             symbol=answer.get("symbol"),
             facts=StaticFacts(**{**facts, "remarks": tuple(facts["remarks"])}) if facts else None,
         )
+
+
+def _describe_foreign(files: Mapping[str, str | None], folder: Path) -> str | None:
+    """Says which of the compiler's files, by name, is missing or not of this folder; None where all are.
+
+    cuda-tile takes another tileiras of the machine where a package is missing or its version does not fit.
+    """
+    for name, file in files.items():
+        if file is None or not Path(file).is_relative_to(folder):
+            return f"{name} is missing in it" + (f", and {file} would be used" if file else "")
+    return None

@@ -1,8 +1,8 @@
 """Takes what cuTile gives to the tile compiler, and gives it to the compiler: here, or on a machine without the kernel.
 
 Making bytecode needs the kernel's Python and all that its host code imports; making machine code of the bytecode needs
-the compiler alone. Both are halves of cuTile's own way, parted at its function `compile_cubin` (cuda-tile 1.7), so the
-machine code is that of `ct.launch`.
+the compiler alone. Both are halves of cuTile's own way, parted at its function `compile_cubin` (cuda-tile 1.6 and
+1.7), so the machine code is that of `ct.launch`.
 """
 
 import base64
@@ -62,7 +62,8 @@ def make_input(kernel: Any, signature: KernelSignature, arch: str) -> CompilerIn
     def stop(file: str, options: CompilerOptions, sm_arch: str, *_: Any, **given: Any) -> None:
         bytecode = Path(file).read_bytes()
         Path(file).unlink()
-        features, libraries = tuple(given["preview_features"]), tuple(given["linker_inputs"])
+        # cuda-tile 1.6 knows neither.
+        features, libraries = tuple(given.get("preview_features", ())), tuple(given.get("linker_inputs", ()))
         raise _Asked(CompilerInput(bytecode, options.opt_level_for_target(sm_arch), features, libraries))
 
     # What this machine compiled before would be found in cuTile's cache, and the compiler not be asked.
@@ -89,7 +90,16 @@ def compile_input(wanted: CompilerInput, arch: str, timeout_s: float) -> tuple[b
             arch,
             timeout_s,
             remarks if has_remarks else None,
-            wanted.preview_features,
-            wanted.libraries,
+            **({"preview_features": wanted.preview_features} if wanted.preview_features else {}),
+            **({"linker_inputs": wanted.libraries} if wanted.libraries else {}),
         )
         return Path(cubin).read_bytes(), cleanup(remarks.read_text(errors="replace")) if remarks.exists() else ""
+
+
+def find_compiler_files() -> dict[str, str | None]:
+    """Returns the files of cuda-tile and of tileiras that this process compiles with; None for a missing tileiras."""
+    try:
+        tileiras = _compile._find_compiler_bin().path
+    except FileNotFoundError:
+        tileiras = None
+    return {"cuda-tile": _compile.__file__, "tileiras": tileiras}

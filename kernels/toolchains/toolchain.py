@@ -1,0 +1,68 @@
+"""Finds toolchains: the tile compiler's packages, installed under names beside those of Tilewatch's own environment.
+
+The toolchain NAME is the folder `NAME` below a root. Its `requirements.txt` names its packages with versions and
+hashes, and `site` holds them as Python imports them.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from tilewatch.errors import ExpectedError
+
+INSTALLED = "installed"
+"""The name of the toolchain in Tilewatch's own environment; no other has it."""
+
+LIST, SITE = "requirements.txt", "site"
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+REQUIREMENT = re.compile(
+    r"^(?P<package>[A-Za-z0-9._-]+)==(?P<version>\S+) --hash=sha256:(?P<sha256>[0-9a-f]{64})$", re.M
+)
+
+
+class UnknownToolchain(ExpectedError):
+    """No toolchain has this name here; the message names those that are here."""
+
+
+class Package(NamedTuple):
+    """`sha256` is the hash of the wheel, or None where nobody wrote it down."""
+
+    package: str
+    version: str
+    sha256: str | None
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """`folder` is where Python imports the packages from; None for Tilewatch's own environment."""
+
+    name: str
+    folder: Path | None
+    packages: tuple[Package, ...] = ()
+
+
+def list_toolchains(root: Path) -> tuple[Toolchain, ...]:
+    """Returns the toolchains below a root by name, without the installed one. One that is half made is none."""
+    lists = sorted(root.glob(f"*/{LIST}")) if root.is_dir() else []
+    return tuple(_read(each.parent) for each in lists if NAME.fullmatch(each.parent.name))
+
+
+def find_toolchain(root: Path, name: str) -> Toolchain:
+    """Raises UnknownToolchain."""
+    if name == INSTALLED:
+        return Toolchain(INSTALLED, None)
+    here = list_toolchains(root)
+    for each in here:
+        if each.name == name:
+            return each
+    names = ", ".join((INSTALLED, *(each.name for each in here)))
+    raise UnknownToolchain(f"no toolchain is named {name} in {root}; these are: {names}")
+
+
+def _read(folder: Path) -> Toolchain:
+    found = REQUIREMENT.finditer((folder / LIST).read_text(encoding="utf-8"))
+    packages = (Package(each["package"], each["version"], each["sha256"]) for each in found)
+    return Toolchain(folder.name, folder / SITE, tuple(packages))
