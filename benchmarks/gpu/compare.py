@@ -56,6 +56,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--equal", action="store_true", help="only the pairs of equal code")
     options = parser.parse_args()
     gpu = find_gpu(0)
     assert gpu.model is not None
@@ -64,7 +65,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch, Compiler(Path(scratch).as_uri(), limit_s=60) as compiler:
         bench = RealBench(0, Path(scratch).as_uri(), may_use_events=False)
         ready = []
-        for pair in PAIRS:
+        for pair in (each for each in PAIRS if not (options.equal and each.change)):
             base = winners[pair.kernel, pair.problem]
             sides = []
             for config in (base, {**base, **pair.change}):
