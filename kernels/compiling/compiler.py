@@ -15,6 +15,7 @@ from tilewatch.errors import ExpectedError
 from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.compiling.local_cubins import LocalCubins
 from tilewatch.kernels.compiling.store import StoreError, is_final
+from tilewatch.kernels.compiling.toolchain import compiler_version
 from tilewatch.kernels.library_errors import PackageMissing
 from tilewatch.kernels.results import Compiled, Params, StaticFacts
 from tilewatch.kernels.toolchains.toolchain import Toolchain
@@ -77,7 +78,7 @@ class Compiler:
     def version(self) -> str:
         """Names everything that compiles here in one line, with the limits, since a timeout is an outcome too.
 
-        Raises BuildError where the child, which alone knows what it imports, does not start.
+        Raises BuildError where the child of a toolchain in a folder, which alone knows what it imports, does not start.
         """
         return f"{self._read_toolchain_version()} limit {self.limit_s:g}s {self.memory_bytes / 2**30:g}GiB"
 
@@ -202,7 +203,10 @@ class Compiler:
         return child
 
     def _read_toolchain_version(self) -> str:
+        """Asks the child. That of the installed toolchain is not started for it: a plan often compiles nothing."""
         if self._toolchain_version is None:
+            if self._packages is None:
+                return compiler_version()
             self._child = self._start()
         assert self._toolchain_version is not None
         return self._toolchain_version
