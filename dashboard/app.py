@@ -3,6 +3,7 @@
 import streamlit as st
 
 from tilewatch.dashboard import sign_in
+from tilewatch.dashboard.front import LOGO
 from tilewatch.dashboard.widgets import plots, simulated
 from tilewatch.dashboard.widgets.errors import show_errors
 
@@ -22,12 +23,14 @@ PAGES = (
 # Streamlit leaves much space above the first line of every page, and makes pages narrow on large screens.
 COMPACT = "<style>.stMainBlockContainer {padding-top: 4.2rem; padding-bottom: 2rem; max-width: 1600px;}</style>"
 
-st.set_page_config(page_title="Tilewatch", layout="wide")
-st.html(COMPACT)
 page = st.navigation(PAGES, position="top")
+st.set_page_config(page_title=f"{page.title} - Tilewatch", page_icon=LOGO, layout="wide")
+st.logo(LOGO)
+st.html(COMPACT)
 with show_errors():
     if sign_in.admit():
         simulated.mark_page()
+        plots.forget_drawn()
         page.run()
         plots.choose_picture_format()
         plots.load_plotly_early()

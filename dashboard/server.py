@@ -8,6 +8,7 @@ import importlib
 
 import streamlit as st
 
+from tilewatch.dashboard.front import list_routes
 from tilewatch.dashboard.gc_tuning import tune_memory
 
 NEEDED = ("pandas", "plotly.graph_objects", "plotly.io", "sqlalchemy.orm", "psycopg", "tilewatch.db.queries.series")
@@ -16,4 +17,4 @@ for name in NEEDED:
     importlib.import_module(name)
 tune_memory()
 
-app = st.App("app.py")
+app = st.App("app.py", routes=list_routes())

@@ -5,12 +5,17 @@ import streamlit as st
 
 from tilewatch.dashboard.charts import static_facts
 from tilewatch.dashboard.frames import reads
-from tilewatch.dashboard.widgets import filters, plots, repository, tables
+from tilewatch.dashboard.widgets import filters, page_head, plots, repository, tables
 from tilewatch.text import count_text, short_sha
+
+ABOUT = (
+    "What the compiler made of every commit, for each GPU architecture: registers, spills, TMA loads, Tensor Core "
+    "code. No GPU is needed for it."
+)
 
 
 def page(url: str) -> None:
-    st.title("Architectures", anchor=False)
+    page_head.show("Architectures", ABOUT)
     spaces = reads.spaces(url)
     if spaces.empty:
         st.info("No sweep was submitted yet. The compiler alone is enough for this page, for any architecture:")

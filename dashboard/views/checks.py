@@ -6,13 +6,15 @@ import streamlit as st
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import check
 from tilewatch.dashboard.text import moment, span_text
-from tilewatch.dashboard.widgets import badges, tables
+from tilewatch.dashboard.widgets import badges, page_head, tables
 from tilewatch.db.queries.checks import CheckRow
 from tilewatch.text import short_sha
 
+ABOUT = "Two commits that were compared before a merge, on the GPUs of this Tilewatch. They belong to no trend."
+
 
 def page(url: str) -> None:
-    st.title("Checks", anchor=False)
+    page_head.show("Checks", ABOUT)
     number = st.query_params.get("check", "")
     if number:
         _one(url, number)

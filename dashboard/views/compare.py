@@ -6,14 +6,19 @@ import streamlit as st
 from tilewatch.dashboard.charts import differences, grid, shapes
 from tilewatch.dashboard.frames import changes, findings, reads
 from tilewatch.dashboard.text import ratio_to, time_text
-from tilewatch.dashboard.widgets import filters, plots, repository, tables
+from tilewatch.dashboard.widgets import filters, page_head, plots, repository, tables
 from tilewatch.text import change_text, count_text, short_sha
 
 COMMITS, GPUS = "Two commits", "Two GPU models"
 
+ABOUT = (
+    "All series at two commits, or on two GPU models. Between two commits only what the judge confirmed is called "
+    "faster or slower."
+)
+
 
 def page(url: str) -> None:
-    st.title("Compare", anchor=False)
+    page_head.show("Compare", ABOUT)
     name = repository.pick_repository(url)
     commits = reads.commits(url, name)
     if commits.empty:

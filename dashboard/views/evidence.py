@@ -8,13 +8,18 @@ from tilewatch.dashboard.frames import evidence, reads
 from tilewatch.dashboard.frames.reads import Evidence
 from tilewatch.dashboard.panels import total
 from tilewatch.dashboard.text import commit_text, config_text, moment, ratio_to, source_text, time_text
-from tilewatch.dashboard.widgets import badges, plots, repository, tables
+from tilewatch.dashboard.widgets import badges, page_head, plots, repository, tables
 from tilewatch.db.queries.evidence import SamplesRow
 from tilewatch.text import change_text, count_text, short_sha
 
+ABOUT = (
+    "Everything behind one measurement: every sample, the winner's machine code, the clocks of the GPU, what "
+    "changed since the run before, and the commands that repeat it."
+)
+
 
 def page(url: str) -> None:
-    st.title("Evidence", anchor=False)
+    page_head.show("Evidence", ABOUT)
     run_id = st.query_params.get("run", "")
     if not run_id:
         _choose(url)

@@ -4,13 +4,19 @@ import streamlit as st
 
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import gpu_health, queue, run_action, submit_form
+from tilewatch.dashboard.widgets import page_head
 from tilewatch.dashboard.widgets.errors import show_errors
 
 SUBMISSIONS = 20
 
+ABOUT = (
+    "What runs, what waits and for which worker, what failed and why, and whether the GPUs are healthy. It "
+    "updates by itself."
+)
+
 
 def page(url: str) -> None:
-    st.title("Jobs & workers", anchor=False)
+    page_head.show("Jobs & workers", ABOUT)
     if reads.job_counts(url).empty and reads.workers(url).empty:
         st.info("No job was submitted and no worker has started.")
         st.code("make up                    # starts workers and submits the first nightly\ntilewatch submit nightly")

@@ -9,7 +9,7 @@ from tilewatch.dashboard.charts import grid
 from tilewatch.dashboard.frames import changes, findings, reads
 from tilewatch.dashboard.panels import submissions
 from tilewatch.dashboard.text import moment, ratio_to, source_text, tflops_text, time_text
-from tilewatch.dashboard.widgets import badges, filters, plots, repository, tables
+from tilewatch.dashboard.widgets import badges, filters, page_head, plots, repository, tables
 from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.db.lifecycle.regressions import OPEN
 from tilewatch.nightlies import NightlyTimes
@@ -21,9 +21,15 @@ PERIODS = {"yesterday": 1, "a week ago": 7, "a month ago": 30, "a year ago": 365
 A_COMMIT = "a commit"
 AN_HOUR = dt.timedelta(hours=1)
 
+ABOUT = (
+    "Every series that is measured: one kernel on one problem and one GPU model. A series' ratio is its main "
+    "baseline's time divided by ours, so over 1.00 we are faster. A change is called a regression or an "
+    "improvement only after the old and the new machine code were timed side by side."
+)
+
 
 def page(url: str) -> None:
-    st.title("Overview", anchor=False)
+    page_head.show("Overview", ABOUT)
     if reads.submissions(url, submissions.RECENT).empty:
         st.info("Nothing was submitted yet. Submit a commit; its sweeps appear here as they run.")
         st.code(

@@ -6,7 +6,7 @@ import streamlit as st
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import judge_score, regression
 from tilewatch.dashboard.text import day
-from tilewatch.dashboard.widgets import badges, filters, repository, tables
+from tilewatch.dashboard.widgets import badges, filters, page_head, repository, tables
 from tilewatch.db.lifecycle.regressions import OPEN
 from tilewatch.text import change_text, count_text, short_sha
 
@@ -14,9 +14,14 @@ WAITING, ALL = "open", "all"
 STATES = (WAITING, "new", "acknowledged", "expected", "resolved", "reopened", ALL)
 GROUPS = {"cause": "category", "kernel": "kernel", "owner": "owner", "state": "state"}
 
+ABOUT = (
+    "Confirmed changes. Each was replayed: the old and the new machine code were timed side by side on one GPU "
+    "before anybody was notified."
+)
+
 
 def page(url: str) -> None:
-    st.title("Regressions", anchor=False)
+    page_head.show("Regressions", ABOUT)
     number = st.query_params.get("regression", "")
     if number:
         _one(url, number)

@@ -7,15 +7,20 @@ from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import sweep as sweep_panel
 from tilewatch.dashboard.panels import sweep_comparison
 from tilewatch.dashboard.text import moment
-from tilewatch.dashboard.widgets import filters, repository
+from tilewatch.dashboard.widgets import filters, page_head, repository
 from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.text import count_text, short_sha
 
 THIS_SWEEP, WHAT_MOVED = "This sweep", "What moved"
 
+ABOUT = (
+    "Every config of one kernel on one problem: which ones compiled, gave a right answer, and how fast they are. "
+    "The fastest is the winner, which the other pages show."
+)
+
 
 def page(url: str) -> None:
-    st.title("Sweeps", anchor=False)
+    page_head.show("Sweeps", ABOUT)
     spaces = reads.spaces(url)
     if spaces.empty:
         st.info("No sweep was submitted yet. Submit a nightly, or one sweep of one kernel on one problem.")

@@ -10,7 +10,7 @@ from tilewatch.dashboard.charts import colours, hover, marks, trend
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.frames.metrics import Metric, values_of_samples
 from tilewatch.dashboard.text import config_text, moment, rival_text, source_text
-from tilewatch.dashboard.widgets import filters, plots, repository, tables
+from tilewatch.dashboard.widgets import filters, page_head, plots, repository, tables
 from tilewatch.repository_names import split_branch
 from tilewatch.text import count_text, short_sha
 
@@ -24,9 +24,14 @@ Key = tuple[str, str, str, str]
 KEY = ("repository", "kernel", "problem", "gpu_model")
 """The columns that name a series."""
 
+ABOUT = (
+    "One series over the commits, with its baselines. Each point is the median of one run with its 95 % interval; "
+    "a click on it opens everything behind it."
+)
+
 
 def page(url: str) -> None:
-    st.title("Trends", anchor=False)
+    page_head.show("Trends", ABOUT)
     everything = reads.series(url)
     if everything.empty:
         _say_unmeasured("No series is measured yet.")

@@ -10,6 +10,7 @@ from tilewatch.dashboard import charts
 from tilewatch.dashboard.charts import grid, parallel
 
 PICTURE_KEY = "picture"
+DRAWN_KEY = "drawn"
 PNG, SVG = "PNG", "SVG"
 SHARP = 2
 """Saved pictures have this many pixels for each on the page, enough for print."""
@@ -41,17 +42,20 @@ _PLOTLY = next((path.name for path in _STREAMLIT_JS.glob("PlotlyChart.*.js")), N
 
 def show(figure: go.Figure, key: str, alt: str, *, bar: bool = True) -> None:
     """Draws it; `alt` says in words what is on it."""
+    _note_drawn()
     st.plotly_chart(figure, key=key, config=_config(key, bar=bar), alt=alt)
 
 
 def show_clickable(figure: go.Figure, key: str, alt: str) -> list[dict[str, Any]]:
     """Draws it and returns the points that were clicked."""
+    _note_drawn()
     clicked = st.plotly_chart(figure, key=key, config=_config(key), alt=alt, on_select="rerun", selection_mode="points")
     return [dict(point) for point in clicked.selection.points]
 
 
 def show_grid(html: str, key: str) -> None:
     """Shows a table of charts/grid.py; a click on a cell opens the trend that its link names, within the session."""
+    _note_drawn()
     shown = _GRID(key=key, data={"html": html, **_saved_as(key)}, on_opened_change=_do_nothing)
     if shown.opened:
         st.switch_page("views/trends.py", query_params={str(name): str(value) for name, value in shown.opened.items()})
@@ -59,12 +63,25 @@ def show_grid(html: str, key: str) -> None:
 
 def show_parallel(drawing: dict[str, Any], key: str) -> None:
     """Shows a drawing of charts/parallel.py."""
+    _note_drawn()
     _PARALLEL(key=key, data={**drawing, **_saved_as(key)})
 
 
+def forget_drawn() -> None:
+    """Begins a page, which has no plot yet, and keeps the choice of a format on pages that do not show it."""
+    st.session_state[DRAWN_KEY] = False
+    st.session_state[PICTURE_KEY] = st.session_state.get(PICTURE_KEY, PNG)
+
+
+def _note_drawn() -> None:
+    st.session_state[DRAWN_KEY] = True
+
+
 def choose_picture_format() -> None:
-    """Shows the choice of what every plot is saved as; below every page."""
-    st.segmented_control("Plots are saved as", [PNG, SVG], default=PNG, required=True, key=PICTURE_KEY)
+    """Shows the choice of what plots are saved as; below every page that drew one."""
+    if not st.session_state[DRAWN_KEY]:
+        return
+    st.segmented_control("Plots are saved as", [PNG, SVG], required=True, key=PICTURE_KEY)
 
 
 def load_plotly_early() -> None:

@@ -321,3 +321,39 @@ def test_pages_are_reached_by_keyboard_alone(page: Any) -> None:
     page.keyboard.press("Enter")
     page.wait_for_url("**/trends")
     page.get_by_text("over 1: faster than DeepGEMM").wait_for()
+
+
+@pytest.mark.parametrize("name", ["Trends", "Regressions", "Jobs & workers"])
+def test_a_page_opens_with_its_own_title_and_logo_and_nothing_that_is_not_found(page: Any, name: str) -> None:
+    missing: list[str] = []
+    page.on("response", lambda answer: missing.append(answer.url) if answer.status >= 400 else None)
+    page.goto(f"/{name.split()[0].lower()}")
+    page.get_by_role("heading", name=name, exact=True).wait_for()
+    page.wait_for_function(f"document.title === '{name} - Tilewatch'")
+    page.wait_for_function("document.querySelector('link[rel~=icon]').href.includes('svg')")
+    page.get_by_test_id("stHeaderLogo").or_(page.get_by_test_id("stLogo")).first.wait_for()
+    assert missing == []
+
+
+def test_a_browser_shows_that_a_page_loads_before_its_scripts_have_come(page: Any) -> None:
+    page.route("**/static/js/**", lambda _: None)  # no script ever comes
+    page.goto("/trends", wait_until="commit")
+    page.get_by_role("status").get_by_text("Tilewatch is loading").wait_for()
+
+
+def test_each_page_says_what_it_shows(page: Any) -> None:
+    page.goto("/regressions")
+    page.get_by_role("button", name="What am I looking at?").click()
+    page.get_by_text("Each was replayed").wait_for()
+
+
+def test_a_page_without_a_plot_offers_no_format_and_the_choice_is_kept(page: Any) -> None:
+    page.goto("/trends")
+    page.get_by_role("radio", name="SVG").or_(page.get_by_role("button", name="SVG")).first.click()
+    page.wait_for_function("document.querySelector('.js-plotly-plot')._context.toImageButtonOptions.format === 'svg'")
+    page.get_by_role("link", name="Regressions").click()
+    page.get_by_text("1 regression, worst first").wait_for()
+    page.get_by_text("Plots are saved as").wait_for(state="detached")
+    page.get_by_role("link", name="Trends", exact=True).click()
+    page.locator(".js-plotly-plot .scatterlayer .trace").first.wait_for()
+    page.wait_for_function("document.querySelector('.js-plotly-plot')._context.toImageButtonOptions.format === 'svg'")

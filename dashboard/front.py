@@ -1,0 +1,43 @@
+"""Makes the HTML that a browser gets first, from Streamlit's: with our name, and words while it loads.
+
+Streamlit's script looks for its server below the page's own address first, which is a 404 in the browser's console and
+a round trip at every page but the Overview. The HTML names the server's address instead.
+"""
+
+from pathlib import Path
+
+import streamlit as st
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+from starlette.routing import Route
+
+HERE = Path(__file__).parent
+LOGO = HERE / "logo.svg"
+INDEX = Path(st.__file__).parent / "static" / "index.html"
+PAGES = ("", *sorted(file.stem for file in (HERE / "views").glob("[a-z]*.py") if file.stem != "overview"))
+"""The addresses of the pages, below that of the dashboard."""
+
+SERVER = "<script>window.__streamlit = {BACKEND_BASE_URL: new URL('.', location.href).href};</script>"
+LOADING = '<p style="font: 1rem sans-serif; color: #6b7686; margin: 4rem" role="status">Tilewatch is loading ...</p>'
+
+
+def list_routes() -> list[Route]:
+    """The addresses of the pages. Empty where they have a prefix: Streamlit answers there as it does by itself."""
+    if st.get_option("server.baseUrlPath"):
+        return []
+    html = write_html(INDEX.read_text(encoding="utf-8"))
+
+    def answer(_: Request) -> HTMLResponse:
+        return HTMLResponse(html, headers={"Cache-Control": "no-cache"})
+
+    return [Route(f"/{page}", answer) for page in PAGES]
+
+
+def write_html(html: str) -> str:
+    """Replaces what is there; where a Streamlit has other HTML, that stays as it is."""
+    for old, new in (
+        ("<title>Streamlit</title>", f"<title>Tilewatch</title>{SERVER}"),
+        ('<div id="root"></div>', f'<div id="root">{LOADING}</div>'),
+    ):
+        html = html.replace(old, new)
+    return html
