@@ -58,7 +58,7 @@ class Outcome:
     def sentence(self) -> str:
         """The verdict in words, without the operator's name: slower +1.8 % (1.5 to 2.1) after 12 launches."""
         if self.verdict is not None:
-            return _write_verdict(self.verdict)
+            return write_verdict(self.verdict)
         return {
             "identical": "identical machine code",
             "failed": f"could not be compared: {self.reason}",
@@ -102,7 +102,8 @@ def write_config(config: Params) -> str:
     return ",".join(f"{name}={value}" for name, value in sorted(config.items()))
 
 
-def _write_verdict(verdict: Verdict) -> str:
+def write_verdict(verdict: Verdict) -> str:
+    """The verdict in words: slower +1.8 % (1.5 to 2.1) after 12 launches."""
     launches = f"after {verdict.launches} launches"
     if verdict.kind == "undecided":
         return f"undecided {launches} ({_per_cent(verdict.low)} to {_per_cent(verdict.high)} %)"

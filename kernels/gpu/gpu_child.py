@@ -76,13 +76,16 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     if request["ask"] == "import":
         return _import(tuple(map(Path, request["libraries"])))
     if request["ask"] == "prepare":
+        # CUPTI takes one timer per process, and the arrays of a problem before this one would lie beside the new ones.
+        timer = timing.timer(request.get("timer")) if _prepared is None else _prepared.timer
+        _prepared = None
         loaded = find(Path(request["library"]), request["kernel"])
         if isinstance(loaded, LibraryOperator):
             from tilewatch.kernels.gpu.prepared_operator import PreparedOperator  # it needs PyTorch
 
-            _prepared = PreparedOperator(loaded, request, _uuid())
+            _prepared = PreparedOperator(loaded, request, _uuid(), timer)
         else:
-            _prepared = prepare(loaded, request, _uuid())
+            _prepared = prepare(loaded, request, _uuid(), timer)
         return _introduction(_prepared)
     assert _prepared is not None, "prepare comes first"
     return ANSWERS[request["ask"]](_prepared, request)

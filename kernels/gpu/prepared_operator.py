@@ -89,10 +89,10 @@ class LoadedOperator:
 class PreparedOperator:
     """One problem of an operator, with the configs and baselines loaded so far."""
 
-    def __init__(self, loaded: LibraryOperator, request: Mapping[str, Any], gpu_uuid: str) -> None:
+    def __init__(self, loaded: LibraryOperator, request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> None:
         self.problem = loaded.kernel.parse(request["problem"])
         self.store = CubinStore(request["store"])
-        self.timer = timing.timer(request.get("timer"))
+        self.timer = timer
         self.telemetry = Telemetry(gpu_uuid)
         self.sm_count: int = cupy.cuda.Device().attributes["MultiProcessorCount"]
         self.loaded: dict[int, LoadedOperator] = {}

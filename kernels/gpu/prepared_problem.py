@@ -171,7 +171,7 @@ class PreparedProblem:
         return entry.kernel if isinstance(entry, LibraryKernel) else None
 
 
-def prepare(loaded: LibraryKernel, request: Mapping[str, Any], gpu_uuid: str) -> PreparedProblem:
+def prepare(loaded: LibraryKernel, request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> PreparedProblem:
     kernel = loaded.kernel
     problem = kernel.parse(request["problem"])
     specs = kernel.arrays(problem)
@@ -185,7 +185,7 @@ def prepare(loaded: LibraryKernel, request: Mapping[str, Any], gpu_uuid: str) ->
         kernel=kernel,
         problem=problem,
         store=CubinStore(request["store"]),
-        timer=timing.timer(request.get("timer")),
+        timer=timer,
         telemetry=Telemetry(gpu_uuid),
         sm_count=cupy.cuda.Device().attributes["MultiProcessorCount"],
         specs=specs,

@@ -1,0 +1,158 @@
+"""Times many pairs of cubins on one GPU, each pair once per fresh process.
+
+A process times one pair after the other, so that its start and its CUDA context (about half of a launch, H200, 2026-11)
+are paid once for PAIRS_AT_ONCE pairs. For each pair it is still one fresh process per launch: it prepares the problem
+with new inputs, checks both sides against the reference and times them in turns, as kernels/measuring/replay.py does.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Protocol, Self
+
+from tilewatch.kernels import device
+from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
+from tilewatch.kernels.comparing.gpu_bench import NO_CUPTI, NoCupti
+from tilewatch.kernels.measuring.replay import BAD, CHECK_SAMPLES, GOOD, MOST_AHEAD
+from tilewatch.kernels.measuring.sweep import PREPARE_DEADLINE_S, TRIAL_DEADLINE_S
+from tilewatch.kernels.results import Cubin
+from tilewatch.kernels.statistics import median_interval
+
+PAIRS_AT_ONCE = 16
+"""Pairs of one process. A process that dies costs the pair that killed it, and the start of another."""
+
+ROUNDS = 40
+WARM_UP_ROUNDS = 8
+ROUNDS_DEADLINE_S = 60.0
+"""Fewer rounds than a replay's: launches differ by more than a median of 40 rounds is uncertain, so that more launches
+say more than longer ones."""
+
+
+FATES = {
+    "wrong": "gives wrong results",
+    "launch_error": "cannot be launched",
+    "crashed": "faults on the GPU",
+}
+"""What became of a side that cannot be timed, by the status of its trial."""
+
+
+@dataclass(frozen=True)
+class PairWork:
+    """Two cubins to time beside each other. `launches` is how many there were before: the seed of the next inputs."""
+
+    kernel: str
+    problem: str
+    a: Cubin
+    b: Cubin
+    launches: int = 0
+
+
+@dataclass(frozen=True)
+class Launched:
+    a_us: float
+    b_us: float
+
+
+@dataclass(frozen=True)
+class LaunchFailed:
+    """`failure` goes on from "it". `is_of_b` says whose side failed. `is_final` is False where the process died, which
+    may not happen again."""
+
+    failure: str
+    is_of_b: bool
+    is_final: bool
+
+
+LaunchResult = Launched | LaunchFailed
+
+
+class PairBench(Protocol):
+    """A GPU that times pairs."""
+
+    def launch_each(self, works: Sequence[PairWork]) -> Iterator[tuple[PairWork, LaunchResult]]:
+        """Times each pair once, in one fresh process as long as that lives. Whoever stops asking stops the timing."""
+
+
+class GpuPairBench:
+    """This machine's GPU. Starts the processes of the next launches while one measures."""
+
+    def __init__(self, library: Path, gpu: device.Gpu, store_url: str, *, may_use_events: bool = False) -> None:
+        """`gpu` is free: later, its processes are our own."""
+        self._library, self._store_url, self._may_use_events = library, store_url, may_use_events
+        self._environment = {"CUDA_VISIBLE_DEVICES": gpu.uuid}
+        self._waiting: list[ChildProcess] = []
+
+    def launch_each(self, works: Sequence[PairWork]) -> Iterator[tuple[PairWork, LaunchResult]]:
+        child: ChildProcess | None = None
+        try:
+            for work in works:
+                if child is None or not child.alive:
+                    child = self._take()
+                result = self._launch(child, work)
+                if isinstance(result, LaunchFailed):
+                    child.close()  # a fault may have ended its context
+                yield work, result
+        finally:
+            if child is not None:
+                child.close()
+
+    def close(self) -> None:
+        while self._waiting:
+            self._waiting.pop().close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _launch(self, child: ChildProcess, work: PairWork) -> LaunchResult:
+        side: Literal["a", "b"] = "a"
+        try:
+            introduction = child.ask(self._prepare_request(work), deadline_s=PREPARE_DEADLINE_S)
+            if introduction["timer"] != "cupti" and not self._may_use_events:
+                raise NoCupti(NO_CUPTI)
+            for side, identity, cubin in (("a", GOOD, work.a), ("b", BAD, work.b)):
+                answer = child.ask(_trial_request(identity, cubin), deadline_s=TRIAL_DEADLINE_S)
+                if answer["status"] != "timed":
+                    failure = f"{FATES[answer['status']]}: {answer['failure']}"
+                    return LaunchFailed(failure, side == "b", is_final=answer["status"] != "crashed")
+            asked: dict[str, Any] = {"ask": "rounds", "ids": [GOOD, BAD], "names": [], "seed": work.launches}
+            child.ask({**asked, "rounds": WARM_UP_ROUNDS}, deadline_s=ROUNDS_DEADLINE_S)
+            samples = child.ask({**asked, "rounds": ROUNDS}, deadline_s=ROUNDS_DEADLINE_S)["samples_us"]
+        except (ChildDied, ChildHung) as error:
+            return LaunchFailed(f"ends its GPU process: {error}", side == "b", is_final=False)
+        a_us, b_us = (median_interval(samples[identity]).median for identity in (GOOD, BAD))
+        return Launched(a_us, b_us)
+
+    def _prepare_request(self, work: PairWork) -> dict[str, Any]:
+        return {
+            "ask": "prepare",
+            "library": str(self._library),
+            "kernel": work.kernel,
+            "problem": work.problem,
+            "store": self._store_url,
+            "seed": work.launches + 1,
+        }
+
+    def _take(self) -> ChildProcess:
+        while len(self._waiting) <= MOST_AHEAD:
+            process = ChildProcess("gpu", environment=self._environment)
+            process.begin({"ask": "import", "libraries": [str(self._library)]})
+            self._waiting.append(process)
+        return self._waiting.pop(0)
+
+
+def _trial_request(identity: int, cubin: Cubin) -> dict[str, Any]:
+    return {
+        "ask": "trial",
+        "id": identity,
+        "config": dict(cubin.config),
+        "content_key": cubin.content_key,
+        "symbol": cubin.symbol,
+        "samples": CHECK_SAMPLES,
+        "best_us": None,
+    }

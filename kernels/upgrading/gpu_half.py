@@ -1,0 +1,157 @@
+"""Answers the two questions on this machine's GPU: frozen for all that differs, re-tuned for what got worse."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.comparing.gpu_bench import RealBench
+from tilewatch.kernels.comparing.operators import Library, Operator
+from tilewatch.kernels.device import Gpu, GpuSpec
+from tilewatch.kernels.results import Cubin, Params
+from tilewatch.kernels.upgrading.bench import GpuPairBench, PairBench, PairWork
+from tilewatch.kernels.upgrading.judging import judge_report, list_differing, make_family
+from tilewatch.kernels.upgrading.pairs import Build, ToolchainPair
+from tilewatch.kernels.upgrading.report_file import GpuKey, GpuUsed, ReportFile, ToolchainReport
+from tilewatch.kernels.upgrading.retuning import Race, RecordedTimes, choose_space, retune_each
+from tilewatch.kernels.upgrading.safety import Question, Timing
+from tilewatch.kernels.upgrading.static_half import Workplace
+from tilewatch.kernels.upgrading.timing_order import Key, TimingRun
+
+FROZEN_SHARE = 0.7
+"""The share of the minutes after which re-tuning begins although frozen answers are open."""
+
+
+@dataclass(frozen=True)
+class GpuWanted:
+    """`minutes` is None for no limit."""
+
+    gpu: Gpu
+    model: GpuSpec
+    minutes: float | None
+    retunes: bool
+    may_use_events: bool
+    limit_s: float
+
+
+def time_on_gpu(
+    place: Workplace,
+    report: ToolchainReport,
+    file: ReportFile,
+    wanted: GpuWanted,
+    times: Callable[[], RecordedTimes],
+    on_progress: Callable[[str], None],
+) -> None:
+    """Adds launches to the report until every answer is sure or the minutes are spent."""
+    started = time.monotonic()
+    used = report.gpus.get(wanted.model.slug, GpuUsed(wanted.model.slug, wanted.gpu.name, wanted.gpu.driver))
+
+    def is_spent(share: float = 1.0) -> bool:
+        spent_s = time.monotonic() - started
+        report.gpus[used.model] = replace(used, wall_s=used.wall_s + spent_s)
+        return wanted.minutes is not None and spent_s > share * wanted.minutes * 60
+
+    is_spent()
+    racer = RealBench(wanted.gpu.index, place.find_store("b"), may_use_events=wanted.may_use_events)
+    bench = GpuPairBench(place.library, wanted.gpu, place.shared_store, may_use_events=wanted.may_use_events)
+
+    def race(pair: ToolchainPair, cubins: Sequence[Cubin]) -> tuple[Params, ...]:
+        operator = Operator(pair.kernel, pair.problem, pair.arch, None, None)
+        return racer.race(operator, Library("B", place.library), cubins)
+
+    with bench:
+        half = GpuHalf(place, report, file, wanted, bench, race, on_progress)
+        half.time_frozen(lambda: is_spent(FROZEN_SHARE if wanted.retunes else 1.0))
+        if wanted.retunes:
+            half.retune(times, is_spent)
+            half.time_frozen(is_spent)
+    is_spent()
+    file.save()
+
+
+class GpuHalf:
+    """The steps of the GPU's half; what they find is in the report, and on disk within seconds."""
+
+    def __init__(
+        self,
+        place: Workplace,
+        report: ToolchainReport,
+        file: ReportFile,
+        wanted: GpuWanted,
+        bench: PairBench,
+        race: Race,
+        on_progress: Callable[[str], None],
+    ) -> None:
+        self._place, self._report, self._file, self._wanted = place, report, file, wanted
+        self._bench, self._race, self._on_progress = bench, race, on_progress
+        self._model = wanted.model.slug
+
+    def time_frozen(self, is_spent: Callable[[], bool]) -> None:
+        """Times each pair whose machine code differs, B's cubin of A's config beside A's."""
+        works = [(pair, pair.b[0]) for pair in list_differing(self._report, self._wanted.model.arch) if pair.b[0].is_ok]
+        self._time("frozen", self._report.frozen, works, is_spent)
+
+    def retune(self, times: Callable[[], RecordedTimes], is_spent: Callable[[], bool]) -> None:
+        """Sweeps with B what is worse under B, and times B's winners beside A's."""
+        worse = [each.pair for each in judge_report(self._report, self._model) if each.safety == "not safe"]
+        todo = [pair for pair in worse if self._key(pair) not in self._report.retunings]
+        if todo and not is_spent():
+            self._sweep(todo, times(), is_spent)
+        works = [
+            (pair, winner)
+            for pair in worse
+            if (winner := self._report.winners.get(self._key(pair))) is not None and winner.config != pair.a[0].config
+        ]
+        self._time("re-tuned", self._report.retuned, works, is_spent)
+
+    def _sweep(self, pairs: Sequence[ToolchainPair], times: RecordedTimes, is_spent: Callable[[], bool]) -> None:
+        plans = {
+            (plan.kernel, plan.problem): plan
+            for kernel in dict.fromkeys(pair.kernel for pair in pairs)
+            for plan in catalog.read(self._place.library, arch=self._wanted.model.arch, kernel=kernel)
+        }
+        works = [
+            (pair, choose_space(plans[pair.kernel, pair.problem], times))
+            for pair in pairs
+            if (pair.kernel, pair.problem) in plans
+        ]
+        swept = retune_each(self._place, works, self._model, self._race, self._wanted.limit_s, is_spent)
+        for (pair, _), retuned in zip(works, swept, strict=False):
+            key = self._key(pair)
+            self._report.retunings[key] = retuned.retuning
+            if retuned.winner is not None:
+                self._report.winners[key] = retuned.winner
+            self._on_progress(f"{pair.kernel} {pair.problem}: swept {retuned.retuning.compiled} configs with B")
+            self._file.save_soon()
+
+    def _time(
+        self,
+        question: Question,
+        known: dict[GpuKey, Timing],
+        works: Sequence[tuple[ToolchainPair, Build]],
+        is_spent: Callable[[], bool],
+    ) -> None:
+        timings: dict[Key, Timing] = {}
+        for pair, b in works:
+            empty = Timing(pair.kernel, pair.problem, self._model, question, pair.a[0].config, b.config)
+            timings[pair.kernel, pair.problem] = known.get(self._key(pair), empty)
+
+        def keep(timing: Timing) -> None:
+            known[timing.kernel, timing.problem, self._model] = timing
+            self._file.save_soon()
+
+        pair_works = [PairWork(pair.kernel, pair.problem, _cubin(pair.a[0]), _cubin(b)) for pair, b in works]
+        run = TimingRun(pair_works, timings, make_family(self._report, self._wanted.model.arch), keep)
+        self._on_progress(f"{question}: {len(run.list_open())} of {len(works)} operators and problems to time")
+        run.run(self._bench, is_spent)
+        self._file.save()
+        self._on_progress(f"{question}: {len(run.list_open())} of {len(works)} are still open")
+
+    def _key(self, pair: ToolchainPair) -> GpuKey:
+        return (pair.kernel, pair.problem, self._model)
+
+
+def _cubin(build: Build) -> Cubin:
+    assert build.cubin is not None
+    assert build.symbol is not None
+    return Cubin(build.config, build.cubin, build.symbol)

@@ -1,0 +1,60 @@
+"""Judges a whole report: every operator on a GPU model, or by the compiler's half alone. Pure."""
+
+from tilewatch.kernels.device import GPU_MODELS
+from tilewatch.kernels.upgrading.pairs import ToolchainPair
+from tilewatch.kernels.upgrading.report_file import ToolchainReport
+from tilewatch.kernels.upgrading.safety import Family, OperatorSafety, judge_operator
+
+
+def list_differing(report: ToolchainReport, arch: str) -> list[ToolchainPair]:
+    """The pairs of an architecture that A compiles and that B compiles otherwise or not at all."""
+    pairs = (pair for pair in report.pairs.values() if pair.arch == arch)
+    return [pair for pair in pairs if pair.kind in ("changed", "stopped compiling")]
+
+
+def make_family(report: ToolchainReport, arch: str) -> Family:
+    return Family(len(list_differing(report, arch)), report.fail_over)
+
+
+def judge_report(report: ToolchainReport, gpu_model: str) -> tuple[OperatorSafety, ...]:
+    """The verdicts on one GPU model, in the library's order."""
+    arch = next(model.arch for model in GPU_MODELS if model.slug == gpu_model)
+    family = make_family(report, arch)
+    judged = []
+    for pair in (each for each in report.pairs.values() if each.arch == arch):
+        key = (pair.kernel, pair.problem, gpu_model)
+        judged.append(
+            judge_operator(
+                pair,
+                gpu_model,
+                family,
+                frozen=report.frozen.get(key),
+                retuned=report.retuned.get(key),
+                retuning=report.retunings.get(key),
+            )
+        )
+    return tuple(judged)
+
+
+def judge_statically(report: ToolchainReport, arch: str) -> tuple[OperatorSafety, ...]:
+    """What the compiler's half says about one architecture."""
+    family = make_family(report, arch)
+    return tuple(judge_operator(pair, "", family) for pair in report.pairs.values() if pair.arch == arch)
+
+
+def list_archs(report: ToolchainReport) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(pair.arch for pair in report.pairs.values()))
+
+
+def list_untimed_archs(report: ToolchainReport) -> tuple[str, ...]:
+    """The architectures of which no GPU was asked."""
+    timed = {model.arch for model in GPU_MODELS if model.slug in report.gpus}
+    return tuple(arch for arch in list_archs(report) if arch not in timed)
+
+
+def judge_everything(report: ToolchainReport) -> tuple[OperatorSafety, ...]:
+    """The verdicts that the answer rests on: of every GPU model that was asked, and on other architectures of what
+    stopped compiling. What was asked of no GPU at all is judged by the compiler's half."""
+    on_gpus = [each for gpu_model in report.gpus for each in judge_report(report, gpu_model)]
+    static = [each for arch in list_untimed_archs(report) for each in judge_statically(report, arch)]
+    return (*on_gpus, *(each for each in static if not report.gpus or each.safety == "not safe"))

@@ -1,0 +1,131 @@
+"""Defines what two toolchains make of one library, and finds what moved. Values in, values out; no I/O.
+
+A is the toolchain in use, B the one that may follow it. A pair is one operator with the config that wins or ships
+under A and its ties, compiled with both.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from tilewatch.kernels.comparing.outcome import list_moves
+from tilewatch.kernels.results import Compiled, Params, StaticFacts
+
+Status = Literal["ok", "error", "timeout"]
+StaticKind = Literal["identical", "changed", "stopped compiling", "compiles now", "compiles with neither"]
+
+SLOWER_COMPILE = 1.25
+"""A toolchain is called slower to compile from this ratio of its CPU seconds, over all configs that both compile: two
+runs of one toolchain differ by 4 % over a library on a busy machine (2 cores, 2026-11)."""
+
+LEAST_COMPILED = 6
+"""Ratios of fewer configs say nothing about compile times: the median's 95 % interval needs six."""
+
+
+@dataclass(frozen=True)
+class Build:
+    """One config under one toolchain. `compile_s` is wall time, `cpu_s` CPU time; `cubin` names the machine code in the
+    report's folder of cubins, None where it is not kept or there is none."""
+
+    config: Params
+    status: Status
+    compile_s: float
+    cpu_s: float
+    failure: str | None = None
+    code_sha256: str | None = None
+    symbol: str | None = None
+    cubin: str | None = None
+    facts: StaticFacts | None = None
+
+    @property
+    def is_ok(self) -> bool:
+        return self.status == "ok"
+
+
+@dataclass(frozen=True)
+class ToolchainPair:
+    """An operator's configs under A and under B, in the same order, the first choice first."""
+
+    kernel: str
+    problem: str
+    arch: str
+    config_source: str
+    a: tuple[Build, ...]
+    b: tuple[Build, ...]
+
+    @property
+    def kind(self) -> StaticKind:
+        """What became of the first choice."""
+        a, b = self.a[0], self.b[0]
+        if a.is_ok and b.is_ok:
+            return "identical" if a.code_sha256 == b.code_sha256 else "changed"
+        if a.is_ok:
+            return "stopped compiling"
+        return "compiles now" if b.is_ok else "compiles with neither"
+
+    @property
+    def moved(self) -> tuple[str, ...]:
+        """What differs in the first choice: a failure, or static facts such as "registers 128 -> 168"."""
+        if self.kind == "stopped compiling":
+            return (f"{_write_status(self.b[0])}: {self.b[0].failure}",)
+        return list_moves(self.a[0].facts, self.b[0].facts)
+
+
+@dataclass(frozen=True)
+class CompileTimes:
+    """CPU and wall seconds over all configs that both toolchains compile; ratios are B / A."""
+
+    configs: int
+    a_cpu_s: float
+    b_cpu_s: float
+    a_wall_s: float
+    b_wall_s: float
+
+    @property
+    def ratio(self) -> float:
+        """The larger of the two ratios: a compiler may also wait."""
+        return max(self.b_cpu_s / max(self.a_cpu_s, 1e-9), self.b_wall_s / max(self.a_wall_s, 1e-9))
+
+    @property
+    def is_slower(self) -> bool:
+        return self.configs >= LEAST_COMPILED and self.ratio >= SLOWER_COMPILE
+
+
+def make_build(config: Params, compiled: Compiled, cubin: str | None = None) -> Build:
+    """Leaves the compiler's remarks out: kilobytes for each config, which the counts of its facts sum up."""
+    return Build(
+        config=config,
+        status=compiled.status,
+        compile_s=compiled.compile_s,
+        cpu_s=compiled.cpu_s,
+        failure=compiled.failure,
+        code_sha256=compiled.code_sha256,
+        symbol=compiled.symbol,
+        cubin=cubin,
+        facts=None if compiled.facts is None else replace(compiled.facts, remarks=()),
+    )
+
+
+def add_compile_times(pairs: Iterable[ToolchainPair]) -> CompileTimes:
+    both = [(a, b) for pair in pairs for a, b in zip(pair.a, pair.b, strict=True) if a.is_ok and b.is_ok]
+    return CompileTimes(
+        len(both),
+        sum(a.cpu_s for a, _ in both),
+        sum(b.cpu_s for _, b in both),
+        sum(a.compile_s for a, _ in both),
+        sum(b.compile_s for _, b in both),
+    )
+
+
+def list_static_changes(pairs: Sequence[ToolchainPair]) -> tuple[ToolchainPair, ...]:
+    """The pairs whose machine code or success at compiling differs."""
+    return tuple(pair for pair in pairs if pair.kind not in ("identical", "compiles with neither"))
+
+
+def read_build(row: dict[str, Any]) -> Build:
+    facts = row["facts"]
+    return Build(**{**row, "facts": None if facts is None else StaticFacts(**{**facts, "remarks": ()})})
+
+
+def _write_status(build: Build) -> str:
+    return "times out" if build.status == "timeout" else "does not compile"

@@ -1,0 +1,135 @@
+"""Keeps a comparison of two toolchains as one JSON file, so that a later run of the command goes on from there.
+
+The file is written whole or not at all, and every few seconds: what was measured outlives a killed command.
+"""
+
+import json
+import os
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tilewatch.errors import ExpectedError
+from tilewatch.kernels.upgrading.pairs import Build, ToolchainPair, read_build
+from tilewatch.kernels.upgrading.safety import Retuning, Timing
+
+VERSION = 1
+SAVE_EVERY_S = 5.0
+
+PairKey = tuple[str, str, str]
+"""Kernel, problem, architecture."""
+GpuKey = tuple[str, str, str]
+"""Kernel, problem, GPU model."""
+
+
+class BadReport(ExpectedError):
+    """A file that is no report of two toolchains, or of others; the message names it."""
+
+
+@dataclass(frozen=True)
+class ToolchainName:
+    """`compiler` names the packages that compiled; empty until something was compiled."""
+
+    name: str
+    compiler: str = ""
+
+
+@dataclass(frozen=True)
+class GpuUsed:
+    """A GPU that answered. `wall_s` are all seconds of the GPU's half on this model, compiling included."""
+
+    model: str
+    name: str
+    driver: str
+    wall_s: float = 0.0
+
+
+@dataclass
+class ToolchainReport:
+    """Everything that was found so far. `winners` are the builds of B's own winners, kept for the GPU."""
+
+    a: ToolchainName
+    b: ToolchainName
+    made_at: str
+    fail_over: float = 0.0
+    static_wall_s: float = 0.0
+    static_jobs: int = 0
+    pairs: dict[PairKey, ToolchainPair] = field(default_factory=dict)
+    gpus: dict[str, GpuUsed] = field(default_factory=dict)
+    frozen: dict[GpuKey, Timing] = field(default_factory=dict)
+    retuned: dict[GpuKey, Timing] = field(default_factory=dict)
+    retunings: dict[GpuKey, Retuning] = field(default_factory=dict)
+    winners: dict[GpuKey, Build] = field(default_factory=dict)
+
+
+class ReportFile:
+    """The file of a report that is being made."""
+
+    def __init__(self, path: Path, report: ToolchainReport) -> None:
+        self._path, self._report, self._saved_at = path, report, 0.0
+
+    def save_soon(self) -> None:
+        """Writes the file where the last time is long enough ago."""
+        if time.monotonic() - self._saved_at >= SAVE_EVERY_S:
+            self.save()
+
+    def save(self) -> None:
+        self._saved_at = time.monotonic()
+        partial = self._path.with_name(f"{self._path.name}.part")
+        partial.write_text(json.dumps(_list_rows(self._report)), encoding="utf-8")
+        os.replace(partial, self._path)
+
+
+def read_report(path: Path) -> ToolchainReport:
+    """Raises BadReport."""
+    try:
+        return _read_rows(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BadReport(f"{path} is no report of `tilewatch toolchain compare`: {error}") from None
+
+
+def find_cubins(path: Path) -> Path:
+    """The folder of a report's cubins, beside it."""
+    return path.with_suffix(".cubins")
+
+
+def _list_rows(report: ToolchainReport) -> dict[str, Any]:
+    rows = asdict(report)
+    for name in ("pairs", "gpus", "frozen", "retuned", "retunings"):
+        rows[name] = list(rows[name].values())
+    rows["winners"] = [{"of": list(key), "build": build} for key, build in rows["winners"].items()]
+    return {"tilewatch_toolchain_report": VERSION, **rows}
+
+
+def _read_rows(rows: dict[str, Any]) -> ToolchainReport:
+    if rows.get("tilewatch_toolchain_report") != VERSION:
+        raise ValueError(f"expected version {VERSION}")
+    pairs = [
+        ToolchainPair(**{**row, "a": tuple(map(read_build, row["a"])), "b": tuple(map(read_build, row["b"]))})
+        for row in rows["pairs"]
+    ]
+    timings = {
+        name: {
+            (row["kernel"], row["problem"], row["gpu_model"]): Timing(
+                **{**row, "a_us": tuple(row["a_us"]), "b_us": tuple(row["b_us"])}
+            )
+            for row in rows[name]
+        }
+        for name in ("frozen", "retuned")
+    }
+    retunings = [Retuning(**{**row, "tie": tuple(row["tie"])}) for row in rows["retunings"]]
+    return ToolchainReport(
+        a=ToolchainName(**rows["a"]),
+        b=ToolchainName(**rows["b"]),
+        made_at=rows["made_at"],
+        fail_over=rows["fail_over"],
+        static_wall_s=rows["static_wall_s"],
+        static_jobs=rows["static_jobs"],
+        pairs={(pair.kernel, pair.problem, pair.arch): pair for pair in pairs},
+        gpus={row["model"]: GpuUsed(**row) for row in rows["gpus"]},
+        frozen=timings["frozen"],
+        retuned=timings["retuned"],
+        retunings={(each.kernel, each.problem, each.gpu_model): each for each in retunings},
+        winners={(row["of"][0], row["of"][1], row["of"][2]): read_build(row["build"]) for row in rows["winners"]},
+    )

@@ -1,0 +1,142 @@
+"""Sweeps with B what got worse under B, so that B's own winner can be timed beside A's.
+
+Only operators whose frozen answer is surely worse are swept: for the others the answer is known already, and a whole
+library's sweep takes longer than both questions together (82 problems, 17,800 configs: 11 minutes of an H200 and 16
+cores). Of their spaces, the configs that were within REACH of the fastest under A are compiled and raced, the fastest
+first. Among 88 recorded sweeps that is 21 configs in the median, instead of 217 (recordings/h200.jsonl.gz).
+"""
+
+import json
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+from tilewatch.kernels.comparing.compiler_pool import CompilerPool
+from tilewatch.kernels.compiling.compile_plan import spread
+from tilewatch.kernels.compiling.compiler import Compiler
+from tilewatch.kernels.measuring.measure import MeasureFailed
+from tilewatch.kernels.recording import recording_file
+from tilewatch.kernels.results import Compiled, Cubin, Params, Plan, config_key
+from tilewatch.kernels.upgrading.pairs import Build, ToolchainPair, make_build
+from tilewatch.kernels.upgrading.safety import Retuning
+from tilewatch.kernels.upgrading.static_half import Workplace, keep_cubin
+
+REACH = 1.3
+"""A config that was slower than this times the fastest under A would have to gain as much on it under B."""
+
+MOST_CONFIGS = 96
+"""The most configs of one sweep: 4 of 88 recorded sweeps have more within REACH."""
+
+RecordedTimes = Mapping[tuple[str, str, str], Mapping[str, float]]
+"""By kernel, problem and architecture: the median microseconds of each config, by config key."""
+
+Race = Callable[[ToolchainPair, Sequence[Cubin]], tuple[Params, ...]]
+"""Checks and times configs; the fastest first, then those that cannot be told from it. Raises MeasureFailed."""
+
+
+@dataclass(frozen=True)
+class Retuned:
+    """The result of a sweep, and the build of its winner, kept; None where there is none."""
+
+    retuning: Retuning
+    winner: Build | None
+
+
+def read_recorded_times(files: Iterable[Path], gpu_model: str) -> RecordedTimes:
+    """The newest recorded sweep of each problem, one on this GPU model before one on another. Raises BadRecording."""
+    times: dict[tuple[str, str, str], dict[str, float]] = {}
+    ranks: dict[tuple[str, str, str], tuple[bool, str]] = {}
+    for file in (each for each in files if each.suffix != ".json"):
+        rows = recording_file.read(file).rows
+        finished = {row["sweep"]: row["finished_at"] for row in rows if row["row"] == "run"}
+        by_sweep: dict[int, dict[str, float]] = {}
+        for row in rows:
+            if row["row"] == "trial" and row["status"] == "timed":
+                by_sweep.setdefault(row["sweep"], {})[config_key(row["config"])] = median(row["samples_us"])
+        for row in rows:
+            if row["row"] == "sweep" and row["id"] in by_sweep:
+                key = (row["kernel"], row["problem"], row["arch"])
+                rank = (row["gpu_model"]["slug"] == gpu_model, finished.get(row["id"], ""))
+                if key not in ranks or rank > ranks[key]:
+                    ranks[key], times[key] = rank, by_sweep[row["id"]]
+    return times
+
+
+def choose_space(plan: Plan, times: RecordedTimes) -> tuple[Params, ...]:
+    """The configs to try with B, the most promising first; the whole space where nothing of it is recorded."""
+    planned = {config_key(trial.config): trial.config for trial in plan.trials}
+    of_plan = times.get((plan.kernel, plan.problem, plan.arch), {})
+    recorded = {key: of_plan[key] for key in planned if key in of_plan}
+    if not recorded:
+        return tuple(trial.config for trial in spread(plan.trials))
+    limit_us = REACH * min(recorded.values())
+    near = sorted((key for key, time_us in recorded.items() if time_us <= limit_us), key=recorded.__getitem__)
+    return tuple(planned[key] for key in near[:MOST_CONFIGS])
+
+
+def retune_each(
+    place: Workplace,
+    works: Sequence[tuple[ToolchainPair, tuple[Params, ...]]],
+    gpu_model: str,
+    race: Race,
+    limit_s: float,
+    is_spent: Callable[[], bool],
+) -> Iterator[Retuned]:
+    """Sweeps each pair's configs with B. The next pair's configs compile while the GPU races those before.
+
+    Raises BuildError where B cannot compile here.
+    """
+    done: queue.SimpleQueue[list[Compiled] | Exception | None] = queue.SimpleQueue()
+
+    def compile_all(pool: CompilerPool) -> None:
+        try:
+            for pair, configs in works:
+                if is_spent():
+                    break
+                done.put(pool.run_all([partial(_compile, place.library, pair, config) for config in configs]))
+            done.put(None)
+        except Exception as error:  # noqa: BLE001 - it is raised again in the caller's thread
+            done.put(error)
+
+    with CompilerPool(place.find_store("b"), jobs=place.jobs, limit_s=limit_s, toolchain=place.b) as pool:
+        threading.Thread(target=compile_all, args=(pool,), daemon=True).start()
+        for pair, configs in works:
+            compiled = None if is_spent() else done.get()
+            if compiled is None:
+                return
+            if isinstance(compiled, Exception):
+                raise compiled
+            by_config = dict(zip(map(config_key, configs), compiled, strict=True))
+            yield _race(place, pair, by_config, gpu_model, race)
+
+
+def _compile(library: Path, pair: ToolchainPair, config: Params, compiler: Compiler) -> Compiled:
+    return compiler.compile(library, pair.kernel, pair.problem, config, pair.arch)
+
+
+def _race(
+    place: Workplace,
+    pair: ToolchainPair,
+    compiled: Mapping[str, Compiled],
+    gpu_model: str,
+    race: Race,
+) -> Retuned:
+    cubins = [
+        Cubin(json.loads(config), each.content_key, each.symbol)
+        for config, each in compiled.items()
+        if each.status == "ok" and each.content_key is not None and each.symbol is not None
+    ]
+    result = Retuning(pair.kernel, pair.problem, gpu_model, len(compiled), len(cubins), None)
+    try:
+        order = race(pair, cubins) if cubins else ()
+    except MeasureFailed as error:
+        return Retuned(replace(result, failure=str(error)), None)
+    if not order:
+        return Retuned(result, None)
+    winner = compiled[config_key(order[0])]
+    build = make_build(order[0], winner, keep_cubin(place, "b", winner))
+    return Retuned(replace(result, winner=order[0], tie=order), build)

@@ -1,0 +1,135 @@
+"""Compiles the configs that win or ship under A, and their ties, with A and with B. Needs no GPU.
+
+Both toolchains compile at the same time and the same work in the same order, so that what else the machine does slows
+both alike. Each has a cubin store of its own: a changed compiler under an old version number must not be answered from
+the other's.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from tilewatch.kernels.comparing.compiler_pool import CompilerPool
+from tilewatch.kernels.comparing.configs import ConfigSource, RecordedWinner, choose_configs
+from tilewatch.kernels.comparing.operators import Library, Operator, Selection, list_operators
+from tilewatch.kernels.compiling.compiler import Compiler
+from tilewatch.kernels.compiling.store import CubinStore, folder
+from tilewatch.kernels.results import Compiled, Params
+from tilewatch.kernels.toolchains.toolchain import Toolchain
+from tilewatch.kernels.upgrading.pairs import ToolchainPair, make_build
+
+AT_ONCE = 24
+"""Operators between two reports of progress. At the end of each some compilers wait for the slowest."""
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """The library, both toolchains, and the folder of cubins of one comparison."""
+
+    library: Path
+    a: Toolchain
+    b: Toolchain
+    cubins: Path
+    jobs: int
+
+    @property
+    def shared_store(self) -> str:
+        """The store of what goes to the GPU and into cases to reproduce: first choices whose machine code differs."""
+        return folder(self.cubins / "changed")
+
+    def find_store(self, side: str) -> str:
+        """The store of what toolchain "a" or "b" compiled."""
+        return folder(self.cubins / side)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """An operator and the configs to compile, the first choice first."""
+
+    operator: Operator
+    source: ConfigSource
+    configs: tuple[Params, ...]
+
+
+def choose(
+    library: Path,
+    selections: Sequence[Selection],
+    winners: Sequence[RecordedWinner],
+    source: ConfigSource,
+    gpu: str,
+) -> tuple[Chosen, ...]:
+    """The configs of every operator: recorded winners and their ties, else what ships.
+
+    `gpu` is a GPU model, or empty for the architecture's. Raises like list_operators.
+    """
+    side = Library("the library", library)
+    chosen: dict[tuple[str, str, str], Chosen] = {}
+    for selection in selections:
+        for operator in list_operators(side, side, selection):
+            if operator.base is None:
+                continue  # a file of the library that does not load: `tilewatch check` says why
+            found = choose_configs(operator, gpu or operator.arch, winners, source, may_sweep=False)
+            if found is not None:
+                key = (operator.kernel, operator.problem, operator.arch)
+                chosen.setdefault(key, Chosen(operator, found.source, found.base))
+    return tuple(chosen.values())
+
+
+def compile_pairs(
+    place: Workplace, chosen: Sequence[Chosen], limit_s: float, on_versions: Callable[[str, str], None]
+) -> Iterator[ToolchainPair]:
+    """Yields each operator's builds under both toolchains as they come.
+
+    `on_versions` is called once with what compiles on either side. Raises BuildError where a toolchain cannot compile.
+    """
+    jobs = max(1, place.jobs // 2)
+    pools = [
+        CompilerPool(place.find_store(side), jobs=jobs, limit_s=limit_s, toolchain=toolchain)
+        for side, toolchain in (("a", place.a), ("b", place.b))
+    ]
+    with pools[0], pools[1], ThreadPoolExecutor(2) as both:
+        for start in range(0, len(chosen), AT_ONCE):
+            part = chosen[start : start + AT_ONCE]
+            works = [
+                partial(_compile, place.library, each.operator, config) for each in part for config in each.configs
+            ]
+            compiled = list(both.map(CompilerPool.run_all, pools, [works, works]))
+            if start == 0:
+                on_versions(*(_name_version(side[0]) for side in compiled))
+            ended = zip(*compiled, strict=True)
+            for each in part:
+                yield _make_pair(place, each, [next(ended) for _ in each.configs])
+
+
+def keep_cubin(place: Workplace, side: str, compiled: Compiled) -> str:
+    """Copies machine code from the store of side "a" or "b" into the shared store, and returns its name there."""
+    assert compiled.content_key is not None
+    cubin = CubinStore(place.find_store(side)).cubin(compiled.content_key)
+    name = hashlib.sha256(cubin).hexdigest()
+    CubinStore(place.shared_store).put(name, {}, cubin)
+    return name
+
+
+def _compile(library: Path, operator: Operator, config: Params, compiler: Compiler) -> Compiled:
+    return compiler.compile(library, operator.kernel, operator.problem, config, operator.arch)
+
+
+def _make_pair(place: Workplace, chosen: Chosen, compiled: Sequence[tuple[Compiled, Compiled]]) -> ToolchainPair:
+    of = chosen.operator
+    a, b = (tuple(map(make_build, chosen.configs, side)) for side in zip(*compiled, strict=True))
+    pair = ToolchainPair(of.kernel, of.problem, of.arch, chosen.source, a, b)
+    if pair.kind not in ("changed", "stopped compiling"):
+        return pair
+    first_a, first_b = compiled[0]
+    a = (replace(a[0], cubin=keep_cubin(place, "a", first_a)), *a[1:])
+    if b[0].is_ok:
+        b = (replace(b[0], cubin=keep_cubin(place, "b", first_b)), *b[1:])
+    return replace(pair, a=a, b=b)
+
+
+def _name_version(compiled: Compiled) -> str:
+    """The packages that compile, without the limits."""
+    return compiled.compiler.partition(" limit ")[0]

@@ -1,0 +1,93 @@
+"""Decides what the GPU times next, and times it until every answer is sure or the time is spent.
+
+Every pair is launched once to see which look worst; then the worst come first, PAIRS_AT_ONCE at a time, up to the first
+look at which an answer can be sure; what is open after that gets more looks when all have had one. Choosing by early
+launches costs no error: the intervals of kernels/comparing/sequential.py hold however somebody decides to stop.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from tilewatch.kernels.comparing.sequential import list_critical_values
+from tilewatch.kernels.comparing.verdict import FAMILY_ERROR, Design
+from tilewatch.kernels.upgrading.bench import PAIRS_AT_ONCE, LaunchFailed, LaunchResult, PairBench, PairWork
+from tilewatch.kernels.upgrading.safety import Family, Timing, judge_timing
+
+MOST_DEATHS = 3
+"""A pair whose processes die this often is given up."""
+
+Key = tuple[str, str]
+"""A kernel and a problem."""
+
+
+class TimingRun:
+    """Pairs that are timed to answer one question. `timings` holds what is known, from earlier runs too."""
+
+    def __init__(
+        self,
+        works: Sequence[PairWork],
+        timings: dict[Key, Timing],
+        family: Family,
+        on_timing: Callable[[Timing], None],
+    ) -> None:
+        """`timings` has an entry for each work, without launches if there are none yet."""
+        self._works = {(work.kernel, work.problem): work for work in works}
+        self.timings, self._family, self._on_timing = timings, family, on_timing
+        self._deaths: Counter[Key] = Counter()
+
+    def list_open(self) -> list[Key]:
+        """The pairs whose answer is not final, the worst first; those that were never launched before the others."""
+        return sorted((key for key in self._works if not self._is_final(key)), key=self._rank)
+
+    def run(self, bench: PairBench, is_spent: Callable[[], bool]) -> None:
+        """Times until every answer is final or `is_spent`."""
+        self._launch_until(bench, 1, is_spent)
+        for look in _list_useful_looks(self._family.design):
+            self._launch_until(bench, look, is_spent)
+
+    def _launch_until(self, bench: PairBench, launches: int, is_spent: Callable[[], bool]) -> None:
+        waiting = [key for key in self.list_open() if self._count(key) < launches]
+        for start in range(0, len(waiting), PAIRS_AT_ONCE):
+            part = waiting[start : start + PAIRS_AT_ONCE]
+            while todo := [key for key in part if self._count(key) < launches and self.timings[key].failure is None]:
+                if is_spent():
+                    return
+                for work, result in bench.launch_each([self._next(key) for key in todo]):
+                    self._add((work.kernel, work.problem), result)
+                    if is_spent():
+                        return
+
+    def _next(self, key: Key) -> PairWork:
+        return replace(self._works[key], launches=self._count(key))
+
+    def _add(self, key: Key, result: LaunchResult) -> None:
+        timing = self.timings[key]
+        if isinstance(result, LaunchFailed):
+            self._deaths[key] += 1
+            if not result.is_final and self._deaths[key] < MOST_DEATHS:
+                return
+            timing = replace(timing, failure=result.failure, is_of_b=result.is_of_b)
+        else:
+            timing = replace(timing, a_us=(*timing.a_us, result.a_us), b_us=(*timing.b_us, result.b_us))
+        self.timings[key] = timing
+        self._on_timing(timing)
+
+    def _count(self, key: Key) -> int:
+        return len(self.timings[key].a_us)
+
+    def _is_final(self, key: Key) -> bool:
+        timing = self.timings[key]
+        verdict = judge_timing(timing, self._family)
+        return timing.failure is not None or (verdict is not None and verdict.is_final)
+
+    def _rank(self, key: Key) -> float:
+        verdict = judge_timing(self.timings[key], self._family)
+        return -math.inf if verdict is None else -verdict.change
+
+
+def _list_useful_looks(design: Design) -> Iterator[int]:
+    """The looks at which a "slower" can be sure: with many operators the first ones cannot."""
+    critical = list_critical_values(design.looks, FAMILY_ERROR / design.operators / 2)
+    return (look for look, outside in zip(design.looks, critical, strict=True) if outside >= 0)

@@ -1,0 +1,222 @@
+"""Writes a report as lines, Markdown and JSON. Values in, text out."""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from tilewatch.kernels.comparing.outcome import write_config, write_verdict
+from tilewatch.kernels.comparing.verdict import FAMILY_ERROR
+from tilewatch.kernels.upgrading.judging import (
+    judge_everything,
+    judge_report,
+    judge_statically,
+    list_archs,
+    list_untimed_archs,
+)
+from tilewatch.kernels.upgrading.pairs import add_compile_times
+from tilewatch.kernels.upgrading.report_file import ToolchainReport
+from tilewatch.kernels.upgrading.safety import (
+    ORDER,
+    OperatorSafety,
+    Safety,
+    judge_all,
+    safety_exit_code,
+)
+
+HEADLINES: dict[Safety, str] = {
+    "safe": "is safe to take in place of",
+    "safe if re-tuned": "is safe to take in place of {a} if some operators are re-tuned, and slower as it is than",
+    "not safe": "is not safe to take in place of",
+    "unknown": "cannot be called safe or not in place of",
+}
+
+
+def write_answer(report: ToolchainReport) -> str:
+    """The answer in one sentence."""
+    judged = judge_everything(report)
+    a, b = report.a.name, report.b.name
+    headline = HEADLINES[judge_all(judged)].format(a=a)
+    where = ", ".join(report.gpus) or f"{', '.join(list_archs(report))} by the compiler's half alone"
+    counts = Counter(each.safety for each in judged)
+    identical = sum(each.pair.kind == "identical" for each in judged)
+    parts = [f"{counts[safety]} {safety}" for safety in ORDER if counts[safety]]
+    worst = find_worst(judged)
+    ending = f"; the worst is {worst.pair.kernel} {worst.pair.problem}, {worst.reason}" if worst is not None else ""
+    total = f"of {len(judged)} operators and problems" if judged else "there is nothing to compare"
+    return f"{b} {headline} {a} on {where}: {total} {', '.join(parts)} ({identical} identical machine code){ending}."
+
+
+def find_worst(judged: Sequence[OperatorSafety]) -> OperatorSafety | None:
+    """None where nothing is worse."""
+    worse = [each for each in judged if each.safety in ("not safe", "safe if re-tuned")]
+    return min(worse, key=lambda each: (ORDER.index(each.safety), -_change(each)), default=None)
+
+
+def write_lines(report: ToolchainReport) -> list[str]:
+    """The answer, what it rests on, then every operator that needs a look, the most urgent first."""
+    lines = [write_answer(report), ""]
+    for gpu in report.gpus.values():
+        judged = judge_report(report, gpu.model)
+        lines += [f"On {gpu.name} (driver {gpu.driver}), {gpu.wall_s / 60:.1f} minutes:", *_list_urgent(judged), ""]
+    lines += ["What the compilers make of it:"]
+    for arch in list_archs(report):
+        lines += [f"  {arch}: {_summarize(report, arch)}"]
+    for arch in list_untimed_archs(report):
+        lines += _share_lines(_broken(report, arch))
+    lines += ["", *_describe(report)]
+    return lines
+
+
+def write_markdown(report: ToolchainReport) -> str:
+    """A report to keep or to put under a pull request."""
+    lines = [f"# {report.a.name} → {report.b.name}", "", f"**{write_answer(report)}**", ""]
+    for gpu in report.gpus.values():
+        lines += [
+            f"## {gpu.name}",
+            "",
+            "| kernel | problem | verdict | frozen | re-tuned | moved |",
+            "|---|---|---|---|---|---|",
+        ]
+        for each in _sort(judge_report(report, gpu.model)):
+            if each.pair.kind == "identical":
+                continue
+            moved = ", ".join([*each.pair.moved, *_write_optimum(each)]) or "-"
+            frozen = each.reason if each.frozen is None else write_verdict(each.frozen)
+            retuned = "-" if each.retuned is None else write_verdict(each.retuned)
+            cells = (each.pair.kernel, each.pair.problem, each.safety, frozen, retuned, moved)
+            lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
+        same = [each for each in judge_report(report, gpu.model) if each.pair.kind == "identical"]
+        lines += ["", f"Identical machine code: {len(same)}.", ""]
+    lines += ["## What the compilers make of it", "", "| architecture | what moved |", "|---|---|"]
+    lines += [f"| {arch} | {_summarize(report, arch)} |" for arch in list_archs(report)]
+    for arch in list_untimed_archs(report):
+        lines += ["", *(line.strip() for line in _share_lines(_broken(report, arch)))]
+    lines += ["", *_describe(report), ""]
+    return "\n".join(lines)
+
+
+def write_json(report: ToolchainReport) -> str:
+    judged = judge_everything(report)
+    operators = []
+    for each in judged:
+        row: dict[str, Any] = {
+            "kernel": each.pair.kernel,
+            "problem": each.pair.problem,
+            "arch": each.pair.arch,
+            "gpu_model": each.gpu_model or None,
+            "safety": each.safety,
+            "reason": each.reason,
+            "static": each.pair.kind,
+            "moved": list(each.pair.moved),
+            "config": each.pair.a[0].config,
+            "config_source": each.pair.config_source,
+            "moved_to": each.moved_to,
+        }
+        for name, verdict in (("frozen", each.frozen), ("retuned", each.retuned)):
+            row[name] = None if verdict is None else {key: _finite(value) for key, value in asdict(verdict).items()}
+        operators.append(row)
+    compiled = {arch: asdict(_times(report, arch)) for arch in list_archs(report)}
+    about = {"answer": write_answer(report), "safety": judge_all(judged), "exit_code": safety_exit_code(judged)}
+    sides = {"a": asdict(report.a), "b": asdict(report.b), "gpus": [asdict(each) for each in report.gpus.values()]}
+    return json.dumps({**about, **sides, "compile_times": compiled, "operators": operators})
+
+
+def _list_urgent(judged: Sequence[OperatorSafety]) -> Iterator[str]:
+    """A line for each operator whose machine code differs; those that were never reached share one."""
+    unreached = []
+    for each in _sort(judged):
+        if each.pair.kind in ("identical", "compiles with neither"):
+            continue
+        if each.safety == "unknown" and each.frozen is None and each.reason.endswith("not reached on the GPU"):
+            unreached.append(f"{each.pair.kernel} {each.pair.problem}")
+            continue
+        moved = f" ({', '.join(each.pair.moved)})" if each.pair.moved and each.safety != "safe" else ""
+        yield f"  {each.safety}: {each.pair.kernel} {each.pair.problem}: {each.reason}{moved}"
+    if unreached:
+        yield f"  not reached in the time given: {', '.join(unreached)}"
+    same = sum(each.pair.kind == "identical" for each in judged)
+    yield f"  identical machine code: {same} of {len(judged)}"
+
+
+def _summarize(report: ToolchainReport, arch: str) -> str:
+    """How many pairs of an architecture moved, and in what."""
+    pairs = [pair for pair in report.pairs.values() if pair.arch == arch]
+    kinds = Counter(pair.kind for pair in pairs)
+    parts = [f"{count} of {len(pairs)} {kind}" for kind, count in kinds.most_common()]
+    changed = [pair for pair in pairs if pair.kind == "changed"]
+    for name, read, unit in FACTS:
+        moves = [
+            (read(pair.a[0].facts), read(pair.b[0].facts)) for pair in changed if pair.a[0].facts and pair.b[0].facts
+        ]
+        more, fewer = sum(b > a for a, b in moves), sum(b < a for a, b in moves)
+        if more or fewer:
+            worst = max(moves, key=lambda move: abs(move[1] - move[0]))
+            parts.append(f"{name}: more in {more}, fewer in {fewer}, at most {worst[0]} -> {worst[1]}{unit}")
+    times = _times(report, arch)
+    if times.configs:
+        slower = "slower to compile" if times.is_slower else "compiling"
+        parts.append(
+            f"{slower}: {times.a_cpu_s:.0f} -> {times.b_cpu_s:.0f} CPU seconds for {times.configs} configs "
+            f"({times.a_wall_s:.0f} -> {times.b_wall_s:.0f} s of wall time)"
+        )
+    return "; ".join(parts)
+
+
+FACTS: tuple[tuple[str, Callable[[Any], int], str], ...] = (
+    ("registers", lambda facts: facts.registers, ""),
+    ("spills", lambda facts: facts.stack_bytes, " bytes"),
+    ("shared memory", lambda facts: facts.shared_bytes, " bytes"),
+    ("code", lambda facts: facts.code_bytes, " bytes"),
+    ("loads by TMA", lambda facts: facts.tma_loads, ""),
+    ("MMAs on Tensor Cores", lambda facts: facts.tensor_core_mmas, ""),
+)
+
+
+def _broken(report: ToolchainReport, arch: str) -> list[OperatorSafety]:
+    return [each for each in judge_statically(report, arch) if each.safety == "not safe"]
+
+
+def _share_lines(broken: Sequence[OperatorSafety]) -> Iterator[str]:
+    for each in broken:
+        yield f"  not safe: {each.pair.kernel} {each.pair.problem} ({each.pair.arch}): {each.reason}"
+
+
+def _describe(report: ToolchainReport) -> list[str]:
+    """What was compared, how, and how sure the answers are."""
+    lines = [
+        f"{report.a.name}: {report.a.compiler}",
+        f"{report.b.name}: {report.b.compiler}",
+        f"Compiled in {report.static_wall_s / 60:.1f} minutes by {report.static_jobs} processes, {report.made_at}.",
+    ]
+    if report.gpus:
+        limit = f" by more than {report.fail_over:.1%}" if report.fail_over else ""
+        lines.append(
+            f"Worse means surely slower{limit}: the probability of any wrong one among the frozen answers of a GPU "
+            f"model is {FAMILY_ERROR:.1%} at most, and among the re-tuned ones too; each interval holds at 95 %."
+        )
+    return lines
+
+
+def _times(report: ToolchainReport, arch: str) -> Any:
+    return add_compile_times(pair for pair in report.pairs.values() if pair.arch == arch)
+
+
+def _sort(judged: Sequence[OperatorSafety]) -> list[OperatorSafety]:
+    return sorted(judged, key=lambda each: (ORDER.index(each.safety), -_change(each)))
+
+
+def _change(each: OperatorSafety) -> float:
+    return each.frozen.change if each.frozen is not None else math.inf if each.safety == "not safe" else 0.0
+
+
+def _write_optimum(each: OperatorSafety) -> list[str]:
+    if each.moved_to is None:
+        return []
+    return [f"optimum {write_config(each.pair.a[0].config)} -> {write_config(each.moved_to)}"]
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and math.isinf(value) else value

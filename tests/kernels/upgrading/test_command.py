@@ -1,0 +1,79 @@
+"""`toolchain compare` without a GPU, with real compilers: equal toolchains, one that compiles otherwise, one that
+fails."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.kernels.fixtures.second_toolchain import count_compiles, make_toolchain
+from tests.worker.fixtures import tiny_repository
+
+WORSE = 'for each; do shift; case "$each" in --opt-level*|-O*) ;; *) set -- "$@" "$each" ;; esac; done\n'
+"""Takes the optimisation level out of the arguments of a tileiras."""
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Path:
+    """Two problems of a kernel whose configs all compile."""
+    folder = tiny_repository.make(tmp_path / "watched") / "library"
+    file = folder / "double.py"
+    file.write_text(file.read_text().replace("(64, 128, 256, 96)", "(64, 128, 256)"))
+    return folder
+
+
+def compare(library: Path, a: str, b: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    root = library.parents[1]
+    command = [sys.executable, "-m", "tilewatch.kernels", "toolchain", "compare", a, b, "--toolchains", str(root)]
+    options = ["--library", str(library), "--jobs", "2", "--arch", "sm_90", "--configs", "shipped", *arguments]
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    return subprocess.run([*command, *options], cwd=root, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_two_toolchains_of_one_list_are_identical_though_each_compiles(library: Path, tmp_path: Path) -> None:
+    first, second = (make_toolchain(tmp_path, name, label="same") for name in ("first", "second"))
+    done = compare(library, "first", "second", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [(each["static"], each["safety"]) for each in found["operators"]] == [("identical", "safe")] * 2
+    assert count_compiles(first) == count_compiles(second) > 0
+
+
+def test_other_machine_code_is_unknown_without_a_gpu_and_a_second_run_compiles_nothing(
+    library: Path, tmp_path: Path
+) -> None:
+    second = make_toolchain(tmp_path, "worse", script=f'{WORSE}exec "$TILEIRAS" --opt-level=0 "$@"')
+    done = compare(library, "installed", "worse", "--markdown", str(tmp_path / "r.md"))
+    assert done.returncode == 2, done.stderr
+    assert "worse cannot be called safe or not in place of installed on sm_90" in done.stdout
+    assert "2 of 2 changed" in done.stdout
+    assert (tmp_path / "r.md").read_text().startswith("# installed → worse")
+    compiled = count_compiles(second)
+    again = compare(library, "installed", "worse")
+    assert (again.returncode, again.stdout) == (2, done.stdout)
+    assert count_compiles(second) == compiled
+
+
+def test_what_stops_compiling_is_not_safe(library: Path, tmp_path: Path) -> None:
+    make_toolchain(tmp_path, "broken", script='case "$*" in *bytecode*) exit 3 ;; esac\nexec "$TILEIRAS" "$@"')
+    done = compare(library, "installed", "broken", "--kernel", "double", "--problem", "1024")
+    assert done.returncode == 1, done.stderr
+    assert "not safe: double 1024 (sm_90): with B it does not compile" in done.stdout
+
+
+def test_an_unknown_toolchain_is_a_sentence(library: Path) -> None:
+    done = compare(library, "installed", "none")
+    assert done.returncode == 2
+    assert "no toolchain is named none in" in done.stderr
+
+
+def test_a_report_of_other_toolchains_is_refused(library: Path, tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        make_toolchain(tmp_path, name, label="same")
+    assert compare(library, "first", "second", "--report", "r.json").returncode == 0
+    done = compare(library, "second", "first", "--report", "r.json")
+    assert done.returncode == 2
+    assert "r.json compares first with second; name another file with --report" in done.stderr

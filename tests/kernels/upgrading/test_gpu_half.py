@@ -1,0 +1,150 @@
+"""The GPU's half on a made-up bench: frozen, then B's sweep of what is worse, and a later run that goes on."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.kernels.fixtures.fake_gpu import THIS_GPU
+from tilewatch.kernels.device import gpu_model
+from tilewatch.kernels.results import Plan, PlannedTrial
+from tilewatch.kernels.upgrading import gpu_half as module
+from tilewatch.kernels.upgrading.bench import Launched, LaunchResult, PairWork
+from tilewatch.kernels.upgrading.gpu_half import GpuHalf, GpuWanted
+from tilewatch.kernels.upgrading.judging import judge_everything, judge_report
+from tilewatch.kernels.upgrading.pairs import Build, ToolchainPair
+from tilewatch.kernels.upgrading.report_file import (
+    BadReport,
+    GpuUsed,
+    ReportFile,
+    ToolchainName,
+    ToolchainReport,
+    read_report,
+)
+from tilewatch.kernels.upgrading.retuning import REACH, Retuned, choose_space
+from tilewatch.kernels.upgrading.safety import Retuning
+from tilewatch.kernels.upgrading.static_half import Workplace
+from tilewatch.kernels.upgrading.writing import write_answer, write_json, write_lines, write_markdown
+
+CONFIG, OTHER = {"tile_m": 64}, {"tile_m": 128}
+TIMES_US = {"cubin of A": 100.0, "same speed": 100.0, "slow": 103.0, "retuned": 100.0}
+
+
+class MadeBench:
+    def __init__(self) -> None:
+        self.launches = 0
+
+    def launch_each(self, works: Sequence[PairWork]) -> Iterator[tuple[PairWork, LaunchResult]]:
+        for work in works:
+            self.launches += 1
+            noise = 0.02 * (work.launches % 3)
+            yield work, Launched(TIMES_US[work.a.content_key], TIMES_US[work.b.content_key] + noise)
+
+
+def make_pair(kernel: str, b: str) -> ToolchainPair:
+    of_a = Build(CONFIG, "ok", 1.0, 1.0, None, "code of A", kernel, "cubin of A")
+    return ToolchainPair(kernel, "1x1", "sm_90", "recording", (of_a,), (replace(of_a, code_sha256=b, cubin=b),))
+
+
+def make_report(*pairs: ToolchainPair) -> ToolchainReport:
+    report = ToolchainReport(ToolchainName("old", "cuda-tile 1"), ToolchainName("new", "cuda-tile 2"), "2026-11-22")
+    report.pairs = {(pair.kernel, pair.problem, pair.arch): pair for pair in pairs}
+    report.gpus["h200"] = GpuUsed("h200", "NVIDIA H200", "580.1", 60.0)
+    return report
+
+
+@pytest.fixture
+def sweeps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The kernels that were swept; B's winner of each is OTHER, in the cubin "retuned"."""
+    swept: list[str] = []
+
+    def retune_each(place: Workplace, works: Sequence[tuple[ToolchainPair, object]], *_: object) -> Iterator[Retuned]:  # noqa: ARG001
+        for pair, _configs in works:
+            swept.append(pair.kernel)
+            retuning = Retuning(pair.kernel, pair.problem, "h200", 9, 8, OTHER, (OTHER,))
+            yield Retuned(retuning, replace(pair.b[0], config=OTHER, cubin="retuned"))
+
+    trials = tuple(PlannedTrial(config, str(config)) for config in (CONFIG, OTHER))
+    monkeypatch.setattr(
+        module.catalog,
+        "read",
+        lambda _, *, arch, kernel: (Plan(kernel, "1x1", arch, "", 1, (), 1, 1, (), trials),),
+    )
+    monkeypatch.setattr(module, "retune_each", retune_each)
+    return swept
+
+
+def make_half(report: ToolchainReport, folder: Path, bench: MadeBench) -> GpuHalf:
+    place = Workplace(Path("library"), None, None, folder, 1)  # type: ignore[arg-type]
+    wanted = GpuWanted(THIS_GPU, gpu_model("h200"), None, True, False, 15.0)
+    return GpuHalf(place, report, ReportFile(folder / "r.json", report), wanted, bench, lambda *_: (), lambda _: None)
+
+
+def test_only_what_is_worse_is_swept_and_an_optimum_that_moved_is_named(tmp_path: Path, sweeps: list[str]) -> None:
+    report = make_report(make_pair("even", "same speed"), make_pair("worse", "slow"), make_pair("equal", "code of A"))
+    bench = MadeBench()
+    half = make_half(report, tmp_path, bench)
+    half.time_frozen(lambda: False)
+    half.retune(dict, lambda: False)
+    assert sweeps == ["worse"]
+    judged = {each.pair.kernel: each for each in judge_report(report, "h200")}
+    assert {kernel: each.safety for kernel, each in judged.items()} == {
+        "even": "safe",
+        "worse": "safe if re-tuned",
+        "equal": "safe",
+    }
+    assert judged["worse"].moved_to == OTHER
+    assert "optimum tile_m=64 -> tile_m=128" in write_markdown(report)
+    answer = write_answer(report)
+    assert answer.startswith("new is safe to take in place of old if some operators are re-tuned")
+    assert "1 safe if re-tuned, 2 safe (1 identical machine code); the worst is worse 1x1, slower +3.0 %" in answer
+    assert any(line.startswith("  safe if re-tuned: worse 1x1: slower +3.0 %") for line in write_lines(report))
+    assert '"safety": "safe if re-tuned", "exit_code": 1' in write_json(report)
+
+
+def test_a_report_that_is_read_again_needs_no_launch_more(tmp_path: Path, sweeps: list[str]) -> None:
+    report = make_report(make_pair("even", "same speed"), make_pair("worse", "slow"))
+    half = make_half(report, tmp_path, MadeBench())
+    half.time_frozen(lambda: False)
+    half.retune(dict, lambda: False)
+    again, bench = read_report(tmp_path / "r.json"), MadeBench()
+    assert write_lines(again) == write_lines(report)
+    half = make_half(again, tmp_path, bench)
+    half.time_frozen(lambda: False)
+    half.retune(dict, lambda: False)
+    assert (bench.launches, sweeps) == (0, ["worse"])
+
+
+def test_what_was_not_reached_is_said_and_makes_the_answer_unknown(tmp_path: Path) -> None:
+    report = make_report(make_pair("even", "same speed"), make_pair("other", "slow"))
+    bench = MadeBench()
+    make_half(report, tmp_path, bench).time_frozen(lambda: bench.launches > 0)
+    assert bench.launches == 1
+    lines = write_lines(report)
+    assert "  not reached in the time given: other 1x1" in lines
+    assert "cannot be called safe or not" in lines[0]
+
+
+def test_a_broken_architecture_without_a_gpu_counts_and_one_that_only_changed_does_not() -> None:
+    changed = make_pair("even", "same speed")
+    report = make_report(replace(changed, arch="sm_100"))
+    assert judge_everything(report) == ()
+    broken = replace(changed, arch="sm_100", b=(Build(CONFIG, "error", 1.0, 1.0, "no"),))
+    on_gpu = make_pair("equal", "code of A")
+    assert [each.safety for each in judge_everything(make_report(on_gpu, broken))] == ["safe", "not safe"]
+
+
+def test_the_space_is_what_was_near_the_fastest_the_fastest_first() -> None:
+    trials = tuple(PlannedTrial({"tile_m": each}, str(each)) for each in (1, 2, 3, 4))
+    plan = Plan("k", "1x1", "sm_90", "", 1, (), 1, 1, (), trials)
+    times = {("k", "1x1", "sm_90"): {'{"tile_m": 1}': 130.1, '{"tile_m": 2}': 100.0 * REACH, '{"tile_m": 4}': 100.0}}
+    assert choose_space(plan, times) == ({"tile_m": 4}, {"tile_m": 2})
+    assert len(choose_space(plan, {})) == 4
+
+
+def test_a_file_that_is_no_report_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "r.json"
+    file.write_text("{}")
+    with pytest.raises(BadReport, match=r"r.json is no report of `tilewatch toolchain compare`"):
+        read_report(file)

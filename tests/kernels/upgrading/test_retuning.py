@@ -1,0 +1,62 @@
+"""Sweeps with B: its configs are compiled with B, those that compile are raced, and the winner is kept for the GPU."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.worker.fixtures import tiny_repository
+from tilewatch.kernels.compiling.store import CubinStore
+from tilewatch.kernels.measuring.measure import MeasureFailed
+from tilewatch.kernels.results import Cubin, Params
+from tilewatch.kernels.toolchains.toolchain import INSTALLED, Toolchain
+from tilewatch.kernels.upgrading.pairs import Build, ToolchainPair
+from tilewatch.kernels.upgrading.retuning import Race, Retuned, retune_each
+from tilewatch.kernels.upgrading.static_half import Workplace
+
+CONFIGS = ({"width": 64}, {"width": 128}, {"width": 96})
+"""The last one does not compile."""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Workplace:
+    library = tiny_repository.make(tmp_path / "watched") / "library"
+    installed = Toolchain(INSTALLED, None)
+    return Workplace(library, installed, installed, tmp_path / "cubins", 2)
+
+
+def retune(place: Workplace, race: Race, problems: Sequence[str] = ("1024",)) -> list[Retuned]:
+    of_a = (Build(CONFIGS[0], "ok", 1.0, 1.0),)
+    works = [(ToolchainPair("double", each, "sm_90", "shipped", of_a, of_a), CONFIGS) for each in problems]
+    return list(retune_each(place, works, "h200", race, 15.0, lambda: False))
+
+
+def test_the_winner_of_what_compiles_is_kept(place: Workplace) -> None:
+    raced: list[Params] = []
+
+    def race(pair: ToolchainPair, cubins: Sequence[Cubin]) -> tuple[Params, ...]:
+        assert pair.kernel == "double"
+        raced.extend(each.config for each in cubins)
+        return (CONFIGS[1], CONFIGS[0])
+
+    found = retune(place, race, ["1024", "2048"])
+    assert raced == [*CONFIGS[:2], *CONFIGS[:2]]
+    assert [(each.retuning.problem, each.retuning.tried, each.retuning.compiled) for each in found] == [
+        ("1024", 3, 2),
+        ("2048", 3, 2),
+    ]
+    winner = found[0].winner
+    assert winner is not None
+    assert (winner.config, found[0].retuning.winner) == (CONFIGS[1], CONFIGS[1])
+    assert winner.cubin is not None
+    assert CubinStore(place.shared_store).cubin(winner.cubin).startswith(b"\x7fELF")
+
+
+def test_no_winner_and_a_failed_race_are_results(place: Workplace) -> None:
+    def fail(*_: object) -> tuple[Params, ...]:
+        raise MeasureFailed("the GPU process stopped")
+
+    (none,) = retune(place, lambda *_: ())
+    (failed,) = retune(place, fail)
+    assert (none.winner, none.retuning.winner, none.retuning.failure) == (None, None, None)
+    assert (failed.winner, failed.retuning.failure) == (None, "the GPU process stopped")

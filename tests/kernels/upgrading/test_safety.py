@@ -1,0 +1,128 @@
+"""Verdicts on a toolchain from made launches: frozen, re-tuned, broken, not reached; and all of them together."""
+
+from dataclasses import replace
+
+import pytest
+
+from tilewatch.kernels.comparing.outcome import FINE, OVER, UNSURE
+from tilewatch.kernels.results import StaticFacts
+from tilewatch.kernels.upgrading.pairs import Build, ToolchainPair, add_compile_times
+from tilewatch.kernels.upgrading.safety import (
+    Family,
+    OperatorSafety,
+    Retuning,
+    Safety,
+    Timing,
+    judge_all,
+    judge_operator,
+    safety_exit_code,
+)
+
+CONFIG, OTHER = {"tile_m": 64}, {"tile_m": 128}
+FACTS = StaticFacts(128, 0, 1024, 4096, 9000, 2, 2, 1, 1, ())
+A = Build(CONFIG, "ok", 1.0, 1.0, None, "code of A", "k", "cubin-a", FACTS)
+B = Build(CONFIG, "ok", 1.0, 1.0, None, "code of B", "k", "cubin-b", replace(FACTS, registers=168))
+PAIR = ToolchainPair("gemm", "1x1", "sm_90", "recording", (A,), (B,))
+FAMILY = Family(operators=1)
+WINNER_MOVED = Retuning("gemm", "1x1", "h200", 20, 19, OTHER)
+
+
+def timing(ratio: float, launches: int = 20, **fields: object) -> Timing:
+    """Launches that differ by 0.1 % around a ratio of B to A."""
+    b_us = tuple(100 * ratio * (1 + 0.0005 * (-1) ** each) for each in range(launches))
+    made = Timing("gemm", "1x1", "h200", "frozen", CONFIG, CONFIG, (100.0,) * launches, b_us)
+    return replace(made, **fields)  # type: ignore[arg-type]
+
+
+def judge(pair: ToolchainPair = PAIR, gpu_model: str = "h200", **answers: object) -> OperatorSafety:
+    return judge_operator(pair, gpu_model, FAMILY, **answers)  # type: ignore[arg-type]
+
+
+def test_equal_machine_code_is_safe_without_a_launch() -> None:
+    assert judge(replace(PAIR, b=(replace(B, code_sha256="code of A"),))).safety == "safe"
+
+
+@pytest.mark.parametrize(("ratio", "safety"), [(1.0, "safe"), (0.97, "safe"), (1.03, "not safe")])
+def test_frozen_launches_decide(ratio: float, safety: Safety) -> None:
+    assert judge(frozen=timing(ratio)).safety == safety
+
+
+def test_worse_frozen_and_equal_when_retuned_is_safe_if_retuned() -> None:
+    found = judge(frozen=timing(1.03), retuning=WINNER_MOVED, retuned=timing(1.0))
+    assert found.safety == "safe if re-tuned"
+    assert found.moved_to == OTHER
+    assert "re-tuned to tile_m=128: not slower than" in found.reason
+
+
+def test_worse_frozen_and_worse_when_retuned_is_not_safe() -> None:
+    found = judge(frozen=timing(1.03), retuning=WINNER_MOVED, retuned=timing(1.02))
+    assert (found.safety, found.moved_to) == ("not safe", OTHER)
+
+
+def test_undecided_after_retuning_is_no_promise() -> None:
+    assert judge(frozen=timing(1.03), retuning=WINNER_MOVED, retuned=timing(1.0, 3)).safety == "not safe"
+
+
+@pytest.mark.parametrize(
+    ("retuning", "reason"),
+    [
+        (None, "not re-tuned"),
+        (replace(WINNER_MOVED, winner=CONFIG), "the same config wins of 19"),
+        (replace(WINNER_MOVED, winner=None), "no config gives right results"),
+        (WINNER_MOVED, "not timed beside A's winner"),
+    ],
+)
+def test_without_a_better_config_it_stays_not_safe(retuning: Retuning | None, reason: str) -> None:
+    found = judge(frozen=timing(1.03), retuning=retuning)
+    assert found.safety == "not safe"
+    assert found.reason.endswith(reason)
+
+
+def test_too_few_launches_are_unknown_and_none_are_not_reached() -> None:
+    assert judge(frozen=timing(1.03, 5)).safety == "unknown"
+    assert judge().reason == "other machine code, not reached on the GPU"
+    assert judge(gpu_model="").reason == "other machine code, not timed"
+
+
+def test_what_stops_compiling_is_not_safe_unless_another_config_is_as_fast() -> None:
+    broken = replace(PAIR, b=(Build(CONFIG, "timeout", 15.0, 15.0, "not compiled within 15 s"),))
+    found = judge(broken, gpu_model="")
+    assert (found.safety, found.reason) == ("not safe", "with B it times out: not compiled within 15 s; not re-tuned")
+    assert judge(broken, retuning=WINNER_MOVED, retuned=timing(1.0)).safety == "safe if re-tuned"
+
+
+def test_wrong_results_under_b_are_not_safe_and_those_under_a_are_no_answer() -> None:
+    wrong = timing(1.0, 0, failure="gives wrong results: the output is off", is_of_b=True)
+    assert judge(frozen=wrong).reason == "with B it gives wrong results: the output is off; not re-tuned"
+    assert judge(frozen=wrong).safety == "not safe"
+    assert judge(frozen=replace(wrong, is_of_b=False)).safety == "unknown"
+
+
+def test_a_slowdown_within_the_limit_is_safe() -> None:
+    assert judge_operator(PAIR, "h200", Family(1, fail_over=0.05), frozen=timing(1.03)).safety == "safe"
+
+
+@pytest.mark.parametrize(
+    ("each", "overall", "code"),
+    [
+        (["safe", "safe"], "safe", FINE),
+        (["safe", "unknown"], "unknown", UNSURE),
+        (["unknown", "safe if re-tuned"], "safe if re-tuned", OVER),
+        (["not safe", "safe if re-tuned", "unknown", "safe"], "not safe", OVER),
+        ([], "safe", FINE),
+    ],
+)
+def test_the_most_urgent_verdict_decides(each: list[Safety], overall: Safety, code: int) -> None:
+    judged = [OperatorSafety(PAIR, "h200", safety, "") for safety in each]
+    assert (judge_all(judged), safety_exit_code(judged)) == (overall, code)
+
+
+def test_compile_times_count_what_both_compile() -> None:
+    slow = replace(B, cpu_s=1.0, compile_s=3.0)
+    failed = Build(OTHER, "error", 50.0, 50.0, "no")
+    pairs = [replace(PAIR, a=(A, replace(A, config=OTHER)), b=(slow, failed))] * 6
+    times = add_compile_times(pairs)
+    assert (times.configs, times.a_wall_s, times.b_wall_s, times.b_cpu_s) == (6, 6.0, 18.0, 6.0)
+    assert times.is_slower
+    assert not add_compile_times(pairs[:5]).is_slower
+    assert not add_compile_times([PAIR] * 6).is_slower

@@ -1,0 +1,90 @@
+"""The order in which pairs are timed, on a scripted GPU: the worst first, none for ever, and all within the time."""
+
+from collections.abc import Iterator, Sequence
+
+from tilewatch.kernels.results import Cubin
+from tilewatch.kernels.upgrading.bench import Launched, LaunchFailed, LaunchResult, PairWork
+from tilewatch.kernels.upgrading.safety import Family, Timing
+from tilewatch.kernels.upgrading.timing_order import MOST_DEATHS, TimingRun
+
+CONFIG = {"tile_m": 64}
+
+
+class ScriptedBench:
+    """Each kernel's name is its ratio in per cent, or how it fails."""
+
+    def __init__(self) -> None:
+        self.processes: list[list[str]] = []
+
+    def launch_each(self, works: Sequence[PairWork]) -> Iterator[tuple[PairWork, LaunchResult]]:
+        self.processes.append([])
+        for work in works:
+            self.processes[-1].append(work.kernel)
+            if work.kernel == "dies":
+                yield work, LaunchFailed("ends its GPU process: SIGSEGV", is_of_b=True, is_final=False)
+            elif work.kernel == "wrong":
+                yield work, LaunchFailed("gives wrong results: off", is_of_b=True, is_final=True)
+            else:
+                yield work, Launched(100.0, float(work.kernel) + 0.01 * (work.launches % 2))
+
+
+def make_run(kernels: Sequence[str], known: dict[str, int] | None = None) -> TimingRun:
+    cubin = Cubin(CONFIG, "key", "k")
+    timings = {}
+    for kernel in kernels:
+        launches = (known or {}).get(kernel, 0)
+        times = (100.0,) * launches
+        timings[kernel, "1x1"] = Timing(kernel, "1x1", "h200", "frozen", CONFIG, CONFIG, times, times)
+    works = [PairWork(kernel, "1x1", cubin, cubin) for kernel in kernels]
+    return TimingRun(works, timings, Family(len(kernels)), lambda _: None)
+
+
+def counts(run: TimingRun) -> dict[str, int]:
+    return {kernel: len(timing.a_us) for (kernel, _), timing in run.timings.items()}
+
+
+def test_every_pair_is_launched_once_before_the_worst_get_more() -> None:
+    run, bench = make_run(["100", "103", "101"]), ScriptedBench()
+    run.run(bench, lambda: len(bench.processes) > 3)
+    assert bench.processes[0] == ["100", "103", "101"]
+    assert bench.processes[1] == ["103", "101", "100"]
+
+
+def test_all_answers_become_sure_and_then_nothing_is_launched() -> None:
+    run, bench = make_run(["100", "103"]), ScriptedBench()
+    run.run(bench, lambda: False)
+    assert run.list_open() == []
+    assert max(counts(run).values()) <= 40
+    ended = len(bench.processes)
+    run.run(bench, lambda: False)
+    assert len(bench.processes) == ended
+
+
+def test_the_worst_sixteen_are_sure_before_others_get_a_second_launch() -> None:
+    kernels = [f"{100 + each}" for each in range(20)]
+    run, bench = make_run(kernels), ScriptedBench()
+    run.run(bench, lambda: not [each for each in run.list_open() if int(each[0]) >= 104])
+    assert all(counts(run)[kernel] == 1 for kernel in kernels[:4])
+
+
+def test_a_pair_that_keeps_dying_is_given_up_and_a_wrong_one_at_once() -> None:
+    run, bench = make_run(["dies", "100", "wrong"]), ScriptedBench()
+    run.run(bench, lambda: False)
+    launched = [kernel for process in bench.processes for kernel in process]
+    assert launched.count("dies") == MOST_DEATHS
+    assert launched.count("wrong") == 1
+    assert run.timings["dies", "1x1"].failure == "ends its GPU process: SIGSEGV"
+    assert run.timings["wrong", "1x1"].is_of_b
+
+
+def test_earlier_launches_count() -> None:
+    run, bench = make_run(["100"], {"100": 9}), ScriptedBench()
+    run.run(bench, lambda: False)
+    assert counts(run)["100"] == 9 + len(bench.processes)
+
+
+def test_nothing_is_launched_when_the_time_is_spent() -> None:
+    run, bench = make_run(["100"]), ScriptedBench()
+    run.run(bench, lambda: True)
+    assert bench.processes == []
+    assert run.list_open() == [("100", "1x1")]
