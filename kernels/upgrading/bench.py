@@ -22,12 +22,14 @@ from tilewatch.kernels.statistics import median_interval
 PAIRS_AT_ONCE = 16
 """Pairs of one process. A process that dies costs the pair that killed it, and the start of another."""
 
-ROUNDS = 40
-WARM_UP_ROUNDS = 8
-ROUNDS_DEADLINE_S = 60.0
-"""Fewer rounds than a replay's: launches differ by more than a median of 40 rounds is uncertain, so that more launches
-say more than longer ones."""
+MOST_ROUNDS, LEAST_ROUNDS = 40, 12
+ROUNDS_US = 40_000.0
+WARM_UP_ROUNDS = 4
+"""Rounds of a launch: so many as fill ROUNDS_US. They are fewer than a replay's, since launches differ by more than a
+median of them is uncertain, and more launches say more than longer ones. A pass over the 82 problems takes 21 s of
+kernels and rests with these, and 69 s with a replay's (times of recordings/h200.jsonl.gz)."""
 
+ROUNDS_DEADLINE_S = 60.0
 
 FATES = {
     "wrong": "gives wrong results",
@@ -115,14 +117,17 @@ class GpuPairBench:
             introduction = child.ask(self._prepare_request(work), deadline_s=PREPARE_DEADLINE_S)
             if introduction["timer"] != "cupti" and not self._may_use_events:
                 raise NoCupti(NO_CUPTI)
+            round_us = 0.0
             for side, identity, cubin in (("a", GOOD, work.a), ("b", BAD, work.b)):
                 answer = child.ask(_trial_request(identity, cubin), deadline_s=TRIAL_DEADLINE_S)
                 if answer["status"] != "timed":
                     failure = f"{FATES[answer['status']]}: {answer['failure']}"
                     return LaunchFailed(failure, side == "b", is_final=answer["status"] != "crashed")
+                round_us += min(answer["samples_us"])
             asked: dict[str, Any] = {"ask": "rounds", "ids": [GOOD, BAD], "names": [], "seed": work.launches}
             child.ask({**asked, "rounds": WARM_UP_ROUNDS}, deadline_s=ROUNDS_DEADLINE_S)
-            samples = child.ask({**asked, "rounds": ROUNDS}, deadline_s=ROUNDS_DEADLINE_S)["samples_us"]
+            rounds = max(LEAST_ROUNDS, min(MOST_ROUNDS, int(ROUNDS_US / round_us)))
+            samples = child.ask({**asked, "rounds": rounds}, deadline_s=ROUNDS_DEADLINE_S)["samples_us"]
         except (ChildDied, ChildHung) as error:
             return LaunchFailed(f"ends its GPU process: {error}", side == "b", is_final=False)
         a_us, b_us = (median_interval(samples[identity]).median for identity in (GOOD, BAD))

@@ -1,0 +1,152 @@
+"""Scores `toolchain compare`: toolchains without a fault, and with a planted one, by the compilers alone and on a GPU.
+
+    python -m benchmarks.toolchains [--whole] [--times 5] [--report-only]
+
+Each toolchain is the installed one in a folder of its own and under the same version, so that nothing but its machine
+code and its seconds tell it from others. Two without a fault must be found equal; with `--whole` for the library's
+every operator, else for OPERATORS. The planted ones are asked of OPERATORS. Where there is a GPU, each of those that
+change the machine code there is timed twice, by the command's way and by replays (kernels/measuring/replay.py), and the
+two must agree.
+"""
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from benchmarks import bounds
+from benchmarks.bounds import Figure
+from benchmarks.planted_toolchains import PLANTED, UNHARMED, Effect, Planted, make_toolchain
+from tilewatch.kernels import device
+from tilewatch.kernels.comparing.configs import ConfigSource
+from tilewatch.kernels.comparing.gpu_bench import RealBench
+from tilewatch.kernels.comparing.operators import Operator, Selection
+from tilewatch.kernels.library import FOLDER
+from tilewatch.kernels.measuring.replay import ReplaySide
+from tilewatch.kernels.results import Cubin
+from tilewatch.kernels.toolchains.toolchain import Toolchain
+from tilewatch.kernels.upgrading.bench import GpuPairBench, Launched, PairWork
+from tilewatch.kernels.upgrading.pairs import Build, ToolchainPair, add_compile_times, list_static_changes
+from tilewatch.kernels.upgrading.static_half import Workplace, choose, compile_pairs
+
+OPERATORS = (
+    ("gemm_fp8", "128x7168x16384"),
+    ("gemm_nt", "128x7168x16384-bfloat16"),
+    ("rms_norm", "8192x7168"),
+    ("rms_norm", "16384x4096"),
+    ("softmax", "16384x4096"),
+    ("residual_add", "8192x7168"),
+)
+"""Six, the fewest of which compile times are told apart."""
+
+LIMIT_S = 15.0
+LAUNCHES = 12
+MOST_POINTS = 0.3
+LEAST_EFFECT = 0.01
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--times", type=int, default=1, help="comparisons of two toolchains without a fault")
+    parser.add_argument("--whole", action="store_true", help="compare those for the whole library")
+    parser.add_argument("--only", action="append", help="a planted toolchain; repeat it for several")
+    bounds.add_report_only(parser)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="bench-toolchains-") as root:
+        planted = [each for each in PLANTED if not options.only or each.name in options.only]
+        figures = _measure(Path(root), options.times, options.whole, planted)
+        sys.exit(bounds.report(figures, report_only=options.report_only))
+
+
+def _measure(root: Path, times: int, whole: bool, planted: Sequence[Planted]) -> Iterator[Figure]:
+    unharmed = make_toolchain(root, UNHARMED)
+    for number in range(1, times + 1):
+        other = make_toolchain(root, UNHARMED, f"copy-{number}")
+        pairs = _compile(root, unharmed, other, "sm_90", whole=whole)
+        yield bounds.exactly(
+            f"equal toolchains, {len(pairs)} operators: other machine code", len(list_static_changes(pairs)), 0
+        )
+        yield bounds.exactly("  slower to compile", add_compile_times(pairs).is_slower, False)
+    found = 0
+    for each in planted:
+        pairs = _compile(root, unharmed, make_toolchain(root, each), each.arch)
+        effect = _find_effect(pairs)
+        found += effect == each.effect
+        yield bounds.exactly(f"{each.name}, {each.arch}: {_describe(pairs)}", effect, each.effect)
+        if each.effect == "machine code" and device.gpus():
+            yield from _time(root, each, pairs)
+    yield bounds.exactly(f"found of {len(planted)} planted toolchains", found, len(planted))
+
+
+def _place(root: Path, a: Toolchain, b: Toolchain) -> Workplace:
+    return Workplace(FOLDER, a, b, root / f"{a.name}..{b.name}", os.cpu_count() or 1)
+
+
+def _compile(root: Path, a: Toolchain, b: Toolchain, arch: str, *, whole: bool = False) -> list[ToolchainPair]:
+    wanted = [(None, None)] if whole else OPERATORS
+    selections = [Selection((arch,), kernel, problem) for kernel, problem in wanted]
+    chosen = choose(FOLDER, selections, (), ConfigSource.shipped, "")
+    return list(compile_pairs(_place(root, a, b), chosen, LIMIT_S, lambda *_: None))
+
+
+def _find_effect(pairs: Sequence[ToolchainPair]) -> Effect:
+    kinds = {pair.kind for pair in pairs}
+    if "stopped compiling" in kinds:
+        return "stops compiling"
+    if "changed" in kinds:
+        return "machine code"
+    return "slower to compile" if add_compile_times(pairs).is_slower else "nothing"
+
+
+def _describe(pairs: Sequence[ToolchainPair]) -> str:
+    changed = list_static_changes(pairs)
+    moved = next((", ".join(pair.moved) for pair in changed if pair.moved), "")
+    return f"{len(changed)} of {len(pairs)}, compiling x{add_compile_times(pairs).ratio:.2f}" + (
+        f"; {moved}" if moved else ""
+    )
+
+
+def _time(root: Path, planted: Planted, pairs: Sequence[ToolchainPair]) -> Iterator[Figure]:
+    """The first changed operator of this GPU's architecture, by both ways of timing."""
+    gpu = device.gpus()[0]
+    changed = [pair for pair in pairs if pair.kind == "changed"]
+    if gpu.model is None or not changed or changed[0].arch != gpu.model.arch:
+        return
+    pair, store = changed[0], (root / f"{UNHARMED.name}..{planted.name}" / "changed").as_uri()
+    a, b = _cubin(pair.a[0]), _cubin(pair.b[0])
+    with GpuPairBench(FOLDER, gpu, store) as bench:
+        ours = [
+            result.b_us / result.a_us
+            for number in range(LAUNCHES)
+            for _, result in bench.launch_each([PairWork(pair.kernel, pair.problem, a, b, number)])
+            if isinstance(result, Launched)
+        ]
+    operator = Operator(pair.kernel, pair.problem, pair.arch, None, None)
+    replays = RealBench(gpu.index, store)
+    try:
+        sides = ReplaySide(FOLDER, a), ReplaySide(FOLDER, b)
+        theirs = [of_b / of_a for of_a, of_b in (replays.launch(operator, *sides) for _ in range(LAUNCHES))]
+    finally:
+        replays.close()
+    what = f"  {pair.kernel} {pair.problem} on {gpu.name}"
+    if not ours:
+        yield bounds.not_measured(what, "no launch")
+        return
+    change, replayed = statistics.median(ours) - 1, statistics.median(theirs) - 1
+    if abs(replayed) >= LEAST_EFFECT:
+        yield bounds.exactly(f"{what}: the sign of {replayed:+.1%}", change > 0, replayed > 0)
+    points = 100 * abs(change - replayed)
+    yield bounds.at_most(f"{what}: {change:+.2%}, by replays {replayed:+.2%}", points, MOST_POINTS, " points", 2)
+
+
+def _cubin(build: Build) -> Cubin:
+    assert build.cubin is not None
+    assert build.symbol is not None
+    return Cubin(build.config, build.cubin, build.symbol)
+
+
+if __name__ == "__main__":
+    main()
