@@ -129,6 +129,11 @@ class Settings(NightlyTimes):
         return self.home / "repositories"
 
     @property
+    def toolchains(self) -> Path:
+        """The folder of the toolchains that `tilewatch toolchain add` installs."""
+        return self.home / "toolchains"
+
+    @property
     def connection_file(self) -> Path:
         return self.home / "connection.json"
 

@@ -28,10 +28,10 @@ from tilewatch.kernels.compiling.config_code import (
 from tilewatch.kernels.compiling.cubin import CuobjdumpMissing, code_sha256, static_facts
 from tilewatch.kernels.compiling.operator_code import bundle, bundle_key
 from tilewatch.kernels.compiling.store import CubinStore, StoreError, is_final
-from tilewatch.kernels.compiling.toolchain import compiler_version
 from tilewatch.kernels.contract import HINTS, BadProblem
 from tilewatch.kernels.library_errors import LibraryError, PackageMissing
 from tilewatch.kernels.signature import BadConfig
+from tilewatch.kernels.toolchains.versions import compiler_version
 from tilewatch.kernels.watching.declare import BadWatchFile
 from tilewatch.kernels.watching.recorder import RecordingError
 

@@ -15,10 +15,10 @@ from tilewatch.errors import ExpectedError
 from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.compiling.local_cubins import LocalCubins
 from tilewatch.kernels.compiling.store import StoreError, is_final
-from tilewatch.kernels.compiling.toolchain import compiler_version
 from tilewatch.kernels.library_errors import PackageMissing
 from tilewatch.kernels.results import Compiled, Params, StaticFacts
 from tilewatch.kernels.toolchains.toolchain import Toolchain
+from tilewatch.kernels.toolchains.versions import compiler_version
 
 LIMIT_S = 15.0
 """CPU seconds. Of the 500-config FP8 space 31 to 35 configs take longer and none is fast (H200 machine, 2026-11)."""

@@ -13,12 +13,12 @@ from typing import Any
 from cuda.tile.compilation import ConstantConstraint, KernelSignature
 
 from tilewatch.kernels.compiling.compiler_input import CompilerInput, make_input
-from tilewatch.kernels.compiling.toolchain import compiler_version
 from tilewatch.kernels.contract import Config, Kernel, Problem
 from tilewatch.kernels.library_errors import LibraryError, PackageMissing
 from tilewatch.kernels.loading import LibraryOperator, find
 from tilewatch.kernels.parameters import Constant, arguments
 from tilewatch.kernels.signature import signature, tile_signature
+from tilewatch.kernels.toolchains.versions import compiler_version
 from tilewatch.kernels.watching.declare import BadWatchFile
 from tilewatch.kernels.watching.recorder import RecordingError
 

@@ -12,11 +12,11 @@ from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device, tile_table
 from tilewatch.kernels.baseline_names import SHIPPED
 from tilewatch.kernels.child_process import ChildDied, ChildHung
-from tilewatch.kernels.compiling import toolchain
 from tilewatch.kernels.measuring.racing import RacePolicy
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, sweep
 from tilewatch.kernels.results import Cubin, Measured, Params, RunResult, TrialResult, config_key
 from tilewatch.kernels.statistics import ratio_interval
+from tilewatch.kernels.toolchains import versions
 
 BLOCK_ROUNDS = 20
 """Rounds between two readings of the GPU's clocks and temperature."""
@@ -117,7 +117,7 @@ def measure(
         gpu_uuid=gpu.uuid,
         gpu_name=gpu.name,
         timer=introduction["timer"],
-        toolchain=toolchain.measuring_versions(gpu.driver, introduction["cuda_driver"], introduction["timer"]),
+        toolchain=versions.measuring_versions(gpu.driver, introduction["cuda_driver"], introduction["timer"]),
         telemetry=tuple(telemetry),
         sweep_gpu_s=sweep_gpu_s,
         winner=result.winner,

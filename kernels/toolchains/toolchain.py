@@ -4,6 +4,7 @@ The toolchain NAME is the folder `NAME` below a root. Its `requirements.txt` nam
 hashes, and `site` holds them as Python imports them.
 """
 
+import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +64,20 @@ def find_toolchain(root: Path, name: str) -> Toolchain:
 
 
 def _read(folder: Path) -> Toolchain:
-    found = REQUIREMENT.finditer((folder / LIST).read_text(encoding="utf-8"))
-    packages = (Package(each["package"], each["version"], each["sha256"]) for each in found)
-    return Toolchain(folder.name, folder / SITE, tuple(packages))
+    return Toolchain(folder.name, folder / SITE, read_list((folder / LIST).read_text(encoding="utf-8")))
+
+
+def read_list(text: str) -> tuple[Package, ...]:
+    """Returns the packages that a list names; lines of another form are passed over."""
+    return tuple(Package(each["package"], each["version"], each["sha256"]) for each in REQUIREMENT.finditer(text))
+
+
+def hash_list(toolchain: Toolchain) -> str:
+    """Returns the hash of a toolchain's list: equal lists are equal toolchains, under whatever name."""
+    return hashlib.sha256(repr(sorted(tuple(each) for each in toolchain.packages)).encode()).hexdigest()
+
+
+def measure_disk_bytes(toolchain: Toolchain) -> int:
+    """Returns what its folder takes on the disk; 0 for the installed one, which has none of its own."""
+    files = toolchain.folder.parent.rglob("*") if toolchain.folder is not None else ()
+    return sum(each.lstat().st_blocks * 512 for each in files)

@@ -21,6 +21,7 @@ from tilewatch.worker.cli.notify import tell
 from tilewatch.worker.cli.regressions import regressions
 from tilewatch.worker.cli.submit import submit
 from tilewatch.worker.cli.tokens import token
+from tilewatch.worker.cli.toolchains.group import toolchain
 from tilewatch.worker.cli.tuned import tuned
 from tilewatch.worker.cli.watch import watch
 
@@ -38,6 +39,7 @@ cli.add_typer(regressions, name="regressions")
 cli.add_typer(tell, name="tell")
 cli.add_typer(tuned, name="tuned")
 cli.add_typer(token, name="token")
+cli.add_typer(toolchain, name="toolchain")
 cli.command()(check)
 cli.command()(compare.compare)
 cli.command()(compare.replay)

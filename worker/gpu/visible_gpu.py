@@ -4,8 +4,8 @@ import os
 from collections.abc import Collection
 
 from tilewatch.errors import ExpectedError
-from tilewatch.kernels.compiling.toolchain import MEASURING, compiler_version, versions
 from tilewatch.kernels.device import OLDEST_DRIVER, Gpu, gpus
+from tilewatch.kernels.toolchains.versions import MEASURING, compiler_version, versions
 from tilewatch.worker.queue.dispatch import gpu_queue
 
 

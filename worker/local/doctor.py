@@ -23,6 +23,7 @@ from tilewatch.db.server.embedded import Servers
 from tilewatch.db.step_queries.repositories import RepositoryRow
 from tilewatch.kernels.compiling.store import CubinStore, StoreError
 from tilewatch.kernels.device import OLDEST_DRIVER, Gpu, gpus
+from tilewatch.kernels.toolchains.toolchain import Toolchain, list_toolchains
 from tilewatch.text import short_sha
 from tilewatch.worker.local import port
 from tilewatch.worker.notify import routing
@@ -61,6 +62,7 @@ def report(settings: Settings) -> tuple[CheckResult, ...]:
         partial(_channels, settings),
     )
     findings = [_guarded(check) for check in checks]
+    findings += [_toolchain(each) for each in list_toolchains(settings.toolchains)]
     findings += _servers(settings)
     ours = _runs_here(settings)
     findings += (
@@ -153,7 +155,7 @@ def _package(name: str, distributions: Iterable[str], fix: str, *, needed: bool 
 
 
 def _compiler(wanted: str | None) -> CheckResult:
-    from tilewatch.kernels.compiling.toolchain import compiler_version
+    from tilewatch.kernels.toolchains.versions import compiler_version
 
     here = compiler_version()
     if wanted is None:
@@ -162,6 +164,20 @@ def _compiler(wanted: str | None) -> CheckResult:
     return CheckResult(
         "TILEWATCH_COMPILER", here == wanted, here if here == wanted else f"wants {wanted}, here is {here}", fix
     )
+
+
+def _toolchain(toolchain: Toolchain) -> CheckResult:
+    """Compiles with it, which takes two seconds."""
+    from tilewatch.kernels.compiling.compiler import BuildError
+    from tilewatch.kernels.compiling.trial import require_compiles
+
+    name, versions = f"toolchain {toolchain.name}", ", ".join(f"{name} {at}" for name, at, _ in toolchain.packages)
+    try:
+        require_compiles(toolchain)
+    except BuildError as error:
+        again = f"`tilewatch toolchain remove {toolchain.name}` and add it again"
+        return CheckResult(name, False, f"{versions}: {error}", again)
+    return CheckResult(name, True, f"{versions}: compiles")
 
 
 def _cuobjdump() -> CheckResult:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tilewatch.kernels import HARNESS
-from tilewatch.kernels.compiling.toolchain import compiler_version
 from tilewatch.kernels.device import Gpu
+from tilewatch.kernels.toolchains.versions import compiler_version
 from tilewatch.worker.context import Context
 from tilewatch.worker.gpu.backend import backend_for
 from tilewatch.worker.gpu.visible_gpu import require_compiler

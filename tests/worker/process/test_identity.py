@@ -2,8 +2,8 @@
 
 import pytest
 
-from tilewatch.kernels.compiling.toolchain import compiler_version
 from tilewatch.kernels.device import GPU_MODELS, OLDEST_DRIVER, Gpu
+from tilewatch.kernels.toolchains.versions import compiler_version
 from tilewatch.worker.context import Context
 from tilewatch.worker.gpu import visible_gpu
 from tilewatch.worker.gpu.visible_gpu import WrongWorker

@@ -1,4 +1,4 @@
-"""Lists the toolchain, everything that is not the commit: versions by name, without importing the heavy packages."""
+"""Reads the versions of everything that is not the commit, by name, without importing the heavy packages."""
 
 import functools
 import importlib.metadata

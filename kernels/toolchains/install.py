@@ -1,0 +1,136 @@
+"""Installs and removes toolchains. One that is half made is never used: it is made beside, and renamed when whole."""
+
+import contextlib
+import fcntl
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from tilewatch.errors import ExpectedError
+from tilewatch.kernels.toolchains.contents import find_other_file
+from tilewatch.kernels.toolchains.toolchain import (
+    INSTALLED,
+    LIST,
+    NAME,
+    SITE,
+    Package,
+    Toolchain,
+    find_toolchain,
+    list_toolchains,
+)
+
+PIP = (
+    *(sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps"),
+    *("--only-binary", ":all:", "--root-user-action", "ignore"),
+)
+"""pip, because it uses this machine's pip settings (a mirror, a proxy, a certificate)."""
+
+PART = ".part"
+"""The end of the name of a folder that is being made or removed; no toolchain has such a name."""
+
+
+class NotInstalled(ExpectedError):
+    """A toolchain cannot be installed or removed; the message is a sentence."""
+
+
+def find_hashes(versions: Mapping[str, str], wheels: Path | None) -> tuple[Package, ...]:
+    """Asks pip which wheel of each package it would install here, and for its hash. Raises NotInstalled.
+
+    `wheels` is a folder of wheels; None for the package index of this machine's pip.
+    """
+    named = [f"{name}=={version}" for name, version in versions.items()]
+    report = json.loads(_pip(wheels, "--dry-run", "--ignore-installed", "--report", "-", *named))
+    hashes = {
+        each["metadata"]["name"].lower().replace("_", "-"): each["download_info"]["archive_info"]["hashes"]["sha256"]
+        for each in report["install"]
+    }
+    return tuple(Package(name, version, hashes[name]) for name, version in versions.items())
+
+
+def install(
+    root: Path,
+    name: str,
+    packages: Sequence[Package],
+    wheels: Path | None,
+    check: Callable[[Toolchain], None],
+) -> Toolchain:
+    """Installs the packages by their hashes, and returns the toolchain once `check`, which may raise, returned.
+
+    Raises NotInstalled, and what `check` raises; then nothing is left.
+    """
+    if name == INSTALLED or not NAME.fullmatch(name) or name.endswith(PART):
+        raise NotInstalled(f"'{name}' cannot be the name of a toolchain; expected one like next-13.5")
+    with _alone(root):
+        if (root / name).exists():
+            raise NotInstalled(f"the toolchain {name} is here already; `tilewatch toolchain remove {name}` first")
+        part = root / f".{name}{PART}"
+        try:
+            (part / SITE).mkdir(parents=True)
+            (part / LIST).write_text(_write_list(packages), encoding="utf-8")
+            _pip(wheels, "--require-hashes", "--requirement", str(part / LIST), "--target", str(part / SITE))
+            made = Toolchain(name, part / SITE, tuple(packages))
+            _require_own_versions(made, list_toolchains(root))
+            check(made)
+            part.rename(root / name)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+    return find_toolchain(root, name)
+
+
+def remove(root: Path, name: str) -> None:
+    """Raises UnknownToolchain, and NotInstalled for the installed one."""
+    with _alone(root):
+        found = find_toolchain(root, name)
+        if found.folder is None:
+            raise NotInstalled("the installed toolchain belongs to Tilewatch itself and cannot be removed")
+        part = root / f".{name}{PART}"
+        found.folder.parent.rename(part)
+        shutil.rmtree(part)
+
+
+@contextlib.contextmanager
+def _alone(root: Path) -> Iterator[None]:
+    """Holds the root's lock, and removes what a killed process left. Raises NotInstalled while another has the lock."""
+    root.mkdir(parents=True, exist_ok=True)
+    with (root / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise NotInstalled(f"another command changes the toolchains in {root}; try again later") from None
+        for left in root.glob(f".*{PART}"):
+            shutil.rmtree(left)
+        yield
+
+
+def _pip(wheels: Path | None, *arguments: str) -> str:
+    """Returns what pip printed. Raises NotInstalled with its first error."""
+    source = [] if wheels is None else ["--no-index", "--find-links", str(wheels)]
+    done = subprocess.run([*PIP, *source, *arguments], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        lines = [line.removeprefix("ERROR: ") for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
+        reason = (lines or done.stderr.strip().splitlines()[-1:] or ["it printed nothing"])[0]
+        raise NotInstalled(f"pip cannot install it: {reason}")
+    return done.stdout
+
+
+def _write_list(packages: Sequence[Package]) -> str:
+    head = (
+        "# The packages of a toolchain, written by `tilewatch toolchain add`; `--list` installs the same elsewhere.\n"
+    )
+    return head + "".join(f"{each.package}=={each.version} --hash=sha256:{each.sha256}\n" for each in packages)
+
+
+def _require_own_versions(made: Toolchain, others: Sequence[Toolchain]) -> None:
+    """Raises NotInstalled where a package has other files than elsewhere under the same version: machine code is kept
+    under versions, and one would answer for the other."""
+    for other in (*others, Toolchain(INSTALLED, None)):
+        for package, version, _ in made.packages:
+            file = find_other_file(package, version, made.folder, other.folder)
+            if file is not None:
+                raise NotInstalled(
+                    f"{package} {version} is not that of the toolchain {other.name}: {file} differs; machine code is "
+                    f"kept under versions, so give this wheel one of its own, such as {version}+{made.name}"
+                )

@@ -1,0 +1,58 @@
+"""Decides which packages a toolchain has, by what a person names and what is installed; no file, no pip."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from tilewatch.errors import ExpectedError
+
+COMPILER = "nvidia-cuda-tileiras"
+
+OF_ONE_RELEASE = ("nvidia-cuda-tileiras", "nvidia-cuda-nvcc", "nvidia-nvvm")
+"""cuda-tile takes another tileiras of the machine where the first two numbers of their versions differ (1.7.0)."""
+
+NEEDED = ("cuda-tile", *OF_ONE_RELEASE, "nvidia-nvjitlink")
+"""Of what these require, tileiras uses no more: it compiles without nvidia-cuda-crt and nvidia-cuda-runtime, which are
+nvcc's headers (13.5.37, 2026-11)."""
+
+WANTED = re.compile(r"(?P<package>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[0-9][A-Za-z0-9.+!_-]*)")
+
+
+class BadPackages(ExpectedError):
+    """These packages make no toolchain; the message is a sentence."""
+
+
+def read_wanted(texts: Sequence[str]) -> dict[str, str]:
+    """Reads PACKAGE==VERSION of a command line into versions by name. Raises BadPackages."""
+    wanted: dict[str, str] = {}
+    for text in texts:
+        found = WANTED.fullmatch(text)
+        if found is None:
+            raise BadPackages(f"'{text}' names no version; expected one such as cuda-tile==1.7.0")
+        name = re.sub(r"[-_.]+", "-", found["package"]).lower()  # as package indexes write names (PEP 503)
+        if name not in NEEDED:
+            raise BadPackages(f"{name} is no part of a toolchain; its packages are {', '.join(NEEDED)}")
+        if wanted.setdefault(name, found["version"]) != found["version"]:
+            raise BadPackages(f"{name} is named twice, with {wanted[name]} and {found['version']}")
+    return wanted
+
+
+def complete(wanted: Mapping[str, str], installed: Mapping[str, str]) -> dict[str, str]:
+    """Returns the version of every package of the toolchain, by name.
+
+    Where tileiras is named, NVIDIA's other packages have its version unless they are named too. What is left has the
+    version that is installed. Raises BadPackages for versions that cuda-tile does not take together.
+    """
+    if not wanted:
+        raise BadPackages("name a package, such as nvidia-cuda-tileiras==13.5.37: the rest is added as it fits")
+    chosen = dict(wanted)
+    for name in NEEDED:
+        follows = COMPILER in wanted and name != "cuda-tile"
+        version = wanted[COMPILER] if follows else installed.get(name)
+        if name not in chosen and version is None:
+            raise BadPackages(f"{name} is not installed here, so its version must be named: add {name}==VERSION")
+        if version is not None:
+            chosen.setdefault(name, version)
+    if len({tuple(chosen[name].split(".")[:2]) for name in OF_ONE_RELEASE}) > 1:
+        versions = ", ".join(f"{name} {chosen[name]}" for name in OF_ONE_RELEASE)
+        raise BadPackages(f"{versions} do not compile together: the first two numbers of their versions must agree")
+    return {name: chosen[name] for name in NEEDED}

@@ -1,0 +1,127 @@
+"""Toolchains are installed with real pip from a folder of wheels, whole or not at all."""
+
+import fcntl
+from pathlib import Path
+
+import pytest
+
+from tests.kernels.fixtures.small_wheels import TILEIRAS, write_wheel, write_wheels
+from tilewatch.kernels.toolchains.install import NotInstalled, find_hashes, install, remove
+from tilewatch.kernels.toolchains.toolchain import (
+    Toolchain,
+    UnknownToolchain,
+    find_toolchain,
+    hash_list,
+    list_toolchains,
+    measure_disk_bytes,
+)
+
+
+def accept(_: Toolchain) -> None:
+    """The check of a test that is about something else."""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "toolchains"
+
+
+@pytest.fixture
+def wheels(tmp_path: Path) -> Path:
+    return tmp_path / "wheels"
+
+
+@pytest.fixture
+def versions(wheels: Path) -> dict[str, str]:
+    """The versions of the wheels."""
+    return write_wheels(wheels, "next")
+
+
+def list_left(root: Path) -> list[str]:
+    return sorted(each.name for each in root.iterdir() if each.name != ".lock")
+
+
+def test_a_toolchain_is_whole_when_it_is_checked_and_gone_when_it_is_removed(
+    root: Path, wheels: Path, versions: dict[str, str]
+) -> None:
+    checked: list[Toolchain] = []
+    packages = find_hashes(versions, wheels)
+    made = install(root, "next", packages, wheels, checked.append)
+    assert {each.package: each.version for each in made.packages} == versions
+    assert made == find_toolchain(root, "next")
+    assert made.folder is not None
+    assert (made.folder / TILEIRAS).stat().st_mode & 0o111
+    (early,) = checked
+    assert early.folder != made.folder, "nobody finds it by its name before it is checked"
+    assert measure_disk_bytes(made) > (made.folder / "cuda" / "tile" / "_compile.py").stat().st_size
+    copy = install(root, "copy", packages, wheels, accept)
+    assert hash_list(copy) == hash_list(made)
+    remove(root, "next")
+    assert list_left(root) == ["copy"]
+    with pytest.raises(UnknownToolchain):
+        remove(root, "next")
+    with pytest.raises(NotInstalled, match="belongs to Tilewatch itself"):
+        remove(root, "installed")
+
+
+def test_nothing_is_left_of_a_toolchain_that_fails_its_check(
+    root: Path, wheels: Path, versions: dict[str, str]
+) -> None:
+    def refuse(_: Toolchain) -> None:
+        raise NotInstalled("it does not compile")
+
+    with pytest.raises(NotInstalled, match="it does not compile"):
+        install(root, "next", find_hashes(versions, wheels), wheels, refuse)
+    assert list_left(root) == []
+
+
+def test_a_wheel_that_is_not_the_listed_one_is_refused(root: Path, wheels: Path, versions: dict[str, str]) -> None:
+    packages = find_hashes(versions, wheels)
+    write_wheel(wheels, "nvidia-nvvm", versions["nvidia-nvvm"], {"nvidia/cu13/lib/other": b"other"})
+    with pytest.raises(NotInstalled, match="DO NOT MATCH THE HASHES"):
+        install(root, "next", packages, wheels, accept)
+    assert list_left(root) == []
+
+
+def test_one_version_has_one_content(root: Path, wheels: Path, versions: dict[str, str]) -> None:
+    """Cubins are kept under versions: another tileiras of the same version would be answered with the first's code."""
+    install(root, "next", find_hashes(versions, wheels), wheels, accept)
+    write_wheel(wheels, "nvidia-cuda-tileiras", versions["nvidia-cuda-tileiras"], {TILEIRAS: b"#!/bin/sh\nexit 1\n"})
+    with pytest.raises(NotInstalled, match=rf"is not that of the toolchain next: {TILEIRAS} differs.*\+next\+other$"):
+        install(root, "other", find_hashes(versions, wheels), wheels, accept)
+    assert list_left(root) == ["next"]
+
+
+def test_a_wheel_of_the_installed_version_with_other_content_is_refused(root: Path, tmp_path: Path) -> None:
+    plain = write_wheels(tmp_path / "made", "x")
+    versions = {name: version.removesuffix("+x") for name, version in plain.items()}
+    for name, version in versions.items():
+        write_wheel(tmp_path / "made", name, version, {"cuda/tile/__init__.py": b""} if name == "cuda-tile" else {})
+    with pytest.raises(NotInstalled, match=r"cuda-tile .* is not that of the toolchain installed: cuda/tile"):
+        install(root, "next", find_hashes(versions, tmp_path / "made"), tmp_path / "made", accept)
+
+
+def test_a_missing_wheel_is_a_sentence_with_what_is_there(wheels: Path, versions: dict[str, str]) -> None:
+    with pytest.raises(NotInstalled, match=r"^pip cannot install it: .*cuda-tile==9\.9 \(from versions: "):
+        find_hashes({**versions, "cuda-tile": "9.9"}, wheels)
+
+
+def test_what_a_killed_command_left_is_removed_and_two_commands_do_not_meet(
+    root: Path, wheels: Path, versions: dict[str, str]
+) -> None:
+    (root / ".next.part" / "site").mkdir(parents=True)
+    packages = find_hashes(versions, wheels)
+    with (root / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(NotInstalled, match="another command changes the toolchains"):
+            install(root, "other", packages, wheels, accept)
+    install(root, "other", packages, wheels, accept)
+    assert list_left(root) == ["other"]
+    assert [each.name for each in list_toolchains(root)] == ["other"]
+
+
+@pytest.mark.parametrize("name", ["installed", "", "../up", ".hidden", "-x", "a b", "x.part"])
+def test_a_name_that_is_no_folder_or_taken_is_refused(root: Path, name: str) -> None:
+    with pytest.raises(NotInstalled, match="cannot be the name of a toolchain"):
+        install(root, name, (), None, accept)
+    assert not root.exists()

@@ -1,0 +1,51 @@
+"""What a person names becomes a whole list of packages, or a sentence."""
+
+import pytest
+
+from tilewatch.kernels.toolchains.packages import BadPackages, complete, read_wanted
+
+INSTALLED = {
+    "cuda-tile": "1.7.0",
+    "nvidia-cuda-tileiras": "13.4.92",
+    "nvidia-cuda-nvcc": "13.4.92",
+    "nvidia-nvvm": "13.4.92",
+    "nvidia-nvjitlink": "13.5.37",
+}
+
+
+def test_nvidia_s_packages_follow_tileiras_unless_they_are_named() -> None:
+    chosen = complete(read_wanted(["nvidia_cuda_TileIRas==13.5.37", "nvidia-nvvm==13.5.40"]), INSTALLED)
+    assert chosen == {
+        "cuda-tile": "1.7.0",
+        "nvidia-cuda-tileiras": "13.5.37",
+        "nvidia-cuda-nvcc": "13.5.37",
+        "nvidia-nvvm": "13.5.40",
+        "nvidia-nvjitlink": "13.5.37",
+    }
+
+
+def test_without_tileiras_the_rest_is_as_installed() -> None:
+    assert complete({"cuda-tile": "1.6.0"}, INSTALLED) == {**INSTALLED, "cuda-tile": "1.6.0"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "installed", "sentence"),
+    [
+        ([], INSTALLED, "name a package, such as nvidia-cuda-tileiras==13.5.37"),
+        (["cuda-tile"], INSTALLED, "'cuda-tile' names no version; expected one such as cuda-tile==1.7.0"),
+        (["cuda-tile>=1.7"], INSTALLED, "'cuda-tile>=1.7' names no version"),
+        (["--index-url==1"], INSTALLED, "'--index-url==1' names no version"),
+        (["torch==2.9"], INSTALLED, "torch is no part of a toolchain; its packages are cuda-tile, "),
+        (["cuda-tile==1.6.0", "cuda-tile==1.7.0"], INSTALLED, "cuda-tile is named twice, with 1.6.0 and 1.7.0"),
+        (
+            ["nvidia-cuda-nvcc==13.5.37"],
+            INSTALLED,
+            "13.5.37, nvidia-nvvm 13.4.92 do not compile together",
+        ),
+        (["nvidia-cuda-tileiras==13.5.37"], {}, "cuda-tile is not installed here, so its version must be named"),
+    ],
+)
+def test_what_makes_no_toolchain_is_a_sentence(wanted: list[str], installed: dict[str, str], sentence: str) -> None:
+    with pytest.raises(BadPackages) as refused:
+        complete(read_wanted(wanted), installed)
+    assert sentence in str(refused.value)

@@ -1,0 +1,129 @@
+"""`tilewatch toolchain`: adds, lists and removes toolchains."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tilewatch.worker.cli import options
+from tilewatch.worker.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+toolchain = typer.Typer(
+    help="Keep several versions of the tile compiler side by side, each under a name.", no_args_is_help=True
+)
+Name = Annotated[str, typer.Argument(help="The toolchain's name.")]
+
+
+@dataclass(frozen=True)
+class ToolchainRow:
+    """`sha256` is the hash of the toolchain's list; None for the installed one, whose list is requirements/base.txt."""
+
+    name: str
+    packages: dict[str, str]
+    disk_bytes: int
+    sha256: str | None
+
+
+@toolchain.command()
+def add(
+    name: Name,
+    packages: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="PACKAGE==VERSION...", help="What differs from the installed toolchain."),
+    ] = None,
+    wheels: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            exists=True,
+            file_okay=False,
+            help="Take the packages from this folder of wheels, offline.",
+        ),
+    ] = None,
+    list_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--list",
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help="Install what the list of another machine names.",
+        ),
+    ] = None,
+) -> None:
+    """Install another version of the tile compiler under a name, beside the one that Tilewatch has.
+
+    NVIDIA's packages get the version of nvidia-cuda-tileiras where it is named; what else you do not name has the
+    version that is installed. The list with the hash of each package is kept as requirements.txt in the toolchain's
+    folder. Where something fails, nothing is left.
+
+    Examples:
+
+        tilewatch toolchain add next nvidia-cuda-tileiras==13.5.37
+
+        tilewatch toolchain add next --list requirements.txt --wheels wheels
+    """
+    from tilewatch.kernels.compiling.trial import require_compiles
+    from tilewatch.kernels.toolchains import install
+    from tilewatch.kernels.toolchains.packages import NEEDED, complete, read_wanted
+    from tilewatch.kernels.toolchains.toolchain import read_list
+    from tilewatch.kernels.toolchains.versions import versions
+
+    if (list_file is None) == (not packages):
+        raise typer.BadParameter("name packages, or a list of packages with --list, and not both")
+    if list_file is None:
+        chosen = install.find_hashes(complete(read_wanted(packages or ()), versions(NEEDED)), wheels)
+    else:
+        chosen = read_list(list_file.read_text(encoding="utf-8"))
+        complete(read_wanted([f"{each.package}=={each.version}" for each in chosen]), {})
+    print(f"fetching {', '.join(f'{each.package} {each.version}' for each in chosen)}", file=sys.stderr)
+    made = install.install(options.settings().toolchains, name, chosen, wheels, require_compiles)
+    print(f"added the toolchain {made.name}; it compiles")
+
+
+@toolchain.command("list")
+def list_(as_json: AsJson = False) -> None:
+    """List the toolchains of this machine: packages, disk use, and the hash of the list. Equal hashes are equal lists.
+
+    Example: tilewatch toolchain list
+    """
+    from tilewatch.kernels.toolchains.packages import NEEDED
+    from tilewatch.kernels.toolchains.toolchain import INSTALLED, hash_list, list_toolchains, measure_disk_bytes
+    from tilewatch.kernels.toolchains.versions import versions
+    from tilewatch.worker.cli import tables
+
+    rows = [ToolchainRow(INSTALLED, versions(NEEDED), 0, None)]
+    for each in list_toolchains(options.settings().toolchains):
+        packages = {package: version for package, version, _ in each.packages}
+        rows.append(ToolchainRow(each.name, packages, measure_disk_bytes(each), hash_list(each)))
+    tables.print_answer(rows, _draw, as_json=as_json)
+
+
+def _draw(rows: list[ToolchainRow]) -> "RenderableType":
+    from tilewatch.worker.cli import tables
+
+    table = tables.new_table("toolchain", "packages", "disk", "hash")
+    for row in rows:
+        packages = ", ".join(
+            f"{package.removeprefix('nvidia-')} {version}" for package, version in row.packages.items()
+        )
+        disk = f"{row.disk_bytes / 1e6:.0f} MB" if row.disk_bytes else ""
+        table.add_row(row.name, packages, disk, (row.sha256 or "")[:12])
+    return table
+
+
+@toolchain.command()
+def remove(name: Name) -> None:
+    """Delete a toolchain. What it compiled stays in the cubin store; what runs with it fails.
+
+    Example: tilewatch toolchain remove next
+    """
+    from tilewatch.kernels.toolchains import install
+
+    install.remove(options.settings().toolchains, name)
+    print(f"removed the toolchain {name}")
