@@ -27,7 +27,7 @@ from tilewatch.kernels.printing import print_compiled, print_sweep
 from tilewatch.kernels.recording import git_commit, recording_file
 from tilewatch.kernels.recording.recorded_run import list_rows
 from tilewatch.kernels.results import Compiled, Cubin, Plan, PlannedTrial
-from tilewatch.kernels.upgrading.command import compare
+from tilewatch.kernels.upgrading.command import compare, reproduce
 
 app = typer.Typer(
     help="Sweep, compile and time cuTile kernels on this machine alone: no queue, no database.",
@@ -159,6 +159,7 @@ app.command("checklist")(command.command)
 
 toolchain = typer.Typer(help="Compare the toolchains that compile kernels.", no_args_is_help=True)
 toolchain.command("compare")(compare)
+toolchain.command("reproduce")(reproduce)
 app.add_typer(toolchain, name="toolchain")
 
 

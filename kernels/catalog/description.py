@@ -5,12 +5,14 @@
 
 import linecache
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from tilewatch.kernels.contract import Config, Problem
+from tilewatch.kernels.contract import Array, Config, Kernel, Problem
+from tilewatch.kernels.device import MULTIPROCESSORS, model_of
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.loading import PACKAGE, LibraryKernel
+from tilewatch.kernels.parameters import Scalar, arguments
 from tilewatch.kernels.signature import dtype_bytes, element_bytes
 from tilewatch.kernels.signature import signature as signature_of
 
@@ -32,7 +34,11 @@ class DescribedArray:
 
 @dataclass(frozen=True)
 class Description:
-    """One config as its library file states it. `source` is the whole file, `entry` the kernel's function in it."""
+    """One config as its library file states it. `source` is the whole file, `entry` the kernel's function in it.
+
+    `launch` is its grid on a GPU of the architecture, and what each launch is given, in the kernel's order, as JSON;
+    empty for a watched operator, whose own host code launches it.
+    """
 
     kernel: str
     problem: str
@@ -47,6 +53,7 @@ class Description:
     element_bytes: int
     grid_follows_gpu: bool
     """Whether a GPU of more multiprocessors gets more blocks: the grid of a persistent kernel."""
+    launch: dict[str, Any] = field(default_factory=dict)
 
 
 def describe(loaded: LibraryKernel, problem: Problem, config: Config, arch: str) -> dict[str, Any]:
@@ -69,6 +76,7 @@ def describe(loaded: LibraryKernel, problem: Problem, config: Config, arch: str)
         "constants": signature_of(kernel, problem, config).constants,
         "element_bytes": element_bytes(kernel, problem),
         "grid_follows_gpu": kernel.grid(problem, config, 1) != kernel.grid(problem, config, MANY),
+        "launch": _describe_launch(kernel, problem, config, arch),
     }
 
 
@@ -77,6 +85,20 @@ def read_description(answer: dict[str, Any]) -> Description:
         DescribedArray(name, tuple(shape), dtype, aligned) for name, shape, dtype, aligned in answer["arrays"]
     )
     return Description(**{**answer, "arrays": arrays, "constants": tuple(answer["constants"])})
+
+
+def _describe_launch(kernel: Kernel, problem: Problem, config: Config, arch: str) -> dict[str, Any]:
+    model = model_of(arch)
+    multiprocessors = MULTIPROCESSORS.get("" if model is None else model.slug, MANY)
+    given = kernel.given(problem) if kernel.given else {}
+    described: list[dict[str, Any]] = []
+    for each in arguments(kernel, problem, config):
+        if isinstance(each, Array):
+            values = given[each.name].tolist() if each.fill == "given" else None
+            described.append({**asdict(each), "written": each.written, "values": values})
+        elif isinstance(each, Scalar):
+            described.append(asdict(each))
+    return {"grid": list(kernel.grid(problem, config, multiprocessors)), "arguments": described}
 
 
 def _entry(entry: Any) -> tuple[str, str, str]:

@@ -99,15 +99,19 @@ class Compiler:
                 raise
             return self._compile({**request, "recorded": recorded})
 
-    def record(self, library: Path, kernel: str, problem: str, config: Params, arch: str, *, code_key: str) -> None:
-        """Writes what a config launches into the store, for machines that cannot run its host code. Raises like
-        `compile`, but that a config that is no valid code is recorded as such."""
+    def record(
+        self, library: Path, kernel: str, problem: str, config: Params, arch: str, *, code_key: str
+    ) -> Mapping[str, Any]:
+        """Writes what a config launches into the store, for machines that cannot run its host code, and returns it
+        (config_code.py says in what form). Raises like `compile`, but that a config that is no valid code is recorded
+        as such."""
         request = self._request(library, kernel, problem, config, arch)
         try:
-            recorded = self._ask("record", request)["recorded"]
+            recorded: Mapping[str, Any] = self._ask("record", request)["recorded"]
         except (ChildHung, ChildDied) as died:
             raise BuildError(f"{kernel} on {problem} with {config} cannot be recorded: {died}") from None
         self._cubins.store.put_recorded(self._recorded_key(code_key), recorded)
+        return recorded
 
     def _recorded_key(self, code_key: str) -> str:
         """Bytecode of one toolchain is not fed to another, so each has recordings of its own."""

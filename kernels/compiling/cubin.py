@@ -4,9 +4,12 @@ Resource usage is read by NVIDIA's cuobjdump (PyPI, or the toolkit's on PATH); t
 sections alone, without debug information, so that equal hashes mean identical code.
 """
 
+import functools
 import hashlib
+import importlib.util
 import io
 import re
+import shutil
 import struct
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -16,7 +19,6 @@ from typing import Any
 import yaml
 from elftools.elf.elffile import ELFFile
 
-from tilewatch.kernels.compiling.programs import find_program
 from tilewatch.kernels.results import StaticFacts
 
 CODE_SECTIONS = (".text.", ".nv.constant", ".nv.info.", ".rela.text.")
@@ -26,10 +28,23 @@ REQNTID = 0x10
 SIZED_VALUE = 4
 """Numbers of the ELF attributes that NVIDIA's tools write (EIATTR_REQNTID, EIFMT_SVAL)."""
 
+API_VERSION = 0x37
+"""The attribute EIATTR_CUDA_API_VERSION: 134 from ptxas 13.4, 135 from 13.5. It runs nothing."""
 
-def code_sha256(cubin: bytes) -> str:
-    """Returns the hash of what runs, without the names of functions: a kernel that is only renamed is equal."""
+
+class CuobjdumpMissing(Exception):
+    """Neither the PyPI package nor a CUDA toolkit brings cuobjdump."""
+
+
+def code_sha256(cubin: bytes, *, with_version: bool = True) -> str:
+    """Returns the hash of what runs, without the names of functions: a kernel that is only renamed is equal.
+
+    The compiler's version is in it, unless `with_version` is False; between cubins of one compiler that is no
+    difference.
+    """
     sections = _code_sections(cubin)
+    if not with_version:
+        sections = [(name, _drop_version(data) if name.startswith(".nv.info.") else data) for name, data in sections]
     functions = [name.removeprefix(".text.") for name, _ in sections if name.startswith(".text.")]
 
     def name_by_place(name: str) -> str:
@@ -44,11 +59,7 @@ def code_sha256(cubin: bytes) -> str:
 
 def static_facts(cubin_path: Path, remarks_yaml: str) -> StaticFacts:
     listing = subprocess.run(
-        [find_program("cuobjdump"), "--dump-resource-usage", str(cubin_path)],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
+        [cuobjdump(), "--dump-resource-usage", str(cubin_path)], capture_output=True, text=True, check=True, timeout=60
     ).stdout
     usage = {name: int(value) for name, value in re.findall(r"\b(REG|STACK|SHARED):(\d+)", listing)}
     cubin = cubin_path.read_bytes()
@@ -78,6 +89,11 @@ def threads_per_block(cubin: bytes) -> int | None:
                     x, y, z = struct.unpack("<III", value)
                     return int(x * y * z)
     return None
+
+
+def _drop_version(info: bytes) -> bytes:
+    kept = ((number, value) for number, value in _attributes(info) if number != API_VERSION)
+    return b"".join(bytes((number,)) + len(value).to_bytes(4, "little") + value for number, value in kept)
 
 
 def _attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
@@ -125,3 +141,17 @@ def _plain(node: yaml.Node) -> Any:
 def _code_sections(cubin: bytes) -> list[tuple[str, bytes]]:
     sections = ELFFile(io.BytesIO(cubin)).iter_sections()
     return [(section.name, section.data()) for section in sections if section.name.startswith(CODE_SECTIONS)]
+
+
+@functools.cache
+def cuobjdump() -> str:
+    """Path of the program. Raises CuobjdumpMissing."""
+    package = importlib.util.find_spec("nvidia.cu13") if importlib.util.find_spec("nvidia") else None
+    for folder in package.submodule_search_locations or () if package else ():
+        program = Path(folder) / "bin" / "cuobjdump"
+        if program.is_file():
+            return str(program)
+    program_path = shutil.which("cuobjdump") or shutil.which("cuobjdump", path="/usr/local/cuda/bin")
+    if program_path is None:
+        raise CuobjdumpMissing("cuobjdump is missing: pip install nvidia-cuda-cuobjdump")
+    return program_path

@@ -12,7 +12,11 @@ from tilewatch.kernels.comparing.outcome import list_moves
 from tilewatch.kernels.results import Compiled, Params, StaticFacts
 
 Status = Literal["ok", "error", "timeout"]
-StaticKind = Literal["identical", "changed", "stopped compiling", "compiles now", "compiles with neither"]
+StaticKind = Literal[
+    "identical", "changed", "stopped compiling", "compiles now", "compiles with neither", "not compiled"
+]
+"""`not compiled`: a machine was too busy for an answer (kernels/compiling/store.py, is_final)."""
+
 
 SLOWER_COMPILE = 1.25
 """A toolchain is called slower to compile from this ratio of its CPU seconds, over all configs that both compile: two
@@ -25,7 +29,8 @@ LEAST_COMPILED = 6
 @dataclass(frozen=True)
 class Build:
     """One config under one toolchain. `compile_s` is wall time, `cpu_s` CPU time; `cubin` names the machine code in the
-    report's folder of cubins, None where it is not kept or there is none."""
+    report's folder of cubins, None where it is not kept or there is none. `is_final` is False where the compiler was
+    stopped because the machine was too busy."""
 
     config: Params
     status: Status
@@ -36,6 +41,7 @@ class Build:
     symbol: str | None = None
     cubin: str | None = None
     facts: StaticFacts | None = None
+    is_final: bool = True
 
     @property
     def is_ok(self) -> bool:
@@ -57,6 +63,8 @@ class ToolchainPair:
     def kind(self) -> StaticKind:
         """What became of the first choice."""
         a, b = self.a[0], self.b[0]
+        if not (a.is_final and b.is_final):
+            return "not compiled"
         if a.is_ok and b.is_ok:
             return "identical" if a.code_sha256 == b.code_sha256 else "changed"
         if a.is_ok:
@@ -91,7 +99,7 @@ class CompileTimes:
         return self.configs >= LEAST_COMPILED and self.ratio >= SLOWER_COMPILE
 
 
-def make_build(config: Params, compiled: Compiled, cubin: str | None = None) -> Build:
+def make_build(config: Params, compiled: Compiled, limit_s: float, cubin: str | None = None) -> Build:
     """Leaves the compiler's remarks out: kilobytes for each config, which the counts of its facts sum up."""
     return Build(
         config=config,
@@ -103,6 +111,7 @@ def make_build(config: Params, compiled: Compiled, cubin: str | None = None) -> 
         symbol=compiled.symbol,
         cubin=cubin,
         facts=None if compiled.facts is None else replace(compiled.facts, remarks=()),
+        is_final=compiled.status != "timeout" or compiled.cpu_s >= limit_s,
     )
 
 
@@ -119,7 +128,7 @@ def add_compile_times(pairs: Iterable[ToolchainPair]) -> CompileTimes:
 
 def list_static_changes(pairs: Sequence[ToolchainPair]) -> tuple[ToolchainPair, ...]:
     """The pairs whose machine code or success at compiling differs."""
-    return tuple(pair for pair in pairs if pair.kind not in ("identical", "compiles with neither"))
+    return tuple(pair for pair in pairs if pair.kind in ("changed", "stopped compiling", "compiles now"))
 
 
 def read_build(row: dict[str, Any]) -> Build:

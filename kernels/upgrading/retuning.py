@@ -111,7 +111,7 @@ def retune_each(
             if isinstance(compiled, Exception):
                 raise compiled
             by_config = dict(zip(map(config_key, configs), compiled, strict=True))
-            yield _race(place, pair, by_config, gpu_model, race)
+            yield _race(place, pair, by_config, gpu_model, race, limit_s)
 
 
 def _compile(library: Path, pair: ToolchainPair, config: Params, compiler: Compiler) -> Compiled:
@@ -124,6 +124,7 @@ def _race(
     compiled: Mapping[str, Compiled],
     gpu_model: str,
     race: Race,
+    limit_s: float,
 ) -> Retuned:
     cubins = [
         Cubin(json.loads(config), each.content_key, each.symbol)
@@ -138,5 +139,5 @@ def _race(
     if not order:
         return Retuned(result, None)
     winner = compiled[config_key(order[0])]
-    build = make_build(order[0], winner, keep_cubin(place, "b", winner))
+    build = make_build(order[0], winner, limit_s, keep_cubin(place, "b", winner))
     return Retuned(replace(result, winner=order[0], tie=order), build)

@@ -117,6 +117,8 @@ def _judge_frozen(
         return "safe", "identical machine code"
     if pair.kind in ("compiles now", "compiles with neither"):
         return "safe", pair.kind
+    if pair.kind == "not compiled":
+        return "unknown", "not compiled: the machine was too busy; run the command again"
     if pair.kind == "stopped compiling":
         return "not safe", f"with B it {pair.moved[0]}"
     if frozen is not None and frozen.failure is not None:

@@ -16,10 +16,15 @@ from tilewatch.kernels.comparing.compiler_pool import CompilerPool
 from tilewatch.kernels.comparing.configs import ConfigSource, RecordedWinner, choose_configs
 from tilewatch.kernels.comparing.operators import Library, Operator, Selection, list_operators
 from tilewatch.kernels.compiling.compiler import Compiler
+from tilewatch.kernels.compiling.cubin import code_sha256
+from tilewatch.kernels.compiling.operator_code import read_bundle
 from tilewatch.kernels.compiling.store import CubinStore, folder
 from tilewatch.kernels.results import Compiled, Params
 from tilewatch.kernels.toolchains.toolchain import Toolchain
-from tilewatch.kernels.upgrading.pairs import ToolchainPair, make_build
+from tilewatch.kernels.upgrading.pairs import Build, ToolchainPair, make_build
+
+ELF = b"\x7fELF"
+"""A cubin; what else a store holds is a bundle of them."""
 
 AT_ONCE = 24
 """Operators between two reports of progress. At the end of each some compilers wait for the slowest."""
@@ -101,7 +106,7 @@ def compile_pairs(
                 on_versions(*(_name_version(side[0]) for side in compiled))
             ended = zip(*compiled, strict=True)
             for each in part:
-                yield _make_pair(place, each, [next(ended) for _ in each.configs])
+                yield _make_pair(place, each, [next(ended) for _ in each.configs], limit_s)
 
 
 def keep_cubin(place: Workplace, side: str, compiled: Compiled) -> str:
@@ -113,13 +118,28 @@ def keep_cubin(place: Workplace, side: str, compiled: Compiled) -> str:
     return name
 
 
+def hash_code(store: CubinStore, compiled: Compiled) -> str:
+    """Hashes the machine code of a config without the compiler's version, which differs between toolchains always."""
+    assert compiled.content_key is not None
+    cubin = store.cubin(compiled.content_key)
+    if cubin.startswith(ELF):
+        return code_sha256(cubin, with_version=False)
+    parts = sorted((key, code_sha256(each, with_version=False)) for key, each in read_bundle(cubin).items())
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
 def _compile(library: Path, operator: Operator, config: Params, compiler: Compiler) -> Compiled:
     return compiler.compile(library, operator.kernel, operator.problem, config, operator.arch)
 
 
-def _make_pair(place: Workplace, chosen: Chosen, compiled: Sequence[tuple[Compiled, Compiled]]) -> ToolchainPair:
+def _make_pair(
+    place: Workplace, chosen: Chosen, compiled: Sequence[tuple[Compiled, Compiled]], limit_s: float
+) -> ToolchainPair:
     of = chosen.operator
-    a, b = (tuple(map(make_build, chosen.configs, side)) for side in zip(*compiled, strict=True))
+    a, b = (
+        tuple(_make_known_build(place, side, *each, limit_s) for each in zip(chosen.configs, ended, strict=True))
+        for side, ended in zip("ab", zip(*compiled, strict=True), strict=True)
+    )
     pair = ToolchainPair(of.kernel, of.problem, of.arch, chosen.source, a, b)
     if pair.kind not in ("changed", "stopped compiling"):
         return pair
@@ -128,6 +148,13 @@ def _make_pair(place: Workplace, chosen: Chosen, compiled: Sequence[tuple[Compil
     if b[0].is_ok:
         b = (replace(b[0], cubin=keep_cubin(place, "b", first_b)), *b[1:])
     return replace(pair, a=a, b=b)
+
+
+def _make_known_build(place: Workplace, side: str, config: Params, compiled: Compiled, limit_s: float) -> Build:
+    build = make_build(config, compiled, limit_s)
+    if not build.is_ok:
+        return build
+    return replace(build, code_sha256=hash_code(CubinStore(place.find_store(side)), compiled))
 
 
 def _name_version(compiled: Compiled) -> str:

@@ -2,7 +2,6 @@
 
 import datetime as dt
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,12 @@ from streamlit.testing.v1 import AppTest
 
 from tests.conftest import NewDatabase
 from tests.dashboard.fixtures.app import APP, opened, rows
-from tests.dashboard.fixtures.small_database import MACHINE, OTHER_PROBLEM, REPOSITORY, fill
+from tests.dashboard.fixtures.small_database import MACHINE, OTHER_PROBLEM, fill
 from tilewatch.db import session
 from tilewatch.db.lifecycle import actions
 from tilewatch.db.models import Commit
 from tilewatch.db.queries import actions as action_queries
-from tilewatch.db.queries import evidence, queue, regressions, snapshots
+from tilewatch.db.queries import evidence, queue, regressions
 
 PAGES = ("overview", "trends", "sweeps", "compare", "architectures", "regressions", "evidence", "checks", "jobs")
 
@@ -74,9 +73,7 @@ def test_an_address_with_eight_digits_of_a_commit_still_works(
 def test_overview_answers_what_changed_since_a_commit(filled_app: AppTest) -> None:
     filled_app.query_params["since"], filled_app.query_params["from"] = "a commit", "5e6f7a8b00"
     app = opened(filled_app, "overview")
-    assert "1 regression and 0 improvements since 5e6f7a8b00, in 2 series of https://example.org/kernels.git" in words(
-        app
-    )
+    assert "1 regression] and 0 improvements since 5e6f7a8b00, in 2 series" in words(app)
     judged, movers = app.dataframe[0].value, app.dataframe[1].value
     assert judged["series"].tolist() == ["gemm_fp8 320x32576x7168"]
     first = movers.iloc[0]
@@ -88,22 +85,9 @@ def test_overview_answers_what_changed_since_a_commit(filled_app: AppTest) -> No
 def test_overview_draws_the_board_with_one_cell_per_series(filled_app: AppTest) -> None:
     filled_app.query_params["since"], filled_app.query_params["from"] = "a commit", "5e6f7a8b00"
     assert overview_cells(opened(filled_app, "overview")) == {
-        "320x32576x7168": ["0.83 ▼8.5%"],
-        "4096x4096x4096": ["0.63"],
+        "gemm_fp8 320x32576x7168": ["0.83 ▼8.5%"],
+        "gemm_fp8 4096x4096x4096": ["0.63"],
     }
-
-
-def test_a_series_draws_the_ratios_of_its_last_commits(filled_app: AppTest, filled_url: str) -> None:
-    html = json.loads(opened(filled_app, "overview").get("bidi_component")[0].proto.json)["html"]
-    (line,) = [part for part in html.split("<tr>") if ">320x32576x7168<" in part]
-    (points,) = re.findall(r'points="([^"]+)"', line)
-    assert len(points.split()) == 3, "one for each commit that was measured here, not of the recording"
-    assert html.count('class="spark"') == 1, "the other series has one commit, and so no line"
-    with session.session(filled_url) as opened_session:
-        newest = snapshots.list_recent_ratios(opened_session, REPOSITORY, 2)
-    ratios = {(row.problem, row.origin): row.ratios for row in newest}
-    first, last = ratios["320x32576x7168", "measured"]
-    assert first > last, "the newest two, the oldest first"
 
 
 def test_what_a_commit_of_this_hour_measured_is_on_the_overview(
@@ -117,7 +101,7 @@ def test_what_a_commit_of_this_hour_measured_is_on_the_overview(
             newest.committed_at = dt.datetime.now(dt.UTC)
         monkeypatch.setenv("TILEWATCH_DATABASE_URL", url)
         app = opened(AppTest.from_file(str(APP), default_timeout=60), "overview")
-        assert overview_cells(app)["320x32576x7168"] == ["0.83 ▼8.5%"]
+        assert overview_cells(app)["gemm_fp8 320x32576x7168"] == ["0.83 ▼8.5%"]
 
 
 def test_only_regressions_leaves_the_other_series_out(filled_app: AppTest) -> None:
@@ -264,20 +248,7 @@ def test_a_regression_is_a_permalink_with_its_series_and_its_life(filled_app: Ap
     assert "#1 gemm_fp8: +9.3 % time" in words(app)
     assert "its loads lost TMA" in words(app)
     assert app.dataframe[0].value["GPU"].tolist() == ["NVIDIA H200"]
-    assert app.dataframe[-1].value["who"].tolist() == ["tilewatch"]
-
-
-def test_a_regression_has_a_picture_of_its_step_its_replay_its_code_and_its_commands(filled_app: AppTest) -> None:
-    filled_app.query_params["regression"] = "1"
-    app = opened(filled_app, "regressions")
-    step, replayed = figure(app, 0), figure(app, 1)
-    assert {"gemm_fp8", "regression"} <= {trace.get("name") for trace in step["data"]}
-    assert "#1" in " ".join(each["text"] for each in step["layout"]["annotations"])
-    assert [trace["x"] for trace in replayed["data"]] == [["old cubin", "new cubin"]] * 6
-    assert "What moved in the code" in subheaders(app)
-    commands = " ".join(code.value for code in app.code)
-    assert f"git log --patch 1a2b3c4d{'0' * 32}..9c0d1e2f{'0' * 32}" in commands
-    assert "tilewatch replay gemm_fp8 320x32576x7168 --of 9c0d1e2f" in commands
+    assert app.dataframe[1].value["who"].tolist() == ["tilewatch"]
 
 
 def test_nobody_acts_where_nobody_is_allowed_to(filled_app: AppTest) -> None:

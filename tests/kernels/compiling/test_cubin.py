@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import re
 
 from cuda.tile.compilation import export_kernel
 
@@ -55,3 +56,18 @@ def test_the_name_of_a_kernel_is_no_part_of_its_code() -> None:
         export_kernel(kernel.entry, [asked], cubin, gpu_code="sm_90", output_format="cubin")
         hashes.append(code_sha256(cubin.getvalue()))
     assert hashes[0] == hashes[1] != hashes[2]
+
+
+def test_the_version_of_the_compiler_is_no_difference_between_toolchains_and_a_launch_limit_is() -> None:
+    (kernel,) = rows.KERNELS
+    wanted = signature(kernel, kernel.parse("1024x256"), {"rows": 4, "repeats": 1, "fault": rows.RIGHT})
+    file = io.BytesIO()
+    export_kernel(kernel.entry, [tile_signature(wanted)], file, gpu_code="sm_90", output_format="cubin")
+    cubin = file.getvalue()
+    (version,) = re.findall(rb"\x04\x37\x04\x00....", cubin, re.DOTALL)
+    newer = cubin.replace(version, version[:4] + b"\xff" + version[5:])
+    (threads,) = re.findall(rb"\x04\x10\x0c\x00....", cubin, re.DOTALL)
+    fewer = cubin.replace(threads, threads[:4] + b"\x20" + threads[5:])
+    assert code_sha256(newer) != code_sha256(cubin)
+    assert code_sha256(newer, with_version=False) == code_sha256(cubin, with_version=False)
+    assert code_sha256(fewer, with_version=False) != code_sha256(cubin, with_version=False)

@@ -91,6 +91,12 @@ def test_what_stops_compiling_is_not_safe_unless_another_config_is_as_fast() -> 
     assert judge(broken, retuning=WINNER_MOVED, retuned=timing(1.0)).safety == "safe if re-tuned"
 
 
+def test_a_machine_that_was_too_busy_is_no_fault_of_b() -> None:
+    stopped = Build(CONFIG, "timeout", 120.0, 0.7, "stopped after 120 s", is_final=False)
+    found = judge(replace(PAIR, b=(stopped,)))
+    assert (found.safety, found.pair.kind) == ("unknown", "not compiled")
+
+
 def test_wrong_results_under_b_are_not_safe_and_those_under_a_are_no_answer() -> None:
     wrong = timing(1.0, 0, failure="gives wrong results: the output is off", is_of_b=True)
     assert judge(frozen=wrong).reason == "with B it gives wrong results: the output is off; not re-tuned"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tilewatch.kernels.upgrading.command import compare, reproduce
 from tilewatch.worker.cli import options
 from tilewatch.worker.cli.options import AsJson
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 toolchain = typer.Typer(
     help="Keep several versions of the tile compiler side by side, each under a name.", no_args_is_help=True
 )
+toolchain.command("compare")(compare)
+toolchain.command("reproduce")(reproduce)
 Name = Annotated[str, typer.Argument(help="The toolchain's name.")]
 
 

@@ -1,0 +1,167 @@
+"""Makes or goes on with a comparison of two toolchains: opens its report, compiles, times on the GPU.
+
+Knows no options of a command and prints nothing but progress, through `on_progress`.
+"""
+
+import datetime as dt
+import functools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tilewatch.errors import ExpectedError
+from tilewatch.kernels.comparing.configs import ConfigSource, read_winners
+from tilewatch.kernels.comparing.gpu_bench import find_gpu
+from tilewatch.kernels.comparing.operators import Operator, Selection
+from tilewatch.kernels.measuring.measure import usable_gpu
+from tilewatch.kernels.toolchains.toolchain import Toolchain, find_toolchain
+from tilewatch.kernels.upgrading.gpu_half import GpuWanted, time_on_gpu
+from tilewatch.kernels.upgrading.report_file import (
+    BadReport,
+    ReportFile,
+    ToolchainName,
+    ToolchainReport,
+    find_cubins,
+    read_report,
+)
+from tilewatch.kernels.upgrading.retuning import read_recorded_times
+from tilewatch.kernels.upgrading.static_half import Workplace, choose, compile_pairs
+
+OnProgress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class ComparisonWanted:
+    """What to compare. `archs` is empty for all, or with a GPU for that GPU's; `gpu` is None for the compiler's half
+    alone; `minutes` None for no limit; `fail_over` is a share."""
+
+    a: str
+    b: str
+    toolchains: Path
+    library: Path
+    report: Path
+    archs: tuple[str, ...]
+    kernels: tuple[str, ...]
+    problem: str | None
+    source: ConfigSource
+    recordings: tuple[Path, ...]
+    gpu: int | None
+    minutes: float | None
+    retunes: bool
+    fail_over: float
+    jobs: int
+    limit_s: float
+    may_use_events: bool
+
+
+def compare_toolchains(wanted: ComparisonWanted, on_progress: OnProgress) -> ToolchainReport:
+    """Returns the report after this run; it is on disk within seconds, whatever ends the run. Raises ExpectedError."""
+    started = time.monotonic()
+    # A machine with the cubins of a report needs neither toolchain for the frozen answers.
+    has_report = wanted.report.exists()
+    place = Workplace(
+        wanted.library,
+        find_side(wanted.a, wanted.toolchains, may_be_missing=has_report),
+        find_side(wanted.b, wanted.toolchains, may_be_missing=has_report),
+        find_cubins(wanted.report).absolute(),
+        wanted.jobs,
+    )
+    gpu = None if wanted.gpu is None else find_gpu(wanted.gpu)
+    model = None if gpu is None else gpu.model
+    if model is not None and not wanted.archs:
+        wanted = replace(wanted, archs=(model.arch,))
+    report = _open(wanted.report, place)
+    report.fail_over = wanted.fail_over
+    file = ReportFile(wanted.report, report)
+    try:
+        _compile(place, report, file, wanted, "" if model is None else model.slug, on_progress)
+        if gpu is not None and model is not None:
+            usable_gpu(gpu.index, model.arch)
+            left = None if wanted.minutes is None else wanted.minutes - (time.monotonic() - started) / 60
+            on_gpu = GpuWanted(gpu, model, left, wanted.retunes, wanted.may_use_events, wanted.limit_s)
+            times = functools.partial(read_recorded_times, wanted.recordings, model.slug)
+            time_on_gpu(place, report, file, on_gpu, times, on_progress)
+    finally:
+        file.save()
+    return report
+
+
+def find_side(name: str, root: Path, *, may_be_missing: bool) -> Toolchain:
+    """The toolchain of a name, or that of a folder, which is a name with a slash in it.
+
+    Raises UnknownToolchain, unless it may be missing.
+    """
+    if "/" in name:
+        folder = Path(name)
+        root, name = folder.absolute().parent, folder.name
+    try:
+        return find_toolchain(root.expanduser(), name)
+    except ExpectedError:
+        if not may_be_missing:
+            raise
+        return Toolchain(name, root / name)
+
+
+def find_installed_side(name: str, root: Path) -> Toolchain | None:
+    """The toolchain of a name in a report; None where it is not here."""
+    try:
+        return find_toolchain(root, name)
+    except ExpectedError:
+        return None
+
+
+def _open(path: Path, place: Workplace) -> ToolchainReport:
+    """The report that is there, to go on with; else a new one."""
+    if not path.exists():
+        now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
+        return ToolchainReport(ToolchainName(place.a.name), ToolchainName(place.b.name), now)
+    report = read_report(path)
+    if (report.a.name, report.b.name) != (place.a.name, place.b.name):
+        raise BadReport(f"{path} compares {report.a.name} with {report.b.name}; name another file with --report")
+    return report
+
+
+def _compile(
+    place: Workplace,
+    report: ToolchainReport,
+    file: ReportFile,
+    wanted: ComparisonWanted,
+    gpu_model: str,
+    on_progress: OnProgress,
+) -> None:
+    """Adds the pairs that the report does not have yet."""
+    started, before_s = time.monotonic(), report.static_wall_s
+    selections = [Selection(wanted.archs, kernel, wanted.problem) for kernel in wanted.kernels or (None,)]
+    winners = () if wanted.source is ConfigSource.shipped else read_winners(wanted.recordings)
+    chosen = choose(place.library, selections, winners, wanted.source, gpu_model)
+    todo = [each for each in chosen if not _is_known(report, each.operator)]
+    if not todo:
+        return
+    configs = sum(len(each.configs) for each in todo)
+    sides = f"{report.a.name} and {report.b.name}"
+    on_progress(f"compiling {configs} configs of {len(todo)} operators and problems with {sides}")
+    report.static_jobs = place.jobs
+
+    def name_versions(a: str, b: str) -> None:
+        for side, compiler in (("a", a), ("b", b)):
+            known: ToolchainName = getattr(report, side)
+            if known.compiler not in ("", compiler):
+                raise BadReport(
+                    f"{known.name} was {known.compiler} and is now {compiler}; name another file with --report"
+                )
+            setattr(report, side, ToolchainName(known.name, compiler))
+
+    for done, pair in enumerate(compile_pairs(place, todo, wanted.limit_s, name_versions), start=1):
+        report.pairs[pair.kernel, pair.problem, pair.arch] = pair
+        report.static_wall_s = before_s + time.monotonic() - started
+        file.save_soon()
+        if done % 20 == 0 or done == len(todo):
+            on_progress(f"  {done} of {len(todo)} after {time.monotonic() - started:.0f} s")
+    file.save()
+
+
+def _is_known(report: ToolchainReport, operator: Operator) -> bool:
+    """Whether the report has the builds of both sides, and no machine was too busy for one."""
+    pair = report.pairs.get((operator.kernel, operator.problem, operator.arch))
+    return pair is not None and pair.kind != "not compiled"

@@ -1,0 +1,222 @@
+"""Writes what somebody else needs to see one operator's change: a folder with code, commands, numbers and a script.
+
+The folder needs Tilewatch for nothing: `time_pair.py` in it runs with CuPy alone.
+"""
+
+import base64
+import difflib
+import json
+import re
+import shlex
+import shutil
+import subprocess
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tilewatch.errors import ExpectedError
+from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.catalog.description import Description
+from tilewatch.kernels.comparing.outcome import write_config
+from tilewatch.kernels.compiling.compiler import BuildError, Compiler
+from tilewatch.kernels.compiling.cubin import CuobjdumpMissing, cuobjdump
+from tilewatch.kernels.compiling.store import CubinStore, StoreError, folder
+from tilewatch.kernels.toolchains.toolchain import Toolchain
+from tilewatch.kernels.upgrading.judging import judge_report, judge_statically
+from tilewatch.kernels.upgrading.pairs import Build, ToolchainPair
+from tilewatch.kernels.upgrading.report_file import ToolchainReport
+
+SCRIPT = Path(__file__).with_name("time_pair.py")
+
+ADDRESS = re.compile(r"/\*[0-9a-f]+\*/")
+"""Where an instruction lies, and its bits: what differs everywhere once one instruction was added."""
+
+NO_SASS = "There is no SASS here: neither nvdisasm nor a cuobjdump that finds it was on the machine that wrote this."
+
+
+class NothingToReproduce(ExpectedError):
+    """The report has no such operator, or its machine code is equal; the message is a sentence."""
+
+
+@dataclass(frozen=True)
+class ReproducedCase:
+    """One operator of a report. `toolchains` are A and B, None where a toolchain is not installed here."""
+
+    report: ToolchainReport
+    pair: ToolchainPair
+    library: Path
+    cubins: Path
+    toolchains: tuple[Toolchain | None, Toolchain | None]
+
+
+def find_pair(report: ToolchainReport, kernel: str, problem: str, arch: str | None) -> ToolchainPair:
+    """Of several architectures the one of a GPU that was asked, else the first. Raises NothingToReproduce."""
+    named = [
+        pair
+        for pair in report.pairs.values()
+        if (pair.kernel, pair.problem) == (kernel, problem) and arch in (None, pair.arch)
+    ]
+    if not named:
+        raise NothingToReproduce(f"the report has no {kernel} {problem}{f' for {arch}' if arch else ''}")
+    timed = {key[:2] for key in report.frozen}
+    named.sort(key=lambda pair: (pair.kind == "identical", (pair.kernel, pair.problem) not in timed))
+    if named[0].a[0].cubin is None:
+        raise NothingToReproduce(f"{kernel} {problem} on {named[0].arch}: {named[0].kind}, so there is nothing to see")
+    return named[0]
+
+
+def write_case(case: ReproducedCase, out: Path) -> tuple[str, ...]:
+    """Writes the folder, which must not exist, and returns the names of its files. Raises LibraryError, BuildError."""
+    pair, config = case.pair, case.pair.a[0].config
+    described = catalog.describe(case.library, arch=pair.arch, kernel=pair.kernel, problem=pair.problem, config=config)
+    out.mkdir(parents=True)
+    shutil.copytree(case.library, out / "library", ignore=shutil.ignore_patterns("__pycache__"))
+    sides = (("a", pair.a[0]), ("b", pair.b[0]))
+    for side, build in sides:
+        if build.cubin is not None:
+            cubin = CubinStore(folder(case.cubins / "changed")).cubin(build.cubin)
+            (out / f"{side}.cubin").write_bytes(cubin)
+    commands = [
+        _write_input(case, side, toolchain, out) for (side, _), toolchain in zip(sides, case.toolchains, strict=True)
+    ]
+    has_sass = _write_sass(out)
+    if described.launch and pair.b[0].cubin is not None:
+        (out / "case.json").write_text(json.dumps(_describe_case(described, pair)), encoding="utf-8")
+        shutil.copy(SCRIPT, out / SCRIPT.name)
+    (out / "numbers.json").write_text(json.dumps(_list_numbers(case), indent=1), encoding="utf-8")
+    (out / "README.md").write_text(_write_readme(case, described, commands, has_sass=has_sass), encoding="utf-8")
+    return tuple(sorted(each.name for each in out.iterdir()))
+
+
+def _write_input(case: ReproducedCase, side: str, toolchain: Toolchain | None, out: Path) -> str:
+    """Writes the bytecode that this side's cuda-tile makes, and returns the command that compiles it, or why there is
+    none."""
+    if toolchain is None:
+        return f"# the toolchain of {side.upper()} was not installed where this was written"
+    pair, store = case.pair, folder(case.cubins / "recorded")
+    try:
+        with Compiler(store, toolchain=toolchain) as compiler:
+            asked = (case.library, pair.kernel, pair.problem, pair.a[0].config, pair.arch)
+            recorded = compiler.record(*asked, code_key=f"{side}-{pair.kernel}")
+    except (BuildError, StoreError) as error:
+        return f"# {side.upper()} makes no bytecode: {error}"
+    launches = recorded.get("launches", [])
+    commands = []
+    for number, launch in enumerate(launches):
+        name = f"{side}.bytecode" if len(launches) == 1 else f"{side}-{number}.bytecode"
+        (out / name).write_bytes(base64.b64decode(launch["bytecode"]))
+        options = shlex.join(["--gpu-name", pair.arch, f"-O{launch['opt_level']}", "--lineinfo"])
+        commands.append(f"tileiras {name} -o {Path(name).with_suffix('.again.cubin')} {options}")
+    return "\n".join(commands)
+
+
+def _write_sass(out: Path) -> bool:
+    """Writes a.sass, b.sass and their difference without addresses. False where nothing here reads machine code."""
+    texts = {}
+    for side in ("a", "b"):
+        cubin = out / f"{side}.cubin"
+        if not cubin.exists():
+            continue
+        text = _disassemble(cubin)
+        if text is None:
+            return False
+        (out / f"{side}.sass").write_text(text, encoding="utf-8")
+        texts[side] = [" ".join(ADDRESS.sub("", line).split()) for line in text.splitlines()]
+    if len(texts) == 2:
+        lines = difflib.unified_diff(texts["a"], texts["b"], "a.sass", "b.sass", lineterm="")
+        (out / "sass.diff").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return True
+
+
+def _disassemble(cubin: Path) -> str | None:
+    nvdisasm = shutil.which("nvdisasm") or shutil.which("nvdisasm", path="/usr/local/cuda/bin")
+    try:
+        program = [nvdisasm, "--print-instruction-encoding"] if nvdisasm else [cuobjdump(), "--dump-sass"]
+        done = subprocess.run([*program, str(cubin)], capture_output=True, text=True, check=False, timeout=120)
+    except (CuobjdumpMissing, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def _describe_case(described: Description, pair: ToolchainPair) -> dict[str, Any]:
+    """What time_pair.py reads."""
+    arguments = described.launch["arguments"]
+    return {
+        **described.launch,
+        "dtypes": {each["name"]: each["dtype"] for each in arguments},
+        "symbols": {"a": pair.a[0].symbol, "b": pair.b[0].symbol},
+    }
+
+
+def _list_numbers(case: ReproducedCase) -> dict[str, Any]:
+    """Everything that the report measured of this operator."""
+    pair = case.pair
+    of = (pair.kernel, pair.problem)
+    return {
+        "a": asdict(case.report.a),
+        "b": asdict(case.report.b),
+        "gpus": [asdict(each) for each in case.report.gpus.values()],
+        "operator": asdict(pair),
+        "frozen": [asdict(timing) for key, timing in case.report.frozen.items() if key[:2] == of],
+        "retuned": [asdict(timing) for key, timing in case.report.retuned.items() if key[:2] == of],
+        "retunings": [asdict(each) for key, each in case.report.retunings.items() if key[:2] == of],
+    }
+
+
+def _list_verdicts(case: ReproducedCase) -> list[str]:
+    judged = [each for gpu_model in case.report.gpus for each in judge_report(case.report, gpu_model)]
+    judged += [each for each in judge_statically(case.report, case.pair.arch) if not judged]
+    lines = []
+    for each in judged:
+        if each.pair == case.pair:
+            lines.append(f"- {each.gpu_model or each.pair.arch}: {each.safety}: {each.reason}")
+    return lines
+
+
+def _write_readme(case: ReproducedCase, described: Description, commands: list[str], *, has_sass: bool) -> str:
+    pair = case.pair
+    versions = [f"- A: {case.report.a.compiler}", f"- B: {case.report.b.compiler}"]
+    times = [f"- {side}: {_describe_build(build)}" for side, build in (("A", pair.a[0]), ("B", pair.b[0]))]
+    script = (
+        f"`python {SCRIPT.name}` times both cubins in fresh processes; it needs CuPy and a GPU of {pair.arch}."
+        if described.launch and pair.b[0].cubin is not None
+        else "There is no timing script: B has no machine code, or PyTorch launches this operator."
+    )
+    grid = " The grid depends on the GPU's multiprocessors." if described.grid_follows_gpu else ""
+    return "\n".join(
+        [
+            f"# {pair.kernel} {pair.problem} on {pair.arch}",
+            "",
+            *versions,
+            "",
+            f"The kernel is `{described.entry}` in `library/{described.file}`.",
+            f"Config: `{write_config(pair.a[0].config)}`.",
+            "",
+            *_list_verdicts(case),
+            "",
+            *times,
+            "",
+            *([f"Moved: {', '.join(pair.moved)}.", ""] if pair.moved else []),
+            script + grid,
+            "",
+            "Compile again, with the tileiras of A and then of B:",
+            "",
+            "```",
+            *commands,
+            "```",
+            "",
+            "`sass.diff` compares the instructions without their addresses." if has_sass else NO_SASS,
+            "`numbers.json` has every launch.",
+            "",
+        ]
+    )
+
+
+def _describe_build(build: Build) -> str:
+    if build.facts is None:
+        return f"{build.status}: {build.failure}"
+    facts = build.facts
+    return (
+        f"compiled in {build.cpu_s:.1f} CPU seconds; {facts.registers} registers, {facts.stack_bytes} bytes of spills, "
+        f"{facts.shared_bytes} bytes of shared memory, {facts.code_bytes} bytes of code"
+    )

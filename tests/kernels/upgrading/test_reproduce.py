@@ -1,0 +1,84 @@
+"""The folder of one operator's change, made from a real comparison: what is in it, and what has none."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.kernels.fixtures.second_toolchain import make_toolchain
+from tests.worker.fixtures import tiny_repository
+from tilewatch.kernels.comparing.configs import ConfigSource
+from tilewatch.kernels.upgrading.comparison import ComparisonWanted, compare_toolchains, find_side
+from tilewatch.kernels.upgrading.report_file import find_cubins, read_report
+from tilewatch.kernels.upgrading.reproduce import NothingToReproduce, ReproducedCase, find_pair, write_case
+
+WITHOUT_LEVEL = 'for each; do shift; case "$each" in -O*) ;; *) set -- "$@" "$each" ;; esac; done\n'
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> ReproducedCase:
+    library = tiny_repository.make(tmp_path / "watched") / "library"
+    file = library / "double.py"
+    file.write_text(file.read_text().replace("(64, 128, 256, 96)", "(64, 128, 256)"))
+    make_toolchain(tmp_path, "worse", script=f'{WITHOUT_LEVEL}exec "$TILEIRAS" -O0 "$@"')
+    report = tmp_path / "r.json"
+    wanted = ComparisonWanted(
+        a="installed",
+        b="worse",
+        toolchains=tmp_path,
+        library=library,
+        report=report,
+        archs=("sm_90", "sm_100"),
+        kernels=("double",),
+        problem="1024",
+        source=ConfigSource.shipped,
+        recordings=(),
+        gpu=None,
+        minutes=None,
+        retunes=True,
+        fail_over=0.0,
+        jobs=2,
+        limit_s=15.0,
+        may_use_events=False,
+    )
+    compare_toolchains(wanted, lambda _: None)
+    known = read_report(report)
+    sides = find_side("installed", tmp_path, may_be_missing=False), find_side("worse", tmp_path, may_be_missing=False)
+    return ReproducedCase(known, find_pair(known, "double", "1024", "sm_90"), library, find_cubins(report), sides)
+
+
+def test_the_folder_has_all_that_a_stranger_needs(case: ReproducedCase, tmp_path: Path) -> None:
+    out = tmp_path / "case"
+    names = write_case(case, out)
+    wanted = {"README.md", "a.cubin", "b.cubin", "a.bytecode", "b.bytecode", "case.json", "library", "numbers.json"}
+    assert wanted | {"time_pair.py"} <= set(names)
+    assert (out / "a.cubin").read_bytes() != (out / "b.cubin").read_bytes()
+    assert (out / "library" / "double.py").exists()
+    described = json.loads((out / "case.json").read_text())
+    assert described["grid"] == [8, 1, 1]
+    assert [(each["name"], each["shape"], each["written"]) for each in described["arguments"]] == [
+        ("x", [1024], False),
+        ("y", [1024], True),
+    ]
+    readme = (out / "README.md").read_text()
+    assert "tileiras a.bytecode -o a.again.cubin --gpu-name sm_90 -O3 --lineinfo" in readme
+    assert "sm_90: unknown: other machine code, not timed" in readme
+
+
+def test_the_command_in_the_folder_makes_the_same_cubin_again(case: ReproducedCase, tmp_path: Path) -> None:
+    out = tmp_path / "case"
+    write_case(case, out)
+    readme = (out / "README.md").read_text()
+    (command,) = [line for line in readme.splitlines() if line.startswith("tileiras b.bytecode")]
+    worse = case.toolchains[1]
+    assert worse is not None
+    assert worse.folder is not None
+    program = worse.folder / "nvidia" / "cu13" / "bin" / "tileiras"
+    subprocess.run([str(program), *command.split()[1:]], cwd=out, check=True)
+    assert (out / "b.again.cubin").read_bytes() == (out / "b.cubin").read_bytes()
+
+
+def test_an_operator_that_the_report_lacks_is_a_sentence(case: ReproducedCase) -> None:
+    with pytest.raises(NothingToReproduce, match="the report has no double 2048 for sm_90"):
+        find_pair(case.report, "double", "2048", "sm_90")
