@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help up install dev test test-changed test-debian lint bench bench-api bench-checks bench-claims bench-compare bench-dashboard bench-gpu bench-jobs bench-judge bench-tell bench-toolchains bench-tuned bench-watch chaos test-gpu mutants lock clean
+.PHONY: help up install dev test test-changed test-debian lint bench bench-api bench-checks bench-claims bench-compare bench-dashboard bench-gpu bench-jobs bench-judge bench-switch bench-tell bench-toolchains bench-tuned bench-watch chaos test-gpu mutants lock clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -93,6 +93,9 @@ bench-judge: dev ## Score the judge on simulated histories: false alarms, recall
 
 bench-tell: dev ## Measure the delay from a confirmed regression to its message, and a check for alarms (a minute)
 	@$(BIN)/python -m benchmarks.notification_delay $(ONLY_REPORT)
+
+bench-switch: dev ## Time a compile worker that goes from one toolchain to another (half a minute)
+	@$(BIN)/python -m benchmarks.toolchain_switch $(ONLY_REPORT)
 
 bench-toolchains: dev ## Score the comparison of toolchains on equal ones and on 12 with a planted fault (10 minutes; WHOLE=1 TIMES=5 for the whole library)
 	@$(BIN)/python -m benchmarks.toolchains --times $(or $(TIMES),1) $(if $(WHOLE),--whole) $(ONLY_REPORT)

@@ -30,6 +30,7 @@ class Context:
     repository: Path
     checkouts: Path
     clones: Path
+    toolchains: Path
     spool: Path
     journals: Path
     store_url: str
@@ -48,6 +49,7 @@ class Context:
             repository=settings.repository,
             checkouts=settings.checkouts,
             clones=settings.clones,
+            toolchains=settings.toolchains,
             spool=settings.home / "spool",
             journals=settings.home / "journals",
             store_url=settings.store_url,

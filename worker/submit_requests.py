@@ -106,7 +106,9 @@ def submissions(
 ) -> Iterator[Submitted]:
     gpus, repository = tuple(wanted["gpus"]), wanted.get("repository")
     if action == "nightly":
-        yield submit_nightly(settings, repository=repository, commit=wanted["commit"], gpus=gpus)
+        yield submit_nightly(
+            settings, repository=repository, commit=wanted["commit"], gpus=gpus, toolchain=wanted.get("toolchain")
+        )
     elif action == "sweep":
         kernel, problem = wanted["kernel"], wanted["problem"]
         yield submit_sweep(

@@ -168,6 +168,17 @@ def list_compiled_configs(session: Session, sweep_id: int) -> list[CompiledConfi
     return [CompiledConfig(**row._mapping) for row in session.execute(query)]
 
 
+def list_compilers(session: Session, sweep_id: int) -> list[str]:
+    """Lists what compiled the cubins of a sweep."""
+    query = (
+        select(Compilation.compiler)
+        .join(Trial, Trial.compilation_id == Compilation.id)
+        .where(Trial.sweep_id == sweep_id, Compilation.status == "ok")
+        .distinct()
+    )
+    return list(session.scalars(query))
+
+
 def find_measure_job(session: Session, job_id: int, key: str) -> MeasureJob | None:
     """Returns the measure job with this id and this key; None in a database that is not the one it came from."""
     query = select(Job.sweep_id, Job.priority).where(Job.id == job_id, Job.key == key, Job.kind == "measure")

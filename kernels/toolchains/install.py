@@ -14,11 +14,12 @@ from tilewatch.kernels.toolchains.contents import find_other_file
 from tilewatch.kernels.toolchains.toolchain import (
     INSTALLED,
     LIST,
-    NAME,
+    PART,
     SITE,
     Package,
     Toolchain,
     find_toolchain,
+    is_name,
     list_toolchains,
 )
 
@@ -27,9 +28,6 @@ PIP = (
     *("--only-binary", ":all:", "--root-user-action", "ignore"),
 )
 """pip, because it uses this machine's pip settings (a mirror, a proxy, a certificate)."""
-
-PART = ".part"
-"""The end of the name of a folder that is being made or removed; no toolchain has such a name."""
 
 
 class NotInstalled(ExpectedError):
@@ -61,7 +59,7 @@ def install(
 
     Raises NotInstalled, and what `check` raises; then nothing is left.
     """
-    if name == INSTALLED or not NAME.fullmatch(name) or name.endswith(PART):
+    if not is_name(name):
         raise NotInstalled(f"'{name}' cannot be the name of a toolchain; expected one like next-13.5")
     with _alone(root):
         if (root / name).exists():

@@ -15,6 +15,9 @@ from tilewatch.errors import ExpectedError
 INSTALLED = "installed"
 """The name of the toolchain in Tilewatch's own environment; no other has it."""
 
+PART = ".part"
+"""The end of the name of a folder that is being made or removed; no toolchain has such a name."""
+
 LIST, SITE = "requirements.txt", "site"
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -45,10 +48,15 @@ class Toolchain:
     packages: tuple[Package, ...] = ()
 
 
+def is_name(text: str) -> bool:
+    """Returns whether a toolchain below a root can have this name."""
+    return NAME.fullmatch(text) is not None and text != INSTALLED and not text.endswith(PART)
+
+
 def list_toolchains(root: Path) -> tuple[Toolchain, ...]:
     """Returns the toolchains below a root by name, without the installed one. One that is half made is none."""
     lists = sorted(root.glob(f"*/{LIST}")) if root.is_dir() else []
-    return tuple(_read(each.parent) for each in lists if NAME.fullmatch(each.parent.name))
+    return tuple(_read(each.parent) for each in lists if is_name(each.parent.name))
 
 
 def find_toolchain(root: Path, name: str) -> Toolchain:

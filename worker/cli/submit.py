@@ -19,6 +19,10 @@ def nightly(
     commit: Commit = "HEAD",
     gpu: Gpus = None,
     repository: Repository = None,
+    toolchain: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Compile with this toolchain of the compile workers; `tilewatch toolchain`."),
+    ] = None,
     wait: Wait = False,
     who: Who = None,
 ) -> None:
@@ -26,6 +30,8 @@ def nightly(
 
     Without --gpu it sweeps for every GPU model that has a worker, and for the models in TILEWATCH_WATCH. Where no
     worker has a GPU of the model, the sweep is only compiled: it ends with the static facts.
+
+    Under a toolchain of its own it is kept apart from the trend and the verdicts, as a branch is.
 
     With --wait the exit code says how it ended: 0 all well, 1 a regression was confirmed in it, 2 it failed or is
     incomplete.
@@ -35,8 +41,12 @@ def nightly(
         tilewatch submit nightly --wait
 
         tilewatch submit nightly --commit v1.2 --gpu h200 --gpu b200
+
+        tilewatch submit nightly --toolchain next
     """
     wanted = {"repository": repository, "commit": commit, "gpus": gpu or []}
+    if toolchain is not None:
+        wanted["toolchain"] = toolchain
     submission_ids = _submit("nightly", wanted, who)
     if wait:
         from tilewatch.worker.cli.wait_nightly import wait_for_nightly

@@ -46,7 +46,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
 
 def _plan_batches(job: ClaimedJob, context: Context) -> list[UnsentJob]:
     assert job.submission_id is not None
-    compiler = open_compiler(context)
+    compiler = open_compiler(context, job.payload.get("toolchain"))
     with session(context.database_url) as opened:
         wanted = steps.list_unmeasured(opened, job.submission_id, job.payload["kernel"])
         keys = [each.code_key for each in wanted]
@@ -83,7 +83,7 @@ def split(items: Sequence[Item]) -> list[list[Item]]:
 def _compile_batch(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     assert job.submission_id is not None
     payload = job.payload
-    compiler = open_compiler(context)
+    compiler = open_compiler(context, job.payload.get("toolchain"))
     library = watched.library_at(context, payload.get("repository"), payload["sha"], payload["library"])
     with session(context.database_url) as opened:
         keys = [item["code_key"] for item in payload["items"]]
@@ -114,7 +114,7 @@ def _compile_batch(job: ClaimedJob, context: Context, lease: Lease) -> list[Unse
 
 def _record_batch(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     """Writes what the configs launch into the store, and queues the batch for any compile worker."""
-    payload, compiler = job.payload, open_compiler(context)
+    payload, compiler = job.payload, open_compiler(context, job.payload.get("toolchain"))
     library = watched.library_at(context, payload.get("repository"), payload["sha"], payload["library"])
     for done, item in enumerate(payload["items"]):
         lease.progress(done)

@@ -7,6 +7,7 @@ time.
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tilewatch.db import record
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
@@ -18,6 +19,7 @@ from tilewatch.errors import ExpectedError
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.measuring.measure import GpuBusy, GpuMissing, MeasureFailed
 from tilewatch.kernels.results import TrialResult
+from tilewatch.kernels.toolchains.versions import read_compilers
 from tilewatch.worker import metrics
 from tilewatch.worker.context import Context
 from tilewatch.worker.gpu import quarantine
@@ -70,6 +72,10 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         with session(context.database_url) as opened:
             quarantine.refuse_if_ill(opened, gpu.uuid)
         raise
+    if "toolchain" in job.payload:  # not what is installed here compiled it
+        with session(context.database_url) as opened:
+            compiled_by = read_compilers(steps.list_compilers(opened, job.sweep_id))
+        result = replace(result, toolchain={**result.toolchain, **compiled_by})
     metrics.SWEEP_SECONDS.labels(facts.gpu_model).observe((result.finished_at - result.started_at).total_seconds())
     return deliver(Spooled(job.id, job.key, result), context.spool, context.database_url)
 

@@ -24,6 +24,7 @@ from tilewatch.kernels.device import SIMULATED, GpuSpec
 from tilewatch.kernels.library_errors import PackageMissing
 from tilewatch.kernels.recording.git_commit import GitCommit
 from tilewatch.kernels.results import Plan
+from tilewatch.kernels.toolchains.toolchain import is_name
 from tilewatch.repository_names import is_branch, name_of_branch
 from tilewatch.text import short_sha
 from tilewatch.worker import checkouts, watched
@@ -36,6 +37,10 @@ from tilewatch.worker.steps import record_library
 from tilewatch.worker.steps.record_library import PlansWanted
 from tilewatch.worker.steps.write_plans import PlannedSubmission, write_plans
 from tilewatch.worker.watched import WatchedRepository
+
+
+class BadToolchainName(ExpectedError):
+    """No toolchain can have this name; the message says what was expected."""
 
 
 class NothingToSubmit(ExpectedError):
@@ -54,7 +59,8 @@ class Submitted:
 
 @dataclass(frozen=True)
 class _Request:
-    """A request before its GPU models are resolved. `key` names a submission by sha and GPU model."""
+    """A request before its GPU models are resolved. `key` names a submission by sha and GPU model. `toolchain` is None
+    for what the workers have installed."""
 
     reason: str
     priority: Priority
@@ -63,6 +69,7 @@ class _Request:
     key: Callable[[str, str], str]
     kernel: str | None = None
     problem: str | None = None
+    toolchain: str | None = None
 
 
 @dataclass(frozen=True)
@@ -117,9 +124,16 @@ def submit_nightly(
     commit: str = "HEAD",
     gpus: Sequence[str] = (),
     night: dt.date | None = None,
+    toolchain: str | None = None,
 ) -> Submitted:
     """Submits the library's whole suite. A night's second submission of a commit finds the first and changes
-    nothing."""
+    nothing.
+
+    Under a toolchain of `tilewatch toolchain add`, what comes of it is kept apart like a branch. Workers know whether
+    they have the toolchain, and this machine need not. Raises BadToolchainName.
+    """
+    if toolchain is not None and not is_name(toolchain):
+        raise BadToolchainName(f"'{toolchain}' is no name of a toolchain; expected one like next-13.5")
     night = night or dt.datetime.now(dt.UTC).date()
     return _submit(
         settings,
@@ -130,8 +144,9 @@ def submit_nightly(
             "nightly",
             Priority.NIGHTLY,
             night,
-            f"the nightly of {night}",
-            lambda sha, slug: f"nightly:{night}:{sha}:{slug}",
+            f"the nightly of {night}" + (f" under {toolchain}" if toolchain else ""),
+            lambda sha, slug: f"nightly:{night}:{sha}:{slug}" + (f":toolchain:{toolchain}" if toolchain else ""),
+            toolchain=toolchain,
         ),
     )
 
@@ -209,7 +224,7 @@ def _submit(
     """`branch` names the line of a commit that is not on the main line; without it `revision` does."""
     servers = settings.connection()
     models = tuple(dict.fromkeys(device.gpu_model(slug) for slug in gpus))
-    commit = _resolve(source.watched, revision, branch or revision)
+    commit = _resolve(source.watched, revision, branch or revision, request.toolchain)
     library = checkouts.checkout_library(source.watched.folder, commit.sha, settings.library, settings.checkouts)
     with session(servers.database_url) as opened:
         measured = set(steps.list_gpu_models_measured_here(opened)) | _own_models()
@@ -237,13 +252,14 @@ def _submit(
     )
 
 
-def _resolve(source: WatchedRepository, revision: str, line: str) -> GitCommit:
-    """Reads a commit. One that is not on the main line is of a repository of its own, the branch `line`."""
+def _resolve(source: WatchedRepository, revision: str, line: str, toolchain: str | None) -> GitCommit:
+    """Reads a commit. One that is not on the main line is of a repository of its own, the branch `line`; so is each
+    under a toolchain, since another compiler is no change of the code."""
     commit = watched.resolve(source, revision)
-    if git_reads.is_on_main_line(source.folder, commit.sha, source.branch):
-        return commit
-    line = short_sha(commit.sha) if commit.sha.startswith(line) else line
-    return replace(commit, repository=name_of_branch(commit.repository, line))
+    words = [f"under {toolchain}"] if toolchain else []
+    if not git_reads.is_on_main_line(source.folder, commit.sha, source.branch):
+        words.insert(0, short_sha(commit.sha) if commit.sha.startswith(line) else line)
+    return replace(commit, repository=name_of_branch(commit.repository, " ".join(words))) if words else commit
 
 
 def _list_kernels(settings: Settings, source: Source, request: _Request) -> tuple[str, ...] | None:
@@ -330,6 +346,7 @@ def _write(
         gpu_model=model.slug,
         measure=target.measure,
         priority=int(request.priority),
+        toolchain=request.toolchain,
     )
     if target.plans is not None:
         return submission_id, True, write_plans(opened, submission, target.plans)
@@ -342,7 +359,8 @@ def _sentence(
 ) -> str:
     at = f"{short_sha(commit.sha)} ({commit.subject}){source.words}"
     if is_branch(commit.repository):
-        at += f", which is not on the main line and kept apart as '{commit.repository}',"
+        why = "" if request.toolchain else "which is not on the main line and "
+        at += f", {why}kept apart as '{commit.repository}',"
     if not created:
         return f"{request.what} for {at} was submitted before, for {_slugs(targets)}{source.stale_words}"
     static = [target for target in created if not target.measure]

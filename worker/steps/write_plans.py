@@ -23,6 +23,7 @@ class PlannedSubmission:
 
     `library` is the folder of commits whose pyproject.toml names none; `words` names a repository that was added, for
     people, and is empty for that of TILEWATCH_REPOSITORY. `measure` is False where no GPU will be there to measure.
+    `toolchain` names what compiles; None is what the workers have installed.
     """
 
     key: str
@@ -35,10 +36,12 @@ class PlannedSubmission:
     gpu_model: str
     measure: bool
     priority: int
+    toolchain: str | None = None
 
 
 def write_plans(opened: Session, submission: PlannedSubmission, plans: Sequence[Plan]) -> list[UnsentJob]:
     """Returns the jobs to send. A second call changes nothing."""
+    named = _named_toolchain(submission)
     for plan in plans:
         sweep_id = _write_sweep(opened, submission, plan)
         if submission.measure:
@@ -48,13 +51,17 @@ def write_plans(opened: Session, submission: PlannedSubmission, plans: Sequence[
                 kind="measure",
                 queue=gpu_queue(submission.gpu_model),
                 subject=f"{plan.kernel} {plan.problem}{submission.words} on {submission.gpu_model}",
-                payload={"library": submission.library, "baselines": list(plan.baselines), **_shipped(plan)},
+                payload={"library": submission.library, "baselines": list(plan.baselines), **_shipped(plan), **named},
                 submission_id=submission.submission_id,
                 sweep_id=sweep_id,
                 state="waiting",
                 priority=submission.priority,
             )
     return _compile_jobs(opened, submission, plans)
+
+
+def _named_toolchain(submission: PlannedSubmission) -> dict[str, str]:
+    return {} if submission.toolchain is None else {"toolchain": submission.toolchain}
 
 
 def _shipped(plan: Plan) -> dict[str, dict[str, int]]:
@@ -101,6 +108,7 @@ def _compile_jobs(opened: Session, submission: PlannedSubmission, plans: Sequenc
                 "library": submission.library,
                 "kernel": kernel,
                 "arch": arch,
+                **_named_toolchain(submission),
             },
             submission_id=submission.submission_id,
             priority=submission.priority,

@@ -52,6 +52,7 @@ def backend(tmp_path: Path, rig: Rig, database_url: str, monkeypatch: pytest.Mon
         broker_url="",
         repository=tmp_path / "watched",
         checkouts=tmp_path / "checkouts",
+        toolchains=tmp_path / "toolchains",
         clones=tmp_path / "clones",
         spool=tmp_path / "spool",
         journals=tmp_path / "journals",
