@@ -35,6 +35,9 @@ MEMORY_BYTES = 5 << 28
 """The configs that never end take 2 to 3 GiB within LIMIT_S, those that end in time 120 to 500 MiB (sm_90 and sm_100,
 tileiras 13.4, 2026-11), of resident memory. Two compilers and everything else then fit a machine with 4 GiB."""
 
+CHILDREN = 2
+"""A child loads the code of one library folder and no other: a comparison has two sides. Each holds some 150 MB."""
+
 READY_S = 120.0
 """Importing cuda-tile takes a second, more on a cold disk."""
 
@@ -71,8 +74,9 @@ class Compiler:
         self.wall_limit_s = WALL_LIMITS * limit_s if wall_limit_s is None else wall_limit_s
         self.memory_bytes = memory_bytes
         self._packages = toolchain.folder.absolute() if toolchain is not None and toolchain.folder is not None else None
-        self._child: ChildProcess | None = None
         self._toolchain_version: str | None = None
+        self._children: dict[str, ChildProcess] = {}
+        """By library folder, the one that was used last at the end."""
 
     @property
     def version(self) -> str:
@@ -148,16 +152,14 @@ class Compiler:
         return CodeIdentity(answer["content_key"], answer.get("launch_sha256"), answer.get("failure"))
 
     def close(self) -> None:
-        """Ends the child at once, also in the middle of a compile."""
-        if self._child is not None:
-            self._child.close()
-            self._child = None
+        """Ends the children at once, also in the middle of a compile."""
+        while self._children:
+            self._children.popitem()[1].close()
         self._cubins.close()
 
     def kill(self) -> None:
         """Ends the compile under way from another thread; its outcome is an error. `close` is still to be called."""
-        child = self._child
-        if child is not None:
+        for child in tuple(self._children.values()):
             child.kill()
 
     def __enter__(self) -> Self:
@@ -182,9 +184,8 @@ class Compiler:
         }
 
     def _ask(self, ask: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        if self._child is None or not self._child.alive:
-            self._child = self._start()
-        answer = self._child.ask({"ask": ask, **request}, deadline_s=self.wall_limit_s + SLACK_S)
+        child = self._child_of(request["library"])
+        answer = child.ask({"ask": ask, **request}, deadline_s=self.wall_limit_s + SLACK_S)
         if "store_error" in answer:
             raise StoreError(answer["store_error"])
         if "package_missing" in answer:
@@ -193,8 +194,21 @@ class Compiler:
             raise BuildError(answer["error"])
         return answer
 
-    def _start(self) -> ChildProcess:
-        self._child = child = ChildProcess("compile", packages=self._packages)  # kill() may come before it is ready
+    def _child_of(self, library: str) -> ChildProcess:
+        """One commit's code must not run in the compiles of another: it could change what they give."""
+        child = self._children.pop(library, None)
+        if child is not None and child.alive:
+            self._children[library] = child
+            return child
+        if child is not None:
+            child.close()
+        while len(self._children) >= CHILDREN:
+            self._children.pop(next(iter(self._children))).close()
+        return self._start(library)
+
+    def _start(self, library: str) -> ChildProcess:
+        child = ChildProcess("compile", packages=self._packages)
+        self._children[library] = child  # kill() may come before it is ready
         try:
             ready = child.ask({"ask": "ready"}, deadline_s=READY_S)
         except (ChildDied, ChildHung) as error:
@@ -211,7 +225,7 @@ class Compiler:
         if self._toolchain_version is None:
             if self._packages is None:
                 return compiler_version()
-            self._child = self._start()
+            self._start("").close()  # no library's
         assert self._toolchain_version is not None
         return self._toolchain_version
 

@@ -47,7 +47,8 @@ class CubinStore:
         return self.outcomes((key,)).get(key)
 
     def outcomes(self, keys: Collection[str]) -> dict[str, dict[str, Any]]:
-        """Returns what compiling each of these keys gave, without those that were never compiled.
+        """Returns what compiling each of these keys gave, without those that were never compiled, and without those
+        whose cubin was deleted, so that they are compiled again.
 
         One call reads all of them, which an object store does in parallel.
         """
@@ -57,7 +58,17 @@ class CubinStore:
         with self._trouble("read"):
             read = self._files.cat(list(of), on_error="return")
             contents = {key: read[path] for path, key in of.items() if not isinstance(read[path], FileNotFoundError)}
-            return {key: json.loads(_or_raise(each)) for key, each in contents.items()}
+            found = {key: json.loads(_or_raise(each)) for key, each in contents.items()}
+            lost = self._list_lost([key for key, outcome in found.items() if outcome.get("status") == "ok"])
+        return {key: outcome for key, outcome in found.items() if key not in lost}
+
+    def _list_lost(self, keys: Collection[str]) -> set[str]:
+        """Lists those without a cubin. Of each the first byte is read, which an object store does in parallel."""
+        paths = [self._path(key, "cubin") for key in keys]
+        if not paths:
+            return set()
+        read = self._files.cat_ranges(paths, 0, 1, on_error="return")
+        return {key for key, each in zip(keys, read, strict=True) if isinstance(each, FileNotFoundError)}
 
     def put(self, key: str, outcome: Mapping[str, Any], cubin: bytes | None) -> None:
         """Writes an outcome and its cubin. The outcome is written last: where it is, the cubin is."""

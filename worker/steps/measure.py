@@ -92,7 +92,7 @@ def _with_cubins(
     if missing := sum(each.content_key not in outcomes for each in compiled):
         raise NothingToMeasure(
             f"{missing:,} cubins of {facts.kernel} {facts.problem} are not in the store {store_url}; "
-            "submit it again and they are compiled again"
+            "`tilewatch submit sweep` of this commit compiles them again, then `tilewatch retry` measures"
         )
     failed = [each for each in compiled if outcomes[each.content_key]["status"] != "ok"]
     if failed:

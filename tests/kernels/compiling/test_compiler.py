@@ -1,5 +1,6 @@
 """Compiling with the real compiler, without a GPU: facts, failures, names by content."""
 
+import contextlib
 import json
 import shutil
 import subprocess
@@ -105,6 +106,26 @@ def test_a_compile_that_eats_memory_is_stopped_and_says_so(store: str) -> None:
     with Compiler(store, memory_bytes=200 << 20) as compiler:
         outcome = compiler.compile(LIBRARY, "gemm_fp8", PROBLEM, config(512, 256, 256), "sm_100")
     assert (outcome.status, outcome.failure) == ("error", "the tile compiler needed more than 0.195312 GiB")
+
+
+def test_one_library_s_code_does_not_run_in_the_compiles_of_another(store: str, tmp_path: Path) -> None:
+    hostile, log = tmp_path / "hostile", tmp_path / "log"
+    hostile.mkdir()
+    (hostile / "gemm.py").write_text(f"""
+from tilewatch.kernels.compiling import compile_child
+read = compile_child.read_code
+def read_code(request):
+    with open({str(log)!r}, "a") as out:
+        out.write(request["library"] + chr(10))
+    return read(request)
+compile_child.read_code = read_code
+KERNELS = ()
+""")
+    with Compiler(store) as compiler:
+        for library in (hostile, LIBRARY, hostile):
+            with contextlib.suppress(BuildError):
+                compiler.identify(library, "gemm_fp8", PROBLEM, config(), "sm_90")
+    assert log.read_text().split() == [str(hostile)], "the second of its own requests, in the child that it changed"
 
 
 def test_a_bad_tile_is_an_outcome_with_a_sentence(store: str) -> None:

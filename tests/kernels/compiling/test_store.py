@@ -22,7 +22,7 @@ def test_many_outcomes_are_read_at_once_and_unknown_keys_left_out(tmp_path: Path
 
 def test_an_outcome_that_cannot_be_read_is_no_unknown_one(tmp_path: Path) -> None:
     store = CubinStore(folder(tmp_path))
-    store.put("aa1", OK, None)
+    store.put("aa1", OK, b"cubin")
     (tmp_path / "aa" / "aa1.json").write_text("{")
     with pytest.raises(StoreError, match="cannot be read"):
         store.outcomes(["aa1", "bb2"])
@@ -30,3 +30,14 @@ def test_an_outcome_that_cannot_be_read_is_no_unknown_one(tmp_path: Path) -> Non
     (tmp_path / "aa" / "aa1.json").mkdir()
     with pytest.raises(StoreError, match="cannot be read"):
         store.outcomes(["aa1", "bb2"])
+
+
+@pytest.mark.parametrize("url", ["folder", "memory://lost"])
+def test_a_deleted_cubin_was_never_compiled(tmp_path: Path, url: str) -> None:
+    store = CubinStore(folder(tmp_path) if url == "folder" else url)
+    for key in ("aa1", "aa2", "bb3"):
+        store.put(key, OK, b"cubin")
+    store.put("bb4", TIMEOUT, None)
+    store._files.rm_file(store._path("aa2", "cubin"))
+    assert store.outcomes(["aa1", "aa2", "bb3", "bb4"]) == {"aa1": OK, "bb3": OK, "bb4": TIMEOUT}
+    assert store.outcome("aa2") is None
