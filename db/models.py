@@ -795,6 +795,9 @@ class Quarantine(Base):
 TOTAL = "total"
 """The kernel of a sweep that is a weighted total; its problem is the model's name."""
 
+RECORDED_HOST_END = " (recorded)"
+"""How the host of a compilation ends that a recording brought. A failure of it keeps no worker from compiling."""
+
 OPEN_JOB = ("waiting", "queued", "running")
 """States of a job that has not ended."""
 

@@ -18,6 +18,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from tilewatch.db.models import (
+    RECORDED_HOST_END,
     Commit,
     Compilation,
     Config,
@@ -81,18 +82,29 @@ class NewVerdict:
 
 
 def add_gpu_model(
-    session: Session, *, slug: str, name: str, arch: str, fp8_tflops: float | None, bandwidth_gbps: float | None
+    session: Session,
+    *,
+    slug: str,
+    name: str,
+    arch: str,
+    fp8_tflops: float | None,
+    bandwidth_gbps: float | None,
+    corrects: bool = True,
 ) -> None:
-    """Adds a model or corrects it: the newest datasheet rates win; an unknown rate never replaces a known one."""
+    """Adds a model or corrects it: the newest datasheet rates win; an unknown rate never replaces a known one.
+
+    One that does not correct, from a recording, only adds rates that are unknown here.
+    """
     new = insert(GpuModel).values(slug=slug, name=name, arch=arch, fp8_tflops=fp8_tflops, bandwidth_gbps=bandwidth_gbps)
+    first, second = (new.excluded, GpuModel) if corrects else (GpuModel, new.excluded)
     session.execute(
         new.on_conflict_do_update(
             index_elements=[GpuModel.slug],
             set_={
-                "name": new.excluded.name,
-                "arch": new.excluded.arch,
-                "fp8_tflops": func.coalesce(new.excluded.fp8_tflops, GpuModel.fp8_tflops),
-                "bandwidth_gbps": func.coalesce(new.excluded.bandwidth_gbps, GpuModel.bandwidth_gbps),
+                "name": first.name,
+                "arch": first.arch,
+                "fp8_tflops": func.coalesce(first.fp8_tflops, second.fp8_tflops),
+                "bandwidth_gbps": func.coalesce(first.bandwidth_gbps, second.bandwidth_gbps),
             },
         )
     )
@@ -107,9 +119,10 @@ def add_commit(
     committed_at: dt.datetime,
     subject: str,
     author: str | None = None,
+    corrects: bool = True,
 ) -> int:
     """Adds a commit or corrects it; returns its id. The largest position wins: a shallow clone counts too few, never
-    too many.
+    too many. One that does not correct, from a recording of a repository that is watched here, leaves it as it is.
 
     Recordings from before there was an author have none; a known author stays.
     """
@@ -119,7 +132,7 @@ def add_commit(
     corrected = new.on_conflict_do_update(
         index_elements=[Commit.repository, Commit.sha],
         set_={
-            "position": func.greatest(Commit.position, new.excluded.position),
+            "position": func.greatest(Commit.position, new.excluded.position) if corrects else Commit.position,
             "author": func.coalesce(Commit.author, new.excluded.author),
         },
     )
@@ -232,7 +245,8 @@ def add_compilations(session: Session, rows: Sequence[Row]) -> None:
     """Stores outcomes of compiling; a row has every column but id and created_at.
 
     A success replaces a failure of the same code key and compiler, and a failure replaces a timeout that used less CPU
-    time, since the machine may only have been busy then; nothing replaces a success.
+    time, since the machine may only have been busy then; nothing replaces a success. What was compiled here replaces
+    what a recording brought.
     """
     if not rows:
         return
@@ -244,6 +258,7 @@ def add_compilations(session: Session, rows: Sequence[Row]) -> None:
         where=or_(
             (Compilation.status != "ok") & (new.excluded.status == "ok"),
             (Compilation.status == "timeout") & (new.excluded.cpu_s > Compilation.cpu_s),
+            Compilation.host.endswith(RECORDED_HOST_END) & ~new.excluded.host.endswith(RECORDED_HOST_END),
         ),
     )
     session.execute(better, sorted((dict(row) for row in rows), key=lambda row: (row["code_key"], row["compiler"])))

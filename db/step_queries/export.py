@@ -121,6 +121,12 @@ def read_sweep_export(session: Session, sweep_id: int) -> SweepExport:
     )
 
 
+def list_own_repositories(session: Session) -> set[str]:
+    """Lists the repositories with a submission of this database, which no recording brought."""
+    query = select(Commit.repository).distinct().join(Submission).where(Submission.recording_id.is_(None))
+    return set(session.scalars(query))
+
+
 def find_known_run_keys(session: Session, keys: Sequence[str]) -> set[str]:
     """Returns those of these runs that the database has already, measured here or imported from another file."""
     return set(session.scalars(select(Run.key).where(Run.key == func.any(list(keys)))))

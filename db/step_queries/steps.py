@@ -11,6 +11,7 @@ from tilewatch.db.joins import WORKER_ALIVE_S
 from tilewatch.db.models import (
     ENDED_SHORT,
     OPEN_JOB,
+    RECORDED_HOST_END,
     Commit,
     Compilation,
     Config,
@@ -99,12 +100,14 @@ def read_compiled_keys(
 ) -> dict[str, str | None]:
     """Returns the code keys that need no compiling again, with the store's key of the cubin; None if it failed.
 
-    A timeout that used less CPU time than `limit_s` is left out: the machine was slow, not the config.
+    A timeout that used less CPU time than `limit_s` is left out: the machine was slow, not the config. So is a failure
+    that a recording brought: what did not compile elsewhere, or is said not to, may compile here.
     """
     query = select(Compilation.code_key, Compilation.status, Compilation.content_key).where(
         Compilation.compiler == compiler,
         Compilation.code_key == func.any(list(code_keys)),
         (Compilation.status != "timeout") | (Compilation.cpu_s >= limit_s),
+        (Compilation.status == "ok") | ~Compilation.host.endswith(RECORDED_HOST_END),
     )
     return {key: content_key if status == "ok" else None for key, status, content_key in session.execute(query)}
 

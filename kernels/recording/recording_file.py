@@ -9,14 +9,20 @@ import datetime as dt
 import gzip
 import json
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from tilewatch.errors import ExpectedError
+from tilewatch.kernels.recording.rows import SCHEMAS
 
 VERSION = 1
+LINE_BYTES = 16 << 20
+FILE_BYTES = 2 << 30
+"""Of the uncompressed file. A night of 9,000 configs has 12 MB."""
 
 KEYS: Mapping[str, tuple[str, ...]] = {
     "sweep": ("id",),
@@ -95,24 +101,25 @@ def append(path: Path, header: Header, rows: Iterable[Mapping[str, Any]]) -> int
 
 def read(path: Path) -> RecordingContents:
     """Reads and checks the whole file. Raises BadRecording."""
-    lines = _lines(path)
-    first = _parse(path, 1, lines[0]) if lines else {}
+    lines = enumerate(_lines(path), start=1)
+    number, line = next(lines, (1, b"{}"))
+    first = _parse(path, number, line)
     version = first.pop("tilewatch_recording", None)
     if version is None:
         raise BadRecording(f"{path} is not a Tilewatch recording: its first line has no tilewatch_recording version")
-    if version != VERSION:
-        raise BadRecording(f"{path} is a recording of version {version}; this Tilewatch reads version {VERSION}")
+    if version is not VERSION:
+        raise BadRecording(f"{path} is a recording of version {version!r}; this Tilewatch reads version {VERSION}")
     try:
         header = Header(**first)
     except TypeError:
         raise BadRecording(f"{path} line 1: the header must hold machine, recorded_at, repository and tool") from None
     rows: list[dict[str, Any]] = []
     seen: set[tuple[str, str]] = set()
-    for number, line in enumerate(lines[1:], start=2):
+    for number, line in lines:
         row = _parse(path, number, line)
         kind = str(row.get("row"))
         if kind == "end":
-            if row.get("rows") != len(rows) or number != len(lines):
+            if row.get("rows") != len(rows) or next(lines, None) is not None:
                 raise BadRecording(f"{path} line {number}: {row.get('rows')} rows were written, {len(rows)} are here")
             return RecordingContents(header, tuple(rows))
         if kind not in KEYS:
@@ -120,6 +127,7 @@ def read(path: Path) -> RecordingContents:
         missing = [field for field in KEYS[kind] if field not in row]
         if missing:
             raise BadRecording(f"{path} line {number}: the {kind} has no {', '.join(missing)}")
+        _check(path, number, kind, row)
         identity = (kind, json.dumps([row[field] for field in KEYS[kind]], sort_keys=True))
         if identity in seen:
             raise BadRecording(f"{path} line {number}: this {kind} is there twice ({identity[1]})")
@@ -132,9 +140,19 @@ def now() -> str:
     return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
 
 
-def _lines(path: Path) -> list[bytes]:
+def _lines(path: Path) -> Iterator[bytes]:
+    """Reads line by line: 10 MiB of compressed zeros are 10 GiB."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise BadRecording(f"{path} is no file")
+    read_bytes = 0
     try:
-        return gzip.decompress(path.read_bytes()).splitlines()
+        with gzip.open(path) as file:
+            while line := file.readline(LINE_BYTES + 1):
+                read_bytes += len(line)
+                if len(line) > LINE_BYTES or read_bytes > FILE_BYTES:
+                    most = f"a line may have {LINE_BYTES >> 20} MiB, the whole {FILE_BYTES >> 30} GiB"
+                    raise BadRecording(f"{path} is too large: {most}")
+                yield line
     except FileNotFoundError:
         raise BadRecording(f"there is no file {path}") from None
     except EOFError:
@@ -150,11 +168,21 @@ def _lines(path: Path) -> list[bytes]:
 def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         row = None
     if not isinstance(row, dict):
         raise BadRecording(f"{path} line {number} is not a JSON object")
     return row
+
+
+def _check(path: Path, number: int, kind: str, row: Mapping[str, Any]) -> None:
+    """Raises BadRecording for the first value that is not what rows.py describes."""
+    try:
+        SCHEMAS[kind].validate_python(row)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise BadRecording(f"{path} line {number}: the {kind}'s {field}: {first['msg'].lower()}") from None
 
 
 def _line(row: Mapping[str, Any]) -> bytes:

@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db import record
 from tilewatch.db.lifecycle.jobs import Priority
+from tilewatch.db.models import RECORDED_HOST_END
 from tilewatch.db.record import config_sha256
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import export, judging
@@ -79,7 +80,8 @@ def _import(opened: Session, file_name: str, sha256: str, contents: recording_fi
     # A sweep whose runs are all here came with another file, or is our own.
     held = {run["sweep"] for run in rows["run"]} - {run["sweep"] for run in runs}
     sweeps = [sweep for sweep in rows["sweep"] if sweep["id"] not in held]
-    record.add_compilations(opened, [_columns(row) for row in rows["compilation"]])
+    recorded = [{**_columns(row), "host": row["host"] + RECORDED_HOST_END} for row in rows["compilation"]]
+    record.add_compilations(opened, recorded)
     config_ids = _config_ids(opened, contents.rows)
     sweep_ids = _import_sweeps(opened, sweeps, recording_id, f"recorded:{sha256}", {run["sweep"] for run in runs})
     _import_trials(opened, [row for row in rows["trial"] if row["sweep"] not in held], sweep_ids, config_ids)
@@ -117,15 +119,18 @@ def _import_sweeps(
     """Ids by the file's own numbers. Sweeps of one night, commit and GPU model share a submission, as they did; a
     second one of a kernel and problem opens another."""
     ids = {}
+    own = export.list_own_repositories(opened)
     met: Counter[tuple[Any, ...]] = Counter()
     for row in rows:
         commit, model = row["commit"], row["gpu_model"]
         group = (row["reason"], row["night"], commit["repository"], commit["sha"], model["slug"])
         again = met[*group, row["kernel"], row["problem"]]
         met[*group, row["kernel"], row["problem"]] += 1
-        record.add_gpu_model(opened, **model)
+        record.add_gpu_model(opened, **model, corrects=False)
         commit_id = record.add_commit(
-            opened, **{**commit, "committed_at": dt.datetime.fromisoformat(commit["committed_at"])}
+            opened,
+            **{**commit, "committed_at": dt.datetime.fromisoformat(commit["committed_at"])},
+            corrects=commit["repository"] not in own,
         )
         submission_id, _ = record.add_submission(
             opened,

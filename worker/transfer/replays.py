@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from tilewatch.db import record
 from tilewatch.db.lifecycle import suspicions
 from tilewatch.db.models import Commit, Replay
+from tilewatch.db.step_queries import export
 from tilewatch.db.step_queries.export import ReplayExport
 
 Row = Mapping[str, Any]
@@ -40,6 +41,7 @@ def replay_rows(exported: Iterable[ReplayExport]) -> Iterator[dict[str, Any]]:
 
 def write_replays(session: Session, rows: Sequence[Row], recording_id: int) -> None:
     """Writes a recording's replays; one whose key is here already stays as it is."""
+    own = export.list_own_repositories(session)
     for row in rows:
         columns: dict[str, Any] = {name: row[name] for name in ALIKE if name != "failure"}
         for name in ("good", "bad"):
@@ -47,7 +49,9 @@ def write_replays(session: Session, rows: Sequence[Row], recording_id: int) -> N
             commit = side["commit"]
             columns |= {f"{name}_{each}": side[each] for each in OF_A_SIDE}
             columns[f"{name}_commit_id"] = record.add_commit(
-                session, **{**commit, "committed_at": dt.datetime.fromisoformat(commit["committed_at"])}
+                session,
+                **{**commit, "committed_at": dt.datetime.fromisoformat(commit["committed_at"])},
+                corrects=commit["repository"] not in own,
             )
             params = side["config"]
             ids = record.add_configs(session, [params]) if params is not None else {}

@@ -3,14 +3,50 @@
 import dataclasses
 import gzip
 import json
+import os
+import re
 from pathlib import Path
 
 import pytest
 
+from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.recording.recording_file import BadRecording, Header, append, read, write
 
 HEADER = Header("box, NVIDIA H200", "2026-11-21T03:00:00+00:00", "tilewatch", "tilewatch 0.1.0")
-ROWS = [{"row": "sweep", "id": 1}, {"row": "run", "key": "a", "sweep": 1}]
+COMMIT = {"repository": "r", "sha": "ab", "position": 1, "committed_at": "2026-11-21T03:00:00+00:00", "subject": "s"}
+MODEL = {"slug": "h200", "name": "NVIDIA H200", "arch": "sm_90", "fp8_tflops": 1979.0, "bandwidth_gbps": 4800.0}
+CONFIG = {"tile_m": 64, "name": "a", "fast": True, "none": None}
+SWEEP = {
+    "row": "sweep", "id": 1, "commit": COMMIT, "gpu_model": MODEL, "reason": "manual", "night": None, "kernel": "k",
+    "problem": "8", "arch": "sm_90", "source_sha256": "ab", "space": {"axes": [["tile_m", [64]]], "tile_table": None},
+    "space_size": 1, "flops": 1, "bytes": 1,
+}  # fmt: skip
+RUN = {
+    "row": "run", "key": "a", "sweep": 1, "host": "box", "gpu_uuid": "GPU-1", "gpu_name": "NVIDIA H200",
+    "timer": "cupti", "toolchain": {}, "telemetry": [{"when": "before", "unix_s": 1.5, "throttled": ["heat"]}],
+    "sweep_gpu_s": 1.0, "tie": [CONFIG], "started_at": "2026-11-21T03:00:00+00:00",
+    "finished_at": "2026-11-21T03:00:01+00:00",
+}  # fmt: skip
+COMPILATION = {
+    "row": "compilation", "code_key": "ab", "compiler": "c", "arch": "sm_90", "status": "ok", "failure": None,
+    "content_key": "cd", "code_sha256": "ef", "symbol": "k", "registers": 8, "stack_bytes": 0, "shared_bytes": 0,
+    "code_bytes": 8, "cubin_bytes": 8, "compile_s": 0.1, "host": "box", "remarks": [{"line": 3, "text": "loaded"}],
+}  # fmt: skip
+MEASUREMENT = {
+    "row": "measurement", "run": "a", "implementation": "kernel", "role": "kernel", "config": CONFIG,
+    "samples_us": [1, 2.5], "detail": {"chose": []},
+}  # fmt: skip
+TRIAL = {
+    "row": "trial", "sweep": 1, "config": CONFIG, "code_key": "ab", "compiler": "c", "status": "timed",
+    "failure": None, "samples_us": [1.5], "error": 0.0,
+}  # fmt: skip
+SIDE = {"commit": COMMIT, "config": CONFIG, "content_key": "cd", "code_sha256": "ef", "toolchain": "c"}
+REPLAY = {
+    "row": "replay", "key": "r", "kernel": "k", "problem": "8", "gpu_model": "h200", "axis": "commit",
+    "failure": None, "host": "box", "gpu_uuid": "GPU-1", "telemetry": [], "gpu_s": 1.0, "good": SIDE, "bad": SIDE,
+    "good_us": [1.0], "bad_us": [1.0], "at": "2026-11-21T03:00:00+00:00",
+}  # fmt: skip
+ROWS = [SWEEP, RUN]
 
 
 def test_what_is_written_is_read_again_and_the_bytes_do_not_depend_on_the_clock(tmp_path: Path) -> None:
@@ -24,10 +60,8 @@ def test_what_is_written_is_read_again_and_the_bytes_do_not_depend_on_the_clock(
 
 def test_runs_are_added_to_a_recording_of_the_same_machine(tmp_path: Path) -> None:
     path = tmp_path / "both.gz"
-    compiled = {"row": "compilation", "code_key": "k", "compiler": "c"}
     for key in ("a", "b", "c"):
-        run = {"row": "run", "key": key, "sweep": 1}
-        assert append(path, HEADER, [ROWS[0], compiled, run]) == (3 if key == "a" else 2)
+        assert append(path, HEADER, [SWEEP, COMPILATION, {**RUN, "key": key}]) == (3 if key == "a" else 2)
     rows = read(path).rows
     assert [row["id"] for row in rows if row["row"] == "sweep"] == [1, 2, 3]
     assert [(row["key"], row["sweep"]) for row in rows if row["row"] == "run"] == [("a", 1), ("b", 2), ("c", 3)]
@@ -40,7 +74,7 @@ def test_a_file_cut_anywhere_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "whole.gz"
     write(path, HEADER, ROWS)
     whole = path.read_bytes()
-    for length in range(1, len(whole)):
+    for length in range(1, len(whole), 7):
         path.write_bytes(whole[:length])
         with pytest.raises(BadRecording):
             read(path)
@@ -61,7 +95,7 @@ def test_lines_cut_before_compression_are_refused(tmp_path: Path) -> None:
         ({"tilewatch_recording": 2, **HEADER.__dict__}, [], "version 2; this Tilewatch reads version 1"),
         ({"hello": 1}, [], "is not a Tilewatch recording"),
         ({"tilewatch_recording": 1, "machine": "x"}, [], "the header must hold"),
-        (None, [ROWS[0], ROWS[0]], "line 3: this sweep is there twice"),
+        (None, [SWEEP, SWEEP], "line 3: this sweep is there twice"),
         (None, [{"row": "poem"}], "'poem' is no kind of row"),
         (None, [{"row": "run"}], "the run has no key"),
         (None, [{"row": "end", "rows": 5}], "5 rows were written, 0 are here"),
@@ -75,6 +109,68 @@ def test_a_recording_that_makes_no_sense_is_refused(
     path.write_bytes(gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode()))
     with pytest.raises(BadRecording, match=sentence):
         read(path)
+
+
+GOOD = {row["row"]: row for row in (SWEEP, RUN, COMPILATION, MEASUREMENT, TRIAL, REPLAY)}
+
+
+def test_every_kind_of_row_is_read(tmp_path: Path) -> None:
+    write(tmp_path / "all.gz", HEADER, GOOD.values())
+    assert list(read(tmp_path / "all.gz").rows) == list(GOOD.values())
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "sentence"),
+    [
+        ("measurement", {"samples_us": [0.0]}, "samples_us.0: input should be greater than 0"),
+        ("measurement", {"samples_us": []}, "samples_us: list should have at least 1 item"),
+        ("measurement", {"samples_us": [1e308]}, "samples_us.0: input should be less than"),
+        ("replay", {"bad_us": [0]}, "bad_us.0: input should be greater than 0"),
+        ("replay", {"good": {**SIDE, "content_key": "../../../etc/passwd"}}, "good.content_key: string should match"),
+        ("compilation", {"content_key": "/etc/passwd"}, "content_key: string should match"),
+        ("compilation", {"remarks": "text"}, "remarks: input should be a valid list"),
+        ("compilation", {"remarks": ["text"]}, "remarks.0: input should be a valid dictionary"),
+        ("sweep", {"space": {}}, "space.axes: field required"),
+        ("sweep", {"space": {"axes": "abc"}}, "space.axes: input should be a valid list"),
+        ("sweep", {"space": {"axes": [], "tile_table": "text"}}, "space.tile_table: input should be a valid dict"),
+        ("sweep", {"commit": {**COMMIT, "position": 2**31 - 1}}, "commit.position: input should be less than"),
+        ("sweep", {"commit": {**COMMIT, "sha": ""}}, "commit.sha: string should match"),
+        ("sweep", {"gpu_model": {**MODEL, "fp8_tflops": -1.0}}, "gpu_model.fp8_tflops: input should be greater than 0"),
+        ("sweep", {"kernel": ""}, "kernel: string should have at least 1 character"),
+        ("sweep", {"kernel": "a\x1b[2J"}, "kernel: string should match"),
+        ("sweep", {"space_size": -1}, "space_size: input should be greater than"),
+        ("sweep", {"flops": 2**70}, "flops: input should be less than"),
+        ("run", {"telemetry": [{"when": "x", "sm_clock_mhz": "fast"}]}, "telemetry.0.sm_clock_mhz: input should be"),
+        ("run", {"telemetry": [{"when": "x", "throttled": 7}]}, "telemetry.0.throttled: input should be a valid list"),
+        ("run", {"telemetry": [{"when": "x", "unix_s": "x"}]}, "telemetry.0.unix_s: input should be a valid number"),
+    ],
+)
+def test_a_value_that_a_job_or_page_cannot_read_is_refused(
+    tmp_path: Path, kind: str, changes: dict[str, object], sentence: str
+) -> None:
+    write(tmp_path / "odd.gz", HEADER, [{**GOOD[kind], **changes}])
+    with pytest.raises(BadRecording, match=f"line 2: the {kind}'s {re.escape(sentence)}"):
+        read(tmp_path / "odd.gz")
+
+
+@pytest.mark.parametrize(
+    ("lines", "sentence"),
+    [(b"[" * 200_000, "line 1 is not a JSON object"), (b"\n" * (1 << 20), "line 1 is not"), (b"x" * 2000, "too large")],
+)
+def test_a_bomb_is_refused_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: bytes, sentence: str
+) -> None:
+    if sentence == "too large":
+        monkeypatch.setattr(recording_file, "LINE_BYTES", 1000)
+    (tmp_path / "bomb.gz").write_bytes(gzip.compress(lines))
+    with pytest.raises(BadRecording, match=sentence):
+        read(tmp_path / "bomb.gz")
+
+
+def test_a_pipe_is_no_recording(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(BadRecording, match="is no file"):
+        read(tmp_path / "pipe")
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Recordings: what travels, what a second import does, and files that change nothing."""
 
+import datetime as dt
 import functools
 import gzip
 import json
@@ -14,9 +15,23 @@ from tests.conftest import NewDatabase
 from tests.worker.fixtures import tiny_repository
 from tests.worker.fixtures.made_run import make_run
 from tests.worker.fixtures.worker_context import do_all_jobs, settings_for
-from tilewatch.db.models import Base, Compilation, Config, Measurement, Recording, Run, Submission, Sweep, Trial
+from tilewatch.db import record
+from tilewatch.db.models import (
+    Base,
+    Commit,
+    Compilation,
+    Config,
+    GpuModel,
+    Measurement,
+    Recording,
+    Run,
+    Submission,
+    Sweep,
+    Trial,
+)
 from tilewatch.db.server.embedded import Servers
 from tilewatch.db.session import session
+from tilewatch.db.step_queries import steps
 from tilewatch.db.step_queries.export import ExportFilter
 from tilewatch.kernels.recording.recording_file import BadRecording
 from tilewatch.worker.context import Context
@@ -117,6 +132,44 @@ def test_a_run_that_is_known_from_another_file_is_not_repeated(recording: Path, 
         assert (counts(elsewhere)["runs"], counts(elsewhere)["sweeps"]) == (2, 2)
 
 
+def test_a_recording_of_our_own_repository_changes_no_fact_of_ours(recording: Path, new_database: NewDatabase) -> None:
+    lines = [json.loads(line) for line in gzip.decompress(recording.read_bytes()).splitlines()]
+    (sweep, *_) = [line for line in lines if line.get("row") == "sweep"]
+    (failed,) = [line for line in lines if line.get("row") == "compilation" and line["status"] != "ok"]
+    commit = {**sweep["commit"], "committed_at": dt.datetime.fromisoformat(sweep["commit"]["committed_at"])}
+
+    def hostile(lines: list[Line]) -> list[Line]:
+        for line in lines:
+            if line.get("row") == "sweep":
+                line["commit"]["position"] = 9_999_999
+                line["gpu_model"] |= {"name": "PWNED", "fp8_tflops": 0.001}
+        return lines
+
+    with new_database() as here:
+        with session(here) as opened:
+            record.add_gpu_model(opened, **sweep["gpu_model"])
+            commit_id = record.add_commit(opened, **commit)
+            record.add_submission(
+                opened,
+                key="own",
+                reason="nightly",
+                night=None,
+                commit_id=commit_id,
+                gpu_model=sweep["gpu_model"]["slug"],
+                measure=True,
+            )
+        import_file(here, rewritten(recording, hostile))
+        with session(here) as opened:
+            assert opened.scalars(select(Commit.position)).all() == [commit["position"]]
+            model = opened.scalars(select(GpuModel)).one()
+            assert (model.name, model.fp8_tflops) == (sweep["gpu_model"]["name"], sweep["gpu_model"]["fp8_tflops"])
+            code_key, compiler = failed["code_key"], failed["compiler"]
+            assert steps.read_compiled_keys(opened, [code_key], compiler, 0.0) == {}
+            columns = {name: value for name, value in failed.items() if name != "row"}
+            record.add_compilations(opened, [{**columns, "failure": "our own"}])
+            assert steps.read_compiled_keys(opened, [code_key], compiler, 0.0) == {code_key: None}
+
+
 def test_our_own_export_is_nothing_new(recording: Path, source: Context) -> None:
     before = counts(source.database_url)
     import_file(source.database_url, recording)
@@ -176,12 +229,18 @@ def with_value(kind: str, name: str, value: object) -> Callable[[list[Line]], li
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (without("host", "run"), "a row names or lacks 'host'"),
+        (without("host", "run"), "the run's host: field required"),
         (with_value("run", "sweep", 99), "a row names or lacks 99"),
         (with_value("run", "timer", "sundial"), "violates check constraint"),
-        (with_value("run", "started_at", "yesterday"), "a value does not fit its column"),
-        (with_value("measurement", "samples_us", ["fast"]), "a value does not fit its column"),
-        (with_value("compilation", "registers", "many"), "cannot be imported"),
+        (with_value("run", "started_at", "yesterday"), "the run's started_at: input should be a valid datetime"),
+        (
+            with_value("measurement", "samples_us", ["fast"]),
+            "samples_us.0: input should be a valid number",
+        ),
+        (
+            with_value("compilation", "registers", "many"),
+            "registers: input should be a valid integer",
+        ),
         (lambda lines: [*lines[:2], lines[1], *lines[2:]], "this sweep is there twice"),
         (lambda lines: [{**lines[0], "tilewatch_recording": 2}, *lines[1:]], "this Tilewatch reads version 1"),
     ],

@@ -1,0 +1,193 @@
+"""Describes the rows of a recording: which values a field may have. A file from elsewhere is checked by it before a row
+is stored, since jobs and pages that read a row later expect what is described here.
+
+Fields that are not named here are passed on as they are.
+"""
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import Annotated, Any, NotRequired
+
+from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, with_config
+from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
+
+_CHECK = ConfigDict(strict=True, allow_inf_nan=False)
+
+MOST_COMMITS = 10_000_000
+"""The largest position of a commit; Linux had 1.3 million commits in 2026."""
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Text = Annotated[str, StringConstraints(max_length=100_000, pattern=r"^[^\x00]*$")]
+Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{1,128}$")]
+Moment = Annotated[dt.datetime, Field(strict=False)]
+Day = Annotated[dt.date, Field(strict=False)]
+Count = Annotated[int, Field(ge=0, lt=1 << 31)]
+BigCount = Annotated[int, Field(ge=0, lt=1 << 63)]
+Positive = Annotated[float, Field(gt=0, lt=1e30)]
+NotNegative = Annotated[float, Field(ge=0, lt=1e30)]
+Number = Annotated[float, Field(gt=-1e30, lt=1e30)]
+Scalar = bool | Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)] | Number | Text | None
+Config = dict[Name, Scalar]
+Samples = Annotated[list[Positive], Field(max_length=1_000_000)]
+
+
+@with_config(_CHECK)
+class CommitFields(TypedDict):
+    repository: Name
+    sha: Hex
+    position: Annotated[int, Field(ge=0, le=MOST_COMMITS)]
+    committed_at: Moment
+    subject: Text
+    author: NotRequired[Text | None]
+
+
+@with_config(_CHECK)
+class GpuModelFields(TypedDict):
+    slug: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]{0,39}$")]
+    name: Name
+    arch: Annotated[str, StringConstraints(pattern=r"^sm_[0-9]{2,4}[a-z]?$")]
+    fp8_tflops: Positive | None
+    bandwidth_gbps: Positive | None
+
+
+@with_config(_CHECK)
+class SpaceFields(TypedDict):
+    axes: list[Annotated[tuple[Name, list[Scalar]], Field(strict=False)]]
+    tile_table: NotRequired[Config | None]
+
+
+@with_config(_CHECK)
+class SweepFields(TypedDict):
+    id: Count
+    commit: CommitFields
+    gpu_model: GpuModelFields
+    reason: Name
+    night: Day | None
+    kernel: Name
+    problem: Name
+    arch: Name
+    source_sha256: Hex
+    space: SpaceFields
+    space_size: Count
+    flops: BigCount
+    bytes: BigCount
+
+
+@with_config(_CHECK)
+class RemarkFields(TypedDict):
+    line: NotRequired[Count | None]
+    name: NotRequired[Text | None]
+    instruction: NotRequired[Text | None]
+    shape: NotRequired[Text | None]
+    text: NotRequired[Text | None]
+    passed: NotRequired[bool | None]
+
+
+@with_config(_CHECK)
+class CompilationFields(TypedDict):
+    code_key: Hex
+    compiler: Name
+    arch: Name
+    status: Name
+    failure: Text | None
+    content_key: Hex | None
+    code_sha256: Hex | None
+    symbol: Text | None
+    registers: Count | None
+    stack_bytes: Count | None
+    shared_bytes: Count | None
+    code_bytes: Count | None
+    cubin_bytes: Count | None
+    compile_s: NotNegative
+    remarks: list[RemarkFields]
+    host: Name
+
+
+@with_config(_CHECK)
+class TrialFields(TypedDict):
+    sweep: Count
+    config: Config
+    code_key: Hex
+    compiler: Name | None
+    status: Name
+    failure: Text | None
+    samples_us: Samples | None
+    error: Number | None
+
+
+@with_config(_CHECK)
+class TelemetryFields(TypedDict):
+    when: Name
+    unix_s: NotRequired[Number | None]
+    sm_clock_mhz: NotRequired[Number | None]
+    memory_clock_mhz: NotRequired[Number | None]
+    power_w: NotRequired[Number | None]
+    temperature_c: NotRequired[Number | None]
+    ecc_uncorrected: NotRequired[Number | None]
+    throttled: NotRequired[list[Name] | None]
+    canary_compute_us: NotRequired[Number | None]
+    canary_memory_us: NotRequired[Number | None]
+
+
+@with_config(_CHECK)
+class RunFields(TypedDict):
+    key: Name
+    sweep: Count
+    host: Name
+    gpu_uuid: Name
+    gpu_name: Name
+    timer: Name
+    toolchain: dict[Name, Scalar]
+    telemetry: list[TelemetryFields]
+    sweep_gpu_s: NotNegative
+    tie: list[Config]
+    started_at: Moment
+    finished_at: Moment
+
+
+@with_config(_CHECK)
+class MeasurementFields(TypedDict):
+    run: Name
+    implementation: Name
+    role: Name
+    config: Config | None
+    samples_us: Annotated[list[Positive], Field(min_length=1, max_length=1_000_000)]
+    detail: dict[Name, Any]
+
+
+@with_config(_CHECK)
+class SideFields(TypedDict):
+    commit: CommitFields
+    config: Config | None
+    content_key: Hex
+    code_sha256: Hex
+    toolchain: Text
+
+
+@with_config(_CHECK)
+class ReplayFields(TypedDict):
+    key: Name
+    kernel: Name
+    problem: Name
+    gpu_model: Name
+    axis: Name
+    failure: Text | None
+    host: Name | None
+    gpu_uuid: Name | None
+    telemetry: list[TelemetryFields] | None
+    gpu_s: NotNegative | None
+    good: SideFields
+    bad: SideFields
+    good_us: Samples | None
+    bad_us: Samples | None
+    at: Moment
+
+
+SCHEMAS: Mapping[str, TypeAdapter[Any]] = {
+    "sweep": TypeAdapter(SweepFields),
+    "compilation": TypeAdapter(CompilationFields),
+    "trial": TypeAdapter(TrialFields),
+    "run": TypeAdapter(RunFields),
+    "measurement": TypeAdapter(MeasurementFields),
+    "replay": TypeAdapter(ReplayFields),
+}
