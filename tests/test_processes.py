@@ -70,6 +70,45 @@ def test_a_killed_process_takes_its_group_with_it(tmp_path: Path) -> None:
     until(lambda: not grandchild.exists() or grandchild.joinpath("stat").read_text().rpartition(") ")[2][0] == "Z")
 
 
+def test_a_closed_process_shows_its_environment_to_no_other_process_of_its_user() -> None:
+    closed = """
+import os, sys
+from tilewatch import processes
+if os.geteuid() == 0:
+    os.setresgid(65534, 65534, 65534)
+    os.setresuid(65534, 65534, 65534)
+if sys.argv[1] == "closed":
+    processes.forbid_inspection()
+else:
+    import ctypes
+    ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # a process that changed its user is closed
+print(os.getpid(), flush=True)
+sys.stdin.read()
+"""
+    reads = """
+import os, sys
+if os.geteuid() == 0:
+    os.setresgid(65534, 65534, 65534)
+    os.setresuid(65534, 65534, 65534)
+print("SECRET=1" in open(f"/proc/{sys.argv[1]}/environ").read())
+"""
+    outcomes = []
+    for how in ("open", "closed"):
+        process = subprocess.Popen(
+            [sys.executable, "-c", closed, how],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "SECRET": "1"},
+        )  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        number = process.stdout.readline().strip()
+        other = subprocess.run([sys.executable, "-c", reads, number], capture_output=True, text=True)
+        outcomes.append(other.stdout.strip() or other.stderr.splitlines()[-1].partition(":")[0])
+        process.stdin.close()
+        process.wait()
+        process.stdout.close()
+    assert outcomes == ["True", "PermissionError"]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the user")
 def test_a_process_that_changed_its_user_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     """A change of the user clears the death signal, so the signal is set after it."""

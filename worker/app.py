@@ -23,7 +23,7 @@ from celery import Celery, signals
 from celery.schedules import crontab
 from sqlalchemy.exc import OperationalError
 
-from tilewatch import errors
+from tilewatch import errors, processes
 from tilewatch.db import migrate
 from tilewatch.db.migrate import OtherRelease
 from tilewatch.worker import logs, schedule, submit_requests
@@ -176,6 +176,7 @@ def _count_tick() -> None:
 def _set_up_worker(sender: str, instance: Any, **_: Any) -> None:
     """Runs before the pool forks and after -Q was read. Celery ignores exceptions of signals, but not SystemExit."""
     global _lifecycle
+    processes.forbid_inspection()  # the pool's processes inherit it
     try:
         queues = tuple(instance.app.amqp.queues.consume_from)
         settings = Settings.load()
@@ -245,6 +246,11 @@ def _close_compiler(**_: Any) -> None:
     compiler.close()
 
 
+def _close_beat(**_: Any) -> None:
+    processes.forbid_inspection()
+
+
+signals.beat_init.connect(_close_beat)
 signals.setup_logging.connect(_set_up_logging)
 signals.celeryd_after_setup.connect(_set_up_worker)
 signals.worker_ready.connect(_start)

@@ -15,6 +15,7 @@ import secrets
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import threading
 import time
@@ -132,6 +133,8 @@ class Embedded:
 
     def _start(self) -> Servers:
         self.home.mkdir(parents=True, exist_ok=True)
+        if self.home.stat().st_mode & stat.S_IWOTH:
+            raise EmbeddedError(f"every user may write into the data folder {self.home}; `chmod o-w` closes it")
         self._lock = _lock(self.home)
         (self.home / "log").mkdir(exist_ok=True)
         passwords = _passwords(self.home)

@@ -18,7 +18,7 @@ from typing import IO
 LAST_BYTES = 4000
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 4, 36  # linux/prctl.h
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,15 @@ def adopt_orphans() -> None:
 
     Without this a grandchild in a session of its own belongs to the machine's first process, and nobody ends it.
     """
-    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "this process cannot adopt orphans")
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def forbid_inspection() -> None:
+    """Closes this process's environment and memory to the other processes of its user, but not to root's.
+
+    Forked children inherit this; a program that is started does not (prctl(2), PR_SET_DUMPABLE).
+    """
+    _prctl(PR_SET_DUMPABLE, 0)
 
 
 def kill_descendants(process_id: int, spare: Callable[[int], bool] = lambda _: False) -> None:
@@ -126,6 +133,11 @@ def measure_usage(process_id: int) -> Usage:
                 int(field) for field in Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()[11:15]
             )
     return Usage(resident_bytes, ticks / TICKS_PER_S)
+
+
+def _prctl(option: int, value: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl {option} is refused")
 
 
 def _signal(process_id: int, kind: signal.Signals) -> None:

@@ -19,6 +19,7 @@ from tilewatch.db.models import Job, Run, Trial
 from tilewatch.db.session import session
 from tilewatch.worker.context import Context
 from tilewatch.worker.queue import dispatch
+from tilewatch.worker.queue.dispatch import BrokerUnreachable
 from tilewatch.worker.queue.reconcile import reconcile
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps.submit import submit_nightly
@@ -104,6 +105,33 @@ def test_a_redis_that_is_emptied_in_the_middle_of_a_night_loses_nothing(settings
         assert all_done(context)
     with session(context.database_url) as opened:
         assert set(opened.scalars(select(Job.attempt))) == {1}
+
+
+def test_an_entry_of_messages_under_way_that_somebody_wrote_is_never_restored(context: Context) -> None:
+    forged = {b"tag": b"garbage{"}
+    with redis.Redis.from_url(context.broker_url) as client, dispatch.sender(context.broker_url).connection() as opened:
+        client.hset("unacked", mapping=forged)
+        client.zadd("unacked_index", {"tag": 1})
+        opened.default_channel.qos.restore_visible(interval=1)
+        assert client.hgetall("unacked") == forged
+        client.delete("unacked", "unacked_index")
+
+
+def test_a_redis_that_refuses_commands_ends_no_worker(settings: Settings, context: Context) -> None:
+    """It wants copies of itself, of which there are none: as with a full disk, every command that writes is refused."""
+    log = settings.home / "compile@test.log"
+    with redis.Redis.from_url(context.broker_url) as client, celery_worker(settings) as process:
+        wait_for(lambda: workers(context), log)
+        client.config_set("min-replicas-to-write", 1)
+        try:
+            wait_for(lambda: "NOREPLICAS" in log.read_text(), log)
+            with pytest.raises(BrokerUnreachable, match="NOREPLICAS"):
+                dispatch.send(dispatch.sender(context.broker_url), context.database_url, [UnsentJob(1, "compile")])
+        finally:
+            client.config_set("min-replicas-to-write", 0)
+        assert process.poll() is None
+        submit_nightly(settings)
+        wait_for(lambda: all_done(context), log)
 
 
 @pytest.mark.parametrize(

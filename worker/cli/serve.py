@@ -1,5 +1,6 @@
 """`tilewatch api` and `tilewatch mcp`: serve programs and agents until they are stopped."""
 
+from tilewatch import processes
 from tilewatch.worker.cli import options
 
 
@@ -12,6 +13,7 @@ def api() -> None:
 
     from tilewatch.worker.api.server import make_app
 
+    processes.forbid_inspection()
     settings = options.settings()
     options.ready_database()
     uvicorn.run(

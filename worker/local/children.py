@@ -12,8 +12,9 @@ from pathlib import Path
 
 from tilewatch import processes
 
-MOST_RESTARTS = 3
-RESTARTS_WITHIN_S = 600.0  # a child that dies this often is broken, and starting it again would hide that
+LONGEST_PAUSE_S = 60.0
+STEADY_S = 600.0
+"""A child that ran this long is healthy: the next pause before it is started again is the shortest one."""
 PATIENCE_S = 10.0
 
 
@@ -28,17 +29,25 @@ class Child:
 
 @dataclass(frozen=True)
 class Death:
-    """A child that ended by itself."""
+    """A child that ended by itself and is started again after a pause."""
 
     name: str
     last_words: str
     log: Path
-    restarted: bool
+    pause_s: float
 
     @property
     def sentence(self) -> str:
-        then = "it was started again" if self.restarted else f"it is not started again; its log is {self.log}"
+        then = f"it is started again in {self.pause_s:g} s; its log is {self.log}"
         return f"{self.name} ended unexpectedly ({self.last_words}); {then}"
+
+
+@dataclass
+class _Ended:
+    """A child that waits to be started again, at a time of time.monotonic()."""
+
+    child: Child
+    start_at: float
 
 
 class Children:
@@ -48,15 +57,26 @@ class Children:
         self._folder = folder
         self._logs = logs
         self._running: dict[str, tuple[Child, subprocess.Popen[bytes]]] = {}
-        self._restarts: dict[str, list[float]] = {}
+        self._started_at: dict[str, float] = {}
+        self._ended: dict[str, _Ended] = {}
+        self._pauses_s: dict[str, float] = {}
 
     def start(self, child: Child) -> None:
         with processes.open_log(self._log(child.name)) as log:
             process = processes.start(child.command, environment=child.environment, log=log, folder=self._folder)
         self._running[child.name] = (child, process)
+        self._started_at[child.name] = time.monotonic()
 
     def restart_dead(self) -> list[Death]:
-        """Starts children again that ended by themselves, unless one keeps doing so, and returns all of them."""
+        """Starts children again that ended by themselves, for ever, each after a pause; returns the new deaths.
+
+        The pause doubles with each death, up to LONGEST_PAUSE_S: what a child needs may come back after hours, as room
+        on a disk does.
+        """
+        for name, ended in list(self._ended.items()):
+            if time.monotonic() >= ended.start_at:
+                del self._ended[name]
+                self.start(ended.child)
         deaths = []
         for name, (child, process) in list(self._running.items()):
             if process.poll() is None:
@@ -64,13 +84,17 @@ class Children:
             del self._running[name]
             processes.kill([process])  # what it left running would disturb its successor
             last_words = processes.last_words(process, self._log(name))
-            recent = [at for at in self._restarts.get(name, []) if time.monotonic() - at < RESTARTS_WITHIN_S]
-            again = len(recent) < MOST_RESTARTS
-            if again:
-                self._restarts[name] = [*recent, time.monotonic()]
-                self.start(child)
-            deaths.append(Death(name, last_words, self._log(name), again))
+            steady = time.monotonic() - self._started_at[name] >= STEADY_S
+            pause_s = 1.0 if steady else min(2 * self._pauses_s.get(name, 0.5), LONGEST_PAUSE_S)
+            self._pauses_s[name] = pause_s
+            self._ended[name] = _Ended(child, time.monotonic() + pause_s)
+            deaths.append(Death(name, last_words, self._log(name), pause_s))
         return deaths
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """The names of children that ended and wait to be started again."""
+        return tuple(self._ended)
 
     def stop(self) -> None:
         """Ends all of them by SIGTERM, and those left after PATIENCE_S by SIGKILL. A KeyboardInterrupt skips the wait.
@@ -84,6 +108,7 @@ class Children:
         finally:
             processes.kill(running)
             self._running.clear()
+            self._ended.clear()
 
     def _log(self, name: str) -> Path:
         return self._logs / f"{name}.log"

@@ -11,10 +11,11 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import tilewatch
-from tilewatch import errors
+from tilewatch import errors, processes
 from tilewatch.db import migrate
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.queries import queue, submissions
@@ -25,8 +26,8 @@ from tilewatch.kernels.recording.git_commit import NoHistory, repository_name
 from tilewatch.text import short_sha
 from tilewatch.worker.local import port
 from tilewatch.worker.local.children import Child, Children
-from tilewatch.worker.local.dashboard_login import make_dashboard_login
 from tilewatch.worker.local.doctor import PACKAGED_CUDA, nvcc
+from tilewatch.worker.local.local_logins import make_dashboard_login, make_worker_login
 from tilewatch.worker.queue import dispatch
 from tilewatch.worker.settings import CHECKOUT, Settings
 
@@ -38,6 +39,9 @@ MOST_COMPILERS = 16  # each holds a database connection or two, and the embedded
 MEMORY_PER_COMPILER_BYTES = 1 << 30  # tileiras needs a few hundred MB, more while it unrolls a large tile
 PACKAGE = Path(tilewatch.__file__).parent
 RECORDINGS = CHECKOUT / "recordings"
+SECRETS_OF_PEOPLE = ("TILEWATCH_FORGE_TOKEN", "TILEWATCH_WEBHOOK_SECRET", "TILEWATCH_API_TOKEN")
+"""What only the processes that use it are given."""
+
 WITHOUT_GPU = ("gemm_fp8",)
 """What a nightly compiles where nothing is measured: 500 configs for each architecture take two cores some five
 minutes, the whole suite's 9,000 an hour and a half."""
@@ -86,12 +90,15 @@ def up(settings: Settings) -> int:
     """Runs until Ctrl-C, SIGTERM or a closed terminal. Returns the exit code, which is 0 when a person ended it."""
     screen = Screen()
     end_on_signals()
+    processes.forbid_inspection()
+    processes.adopt_orphans()
     try:
         with contextlib.ExitStack() as stack:
             try:
                 _run(settings, screen, stack)
             except KeyboardInterrupt:
                 screen.print_line("stopping; press Ctrl-C again to stop at once")
+        processes.kill_descendants(os.getpid())  # what a library started and left
     except KeyboardInterrupt:
         screen.print_line("stopped at once")
         return 0
@@ -118,9 +125,14 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
     own = None if settings.database_url else Embedded(settings.home)
     servers = stack.enter_context(own) if own else settings.connection()
     screen.print_line(f"Postgres and {'Valkey run' if own else 'Redis are your own'}; data in {settings.home}")
+    os.umask(0o077)
+    close_to_others(settings.home)
     migrate.upgrade(servers.database_url, screen.print_line)
     screen.print_line(f"database at revision {migrate.head()}")
+    dashboard_url = servers.database_url
     if own:
+        dashboard_url = make_dashboard_login(servers.database_url, os.environ)
+        servers = replace(servers, database_url=make_worker_login(servers.database_url))
         stack.enter_context(write_connection_file(settings.connection_file, servers))
 
     (settings.home / "log").mkdir(parents=True, exist_ok=True)
@@ -136,8 +148,7 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
         for sentence in own.ended() if own else ():
             raise CannotRun(sentence)
 
-    url = make_dashboard_login(servers.database_url, environment) if own else servers.database_url
-    children.start(dashboard(settings, {**environment, "TILEWATCH_DATABASE_URL": url}))
+    children.start(dashboard(settings, {**environment, "TILEWATCH_DATABASE_URL": dashboard_url}))
     address = f"http://localhost:{settings.port}"
     answers = functools.partial(port.healthy, settings.port)
     _wait(answers, watch, DASHBOARD_LIMIT_S, f"the dashboard does not answer at {address}")
@@ -168,8 +179,18 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
     _submit(settings, screen)
     while True:
         watch()
-        screen.progress(progress(servers))
+        screen.progress(progress(servers, children.waiting))
         time.sleep(LOOK_EVERY_S)
+
+
+def close_to_others(home: Path) -> None:
+    """Takes from other users what they may read of a home that was made before 2026-11-22: logs, commits, cubins.
+
+    Root's servers may run as nobody, who enters the home itself and their programs (db/server/user.py).
+    """
+    for each in home.iterdir():
+        if each.name != "programs" and not each.is_symlink():
+            each.chmod(each.stat().st_mode & 0o700)
 
 
 @contextlib.contextmanager
@@ -203,8 +224,7 @@ def dashboard(settings: Settings, environment: Mapping[str, str]) -> Child:
     # Outside site-packages Streamlit runs in its development mode, which refuses a port.
     installed = ("--global.developmentMode", "false")
     options = ("--server.port", str(settings.port), "--server.address", "localhost", "--server.headless", "true")
-    withheld = ("TILEWATCH_BROKER_URL", "TILEWATCH_FORGE_TOKEN", "TILEWATCH_WEBHOOK_SECRET", "TILEWATCH_API_TOKEN")
-    passed = {name: value for name, value in environment.items() if name not in withheld}
+    passed = withhold(environment, "TILEWATCH_BROKER_URL", *SECRETS_OF_PEOPLE)
     app = str(PACKAGE / "dashboard" / "server.py")
     return Child("dashboard", (sys.executable, "-m", "streamlit", "run", app, *installed, *options), passed)
 
@@ -214,17 +234,23 @@ def workers(
 ) -> Iterator[Child]:
     """One worker that compiles, one that judges and sends messages, one per GPU, and beat, the nightlies' clock."""
     celery = (sys.executable, "-m", "celery", "-A", "tilewatch.worker.app")
+    no_secrets = withhold(environment, *SECRETS_OF_PEOPLE)
     # Mingle and gossip are for workers that coordinate; ours meet in Postgres, and start a second sooner without.
     worker = (*celery, "worker", "--loglevel", "INFO", "--without-mingle", "--without-gossip")
-    yield Child("compile", (*worker, "-Q", "compile", "-n", "compile@%h", "-c", str(compilers)), environment)
-    yield Child("judge", (*worker, "-Q", "judge,tell", "-n", "judge@%h", "-c", "1"), environment)
+    yield Child("compile", (*worker, "-Q", "compile", "-n", "compile@%h", "-c", str(compilers)), no_secrets)
+    tells = withhold(environment, "TILEWATCH_WEBHOOK_SECRET", "TILEWATCH_API_TOKEN")
+    yield Child("judge", (*worker, "-Q", "judge,tell", "-n", "judge@%h", "-c", "1"), tells)
     for gpu in gpus_here:
         assert gpu.model is not None
         queue_and_name = ("-Q", f"gpu.{gpu.model.slug}", "-n", f"gpu{gpu.index}@%h", "-c", "1")
-        one_gpu = {**cuda_home(), **environment, "CUDA_VISIBLE_DEVICES": gpu.uuid}
+        one_gpu = {**cuda_home(), **no_secrets, "CUDA_VISIBLE_DEVICES": gpu.uuid}
         yield Child(f"gpu{gpu.index}", (*worker, *queue_and_name), one_gpu)
     schedule = ("beat", "--loglevel", "INFO", "-s", str(settings.home / "beat"))
-    yield Child("beat", (*celery, *schedule, "--pidfile="), environment)
+    yield Child("beat", (*celery, *schedule, "--pidfile="), no_secrets)
+
+
+def withhold(environment: Mapping[str, str], *names: str) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name not in names}
 
 
 def cuda_home() -> dict[str, str]:
@@ -257,13 +283,13 @@ def compile_processes(cores: int, memory_bytes: int) -> int:
     return max(1, min(cores, memory_bytes // MEMORY_PER_COMPILER_BYTES, MOST_COMPILERS))
 
 
-def progress(servers: Servers) -> str:
-    """One line with the submissions in progress, one for each GPU model."""
+def progress(servers: Servers, ended: Sequence[str] = ()) -> str:
+    """One line with the submissions in progress, one for each GPU model; before it, which processes are ended."""
     with session(servers.database_url) as opened:
         under_way = [row for row in submissions.list_submissions(opened) if row.state in submissions.IN_PROGRESS]
-    if not under_way:
-        return "everything that was submitted is done; Ctrl-C stops Tilewatch"
-    return " · ".join(describe(row) for row in reversed(under_way))
+    states = [f"{name} ended and will be started again" for name in ended]
+    states += [describe(row) for row in reversed(under_way)]
+    return " · ".join(states) or "everything that was submitted is done; Ctrl-C stops Tilewatch"
 
 
 def describe(row: submissions.SubmissionRow) -> str:

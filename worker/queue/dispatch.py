@@ -47,7 +47,9 @@ CONFIGURATION: dict[str, Any] = {
     "broker_transport": "tilewatch.worker.queue.transport:Transport",
     # Workers are controlled by signals alone: through the broker, whoever can write there could stop them.
     "worker_enable_remote_control": False,
-    "broker_transport_options": {"socket_connect_timeout": CONNECT_LIMIT_S},
+    # Without ack_emulation Kombu keeps no copy of a message under way in Redis: one that somebody else wrote there
+    # ended each worker that restored it, after every start. Ours need no copy: the job table says what is queued.
+    "broker_transport_options": {"socket_connect_timeout": CONNECT_LIMIT_S, "ack_emulation": False},
     "task_publish_retry_policy": {"max_retries": 2, "interval_start": 0.2, "interval_step": 0.5},
     "task_default_queue": JUDGE,
     "timezone": "UTC",

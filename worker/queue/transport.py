@@ -1,4 +1,5 @@
-"""Kombu's Redis transport, but for reading: a message that is none of ours is dropped, counted and logged.
+"""Kombu's Redis transport, but for two things: a message that is none of ours is dropped, counted and logged; a Redis
+that refuses commands is one that cannot be reached.
 
 Kombu decodes a message inside the worker's event loop, and an exception there ends the worker. So message.py reads it
 before, and what goes on to kombu was made anew by it.
@@ -9,6 +10,7 @@ from typing import Any
 
 import structlog
 from kombu.transport import redis
+from redis.exceptions import ResponseError
 
 from tilewatch.worker.queue import message
 from tilewatch.worker.queue.message import Refused
@@ -44,6 +46,21 @@ class CheckedChannel(redis.Channel):
 
 class Transport(redis.Transport):
     Channel = CheckedChannel
+    # A full disk makes Valkey refuse every write, BRPOP too (MISCONF), and so does a full memory (OOM): that passes.
+    connection_errors = (*redis.Transport.connection_errors, ResponseError)
+
+    def establish_connection(self) -> Any:
+        """Connects only to a Redis that takes writes: Kombu waits longer after each attempt that fails here, and not
+        at all between two connections that fail at their first read."""
+        opened = super().establish_connection()  # type: ignore[no-untyped-call]  # kombu is half typed
+        channel = self._avail_channels[-1]
+        try:
+            channel.client.lpushx("tilewatch.nothing", "")  # changes nothing: there is no such list
+        except self.connection_errors:
+            self._avail_channels.remove(channel)
+            channel.close()
+            raise
+        return opened
 
 
 def refuse(queue: str, reason: Exception) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewatch.worker.local.children import MOST_RESTARTS, Child, Children
+from tilewatch.worker.local.children import LONGEST_PAUSE_S, STEADY_S, Child, Children, Death
 
 DEADLINE_S = 120
 SLEEPS = "import time; print('sleeping', flush=True); time.sleep(600)"
@@ -57,22 +57,39 @@ def test_a_child_that_ends_by_itself_is_reported_with_its_last_line_and_started_
     children.start(_python("print('first'); print('out of luck'); raise SystemExit(7)"))
     _until(lambda: children._running["worker"][1].poll() is not None)
     (death,) = children.restart_dead()
-    assert death.restarted
-    assert death.sentence.startswith("worker ended unexpectedly (exit code 7: out of luck); it was started again")
-
-
-def test_a_child_that_keeps_dying_is_not_started_again(children: Children) -> None:
-    children.start(_python("raise SystemExit(1)"))
-    deaths = []
-
-    def gave_up() -> bool:
-        deaths.extend(children.restart_dead())
-        return any(not death.restarted for death in deaths)
-
-    _until(gave_up)
-    assert [death.restarted for death in deaths] == [True] * MOST_RESTARTS + [False]
-    assert "its log is" in deaths[-1].sentence
+    assert death.sentence.startswith("worker ended unexpectedly (exit code 7: out of luck); it is started again in 1 s")
+    assert children.waiting == ("worker",)
     assert children.restart_dead() == []
+    _until(lambda: children.restart_dead() == [] and "worker" in children._running)
+    assert children.waiting == ()
+
+
+def test_a_child_that_keeps_dying_is_started_again_for_ever_with_growing_pauses(
+    children: Children, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("tilewatch.worker.local.children.time.monotonic", lambda: now[0])
+    children.start(_python("raise SystemExit(1)"))
+    pauses = []
+    while len(pauses) < 9:
+        deaths = children.restart_dead()
+        pauses += [death.pause_s for death in deaths]
+        now[0] += LONGEST_PAUSE_S if deaths else 0
+        time.sleep(0.01)
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+
+
+def test_a_child_that_ran_for_long_is_started_again_soon(children: Children, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("tilewatch.worker.local.children.time.monotonic", lambda: now[0])
+    children._pauses_s["worker"] = LONGEST_PAUSE_S
+    children.start(_python("raise SystemExit(1)"))
+    now[0] += STEADY_S
+    deaths: list[Death] = []
+    while not deaths:
+        deaths = children.restart_dead()
+        time.sleep(0.01)
+    assert deaths[0].pause_s == 1
 
 
 def test_stopping_ends_grandchildren_too(children: Children) -> None:

@@ -90,7 +90,7 @@ class Running:
         deadline = time.monotonic() + DEADLINE_S
         while not true():
             assert self.process.poll() is None, self.printed()
-            assert "is not started again" not in self.printed(), self.printed()
+            assert "ended unexpectedly" not in self.printed(), self.printed()
             assert time.monotonic() < deadline, self.printed()
             time.sleep(0.1)
 
@@ -193,6 +193,10 @@ def test_one_command_runs_everything_ctrl_c_ends_it_and_a_second_start_goes_on(
     first.until(lambda: "gemm" in _series(environment))
 
     processes = _descendants(first.process.pid)
+    home = Path(environment["TILEWATCH_HOME"])
+    assert [each.name for each in home.iterdir() if each.is_dir() and each.stat().st_mode & 0o077] == []
+    with psycopg.connect(first.written("database_url")) as connection:
+        assert connection.execute("select rolsuper from pg_roles where rolname = current_user").fetchone() == (False,)
     assert {"postgres", "valkey", "streamlit", "celery"} <= {
         name
         for name in ("postgres", "valkey", "streamlit", "celery")
@@ -295,6 +299,23 @@ def test_each_usable_gpu_gets_a_worker_that_sees_only_it_and_for_the_others_the_
 def test_the_dashboard_is_not_given_the_broker(tmp_path: Path) -> None:
     given = {"TILEWATCH_DATABASE_URL": "database", "TILEWATCH_BROKER_URL": "broker"}
     assert up.dashboard(Settings(home=tmp_path), given).environment == {"TILEWATCH_DATABASE_URL": "database"}
+
+
+def test_what_runs_a_library_is_not_given_the_secrets_of_people(tmp_path: Path) -> None:
+    given = dict.fromkeys((*up.SECRETS_OF_PEOPLE, "TILEWATCH_DATABASE_URL"), "secret")
+    gpu = Gpu(0, "GPU-0", "NVIDIA H200", "580.159", next(model for model in GPU_MODELS if model.slug == "h200"))
+    has = {
+        child.name: set(child.environment) & set(given)
+        for child in up.workers(Settings(home=tmp_path), given, [gpu], 2)
+    }
+    assert has["compile"] == has["gpu0"] == has["beat"] == {"TILEWATCH_DATABASE_URL"}
+    assert has["judge"] == {"TILEWATCH_DATABASE_URL", "TILEWATCH_FORGE_TOKEN"}
+
+
+def test_progress_names_the_processes_that_ended(settings: Settings) -> None:
+    done = "everything that was submitted is done; Ctrl-C stops Tilewatch"
+    assert up.progress(settings.connection()) == done
+    assert up.progress(settings.connection(), ["compile"]) == "compile ended and will be started again"
 
 
 def test_progress_names_the_commit_the_gpu_and_how_far_it_is() -> None:

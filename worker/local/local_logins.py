@@ -1,4 +1,5 @@
-"""Makes the login with which the dashboard of `tilewatch up` reads our own Postgres."""
+"""Makes the logins with which the dashboard and the workers of `tilewatch up` use our own Postgres, with a new
+password each time. The superuser's stays with `tilewatch up`: a superuser runs programs through the server."""
 
 import secrets
 from collections.abc import Mapping
@@ -9,10 +10,18 @@ from tilewatch.db.server.logins import Login
 from tilewatch.worker.settings import CHECKOUT
 
 DASHBOARD_LOGIN = "tilewatch_board"
+WORKER_LOGIN = "tilewatch_worker"
+
+
+def make_worker_login(owner_url: str) -> str:
+    """Makes the login that writes rows and changes no table, and returns its URL."""
+    login = Login(WORKER_LOGIN, "tilewatch_write", secrets.token_hex(16))
+    logins.make(owner_url, (login,))
+    return logins.url_of(owner_url, login)
 
 
 def make_dashboard_login(owner_url: str, environment: Mapping[str, str]) -> str:
-    """Makes the dashboard's login of our own Postgres, with a new password each time, and returns its URL.
+    """Makes the dashboard's login and returns its URL.
 
     It may only read, as in a cluster; where the settings let somebody act on the dashboard, it may triage too.
     """

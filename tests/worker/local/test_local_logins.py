@@ -1,11 +1,12 @@
-"""The login of the dashboard of `tilewatch up`, on a real Postgres: it reads, and triages where somebody may act."""
+"""The logins of `tilewatch up`, on a real Postgres: the dashboard reads, and triages where somebody may act; workers
+write rows, and are no superuser."""
 
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from tilewatch.worker.local import dashboard_login
+from tilewatch.worker.local import local_logins
 
 
 @pytest.mark.parametrize(
@@ -21,13 +22,24 @@ def test_the_dashboard_has_a_login_that_reads_and_triages_only_where_somebody_ma
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, str], may_triage: bool
 ) -> None:
     monkeypatch.setattr(
-        dashboard_login, "DASHBOARD_LOGIN", "tilewatch_test_up_board"
+        local_logins, "DASHBOARD_LOGIN", "tilewatch_test_up_board"
     )  # a server's roles outlive a test's database
     monkeypatch.setenv("HOME", str(tmp_path))
-    url = dashboard_login.make_dashboard_login(database_url, given)
+    url = local_logins.make_dashboard_login(database_url, given)
     with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as board:
         assert board.execute("select count(*) from configs").fetchone() == (0,)
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             board.execute("delete from configs")
         granted = board.execute("select pg_has_role('tilewatch_triage', 'member')").fetchone()
     assert granted == (may_triage,)
+
+
+def test_the_workers_write_rows_and_run_no_programs(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_logins, "WORKER_LOGIN", "tilewatch_test_up_worker")
+    url = local_logins.make_worker_login(database_url)
+    with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as worker:
+        worker.execute("delete from configs")
+        for forbidden in ("copy configs from program 'id'", "create table mine ()", "drop table configs"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                worker.execute(forbidden)
+        assert worker.execute("select rolsuper from pg_roles where rolname = current_user").fetchone() == (False,)
