@@ -1,7 +1,8 @@
 
-// Adds to the table of grid.py: tooltips, arrow keys, clicks, a saved picture. Knows nothing of the series: links and
+// Adds to the table of grid.py: tooltips, arrow keys, clicks, operators that fold, a saved picture. Knows nothing of the series: links and
 // titles of the table have all it needs.
 
+const MOST_ROWS = 16; // a table of more begins folded, but for the first operator and those that became slower
 const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
 export default function ({ data, parentElement, setTriggerValue }) {
@@ -10,6 +11,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
   const table = root.querySelector("table");
   hovers(root, table);
   walks(table);
+  folds(root, table);
   table.addEventListener("click", (event) => {
     const link = event.target.closest("a");
     if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return; // a new tab is the browser's
@@ -38,26 +40,62 @@ function hovers(root, table) {
   table.addEventListener("keydown", (event) => event.key === "Escape" && tooltip.hide());
 }
 
-// One stop for the Tab key; from there the arrows go to the next cell that is not empty.
+// One stop for the Tab key; from there the arrows go to the next cell that is neither empty nor folded away.
 function walks(table) {
-  const rows = [...table.tBodies[0].rows].map((row) => [...row.cells].slice(1).map((cell) => cell.querySelector("a")));
+  const links = () => [...table.querySelectorAll("tbody tr:not([hidden])")].map(
+    (row) => [...row.cells].slice(1).map((cell) => cell.querySelector("a")));
   const stop = (link) => {
     table.querySelector('a[tabindex="0"]')?.setAttribute("tabindex", "-1");
     link?.setAttribute("tabindex", "0");
   };
-  rows.flat().forEach((link) => link?.setAttribute("tabindex", "-1"));
-  stop(rows.flat().find(Boolean));
-  table.addEventListener("focusin", (event) => stop(event.target));
+  table.querySelectorAll("a").forEach((link) => link.setAttribute("tabindex", "-1"));
+  stop(links().flat().find(Boolean));
+  table.addEventListener("focusin", (event) => event.target.matches("a") && stop(event.target));
+  table.addEventListener("folded", () => stop(links().flat().find(Boolean)));
   table.addEventListener("keydown", (event) => {
     const step = STEPS[event.key];
-    if (!step) return;
+    if (!step || !event.target.matches("a")) return;
     event.preventDefault(); // the page would scroll
+    const rows = links();
     let row = rows.findIndex((line) => line.includes(event.target));
     let column = rows[row].indexOf(event.target);
     do [row, column] = [row + step[0], column + step[1]];
     while (rows[row] && column >= 0 && column < rows[row].length && !rows[row][column]);
     rows[row]?.[column]?.focus();
   });
+}
+
+// A click on an operator folds and unfolds its problems. What was folded stays so when the page runs again.
+function folds(root, table) {
+  const operators = [...table.querySelectorAll("tbody[data-operator]")];
+  if (!operators.length) return;
+  root.unfolded ??= new Map();
+  const small = table.querySelectorAll("tbody tr").length <= MOST_ROWS;
+  const fold = (body, open) => {
+    body.querySelector("button").setAttribute("aria-expanded", open);
+    for (const row of [...body.rows].slice(1)) row.hidden = !open;
+    root.unfolded.set(body.dataset.operator, open);
+  };
+  operators.forEach((body, i) =>
+    fold(body, root.unfolded.get(body.dataset.operator) ?? (small || !i || "slower" in body.dataset)));
+  const all = document.createElement("button");
+  const caption = () => (all.textContent = anyFolded() ? "Unfold all" : "Fold all");
+  const anyFolded = () => operators.some((body) => body.rows[1].hidden);
+  const done = () => (caption(), table.dispatchEvent(new Event("folded")));
+  all.type = "button";
+  all.className = "folds";
+  all.addEventListener("click", () => {
+    const open = anyFolded();
+    operators.forEach((body) => fold(body, open));
+    done();
+  });
+  for (const body of operators)
+    body.querySelector("button").addEventListener("click", () => {
+      fold(body, body.rows[1].hidden);
+      done();
+    });
+  root.prepend(all);
+  done();
 }
 
 // The table and its scale as they stand on the page, whole where the page shows a part.
@@ -70,22 +108,32 @@ function drawn(root) {
   const svg = element("svg", { width: from.width, height, color: ink.color, "font-family": ink.fontFamily });
   svg.append(paper(root, from.width, height));
   for (const cell of table.querySelectorAll("th, td")) {
-    if (!cell.textContent) continue;
+    if (!cell.textContent || !cell.getClientRects().length) continue; // empty, or folded away
     const { left, top, width, height } = cell.getBoundingClientRect();
     const look = getComputedStyle(cell);
     const [x, y] = [left - from.left, top - from.top];
     if (cell.tagName === "TD") svg.append(element("rect", { x, y, width, height, fill: look.backgroundColor }));
-    const right = look.textAlign === "right";
+    const name = cell.tagName === "TH" && cell.scope !== "col";
+    const spark = cell.querySelector(".spark");
+    const beside = spark ? spark.getBoundingClientRect().left - left - 8 : width;
     const words = element("text", {
-      x: right ? x + width - 6 : x + width / 2,
+      x: name ? x + parseFloat(look.paddingLeft) : spark ? x + beside : x + width / 2,
       y: y + height / 2,
-      "text-anchor": right ? "end" : "middle",
+      "text-anchor": name ? "start" : spark ? "end" : "middle",
       "dominant-baseline": "central",
       "font-size": look.fontSize,
       fill: look.color,
     });
     words.textContent = cell.textContent;
     svg.append(words);
+    if (spark) {
+      const line = spark.cloneNode(true);
+      const at = spark.getBoundingClientRect();
+      line.setAttribute("x", at.left - from.left);
+      line.setAttribute("y", at.top - from.top);
+      line.setAttribute("color", look.color);
+      svg.append(line);
+    }
   }
   const copy = scale.cloneNode(true);
   copy.setAttribute("x", MARGIN_PX);

@@ -1,19 +1,22 @@
-"""Draws many series as a coloured table: kernel and problem down, GPU models across. Pure: a frame in, HTML out.
+"""Draws many series as a coloured table: problems by kernel down, GPU models across. Pure: a frame in, HTML out.
 
 Plotly would draw the same, but its module is 4.7 MB of script that a browser has to parse first, and this is on the
 first page (docs/measurements.md). A table can also be read by a screen reader and walked through by keyboard. grid.js
-adds hover, keyboard and clicks; without script (the weekly report) only those are missing.
+adds hover, keyboard, clicks and folding; without script (the weekly report) only those are missing.
 """
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
 
 from tilewatch.dashboard.charts import colours, hover
+from tilewatch.dashboard.charts.sparkline import sparkline
 from tilewatch.dashboard.frames import findings
 from tilewatch.dashboard.text import rival_text
 from tilewatch.text import change_text
@@ -29,6 +32,9 @@ NAMES_REM, CELL_REM = 24, 14
 Row = Mapping[Any, Any]
 Address = Callable[[Row], str]
 """The link of a row's cell, relative to the page."""
+Sparks = Mapping[tuple[str, str, str, str], Sequence[float]]
+"""The last values of a series, the oldest first, by kernel, problem, GPU model and origin."""
+NO_SPARKS: Sparks = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -47,13 +53,13 @@ class Scale:
         return colours.colour_at(colours.SLOWER_TO_FASTER, 0.5 + (value - self.middle) / (2 * self.span))
 
 
-def ratio_table(series: pd.DataFrame, address: Address | None = None) -> str:
+def ratio_table(series: pd.DataFrame, address: Address | None = None, sparks: Sparks = NO_SPARKS) -> str:
     """The ratio of each series, and its change where noise does not explain it and the code is not the same.
 
     A cell names what its ratio is to where that is not DeepGEMM, which most kernels have. The frame is of
-    `changes.one_row_per_series`.
+    `changes.one_row_per_series`; `sparks` are the last ratios of its series, which stand beside the newest as a line.
     """
-    return _table(series, RATIO, address)
+    return _table(series, RATIO, address, sparks)
 
 
 def change_table(pairs: pd.DataFrame, address: Address | None = None) -> str:
@@ -61,28 +67,87 @@ def change_table(pairs: pd.DataFrame, address: Address | None = None) -> str:
 
     A cell of which nothing is claimed has the colour of no change.
     """
-    return _table(pairs, CHANGE, address)
+    return _table(pairs, CHANGE, address, NO_SPARKS)
 
 
-def _table(series: pd.DataFrame, scale: Scale, address: Address | None) -> str:
+def _table(series: pd.DataFrame, scale: Scale, address: Address | None, sparks: Sparks) -> str:
     models = _models(series)
-    cells = {(row["kernel"], row["problem"], row["gpu_model"]): row for row in series.to_dict("records")}
-    names = list(dict.fromkeys((kernel, problem) for kernel, problem, _ in cells))
     width = f'style="width:{100 / max(len(models), 1):.1f}%"'
     head = "".join(f'<th scope="col" {width}>{escape(name)}</th>' for name in models.values())
-    body = "".join(
-        f'<tr><th scope="row">{escape(f"{kernel} {problem}")}</th>'
-        + "".join(_cell(cells.get((kernel, problem, model)), scale, address) for model in models)
-        + "</tr>"
-        for kernel, problem in names
-    )
+    body = "".join(_write_kernel(each, models, scale, address, sparks) for each in _worst_first(series, scale))
     widest = NAMES_REM + CELL_REM * len(models)
     role = ' role="grid"' if address else ""
     label = f'aria-label="{escape(scale.title)}"'
     return (
         f'<div class="wide"><table class="series"{role} {label} style="max-width:{widest}rem">'
-        f"<thead><tr><td></td>{head}</tr></thead><tbody>{body}</tbody></table></div>{_scale(scale)}"
+        f"<thead><tr><td></td>{head}</tr></thead>{body}</table></div>{_scale(scale)}"
     )
+
+
+@dataclass(frozen=True)
+class KernelRows:
+    """The cells of one kernel by problem and GPU model, the worst problem first."""
+
+    kernel: str
+    problems: Mapping[str, Mapping[str, Row]]
+
+
+def _worst_first(series: pd.DataFrame, scale: Scale) -> list[KernelRows]:
+    """A kernel that the judge calls slower comes first, then the one with the lowest value."""
+    kernels: dict[str, dict[str, dict[str, Row]]] = {}
+    for row in series.to_dict("records"):
+        kernels.setdefault(row["kernel"], {}).setdefault(row["problem"], {})[row["gpu_model"]] = row
+
+    def badness(cells: Iterable[Row]) -> tuple[bool, float]:
+        there = [row for row in cells if not pd.isna(row[scale.column])]
+        slower = any(row["finding"] == findings.SLOWER for row in there)
+        return not slower, min((scale.valued(row) for row in there), default=float("inf"))
+
+    operators = [
+        KernelRows(kernel, dict(sorted(problems.items(), key=lambda each: badness(each[1].values()))))
+        for kernel, problems in kernels.items()
+    ]
+    return sorted(operators, key=lambda each: badness(_cells(each)))
+
+
+def _cells(operator: KernelRows) -> list[Row]:
+    return [row for rows in operator.problems.values() for row in rows.values()]
+
+
+def _write_kernel(
+    operator: KernelRows, models: Mapping[str, str], scale: Scale, address: Address | None, sparks: Sparks
+) -> str:
+    """A kernel with several problems has a row over them, which folds them; grid.js does."""
+    several = len(operator.problems) > 1
+    slower = any(row["finding"] == findings.SLOWER for row in _cells(operator))
+    lines = "".join(
+        f'<tr><th scope="row">{escape(problem if several else f"{operator.kernel} {problem}")}</th>'
+        + "".join(_cell(rows.get(model), scale, address, sparks) for model in models)
+        + "</tr>"
+        for problem, rows in operator.problems.items()
+    )
+    if not several:
+        return f"<tbody>{lines}</tbody>"
+    over = "".join(_range([rows.get(model) for rows in operator.problems.values()], scale) for model in models)
+    name = f'<button type="button" aria-expanded="true">{escape(operator.kernel)}</button>'
+    count = f"<small>{len(operator.problems)} problems</small>"
+    return (
+        f'<tbody data-operator="{escape(operator.kernel)}"{" data-slower" if slower else ""}>'
+        f'<tr class="operator"><th scope="rowgroup">{name} {count}</th>{over}</tr>{lines}</tbody>'
+    )
+
+
+def _range(rows: Sequence[Row | None], scale: Scale) -> str:
+    """The worst and the best value of a kernel on one GPU model, and how many of its series changed."""
+    there = [row for row in rows if row is not None and not pd.isna(row[scale.column])]
+    if not there:
+        return "<td></td>"
+    values = [scale.valued(row) for row in there]
+    low, high = scale.tick(min(values)), scale.tick(max(values))
+    arrows = Counter(_arrow(row) for row in there if row["finding"] in findings.DIFFERENT)
+    words = [low if low == high else f"{low} to {high}", *(f"{arrow}{count}" for arrow, count in arrows.items())]
+    colour = scale.colour(min(values))
+    return f'<td style="background:{colour};color:{colours.ink_on(colour)}"><span>{" ".join(words)}</span></td>'
 
 
 def _models(series: pd.DataFrame) -> dict[str, str]:
@@ -95,11 +160,12 @@ def _models(series: pd.DataFrame) -> dict[str, str]:
     return named
 
 
-def _cell(row: Row | None, scale: Scale, address: Address | None) -> str:
+def _cell(row: Row | None, scale: Scale, address: Address | None, sparks: Sparks) -> str:
     if row is None or pd.isna(row[scale.column]):
         return "<td></td>"
     colour = scale.colour(scale.valued(row))
-    words = escape(scale.write(row))
+    spark = sparkline(sparks.get((row["kernel"], row["problem"], row["gpu_model"], row["origin"]), ()))
+    words = f"<b>{escape(scale.write(row))}</b>{spark}"
     hint = f'title="{escape(chr(10).join(hover.series_lines(row)))}"'
     inside = f'<a href="{escape(address(row))}" {hint}>{words}</a>' if address else f"<span {hint}>{words}</span>"
     return f'<td style="background:{colour};color:{colours.ink_on(colour)}">{inside}</td>'

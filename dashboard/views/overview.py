@@ -1,21 +1,20 @@
-"""Answers whether anything is wrong since yesterday: nights, alarms, verdicts, and every series in one table."""
+"""Answers whether anything is wrong, and shows every series in one table."""
 
 import datetime as dt
 
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from tilewatch.dashboard.charts import grid
 from tilewatch.dashboard.frames import changes, findings, reads
-from tilewatch.dashboard.panels import submissions
+from tilewatch.dashboard.panels import answer, submissions
 from tilewatch.dashboard.text import moment, ratio_to, source_text, tflops_text, time_text
 from tilewatch.dashboard.widgets import badges, filters, page_head, plots, repository, tables
-from tilewatch.dashboard.widgets.errors import show_errors
-from tilewatch.db.lifecycle.regressions import OPEN
-from tilewatch.nightlies import NightlyTimes
 from tilewatch.text import change_text, count_text, short_sha
 
 SHOWN_MOVERS = 20
+SPARK_COMMITS = 30
 PERIODS = {"yesterday": 1, "a week ago": 7, "a month ago": 30, "a year ago": 365}
 """Days before today's noon, which is after the night. "Changes since" also offers a commit."""
 A_COMMIT = "a commit"
@@ -38,32 +37,19 @@ def page(url: str) -> None:
         return
     now = reads.this_hour()
     name = repository.pick_repository(url)
-    show_nights(url, name)
+    top = st.container()
     _alarms(url)
     everything = reads.snapshot(url, name, now + AN_HOUR)  # up to the end of this hour
     if everything.empty:
+        with top:
+            answer.show(url, name, None)
         st.info(
             "Nothing is measured yet: that needs a worker on a machine with an NVIDIA GPU, or a recording "
             "(`tilewatch import FILE`). Sweeps without a GPU show their static facts on the Sweeps page."
         )
     else:
-        _everything(url, name, everything, now)
+        _everything(url, name, everything, now, top)
     submissions.show(url)
-
-
-@st.fragment(run_every=reads.LIVE_EVERY_S)
-def show_nights(url: str, name: str) -> None:
-    """Shows how a repository's newest nightly of each GPU model went, in one line."""
-    with show_errors():
-        now, times = dt.datetime.now(dt.UTC), NightlyTimes()
-        newest = reads.last_nights(url)
-        newest = newest[newest["repository"] == name]
-        words = []
-        for _, night in newest.sort_values("gpu_name").iterrows():
-            state = changes.night_state(night, newest["night"].max(), now, times)
-            detail = f" ({night['state']})" if state in ("failed", "running") else f" ({night['night']})"
-            words.append(f":{badges.NIGHTS[state]}-badge[{night['gpu_name'].removeprefix('NVIDIA ')}: {state}{detail}]")
-        st.markdown("**Last night** " + (" ".join(words) or "no nightly was submitted yet"))
 
 
 def _alarms(url: str) -> None:
@@ -84,8 +70,8 @@ def _alarms(url: str) -> None:
     tables.show_in_expander(title, "alarms", lambda: pd.DataFrame(rows))
 
 
-def _everything(url: str, name: str, everything: pd.DataFrame, now: dt.datetime) -> None:
-    """Shows the answer in words, then the table of ratios, then the largest changes."""
+def _everything(url: str, name: str, everything: pd.DataFrame, now: dt.datetime, top: DeltaGenerator) -> None:
+    """Shows the answer in words, at the top, then the table of ratios, then the largest changes."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="large"):
         since_what = filters.choose("Changes since", [*PERIODS, A_COMMIT], "since")
         only = st.toggle("Only regressions", key="regressions", bind="query-params")
@@ -94,8 +80,8 @@ def _everything(url: str, name: str, everything: pd.DataFrame, now: dt.datetime)
     judged = ever_judged[ever_judged["measured_at"] > since]
     regressed = judged[judged["verdict"] == "regression"]
     pairs = findings.add_findings(changes.pair_snapshots(before, everything), ever_judged)
-    _answer(judged, pairs, words)
-    _open_regressions(url, name)
+    with top:
+        answer.show(url, name, _count(judged, pairs, words))
     if len(regressed):
         _judged(url, regressed, f"Regressions judged since {words}", "judged")
     if only:
@@ -106,15 +92,22 @@ def _everything(url: str, name: str, everything: pd.DataFrame, now: dt.datetime)
     shown = changes.one_row_per_series(pairs)
     with_ratio = shown[shown["ratio"].notna()]
     if not with_ratio.empty:
-        plots.show_grid(grid.ratio_table(with_ratio, repository.trend_links(url)), "ratios")
+        plots.show_grid(grid.ratio_table(with_ratio, repository.trend_links(url), _sparks(url, name)), "ratios")
         others = len(shown) - len(with_ratio)
         st.caption(
             "The main baseline's time / ours: over 1.00 is faster than the baseline, which is DeepGEMM unless a cell "
             "names another. "
-            f"▲ ▼: faster or slower since {words}, △ ▽: not judged yet, or not confirmed by the judge."
-            + (f" {others:,} series have no baseline: see below." if others else "")
+            f"▲ ▼: faster or slower since {words}, △ ▽: not judged yet, or not confirmed by the judge. "
+            f"Lines: the ratio at the last {SPARK_COMMITS} commits. Operators that became slower come first, then the "
+            "lowest ratio." + (f" {others:,} series have no baseline: see below." if others else "")
         )
     _movers(url, pairs, words)
+
+
+def _sparks(url: str, name: str) -> grid.Sparks:
+    rows = reads.recent_ratios(url, name, SPARK_COMMITS)
+    keys = zip(rows["kernel"], rows["problem"], rows["gpu_model"], rows["origin"], strict=True)
+    return dict(zip(keys, rows["ratios"], strict=True))
 
 
 def _since(url: str, name: str, now: dt.datetime, picked: str) -> tuple[pd.DataFrame, dt.datetime, str]:
@@ -129,32 +122,14 @@ def _since(url: str, name: str, now: dt.datetime, picked: str) -> tuple[pd.DataF
     return reads.snapshot(url, name, commit["committed_at"]), commit["committed_at"], sha
 
 
-def _answer(judged: pd.DataFrame, pairs: pd.DataFrame, words: str) -> None:
-    """Shows the one sentence people open this page for."""
+def _count(judged: pd.DataFrame, pairs: pd.DataFrame, words: str) -> answer.Counts:
     counts = judged["verdict"].value_counts()
-    regressions, improvements = int(counts.get("regression", 0)), int(counts.get("improvement", 0))
-    series = len(pairs[list(changes.SERIES)].drop_duplicates())
-    waiting = int((pairs["finding"] == findings.NOT_JUDGED).sum())
-    colour = badges.BADLY if regressions else badges.WELL
-    wrong = count_text(regressions, "regression") if regressions else "No regression"
-    st.markdown(
-        f"#### :{colour}[{wrong}] and {count_text(improvements, 'improvement')} since {words}, in {series:,} series"
-        + (f"; :{badges.UNSURE}[{count_text(waiting, 'difference')} not judged yet]" if waiting else "")
-    )
-
-
-def _open_regressions(url: str, name: str) -> None:
-    """Links to the open regressions of a repository, however old."""
-    everything = reads.regressions(url)
-    waiting = everything[(everything["direction"] == "regression") & everything["state"].isin(OPEN)]
-    waiting = waiting[waiting["repository"] == name]
-    if waiting.empty:
-        return
-    unowned = int((waiting["owner"].isna()).sum())
-    count = count_text(len(waiting), "confirmed regression") + (" is open" if len(waiting) == 1 else " are open")
-    st.page_link(
-        "views/regressions.py",
-        label=f":{badges.BADLY}[{count}], {unowned:,} without an owner. To the regressions",
+    return answer.Counts(
+        since=words,
+        series=len(pairs[list(changes.SERIES)].drop_duplicates()),
+        regressions=int(counts.get("regression", 0)),
+        improvements=int(counts.get("improvement", 0)),
+        not_judged=int((pairs["finding"] == findings.NOT_JUDGED).sum()),
     )
 
 

@@ -100,6 +100,17 @@ class JudgedChangeRow:
     reason: str
 
 
+@dataclass(frozen=True)
+class RecentRatiosRow:
+    """The ratios of one series to its main baseline over a few commits, the oldest first."""
+
+    kernel: str
+    problem: str
+    gpu_model: str
+    origin: str
+    ratios: list[float]
+
+
 def list_commits(session: Session, repository: str, limit: int = 400) -> list[CommitRow]:
     """Lists the newest commits of a repository at which something was measured."""
     measured = select(Run.id).join(Sweep, Sweep.id == Run.sweep_id).where(Sweep.commit_id == Commit.id).exists()
@@ -142,6 +153,30 @@ def list_judged_changes(session: Session, repository: str, since: dt.datetime) -
         .order_by(Run.finished_at.desc(), Run.id.desc())
     )
     return read_rows(session, query, JudgedChangeRow)
+
+
+def list_recent_ratios(session: Session, repository: str, commits: int) -> list[RecentRatiosRow]:
+    """Lists the ratios of each series at the newest measured commits of a repository, the oldest first."""
+    measured = select(Run.id).join(Sweep, Sweep.id == Run.sweep_id).where(Sweep.commit_id == Commit.id).exists()
+    recent = (
+        select(Commit.id, Commit.position)
+        .where(measured, Commit.repository == repository)
+        .order_by(Commit.position.desc())
+        .limit(commits)
+        .subquery()
+    )
+    about = (Sweep.kernel, Sweep.problem, Sweep.gpu_model, Run.origin)
+    in_order = aggregate_order_by(Measurement.ratio, recent.c.position, Run.finished_at, Run.id)
+    query = (
+        select(*about, func.array_agg(in_order).label("ratios"))
+        .select_from(recent)
+        .join(Sweep, Sweep.commit_id == recent.c.id)
+        .join(Run, Run.sweep_id == Sweep.id)
+        .join(Measurement, (Measurement.run_id == Run.id) & (Measurement.role == "kernel"))
+        .where(Measurement.ratio.is_not(None))
+        .group_by(*about)
+    )
+    return read_rows(session, query, RecentRatiosRow)
 
 
 def list_points_as_of(session: Session, repository: str, at: dt.datetime) -> list[SnapshotRow]:

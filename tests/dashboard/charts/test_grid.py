@@ -9,6 +9,7 @@ import pytest
 from tests.dashboard.fixtures.app import rows
 from tests.dashboard.fixtures.snapshots import pair, series_row
 from tilewatch.dashboard.charts import colours, grid
+from tilewatch.dashboard.charts.sparkline import sparkline
 
 B200 = {"gpu_model": "b200", "gpu_name": "NVIDIA B200"}
 
@@ -25,7 +26,55 @@ def test_a_ratio_to_another_baseline_than_deepgemm_names_it() -> None:
 
 def test_a_gpu_that_measured_nothing_of_a_problem_has_an_empty_cell() -> None:
     pairs = pair([series_row(1, 1.0)], [series_row(2, 1.0), series_row(3, 0.8, problem="64x64x64", **B200)])
-    assert [line[1:] for line in rows(grid.ratio_table(pairs))[1:]] == [["1.00", ""], ["", "0.80"]]
+    assert rows(grid.ratio_table(pairs))[1:] == [["64x64x64", "", "0.80"], ["320x32576x7168", "1.00", ""]]
+
+
+def heads(written: str) -> list[list[str]]:
+    """The words of the rows over operators with several problems."""
+    return rows(written.replace('<tr class="operator">', "<tr>").replace('<tr><th scope="row"', "<tr hidden>"))[1:]
+
+
+def test_operators_that_became_slower_come_first_then_those_with_the_lowest_ratio() -> None:
+    a = {"kernel": "a_fast", "problem": "1"}
+    b, c = {"kernel": "b_slow"}, {"kernel": "c_slower"}
+    before = [series_row(1, 1.4, **a), series_row(2, 0.6, **b), series_row(3, 1.0, **c)]
+    after = [series_row(4, 1.4, **a), series_row(5, 0.6, **b), series_row(6, 0.9, **c)]
+    pairs = pair(before, after)
+    assert [line[0].split()[0] for line in rows(grid.ratio_table(pairs))[1:]] == ["c_slower", "b_slow", "a_fast"]
+
+
+def test_an_operator_of_several_problems_has_a_row_with_its_range_and_its_changes_over_the_worst_problem() -> None:
+    before = [series_row(1, 1.0), series_row(2, 0.7, problem="64"), series_row(3, 1.1, problem="32", **B200)]
+    after = [series_row(4, 0.9), series_row(5, 0.7, problem="64"), series_row(6, 1.1, problem="32", **B200)]
+    written = grid.ratio_table(pair(before, after))
+    assert heads(written) == [["gemm_fp8 3 problems", "0.70 to 0.90 ▼1", "1.10"]]
+    assert [line[0] for line in rows(written)[1:]] == ["320x32576x7168", "64", "32"], "what became slower, then lowest"
+    assert 'data-operator="gemm_fp8" data-slower>' in written
+
+
+def test_a_cell_draws_the_last_ratios_of_its_own_series() -> None:
+    pairs = pair([series_row(1, 1.0)], [series_row(2, 1.0), series_row(3, 1.0, problem="64")])
+    written = grid.ratio_table(pairs, sparks={("gemm_fp8", "64", "h200", "measured"): [1.0, 0.5]})
+    (line,) = re.findall(r"<tr><th.*?>64</th>(.*?)</tr>", written, re.DOTALL)
+    assert written.count('class="spark"') == line.count('class="spark"') == 1
+
+
+@pytest.mark.parametrize(("values", "points"), [([1.0, 0.5], "2,2.0 62,12.0"), ([1.0, 1.0], "2,7.0 62,7.0")])
+def test_a_small_line_falls_where_the_values_fall_and_is_flat_in_the_middle_where_they_do_not(
+    values: list[float], points: str
+) -> None:
+    assert f'points="{points}"' in sparkline(values)
+
+
+def test_noise_of_one_percent_is_no_step_in_a_small_line() -> None:
+    first, last = (
+        float(point.split(",")[1]) for point in re.findall(r'points="(\S+) (\S+)"', sparkline([1.0, 1.01]))[0]
+    )
+    assert 0 < first - last < 2, "of the 10 pixels that there are"
+
+
+def test_one_value_is_no_line() -> None:
+    assert sparkline([1.0]) == ""
 
 
 def test_what_was_not_measured_here_says_so_over_its_column_and_over_its_cell() -> None:

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,12 @@ from streamlit.testing.v1 import AppTest
 
 from tests.conftest import NewDatabase
 from tests.dashboard.fixtures.app import APP, opened, rows
-from tests.dashboard.fixtures.small_database import MACHINE, OTHER_PROBLEM, fill
+from tests.dashboard.fixtures.small_database import MACHINE, OTHER_PROBLEM, REPOSITORY, fill
 from tilewatch.db import session
 from tilewatch.db.lifecycle import actions
 from tilewatch.db.models import Commit
 from tilewatch.db.queries import actions as action_queries
-from tilewatch.db.queries import evidence, queue, regressions
+from tilewatch.db.queries import evidence, queue, regressions, snapshots
 
 PAGES = ("overview", "trends", "sweeps", "compare", "architectures", "regressions", "evidence", "checks", "jobs")
 
@@ -73,7 +74,9 @@ def test_an_address_with_eight_digits_of_a_commit_still_works(
 def test_overview_answers_what_changed_since_a_commit(filled_app: AppTest) -> None:
     filled_app.query_params["since"], filled_app.query_params["from"] = "a commit", "5e6f7a8b00"
     app = opened(filled_app, "overview")
-    assert "1 regression] and 0 improvements since 5e6f7a8b00, in 2 series" in words(app)
+    assert "1 regression and 0 improvements since 5e6f7a8b00, in 2 series of https://example.org/kernels.git" in words(
+        app
+    )
     judged, movers = app.dataframe[0].value, app.dataframe[1].value
     assert judged["series"].tolist() == ["gemm_fp8 320x32576x7168"]
     first = movers.iloc[0]
@@ -85,9 +88,22 @@ def test_overview_answers_what_changed_since_a_commit(filled_app: AppTest) -> No
 def test_overview_draws_the_board_with_one_cell_per_series(filled_app: AppTest) -> None:
     filled_app.query_params["since"], filled_app.query_params["from"] = "a commit", "5e6f7a8b00"
     assert overview_cells(opened(filled_app, "overview")) == {
-        "gemm_fp8 320x32576x7168": ["0.83 ▼8.5%"],
-        "gemm_fp8 4096x4096x4096": ["0.63"],
+        "320x32576x7168": ["0.83 ▼8.5%"],
+        "4096x4096x4096": ["0.63"],
     }
+
+
+def test_a_series_draws_the_ratios_of_its_last_commits(filled_app: AppTest, filled_url: str) -> None:
+    html = json.loads(opened(filled_app, "overview").get("bidi_component")[0].proto.json)["html"]
+    (line,) = [part for part in html.split("<tr>") if ">320x32576x7168<" in part]
+    (points,) = re.findall(r'points="([^"]+)"', line)
+    assert len(points.split()) == 3, "one for each commit that was measured here, not of the recording"
+    assert html.count('class="spark"') == 1, "the other series has one commit, and so no line"
+    with session.session(filled_url) as opened_session:
+        newest = snapshots.list_recent_ratios(opened_session, REPOSITORY, 2)
+    ratios = {(row.problem, row.origin): row.ratios for row in newest}
+    first, last = ratios["320x32576x7168", "measured"]
+    assert first > last, "the newest two, the oldest first"
 
 
 def test_what_a_commit_of_this_hour_measured_is_on_the_overview(
@@ -101,7 +117,7 @@ def test_what_a_commit_of_this_hour_measured_is_on_the_overview(
             newest.committed_at = dt.datetime.now(dt.UTC)
         monkeypatch.setenv("TILEWATCH_DATABASE_URL", url)
         app = opened(AppTest.from_file(str(APP), default_timeout=60), "overview")
-        assert overview_cells(app)["gemm_fp8 320x32576x7168"] == ["0.83 ▼8.5%"]
+        assert overview_cells(app)["320x32576x7168"] == ["0.83 ▼8.5%"]
 
 
 def test_only_regressions_leaves_the_other_series_out(filled_app: AppTest) -> None:

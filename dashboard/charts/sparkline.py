@@ -1,0 +1,26 @@
+"""Draws the last values of a series as a small line for a cell of a table. Pure: numbers in, SVG out."""
+
+from collections.abc import Sequence
+
+WIDTH, HEIGHT, MARGIN = 64, 14, 2
+LEAST_RANGE = 0.06
+"""The height of the drawing is at least this share of the middle value: noise of 1 % would else look like a step."""
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Returns the empty string for fewer than two values: there is nothing to see."""
+    if len(values) < 2:
+        return ""
+    low, high = min(values), max(values)
+    missing = LEAST_RANGE * (low + high) / 2 - (high - low)
+    low -= max(missing, 0) / 2
+    height = max(high - low + max(missing, 0) / 2, 1e-9)
+    step = (WIDTH - 2 * MARGIN) / (len(values) - 1)
+    points = " ".join(
+        f"{MARGIN + i * step:.0f},{HEIGHT - MARGIN - (value - low) / height * (HEIGHT - 2 * MARGIN):.1f}"
+        for i, value in enumerate(values)
+    )
+    return (
+        f'<svg class="spark" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" aria-hidden="true">'
+        f'<polyline fill="none" stroke="currentColor" stroke-width="1.2" points="{points}"/></svg>'
+    )

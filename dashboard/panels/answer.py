@@ -1,0 +1,103 @@
+"""Answers in one sentence whether anything is wrong; below it, what changed and how the last night went."""
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import streamlit as st
+
+from tilewatch.dashboard.frames import changes, reads
+from tilewatch.dashboard.widgets import badges
+from tilewatch.dashboard.widgets.errors import show_errors
+from tilewatch.db.lifecycle.regressions import OPEN
+from tilewatch.nightlies import NightlyTimes
+from tilewatch.text import count_text
+
+
+@dataclass(frozen=True)
+class Night:
+    """The newest nightly of one GPU model."""
+
+    gpu: str
+    state: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What was judged since a moment, which `since` names; `not_judged` are the differences that wait for the judge."""
+
+    since: str
+    series: int
+    regressions: int
+    improvements: int
+    not_judged: int
+
+
+def sentence(
+    waiting: int, unowned: int, counts: Counts | None, nights: Sequence[Night], alarms: int
+) -> tuple[str, str]:
+    """Returns the colour of the answer and its words. `waiting` regressions are open, `unowned` of them nobody's."""
+    unsure = [f"the last night of {night.gpu} is {night.state}" for night in nights if night.state in UNWELL]
+    if alarms:
+        unsure.append(f"{count_text(alarms, 'alarm')} {_are(alarms)} open")
+    if counts is not None and counts.not_judged:
+        unsure.append(f"{count_text(counts.not_judged, 'difference')} {_are(counts.not_judged)} not judged yet")
+    if waiting:
+        owner = f", {unowned:,} without an owner" if unowned else ""
+        return badges.BADLY, _joined(
+            f"{count_text(waiting, 'confirmed regression')} {_are(waiting)} open{owner}", unsure
+        )
+    if counts is None:
+        return badges.UNSURE, _joined("Nothing is measured yet", unsure)
+    if unsure:
+        return badges.UNSURE, f"No regression is open, but {' and '.join(unsure)}."
+    return badges.WELL, "Nothing is wrong: no regression is open."
+
+
+UNWELL = ("late", "missing", "failed")
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _joined(first: str, others: Sequence[str]) -> str:
+    return "; ".join([first, *others]) + "."
+
+
+@st.fragment(run_every=reads.LIVE_EVERY_S)
+def show(url: str, repository: str, counts: Counts | None) -> None:
+    """`counts` is None where nothing is measured. Runs again by itself."""
+    with show_errors():
+        everything = reads.regressions(url)
+        waiting = everything[(everything["direction"] == "regression") & everything["state"].isin(OPEN)]
+        waiting = waiting[waiting["repository"] == repository]
+        nights = _list_nights(url, repository)
+        colour, words = sentence(
+            len(waiting), int(waiting["owner"].isna().sum()), counts, nights, len(reads.alarms(url))
+        )
+        st.markdown(f"#### :{colour}[{words}]")
+        if counts is not None:
+            st.text(
+                f"{count_text(counts.regressions, 'regression')} and {count_text(counts.improvements, 'improvement')} "
+                f"since {counts.since}, in {counts.series:,} series of {repository}"
+            )
+        if len(waiting):
+            st.page_link("views/regressions.py", label="To the open regressions")
+        shown = [
+            f":{badges.NIGHTS[night.state]}-badge[{night.gpu}: {night.state} ({night.detail})]" for night in nights
+        ]
+        st.markdown("**Last night** " + (" ".join(shown) or "no nightly was submitted yet"))
+
+
+def _list_nights(url: str, repository: str) -> list[Night]:
+    now, times = dt.datetime.now(dt.UTC), NightlyTimes()
+    newest = reads.last_nights(url)
+    newest = newest[newest["repository"] == repository]
+    nights = []
+    for _, night in newest.sort_values("gpu_name").iterrows():
+        state = changes.night_state(night, newest["night"].max(), now, times)
+        detail = night["state"] if state in ("failed", "running") else night["night"]
+        nights.append(Night(night["gpu_name"].removeprefix("NVIDIA "), state, str(detail)))
+    return nights

@@ -1,0 +1,42 @@
+"""The one sentence of the Overview: it names what is open, what is unsure, and says so when nothing is wrong."""
+
+import pytest
+
+from tilewatch.dashboard.panels.answer import Counts, Night, sentence
+
+CALM = Counts("yesterday", 82, 0, 0, 0)
+MISSING = Night("H200", "missing", "2026-11-20")
+DONE = Night("H100", "done", "2026-11-21")
+
+
+@pytest.mark.parametrize(
+    ("waiting", "unowned", "counts", "nights", "alarms", "colour", "words"),
+    [
+        (0, 0, CALM, [DONE], 0, "green", "Nothing is wrong: no regression is open."),
+        (1, 0, CALM, [DONE], 0, "red", "1 confirmed regression is open."),
+        (2, 1, CALM, [], 0, "red", "2 confirmed regressions are open, 1 without an owner."),
+        (
+            2,
+            0,
+            CALM,
+            [MISSING],
+            1,
+            "red",
+            "2 confirmed regressions are open; the last night of H200 is missing; 1 alarm is open.",
+        ),
+        (
+            0,
+            0,
+            Counts("yesterday", 82, 0, 0, 19),
+            [DONE],
+            2,
+            "orange",
+            "No regression is open, but 2 alarms are open and 19 differences are not judged yet.",
+        ),
+        (0, 0, None, [], 0, "orange", "Nothing is measured yet."),
+    ],
+)
+def test_the_sentence_agrees_with_everything_below_it(
+    waiting: int, unowned: int, counts: Counts | None, nights: list[Night], alarms: int, colour: str, words: str
+) -> None:
+    assert sentence(waiting, unowned, counts, nights, alarms) == (colour, words)
