@@ -7,11 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from tilewatch.kernels.comparing.code_sentences import write_code_sentences
 from tilewatch.kernels.comparing.compiler_pool import CompilerPool
 from tilewatch.kernels.comparing.configs import Candidates, ConfigSource, RecordedWinner, choose_configs
 from tilewatch.kernels.comparing.operators import Library, Operator
 from tilewatch.kernels.comparing.outcome import Outcome, list_moves, write_config
 from tilewatch.kernels.compiling.compiler import CodeIdentity, Compiler
+from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.results import Compiled, Cubin, Params
 
 
@@ -45,6 +47,8 @@ class Changed:
     source: ConfigSource
     base: tuple[Code, ...]
     head: tuple[Code, ...]
+    code_sentence: str = ""
+    """Which lines differ between the first choices, where they were compared line by line."""
 
     def outcome(self, **fields: object) -> Outcome:
         base, head = self.base[0], self.head[0]
@@ -57,7 +61,7 @@ class Changed:
             self.operator.problem,
             self.operator.arch,
             "changed",
-            moved=(*configs, *list_moves(*facts)),
+            moved=(*configs, *list_moves(*facts), *([f"code: {self.code_sentence}"] if self.code_sentence else [])),
             base_config=base.config,
             head_config=head.config,
             base_facts=facts[0],
@@ -114,13 +118,13 @@ def find_changed(comparison: Comparison, operators: Sequence[Operator]) -> list[
     identified = _identify(comparison, chosen)
     differing = [each for each in identified if not end_if_identical(comparison, each, _identities)]
     compiled = [each for each in _compile(comparison, differing) if not _end_if_broken(comparison, each)]
-    return [each for each in compiled if not end_if_identical(comparison, each, machine_codes)]
+    return _explain(comparison, [each for each in compiled if not end_if_identical(comparison, each, machine_codes)])
 
 
 def end_by_static_facts(comparison: Comparison, changed: Sequence[Changed]) -> None:
     for each in changed:
-        outcome = each.outcome()
-        comparison.end(each.operator, outcome if outcome.moved else replace(outcome, kind="unchanged"))
+        has_moved = replace(each, code_sentence="").outcome().moved
+        comparison.end(each.operator, each.outcome() if has_moved else each.outcome(kind="unchanged"))
 
 
 def _end_without_code(comparison: Comparison, operator: Operator) -> bool:
@@ -183,6 +187,22 @@ def _compile(comparison: Comparison, differing: Sequence[Changed]) -> list[Chang
         replace(each, base=finish(each.base, each.operator.arch), head=finish(each.head, each.operator.arch))
         for each in differing
     ]
+
+
+def _explain(comparison: Comparison, changed: Sequence[Changed]) -> list[Changed]:
+    pairs = {each.operator: _key_pair(each) for each in changed}
+    wanted = [pair for pair in pairs.values() if pair is not None]
+    sentences = write_code_sentences(CubinStore(comparison.pool.store_url), wanted, jobs=comparison.pool.jobs)
+    return [
+        each if (pair := pairs[each.operator]) is None else replace(each, code_sentence=sentences[pair])
+        for each in changed
+    ]
+
+
+def _key_pair(changed: Changed) -> tuple[str, str] | None:
+    """None where the first choice of a side has no cubin."""
+    base, head = changed.base[0].cubin, changed.head[0].cubin
+    return None if base is None or head is None else (base.content_key, head.content_key)
 
 
 def _end_if_broken(comparison: Comparison, each: Changed) -> bool:

@@ -22,7 +22,7 @@ class CompilerPool:
         self, store_url: str, *, jobs: int, limit_s: float = LIMIT_S, toolchain: Toolchain | None = None
     ) -> None:
         """`toolchain` compiles; None is the installed one."""
-        self._store_url, self._jobs, self._limit_s, self._toolchain = store_url, jobs, limit_s, toolchain
+        self.store_url, self.jobs, self._limit_s, self._toolchain = store_url, jobs, limit_s, toolchain
         self._todo: queue.SimpleQueue[Callable[[Compiler], None] | None] = queue.SimpleQueue()
         self._compilers: list[Compiler] = []
         self._threads: list[threading.Thread] = []
@@ -32,7 +32,7 @@ class CompilerPool:
         done: queue.SimpleQueue[tuple[int, Any, Exception | None]] = queue.SimpleQueue()
         for index, work in enumerate(works):
             self._todo.put(_reporting(index, work, done))
-        while len(self._compilers) < min(self._jobs, len(works)):
+        while len(self._compilers) < min(self.jobs, len(works)):
             self._start_process()
         results: list[Any] = [None] * len(works)
         for _ in works:
@@ -65,7 +65,7 @@ class CompilerPool:
         self.close()
 
     def _start_process(self) -> None:
-        compiler = Compiler(self._store_url, limit_s=self._limit_s, toolchain=self._toolchain)
+        compiler = Compiler(self.store_url, limit_s=self._limit_s, toolchain=self._toolchain)
         self._compilers.append(compiler)
         # The child belongs to its thread: Linux kills it when the thread that started it ends.
         self._threads.append(threading.Thread(target=self._work, args=(compiler,), daemon=True))

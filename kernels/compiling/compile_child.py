@@ -25,8 +25,9 @@ from tilewatch.kernels.compiling.config_code import (
     record_code,
     record_failure,
 )
-from tilewatch.kernels.compiling.cubin import CuobjdumpMissing, code_sha256, static_facts
+from tilewatch.kernels.compiling.cubin import code_sha256, static_facts
 from tilewatch.kernels.compiling.operator_code import bundle, bundle_key
+from tilewatch.kernels.compiling.programs import ProgramMissing
 from tilewatch.kernels.compiling.store import CubinStore, StoreError, is_final
 from tilewatch.kernels.contract import HINTS, BadProblem
 from tilewatch.kernels.library_errors import LibraryError, PackageMissing
@@ -51,7 +52,7 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
         return _record(code) if ask == "record" else _compile_all(code, request)
     except PackageMissing as error:
         return {"package_missing": str(error)}
-    except (LibraryError, CuobjdumpMissing) as error:
+    except (LibraryError, ProgramMissing) as error:
         return {"error": str(error)}
     except StoreError as error:
         return {"store_error": str(error)}
@@ -129,7 +130,7 @@ def _compile(launch: LaunchCode, request: Mapping[str, Any]) -> Mapping[str, Any
             "symbol": launch.symbol,
             "facts": _read_facts(cubin, remarks),
         }
-        store.put(key, outcome, cubin)
+        store.put(key, outcome, cubin, wanted.bytecode)
         return {**outcome, "reused": False}
     if key is not None:
         store.put(key, outcome, None)

@@ -4,12 +4,9 @@ Resource usage is read by NVIDIA's cuobjdump (PyPI, or the toolkit's on PATH); t
 sections alone, without debug information, so that equal hashes mean identical code.
 """
 
-import functools
 import hashlib
-import importlib.util
 import io
 import re
-import shutil
 import struct
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -19,6 +16,7 @@ from typing import Any
 import yaml
 from elftools.elf.elffile import ELFFile
 
+from tilewatch.kernels.compiling.programs import find_program
 from tilewatch.kernels.results import StaticFacts
 
 CODE_SECTIONS = (".text.", ".nv.constant", ".nv.info.", ".rela.text.")
@@ -30,10 +28,6 @@ SIZED_VALUE = 4
 
 API_VERSION = 0x37
 """The attribute EIATTR_CUDA_API_VERSION: 134 from ptxas 13.4, 135 from 13.5. It runs nothing."""
-
-
-class CuobjdumpMissing(Exception):
-    """Neither the PyPI package nor a CUDA toolkit brings cuobjdump."""
 
 
 def code_sha256(cubin: bytes, *, with_version: bool = True) -> str:
@@ -59,7 +53,11 @@ def code_sha256(cubin: bytes, *, with_version: bool = True) -> str:
 
 def static_facts(cubin_path: Path, remarks_yaml: str) -> StaticFacts:
     listing = subprocess.run(
-        [cuobjdump(), "--dump-resource-usage", str(cubin_path)], capture_output=True, text=True, check=True, timeout=60
+        [find_program("cuobjdump"), "--dump-resource-usage", str(cubin_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     ).stdout
     usage = {name: int(value) for name, value in re.findall(r"\b(REG|STACK|SHARED):(\d+)", listing)}
     cubin = cubin_path.read_bytes()
@@ -141,17 +139,3 @@ def _plain(node: yaml.Node) -> Any:
 def _code_sections(cubin: bytes) -> list[tuple[str, bytes]]:
     sections = ELFFile(io.BytesIO(cubin)).iter_sections()
     return [(section.name, section.data()) for section in sections if section.name.startswith(CODE_SECTIONS)]
-
-
-@functools.cache
-def cuobjdump() -> str:
-    """Path of the program. Raises CuobjdumpMissing."""
-    package = importlib.util.find_spec("nvidia.cu13") if importlib.util.find_spec("nvidia") else None
-    for folder in package.submodule_search_locations or () if package else ():
-        program = Path(folder) / "bin" / "cuobjdump"
-        if program.is_file():
-            return str(program)
-    program_path = shutil.which("cuobjdump") or shutil.which("cuobjdump", path="/usr/local/cuda/bin")
-    if program_path is None:
-        raise CuobjdumpMissing("cuobjdump is missing: pip install nvidia-cuda-cuobjdump")
-    return program_path

@@ -44,10 +44,10 @@ class LocalCubins:
         for file in sorted(Path(self._scratch.name).glob("*/*.json")):
             outcome = here.outcome(file.stem)
             assert outcome is not None
-            cubin = file.with_suffix(".cubin")
-            self.remote.put(file.stem, outcome, cubin.read_bytes() if cubin.exists() else None)
-            file.unlink()
-            cubin.unlink(missing_ok=True)
+            parts = [file.with_suffix(suffix) for suffix in (".cubin", ".tileirbc")]
+            self.remote.put(file.stem, outcome, *(each.read_bytes() if each.exists() else None for each in parts))
+            for each in (file, *parts):
+                each.unlink(missing_ok=True)
 
     def close(self) -> None:
         if self._scratch is not None:

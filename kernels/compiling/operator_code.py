@@ -1,6 +1,7 @@
 """Puts the machine code of an operator's launches together: a bundle is stored as one cubin is.
 
-A bundle is a ZIP file, uncompressed, with one cubin for each different launch, named by the launch's key.
+A bundle is a ZIP file, uncompressed, with one cubin for each different launch, named by the launch's key. Its bytecode
+is one too.
 """
 
 import hashlib
@@ -46,7 +47,10 @@ def bundle(
     key = bundle_key([outcomes[each.key]["content_key"] for each in launches], launches)
     result = _join(key, launches, outcomes)
     if store.outcome(key) is None:
-        store.put(key, result, _zip({key: store.cubin(outcome["content_key"]) for key, outcome in outcomes.items()}))
+        keys = {key: outcome["content_key"] for key, outcome in outcomes.items()}
+        kept = {key: bytecode for key, each in keys.items() if (bytecode := store.bytecode(each)) is not None}
+        cubins = {key: store.cubin(each) for key, each in keys.items()}
+        store.put(key, result, _zip(cubins), _zip(kept) if len(kept) == len(keys) else None)
     return {**result, "reused": all(outcome["reused"] for outcome in outcomes.values())}
 
 

@@ -54,7 +54,8 @@ def report(settings: Settings) -> tuple[CheckResult, ...]:
         partial(_repository, settings),
         partial(_package, "tile compiler", ("cuda-tile", "nvidia-cuda-tileiras"), "make install"),
         partial(_compiler, settings.compiler),
-        _cuobjdump,
+        partial(_nvidia_program, "cuobjdump"),
+        partial(_nvidia_program, "nvdisasm"),
         partial(_folder, settings.home),
         partial(_disk, settings.home),
         partial(_store, settings.store_url),
@@ -180,13 +181,13 @@ def _toolchain(toolchain: Toolchain) -> CheckResult:
     return CheckResult(name, True, f"{versions}: compiles")
 
 
-def _cuobjdump() -> CheckResult:
-    from tilewatch.kernels.compiling.cubin import CuobjdumpMissing, cuobjdump
+def _nvidia_program(name: str) -> CheckResult:
+    from tilewatch.kernels.compiling.programs import ProgramMissing, find_program
 
     try:
-        return CheckResult("cuobjdump", True, cuobjdump())
-    except CuobjdumpMissing as error:
-        return CheckResult("cuobjdump", False, str(error), "make install")
+        return CheckResult(name, True, find_program(name))
+    except ProgramMissing as error:
+        return CheckResult(name, False, str(error), "make install")
 
 
 def _folder(home: Path) -> CheckResult:

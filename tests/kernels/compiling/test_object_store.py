@@ -99,14 +99,17 @@ def test_a_child_reads_from_a_folder_what_its_parent_fetched() -> None:
 
 def test_what_a_child_made_is_sent_once_and_not_kept(server: S3Server) -> None:
     cubins = LocalCubins("s3://cubins/sent")
-    CubinStore(cubins.url).put("aa1", OK, b"cubin")
+    CubinStore(cubins.url).put("aa1", OK, b"cubin", b"bytecode")
     CubinStore(cubins.url).put("aa2", {"status": "error"}, None)
     cubins.send()
     assert sorted(key for key in server.list_keys() if key.startswith("sent/")) == [
         "sent/aa/aa1.cubin",
         "sent/aa/aa1.json",
+        "sent/aa/aa1.tileirbc",
         "sent/aa/aa2.json",
     ]
+    assert CubinStore("s3://cubins/sent").bytecode("aa1") == b"bytecode"
+    assert CubinStore("s3://cubins/sent").bytecode("aa2") is None
     assert CubinStore(cubins.url).outcomes(["aa1", "aa2"]) == {}
     cubins.close()
 

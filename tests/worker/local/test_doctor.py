@@ -27,7 +27,7 @@ def _found(settings: Settings) -> dict[str, CheckResult]:
 
 def test_everything_that_is_needed_is_looked_for(tmp_path: Path) -> None:
     names = set(_found(_settings(tmp_path)))
-    assert names >= {"Python", "git", "setpriv", "repository", "tile compiler", "cuobjdump", "data folder"}
+    assert names >= {"Python", "git", "setpriv", "repository", "tile compiler", "cuobjdump", "nvdisasm", "data folder"}
     assert names >= {"disk space", "dashboard", "CuPy", "CUPTI", "DeepGEMM", "nvcc"}
 
 

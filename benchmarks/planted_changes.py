@@ -1,0 +1,158 @@
+"""One-line changes of this repository's library, each of which makes a kernel do something else."""
+
+import ast
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Planted:
+    """`old` becomes `new` where it first stands after the line `def function`."""
+
+    kernel: str
+    file: str
+    function: str
+    old: str
+    new: str
+
+    def apply(self, source: str) -> tuple[str, int]:
+        """Returns the changed source and the line of the innermost call or statement that the change is in: that is
+        what the compiler knows of code that spans several lines."""
+        start = source.index(f"def {self.function}(")
+        at = source.index(self.old, start)
+        line = source.count("\n", 0, at) + 1
+        changed = source[:at] + self.new + source[at + len(self.old) :]
+        spans = [
+            (node.lineno, node.end_lineno)
+            for node in ast.walk(ast.parse(changed))
+            if isinstance(node, ast.Call | ast.Assign | ast.Return | ast.Expr) and node.end_lineno is not None
+        ]
+        return changed, max(first for first, last in spans if first <= line <= last)
+
+
+def _of(kernel: str, file: str, *changes: tuple[str, str, str]) -> tuple[Planted, ...]:
+    return tuple(Planted(kernel, file, *change) for change in changes)
+
+
+PLANTED = (
+    *_of(
+        "gemm_fp8",
+        "gemm.py",
+        ("gemm_fp8_persistent", "tiles_per_group = group_size_m * tiles_n", "tiles_per_group = group_size_m * tiles_m"),
+        ("gemm_fp8_persistent", "min(tiles_m - first_m, group_size_m)", "min(tiles_m - first_m, 2 * group_size_m)"),
+        ("gemm_fp8_persistent", "(tile % tiles_per_group) % rows", "(tile % tiles_per_group) // rows"),
+        ("gemm_fp8_persistent", "y = ct.load(b, index=(j, k),", "y = ct.load(b, index=(j, k), allow_tma=False,"),
+        ("gemm_fp8_persistent", "acc = ct.full((tile_m, tile_n), 0.0", "acc = ct.full((tile_m, tile_n), 1.0"),
+    ),
+    *_of(
+        "gemm_nt",
+        "gemm_steps.py",
+        ("operands", "index=(i, k)", "index=(k, i)"),
+        ("swizzled", "first_m = tile // tiles_per_group * group_size_m", "first_m = tile // tiles_per_group"),
+        ("swizzled", "first_m + tile % tiles_per_group % rows", "first_m + tile % rows"),
+        ("gemm_persistent_walk", "for k in range(tiles_k):", "for k in range(1, tiles_k):"),
+        ("gemm_persistent_walk", "ct.mma(x, y, acc,", "ct.mma(x, y, acc * 0.5,"),
+    ),
+    *_of(
+        "attention_prefill_causal",
+        "attention.py",
+        ("keys", "padding_mode=ZERO, latency=latency", "padding_mode=ZERO"),
+        ("attend", "scores * scale - higher, flush_to_zero=True", "scores * scale - higher, flush_to_zero=False"),
+        ("attend", "total = total * kept + ", "total = total * kept * kept + "),
+        ("attention_prefill", "(column + j * tile_n <= row)", "(column + j * tile_n < row)"),
+        ("attention_prefill", "(i * tile_m) // tile_n", "(i * tile_m) // (2 * tile_n)"),
+    ),
+    *_of(
+        "attention_decode",
+        "attention.py",
+        ("attention_decode", "for j in range(length // tile_n):", "for j in range(length // tile_n - 1):"),
+        ("attention_decode", "head), padding_mode=ZERO)", "head), padding_mode=ZERO, allow_tma=False)"),
+        ("attention_decode", "ct.astype(acc / total, out.dtype)", "ct.astype(acc * total, out.dtype)"),
+        ("attention_decode", "ct.full((tile_m, tile_n), 0.0", "ct.full((tile_m, tile_n), 1.0"),
+        ("attend", "kept = ct.exp2(most - higher", "kept = ct.exp2(higher - most"),
+    ),
+    *_of(
+        "grouped_bf16",
+        "grouped_gemm.py",
+        ("grouped_bf16_contiguous", "index=(i * tile_m,)", "index=(i,)"),
+        ("grouped_bf16_contiguous", "tiles_k = used(g) * ct.num_tiles", "tiles_k = ct.num_tiles"),
+        ("swizzled", "return first + within % rows, within // rows", "return first + within // rows, within % rows"),
+        ("weights", "latency=hint(latency)", "latency=4"),
+        ("one_product", "x = ct.load(a, index=(i, k)", "x = ct.load(a, index=(i, k + 1)"),
+    ),
+    *_of(
+        "rms_norm",
+        "norm.py",
+        ("rms_norm_rows", "padding_mode=ct.PaddingMode.ZERO)", "padding_mode=ct.PaddingMode.ZERO, allow_tma=False)"),
+        ("rms_norm_rows", "(1.0 / columns)", "(2.0 / columns)"),
+        ("rms_norm_rows", " * ct.astype(factor, ct.float32)[None, :]", ""),
+        ("rms_norm_rows", "values = ct.astype(rows, ct.float32)", "values = ct.astype(rows, ct.float16)"),
+        ("rms_norm_rows", "y.dtype), allow_tma=tma)", "y.dtype), allow_tma=False)"),
+    ),
+    *_of(
+        "softmax",
+        "elementwise.py",
+        ("softmax_rows", "keepdims=True)) * LOG2_E", "keepdims=True))"),
+        ("softmax_rows", "values = ct.astype(rows, ct.float32)", "values = ct.astype(rows, ct.float32) * 1.5"),
+        ("softmax_rows", "rounding_mode=ct.RoundingMode.APPROX", "rounding_mode=ct.RoundingMode.FULL"),
+        ("softmax_rows", "ct.sum(raised, axis=1", "ct.max(raised, axis=1"),
+        ("softmax_rows", "padding_mode=ct.PaddingMode.ZERO, allow_tma=tma", "allow_tma=tma"),
+    ),
+    *_of(
+        "silu_and_multiply",
+        "elementwise.py",
+        ("silu_and_multiply_tiles", "i, j = tile // across, tile % across", "i, j = tile % across, tile // across"),
+        ("silu_and_multiply_tiles", "below = 1.0 + ", "below = 2.0 + "),
+        (
+            "silu_and_multiply_tiles",
+            "gate = ct.load(left, index=(i, j),",
+            "gate = ct.load(left, index=(i, j), latency=2,",
+        ),
+        ("silu_and_multiply_tiles", "silu * ct.astype(up", "silu + ct.astype(up"),
+        ("silu_and_multiply_tiles", "RoundingMode.APPROX, flush_to_zero=True", "RoundingMode.APPROX"),
+    ),
+)
+
+
+def add_comments(source: str) -> str:
+    """A licence above everything, and a comment above each kernel."""
+    header = "".join(f"# line {number} of a licence\n" for number in range(12))
+    return header + source.replace("@ct.kernel\n", "# a comment that moved\n\n@ct.kernel\n")
+
+
+def reformat(source: str) -> str:
+    """Other line breaks, and no comments at all."""
+    return ast.unparse(ast.parse(source))
+
+
+def reorder_functions(source: str) -> str:
+    """Kernels and the functions that are part of them, the last one first."""
+    tree = ast.parse(source)
+    places = _list_device_functions(tree)
+    for place, function in zip(places, [tree.body[place] for place in reversed(places)], strict=True):
+        tree.body[place] = function
+    return ast.unparse(tree)
+
+
+def rename_variables(source: str) -> str:
+    """Other names for the local variables of kernels and of the functions that are part of them."""
+    tree = ast.parse(source)
+    for place in _list_device_functions(tree):
+        names = [node for node in ast.walk(tree.body[place]) if isinstance(node, ast.Name)]
+        local = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+        for node in names:
+            if node.id in local:
+                node.id = f"other_{node.id}"
+        for argument in (node for node in ast.walk(tree.body[place]) if isinstance(node, ast.arg)):
+            argument.arg = f"other_{argument.arg}" if argument.arg in local else argument.arg
+    return ast.unparse(tree)
+
+
+HARMLESS = (add_comments, reformat, reorder_functions, rename_variables)
+
+
+def _list_device_functions(tree: ast.Module) -> list[int]:
+    """Where they are in the file: those before the first of the functions that parse problems."""
+    functions = [place for place, node in enumerate(tree.body) if isinstance(node, ast.FunctionDef)]
+    names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    first = next(index for index, name in enumerate(names) if name.startswith(("parse", "share")))
+    return functions[:first]

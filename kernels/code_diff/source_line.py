@@ -1,0 +1,14 @@
+"""A line of source, as debug information names it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, order=True)
+class SourceLine:
+    """`file` is a path as the compiler was given it: watched_library/gemm.py."""
+
+    file: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.file.rpartition('/')[2]}:{self.number}"

@@ -1,0 +1,63 @@
+"""Makes text of stored machine code and of the bytecode beside it, with NVIDIA's programs. Needs no GPU."""
+
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tilewatch.kernels.code_diff.code_diff import CodeText
+from tilewatch.kernels.compiling.operator_code import read_bundle
+from tilewatch.kernels.compiling.programs import find_program
+from tilewatch.kernels.compiling.store import CubinStore
+
+ZIP = b"PK\x03\x04"
+"""The first bytes of a bundle."""
+
+LIMIT_S = 60.0
+"""A listing takes 0.2 to 1.4 s of two busy cores; the longest of the library has 12,800 lines (2026-11)."""
+
+
+class NotDisassembled(Exception):
+    """A program cannot read this code; the message is its last line."""
+
+
+def read_code_texts(store: CubinStore, content_key: str) -> dict[str, CodeText]:
+    """Returns the launches of a config by their keys; a kernel of a library file has one, with an empty key.
+
+    Raises StoreError, ProgramMissing or NotDisassembled.
+    """
+    cubins = _open(store.cubin(content_key))
+    bytecode = store.bytecode(content_key)
+    bytecodes = {} if bytecode is None else _open(bytecode)
+    with ThreadPoolExecutor() as pool:
+        return dict(pool.map(lambda key: (key, disassemble(cubins[key], bytecodes.get(key))), cubins))
+
+
+def disassemble(cubin: bytes, bytecode: bytes | None) -> CodeText:
+    """Raises ProgramMissing or NotDisassembled."""
+    listing = _run((find_program("nvdisasm"), "-g", "-c"), cubin, ".cubin")
+    return CodeText(listing, None if bytecode is None else disassemble_bytecode(bytecode))
+
+
+def disassemble_bytecode(bytecode: bytes) -> str:
+    """Raises ProgramMissing or NotDisassembled."""
+    return _run((find_program("tileirdisasm"), "-g"), bytecode, ".tileirbc")
+
+
+def _open(content: bytes) -> Mapping[str, bytes]:
+    return read_bundle(content) if content.startswith(ZIP) else {"": content}
+
+
+def _run(command: tuple[str, ...], content: bytes, suffix: str) -> str:
+    with tempfile.TemporaryDirectory(prefix="tilewatch-disassembly-") as folder:
+        file = Path(folder) / f"code{suffix}"
+        file.write_bytes(content)
+        try:
+            done = subprocess.run([*command, str(file)], capture_output=True, timeout=LIMIT_S, check=True)
+        except subprocess.CalledProcessError as error:
+            lines = error.stderr.decode(errors="replace").strip().splitlines()
+            raise NotDisassembled(f"{Path(command[0]).name}: {lines[-1] if lines else 'failed'}") from None
+        except subprocess.TimeoutExpired:
+            raise NotDisassembled(f"{Path(command[0]).name} took over {LIMIT_S:g} s") from None
+        return done.stdout.decode(errors="replace")
