@@ -1,8 +1,10 @@
 """Writes values for people: units, precision, dates. Knows no page and no database."""
 
 import datetime as dt
+import re
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 BASELINES = {
     "deepgemm": "DeepGEMM",
@@ -75,6 +77,19 @@ def config_text(params: Mapping[str, Any]) -> str:
 def source_text(origin: str, machine: str, at: dt.datetime) -> str:
     """Where a measurement comes from, e.g. "recorded on lab-7, 2026-11-18"."""
     return f"{origin} on {machine}, {day(at)}"
+
+
+def commit_address(repository: str, sha: str) -> str | None:
+    """The page of a commit at GitHub or GitLab; None for a repository that is named by no address of one."""
+    parts = urlsplit(repository)
+    host = parts.hostname or ""
+    if parts.scheme != "https" or not re.fullmatch("[0-9a-f]{40}", sha):
+        return None
+    path = parts.path.removesuffix("/").removesuffix(".git")
+    for forge, middle in (("github", "/commit/"), ("gitlab", "/-/commit/")):
+        if host.split(".")[0] == forge:
+            return f"https://{parts.netloc}{path}{middle}{sha}"
+    return None
 
 
 def first_line(text: str | None) -> str:

@@ -15,7 +15,7 @@ from tilewatch.text import count_text
 
 
 @dataclass(frozen=True)
-class Night:
+class LastNight:
     """The newest nightly of one GPU model."""
 
     gpu: str
@@ -35,7 +35,7 @@ class Counts:
 
 
 def sentence(
-    waiting: int, unowned: int, counts: Counts | None, nights: Sequence[Night], alarms: int
+    waiting: int, unowned: int, counts: Counts | None, nights: Sequence[LastNight], alarms: int
 ) -> tuple[str, str]:
     """Returns the colour of the answer and its words. `waiting` regressions are open, `unowned` of them nobody's."""
     unsure = [f"the last night of {night.gpu} is {night.state}" for night in nights if night.state in UNWELL]
@@ -91,7 +91,7 @@ def show(url: str, repository: str, counts: Counts | None) -> None:
         st.markdown("**Last night** " + (" ".join(shown) or "no nightly was submitted yet"))
 
 
-def _list_nights(url: str, repository: str) -> list[Night]:
+def _list_nights(url: str, repository: str) -> list[LastNight]:
     now, times = dt.datetime.now(dt.UTC), NightlyTimes()
     newest = reads.last_nights(url)
     newest = newest[newest["repository"] == repository]
@@ -99,5 +99,5 @@ def _list_nights(url: str, repository: str) -> list[Night]:
     for _, night in newest.sort_values("gpu_name").iterrows():
         state = changes.night_state(night, newest["night"].max(), now, times)
         detail = night["state"] if state in ("failed", "running") else night["night"]
-        nights.append(Night(night["gpu_name"].removeprefix("NVIDIA "), state, str(detail)))
+        nights.append(LastNight(night["gpu_name"].removeprefix("NVIDIA "), state, str(detail)))
     return nights

@@ -1,4 +1,4 @@
-"""Shows one regression with its series and events, and the buttons that change its state."""
+"""Shows one regression: its series with a picture, its commits, its events, and the buttons that change its state."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -9,11 +9,11 @@ import streamlit as st
 from sqlalchemy.orm import Session
 
 from tilewatch.dashboard.frames import reads
-from tilewatch.dashboard.panels import run_action
+from tilewatch.dashboard.panels import regression_picture, run_action
 from tilewatch.dashboard.text import moment
 from tilewatch.dashboard.widgets import badges, repository, tables
 from tilewatch.db.lifecycle import actions, regressions
-from tilewatch.text import change_text, count_text, short_sha
+from tilewatch.text import change_text, count_text
 
 BUTTONS = {
     "acknowledge": ("Acknowledge", "Somebody works on it", regressions.acknowledge),
@@ -26,16 +26,26 @@ BUTTONS = {
 def show(url: str, found: pd.Series) -> None:
     _headline(found)
     run_action.show_outcome()
-    left, right = st.columns([3, 2], gap="medium")
     series = reads.regression_series(url, int(found["id"]))
+    left, right = st.columns([3, 2], gap="medium")
     with left:
-        _series(url, found, series)
-        _events(reads.events(url, int(found["id"])))
+        chosen = _series(url, found, series)
+        if chosen is not None:
+            regression_picture.show_step(url, found, chosen)
     with right:
-        who = run_action.find_actor()
-        if who is None:
-            return
-        _state(url, found, who)
+        _act(url, found)
+        regression_picture.show_commits(found)
+        if chosen is not None:
+            regression_picture.show_code(url, chosen)
+    _events(reads.events(url, int(found["id"])))
+
+
+def _act(url: str, found: pd.Series) -> None:
+    who = run_action.find_actor()
+    if who is None:
+        return
+    _state(url, found, who)
+    with st.expander("Owner, note, a mark, more runs", key="more"):
         _texts(url, found, who)
         _mark(url, found, who)
         _more_runs(url, found, who)
@@ -53,11 +63,6 @@ def _headline(found: pd.Series) -> None:
     st.text(found["cause"])
     for sentence in found["explanation"]:
         st.caption(sentence)
-    st.text(
-        f"after {short_sha(found['good_sha'])} {found['good_subject']}\n"
-        f"up to {short_sha(found['bad_sha'])} {found['bad_subject']}"
-        + (f" ({count_text(found['commits_in_range'], 'commit')} in range)" if found["commits_in_range"] > 1 else "")
-    )
     facts = [
         f"{found['category']}, opened {moment(found['opened_at'])}",
         f"of {found['repository']}{origin_text(found)}",
@@ -71,7 +76,8 @@ def _headline(found: pd.Series) -> None:
         st.text(f"Work on it: {found['link']}")
 
 
-def _series(url: str, found: pd.Series, series: pd.DataFrame) -> None:
+def _series(url: str, found: pd.Series, series: pd.DataFrame) -> pd.Series | None:
+    """Shows the series that changed. Returns the selected one, else the worst; None where there is none."""
     st.subheader(f"{count_text(len(series), 'series')} changed", anchor=False)
     table = pd.DataFrame(
         [
@@ -85,11 +91,13 @@ def _series(url: str, found: pd.Series, series: pd.DataFrame) -> None:
         ]
     )
     row = tables.pick_row(table, series, "series")
+    row = row if row is not None else next((worst for _, worst in series.iterrows()), None)
     if row is not None:
         about = repository.series_parameters(url, {**row, "repository": found["repository"]})
         with st.container(horizontal=True):
             st.page_link("views/evidence.py", label="Open its evidence", query_params={"run": str(row["run_id"])})
             st.page_link("views/trends.py", label="Open its trend", query_params=about)
+    return row
 
 
 def _events(events: pd.DataFrame) -> None:

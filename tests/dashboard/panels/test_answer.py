@@ -2,11 +2,11 @@
 
 import pytest
 
-from tilewatch.dashboard.panels.answer import Counts, Night, sentence
+from tilewatch.dashboard.panels.answer import Counts, LastNight, sentence
 
 CALM = Counts("yesterday", 82, 0, 0, 0)
-MISSING = Night("H200", "missing", "2026-11-20")
-DONE = Night("H100", "done", "2026-11-21")
+MISSING = LastNight("H200", "missing", "2026-11-20")
+DONE = LastNight("H100", "done", "2026-11-21")
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,6 @@ DONE = Night("H100", "done", "2026-11-21")
     ],
 )
 def test_the_sentence_agrees_with_everything_below_it(
-    waiting: int, unowned: int, counts: Counts | None, nights: list[Night], alarms: int, colour: str, words: str
+    waiting: int, unowned: int, counts: Counts | None, nights: list[LastNight], alarms: int, colour: str, words: str
 ) -> None:
     assert sentence(waiting, unowned, counts, nights, alarms) == (colour, words)

@@ -264,7 +264,20 @@ def test_a_regression_is_a_permalink_with_its_series_and_its_life(filled_app: Ap
     assert "#1 gemm_fp8: +9.3 % time" in words(app)
     assert "its loads lost TMA" in words(app)
     assert app.dataframe[0].value["GPU"].tolist() == ["NVIDIA H200"]
-    assert app.dataframe[1].value["who"].tolist() == ["tilewatch"]
+    assert app.dataframe[-1].value["who"].tolist() == ["tilewatch"]
+
+
+def test_a_regression_has_a_picture_of_its_step_its_replay_its_code_and_its_commands(filled_app: AppTest) -> None:
+    filled_app.query_params["regression"] = "1"
+    app = opened(filled_app, "regressions")
+    step, replayed = figure(app, 0), figure(app, 1)
+    assert {"gemm_fp8", "regression"} <= {trace.get("name") for trace in step["data"]}
+    assert "#1" in " ".join(each["text"] for each in step["layout"]["annotations"])
+    assert [trace["x"] for trace in replayed["data"]] == [["old cubin", "new cubin"]] * 6
+    assert "What moved in the code" in subheaders(app)
+    commands = " ".join(code.value for code in app.code)
+    assert f"git log --patch 1a2b3c4d{'0' * 32}..9c0d1e2f{'0' * 32}" in commands
+    assert "tilewatch replay gemm_fp8 320x32576x7168 --of 9c0d1e2f" in commands
 
 
 def test_nobody_acts_where_nobody_is_allowed_to(filled_app: AppTest) -> None:
