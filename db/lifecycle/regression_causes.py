@@ -101,6 +101,12 @@ def open_or_join(session: Session, cause: Cause, moved: ChangedSeries) -> Opened
     return OpenedRegression(regression_id, created, joined, reopened)
 
 
+def add_to_explanation(session: Session, regression_id: int, sentence: str) -> None:
+    """Adds a sentence at the end of what explains a regression."""
+    regression = session.get_one(Regression, regression_id)
+    regression.explanation = [*regression.explanation, sentence]
+
+
 def mark_recovered(
     session: Session, moved: ChangedSeries, *, repository: str, kernel: str, of_node: bool = False
 ) -> list[int]:

@@ -14,6 +14,8 @@ from tilewatch.kernels.code_diff.tile_ir import LOOPS, TERMINATORS, TileOperatio
 
 LITERALS = ("constant", "reduce", "scan")
 """Operations with literals among their attributes."""
+PREPARING = ("constant", "reshape", "broadcast", "assume", "make_token")
+"""Operations that prepare what others use; of a line's edits they are named last."""
 WORD = re.compile(r"[\w.+-]+|\S")
 
 
@@ -89,7 +91,8 @@ def _rank(site: _Site) -> tuple[bool, int, int]:
 
 def _fold(line: SourceLine, sites: list[_Site]) -> Change:
     ordered = sorted(sites, key=_rank)
-    edits = tuple(dict.fromkeys(site.edit for site in ordered))
+    telling = sorted(ordered, key=lambda site: site.edit.split()[0].rstrip(":") in PREPARING)
+    edits = tuple(dict.fromkeys(site.edit for site in telling))
     return Change(line, ordered[0].is_cause, edits, max(site.loop_depth for site in sites))
 
 

@@ -1,6 +1,7 @@
 """From a commit to people: a real change is swept, judged, replayed and sent in words that one can act on."""
 
 import datetime as dt
+import re
 from pathlib import Path
 
 from sqlalchemy import select
@@ -36,6 +37,7 @@ def test_a_change_that_replays_confirmed_is_one_message_with_its_cause_and_the_w
     assert asked.json["subject"].endswith(f"on sim since {short_sha(shas[git_history.ADD])} (2 series)")
     assert f"Cause ({regression.category.replace('_', ' ')}): {regression.cause}" in body
     assert all(sentence in body for sentence in regression.explanation)
+    assert re.match(r"code: double\.py:\d+ does something else \(addf added, ", regression.explanation[-1])
     first = "First bad commit" if regression.size > 0 else "First commit with it"
     assert f"{first}: {short_sha(shas[git_history.ADD])} {git_history.ADD}" in body
     assert f"git checkout {shas[git_history.ADD]}\n  python -m tilewatch.kernels sweep {tiny_repository.KERNEL}" in body

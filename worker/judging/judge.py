@@ -187,6 +187,7 @@ def _settle(tonight: OpenNight, judge: ScopeJudge, series: Series, point: Point,
         reason = open_regression.of_commit(
             tonight.session,
             tonight.scope,
+            store=tonight.store,
             point=point,
             good_run_id=tonight.history.run_before(series, span[0]),
             suspicion_id=suspicion_id,

@@ -12,6 +12,8 @@ from tilewatch.db.lifecycle import regression_causes
 from tilewatch.db.lifecycle.regression_causes import Cause, ChangedSeries
 from tilewatch.db.step_queries import winners
 from tilewatch.db.step_queries.judging import Point, Scope
+from tilewatch.kernels.comparing.code_sentences import write_code_sentences
+from tilewatch.kernels.compiling.store import CubinStore, StoreError
 from tilewatch.worker.detection.replay_evidence import Estimate
 from tilewatch.worker.detection.verdict import ConfirmedChange
 from tilewatch.worker.judging import explain, node_comparison
@@ -26,6 +28,7 @@ def of_commit(
     session: Session,
     scope: Scope,
     *,
+    store: CubinStore,
     point: Point,
     good_run_id: int | None,
     suspicion_id: int | None,
@@ -54,7 +57,11 @@ def of_commit(
         good_commit_id=span[0],
         bad_commit_id=span[1],
     )
-    regression_causes.open_or_join(session, cause, moved)
+    opened = regression_causes.open_or_join(session, cause, moved)
+    if opened.created and good_run_id is not None:
+        sentence = _compare_code(session, store, good_run_id, point.run_id)
+        if sentence is not None:
+            regression_causes.add_to_explanation(session, opened.id, f"code: {sentence}")
     return f"{difference}; {explanation.sentence}"
 
 
@@ -133,6 +140,19 @@ def _moved(
         low=size - 1.96 * error,
         high=size + 1.96 * error,
     )
+
+
+def _compare_code(session: Session, store: CubinStore, good_run_id: int, bad_run_id: int) -> str | None:
+    """Says which lines differ between the winners' cubins, which takes seconds; None where nothing does, or where a
+    cubin is not in this store, as of a recorded run."""
+    found = winners.read_winners_of_runs(session, (good_run_id, bad_run_id))
+    if len(found) < 2:
+        return None
+    keys = (found[good_run_id].content_key, found[bad_run_id].content_key)
+    try:
+        return write_code_sentences(store, [keys], jobs=1)[keys] or None
+    except StoreError:
+        return None
 
 
 def _explain(session: Session, good_run_id: int | None, bad_run_id: int) -> Explanation:

@@ -16,6 +16,7 @@ from tilewatch.db.session import session
 from tilewatch.db.step_queries import judging
 from tilewatch.db.step_queries.gpus import NodeGpu
 from tilewatch.db.step_queries.judging import ExpectedLevel, Point, PreviousRun, Scope
+from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.worker.detection.replay_evidence import Estimate
 from tilewatch.worker.detection.verdict import ConfirmedChange
 from tilewatch.worker.judging import open_regression
@@ -61,6 +62,7 @@ def confirm(opened: Session, night: Night, size: float) -> str:
     return open_regression.of_commit(
         opened,
         night.scope,
+        store=CubinStore("memory://no-cubins"),
         point=night.point,
         good_run_id=None,
         suspicion_id=None,
