@@ -19,7 +19,7 @@ from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.catalog.description import Description
 from tilewatch.kernels.comparing.outcome import write_config
 from tilewatch.kernels.compiling.compiler import BuildError, Compiler
-from tilewatch.kernels.compiling.cubin import CuobjdumpMissing, cuobjdump
+from tilewatch.kernels.compiling.programs import ProgramMissing, find_program
 from tilewatch.kernels.compiling.store import CubinStore, StoreError, folder
 from tilewatch.kernels.toolchains.toolchain import Toolchain
 from tilewatch.kernels.upgrading.judging import judge_report, judge_statically
@@ -131,9 +131,9 @@ def _write_sass(out: Path) -> bool:
 def _disassemble(cubin: Path) -> str | None:
     nvdisasm = shutil.which("nvdisasm") or shutil.which("nvdisasm", path="/usr/local/cuda/bin")
     try:
-        program = [nvdisasm, "--print-instruction-encoding"] if nvdisasm else [cuobjdump(), "--dump-sass"]
+        program = [nvdisasm, "--print-instruction-encoding"] if nvdisasm else [find_program("cuobjdump"), "--dump-sass"]
         done = subprocess.run([*program, str(cubin)], capture_output=True, text=True, check=False, timeout=120)
-    except (CuobjdumpMissing, subprocess.TimeoutExpired):
+    except (ProgramMissing, subprocess.TimeoutExpired):
         return None
     return done.stdout if done.returncode == 0 else None
 
