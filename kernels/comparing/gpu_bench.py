@@ -32,7 +32,7 @@ class RealBench:
         self.gpu_s = 0.0
 
     def race(self, operator: Operator, library: Library, cubins: Sequence[Cubin]) -> tuple[Params, ...]:
-        gpu = self._usable(operator.arch)
+        gpu = self.usable(operator.arch)
         setup = GpuSetup(
             library.folder,
             operator.kernel,
@@ -55,7 +55,7 @@ class RealBench:
     def launch(self, operator: Operator, base: ReplaySide, head: ReplaySide) -> tuple[float, float]:
         key = (operator, base.cubin.content_key, head.cubin.content_key)
         if key not in self._launches:
-            gpu = self._usable(operator.arch)
+            gpu = self.usable(operator.arch)
             request = ReplayRequest(
                 kernel=operator.kernel,
                 problem=operator.problem,
@@ -80,7 +80,7 @@ class RealBench:
         if self._processes is not None:
             self._processes.close()
 
-    def _usable(self, arch: str) -> device.Gpu:
+    def usable(self, arch: str) -> device.Gpu:
         """Asked once: later, the GPU's processes are our own. Raises GpuMissing or GpuBusy."""
         if self._gpu is None:
             self._gpu = usable_gpu(self._index, arch)

@@ -14,7 +14,6 @@ from tilewatch.errors import ExpectedError
 from tilewatch.kernels.comparing.configs import ConfigSource, read_winners
 from tilewatch.kernels.comparing.gpu_bench import find_gpu
 from tilewatch.kernels.comparing.operators import Operator, Selection
-from tilewatch.kernels.measuring.measure import usable_gpu
 from tilewatch.kernels.toolchains.toolchain import Toolchain, find_toolchain
 from tilewatch.kernels.upgrading.gpu_half import GpuWanted, time_on_gpu
 from tilewatch.kernels.upgrading.report_file import (
@@ -77,7 +76,6 @@ def compare_toolchains(wanted: ComparisonWanted, on_progress: OnProgress) -> Too
     try:
         _compile(place, report, file, wanted, "" if model is None else model.slug, on_progress)
         if gpu is not None and model is not None:
-            usable_gpu(gpu.index, model.arch)
             left = None if wanted.minutes is None else wanted.minutes - (time.monotonic() - started) / 60
             on_gpu = GpuWanted(gpu, model, left, wanted.retunes, wanted.may_use_events, wanted.limit_s)
             times = functools.partial(read_recorded_times, wanted.recordings, model.slug)

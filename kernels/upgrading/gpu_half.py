@@ -1,5 +1,6 @@
 """Answers the two questions on this machine's GPU: frozen for all that differs, re-tuned for what got worse."""
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +21,10 @@ from tilewatch.kernels.upgrading.timing_order import Key, TimingRun
 
 FROZEN_SHARE = 0.7
 """The share of the minutes after which re-tuning begins although frozen answers are open."""
+
+
+SAY_EVERY = 100
+"""Launches between two lines of progress."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,7 @@ def time_on_gpu(
 
     is_spent()
     racer = RealBench(wanted.gpu.index, place.find_store("b"), may_use_events=wanted.may_use_events)
+    racer.usable(wanted.model.arch)  # asked now: later, a process of ours that just ended may still be on the GPU
     bench = GpuPairBench(place.library, wanted.gpu, place.shared_store, may_use_events=wanted.may_use_events)
 
     def race(pair: ToolchainPair, cubins: Sequence[Cubin]) -> tuple[Params, ...]:
@@ -136,9 +142,13 @@ class GpuHalf:
             empty = Timing(pair.kernel, pair.problem, self._model, question, pair.a[0].config, b.config)
             timings[pair.kernel, pair.problem] = known.get(self._key(pair), empty)
 
+        launches = itertools.count(1)
+
         def keep(timing: Timing) -> None:
             known[timing.kernel, timing.problem, self._model] = timing
             self._file.save_soon()
+            if (count := next(launches)) % SAY_EVERY == 0:
+                self._on_progress(f"{question}: {count} launches, {len(run.list_open())} of {len(works)} still open")
 
         pair_works = [PairWork(pair.kernel, pair.problem, _cubin(pair.a[0]), _cubin(b)) for pair, b in works]
         run = TimingRun(pair_works, timings, make_family(self._report, self._wanted.model.arch), keep)

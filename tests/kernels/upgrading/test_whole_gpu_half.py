@@ -1,0 +1,86 @@
+"""The GPU's half from end to end on a fake GPU, in real child processes: a report with cubins made elsewhere."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.kernels.fixtures.fake_gpu import LIBRARY, PROBLEM, Rig, install_for_children
+from tilewatch.kernels.comparing.configs import ConfigSource
+from tilewatch.kernels.upgrading import bench
+from tilewatch.kernels.upgrading.comparison import ComparisonWanted, compare_toolchains
+from tilewatch.kernels.upgrading.judging import judge_report
+from tilewatch.kernels.upgrading.pairs import Build, ToolchainPair
+from tilewatch.kernels.upgrading.report_file import ReportFile, ToolchainName, ToolchainReport, find_cubins, read_report
+
+KERNELS = {"residual_add": 100.0, "softmax": 110.0, "accumulate": 90.0}
+"""The microseconds of B's cubins; A's take 100."""
+
+
+@pytest.fixture
+def wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ComparisonWanted:
+    install_for_children(tmp_path / "bin", monkeypatch)
+    monkeypatch.setattr(bench, "MOST_AHEAD", 1)
+    path = tmp_path / "a..b.json"
+    store = find_cubins(path) / "changed"
+    store.mkdir(parents=True)
+    report = ToolchainReport(ToolchainName("a", "cuda-tile 1"), ToolchainName("b", "cuda-tile 2"), "2026-11-22")
+    for kernel, b_us in {**KERNELS, "silu_and_multiply": 100.0}.items():
+        rig = Rig(store, kernel)
+        of_a, of_b = rig.cubin(1, 100.0), rig.cubin(2, b_us)
+        a = Build({"tile_rows": 1}, "ok", 1.0, 1.0, None, "code of A", of_a.symbol, of_a.content_key)
+        # B's code would be launched with its own tiles: as many as A's, since the config is one.
+        b = replace(a, code_sha256="code of B", cubin=rig.cubin(1, b_us, key=of_b.content_key).content_key)
+        if kernel == "silu_and_multiply":
+            b = replace(b, code_sha256="code of A")
+        report.pairs[kernel, PROBLEM, "sm_90"] = ToolchainPair(kernel, PROBLEM, "sm_90", "shipped", (a,), (b,))
+    ReportFile(path, report).save()
+    return ComparisonWanted(
+        a="a",
+        b="installed",
+        toolchains=tmp_path,
+        library=LIBRARY,
+        report=path,
+        archs=(),
+        kernels=(),
+        problem=None,
+        source=ConfigSource.shipped,
+        recordings=(),
+        gpu=0,
+        minutes=None,
+        retunes=False,
+        fail_over=0.0,
+        jobs=1,
+        limit_s=15.0,
+        may_use_events=False,
+    )
+
+
+@pytest.fixture
+def safety(wanted: ComparisonWanted) -> Callable[[], dict[str, str]]:
+    return lambda: {each.pair.kernel: each.safety for each in judge_report(read_report(wanted.report), "h200")}
+
+
+def test_cubins_made_elsewhere_are_timed_without_either_toolchain(
+    wanted: ComparisonWanted, safety: Callable[[], dict[str, str]]
+) -> None:
+    said: list[str] = []
+    report = compare_toolchains(replace(wanted, b="b"), said.append)
+    assert safety() == {
+        "residual_add": "safe",
+        "softmax": "not safe",
+        "accumulate": "safe",
+        "silu_and_multiply": "safe",
+    }
+    assert "frozen: 3 of 3 operators and problems to time" in said
+    assert report.gpus["h200"].driver == "580.159.04"
+    assert {len(timing.a_us) for timing in report.frozen.values()} <= {9, 12, 16}
+
+
+def test_time_that_is_spent_keeps_what_there_is(wanted: ComparisonWanted, safety: Callable[[], dict[str, str]]) -> None:
+    compare_toolchains(replace(wanted, b="b", minutes=0.0), lambda _: None)
+    assert set(safety().values()) == {"unknown", "safe"}
+    again = compare_toolchains(replace(wanted, b="b"), lambda _: None)
+    assert set(safety().values()) == {"safe", "not safe"}
+    assert len(again.frozen) == 3
