@@ -5,7 +5,7 @@ numbers leave the choices as they are.
 """
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -15,6 +15,7 @@ from tilewatch.dashboard.charts import landscape, parallel
 from tilewatch.dashboard.charts import sweep as sweep_charts
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.frames.metrics import US_TFLOP
+from tilewatch.dashboard.panels import sweep_winner
 from tilewatch.dashboard.text import config_text, first_line, ratio_to, source_text
 from tilewatch.dashboard.widgets import filters, plots, tables
 from tilewatch.dashboard.widgets.errors import show_errors
@@ -31,6 +32,9 @@ def show(url: str, sweep: pd.Series) -> None:
         if trials.empty:
             st.info("This sweep has no configs yet.")
             return
+        measured = reads.measurements(url, sweep["id"])
+        tie = set(measured.iloc[0]["tie"]) if len(measured) else set()
+        sweep_winner.show(trials, measured, sweep, tie)
         plots.show(sweep_charts.outcomes(trials), "outcomes", "How the configs of this sweep ended", bar=False)
         settled = trials[trials["outcome"] != "waiting"]
         if settled.empty:
@@ -40,9 +44,7 @@ def show(url: str, sweep: pd.Series) -> None:
             )
             return
         _failures(trials)
-        measured = reads.measurements(url, sweep["id"])
         _measurements(measured, sweep)
-        tie = set(measured.iloc[0]["tie"]) if len(measured) else set()
         show_regrets(url, trials, sweep, tie)
         left, right = st.columns([3, 2], gap="medium")
         with left:
@@ -190,7 +192,16 @@ def _best(trials: pd.DataFrame, tie: set[int], sweep: pd.Series) -> None:
         key="best",
         column_config={"us": number(format="%.1f"), "TFLOP/s": number(format="%.0f")},
     )
-    st.caption("Times of the few samples of the sweep; ≈ not distinguishable from the winner.")
+    common = common_text(timed, [name for name, _ in sweep["axes"]])
+    st.caption(f"Times of the few samples of the sweep; ≈ not distinguishable from the winner. {common}")
+
+
+def common_text(fastest: pd.DataFrame, axes: Sequence[str]) -> str:
+    """The parameters that all of these configs have in common, in words; empty for a single config."""
+    if len(fastest) < 2:
+        return ""
+    same = [f"{name}={fastest[f'param.{name}'].iloc[0]}" for name in axes if fastest[f"param.{name}"].nunique() == 1]
+    return f"All of them have {', '.join(same)}." if same else "They have no parameter in common."
 
 
 def _ranges(trials: pd.DataFrame) -> None:

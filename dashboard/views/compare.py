@@ -78,7 +78,7 @@ def _shapes(compared: pd.DataFrame) -> None:
     if shaped.empty:
         return
     st.subheader("Over the shapes of the problems", anchor=False)
-    kernel = filters.pick("Kernel", sorted(set(shaped["kernel"])), "kernel")
+    kernel = filters.pick("Kernel", filters.main_first(set(shaped["kernel"])), "kernel")
     plots.show(shapes.shape_map(shaped[shaped["kernel"] == kernel]), "shapes", f"Change of {kernel} over M, N and K")
     st.caption(
         "A mark's size is K; its number is the median change over the series of that problem, its colour what is "

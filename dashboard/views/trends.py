@@ -112,7 +112,9 @@ def _pick_others(everything: pd.DataFrame, own: pd.Series) -> dict[str, Key]:
     picked = st.multiselect(
         "Other series", list(names), max_selections=MOST_OTHERS, key="beside", bind="query-params", placeholder="none"
     )
-    return {name: names[name] for name in picked}
+    elsewhere = [name for name, key in names.items() if key[:-1] == _key(own)[:-1]]
+    everywhere = elsewhere and st.toggle("Every GPU model", key="everywhere", bind="query-params")
+    return {name: names[name] for name in [*picked, *(elsewhere if everywhere else ())]}
 
 
 def _in_view(points: pd.DataFrame) -> pd.DataFrame:

@@ -1,7 +1,7 @@
 """Choices that are kept in the URL: the key of each widget is its query parameter. Knows no query and no chart."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pandas as pd
@@ -11,6 +11,8 @@ from tilewatch.dashboard.frames.metrics import METRICS, Metric
 from tilewatch.text import short_sha
 
 SHA_8 = re.compile("[0-9a-f]{8}")
+MAIN = ("gemm_fp8_scaled", "gemm_fp8", "320x32576x7168")
+"""Kernels and problems that pages open on, where there are any of these: the FP8 GEMM that is held against DeepGEMM."""
 OLDEST, NEWEST, THE_ONE_BEFORE = "oldest", "newest", "the one before"
 
 
@@ -21,8 +23,13 @@ def pick(label: str, options: Sequence[str], key: str, **more: Any) -> str:
 
 
 def pick_value(rows: pd.DataFrame, label: str, column: str, key: str) -> pd.DataFrame:
-    """The rows with the picked value of a column. Values are in alphabetical order, which new rows keep."""
-    return rows[rows[column] == pick(label, sorted(set(rows[column])), key)]
+    """The rows with the picked value of a column. The values that people come for are first, then all others in
+    alphabetical order, which new rows keep."""
+    return rows[rows[column] == pick(label, main_first(set(rows[column])), key)]
+
+
+def main_first(names: Iterable[str]) -> list[str]:
+    return sorted(names, key=lambda name: (MAIN.index(name) if name in MAIN else len(MAIN), name))
 
 
 def pick_or_newest(rows: pd.DataFrame, label: str, column: str, key: str, newest: str = NEWEST) -> pd.DataFrame:

@@ -20,17 +20,30 @@ def make_worker_login(owner_url: str) -> str:
     return logins.url_of(owner_url, login)
 
 
+def let_owner_act(environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Returns the environment of a dashboard that listens on this machine alone: whoever works on it may act.
+
+    A setting of the owner's, or a secrets file, which may ask people to sign in, is left as it is.
+    """
+    if "TILEWATCH_ANONYMOUS" in environment or _has_secrets():
+        return environment
+    return {**environment, "TILEWATCH_ANONYMOUS": "act"}
+
+
 def make_dashboard_login(owner_url: str, environment: Mapping[str, str]) -> str:
     """Makes the dashboard's login and returns its URL.
 
     It may only read, as in a cluster; where the settings let somebody act on the dashboard, it may triage too.
     """
-    secrets_files = (folder / ".streamlit" / "secrets.toml" for folder in (CHECKOUT, Path.home()))
     may_act = (
         environment.get("TILEWATCH_ANONYMOUS", "").strip() == "act"
         or bool(environment.get("TILEWATCH_TRIAGERS", "").strip())
-        or any(file.is_file() for file in secrets_files)  # they may name triagers too
+        or _has_secrets()  # they may name triagers too
     )
     login = Login(DASHBOARD_LOGIN, "tilewatch_triage" if may_act else "tilewatch_read", secrets.token_hex(16))
     logins.make(owner_url, (login,))
     return logins.url_of(owner_url, login)
+
+
+def _has_secrets() -> bool:
+    return any((folder / ".streamlit" / "secrets.toml").is_file() for folder in (CHECKOUT, Path.home()))

@@ -27,7 +27,7 @@ from tilewatch.text import short_sha
 from tilewatch.worker.local import port
 from tilewatch.worker.local.children import Child, Children
 from tilewatch.worker.local.doctor import PACKAGED_CUDA, nvcc
-from tilewatch.worker.local.local_logins import make_dashboard_login, make_worker_login
+from tilewatch.worker.local.local_logins import let_owner_act, make_dashboard_login, make_worker_login
 from tilewatch.worker.queue import dispatch
 from tilewatch.worker.settings import CHECKOUT, Settings
 
@@ -131,7 +131,7 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
     screen.print_line(f"database at revision {migrate.head()}")
     dashboard_url = servers.database_url
     if own:
-        dashboard_url = make_dashboard_login(servers.database_url, os.environ)
+        dashboard_url = make_dashboard_login(servers.database_url, let_owner_act(os.environ))
         servers = replace(servers, database_url=make_worker_login(servers.database_url))
         stack.enter_context(write_connection_file(settings.connection_file, servers))
 
@@ -148,7 +148,8 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
         for sentence in own.ended() if own else ():
             raise CannotRun(sentence)
 
-    children.start(dashboard(settings, {**environment, "TILEWATCH_DATABASE_URL": dashboard_url}))
+    visitors = let_owner_act(environment)
+    children.start(dashboard(settings, {**visitors, "TILEWATCH_DATABASE_URL": dashboard_url}))
     address = f"http://localhost:{settings.port}"
     answers = functools.partial(port.healthy, settings.port)
     _wait(answers, watch, DASHBOARD_LIMIT_S, f"the dashboard does not answer at {address}")

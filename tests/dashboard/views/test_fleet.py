@@ -86,6 +86,15 @@ def test_two_gpu_models_are_compared_series_by_series(database_url: str, monkeyp
     assert "of 4 series on both sides" in " ".join(str(each.value) for each in app.markdown)
 
 
+def test_every_gpu_model_of_a_series_is_drawn_by_one_click(fleet_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWATCH_DATABASE_URL", fleet_url)
+    app = opened(AppTest.from_file(str(APP), default_timeout=120), "trends")
+    app.toggle(key="everywhere").set_value(True).run()
+    assert not app.exception
+    drawn = json.loads(app.get("plotly_chart")[0].proto.spec)["data"]
+    assert {trace["name"].split(" on ")[1].split(",")[0] for trace in drawn} == {"h100", "h200"}
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_every_page_of_a_made_up_fleet_says_that_it_is_simulated(
     fleet_url: str, filled_url: str, monkeypatch: pytest.MonkeyPatch, page: str

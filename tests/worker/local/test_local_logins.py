@@ -43,3 +43,16 @@ def test_the_workers_write_rows_and_run_no_programs(database_url: str, monkeypat
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 worker.execute(forbidden)
         assert worker.execute("select rolsuper from pg_roles where rolname = current_user").fetchone() == (False,)
+
+
+def test_the_owner_of_a_laptop_may_act_unless_a_setting_or_a_secrets_file_says_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_logins, "CHECKOUT", tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert local_logins.let_owner_act({"A": "b"}) == {"A": "b", "TILEWATCH_ANONYMOUS": "act"}
+    for chosen in ("browse", "nothing", ""):
+        assert local_logins.let_owner_act({"TILEWATCH_ANONYMOUS": chosen})["TILEWATCH_ANONYMOUS"] == chosen
+    (tmp_path / ".streamlit").mkdir()
+    (tmp_path / ".streamlit" / "secrets.toml").write_text("[auth]\n")
+    assert "TILEWATCH_ANONYMOUS" not in local_logins.let_owner_act({})

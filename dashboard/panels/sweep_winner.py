@@ -1,0 +1,64 @@
+"""Says what won a sweep and why that matters: beside its baseline, the config that ships, and the next config."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from tilewatch.dashboard.charts import landscape
+from tilewatch.dashboard.text import config_text, ratio_to, time_text
+from tilewatch.text import change_text, count_text
+
+
+def show(trials: pd.DataFrame, measured: pd.DataFrame, sweep: pd.Series, tie: set[int]) -> None:
+    """Shows nothing for a sweep without a measured winner."""
+    kernel = measured[measured["role"] == "kernel"] if len(measured) else measured
+    if kernel.empty or kernel.iloc[0]["params"] is None:
+        return
+    winner = kernel.iloc[0]
+    params = {name: winner["params"][name] for name, _ in sweep["axes"] if name in winner["params"]}
+    st.markdown(f"#### {headline(winner)}")
+    st.markdown(f"The winner is `{config_text(params)}`")
+    st.text(" ".join(list_reasons(trials, winner, sweep["ships"], tie)))
+
+
+def headline(winner: Mapping[Any, Any] | pd.Series) -> str:
+    if pd.isna(winner["ratio"]):
+        return f"The fastest config takes {time_text(winner['median_us'])}; no baseline was measured"
+    faster = "faster than" if winner["ratio"] > 1 else "slower than"
+    low, high = winner["ratio_low"], winner["ratio_high"]
+    if not pd.isna(low) and not pd.isna(high) and low <= 1 <= high:
+        faster = "as fast as"
+    baseline = ratio_to(winner["ratio"], winner["baseline"])
+    name = baseline.split(" ", 1)[1]
+    return f"The fastest config takes {time_text(winner['median_us'])}: {faster} {name} ({baseline})"
+
+
+def list_reasons(
+    trials: pd.DataFrame, winner: Mapping[Any, Any] | pd.Series, ships: Mapping[str, Any] | None, tie: set[int]
+) -> list[str]:
+    """Sentences about the configs next to the winner; times are of the sweep's few samples."""
+    timed = trials.dropna(subset="median_us").sort_values("median_us")
+    others = timed[timed["config_id"] != winner["config_id"]]
+    sentences = [f"{count_text(len(timed), 'config')} of {len(trials):,} gave a right answer and a time."]
+    if len(others):
+        fastest = timed["median_us"].iloc[0]
+        tied = len(tie - {winner["config_id"]})
+        sentences.append(
+            f"The next one is {_percent(others['median_us'].iloc[0] / fastest - 1)} slower"
+            + (f"; {count_text(tied, 'other config')} cannot be told apart from the winner." if tied else ".")
+        )
+    if ships:
+        cost = landscape.regret("", ships, trials, tie)
+        if cost.slower is None:
+            sentences.append(f"The config that ships has no time here: {cost.why}.")
+        elif cost.why or cost.slower == 0:
+            sentences.append("The config that ships is as fast as the winner.")
+        else:
+            sentences.append(f"The config that ships is {_percent(cost.slower)} slower than the winner.")
+    return sentences
+
+
+def _percent(slower: float) -> str:
+    return change_text(slower).removeprefix("+")

@@ -1,0 +1,79 @@
+"""What a sweep says first: what won, beside the baseline, the next config and the config that ships."""
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from tilewatch.dashboard.panels.sweep import common_text
+from tilewatch.dashboard.panels.sweep_winner import headline, list_reasons
+
+
+def trials(*times_us: float | None) -> pd.DataFrame:
+    rows = [
+        {"config_id": i, "median_us": us, "outcome": "timed" if us else "compile error", "param.tile_m": 64 * (i + 1)}
+        for i, us in enumerate(times_us)
+    ]
+    return pd.DataFrame(rows)
+
+
+def won(**other: Any) -> dict[str, Any]:
+    measured = {"config_id": 0, "median_us": 100.0, "ratio": 0.8, "ratio_low": 0.79, "ratio_high": 0.81}
+    return {**measured, "baseline": "deepgemm", **other}
+
+
+@pytest.mark.parametrize(
+    ("winner", "words"),
+    [
+        (won(), "The fastest config takes 100.0 us: slower than DeepGEMM (0.80x DeepGEMM)"),
+        (
+            won(ratio=1.25, ratio_low=1.24, ratio_high=1.26),
+            "The fastest config takes 100.0 us: faster than DeepGEMM (1.25x DeepGEMM)",
+        ),
+        (
+            won(ratio=1.0, ratio_low=0.99, ratio_high=1.01),
+            "The fastest config takes 100.0 us: as fast as DeepGEMM (1.00x DeepGEMM)",
+        ),
+        (won(ratio=None, baseline=None), "The fastest config takes 100.0 us; no baseline was measured"),
+    ],
+)
+def test_the_headline_holds_the_winner_against_its_baseline(winner: dict[str, Any], words: str) -> None:
+    assert headline(winner) == words
+
+
+@pytest.mark.parametrize(
+    ("ships", "tie", "words"),
+    [
+        (None, {0}, ["The next one is 2.0 % slower."]),
+        (
+            {"tile_m": 192},
+            {0, 1},
+            [
+                "The next one is 2.0 % slower; 1 other config cannot be told apart from the winner.",
+                "The config that ships is 30.0 % slower than the winner.",
+            ],
+        ),
+        ({"tile_m": 128}, {0, 1}, [..., "The config that ships is as fast as the winner."]),
+        ({"tile_m": 256}, {0}, [..., "The config that ships has no time here: compile error."]),
+        ({"tile_m": 7}, {0}, [..., "The config that ships has no time here: not in this search space."]),
+    ],
+)
+def test_the_reasons_name_the_next_config_the_tie_and_the_config_that_ships(
+    ships: dict[str, int] | None, tie: set[int], words: list[Any]
+) -> None:
+    counted, *others = list_reasons(trials(100.0, 102.0, 130.0, None), won(), ships, tie)
+    assert counted == "3 configs of 4 gave a right answer and a time."
+    assert [each for each, word in zip(others, words, strict=True) if word is not ...] == [
+        word for word in words if word is not ...
+    ]
+
+
+def test_a_single_config_has_no_next_one() -> None:
+    assert list_reasons(trials(100.0), won(), None, {0}) == ["1 config of 1 gave a right answer and a time."]
+
+
+def test_what_the_fastest_configs_have_in_common_is_named() -> None:
+    fastest = pd.DataFrame({"param.tile_m": [64, 64], "param.tile_n": [64, 128]})
+    assert common_text(fastest, ["tile_m", "tile_n"]) == "All of them have tile_m=64."
+    assert common_text(fastest, ["tile_n"]) == "They have no parameter in common."
+    assert common_text(fastest.head(1), ["tile_m"]) == ""
