@@ -62,7 +62,7 @@ PLANTED = (
         f'case "$*" in *"--gpu-name sm_100 "*) {WITHOUT_LEVEL} exec "$REAL" -O1 "$@" ;; esac\n{RUN}',
         arch="sm_100",
     ),
-    Planted("other-line-information", "nothing", 'exec "$REAL" $(printf "%s " "$@" | sed "s/--lineinfo//")'),
+    Planted("other-order-of-options", "nothing", 'first=$1; shift; exec "$REAL" "$@" "$first"'),
 )
 
 
