@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Protocol, Self
 
 from tilewatch.kernels import device
 from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
@@ -58,8 +58,8 @@ class Launched:
 
 @dataclass(frozen=True)
 class LaunchFailed:
-    """`failure` goes on from "it". `is_of_b` says whose side failed. `is_final` is False where the process died, which
-    may not happen again."""
+    """`failure` goes on from "with B it" where B's side failed (`is_of_b`), else it stands alone. `is_final` is False
+    where the process died, which may not happen again."""
 
     failure: str
     is_of_b: bool
@@ -112,24 +112,27 @@ class GpuPairBench:
         self.close()
 
     def _launch(self, child: ChildProcess, work: PairWork) -> LaunchResult:
-        side: Literal["a", "b"] = "a"
+        is_of_b = False
         try:
             introduction = child.ask(self._prepare_request(work), deadline_s=PREPARE_DEADLINE_S)
             if introduction["timer"] != "cupti" and not self._may_use_events:
                 raise NoCupti(NO_CUPTI)
             round_us = 0.0
-            for side, identity, cubin in (("a", GOOD, work.a), ("b", BAD, work.b)):
+            for identity, cubin in ((GOOD, work.a), (BAD, work.b)):
+                is_of_b = identity == BAD
                 answer = child.ask(_trial_request(identity, cubin), deadline_s=TRIAL_DEADLINE_S)
                 if answer["status"] != "timed":
-                    failure = f"{FATES[answer['status']]}: {answer['failure']}"
-                    return LaunchFailed(failure, side == "b", is_final=answer["status"] != "crashed")
+                    failure = f"{'' if is_of_b else 'with A it '}{FATES[answer['status']]}: {answer['failure']}"
+                    return LaunchFailed(failure, is_of_b, is_final=answer["status"] != "crashed")
                 round_us += min(answer["samples_us"])
+            is_of_b = False  # both run from here on
             asked: dict[str, Any] = {"ask": "rounds", "ids": [GOOD, BAD], "names": [], "seed": work.launches}
             child.ask({**asked, "rounds": WARM_UP_ROUNDS}, deadline_s=ROUNDS_DEADLINE_S)
             rounds = max(LEAST_ROUNDS, min(MOST_ROUNDS, int(ROUNDS_US / round_us)))
             samples = child.ask({**asked, "rounds": rounds}, deadline_s=ROUNDS_DEADLINE_S)["samples_us"]
         except (ChildDied, ChildHung) as error:
-            return LaunchFailed(f"ends its GPU process: {error}", side == "b", is_final=False)
+            who = "ends its" if is_of_b else "something ended the"
+            return LaunchFailed(f"{who} GPU process: {error}", is_of_b, is_final=False)
         a_us, b_us = (median_interval(samples[identity]).median for identity in (GOOD, BAD))
         return Launched(a_us, b_us)
 

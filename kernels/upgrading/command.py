@@ -30,6 +30,14 @@ Toolchains = Annotated[Path, typer.Option(metavar="FOLDER", help="Where toolchai
 LibraryFolder = Annotated[Path, typer.Option(metavar="FOLDER", help="The folder of library files.")]
 
 
+def _parse_share(text: str) -> float:
+    """2% and 2 are both 0.02."""
+    try:
+        return float(text.removesuffix("%")) / 100
+    except ValueError:
+        raise typer.BadParameter(f"'{text}' is not a percentage; expected one such as 2%") from None
+
+
 def compare(
     a: Annotated[str, typer.Argument(metavar="A", help="The toolchain in use: a name, a folder, or installed.")],
     b: Annotated[str, typer.Argument(metavar="B", help="The toolchain that may follow it.")],
@@ -57,9 +65,8 @@ def compare(
         typer.Option(metavar="FILE", help="Take A's winners from this recording or tuned table, not from recordings/."),
     ] = None,
     fail_over: Annotated[
-        float,
-        typer.Option(min=0, max=99, metavar="PER_CENT", help="Worse is what is surely slower by more than this."),
-    ] = 0.0,
+        str, typer.Option(metavar="PER_CENT", help="Worse is what is surely slower by more than this, such as 2%.")
+    ] = "0%",
     toolchains: Toolchains = HOME / "toolchains",
     library: LibraryFolder = LIBRARY,
     jobs: Annotated[int, typer.Option(min=1, help="Compiler processes.")] = CORES,
@@ -76,9 +83,9 @@ def compare(
 
     Examples:
 
-        tilewatch toolchain compare installed cu135
+        tilewatch toolchain compare installed next
 
-        tilewatch toolchain compare installed cu135 --gpu 0 --minutes 9
+        tilewatch toolchain compare installed next --gpu 0 --minutes 9
     """
     from tilewatch.kernels.upgrading.comparison import ComparisonWanted, compare_toolchains
 
@@ -101,7 +108,7 @@ def compare(
             gpu=gpu,
             minutes=minutes,
             retunes=retune,
-            fail_over=fail_over / 100,
+            fail_over=_parse_share(fail_over),
             jobs=jobs,
             limit_s=limit,
             may_use_events=events,

@@ -124,7 +124,7 @@ def _judge_frozen(
     if frozen is not None and frozen.failure is not None:
         if frozen.is_of_b:
             return "not safe", f"with B it {frozen.failure}"
-        return "unknown", f"could not be compared: with A it {frozen.failure}"
+        return "unknown", f"could not be compared: {frozen.failure}"
     if verdict is None:
         return "unknown", "other machine code, not reached on the GPU" if gpu_model else "other machine code, not timed"
     if verdict.is_over:

@@ -57,6 +57,7 @@ def test_a_side_that_fails_is_named_and_the_next_pair_goes_on(rig: Rig, bench: G
     assert wrong.failure.startswith("gives wrong results: the output is off by")
     assert (wrong.is_of_b, wrong.is_final) == (True, True)
     assert isinstance(of_a, LaunchFailed)
+    assert of_a.failure.startswith("with A it gives wrong results: ")
     assert not of_a.is_of_b
     assert dead == LaunchFailed("ends its GPU process: SIGABRT", is_of_b=True, is_final=False)
     assert isinstance(faulty, LaunchFailed)
