@@ -17,6 +17,7 @@ import plotly.graph_objects as go
 from tilewatch.dashboard.charts import colours, hover
 from tilewatch.dashboard.charts.marks import Mark
 from tilewatch.dashboard.frames.metrics import Metric, axis_title
+from tilewatch.repository_names import describe_branch
 from tilewatch.text import short_sha
 
 MOST_LABELLED_MARKS = 6
@@ -126,7 +127,7 @@ def _branch(figure: go.Figure, line: pd.DataFrame, metric: Metric, along: Along,
         x=_x(line, along),
         y=line["value"],
         error_y=_bars(line),
-        name=f"branch {name}",
+        name=describe_branch(name),
         mode="lines+markers",
         line={"color": colour, "width": 1, "dash": "dot"},
         marker={"color": colour, "size": 11, "symbol": BRANCH, "line": {"width": 2, "color": colour}},

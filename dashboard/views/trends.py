@@ -11,7 +11,7 @@ from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.frames.metrics import Metric, values_of_samples
 from tilewatch.dashboard.text import config_text, moment, rival_text, source_text
 from tilewatch.dashboard.widgets import filters, page_head, plots, repository, tables
-from tilewatch.repository_names import split_branch
+from tilewatch.repository_names import describe_branch, split_branch
 from tilewatch.text import count_text, short_sha
 
 FEW_COMMITS = 20
@@ -68,7 +68,7 @@ def page(url: str) -> None:
         name: _beside(line, points, in_view) for name, line in _read_branches(url, own, static_facts=metric.static)
     }
     _chart(url, own, in_view, metric, along, branches)
-    named = [line.assign(implementation=f"{own['kernel']}, branch {name}") for name, line in branches.items()]
+    named = [line.assign(implementation=f"{own['kernel']}, {describe_branch(name)}") for name, line in branches.items()]
     behind = pd.concat([in_view, *(line for line in named if len(line))])
     _behind(f"The {count_text(len(behind), 'measurement')} behind the chart", behind)
 
@@ -160,7 +160,7 @@ def _chart(
         figure, "trend", f"{metric.label} over {count_text(points['sha'].nunique(), 'commit')}"
     )
     _open(clicked)
-    apart = ["hexagons are of branches, which count for no verdict"] if branches else []
+    apart = ["hexagons are of branches and other toolchains, which count for no verdict"] if branches else []
     st.caption(", ".join([*_legend(points, lines, raw), *apart]) + ".")
 
 

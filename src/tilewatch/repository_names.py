@@ -1,6 +1,11 @@
-"""Names of repositories in the database: those of main lines, and those of branches, which are kept apart from them."""
+"""Names of repositories in the database: those of main lines, and those of branches, which are kept apart from them.
+
+What is compiled with another toolchain is kept apart alike, under a name that no branch can have, since it has a space.
+"""
 
 BRANCH_START = " (branch "
+
+UNDER = "under "
 
 
 def name_of_branch(repository: str, branch: str) -> str:
@@ -17,3 +22,13 @@ def split_branch(name: str) -> tuple[str, str | None]:
 def is_branch(name: str) -> bool:
     """Returns whether a name is one that `name_of_branch` gave."""
     return split_branch(name)[1] is not None
+
+
+def name_under_toolchain(branch: str | None, toolchain: str) -> str:
+    """Names what a toolchain compiled like a branch; None for the main line's commits."""
+    return " ".join(filter(None, (branch, f"{UNDER}{toolchain}")))
+
+
+def describe_branch(name: str) -> str:
+    """Says for people what the branch of a name is: a branch, or the main line under a toolchain."""
+    return name if name.startswith(UNDER) else f"branch {name}"

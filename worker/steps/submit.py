@@ -25,7 +25,7 @@ from tilewatch.kernels.library_errors import PackageMissing
 from tilewatch.kernels.recording.git_commit import GitCommit
 from tilewatch.kernels.results import Plan
 from tilewatch.kernels.toolchains.toolchain import is_name
-from tilewatch.repository_names import is_branch, name_of_branch
+from tilewatch.repository_names import is_branch, name_of_branch, name_under_toolchain
 from tilewatch.text import short_sha
 from tilewatch.worker import checkouts, watched
 from tilewatch.worker import repository as git_reads
@@ -256,10 +256,12 @@ def _resolve(source: WatchedRepository, revision: str, line: str, toolchain: str
     """Reads a commit. One that is not on the main line is of a repository of its own, the branch `line`; so is each
     under a toolchain, since another compiler is no change of the code."""
     commit = watched.resolve(source, revision)
-    words = [f"under {toolchain}"] if toolchain else []
+    branch = None
     if not git_reads.is_on_main_line(source.folder, commit.sha, source.branch):
-        words.insert(0, short_sha(commit.sha) if commit.sha.startswith(line) else line)
-    return replace(commit, repository=name_of_branch(commit.repository, " ".join(words))) if words else commit
+        branch = short_sha(commit.sha) if commit.sha.startswith(line) else line
+    if toolchain is not None:
+        branch = name_under_toolchain(branch, toolchain)
+    return commit if branch is None else replace(commit, repository=name_of_branch(commit.repository, branch))
 
 
 def _list_kernels(settings: Settings, source: Source, request: _Request) -> tuple[str, ...] | None:

@@ -324,6 +324,12 @@ def test_a_branch_stands_beside_the_main_line_in_a_look_of_its_own() -> None:
     assert [trace.name for trace in figure.data] == ["gemm_fp8", "branch faster"], "a branch has no verdict"
 
 
+def test_another_toolchain_stands_at_the_same_commit_and_is_called_so() -> None:
+    figure = trend(point(1), point(2), branches={"under next": frame(point(2, ratio=1.2))})
+    assert list(named(figure, "under next").x) == ["0000000200"]
+    assert list(figure.layout.xaxis.categoryarray) == ["0000000100", "0000000200"]
+
+
 def test_a_few_branches_have_colours_that_differ() -> None:
     names = [f"branch-{number}" for number in range(len(colours.OTHERS))]
     figure = trend(point(1), branches={name: frame(point(2)) for name in names})

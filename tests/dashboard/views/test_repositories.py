@@ -51,7 +51,7 @@ def test_a_branch_is_drawn_beside_the_main_line_and_leads_to_its_evidence(page: 
     page.goto("/trends")
     page.get_by_text("over 1: faster than DeepGEMM").wait_for()
     page.locator(".legendtext").get_by_text(f"branch {BRANCH}").wait_for()
-    page.get_by_text("hexagons are of branches, which count for no verdict").wait_for()
+    page.get_by_text("hexagons are of branches and other toolchains, which count for no verdict").wait_for()
     page.get_by_text("driver 580.82").wait_for()
     drawn = """() => [...document.querySelector('.js-plotly-plot').data].map(
         trace => [trace.name, trace.x.length, trace.marker.symbol])"""
