@@ -84,3 +84,16 @@ def test_time_that_is_spent_keeps_what_there_is(wanted: ComparisonWanted, safety
     again = compare_toolchains(replace(wanted, b="b"), lambda _: None)
     assert set(safety().values()) == {"safe", "not safe"}
     assert len(again.frozen) == 3
+
+
+def test_what_got_slower_is_swept_with_b(wanted: ComparisonWanted) -> None:
+    """The real compiler's cubins mean nothing to the fake GPU, so no config is right: the sweep ends and says so."""
+    known = read_report(wanted.report)
+    known.b = ToolchainName("installed")
+    ReportFile(wanted.report, known).save()
+    report = compare_toolchains(replace(wanted, b="installed", retunes=True, kernels=("softmax",)), lambda _: None)
+    ((key, retuning),) = report.retunings.items()
+    assert key == ("softmax", PROBLEM, "h200")
+    assert (retuning.tried, retuning.compiled, retuning.winner, retuning.failure) == (4, 4, None, None)
+    (judged,) = (each for each in judge_report(report, "h200") if each.pair.kernel == "softmax")
+    assert judged.reason.endswith("re-tuned: no config gives right results")
