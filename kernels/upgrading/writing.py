@@ -63,7 +63,7 @@ def write_lines(report: ToolchainReport) -> list[str]:
         lines += [f"On {gpu.name} (driver {gpu.driver}), {gpu.wall_s / 60:.1f} minutes:", *_list_urgent(judged), ""]
     lines += ["What the compilers make of it:"]
     for arch in list_archs(report):
-        lines += [f"  {arch}: {_summarize(report, arch)}"]
+        lines += [f"  {arch}: {_summarize(report, arch)}", *(f"    {line}" for line in _list_moved(report, arch))]
     for arch in list_untimed_archs(report):
         lines += _share_lines(_broken(report, arch))
     lines += ["", *_describe(report)]
@@ -92,6 +92,8 @@ def write_markdown(report: ToolchainReport) -> str:
         lines += ["", f"Identical machine code: {len(same)}.", ""]
     lines += ["## What the compilers make of it", "", "| architecture | what moved |", "|---|---|"]
     lines += [f"| {arch} | {_summarize(report, arch)} |" for arch in list_archs(report)]
+    for arch in list_archs(report):
+        lines += ["", *(f"- {arch} {line}" for line in _list_moved(report, arch))]
     for arch in list_untimed_archs(report):
         lines += ["", *(line.strip() for line in _share_lines(_broken(report, arch)))]
     lines += ["", *_describe(report), ""]
@@ -163,6 +165,17 @@ def _summarize(report: ToolchainReport, arch: str) -> str:
             f"({times.a_wall_s:.0f} -> {times.b_wall_s:.0f} s of wall time)"
         )
     return "; ".join(parts)
+
+
+def _list_moved(report: ToolchainReport, arch: str) -> Iterator[str]:
+    """The operators in which more than the number of instructions moved; those that moved alike share a line."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for pair in report.pairs.values():
+        moved = [each for each in pair.moved if not each.startswith("instructions ")]
+        if pair.arch == arch and pair.kind == "changed" and moved:
+            alike.setdefault((pair.kernel, ", ".join(pair.moved)), []).append(pair.problem)
+    for (kernel, moves), problems in alike.items():
+        yield f"{kernel} {', '.join(problems)}: {moves}"
 
 
 FACTS: tuple[tuple[str, Callable[[Any], int], str], ...] = (

@@ -8,7 +8,7 @@ import pytest
 
 from tests.kernels.fixtures.fake_gpu import THIS_GPU
 from tilewatch.kernels.device import gpu_model
-from tilewatch.kernels.results import Plan, PlannedTrial
+from tilewatch.kernels.results import Plan, PlannedTrial, StaticFacts
 from tilewatch.kernels.upgrading import gpu_half as module
 from tilewatch.kernels.upgrading.bench import Launched, LaunchResult, PairWork
 from tilewatch.kernels.upgrading.gpu_half import GpuHalf, GpuWanted
@@ -133,6 +133,22 @@ def test_a_broken_architecture_without_a_gpu_counts_and_one_that_only_changed_do
     broken = replace(changed, arch="sm_100", b=(Build(CONFIG, "error", 1.0, 1.0, "no"),))
     on_gpu = make_pair("equal", "code of A")
     assert [each.safety for each in judge_everything(make_report(on_gpu, broken))] == ["safe", "not safe"]
+
+
+def test_what_moved_in_the_code_is_listed_by_operator_for_architectures_without_a_gpu() -> None:
+    facts = StaticFacts(128, 0, 1024, 4096, 9000, 2, 2, 1, 1, ())
+    pair = make_pair("spills", "slow")
+    moved = replace(
+        pair,
+        arch="sm_100",
+        a=(replace(pair.a[0], facts=facts),),
+        b=(replace(pair.b[0], facts=replace(facts, stack_bytes=40, code_bytes=8192)),),
+    )
+    longer = replace(moved, kernel="longer", b=(replace(moved.b[0], facts=replace(facts, code_bytes=8192)),))
+    report = make_report(moved, replace(moved, problem="2x2"), longer)
+    assert "    spills 1x1, 2x2: spills 0 -> 40 bytes, instructions 256 -> 512" in write_lines(report)
+    assert "- sm_100 spills 1x1, 2x2: spills 0 -> 40 bytes, instructions 256 -> 512" in write_markdown(report)
+    assert not any("longer" in line for line in write_lines(report)[1:])
 
 
 def test_the_space_is_what_was_near_the_fastest_the_fastest_first() -> None:
