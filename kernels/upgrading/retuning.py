@@ -3,7 +3,8 @@
 Only operators whose frozen answer is surely worse are swept: for the others the answer is known already, and a whole
 library's sweep takes longer than both questions together (82 problems, 17,800 configs: 11 minutes of an H200 and 16
 cores). Of their spaces, the configs that were within REACH of the fastest under A are compiled and raced, the fastest
-first. Among 88 recorded sweeps that is 21 configs in the median, instead of 217 (recordings/h200.jsonl.gz).
+first, and LEAST_CONFIGS at least. Among 88 recorded sweeps REACH has 21 configs in the median of 217
+(recordings/h200.jsonl.gz).
 """
 
 import json
@@ -27,6 +28,9 @@ from tilewatch.kernels.upgrading.static_half import Workplace, keep_cubin
 
 REACH = 1.3
 """A config that was slower than this times the fastest under A would have to gain as much on it under B."""
+
+LEAST_CONFIGS = 32
+"""Where the fastest config was far ahead of all others under A, REACH alone has two of them (grouped_fp8, H200)."""
 
 MOST_CONFIGS = 96
 """The most configs of one sweep: 4 of 88 recorded sweeps have more within REACH."""
@@ -74,8 +78,9 @@ def choose_space(plan: Plan, times: RecordedTimes) -> tuple[Params, ...]:
     if not recorded:
         return tuple(trial.config for trial in spread(plan.trials))
     limit_us = REACH * min(recorded.values())
-    near = sorted((key for key, time_us in recorded.items() if time_us <= limit_us), key=recorded.__getitem__)
-    return tuple(planned[key] for key in near[:MOST_CONFIGS])
+    near = sum(time_us <= limit_us for time_us in recorded.values())
+    fastest = sorted(recorded, key=recorded.__getitem__)
+    return tuple(planned[key] for key in fastest[: min(MOST_CONFIGS, max(LEAST_CONFIGS, near))])
 
 
 def retune_each(

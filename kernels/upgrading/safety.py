@@ -6,6 +6,7 @@ the operators of this GPU model whose machine code differs as one family: a wron
 answers has a probability of FAMILY_ERROR at most, and so has one among all re-tuned answers.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -17,6 +18,9 @@ from tilewatch.kernels.upgrading.pairs import ToolchainPair
 
 Safety = Literal["safe", "safe if re-tuned", "not safe", "unknown"]
 Question = Literal["frozen", "re-tuned"]
+
+NOT_REACHED, TOO_FEW = "other machine code, not reached on the GPU", "too few launches to say anything"
+"""Why an answer is unknown for lack of time."""
 
 ORDER: tuple[Safety, ...] = ("not safe", "safe if re-tuned", "unknown", "safe")
 """By urgency."""
@@ -126,7 +130,9 @@ def _judge_frozen(
             return "not safe", f"with B it {frozen.failure}"
         return "unknown", f"could not be compared: {frozen.failure}"
     if verdict is None:
-        return "unknown", "other machine code, not reached on the GPU" if gpu_model else "other machine code, not timed"
+        return "unknown", NOT_REACHED if gpu_model else "other machine code, not timed"
+    if math.isinf(verdict.high):
+        return "unknown", f"{TOO_FEW}: {verdict.launches}"
     if verdict.is_over:
         return "not safe", write_verdict(verdict)
     return "safe" if verdict.is_fine else "unknown", write_verdict(verdict)

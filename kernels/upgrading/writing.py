@@ -19,7 +19,9 @@ from tilewatch.kernels.upgrading.judging import (
 from tilewatch.kernels.upgrading.pairs import add_compile_times
 from tilewatch.kernels.upgrading.report_file import ToolchainReport
 from tilewatch.kernels.upgrading.safety import (
+    NOT_REACHED,
     ORDER,
+    TOO_FEW,
     OperatorSafety,
     Safety,
     judge_all,
@@ -132,13 +134,13 @@ def _list_urgent(judged: Sequence[OperatorSafety]) -> Iterator[str]:
     for each in _sort(judged):
         if each.pair.kind in ("identical", "compiles with neither"):
             continue
-        if each.safety == "unknown" and each.frozen is None and each.reason.endswith("not reached on the GPU"):
+        if each.reason.startswith((NOT_REACHED, TOO_FEW)):
             unreached.append(f"{each.pair.kernel} {each.pair.problem}")
             continue
         moved = f" ({', '.join(each.pair.moved)})" if each.pair.moved and each.safety != "safe" else ""
         yield f"  {each.safety}: {each.pair.kernel} {each.pair.problem}: {each.reason}{moved}"
     if unreached:
-        yield f"  not reached in the time given: {', '.join(unreached)}"
+        yield f"  unknown, not timed enough in the time given: {', '.join(unreached)}"
     same = sum(each.pair.kind == "identical" for each in judged)
     yield f"  identical machine code: {same} of {len(judged)}"
 

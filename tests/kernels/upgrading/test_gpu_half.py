@@ -10,6 +10,7 @@ from tests.kernels.fixtures.fake_gpu import THIS_GPU
 from tilewatch.kernels.device import gpu_model
 from tilewatch.kernels.results import Plan, PlannedTrial, StaticFacts
 from tilewatch.kernels.upgrading import gpu_half as module
+from tilewatch.kernels.upgrading import retuning as retuning_module
 from tilewatch.kernels.upgrading.bench import Launched, LaunchResult, PairWork
 from tilewatch.kernels.upgrading.gpu_half import GpuHalf, GpuWanted
 from tilewatch.kernels.upgrading.judging import judge_everything, judge_report
@@ -122,7 +123,7 @@ def test_what_was_not_reached_is_said_and_makes_the_answer_unknown(tmp_path: Pat
     make_half(report, tmp_path, bench).time_frozen(lambda: bench.launches > 0)
     assert bench.launches == 1
     lines = write_lines(report)
-    assert "  not reached in the time given: other 1x1" in lines
+    assert "  unknown, not timed enough in the time given: even 1x1, other 1x1" in lines
     assert "cannot be called safe or not" in lines[0]
 
 
@@ -151,12 +152,15 @@ def test_what_moved_in_the_code_is_listed_by_operator_for_architectures_without_
     assert not any("longer" in line for line in write_lines(report)[1:])
 
 
-def test_the_space_is_what_was_near_the_fastest_the_fastest_first() -> None:
+def test_the_space_is_what_was_near_the_fastest_the_fastest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retuning_module, "LEAST_CONFIGS", 1)
     trials = tuple(PlannedTrial({"tile_m": each}, str(each)) for each in (1, 2, 3, 4))
     plan = Plan("k", "1x1", "sm_90", "", 1, (), 1, 1, (), trials)
     times = {("k", "1x1", "sm_90"): {'{"tile_m": 1}': 130.1, '{"tile_m": 2}': 100.0 * REACH, '{"tile_m": 4}': 100.0}}
     assert choose_space(plan, times) == ({"tile_m": 4}, {"tile_m": 2})
     assert len(choose_space(plan, {})) == 4
+    monkeypatch.setattr(retuning_module, "LEAST_CONFIGS", 3)
+    assert choose_space(plan, times)[-1] == {"tile_m": 1}
 
 
 def test_a_file_that_is_no_report_is_named(tmp_path: Path) -> None:

@@ -79,6 +79,7 @@ def test_without_a_better_config_it_stays_not_safe(retuning: Retuning | None, re
 
 
 def test_too_few_launches_are_unknown_and_none_are_not_reached() -> None:
+    assert judge(frozen=timing(1.03, 5)).reason == "too few launches to say anything: 5"
     assert judge(frozen=timing(1.03, 5)).safety == "unknown"
     assert judge().reason == "other machine code, not reached on the GPU"
     assert judge(gpu_model="").reason == "other machine code, not timed"
