@@ -66,7 +66,7 @@ def compare(
     ] = None,
     fail_over: Annotated[
         str, typer.Option(metavar="PER_CENT", help="Worse is what is surely slower by more than this, such as 2%.")
-    ] = "0.5%",
+    ] = "1%",
     toolchains: Toolchains = HOME / "toolchains",
     library: LibraryFolder = LIBRARY,
     jobs: Annotated[int, typer.Option(min=1, help="Compiler processes.")] = CORES,
