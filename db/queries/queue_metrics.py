@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from sqlalchemy import and_, exists, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
-from tilewatch.db.models import Job, Quarantine, Submission
+from tilewatch.db.models import Commit, Job, Quarantine, Submission
 from tilewatch.db.queries.queue import JobCount, count_jobs, list_workers
+from tilewatch.repository_names import BRANCH_START
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class QueueDepth:
 
 @dataclass(frozen=True)
 class LastGoodNight:
-    """The end of the newest nightly of a GPU model whose jobs are all done, in seconds since 1970."""
+    """The end of the newest nightly of a GPU model whose jobs are all done, in seconds since 1970; not of branches."""
 
     gpu_model: str
     ended_unix_s: float
@@ -70,7 +71,8 @@ def _nights(session: Session) -> list[LastGoodNight]:
     query = (
         select(Submission.gpu_model, func.extract("epoch", func.max(Job.finished_at)))
         .join(Job, Job.submission_id == Submission.id)
-        .where(Submission.reason == "nightly", ~short)
+        .join(Commit, Commit.id == Submission.commit_id)
+        .where(Submission.reason == "nightly", ~Commit.repository.contains(BRANCH_START, autoescape=True), ~short)
         .group_by(Submission.gpu_model)
         .order_by(Submission.gpu_model)
     )

@@ -344,7 +344,7 @@ def _write(
         repository=commit.repository,
         sha=commit.sha,
         library=source.library,
-        words=source.words,
+        words=source.words + (f" under {request.toolchain}" if request.toolchain else ""),
         gpu_model=model.slug,
         measure=target.measure,
         priority=int(request.priority),

@@ -21,9 +21,9 @@ from tilewatch.worker.queue.dispatch import COMPILE, gpu_queue
 class PlannedSubmission:
     """A submission whose plans are to be written. `key` is its own, which the keys of its jobs begin with.
 
-    `library` is the folder of commits whose pyproject.toml names none; `words` names a repository that was added, for
-    people, and is empty for that of TILEWATCH_REPOSITORY. `measure` is False where no GPU will be there to measure.
-    `toolchain` names what compiles; None is what the workers have installed.
+    `library` is the folder of commits whose pyproject.toml names none. `words` names, for people, a repository that was
+    added and the toolchain; it is empty for that of TILEWATCH_REPOSITORY without one. `measure` is False where no GPU
+    will be there to measure. `toolchain` names what compiles; None is what the workers have installed.
     """
 
     key: str

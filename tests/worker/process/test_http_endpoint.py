@@ -13,7 +13,7 @@ from tests.worker.fixtures.celery_process import celery_worker, free_port, wait_
 from tests.worker.fixtures.compiled_sweep import add_gpu_worker, end_wait, ready_sweep
 from tilewatch.db.lifecycle import quarantine
 from tilewatch.db.lifecycle.quarantine import OpenQuarantine
-from tilewatch.db.models import Job, Run, Worker
+from tilewatch.db.models import Commit, Job, Run, Worker
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import steps
 from tilewatch.kernels.device import GPU_MODELS, SIMULATED, Gpu
@@ -111,6 +111,10 @@ def test_the_queues_vital_signs(settings: Settings, context: Context) -> None:
         opened.execute(update(Job).values(state="done", finished_at=text("'2026-11-21 04:00+00'")))
     answer = exposition(queue_metrics_of(context.database_url))().decode()
     assert 'tilewatch_last_good_nightly_timestamp_seconds{gpu_model="h200"} 1.7952336e+09' in answer
+    with session(context.database_url) as opened:
+        opened.execute(update(Commit).values(repository="watched (branch under next)"))
+    answer = exposition(queue_metrics_of(context.database_url))().decode()
+    assert "tilewatch_last_good_nightly_timestamp_seconds{" not in answer, "another toolchain's night hides no late one"
     assert "tilewatch_database_up 0.0" in exposition(queue_metrics_of("postgresql://me:x@127.0.0.1:9/x"))().decode()
 
 
