@@ -6,10 +6,12 @@ The folder needs Tilewatch for nothing: `time_pair.py` in it runs with CuPy alon
 import base64
 import difflib
 import json
+import math
 import re
 import shlex
 import shutil
 import subprocess
+from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,11 @@ SCRIPT = Path(__file__).with_name("time_pair.py")
 
 ADDRESS = re.compile(r"/\*[0-9a-f]+\*/")
 """Where an instruction lies, and its bits: what differs everywhere once one instruction was added."""
+
+INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)", re.M)
+
+MOST_INSTRUCTIONS = 12
+"""Kinds of instructions that are listed."""
 
 NO_SASS = "There is no SASS here: neither nvdisasm nor a cuobjdump that finds it was on the machine that wrote this."
 
@@ -79,12 +86,12 @@ def write_case(case: ReproducedCase, out: Path) -> tuple[str, ...]:
     commands = [
         _write_input(case, side, toolchain, out) for (side, _), toolchain in zip(sides, case.toolchains, strict=True)
     ]
-    has_sass = _write_sass(out)
+    _write_sass(out)
     if described.launch and pair.b[0].cubin is not None:
         (out / "case.json").write_text(json.dumps(_describe_case(described, pair)), encoding="utf-8")
         shutil.copy(SCRIPT, out / SCRIPT.name)
     (out / "numbers.json").write_text(json.dumps(_list_numbers(case), indent=1), encoding="utf-8")
-    (out / "README.md").write_text(_write_readme(case, described, commands, has_sass=has_sass), encoding="utf-8")
+    (out / "README.md").write_text(_write_readme(case, described, commands, _describe_sass(out)), encoding="utf-8")
     return tuple(sorted(each.name for each in out.iterdir()))
 
 
@@ -110,8 +117,8 @@ def _write_input(case: ReproducedCase, side: str, toolchain: Toolchain | None, o
     return "\n".join(commands)
 
 
-def _write_sass(out: Path) -> bool:
-    """Writes a.sass, b.sass and their difference without addresses. False where nothing here reads machine code."""
+def _write_sass(out: Path) -> None:
+    """Writes a.sass, b.sass and their difference without addresses; nothing where nothing here reads machine code."""
     texts = {}
     for side in ("a", "b"):
         cubin = out / f"{side}.cubin"
@@ -119,13 +126,20 @@ def _write_sass(out: Path) -> bool:
             continue
         text = _disassemble(cubin)
         if text is None:
-            return False
+            return
         (out / f"{side}.sass").write_text(text, encoding="utf-8")
         texts[side] = [" ".join(ADDRESS.sub("", line).split()) for line in text.splitlines()]
     if len(texts) == 2:
         lines = difflib.unified_diff(texts["a"], texts["b"], "a.sass", "b.sass", lineterm="")
         (out / "sass.diff").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return True
+
+
+def list_moved_instructions(a: str, b: str) -> list[str]:
+    """The kinds of instructions in two SASS texts whose numbers moved most for their number, as "STL 0 -> 12"."""
+    before, after = (Counter(INSTRUCTION.findall(text)) for text in (a, b))
+    moved = [name for name in before | after if before[name] != after[name]]
+    moved.sort(key=lambda name: -abs(math.log((after[name] + 1) / (before[name] + 1))))
+    return [f"{name} {before[name]} -> {after[name]}" for name in moved[:MOST_INSTRUCTIONS]]
 
 
 def _disassemble(cubin: Path) -> str | None:
@@ -136,6 +150,17 @@ def _disassemble(cubin: Path) -> str | None:
     except (ProgramMissing, subprocess.TimeoutExpired):
         return None
     return done.stdout if done.returncode == 0 else None
+
+
+def _describe_sass(out: Path) -> str:
+    sides = [out / "a.sass", out / "b.sass"]
+    if not all(side.exists() for side in sides):
+        return NO_SASS
+    moved = list_moved_instructions(*(side.read_text(encoding="utf-8") for side in sides))
+    return (
+        "`sass.diff` compares the instructions without their addresses. What moved most: "
+        f"{', '.join(moved) or 'no number of any kind'}."
+    )
 
 
 def _describe_case(described: Description, pair: ToolchainPair) -> dict[str, Any]:
@@ -173,7 +198,7 @@ def _list_verdicts(case: ReproducedCase) -> list[str]:
     return lines
 
 
-def _write_readme(case: ReproducedCase, described: Description, commands: list[str], *, has_sass: bool) -> str:
+def _write_readme(case: ReproducedCase, described: Description, commands: list[str], sass: str) -> str:
     pair = case.pair
     versions = [f"- A: {case.report.a.compiler}", f"- B: {case.report.b.compiler}"]
     times = [f"- {side}: {_describe_build(build)}" for side, build in (("A", pair.a[0]), ("B", pair.b[0]))]
@@ -205,7 +230,7 @@ def _write_readme(case: ReproducedCase, described: Description, commands: list[s
             *commands,
             "```",
             "",
-            "`sass.diff` compares the instructions without their addresses." if has_sass else NO_SASS,
+            sass,
             "`numbers.json` has every launch.",
             "",
         ]

@@ -11,7 +11,13 @@ from tests.worker.fixtures import tiny_repository
 from tilewatch.kernels.comparing.configs import ConfigSource
 from tilewatch.kernels.upgrading.comparison import ComparisonWanted, compare_toolchains, find_side
 from tilewatch.kernels.upgrading.report_file import find_cubins, read_report
-from tilewatch.kernels.upgrading.reproduce import NothingToReproduce, ReproducedCase, find_pair, write_case
+from tilewatch.kernels.upgrading.reproduce import (
+    NothingToReproduce,
+    ReproducedCase,
+    find_pair,
+    list_moved_instructions,
+    write_case,
+)
 
 WITHOUT_LEVEL = 'for each; do shift; case "$each" in -O*) ;; *) set -- "$@" "$each" ;; esac; done\n'
 
@@ -77,6 +83,15 @@ def test_the_command_in_the_folder_makes_the_same_cubin_again(case: ReproducedCa
     program = worse.folder / "nvidia" / "cu13" / "bin" / "tileiras"
     subprocess.run([str(program), *command.split()[1:]], cwd=out, check=True)
     assert (out / "b.again.cubin").read_bytes() == (out / "b.cubin").read_bytes()
+
+
+def test_the_instructions_whose_numbers_moved_most_come_first() -> None:
+    def sass(*names: str) -> str:
+        return "\n".join(f"        /*{16 * at:04x}*/  {name} R2, R3 ;  /* 0x1 */" for at, name in enumerate(names))
+
+    a = sass("WARPGROUP.ARRIVE", "@P0 BRA", "MOV", "MOV", "FADD")
+    b = sass("WARPGROUP.ARRIVE", "WARPGROUP.ARRIVE", "WARPGROUP.ARRIVE", "@!UP0 BRA", "MOV", "FADD", "MOV", "MOV")
+    assert list_moved_instructions(a, b) == ["WARPGROUP.ARRIVE 1 -> 3", "MOV 2 -> 3"]
 
 
 def test_an_operator_that_the_report_lacks_is_a_sentence(case: ReproducedCase) -> None:
