@@ -86,7 +86,7 @@ def write_markdown(report: ToolchainReport) -> str:
             if each.pair.kind == "identical":
                 continue
             moved = ", ".join([*each.pair.moved, *_write_optimum(each)]) or "-"
-            frozen = each.reason if each.frozen is None else write_verdict(each.frozen)
+            frozen = each.reason if each.frozen is None or math.isinf(each.frozen.high) else write_verdict(each.frozen)
             retuned = "-" if each.retuned is None else write_verdict(each.retuned)
             cells = (each.pair.kernel, each.pair.problem, each.safety, frozen, retuned, moved)
             lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
