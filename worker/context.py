@@ -27,6 +27,7 @@ class Simulation:
 class Context:
     database_url: str = field(repr=False)
     broker_url: str = field(repr=False)
+    node: str
     repository: Path
     checkouts: Path
     clones: Path
@@ -46,6 +47,7 @@ class Context:
         return cls(
             database_url=servers.database_url,
             broker_url=servers.broker_url,
+            node=settings.node,
             repository=settings.repository,
             checkouts=settings.checkouts,
             clones=settings.clones,

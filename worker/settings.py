@@ -41,6 +41,9 @@ class Settings(NightlyTimes):
     """The settings of one process, read once."""
 
     home: Path = Field(default_factory=_default_home)
+    # The machine's name in runs, quarantines and verdicts. A container needs one given: its host name is its id, and
+    # each new container would be a machine without a history.
+    node: str = Field(default_factory=socket.gethostname, min_length=1)
     port: int = Field(default=8501, ge=1, le=65535)
     # Both hold passwords: out of repr, so out of logs and tracebacks.
     database_url: str | None = Field(default=None, repr=False)
@@ -60,7 +63,7 @@ class Settings(NightlyTimes):
     sim_seed: int = 0
     sim_trial_s: float = Field(default=0.005, ge=0)
     sim_ill: float = Field(default=0.0, ge=0, le=1)  # the share of sweeps in which the simulated GPU falls ill
-    sim_node: str = Field(default_factory=socket.gethostname, min_length=1)  # the node that it says it is in
+    sim_node: str = Field(default_factory=lambda fields: fields["node"], min_length=1)  # the node that it says it is in
     sim_slow: float = Field(default=0.0, ge=0)  # how much longer everything takes there: 0.05 is 5 %
     sim_driver: str = Field(default="none", min_length=1)
     # After SIGTERM a worker may finish its job for this long, then it hands it back. Less than what stops it will wait.

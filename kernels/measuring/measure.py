@@ -54,6 +54,7 @@ class MeasureRequest:
     `earlier` are trials that an earlier, killed run ended, by config key: they are not repeated. `ships` is the config
     that the library ships, if it is known: it is timed beside the winner. `seed` is of the random inputs: with
     another one in each run, a config that is wrong or slow for some inputs alone is found in time. The run stores it.
+    `host` is this machine's name in the result.
     """
 
     library: Path
@@ -67,6 +68,7 @@ class MeasureRequest:
     earlier: Mapping[str, TrialResult] = field(default_factory=dict)
     ships: Params | None = None
     seed: int = field(default_factory=lambda: secrets.randbelow(SEEDS))
+    host: str = field(default_factory=socket.gethostname)
 
 
 OnTrial = Callable[[TrialResult], None]
@@ -112,7 +114,7 @@ def measure(
     finally:
         child.close()
     return RunResult(
-        host=socket.gethostname(),
+        host=request.host,
         gpu_model=gpu.model.slug if gpu.model else "",
         gpu_uuid=gpu.uuid,
         gpu_name=gpu.name,

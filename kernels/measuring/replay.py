@@ -11,7 +11,7 @@ import itertools
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -65,6 +65,7 @@ class ReplayRequest:
     bad: ReplaySide
     launches: int
     gpu_index: int
+    host: str = field(default_factory=socket.gethostname)
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def replay(request: ReplayRequest, *, on_launch: Callable[[int], None]) -> Repla
             done.append(launch)
             on_launch(len(done))
     return ReplayResult(
-        host=socket.gethostname(),
+        host=request.host,
         gpu_uuid=gpu.uuid,
         gpu_name=gpu.name,
         timer=done[-1].timer,

@@ -4,7 +4,6 @@ kernels/gpu/illness.py decides what an illness is; db/lifecycle/quarantine.py ke
 runs in the worker's parent process, so also while a sweep is under way.
 """
 
-import socket
 import threading
 from collections.abc import Callable
 from dataclasses import asdict
@@ -36,9 +35,15 @@ class GpuWatch:
     """The thread. Calls `consume` with whether the worker may take sweeps, each time that changes."""
 
     def __init__(
-        self, database_url: str, gpu: Gpu, probe: GpuProbe, consume: Callable[[bool], None], canary_every_s: float
+        self,
+        database_url: str,
+        gpu: Gpu,
+        host: str,
+        probe: GpuProbe,
+        consume: Callable[[bool], None],
+        canary_every_s: float,
     ) -> None:
-        self._database_url, self._gpu, self._probe = database_url, gpu, probe
+        self._database_url, self._gpu, self._host, self._probe = database_url, gpu, host, probe
         self._consume, self._canary_every_s = consume, canary_every_s
         self._readings: list[Reading] = []
         self._consuming = True
@@ -59,7 +64,7 @@ class GpuWatch:
             illness_now = self._find_illness()
             if illness_now is not None:
                 with session(self._database_url) as opened:
-                    isolate(opened, self._gpu, illness_now, {"readings": self._readings})
+                    isolate(opened, self._gpu, self._host, illness_now, {"readings": self._readings})
                 self._readings = []
         elif ill.waited_s >= self._canary_every_s:
             self._try_canary(ill)
@@ -131,10 +136,9 @@ def illness_of_run(opened: Session, result: RunResult) -> str | None:
     return ill.reason
 
 
-def isolate(opened: Session, gpu: Gpu, found: Illness, evidence: dict[str, Any]) -> None:
+def isolate(opened: Session, gpu: Gpu, host: str, found: Illness, evidence: dict[str, Any]) -> None:
     """Begins the quarantine of a GPU of this machine, unless it is in one."""
     assert gpu.model is not None
-    host = socket.gethostname()
     if quarantine.begin(
         opened, gpu_uuid=gpu.uuid, gpu_model=gpu.model.slug, host=host, **asdict(found), evidence=evidence
     ):

@@ -1,6 +1,5 @@
 """The real GPU backend: NVIDIA GPUs, through the child processes of kernels/measuring."""
 
-import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -31,7 +30,7 @@ class RealGpu:
 
     @property
     def host(self) -> str:
-        return socket.gethostname()
+        return self.context.node
 
     def own_gpu(self) -> Gpu:
         return visible_gpu(self.gpu_models)
@@ -64,6 +63,7 @@ class RealGpu:
                 baselines=sweep.baselines,
                 earlier=dict(journal.trials),
                 ships=sweep.ships,
+                host=self.context.node,
             )
             result = measure(request, on_trial=trial_ended, on_step=lambda *_: None)
             journal.delete()
@@ -80,6 +80,7 @@ class RealGpu:
             bad=self._side(asked, question.bad),
             launches=question.launches,
             gpu_index=_index_of(gpu),
+            host=self.context.node,
         )
         return replay(request, on_launch=on_launch)
 

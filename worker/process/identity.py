@@ -2,7 +2,6 @@
 
 import os
 import platform
-import socket
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -44,8 +43,7 @@ def identify(name: str, queues: Iterable[str], context: Context, wanted_compiler
         own_queue = one_gpu_queue(gpu.model.slug, gpu.uuid)
         queues_of_gpu = tuple(sorted({*taken, own_queue}))
         return Identity(name, "gpu", backend.host, {**toolchain, "driver": gpu.driver}, gpu, queues_of_gpu)
-    host = socket.gethostname()
     if COMPILE in taken or RECORD in taken:
         require_compiler(wanted_compiler)
-        return Identity(name, "compile", host, {**toolchain, "compiler": compiler_version()}, queues=taken)
-    return Identity(name, "judge", host, toolchain, queues=taken)
+        return Identity(name, "compile", context.node, {**toolchain, "compiler": compiler_version()}, queues=taken)
+    return Identity(name, "judge", context.node, toolchain, queues=taken)

@@ -46,7 +46,9 @@ class Lifecycle:
             gpu, model = identity.gpu, identity.gpu.model
             assert model is not None, "a GPU worker's queue names its model"
             probe = backend_for({model.slug}, context).probe(gpu)
-            self._watch = GpuWatch(context.database_url, gpu, probe, self._gpu_is_well, settings.canary_every_s)
+            self._watch = GpuWatch(
+                context.database_url, gpu, identity.host, probe, self._gpu_is_well, settings.canary_every_s
+            )
 
     def start(self) -> None:
         self.heartbeat.start()

@@ -8,7 +8,6 @@ bytecode into the store and queue it again. All leave the database right when th
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, fields
-from socket import gethostname
 from typing import Any, TypeVar
 
 from sqlalchemy.orm import Session
@@ -104,7 +103,7 @@ def _compile_batch(job: ClaimedJob, context: Context, lease: Lease) -> list[Unse
             what = (library, payload["kernel"], item["problem"], item["params"], payload["arch"])
             compiled = compiler.compile(*what, code_key=item["code_key"])
             metrics.COMPILE_SECONDS.labels(compiled.status).observe(compiled.compile_s)
-            rows.append(_row(item["code_key"], compiled))
+            rows.append(_row(item["code_key"], compiled, context.node))
         if len(rows) >= CHUNK:
             write([row["code_key"] for row in rows])
     lease.progress(len(payload["items"]))
@@ -146,7 +145,7 @@ def _find_usable(opened: Session, keys: Sequence[str], compiler: Compiler, store
     return {key for key, cubin in cubins.items() if cubin is None or cubin in final}
 
 
-def _row(code_key: str, compiled: Compiled) -> dict[str, Any]:
+def _row(code_key: str, compiled: Compiled, host: str) -> dict[str, Any]:
     facts = {**asdict(compiled.facts), "remarks": list(compiled.facts.remarks)} if compiled.facts else NO_FACTS
     return {
         "code_key": code_key,
@@ -159,6 +158,6 @@ def _row(code_key: str, compiled: Compiled) -> dict[str, Any]:
         "symbol": compiled.symbol,
         "compile_s": compiled.compile_s,
         "cpu_s": compiled.cpu_s,
-        "host": gethostname(),
+        "host": host,
         **facts,
     }

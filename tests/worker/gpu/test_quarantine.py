@@ -45,7 +45,7 @@ class WatchedGpu:
         self.reading: dict[str, Any] = {"when": "watch", "xids": [], "ecc_uncorrected": 0}
         self.canary_readings: Sequence[dict[str, Any]] = ({"when": "canary", "xids": []},)
         self.consumes: list[bool] = []
-        self.watch = GpuWatch(context.database_url, gpu, self, self.consumes.append, canary_every_s)
+        self.watch = GpuWatch(context.database_url, gpu, "n", self, self.consumes.append, canary_every_s)
         with session(context.database_url) as opened:
             opened.execute(
                 text("insert into gpu_models (slug, name, arch) values ('sim', 'S', 'sm_90') on conflict do nothing")

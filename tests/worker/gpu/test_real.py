@@ -50,6 +50,7 @@ def backend(tmp_path: Path, rig: Rig, database_url: str, monkeypatch: pytest.Mon
     context = Context(
         database_url=database_url,
         broker_url="",
+        node="rack7",
         repository=tmp_path / "watched",
         checkouts=tmp_path / "checkouts",
         toolchains=tmp_path / "toolchains",
@@ -75,7 +76,7 @@ def test_a_sweep_is_measured_with_the_library_of_its_commit(backend: RealGpu, ri
     trials: list[TrialResult] = []
     sweep = SweepToMeasure("measure:1", facts, configs, "library", ("copy",))
     result = backend.measure(sweep, backend.own_gpu(), on_trial=trials.append)
-    assert result.winner == {"tile_rows": 2}
+    assert (result.host, result.winner) == ("rack7", {"tile_rows": 2})
     assert [(each.implementation, each.role) for each in result.measurements] == [
         (rig.kernel, "kernel"),
         ("copy", "baseline"),
@@ -109,7 +110,7 @@ def test_the_two_sides_of_a_question_are_replayed_in_turn(backend: RealGpu, rig:
     result = backend.replay(job, backend.own_gpu(), on_launch=done.append)
     assert (result.good_us, result.bad_us) == ((100.0, 100.0), (110.0, 110.0))
     assert done == [1, 2]
-    assert result.gpu_uuid == UUID
+    assert (result.host, result.gpu_uuid) == ("rack7", UUID)
 
 
 def test_a_check_launches_both_sides_until_the_verdict_is_sure(

@@ -8,6 +8,7 @@ from tilewatch.worker.context import Context
 from tilewatch.worker.gpu import visible_gpu
 from tilewatch.worker.gpu.visible_gpu import WrongWorker
 from tilewatch.worker.process.identity import identify
+from tilewatch.worker.settings import Settings
 
 H200 = next(model for model in GPU_MODELS if model.slug == "h200")
 
@@ -29,6 +30,14 @@ def test_a_gpu_worker_without_its_packages_is_refused(monkeypatch: pytest.Monkey
         identify("gpu0@n", ["gpu.h200"], context)
     monkeypatch.setattr(visible_gpu, "versions", lambda _: {"cupy-cuda13x": "14.2.0"})
     assert identify("gpu0@n", ["gpu.h200"], context).gpu == gpu("580.65")
+
+
+def test_a_worker_is_of_the_node_that_the_settings_name(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container's host name is another one each time."""
+    monkeypatch.setattr(visible_gpu, "gpus", lambda: (gpu("580.65"),))
+    monkeypatch.setattr(visible_gpu, "versions", lambda _: {"cupy-cuda13x": "14.2.0"})
+    named = Context.of(settings.model_copy(update={"node": "rack7"}))
+    assert {identify("w@n", [queue], named).host for queue in ("gpu.h200", "compile", "judge")} == {"rack7"}
 
 
 def test_a_compile_worker_with_another_compiler_than_the_fleets_is_refused(context: Context) -> None:
