@@ -1,7 +1,8 @@
 """The repositories that this Tilewatch watches: those of `tilewatch watch add`, and the one of TILEWATCH_REPOSITORY.
 
-The library that comes with Tilewatch, which TILEWATCH_REPOSITORY is when nobody set it, is watched only as long as no
-other repository is. Each node has clones of its own, made from the address in the database.
+The checkout of Tilewatch, which TILEWATCH_REPOSITORY is when nobody set it, is watched only as long as no other
+repository is; installed from a wheel there is none. Each node has clones of its own, made from the address in the
+database.
 """
 
 from collections.abc import Sequence
@@ -38,10 +39,11 @@ class WatchedRepository:
 
 
 def list_watched(opened: Session, settings: Settings) -> list[WatchedRepository]:
-    """Lists what is watched. That of TILEWATCH_REPOSITORY is the first, if it is among them; only that has no clone."""
+    """Lists what is watched, which may be nothing. That of TILEWATCH_REPOSITORY is the first, if it is among them; only
+    that has no clone."""
     rows = repositories.list_repositories(opened)
     added = [_of_clone(_clone(row, settings.clones), row.branch) for row in rows]
-    if added and "repository" not in settings.model_fields_set:
+    if "repository" not in settings.model_fields_set and (added or not (settings.repository / ".git").exists()):
         return added
     own = WatchedRepository(_own_name(settings.repository), settings.repository, settings.branch)
     return [own, *added] if own.name not in {each.name for each in added} else added
@@ -59,6 +61,8 @@ def choose(opened: Session, settings: Settings, name: str | None) -> WatchedRepo
     Raises RepositoryError, with the names that there are.
     """
     watched = list_watched(opened, settings)
+    if not watched:
+        raise RepositoryError("no repository is watched yet: `tilewatch watch add URL` (or a folder) adds one")
     if name is None and (len(watched) == 1 or watched[0].clone is None):
         return watched[0]
     names = ", ".join(each.name for each in watched)

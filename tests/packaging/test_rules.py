@@ -31,7 +31,7 @@ def test_make_help_names_every_target() -> None:
 def test_src_links_to_every_folder_of_the_product() -> None:
     """A folder that is not linked would be missing in a wheel and in the image."""
     linked = {link.name: link.resolve() for link in (ROOT / "src" / "tilewatch").iterdir() if link.is_symlink()}
-    assert linked == {name: ROOT / name for name in PRODUCT}
+    assert linked == {name: ROOT / name for name in (*PRODUCT, "recordings")}
 
 
 def test_no_sql_outside_db() -> None:

@@ -109,6 +109,8 @@ def _repository(settings: Settings) -> CheckResult:
         return CheckResult("repository", False, "; ".join(failures), "docs/repositories.md says what git needs")
     if added and "repository" not in settings.model_fields_set:
         return CheckResult("repository", True, ", ".join(row.name for row in added))
+    if "repository" not in settings.model_fields_set and not (settings.repository / ".git").exists():
+        return CheckResult("repository", None, "none is watched yet", "tilewatch watch add URL")
     try:
         head = resolve(settings.repository, "HEAD")
     except RepositoryError as error:

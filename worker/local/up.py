@@ -38,7 +38,7 @@ PRINT_EVERY_S = 15.0  # where the output is no terminal
 MOST_COMPILERS = 16  # each holds a database connection or two, and the embedded Postgres takes 50
 MEMORY_PER_COMPILER_BYTES = 1 << 30  # tileiras needs a few hundred MB, more while it unrolls a large tile
 PACKAGE = Path(tilewatch.__file__).parent
-RECORDINGS = CHECKOUT / "recordings"
+RECORDINGS = PACKAGE / "recordings"
 SECRETS_OF_PEOPLE = ("TILEWATCH_FORGE_TOKEN", "TILEWATCH_WEBHOOK_SECRET", "TILEWATCH_API_TOKEN")
 """What only the processes that use it are given."""
 
@@ -261,9 +261,14 @@ def cuda_home() -> dict[str, str]:
 
 def limit_kernels(settings: Settings, gpus_here: Sequence[Gpu]) -> Settings:
     """Sweeps only WITHOUT_GPU of our own library where nothing can be measured and TILEWATCH_KERNELS is not set."""
-    if gpus_here or settings.kernels is not None or settings.repository != CHECKOUT:
+    if gpus_here or settings.kernels is not None or not _watches_checkout(settings):
         return settings
     return settings.model_copy(update={"kernels": WITHOUT_GPU})
+
+
+def _watches_checkout(settings: Settings) -> bool:
+    """True for the clone that this code runs in; a wheel lies in no clone, or in one that is somebody else's."""
+    return settings.repository == CHECKOUT and (CHECKOUT / ".git").exists()
 
 
 def find_usable(gpus_here: Iterable[Gpu], print_line: Callable[[str], None]) -> Iterator[Gpu]:
@@ -303,7 +308,7 @@ def _import(settings: Settings, servers: Servers, screen: Screen) -> None:
     under the name of their own repository."""
     from tilewatch.worker.transfer.importing import import_file
 
-    own = _name(CHECKOUT) if settings.repository == CHECKOUT else None
+    own = _name(CHECKOUT) if _watches_checkout(settings) else None
     for recording in sorted(RECORDINGS.glob("*.jsonl.gz")):
         screen.print_line(import_file(servers.database_url, recording, named=own).sentence)
     for recording in sorted(RECORDINGS.glob("*/*.jsonl.gz")):
@@ -326,8 +331,9 @@ def _submit(settings: Settings, screen: Screen) -> None:
     from tilewatch.worker import schedule
 
     try:
-        for submitted in schedule.submit(settings):
-            screen.print_line(submitted)
+        sentences = schedule.submit(settings)
+        for sentence in sentences or ["no repository is watched yet: `tilewatch watch add URL` (or a folder) adds one"]:
+            screen.print_line(sentence)
     except Exception as error:
         sentence = errors.sentence(error)
         if sentence is None:
