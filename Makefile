@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help up install dev test test-changed test-debian lint bench bench-api bench-checks bench-claims bench-code-diff bench-compare bench-dashboard bench-gpu bench-jobs bench-judge bench-switch bench-tell bench-toolchains bench-tuned bench-watch chaos test-gpu mutants lock clean
+.PHONY: help up install dev test test-changed test-debian lint bench bench-api bench-checks bench-claims bench-code-diff bench-compare bench-dashboard bench-gpu bench-jobs bench-judge bench-switch bench-tell bench-toolchains bench-tuned bench-watch chaos test-gpu mutants smoke-compose lock clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -80,6 +80,9 @@ bench-dashboard: dev ## Measure the dashboard's queries and pages with a simulat
 test-gpu: dev ## Run the tests that need an NVIDIA GPU
 	@$(BIN)/pytest -m gpu
 
+smoke-compose: dev ## Run docker compose once with all it can do (10 minutes; LOCAL=FOLDER where no container registry is reached)
+	@$(BIN)/python -m tools.smoke.compose $(if $(LOCAL),--local "$(LOCAL)")
+
 mutants: dev ## Put each of the listed faults into a copy of the code and check that its test notices (ONLY=name for some)
 	@$(BIN)/python -m tests.mutants.run $(if $(ONLY),--only "$(ONLY)")
 
@@ -120,6 +123,10 @@ lock: dev ## Write requirements/*.txt again from pyproject.toml
 	@$(LOCK) pyproject.toml -c requirements/base.txt --extra gpu -o requirements/gpu.txt >/dev/null
 	@$(LOCK) pyproject.toml -c requirements/gpu.txt -c requirements/build.txt --override requirements/overrides.txt \
 		--extra gpu --extra deepgemm -o requirements/deepgemm.txt >/dev/null
+	@$(LOCK) -c requirements/base.txt --group dashboard -o requirements/dashboard.txt >/dev/null
+	@$(LOCK) -c requirements/s3.txt --group worker -o requirements/worker.txt >/dev/null
+	@$(LOCK) -c requirements/worker.txt -c requirements/deepgemm.txt --override requirements/overrides.txt \
+		--group gpu-worker -o requirements/gpu-worker.txt >/dev/null
 
 clean: ## Remove .venv and every cache from the checkout (never the data of `make up`)
 	@rm -rf $(VENV) build dist tilewatch.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

