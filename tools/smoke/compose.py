@@ -237,8 +237,11 @@ def upgrade(servers: Compose, node: Compose, set_node: Callable[[], None], watch
         wait_for(lambda: not servers.unhealthy(), lambda: f"not healthy: {servers.unhealthy()}")
         wait_for_jobs(servers)
     print(f"    the dashboard did not answer for {max(silences_s, default=0.0):.0f} s at most")
-    expect("jobs that were tried twice", servers.sql("select count(*) from jobs where attempt > 1 and kind <> 'measure'"
-           " and created_at > now() - interval '10 minutes' and state <> 'done'"), "0")  # fmt: skip
+    attempts = "select distinct attempt from jobs where submission_id = (select max(id) from submissions)"
+    expect("attempts of each job of the upgrade", servers.sql(attempts), "1")
+    runs = "select count(*), count(distinct sweep_id) from runs where sweep_id in (select sweep_id from jobs"
+    runs += " where submission_id = (select max(id) from submissions))"
+    expect("runs and sweeps of the upgrade", servers.sql(runs), "2|2")
 
 
 def restore(servers: Compose) -> None:
