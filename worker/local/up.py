@@ -332,8 +332,8 @@ def _submit(settings: Settings, screen: Screen) -> None:
 
     try:
         sentences = schedule.submit(settings)
-        for sentence in sentences or ["no repository is watched yet: `tilewatch watch add URL` (or a folder) adds one"]:
-            screen.print_line(sentence)
+        for line in sentences or ["no repository is watched yet: `tilewatch watch add URL` (or a folder) adds one"]:
+            screen.print_line(line)
     except Exception as error:
         sentence = errors.sentence(error)
         if sentence is None:
