@@ -14,10 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from tilewatch.errors import ExpectedError
-from tilewatch.kernels.recording.rows import SCHEMAS
 
 VERSION = 1
 LINE_BYTES = 16 << 20
@@ -177,6 +174,11 @@ def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:
 
 def _check(path: Path, number: int, kind: str, row: Mapping[str, Any]) -> None:
     """Raises BadRecording for the first value that is not what rows.py describes."""
+    # Here, because pydantic takes longer than a help text of the command line.
+    from pydantic import ValidationError
+
+    from tilewatch.kernels.recording.rows import SCHEMAS
+
     try:
         SCHEMAS[kind].validate_python(row)
     except ValidationError as error:

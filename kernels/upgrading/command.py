@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tilewatch.kernels.comparing.configs import ConfigSource
-from tilewatch.kernels.compiling.compiler import LIMIT_S
 from tilewatch.kernels.library import FOLDER, watched_folder
 
 if TYPE_CHECKING:
@@ -70,7 +69,9 @@ def compare(
     toolchains: Toolchains = HOME / "toolchains",
     library: LibraryFolder = LIBRARY,
     jobs: Annotated[int, typer.Option(min=1, help="Compiler processes.")] = CORES,
-    limit: Annotated[float, typer.Option(min=0.1, help="CPU seconds a config may take to compile.")] = LIMIT_S,
+    limit: Annotated[
+        float | None, typer.Option(min=0.1, help="CPU seconds a config may take to compile. Default: as a sweep's.")
+    ] = None,
     events: Annotated[bool, typer.Option("--events", help="Time with CUDA events where CUPTI does not work.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
     markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the report as Markdown.")] = None,
@@ -87,6 +88,7 @@ def compare(
 
         tilewatch toolchain compare installed next --gpu 0 --minutes 9
     """
+    from tilewatch.kernels.compiling.compiler import LIMIT_S
     from tilewatch.kernels.upgrading.comparison import ComparisonWanted, compare_toolchains
 
     if problem is not None and (kernel is None or len(kernel) != 1):
@@ -110,7 +112,7 @@ def compare(
             retunes=retune,
             fail_over=_parse_share(fail_over),
             jobs=jobs,
-            limit_s=limit,
+            limit_s=LIMIT_S if limit is None else limit,
             may_use_events=events,
         ),
         lambda line: print(line, file=sys.stderr, flush=True),
