@@ -107,9 +107,7 @@ def sweep(
         )
     model = gpus[gpu].model
     if model is None:
-        raise device.UnknownGpu(
-            f"Tilewatch does not know the GPU model '{gpus[gpu].name}' (kernels/device.py lists them)"
-        )
+        raise device.UnknownGpu(f"GPU {gpu} is an {gpus[gpu].name}, and cuTile compiles for sm_80 and later")
     commit = git_commit.commit_of(library) if record else None
     plan = _plan(library, model.arch, kernel, problem)
     url = store.folder(cubins)

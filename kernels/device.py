@@ -6,8 +6,10 @@ Asks nvidia-smi, which comes with every driver; imports nothing of CUDA, so it a
 import csv
 import difflib
 import io
+import re
 import subprocess
 from dataclasses import dataclass
+from typing import Any
 
 from tilewatch.errors import ExpectedError
 
@@ -17,32 +19,67 @@ OLDEST_DRIVER = 580
 
 @dataclass(frozen=True)
 class GpuSpec:
-    """`fp8_tflops` is dense FP8 accumulated in float32, `bandwidth_gbps` device memory: NVIDIA's datasheets."""
+    """`fp8_tflops`, `half_tflops` (float16 and bfloat16) and `tf32_tflops` are dense rates of the Tensor Cores with
+    sums in float32, `bandwidth_gbps` is of device memory. None where no source says it."""
 
     slug: str
     name: str
     arch: str
-    fp8_tflops: float | None
-    bandwidth_gbps: float | None
+    fp8_tflops: float | None = None
+    half_tflops: float | None = None
+    tf32_tflops: float | None = None
+    bandwidth_gbps: float | None = None
+
+    @property
+    def stored(self) -> dict[str, Any]:
+        """What a database keeps of a model; a sweep keeps the rate that it is held against (kernels/roofline.py)."""
+        names = ("slug", "name", "arch", "fp8_tflops", "bandwidth_gbps")
+        return {name: getattr(self, name) for name in names}
 
 
-SIMULATED = GpuSpec("sim", "Simulated GPU", "sm_90", None, None)
+SIMULATED = GpuSpec("sim", "Simulated GPU", "sm_90")
 """No GPU at all: worker/gpu/simulated.py makes its times up. Sweeps are submitted for it only when it is named."""
 
+# NVIDIA's datasheets and architecture whitepapers, read 2026-11. Most print rates with sparsity, which are halved here.
+# H100 (SXM, PCIe, NVL), H200 (SXM, NVL), GH200, L40S, A100, HGX B200 and B300, GB200 and GB300 NVL72: datasheets.
+# H20: its product brief. RTX 4090: Ada whitepaper. RTX 5080, 5090 and RTX PRO 6000: RTX Blackwell whitepapers. The
+# laptop 5090: its "AI TOPS" (4 bits, with sparsity) are to the FP8 rate as the desktop's are; boards differ by power
+# limit. GB10 and Thor: their bandwidth alone; rates of FP8 and wider with sums in float32 are not published.
 GPU_MODELS = (
-    GpuSpec("h100", "NVIDIA H100", "sm_90", 1979.0, 3350.0),
-    GpuSpec("h200", "NVIDIA H200", "sm_90", 1979.0, 4800.0),
-    GpuSpec("b200", "NVIDIA B200", "sm_100", 4500.0, 8000.0),
-    GpuSpec("gb200", "NVIDIA GB200", "sm_100", 5000.0, 8000.0),
-    GpuSpec("b300", "NVIDIA B300", "sm_103", 4500.0, 8000.0),
-    GpuSpec("rtx5080", "NVIDIA GeForce RTX 5080", "sm_120", 225.1, 960.0),
-    GpuSpec("rtx5090", "NVIDIA GeForce RTX 5090", "sm_120", 419.0, 1792.0),
-    GpuSpec("a100", "NVIDIA A100", "sm_80", None, 2039.0),
+    GpuSpec("h100", "NVIDIA H100", "sm_90", 1979.0, 989.4, 494.7, 3350.0),
+    GpuSpec("h200", "NVIDIA H200", "sm_90", 1979.0, 989.4, 494.7, 4800.0),
+    GpuSpec("b200", "NVIDIA B200", "sm_100", 4500.0, 2250.0, 1125.0, 8000.0),
+    GpuSpec("gb200", "NVIDIA GB200", "sm_100", 5000.0, 2500.0, 1250.0, 8000.0),
+    GpuSpec("b300", "NVIDIA B300", "sm_103", 4500.0, 2250.0, 1125.0, 8000.0),
+    GpuSpec("gb300", "NVIDIA GB300", "sm_103", 5000.0, 2500.0, 1250.0, 8000.0),
+    GpuSpec("rtx5080", "NVIDIA GeForce RTX 5080", "sm_120", 225.1, 112.6, 56.3, 960.0),
+    GpuSpec("rtx5090", "NVIDIA GeForce RTX 5090", "sm_120", 419.0, 209.5, 104.8, 1792.0),
+    GpuSpec("rtx5090laptop", "NVIDIA GeForce RTX 5090 Laptop GPU", "sm_120", 228.0, 114.0, 57.0, 896.0),
+    GpuSpec("rtxpro6000", "NVIDIA RTX PRO 6000 Blackwell", "sm_120", 1007.6, 503.8, 251.9, 1792.0),
+    GpuSpec("a100", "NVIDIA A100", "sm_80", None, 312.0, 156.0, 2039.0),
+    GpuSpec("h100pcie", "NVIDIA H100 PCIe", "sm_90", 1513.0, 756.5, 378.0, 2000.0),
+    GpuSpec("h100nvl", "NVIDIA H100 NVL", "sm_90", 1670.5, 835.5, 417.5, 3900.0),
+    GpuSpec("h200nvl", "NVIDIA H200 NVL", "sm_90", 1670.5, 835.5, 417.5, 4800.0),
+    GpuSpec("gh200", "NVIDIA GH200", "sm_90", 1979.0, 989.4, 494.7, 4000.0),
+    GpuSpec("h20", "NVIDIA H20", "sm_90", 296.0, 148.0, 74.0, 4000.0),
+    GpuSpec("l40s", "NVIDIA L40S", "sm_89", 733.0, 362.0, 183.0, 864.0),
+    GpuSpec("rtx4090", "NVIDIA GeForce RTX 4090", "sm_89", 330.3, 165.2, 82.6, 1008.0),
+    GpuSpec("gb10", "NVIDIA GB10", "sm_121", bandwidth_gbps=273.0),
+    GpuSpec("thor", "NVIDIA Thor", "sm_110", bandwidth_gbps=273.0),
     SIMULATED,
 )
 
 MULTIPROCESSORS = {"a100": 108, "h200": 132, "b200": 148, "b300": 160, "rtx5090": 170}
 """Of the models that are meant by their architecture while no GPU is there (NVIDIA's datasheets)."""
+
+OLDEST_ARCH = 80
+"""cuTile compiles for sm_80 and later (cuda-tile 1.7)."""
+
+LONGEST_NAME = 33
+"""Letters of an unknown model's name in its slug, which has 40 (kernels/recording/rows.py)."""
+
+UNKNOWN_SLUG = re.compile(r"([a-z0-9-]+)-(sm_\d+)")
+"""The slug of a model that is not in GPU_MODELS ends with its architecture: every machine can compile for it."""
 
 
 class UnknownGpu(ExpectedError):
@@ -51,7 +88,7 @@ class UnknownGpu(ExpectedError):
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU of this machine. `model` is None when Tilewatch does not know the model."""
+    """A GPU of this machine. `model` is None where cuTile has no code for it, or the driver does not say what it is."""
 
     index: int
     uuid: str
@@ -61,9 +98,12 @@ class Gpu:
 
 
 def gpu_model(slug: str) -> GpuSpec:
+    """Raises UnknownGpu for a slug that neither GPU_MODELS nor `name_unknown` gives."""
     for model in GPU_MODELS:
         if model.slug == slug.lower():
             return model
+    if (unknown := UNKNOWN_SLUG.fullmatch(slug.lower())) is not None:
+        return GpuSpec(unknown[0], f"NVIDIA {unknown[1].replace('-', ' ').upper()}", unknown[2])
     slugs = [model.slug for model in GPU_MODELS]
     near = difflib.get_close_matches(slug.lower(), slugs, n=3, cutoff=0.4) or slugs
     raise UnknownGpu(f"there is no GPU model '{slug}'; nearest: {', '.join(near)}")
@@ -83,11 +123,25 @@ def model_named(name: str) -> GpuSpec | None:
     return max(matches, key=lambda model: len(model.name), default=None)
 
 
+def name_unknown(name: str, capability: str) -> GpuSpec | None:
+    """Returns a model for a driver's name that `model_named` does not know: it works, and has no roofline.
+
+    `capability` is as nvidia-smi says it ("8.9"). None below OLDEST_ARCH, or where it is no number.
+    """
+    digits = capability.replace(".", "")
+    if not digits.isdigit() or int(digits) < OLDEST_ARCH:
+        return None
+    words = [word for word in re.findall(r"[a-z0-9]+", name.lower()) if word not in ("nvidia", "gpu")]
+    return gpu_model(f"{'-'.join(words)[:LONGEST_NAME].rstrip('-')}-sm_{digits}")
+
+
 def gpus() -> tuple[Gpu, ...]:
     """Returns this machine's NVIDIA GPUs; empty when there is no driver or it does not answer."""
-    rows = _query("--query-gpu=index,uuid,name,driver_version")
+    rows = _query("--query-gpu=index,uuid,name,driver_version,compute_cap")
     return tuple(
-        Gpu(int(index), uuid, name, driver, model_named(name)) for index, uuid, name, driver in rows if index.isdigit()
+        Gpu(int(index), uuid, name, driver, model_named(name) or name_unknown(name, capability))
+        for index, uuid, name, driver, capability in rows
+        if index.isdigit()
     )
 
 

@@ -31,6 +31,7 @@ class Plan:
     """The trials of a sweep of one kernel on one problem for one architecture.
 
     `parts_of` says by model of use what part of the model's total the problem is: {"weight": 28.0, "parts": 12}.
+    `dtypes` are the inputs' types: "bfloat16", "float8_e4m3fn".
     `ships` is the config that the watched library's own host code launches; None where it is not known, as when host
     code searches at run time. `work` is the owner's measure of the problem, a unit and an amount.
     """
@@ -48,6 +49,7 @@ class Plan:
     parts_of: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     ships: Params | None = None
     work: tuple[str, float] | None = None
+    dtypes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,12 @@ when nobody names another.
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from tilewatch.kernels.device import gpu_model
 from tilewatch.kernels.results import Params, Plan
+from tilewatch.kernels.roofline import find_rate
 
 BASELINE = "tile_table"
 """The name of the baseline that is the table's config."""
@@ -113,14 +115,16 @@ def default_config(gpu: str, element_bytes: int, configs: Iterable[Params]) -> P
 
 
 def stored_space(plan: Plan, gpu: str) -> dict[str, Any]:
-    """Returns a sweep's space as it is stored with the sweep: its axes, the table's config, the one that ships, and its
-    work in the owner's unit."""
+    """Returns a sweep's space as it is stored with the sweep: its axes, the table's config, the one that ships, its
+    work in the owner's unit, and the rate of the Tensor Cores for its type."""
+    rate = find_rate(gpu_model(gpu), plan.dtypes)
     named = table_config(gpu, plan.element_bytes, (trial.config for trial in plan.trials))
     return {
         "axes": [[name, list(values)] for name, values in plan.axes],
         "tile_table": None if named is None else dict(named),
         **({} if plan.ships is None else {"ships": dict(plan.ships)}),
         **({} if plan.work is None else {"work": list(plan.work)}),
+        **({} if rate is None else {"rate": asdict(rate)}),
     }
 
 

@@ -5,6 +5,7 @@ Arithmetic on the columns of `db.queries.PointRow` and nothing else. Intervals a
 more of the metric, the ends of the interval change places.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,13 @@ US_TFLOP = 1e6
 US_GB = 1e3
 """Bytes per microsecond in one GB/s."""
 US_PER_S = 1e6
+
+SHARES = (
+    (re.compile(r"fp8|float8|f8|e4m3|e5m2"), 1.0),
+    (re.compile(r"bf16|fp16|float16|f16"), 0.5),
+    (re.compile(r"tf32|fp32|float32|f32"), 0.25),
+)
+"""The Tensor Cores' rate for a type as a share of their FP8 rate (datasheets of Hopper, Ada and Blackwell)."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +67,24 @@ def _own_rate(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def _roofline(points: pd.DataFrame) -> pd.DataFrame:
-    """The time no kernel can beat on this GPU's datasheet: the longer of computing and of moving the bytes."""
-    compute_us = points["flops"] / (points["fp8_tflops"].astype(float) * US_TFLOP)
+    """The time no kernel can beat on this GPU's datasheet: the longer of computing and of moving the bytes.
+
+    The rate is that of the Tensor Cores for the problem's type. Where the type is not known, only a problem that memory
+    bounds at half the FP8 rate has a value.
+    """
+    fp8 = points["fp8_tflops"].astype(float)
+    shares = points["operator"].map(_guess_share).astype(float)
+    stored = points["rate"].map(lambda rate: float(rate["tflops"]) if isinstance(rate, dict) else float("nan"))
+    compute_us = points["flops"] / (stored.fillna(fp8 * shares.fillna(0.5)) * US_TFLOP)
     memory_us = points["bytes"] / (points["bandwidth_gbps"].astype(float) * US_GB)
-    return _per_time(points, 100 * compute_us.combine(memory_us, max))
+    is_known = stored.notna() | shares.notna() | (memory_us >= compute_us)
+    return _per_time(points, (100 * compute_us.combine(memory_us, max)).where(is_known))
+
+
+def _guess_share(operator: str) -> float:
+    """The share of the FP8 rate of a sweep that was stored without its rate, before 2026-11-22, by the types that the
+    names of its kernel and problem hold; NaN where they hold none. Every GPU model with FP8 has these shares."""
+    return next((share for types, share in SHARES if types.search(operator)), float("nan"))
 
 
 def _per_time(points: pd.DataFrame, work: pd.Series) -> pd.DataFrame:
@@ -130,10 +152,10 @@ METRICS = (
     Metric(
         "roofline",
         "% of roofline",
-        "% of the datasheet roofline (FP8 rate, memory bandwidth)",
+        "% of the datasheet roofline (rate of the type, memory bandwidth)",
         lambda value: f"{value:.1f} %",
         _roofline,
-        "This GPU model has no datasheet rates",
+        "This GPU model has no datasheet rates, or the type of this problem is not known",
     ),
     _static("registers", "Registers", "registers per thread of the measured config", lambda value: f"{value:.0f}"),
     _static("stack_bytes", "Spills", "stack of the measured config, bytes per thread", lambda value: f"{value:,.0f} B"),

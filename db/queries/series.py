@@ -77,6 +77,8 @@ class PointRow:
     flops: int
     bytes: int
     work: list[Any] | None
+    rate: dict[str, Any] | None
+    operator: str
     fp8_tflops: float | None
     bandwidth_gbps: float | None
     verdict: str | None
@@ -196,6 +198,8 @@ def list_points(
                 Sweep.flops,
                 Sweep.bytes,
                 Sweep.space["work"].label("work"),
+                Sweep.space["rate"].label("rate"),
+                func.concat(Sweep.kernel, " ", Sweep.problem).label("operator"),
                 GpuModel.fp8_tflops,
                 GpuModel.bandwidth_gbps,
                 Verdict.verdict,

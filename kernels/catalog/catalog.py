@@ -60,6 +60,7 @@ def read_library(library: Path, *, arch: str, kernel: str | None = None, problem
             parts_of=plan["parts_of"],
             ships=plan.get("ships"),
             work=None if plan.get("work") is None else (plan["work"][0], plan["work"][1]),
+            dtypes=tuple(plan["dtypes"]),
         )
         for plan in answer["plans"]
     )

@@ -132,6 +132,7 @@ def _plan_kernel(loaded: LibraryKernel, problem: Problem, arch: str) -> dict[str
         "arch": arch,
         "source_sha256": loaded.source_sha256,
         "element_bytes": element_bytes(kernel, problem),
+        "dtypes": sorted({array.dtype for array in kernel.arrays(problem) if not array.output}),
         "axes": space.axes,
         "flops": call(loaded, "flops", problem),
         "bytes": call(loaded, "bytes", problem),

@@ -22,6 +22,7 @@ def plan_operator(loaded: LibraryOperator, problem: Problem, arch: str) -> dict[
         "arch": arch,
         "source_sha256": source_sha256,
         "element_bytes": recorded.element_bytes,
+        "dtypes": sorted({str(each.dtype).removeprefix("torch.") for each in recorded.arrays}),
         "axes": recorded.axes,
         "flops": recorded.case.flops,
         "bytes": recorded.bytes_moved,

@@ -88,7 +88,7 @@ class RealBench:
 
 
 def find_gpu(gpu_index: int) -> device.Gpu:
-    """This machine's GPU of that index. Raises GpuMissing, also for a model that Tilewatch does not have."""
+    """This machine's GPU of that index. Raises GpuMissing, also for a model that cuTile has no code for."""
     here = device.gpus()
     if not 0 <= gpu_index < len(here):
         raise GpuMissing(
@@ -96,5 +96,5 @@ def find_gpu(gpu_index: int) -> device.Gpu:
             "--static compares what the compiler says, without one"
         )
     if here[gpu_index].model is None:
-        raise GpuMissing(f"Tilewatch does not know the GPU model '{here[gpu_index].name}' (kernels/device.py has all)")
+        raise GpuMissing(f"GPU {gpu_index} is an {here[gpu_index].name}, and cuTile compiles for sm_80 and later")
     return here[gpu_index]

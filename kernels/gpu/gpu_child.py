@@ -39,6 +39,10 @@ class Prepared(Protocol):
     @property
     def element_bytes(self) -> int: ...
     @property
+    def work(self) -> Mapping[str, Any]:
+        """The problem's operations, the bytes that must move, and its inputs' types: flops, bytes, dtypes."""
+
+    @property
     def input_sets(self) -> int: ...
 
     def find_misfit(self, request: Mapping[str, Any]) -> str | None:
@@ -108,6 +112,7 @@ def _introduction(prepared: Prepared) -> Mapping[str, Any]:
         "cuda_driver": _version(cupy.cuda.runtime.driverGetVersion()),
         "sm_count": prepared.sm_count,
         "element_bytes": prepared.element_bytes,
+        "work": prepared.work,
         "telemetry": prepared.telemetry.read("prepared"),
     }
 

@@ -95,6 +95,15 @@ class PreparedProblem:
         return element_bytes(self.kernel, self.problem)
 
     @property
+    def work(self) -> Mapping[str, Any]:
+        dtypes = {array.dtype for array in self.kernel.arrays(self.problem) if not array.output}
+        return {
+            "flops": self.kernel.flops(self.problem),
+            "bytes": self.kernel.bytes(self.problem),
+            "dtypes": sorted(dtypes),
+        }
+
+    @property
     def input_sets(self) -> int:
         return len(self.inputs)
 

@@ -39,6 +39,8 @@ class Telemetry:
             "sm_clock_mhz": lambda: pynvml.nvmlDeviceGetClockInfo(self._handle, pynvml.NVML_CLOCK_SM),
             "memory_clock_mhz": lambda: pynvml.nvmlDeviceGetClockInfo(self._handle, pynvml.NVML_CLOCK_MEM),
             "power_w": lambda: round(pynvml.nvmlDeviceGetPowerUsage(self._handle) / 1000, 1),
+            "power_limit_w": lambda: round(pynvml.nvmlDeviceGetEnforcedPowerLimit(self._handle) / 1000, 1),
+            "most_sm_clock_mhz": lambda: pynvml.nvmlDeviceGetMaxClockInfo(self._handle, pynvml.NVML_CLOCK_SM),
             "temperature_c": lambda: pynvml.nvmlDeviceGetTemperature(self._handle, pynvml.NVML_TEMPERATURE_GPU),
             "throttled": self._throttled,
             "ecc_uncorrected": lambda: pynvml.nvmlDeviceGetTotalEccErrors(

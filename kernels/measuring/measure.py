@@ -15,6 +15,7 @@ from tilewatch.kernels.child_process import ChildDied, ChildHung
 from tilewatch.kernels.measuring.racing import RacePolicy
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, sweep
 from tilewatch.kernels.results import Cubin, Measured, Params, RunResult, TrialResult, config_key
+from tilewatch.kernels.roofline import find_floor_us, find_rate
 from tilewatch.kernels.statistics import ratio_interval
 from tilewatch.kernels.toolchains import versions
 
@@ -99,7 +100,14 @@ def measure(
         introduction = child.introduction
         telemetry: list[Mapping[str, Any]] = [introduction["telemetry"], _canary(child, "before")]
         on_step("sweep", 0, 0)
-        result = sweep(child, request.cubins, on_trial=trial_ended, earlier=request.earlier, policy=policy)
+        result = sweep(
+            child,
+            request.cubins,
+            on_trial=trial_ended,
+            earlier=request.earlier,
+            policy=policy,
+            floor_us=_find_floor_us(gpu, introduction["work"]),
+        )
         sweep_gpu_s = child.gpu_s
         measurements: tuple[Measured, ...] = ()
         if result.winner is not None:
@@ -129,6 +137,14 @@ def measure(
         started_at=started_at,
         finished_at=dt.datetime.now(dt.UTC),
     )
+
+
+def _find_floor_us(gpu: device.Gpu, work: Mapping[str, Any]) -> float:
+    """Returns 0 where this GPU's rates are not known."""
+    if gpu.model is None:
+        return 0.0
+    rate = find_rate(gpu.model, work["dtypes"])
+    return find_floor_us(rate, gpu.model.bandwidth_gbps, work["flops"], work["bytes"])
 
 
 def _canary(child: GpuChild, when: str) -> Mapping[str, Any]:

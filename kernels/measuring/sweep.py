@@ -166,12 +166,13 @@ def sweep(
     on_trial: OnTrial,
     earlier: Mapping[str, TrialResult] | None = None,
     policy: RacePolicy | None = None,
+    floor_us: float = 0.0,
 ) -> SweepResult:
     """Gives every cubin a check and first samples as it arrives; then races; then takes fresh samples of the finalists.
 
     `earlier` are trials that an earlier, killed sweep ended, by config key (kernels/measuring/journal.py): they are not
     repeated. `on_trial` is called with each other trial as it ends, and once more at the end of those that got further
-    samples.
+    samples. A time under `floor_us` is impossible, so that config is wrong, whatever its output.
     """
     policy, earlier = policy or RacePolicy(), earlier or {}
     trials: dict[int, TrialResult] = {}
@@ -179,7 +180,7 @@ def sweep(
     for identity, cubin in enumerate(cubins):
         trial = earlier.get(config_key(cubin.config))
         if trial is None:
-            trial = gpu.trial(identity, cubin, policy.first, best_us)
+            trial = _refuse_impossible(gpu.trial(identity, cubin, policy.first, best_us), floor_us)
             on_trial(trial)
         elif trial.status == "timed":
             gpu.adopt(identity, cubin)
@@ -196,6 +197,16 @@ def sweep(
         return SweepResult(None, (), tuple(raced.values()))
     winner, tied = ranking(fresh, policy)
     return SweepResult(raced[winner].config, tuple(raced[each].config for each in tied), tuple(raced.values()))
+
+
+def _refuse_impossible(trial: TrialResult, floor_us: float) -> TrialResult:
+    if trial.median_us is None or trial.median_us >= floor_us:
+        return trial
+    failure = (
+        f"{trial.median_us:.2f} us is impossible: this GPU's Tensor Cores and memory need at least {floor_us:.2f} us "
+        "for the operations and bytes that the kernel's file states"
+    )
+    return TrialResult(trial.config, "wrong", error=trial.error, failure=failure)
 
 
 def _race(gpu: GpuChild, trials: dict[int, TrialResult], policy: RacePolicy) -> dict[int, TrialResult]:

@@ -51,9 +51,16 @@ class GpuModelFields(TypedDict):
 
 
 @with_config(_CHECK)
+class RateFields(TypedDict):
+    type: Name
+    tflops: Positive
+
+
+@with_config(_CHECK)
 class SpaceFields(TypedDict):
     axes: list[Annotated[tuple[Name, list[Scalar]], Field(strict=False)]]
     tile_table: NotRequired[Config | None]
+    rate: NotRequired[RateFields | None]
 
 
 @with_config(_CHECK)
@@ -122,6 +129,8 @@ class TelemetryFields(TypedDict):
     sm_clock_mhz: NotRequired[Number | None]
     memory_clock_mhz: NotRequired[Number | None]
     power_w: NotRequired[Number | None]
+    power_limit_w: NotRequired[Number | None]
+    most_sm_clock_mhz: NotRequired[Number | None]
     temperature_c: NotRequired[Number | None]
     ecc_uncorrected: NotRequired[Number | None]
     throttled: NotRequired[list[Name] | None]

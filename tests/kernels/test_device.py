@@ -2,7 +2,8 @@
 
 import pytest
 
-from tilewatch.kernels.device import MULTIPROCESSORS, UnknownGpu, gpu_model, model_named, model_of
+from tilewatch.kernels.device import MULTIPROCESSORS, UnknownGpu, gpu_model, model_named, model_of, name_unknown
+from tilewatch.kernels.roofline import find_rate
 
 
 @pytest.mark.parametrize(
@@ -10,6 +11,18 @@ from tilewatch.kernels.device import MULTIPROCESSORS, UnknownGpu, gpu_model, mod
     [
         ("NVIDIA H200", "h200"),
         ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA H100 PCIe", "h100pcie"),
+        ("NVIDIA H100 NVL", "h100nvl"),
+        ("NVIDIA H200 NVL", "h200nvl"),
+        ("NVIDIA GH200 480GB", "gh200"),
+        ("NVIDIA GB300", "gb300"),
+        ("NVIDIA H20", "h20"),
+        ("NVIDIA L40S", "l40s"),
+        ("NVIDIA GeForce RTX 4090", "rtx4090"),
+        ("NVIDIA GeForce RTX 5090 Laptop GPU", "rtx5090laptop"),
+        ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "rtxpro6000"),
+        ("NVIDIA GB10", "gb10"),
+        ("NVIDIA Thor", "thor"),
         ("NVIDIA B200", "b200"),
         ("NVIDIA GB200", "gb200"),
         ("NVIDIA A100-SXM4-80GB", "a100"),
@@ -26,9 +39,25 @@ def test_a_gpu_we_do_not_know_is_no_model() -> None:
     assert model_named("NVIDIA GeForce GTX 1080") is None
 
 
+def test_a_gpu_we_do_not_know_works_under_its_own_name_and_every_machine_knows_its_architecture() -> None:
+    here = name_unknown("NVIDIA GeForce RTX 5070 Ti", "12.0")
+    assert here is not None
+    assert (here.slug, here.name, here.arch) == ("geforce-rtx-5070-ti-sm_120", "NVIDIA GEFORCE RTX 5070 TI", "sm_120")
+    assert gpu_model(here.slug) == here
+    assert find_rate(here, ("bfloat16",)) is None
+    longest = name_unknown("NVIDIA RTX PRO 5000 Blackwell Max-Q Workstation Edition", "12.0")
+    assert longest is not None
+    assert len(longest.slug) <= 40
+
+
+@pytest.mark.parametrize("capability", ["6.1", "[N/A]", ""])
+def test_what_cutile_has_no_code_for_is_no_model(capability: str) -> None:
+    assert name_unknown("NVIDIA GeForce GTX 1080", capability) is None
+
+
 def test_an_unknown_model_names_the_nearest() -> None:
-    with pytest.raises(UnknownGpu, match="'h20'; nearest: h200"):
-        gpu_model("h20")
+    with pytest.raises(UnknownGpu, match="'h201'; nearest: h20, h200"):
+        gpu_model("h201")
     assert gpu_model("H200").arch == "sm_90"
 
 

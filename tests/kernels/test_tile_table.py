@@ -96,7 +96,9 @@ class MadeUpGpu:
         assert deadline_s > 0
         match request["ask"]:
             case "prepare":
-                return {"timer": "cupti", "cuda_driver": "13.0", "element_bytes": 1, "telemetry": {"when": "prepared"}}
+                work = {"flops": 0, "bytes": 0, "dtypes": ["float32"]}
+                introduction = {"timer": "cupti", "cuda_driver": "13.0", "element_bytes": 1, "work": work}
+                return {**introduction, "telemetry": {"when": "prepared"}}
             case "canary":
                 return {"telemetry": {"when": request["when"]}}
             case "trial" | "load":

@@ -309,10 +309,14 @@ def _worker(name: str, address: str, number: int, *, ours: bool) -> CheckResult:
 def _gpu(gpu: Gpu) -> CheckResult:
     name, card = f"GPU {gpu.index}", f"{gpu.name}, driver {gpu.driver}"
     if gpu.model is None:
-        return CheckResult(name, False, f"{card}: a model that Tilewatch does not know", "add it to kernels/device.py")
+        return CheckResult(name, False, f"{card}: cuTile compiles for sm_80 and later", "use a newer GPU")
     major = gpu.driver.split(".")[0]
     if not major.isdigit() or int(major) < OLDEST_DRIVER:
         return CheckResult(name, False, card, f"install NVIDIA driver {OLDEST_DRIVER} or newer")
+    if gpu.model.bandwidth_gbps is None:
+        return CheckResult(
+            name, True, f"{card}: works as {gpu.model.slug}, without a roofline: its rates are not known"
+        )
     return CheckResult(name, True, card)
 
 

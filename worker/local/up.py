@@ -276,7 +276,7 @@ def find_usable(gpus_here: Iterable[Gpu], print_line: Callable[[str], None]) -> 
     for gpu in gpus_here:
         driver = gpu.driver.split(".")[0]
         if gpu.model is None:
-            print_line(f"GPU {gpu.index} ({gpu.name}) is not used: Tilewatch does not know this model")
+            print_line(f"GPU {gpu.index} ({gpu.name}) is not used: cuTile compiles for sm_80 and later")
         elif driver.isdigit() and int(driver) < OLDEST_DRIVER:
             print_line(
                 f"GPU {gpu.index} ({gpu.name}) is not used: its driver {gpu.driver} is older than {OLDEST_DRIVER}"

@@ -59,14 +59,7 @@ class Heartbeat:
         model = who.gpu.model if who.gpu else None
         with session(self._database_url) as opened:
             if model is not None:
-                record.add_gpu_model(
-                    opened,
-                    slug=model.slug,
-                    name=model.name,
-                    arch=model.arch,
-                    fp8_tflops=model.fp8_tflops,
-                    bandwidth_gbps=model.bandwidth_gbps,
-                )
+                record.add_gpu_model(opened, **model.stored)
             record.write_heartbeat(
                 opened,
                 name=who.name,

@@ -320,7 +320,7 @@ def _write(
     """Writes one submission with its sweeps, trials and jobs; returns its id, whether it is new, and the jobs to
     send."""
     model = target.model
-    record.add_gpu_model(opened, **asdict(model))
+    record.add_gpu_model(opened, **model.stored)
     key = request.key(commit.sha, model.slug)
     if source.watched.clone is not None:
         key += f":{source.watched.name}"  # two repositories may share a commit

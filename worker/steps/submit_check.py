@@ -5,7 +5,7 @@ first, so who waits can ask again.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from tilewatch.db import record
 from tilewatch.db.lifecycle import checks, jobs
@@ -64,7 +64,7 @@ def submit_check(
     check_ids, queued = [], []
     with session(servers.database_url) as opened:
         for model in models:
-            record.add_gpu_model(opened, **asdict(model))
+            record.add_gpu_model(opened, **model.stored)
             asked = CheckRequest(
                 commits[1].repository,
                 commits[0].sha,

@@ -27,6 +27,8 @@ POINTS = pd.DataFrame(
         "flops": [10**11],
         "bytes": [10**8],
         "work": [["tokens", 4096]],
+        "rate": [{"type": "float8", "tflops": 2000.0}],
+        "operator": ["gemm_fp8 320x32576x7168"],
         "fp8_tflops": [2000.0],
         "bandwidth_gbps": [4000.0],
     }

@@ -44,6 +44,8 @@ def point(position: int, **other: Any) -> dict[str, Any]:
         "flops": 10**11,
         "bytes": 10**8,
         "work": ["tokens", 4096],
+        "rate": None,
+        "operator": "gemm_fp8 320x32576x7168",
         "fp8_tflops": 2000.0,
         "bandwidth_gbps": 4000.0,
         "verdict": None,
@@ -101,6 +103,28 @@ def test_the_roofline_is_the_longer_of_computing_and_moving(flops: int, moved: i
     """10^11 FLOP take 50 us at 2000 TFLOP/s; 2 x 10^8 bytes take 50 us at 4000 GB/s; both ran in 100 us."""
     values = ROOFLINE.values(pd.DataFrame([point(1, flops=flops, bytes=moved)]))
     assert values.iloc[0]["value"] == pytest.approx(percent)
+
+
+@pytest.mark.parametrize(
+    ("rate", "operator", "percent"),
+    [
+        ({"type": "float16", "tflops": 1000.0}, "gemm_fp8 1x1", 100.0),
+        (None, "gemm_nt 1x1-bfloat16", 100.0),
+        (None, "gemm_nn 1x1-tf32", 200.0),
+        (None, "attention 1x1", None),
+    ],
+)
+def test_the_roofline_is_of_the_type_as_stored_or_else_as_named(
+    rate: Any, operator: str, percent: float | None
+) -> None:
+    """10^11 FLOP take 100 us at 1000 TFLOP/s; sweeps of before 2026-11-22 have no stored rate."""
+    values = ROOFLINE.values(pd.DataFrame([point(1, rate=rate, operator=operator)]))["value"]
+    assert values.isna().all() if percent is None else values.tolist() == [pytest.approx(percent)]
+
+
+def test_where_memory_bounds_a_problem_its_type_does_not_matter() -> None:
+    values = ROOFLINE.values(pd.DataFrame([point(1, operator="softmax 1x1", flops=10**9, bytes=2 * 10**8)]))
+    assert values["value"].tolist() == [pytest.approx(50.0)]
 
 
 def test_an_owner_s_rate_names_its_unit_on_the_axis_where_it_has_one() -> None:

@@ -22,6 +22,8 @@ def test_a_reading_holds_clocks_power_and_errors(gpu: FakeGpu) -> None:
         "sm_clock_mhz": 1980,
         "memory_clock_mhz": 3201,
         "power_w": 120.0,
+        "power_limit_w": 600.0,
+        "most_sm_clock_mhz": 1980,
         "temperature_c": None,
         "throttled": [],
         "ecc_uncorrected": 3,

@@ -99,6 +99,17 @@ def test_the_fastest_correct_config_wins(monkeypatch: pytest.MonkeyPatch) -> Non
     assert {trial.config["tile_m"] for trial in ended} == {0, 1, 2, 3}
 
 
+def test_a_time_that_no_gpu_can_reach_is_wrong_and_never_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ChildProcess", (gpu := ScriptedGpu({0: 120.0, 1: 3.0})).child)
+    child = GpuChild(GpuSetup(Path("library"), "k", "1x1", "file:///store", {"CUDA_VISIBLE_DEVICES": "GPU-0"}))
+    result = sweep(child, _cubins(gpu.fates), on_trial=lambda _: None, policy=POLICY, floor_us=50.0)
+    assert result.winner == {"tile_m": 0}
+    assert (result.trials[1].status, result.trials[1].samples_us) == ("wrong", ())
+    assert result.trials[1].failure is not None
+    assert result.trials[1].failure.startswith("3.00 us is impossible: ")
+    assert "need at least 50.00 us" in result.trials[1].failure
+
+
 def test_fresh_samples_choose_the_winner_and_not_the_luckiest_of_the_race(monkeypatch: pytest.MonkeyPatch) -> None:
     result, _ = run(monkeypatch, ScriptedGpu({0: 100.0, 1: 105.0}, lucky={1: 99.5}))
     assert min(result.trials[1].samples_us) < min(result.trials[0].samples_us)

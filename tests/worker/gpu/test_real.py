@@ -1,7 +1,6 @@
 """The real backend on a fake GPU, in real child processes: a commit's library is checked out, swept and replayed."""
 
 import shutil
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -120,7 +119,7 @@ def test_a_check_launches_both_sides_until_the_verdict_is_sure(
     monkeypatch.setattr(check_step, "backend_for", lambda *_: backend)
     base, head = rig.cubin(1, 100.0), rig.cubin(2, 110.0)
     with session(database_url) as opened:
-        record.add_gpu_model(opened, **asdict(gpu_model("h200")))
+        record.add_gpu_model(opened, **gpu_model("h200").stored)
         asked = CheckRequest("watched", sha, sha, "Kernels", "h200", None, 0.0)
         check_id, _ = checks.open_once(opened, asked, "ada")
         codes = {

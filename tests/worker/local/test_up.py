@@ -292,7 +292,7 @@ def test_each_usable_gpu_gets_a_worker_that_sees_only_it_and_for_the_others_the_
     assert children["gpu0"].environment["CUDA_VISIBLE_DEVICES"] == "GPU-0"
     assert [line.partition(":")[2] for line in lines] == [
         " its driver 570.12 is older than 580",
-        " Tilewatch does not know this model",
+        " cuTile compiles for sm_80 and later",
     ]
 
 

@@ -41,7 +41,8 @@ def test_a_nightly_becomes_sweeps_trials_jobs_and_messages(settings: Settings) -
         assert (submission.reason, submission.night, submission.gpu_model) == ("nightly", NIGHT, "h200")
         sweeps = opened.scalars(select(Sweep).order_by(Sweep.problem)).all()
         assert [sweep.problem for sweep in sweeps] == list(tiny_repository.PROBLEMS)
-        assert set(sweeps[0].space) == {"axes", "tile_table"}
+        assert set(sweeps[0].space) == {"axes", "rate", "tile_table"}
+        assert sweeps[0].space["rate"] == {"type": "tf32", "tflops": 494.7}
         assert opened.scalar(select(func.count(Trial.id))) == tiny_repository.CONFIGS * len(tiny_repository.PROBLEMS)
         job = opened.scalars(select(Job)).one()
         assert (job.kind, job.queue, job.state) == ("compile", "compile", "queued")
@@ -89,7 +90,7 @@ def test_an_older_commit_can_be_submitted(settings: Settings) -> None:
     [
         ("duoble", "1024", {}, UnknownKernel, "nearest: double"),
         ("double", "63", {}, BadProblem, "'63' is not a problem of double"),
-        ("double", "1024", {"gpus": ("h20",)}, UnknownGpu, "nearest: h200"),
+        ("double", "1024", {"gpus": ("h201",)}, UnknownGpu, "nearest: h20, h200"),
         ("double", "1024", {"commit": "nosuch"}, RepositoryError, "no commit 'nosuch'"),
     ],
 )

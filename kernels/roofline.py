@@ -1,0 +1,46 @@
+"""Says how fast a problem can be at best on a GPU model: by the Tensor Cores' rate for its type, and by its memory."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tilewatch.kernels.device import GpuSpec
+
+CLOCK_MARGIN = 1.15
+"""Datasheet rates are of the boost clock; an H200 runs up to 1980 MHz where its rates are of 1830 (2026-11)."""
+
+LARGEST_L2_BYTES = 128 << 20
+"""What was written last may still be in L2 when a kernel ends, and never have met the memory. RTX PRO 6000: 128 MiB."""
+
+FLOP_PER_US, BYTES_PER_US = 1e6, 1e3
+"""In one TFLOP/s and in one GB/s."""
+
+
+@dataclass(frozen=True)
+class Rate:
+    """`type` is "float8", "float16" (bfloat16 too) or "tf32"."""
+
+    type: str
+    tflops: float
+
+
+def find_rate(gpu: GpuSpec, dtypes: Iterable[str]) -> Rate | None:
+    """Returns the rate for the narrowest of the inputs' types that Tensor Cores multiply; None where there is none, or
+    no source says it. The scales of float8_e8m0 are no operands."""
+    named = set(dtypes)
+    for type_name, tflops, names in (
+        ("float8", gpu.fp8_tflops, ("float8_e4m3", "float8_e5m2")),
+        ("float16", gpu.half_tflops, ("float16", "bfloat16")),
+        ("tf32", gpu.tf32_tflops, ("float32", "tfloat32")),
+    ):
+        if any(dtype.startswith(names) for dtype in named):
+            return None if tflops is None else Rate(type_name, tflops)
+    return None
+
+
+def find_floor_us(rate: Rate | None, bandwidth_gbps: float | None, flops: float, moved_bytes: float) -> float:
+    """Returns the time that no kernel beats, whatever the clock and the L2; 0 where neither rate is known."""
+    compute_us = 0.0 if rate is None else flops / (rate.tflops * CLOCK_MARGIN * FLOP_PER_US)
+    memory_us = 0.0
+    if bandwidth_gbps is not None:
+        memory_us = max(0.0, moved_bytes - LARGEST_L2_BYTES) / (bandwidth_gbps * BYTES_PER_US)
+    return max(compute_us, memory_us)
