@@ -18,7 +18,7 @@ def list_rows(
         "row": "sweep",
         "id": 1,
         "commit": asdict(commit),
-        "gpu_model": asdict(model),
+        "gpu_model": model.stored,
         "reason": "manual",
         "night": None,
         "kernel": plan.kernel,
