@@ -10,10 +10,11 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilewatch import processes
+from tilewatch.kernels import sandbox
 
 Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
@@ -22,10 +23,14 @@ FILE_BYTES = 256 << 20
 """The largest file that a child may write. Cubins have kilobytes; what a library prints is kept in one file."""
 
 
-def main(role: str) -> None:
+def main(role: str, readable: Sequence[str], writable: Sequence[str]) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     processes.adopt_orphans()
+    if role in ("catalog", "check", "compile"):
+        sandbox.confine_without_gpu(readable=readable, writable=writable)
+    elif role == "gpu":
+        sandbox.confine_with_gpu()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     signal.signal(signal.SIGTERM, _end_with_group)
@@ -70,4 +75,4 @@ def _handler(role: str) -> Handler:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], *json.loads(sys.argv[2]))

@@ -16,14 +16,25 @@ import sys
 import tempfile
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import tilewatch
 from tilewatch import processes
+from tilewatch.kernels import sandbox
 
-PASSED_ON = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES")
+PASSED_ON = (
+    sandbox.SWITCH,
+    "PATH",
+    "HOME",
+    "LANG",
+    "TMPDIR",
+    "LD_LIBRARY_PATH",
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "CUDA_VISIBLE_DEVICES",
+)
 """What a child needs of the environment. Everything else stays here: kernels under watch are other people's code."""
 
 END_OF = {"compile": signal.SIGTERM}
@@ -66,18 +77,31 @@ class ChildProcess:
         environment: Mapping[str, str] | None = None,
         packages: Path | None = None,
         stderr_path: Path | None = None,
+        library: str | Path | None = None,
+        writable: Sequence[str] = (),
     ) -> None:
-        """What lies in the folder `packages` is imported before what is installed; None imports what is installed."""
+        """What lies in the folder `packages` is imported before what is installed; None imports what is installed.
+
+        A child without a GPU may read the checkout of `library` and write into the folders `writable`, beside what
+        every child may. Raises SandboxMissing where it must be confined and cannot be.
+        """
+        sandbox.require()
         passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         # cuTile makes its folders when it is imported, and a killed child cannot remove them.
         folder = tempfile.mkdtemp(prefix="tilewatch-child-")
         self._remove_folder = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         own = {"CUDA_TILE_CACHE_DIR": f"{folder}/cache", "CUDA_TILE_TEMP_DIR": folder}
+        if (
+            role != "gpu" and sandbox.find_level() is sandbox.Level.FULL
+        ):  # what CuPy and DeepGEMM compile for the GPU lies in the home, for the next child
+            own |= {"HOME": folder, "TMPDIR": folder}
+        readable = [str(sandbox.find_root(Path(library)))] if library else []
+        files = json.dumps([readable, [folder, *writable]])
         first = "" if packages is None else str(packages)
         path = os.pathsep.join(filter(None, (first, str(ROOT), os.environ.get("PYTHONPATH", ""))))
         self._errors = stderr_path.open("ab+") if stderr_path else tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
         self._process = processes.start(
-            [sys.executable, "-P", *self.program, role],
+            [sys.executable, "-P", *self.program, role, files],
             environment={**passed, **own, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **(environment or {})},
             log=self._errors,
             stdin=subprocess.PIPE,

@@ -27,11 +27,12 @@ class ProjectSettings:
 
 
 def read(folder: Path) -> ProjectSettings | None:
-    """Returns the settings of the repository whose top folder this is; None where it has none. Raises BadProject."""
+    """Returns the settings of the repository whose top folder this is; None where it has none, or where this process
+    may not read it, as the folders above a library in the sandbox. Raises BadProject."""
     file = folder / FILE
     try:
         return parse(file.read_text(encoding="utf-8"), str(file))
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):
         return None
     except (OSError, UnicodeDecodeError) as error:
         raise BadProject(f"{file} cannot be read: {error}") from None

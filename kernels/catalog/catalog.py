@@ -74,7 +74,7 @@ def describe(library: Path, *, arch: str, kernel: str, problem: str, config: Par
 
 
 def _ask(library: Path, request: dict[str, Any]) -> dict[str, Any]:
-    child = ChildProcess("catalog")
+    child = ChildProcess("catalog", library=library)
     try:
         answer = child.ask(request, deadline_s=DEADLINE_S)
     except ChildHung:

@@ -55,7 +55,7 @@ def _compile(library: Path, plans: Sequence[dict[str, Any]], arch: str, store_ur
 
 
 def _ask(request: dict[str, Any]) -> dict[str, Any]:
-    child = ChildProcess("check")
+    child = ChildProcess("check", library=request["library"])
     try:
         answer = child.ask(request, deadline_s=DEADLINE_S)
     except (ChildHung, ChildDied) as error:

@@ -207,7 +207,8 @@ class Compiler:
         return self._start(library)
 
     def _start(self, library: str) -> ChildProcess:
-        child = ChildProcess("compile", packages=self._packages)
+        store = self._cubins.make_folder()
+        child = ChildProcess("compile", packages=self._packages, library=library, writable=[store])
         self._children[library] = child  # kill() may come before it is ready
         try:
             ready = child.ask({"ask": "ready"}, deadline_s=READY_S)

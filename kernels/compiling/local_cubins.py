@@ -4,8 +4,11 @@ A child has no credentials, since it runs other people's code, so it cannot use 
 it needs and sends on what it made. The cubins of a folder store stay where they are.
 """
 
+import contextlib
 import tempfile
 from pathlib import Path
+
+import fsspec
 
 from tilewatch.kernels.compiling.store import CubinStore, folder
 
@@ -27,6 +30,13 @@ class LocalCubins:
         if self._scratch is None:
             self._scratch = tempfile.TemporaryDirectory(prefix="tilewatch-cubins-")
         return folder(Path(self._scratch.name))
+
+    def make_folder(self) -> str:
+        """Returns the path of the folder for a child, which may write into it but not make it."""
+        _, path = fsspec.core.url_to_fs(self.url)
+        with contextlib.suppress(OSError):  # the child says what is wrong with it
+            Path(path).mkdir(parents=True, exist_ok=True)
+        return str(path)
 
     def fetch(self, key: str) -> None:
         """Brings a cubin here. Raises StoreError when it cannot be read from the store."""

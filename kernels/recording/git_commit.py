@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from tilewatch.errors import ExpectedError
+from tilewatch.text import without_controls
 
 
 class NoHistory(ExpectedError):
@@ -42,7 +43,7 @@ def commit_of(folder: Path, revision: str = "HEAD") -> GitCommit:
         sha=sha,
         position=int(_git(folder, "rev-list", "--count", "--first-parent", sha)),
         committed_at=committed_at,
-        subject=subject,
+        subject=without_controls(subject),
         author=author,
     )
 

@@ -1,5 +1,10 @@
 """Words for numbers and commits that every part of the product writes alike. Knows nothing else of the product."""
 
+import re
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""All but the tab and the new line: a terminal takes them for orders (its title, its cursor, its clipboard)."""
+
 SAME_IN_PLURAL = ("series",)
 
 
@@ -17,3 +22,8 @@ def count_text(count: int, noun: str) -> str:
 def change_text(change: float) -> str:
     """A relative change: 0.0312 is "+3.1 %"."""
     return f"{100 * change:+.1f} %"
+
+
+def without_controls(text: str) -> str:
+    """Text of others as a terminal may show it: each control character is a replacement character."""
+    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -167,7 +167,7 @@ def test_a_real_child_adopts_what_leaves_it(library: Path, tmp_path: Path) -> No
     pid = tmp_path / "pid"
     program = f"setsid sleep 3600 & echo $! > {pid}"
     library.write_text(f"import subprocess\nsubprocess.run({program!r}, shell=True)\nKERNELS = ()\n")
-    with started("catalog") as child:
+    with started("catalog", library=library.parent, writable=[str(tmp_path)]) as child:
         read_library(library, child)
         grandchild = int(pid.read_text())
         assert psutil.pid_exists(grandchild)
@@ -176,7 +176,7 @@ def test_a_real_child_adopts_what_leaves_it(library: Path, tmp_path: Path) -> No
 
 def test_a_library_that_prints_without_end_is_stopped(library: Path) -> None:
     library.write_text("while True: print('x' * (1 << 20), flush=True)\n")
-    with started("catalog") as child:
+    with started("catalog", library=library.parent) as child:
         answer = read_library(library, child)
     assert "File too large" in str(answer["message"])
 

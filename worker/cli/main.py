@@ -183,9 +183,10 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print a JSON li
     """Check this machine: driver, compiler, CUPTI, DeepGEMM, Postgres, Redis. Prints how to get what is missing."""
     from dataclasses import asdict
 
-    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
+    from tilewatch.worker.cli.tables import show
     from tilewatch.worker.local.doctor import report
 
     findings = report(options.settings())
@@ -195,10 +196,10 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print a JSON li
     table = Table(box=None)
     for heading in ("", "what", "here", "how to get it"):
         table.add_column(heading)
-    marks = {True: "[green]yes[/]", False: "[red]no[/]", None: "[dim]-[/]"}
+    marks = {True: Text("yes", "green"), False: Text("no", "red"), None: Text("-", "dim")}
     for finding in findings:
         table.add_row(marks[finding.ok], finding.name, finding.found, finding.fix or "")
-    Console().print(table)
+    show(table)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import json
 import time
 from dataclasses import asdict
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 
@@ -13,7 +13,7 @@ from tilewatch.db.queries import queue
 from tilewatch.db.queries.queue import Status
 from tilewatch.db.session import session
 from tilewatch.text import short_sha
-from tilewatch.worker.cli.tables import new_table
+from tilewatch.worker.cli.tables import Terminal, new_table, show
 
 REFRESH_S = 2.0
 
@@ -23,13 +23,13 @@ def as_json(database_url: str) -> str:
 
 
 def once(database_url: str) -> None:
-    Console().print(_drawn(_status(database_url)))
+    show(_drawn(_status(database_url)))
 
 
 def follow(database_url: str) -> None:
     """Updates the tables until no job is left, or until Ctrl-C."""
     now = _status(database_url)
-    with Live(_drawn(now), auto_refresh=False) as live:
+    with Live(_drawn(now), console=Terminal(), auto_refresh=False) as live:
         try:
             while any(count.state in OPEN_JOB for count in now.jobs):
                 time.sleep(REFRESH_S)

@@ -7,13 +7,14 @@ from typing import Any, TypeVar
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from tilewatch.db.queries.alarms import AlarmRow
 from tilewatch.db.queries.judge_score import Score
 from tilewatch.db.queries.messages import MessageRow, RegressionStory
 from tilewatch.db.queries.regressions import RegressionRow
 from tilewatch.db.queries.tokens import TokenRow
-from tilewatch.text import change_text, short_sha
+from tilewatch.text import change_text, short_sha, without_controls
 from tilewatch.worker.notify.wording import ALARMS, one_line
 
 Found = TypeVar("Found", bound=Any)
@@ -28,8 +29,18 @@ def print_answer(found: Found, draw: Callable[[Found], RenderableType], *, as_js
         show(draw(found))
 
 
+class Terminal(Console):
+    """Draws text of others as it is: `[/red]` is no markup, and a control character is no order to the terminal."""
+
+    def __init__(self) -> None:
+        super().__init__(markup=False)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(without_controls(text), **options)
+
+
 def show(drawn: RenderableType) -> None:
-    Console().print(drawn, markup=False)  # what others wrote may look like markup
+    Terminal().print(drawn)
 
 
 def draw_regressions(rows: Sequence[RegressionRow]) -> RenderableType:

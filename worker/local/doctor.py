@@ -21,6 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from tilewatch import errors
 from tilewatch.db.server.embedded import Servers
 from tilewatch.db.step_queries.repositories import RepositoryRow
+from tilewatch.kernels import sandbox
 from tilewatch.kernels.compiling.store import CubinStore, StoreError
 from tilewatch.kernels.device import OLDEST_DRIVER, Gpu, gpus
 from tilewatch.kernels.toolchains.toolchain import Toolchain, list_toolchains
@@ -56,6 +57,7 @@ def report(settings: Settings) -> tuple[CheckResult, ...]:
         partial(_compiler, settings.compiler),
         partial(_nvidia_program, "cuobjdump"),
         partial(_nvidia_program, "nvdisasm"),
+        _sandbox,
         partial(_folder, settings.home),
         partial(_disk, settings.home),
         partial(_store, settings.store_url),
@@ -190,6 +192,15 @@ def _nvidia_program(name: str) -> CheckResult:
         return CheckResult(name, True, find_program(name))
     except ProgramMissing as error:
         return CheckResult(name, False, str(error), "make install")
+
+
+def _sandbox() -> CheckResult:
+    level = sandbox.find_level()
+    found = f"a library's code is kept from {level.value}"
+    if level is sandbox.Level.FULL:
+        return CheckResult("sandbox", True, found)
+    fix = f"{sandbox.SWITCH}=on, and Linux 5.13 or newer with Landlock and seccomp (docs/security.md)"
+    return CheckResult("sandbox", False if sandbox.is_required() else None, found, fix)
 
 
 def _folder(home: Path) -> CheckResult:

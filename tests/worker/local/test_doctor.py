@@ -10,6 +10,7 @@ import pytest
 
 from tilewatch.db import session
 from tilewatch.db.lifecycle import repositories
+from tilewatch.kernels import sandbox
 from tilewatch.kernels.device import GPU_MODELS, Gpu
 from tilewatch.worker.local import doctor
 from tilewatch.worker.local.doctor import CheckResult, report
@@ -29,6 +30,16 @@ def test_everything_that_is_needed_is_looked_for(tmp_path: Path) -> None:
     names = set(_found(_settings(tmp_path)))
     assert names >= {"Python", "git", "setpriv", "repository", "tile compiler", "cuobjdump", "nvdisasm", "data folder"}
     assert names >= {"disk space", "dashboard", "CuPy", "CUPTI", "DeepGEMM", "nvcc"}
+
+
+def test_the_level_of_the_sandbox_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "find_level", lambda: sandbox.Level.NETWORK)
+    found = _found(_settings(tmp_path))["sandbox"]
+    assert (found.ok, found.found) == (None, "a library's code is kept from network")
+    monkeypatch.setenv(sandbox.REQUIRE, "1")
+    assert _found(_settings(tmp_path))["sandbox"].ok is False
+    monkeypatch.setattr(sandbox, "find_level", lambda: sandbox.Level.FULL)
+    assert _found(_settings(tmp_path))["sandbox"].ok is True
 
 
 def test_whatever_is_wrong_comes_with_a_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,208 @@
+"""Keeps a child process from the network, from other processes and from files that are not its own, by the kernel's
+Landlock and seccomp. Neither needs root, a container's or a machine's administrator, and both hold for root too.
+
+A process confines itself before it loads other people's code; what it starts is confined as well, and nothing undoes
+it. docs/security.md says what each level stops.
+"""
+
+import ctypes
+import os
+import platform
+import stat
+import struct
+import sys
+import sysconfig
+from collections.abc import Iterable
+from enum import StrEnum
+from pathlib import Path
+
+from tilewatch.errors import ExpectedError
+from tilewatch.kernels import project_settings
+
+REQUIRE, SWITCH = "TILEWATCH_REQUIRE_SANDBOX", "TILEWATCH_SANDBOX"
+
+SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/usr", "/etc", "/opt", "/nix", "/proc", "/sys", "/dev")
+"""What programs and libraries read. Homes, /var, /tmp, /run and other disks are not among them."""
+
+PACKAGE = Path(__file__).parent.parent
+"""Our own. In a checkout its folders are links, to be followed."""
+
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
+
+NO_NEW_PRIVS, SET_SECCOMP, SECCOMP_FILTER = 38, 22, 2  # prctl(2)
+CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # landlock(7); the same numbers on x86-64 and arm64
+READS = 0b1101  # execute, read a file, read a folder
+WRITES = 0b1_1111_1111_0010  # write, remove and make anything; what newer kernels add is in `_files_rights`
+OF_A_FILE = 0b100_0000_0000_0111  # execute, write, read, truncate: folders have the others too
+AUDIT_ARCHS = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}  # and the number of socket(2)
+IO_URING_SETUP = 425
+X32 = 0x40000000
+AF_UNIX, AF_NETLINK = 1, 16
+
+
+class Level(StrEnum):
+    """What a child is kept from. NETWORK leaves it the files of its user, NONE everything."""
+
+    FULL = "files, network and other processes"
+    NETWORK = "network"
+    NONE = "nothing"
+
+
+class SandboxMissing(ExpectedError):
+    """TILEWATCH_REQUIRE_SANDBOX is set and the kernel cannot do what it asks for; the message is a sentence."""
+
+
+def find_level() -> Level:
+    """Says what a child is kept from here. NONE unless TILEWATCH_SANDBOX is `on` or TILEWATCH_REQUIRE_SANDBOX is 1."""
+    wanted = os.environ.get(SWITCH) == "on" or is_required()
+    if not wanted or platform.machine() not in AUDIT_ARCHS or not _has_seccomp():
+        return Level.NONE
+    return Level.FULL if landlock_version() else Level.NETWORK
+
+
+def require() -> None:
+    """Raises SandboxMissing where TILEWATCH_REQUIRE_SANDBOX is 1 and there is less than a full one."""
+    level = find_level()
+    if is_required() and level is not Level.FULL:
+        raise SandboxMissing(
+            f"{REQUIRE} is set, and a child process would be kept from {level.value} here; it takes Linux 5.13 with "
+            "Landlock and seccomp"
+        )
+
+
+def is_required() -> bool:
+    return os.environ.get(REQUIRE, "") not in ("", "0")
+
+
+def landlock_version() -> int:
+    """Returns 0 where the kernel has no Landlock, or does not let this process use it."""
+    return max(0, int(_libc().syscall(CREATE_RULESET, None, 0, 1)))
+
+
+def find_root(library: Path) -> Path:
+    """Returns the folder that a library's files may import from: the checkout whose pyproject.toml has a table
+    [tool.tilewatch], else the library's own folder."""
+    library = library.resolve()
+    for folder in (library, *library.parents):
+        try:
+            if project_settings.read(folder) is not None:
+                return folder
+        except project_settings.BadProject:
+            return folder
+    return library
+
+
+def confine_without_gpu(*, readable: Iterable[str], writable: Iterable[str]) -> None:
+    """Confines this process to the system's programs, Python's packages, `readable`, and `writable`; no network."""
+    level = find_level()
+    if level is Level.NONE:
+        return
+    _forbid_new_privileges()
+    _drop_capabilities()
+    if level is Level.FULL:
+        _enter_landlock(_list_readable(readable), [*DEVICES, *writable])
+    _forbid_sockets(allowed=())
+
+
+def confine_with_gpu() -> None:
+    """Confines this process from the network and from other processes. Files stay as they are: which of them the
+    driver and its caches need differs from machine to machine. So do root's capabilities, which CUPTI may need."""
+    if find_level() is Level.NONE:
+        return
+    _forbid_new_privileges()
+    if landlock_version() >= 4:  # before, a ruleset without files is none
+        _enter_landlock(None, ())
+    _forbid_sockets(allowed=(AF_UNIX, AF_NETLINK))  # the driver's own
+
+
+def _list_readable(also: Iterable[str]) -> list[str]:
+    """Lists the system's folders, those of this Python and its packages, our own code, and `also`."""
+    python = [sys.prefix, sys.base_prefix, *sys.path, *(sysconfig.get_path(each) for each in ("stdlib", "platstdlib"))]
+    ours = [str(each.resolve()) for each in PACKAGE.iterdir()]
+    named = [os.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH")]
+    libraries = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
+    return [each for each in (*SYSTEM, *python, *ours, *named, *libraries, *also) if each]
+
+
+def _enter_landlock(readable: Iterable[str] | None, writable: Iterable[str]) -> None:
+    """None for `readable` leaves all files as they are."""
+    version = landlock_version()
+    rights = 0 if readable is None else _files_rights(version)
+    fields = [rights, 0b11 if version >= 4 else None, 0b11 if version >= 6 else None]  # TCP; other processes
+    values = [each for each in fields if each is not None]
+    ruleset = _checked(_libc().syscall(CREATE_RULESET, struct.pack(f"={len(values)}Q", *values), 8 * len(values), 0))
+    for path in readable or ():
+        _allow(ruleset, path, READS)
+    for path in writable:
+        _allow(ruleset, path, rights)
+    _checked(_libc().syscall(RESTRICT_SELF, ruleset, 0))
+    os.close(ruleset)
+
+
+def _files_rights(version: int) -> int:
+    """Rights that a ruleset governs: moving between folders is known since version 2, truncating since 3."""
+    return READS | WRITES | (1 << 13 if version >= 2 else 0) | (1 << 14 if version >= 3 else 0)
+
+
+def _allow(ruleset: int, path: str, rights: int) -> None:
+    """A path that is not there, or that this user may not enter, needs no rule."""
+    try:
+        file = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        if not stat.S_ISDIR(os.fstat(file).st_mode):
+            rights &= OF_A_FILE
+        _checked(_libc().syscall(ADD_RULE, ruleset, 1, struct.pack("=Qi", rights, file), 0))
+    finally:
+        os.close(file)
+
+
+def _forbid_new_privileges() -> None:
+    _checked(_libc().prctl(NO_NEW_PRIVS, 1, 0, 0, 0))
+
+
+def _drop_capabilities() -> None:
+    """Root keeps what it owns and nothing else: with CAP_PERFMON it would read the environment of other processes,
+    whatever Landlock says (Linux 6.18)."""
+    _checked(_libc().capset(struct.pack("=Ii", 0x20080522, 0), bytes(24)))  # version 3, this process; all sets empty
+
+
+def _forbid_sockets(allowed: tuple[int, ...]) -> None:
+    """Refuses socket(2) but for these families, and io_uring, which makes sockets without it.
+
+    A program of classic BPF over struct seccomp_data: the number at 0, the architecture at 4, the first argument at 16.
+    """
+    arch, socket_number = AUDIT_ARCHS[platform.machine()]
+    load, equal, at_least, give = 0x20, 0x15, 0x35, 0x06
+    accept, refuse = 0x7FFF0000, 0x00050000 | 13  # SECCOMP_RET_ALLOW; SECCOMP_RET_ERRNO with EACCES
+    count = len(allowed)
+    program = [
+        (load, 0, 0, 4),
+        (equal, 0, 5 + count, arch),
+        (load, 0, 0, 0),
+        (at_least, 3 + count, 0, X32),
+        (equal, 2 + count, 0, IO_URING_SETUP),
+        (equal, 0, 2 + count, socket_number),
+        (load, 0, 0, 16),
+        *((equal, count - number, 0, family) for number, family in enumerate(allowed)),
+        (give, 0, 0, refuse),
+        (give, 0, 0, accept),
+    ]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *each) for each in program))
+    described = struct.pack("=HxxxxxxQ", len(program), ctypes.addressof(code))
+    _checked(_libc().prctl(SET_SECCOMP, SECCOMP_FILTER, described, 0, 0))
+
+
+def _has_seccomp() -> bool:
+    return int(_libc().prctl(21, 0, 0, 0, 0)) >= 0  # PR_GET_SECCOMP
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _checked(result: int) -> int:
+    if result < 0:
+        raise OSError(ctypes.get_errno(), "the sandbox cannot be entered")
+    return result

@@ -1,0 +1,163 @@
+"""A library that reads, writes, calls and kills what is not its own, in a real child: nothing answers it."""
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tilewatch.kernels import sandbox
+from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.compiling.compiler import BuildError, Compiler
+from tilewatch.kernels.compiling.store import folder
+from tilewatch.kernels.library_errors import LibraryError
+from tilewatch.kernels.sandbox import Level, SandboxMissing
+
+PRODUCT = Path(sandbox.__file__)
+full = pytest.mark.skipif(not sandbox.landlock_version(), reason="this kernel has no Landlock")
+
+
+@pytest.fixture(autouse=True)
+def switched_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(sandbox.SWITCH, "on")
+
+
+PROBES = """
+import ctypes, json, os, socket, subprocess
+def attempt(act):
+    try:
+        return f"answered: {act()!r}"[:60]
+    except OSError as error:
+        return type(error).__name__
+def run(*command):
+    done = subprocess.run(command, capture_output=True)
+    if done.returncode:
+        raise PermissionError(done.stderr)
+    return done.stdout
+parent = os.getppid()
+found = {
+    "secret": attempt(lambda: open(SECRET).read()),
+    "secret by a program": attempt(lambda: run("cat", SECRET)),
+    "secret by a link": attempt(lambda: (os.symlink(SECRET, "link"), open("link").read())),
+    "other checkout": attempt(lambda: os.listdir(os.path.dirname(SECRET))),
+    "write there": attempt(lambda: open(os.path.dirname(SECRET) + "/new", "w")),
+    "write product": attempt(lambda: open(PRODUCT, "r+")),
+    "write own checkout": attempt(lambda: open(os.path.dirname(os.path.abspath(OWN)) + "/new", "w")),
+    "own home": attempt(lambda: os.listdir(REAL_HOME)),
+    "parent's environment": attempt(lambda: open(f"/proc/{parent}/environ").read()),
+    "parent's memory": attempt(lambda: open(f"/proc/{parent}/mem", "rb").read(1)),
+    "kill parent": attempt(lambda: os.kill(parent, 0)),
+    "connect": attempt(lambda: socket.create_connection(("127.0.0.1", PORT), 5)),
+    "unix socket": attempt(lambda: socket.socket(socket.AF_UNIX)),
+    "listen": attempt(lambda: socket.create_server(("127.0.0.1", 0))),
+    "connect by a program": attempt(lambda: run("bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{PORT}")),
+    "disk": attempt(lambda: os.mknod(os.environ["TMPDIR"] + "/disk", 0o60600, os.makedev(8, 0))),
+}
+allowed = {
+    "own file": attempt(lambda: len(open(OWN).read())),
+    "scratch": attempt(lambda: open(os.environ["TMPDIR"] + "/a", "w").write("x")),
+    "scratch home": attempt(lambda: open(os.path.expanduser("~/a"), "w").write("x")),
+    "null": attempt(lambda: open("/dev/null", "w").write("x")),
+    "program": attempt(lambda: run("true")),
+}
+"""
+
+
+@pytest.fixture
+def listener() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as opened:
+        yield int(opened.getsockname()[1])
+
+
+@pytest.fixture
+def library(tmp_path: Path, listener: int) -> Path:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "connection.json").write_text("postgresql://tilewatch:secret@db")
+    own = tmp_path / "commit" / "lib"
+    own.mkdir(parents=True)
+    names = {
+        "SECRET": str(tmp_path / "home" / "connection.json"),
+        "OWN": str(own / "hostile.py"),
+        "PORT": listener,
+        "PRODUCT": str(PRODUCT),
+        "REAL_HOME": str(Path.home()),
+    }
+    lines = [f"{name} = {value!r}" for name, value in names.items()]
+    report = "raise RuntimeError('probes ' + json.dumps([found, allowed]) + ' end')"
+    (own / "hostile.py").write_text("\n".join([*lines, PROBES, report]))
+    return own
+
+
+def outcomes(sentence: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    found, allowed = json.loads(sentence.partition("probes ")[2].partition(" end")[0])
+    return found, allowed
+
+
+@full
+@pytest.mark.parametrize("role", ["catalog", "compile"])
+def test_nothing_that_is_not_its_own_answers_a_library(library: Path, role: str, tmp_path: Path) -> None:
+    with Compiler(folder(tmp_path / "cubins")) as compiler:
+        ask = {
+            "catalog": lambda: catalog.read(library, arch="sm_90"),
+            "compile": lambda: compiler.compile(library, "k", "p", {}, "sm_90"),
+        }
+        with pytest.raises((LibraryError, BuildError)) as raised:
+            ask[role]()
+    found, allowed = outcomes(str(raised.value))
+    assert {name: each for name, each in found.items() if each.startswith("answered")} == {}
+    assert {name: each for name, each in allowed.items() if not each.startswith("answered")} == {}
+
+
+@full
+def test_without_a_sandbox_the_same_probes_are_answered(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the test above would hold for a library that never ran them."""
+    monkeypatch.setenv(sandbox.SWITCH, "off")
+    monkeypatch.setenv("HOME", str(library.parent))
+    monkeypatch.setenv("TMPDIR", str(library.parent))
+    with pytest.raises(LibraryError) as raised:
+        catalog.read(library, arch="sm_90")
+    found, _ = outcomes(str(raised.value))
+    for name in ("secret", "secret by a program", "connect", "kill parent", "parent's environment", "listen"):
+        assert found[name].startswith("answered"), name
+
+
+@full
+def test_a_child_with_a_gpu_is_kept_from_the_network_and_from_other_processes(listener: int, tmp_path: Path) -> None:
+    program = f"""
+import os, socket
+from tilewatch.kernels import sandbox
+sandbox.confine_with_gpu()
+socket.socket(socket.AF_UNIX).close()
+socket.socket(socket.AF_NETLINK, socket.SOCK_RAW).close()
+open({str(tmp_path / "cache")!r}, "w").close()
+for act in (lambda: socket.create_connection(("127.0.0.1", {listener})), lambda: socket.socket(socket.AF_INET6),
+            lambda: os.kill(os.getppid(), 0), lambda: open(f"/proc/{{os.getppid()}}/mem", "rb")):
+    try:
+        act()
+    except PermissionError:
+        continue
+    raise SystemExit("it was answered")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_where_it_is_required_and_not_there_no_child_starts(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(sandbox.REQUIRE, "1")
+    monkeypatch.setattr(sandbox, "find_level", lambda: Level.NETWORK)
+    with pytest.raises(SandboxMissing, match="would be kept from network here; it takes Linux 5"):
+        catalog.read(library, arch="sm_90")
+    monkeypatch.setattr(sandbox, "find_level", lambda: Level.FULL)
+    sandbox.require()
+
+
+def test_a_library_may_read_its_checkout_and_no_more(tmp_path: Path) -> None:
+    watch = tmp_path / "commit" / "watch"
+    watch.mkdir(parents=True)
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'outer'\n")
+    assert sandbox.find_root(watch) == watch
+    (tmp_path / "commit" / "pyproject.toml").write_text("[tool.tilewatch]\npath = ['src']\n")
+    assert sandbox.find_root(watch) == tmp_path / "commit"
