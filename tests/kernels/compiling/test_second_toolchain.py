@@ -1,6 +1,7 @@
 """A compiler of a second toolchain: its child uses that toolchain, and neither toolchain answers for the other."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -67,12 +68,19 @@ def test_what_one_toolchain_records_is_not_fed_to_another(tmp_path: Path, monkey
         assert compiler.compile(*asked, code_key=trial.code_key).compiler == compiler.version
 
 
-def test_a_toolchain_without_its_tileiras_does_not_compile_with_another(tmp_path: Path) -> None:
+def test_a_toolchain_without_its_tileiras_does_not_compile_with_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """cuda-tile then takes one from PATH."""
     second = make_toolchain(tmp_path, "second")
     assert second.folder is not None
-    (second.folder / TILEIRAS).unlink()
+    other = tmp_path / "bin" / "tileiras"
+    other.parent.mkdir()
+    (second.folder / TILEIRAS).rename(other)
+    monkeypatch.setenv("PATH", str(other.parent), prepend=os.pathsep)
+    sentence = f"the toolchain in {second.folder} is not whole: tileiras is missing in it, and {other} would be used"
     with (
         Compiler(folder(tmp_path / "cubins"), toolchain=second) as compiler,
-        pytest.raises(BuildError, match=rf"the toolchain in {second.folder} is not whole: tileiras is missing in it"),
+        pytest.raises(BuildError, match=re.escape(sentence)),
     ):
         compiler.compile(*ASKED)
