@@ -46,7 +46,12 @@ def checkout_library(repository: Path, sha: str, usual: str, cache: Path) -> Pat
 
 
 def checkout(repository: Path, sha: str, library: str, cache: Path) -> Path:
-    """Returns the folder `library` of the commit's checkout. Raises RepositoryError where the commit has none."""
+    """Returns the folder `library` of the commit's checkout. Raises RepositoryError where the commit has none.
+
+    The name may come from the row of a job, which a dashboard that may act can change: it leaves no checkout.
+    """
+    if Path(library).is_absolute() or ".." in Path(library).parts:
+        raise RepositoryError(f"{library!r} is no folder of a commit")
     folder = checkout_commit(repository, sha, cache) / library
     if not folder.is_dir():
         raise RepositoryError(f"commit {short_sha(sha)} of {repository} has no folder {library!r}")

@@ -44,6 +44,15 @@ def test_a_commit_without_the_library_is_named(repository: Path, tmp_path: Path)
         checkout(repository, sha, "kernels/library", tmp_path / "cache")
 
 
+@pytest.mark.parametrize("absolute", [True, False])
+def test_a_library_outside_of_the_commit_is_refused(repository: Path, tmp_path: Path, absolute: bool) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    sha = resolve(repository, "HEAD").sha
+    library = str(tmp_path / "elsewhere") if absolute else "../../elsewhere"
+    with pytest.raises(RepositoryError, match="is no folder of a commit"):
+        checkout(repository, sha, library, tmp_path / "cache")
+
+
 def test_a_checkout_of_an_unknown_commit_says_so(repository: Path, tmp_path: Path) -> None:
     with pytest.raises(RepositoryError, match="no commit"):
         checkout(repository, "0" * 40, "library", tmp_path / "cache")
