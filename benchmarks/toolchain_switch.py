@@ -16,11 +16,10 @@ from pathlib import Path
 from benchmarks import bounds
 from benchmarks.bounds import Figure
 from benchmarks.planted_toolchains import UNHARMED, make_toolchain
-from tilewatch.kernels.compiling.compiler import LIMIT_S
 from tilewatch.kernels.compiling.trial import ARCH, CONFIG, KERNEL, PROBLEM
 from tilewatch.kernels.library import FOLDER
-from tilewatch.worker.context import Context, Simulation
-from tilewatch.worker.detection.policy import Policy
+from tilewatch.worker.context import Context
+from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps import compiler
 
 TOOLCHAINS = 5
@@ -39,7 +38,8 @@ def main() -> None:
 
 
 def _measure(root: Path) -> Iterator[Figure]:
-    context = _make_context(root)
+    # Nothing here asks a server.
+    context = Context.of(Settings(home=root, database_url="postgresql://nowhere", broker_url="redis://nowhere"))
     names = [f"copy-{number}" for number in range(TOOLCHAINS)]
     for name in names:
         make_toolchain(context.toolchains, UNHARMED, name)
@@ -58,22 +58,6 @@ def _switch_s(context: Context, name: str | None) -> float:
     taken_s = time.perf_counter() - started
     switched.compile(FOLDER, KERNEL, PROBLEM, CONFIG, ARCH)
     return taken_s
-
-
-def _make_context(root: Path) -> Context:
-    """The settings of a worker that asks no server."""
-    folders = {name: root / name for name in ("repository", "checkouts", "clones", "toolchains", "spool", "journals")}
-    return Context(
-        database_url="",
-        broker_url="",
-        store_url=(root / "cubins").as_uri(),
-        compile_limit_s=LIMIT_S,
-        simulation=Simulation(1, 0.0),
-        library="",
-        policy=Policy(),
-        replay_launches=0,
-        **folders,
-    )
 
 
 if __name__ == "__main__":
