@@ -20,13 +20,18 @@ PAGES = (
     st.Page("views/jobs.py", title="Jobs & workers"),
 )
 
-# Streamlit leaves much space above the first line of every page, and makes pages narrow on large screens.
-COMPACT = "<style>.stMainBlockContainer {padding-top: 4.2rem; padding-bottom: 2rem; max-width: 1600px;}</style>"
+# Streamlit leaves much space above the first line of every page, and makes pages narrow on large screens. The contrast
+# of its captions is 4.2; WCAG wants 4.5.
+STYLE = """<style>
+.stMainBlockContainer {padding-top: 4.2rem; padding-bottom: 2rem; max-width: 1600px;}
+[data-testid="stCaptionContainer"], [data-testid="stCaptionContainer"] * {color: inherit;}
+[data-testid="stCaptionContainer"] {opacity: 0.78;}
+</style>"""
 
 page = st.navigation(PAGES, position="top")
 st.set_page_config(page_title=f"{page.title} - Tilewatch", page_icon=LOGO, layout="wide")
 st.logo(LOGO)
-st.html(COMPACT)
+st.html(STYLE)
 with show_errors():
     if sign_in.admit():
         simulated.mark_page()

@@ -84,7 +84,7 @@ def _evidence(check: CheckRow, timed: Sequence[CheckOperatorRow]) -> None:
     st.caption(
         f"To time it again on a machine with this GPU model, {check.gpu_name}, in a clone of {check.repository}:"
     )
-    st.code(_repeat_command(check, picked), language="bash")
+    st.code(_repeat_command(check, picked), language="bash", wrap_lines=True)
 
 
 def _facts(row: CheckOperatorRow) -> None:

@@ -38,9 +38,34 @@ def page(url: str) -> None:
     words = f"Share of the configs with each static fact, over {count_text(len(counts), 'commit')}"
     plots.show(static_facts.over_commits(counts), "statics", words)
     _changes(url, counts)
+    _spills(url, space)
     tables.show_in_expander(
         f"The {count_text(len(counts), 'commit')} behind the chart", "counts", lambda: _table(counts)
     )
+
+
+def _spills(url: str, space: pd.Series) -> None:
+    """Shows which kernels spill on this architecture: the question of a compiler engineer."""
+    st.subheader(f"Which kernels spill on {space['arch']}", anchor=False)
+    rows = reads.spills(url, space["repository"], space["gpu_model"])
+    spilling = rows[rows["spilling"] > 0]
+    have = "has" if len(spilling) == 1 else "have"
+    st.text(
+        f"{count_text(len(spilling), 'problem')} of {len(rows):,} {have} configs that spill "
+        f"for {space['gpu_name']}, of {count_text(spilling['kernel'].nunique(), 'kernel')}."
+    )
+    if spilling.empty:
+        return
+    table = pd.DataFrame(
+        {
+            "kernel": spilling["kernel"],
+            "problem": spilling["problem"],
+            "configs with spills": [f"{row.spilling:,} of {row.compiled:,}" for row in spilling.itertuples()],
+            "most bytes per thread": spilling["most_stack_bytes"],
+            "commit": [f"{short_sha(row.sha)} {row.subject}" for row in spilling.itertuples()],
+        }
+    )
+    st.dataframe(table, hide_index=True, key="spills")
 
 
 def _changes(url: str, counts: pd.DataFrame) -> None:

@@ -31,6 +31,8 @@ def page(url: str) -> None:
         st.page_link("views/overview.py", label="To the overview")
         return
     _headline(url, found)
+    st.subheader("What was measured, and what changed" if found.before else "What was measured", anchor=False)
+    _measurements(found)
     left, right = st.columns(2, gap="medium")
     kernel = next((row for row in found.sampled if row.role == "kernel"), None)
     with left:
@@ -44,7 +46,6 @@ def page(url: str) -> None:
             before = next((row for row in found.sampled_before if row.role == "kernel"), None)
             figure = evidence_charts.distribution(kernel, before)
             plots.show(figure, "distribution", "Distribution of the samples of this run and the one before")
-    _measurements(found)
     _replays(found)
     left, right = st.columns(2, gap="medium")
     with left:
@@ -216,7 +217,7 @@ def _circumstances(found: Evidence) -> None:
 def _repeat(found: Evidence) -> None:
     st.subheader("Repeat it", anchor=False)
     st.caption(f"On a machine with this GPU model, {found.run.gpu_name}, in a clone of the watched repository:")
-    st.code(evidence.repeat_commands(found), language="bash")
+    st.code(evidence.repeat_commands(found), language="bash", wrap_lines=True)
     name = f"tilewatch-run-{found.run.run_id}"
     with st.container(horizontal=True):
         st.download_button("Everything as JSON", lambda: evidence.as_json(found), f"{name}.json", "application/json")

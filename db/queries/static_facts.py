@@ -6,7 +6,7 @@ Two commits whose configs have the same code key share one compilation, and then
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, case, func, or_, select
+from sqlalchemy import ColumnElement, case, func, or_, select, true
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
@@ -65,6 +65,54 @@ class CubinChangeRow:
     tensor_core_after: int | None
     code_bytes_before: int | None
     code_bytes_after: int | None
+
+
+@dataclass(frozen=True)
+class SpillsRow:
+    """The newest compiled sweep of one kernel and problem; `most_stack_bytes` is of its worst config, per thread."""
+
+    kernel: str
+    problem: str
+    sha: str
+    subject: str
+    compiled: int
+    spilling: int
+    most_stack_bytes: int
+
+
+def list_spills(session: Session, repository: str, gpu_model: str) -> list[SpillsRow]:
+    """Lists every kernel and problem for a GPU model, those with the largest share of spilling configs first."""
+    keys = series_keys()
+    has_cubin = select(Trial.id).where(Trial.sweep_id == Sweep.id, Trial.compilation_id.is_not(None)).exists()
+    newest = (
+        select(Sweep.id.label("sweep_id"), Commit.sha, Commit.subject)
+        .join(Commit, Commit.id == Sweep.commit_id)
+        .where(*is_of_series(keys), has_cubin)
+        .order_by(Commit.position.desc(), Sweep.id.desc())
+        .limit(1)
+        .lateral()
+    )
+    compiled = func.count().filter(Compilation.status == "ok")
+    spilling = func.count().filter(Compilation.stack_bytes > 0)
+    query = (
+        select(
+            keys.c.kernel,
+            keys.c.problem,
+            newest.c.sha,
+            newest.c.subject,
+            compiled.label("compiled"),
+            spilling.label("spilling"),
+            func.coalesce(func.max(Compilation.stack_bytes), 0).label("most_stack_bytes"),
+        )
+        .select_from(keys)
+        .join(newest, true())
+        .join(Trial, Trial.sweep_id == newest.c.sweep_id)
+        .join(Compilation, Compilation.id == Trial.compilation_id)
+        .where(keys.c.repository == repository, keys.c.gpu_model == gpu_model)
+        .group_by(keys.c.kernel, keys.c.problem, newest.c.sha, newest.c.subject)
+        .order_by((spilling * 1.0 / func.greatest(compiled, 1)).desc(), keys.c.kernel, keys.c.problem)
+    )
+    return read_rows(session, query, SpillsRow)
 
 
 def list_spaces(session: Session) -> list[SpaceRow]:

@@ -1,25 +1,16 @@
 """One journey per page in a real browser: the page stands, answers a click, and asks nobody outside for anything."""
 
-from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.dashboard.fixtures import servers
 from tests.dashboard.fixtures.small_database import PROBLEM
 from tilewatch.db import session
 from tilewatch.db.models import Mark, Regression, RegressionEvent, Sweep, Trial
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def address(filled_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    may_triage = {"TILEWATCH_ANONYMOUS": "act"}  # so that a journey can
-    with servers.dashboard(filled_url, tmp_path_factory.mktemp("elsewhere"), servers.free_port(), may_triage) as served:
-        yield served
 
 
 def cell(within: Any, text: str) -> Any:

@@ -1,0 +1,86 @@
+"""Eight people's questions, each answered from the Overview in at most three clicks; docs/dashboard.md has the paths.
+
+A click is a link, a button, a cell or a point; reading and scrolling are none.
+"""
+
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+OVERVIEW = "/?since=a+commit&from=5e6f7a8b00"
+
+
+def test_a_manager_reads_in_the_first_sentence_whether_anything_is_wrong(page: Any) -> None:
+    page.goto("/")
+    heading = page.get_by_role("heading", name="1 confirmed regression is open, 1 without an owner")
+    heading.wait_for()
+    top = heading.bounding_box()
+    assert top["y"] < 300, "without scrolling"
+
+
+def test_an_author_sees_what_the_newest_commit_did_by_one_click(page: Any) -> None:
+    page.goto("/")
+    page.get_by_role("link", name="Compare", exact=True).click()
+    page.get_by_text("B: 9c0d1e2f00").wait_for()
+    page.get_by_text("0 faster, 1 slower, of 1 series on both sides").wait_for()
+
+
+def test_who_is_on_call_reads_an_alert_s_link_on_a_phone_and_acknowledges(page: Any) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto("/regressions?regression=1")
+    page.get_by_text("its loads lost TMA").first.wait_for()
+    page.locator(".js-plotly-plot .scatterlayer .trace").first.wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390, "nothing to push sideways"
+    name = page.get_by_role("textbox", name="Your name")
+    name.scroll_into_view_if_needed()
+    name.fill("kim")
+    name.press("Enter")
+    page.get_by_role("button", name="Acknowledge").wait_for()
+
+
+def test_a_compiler_engineer_lists_the_kernels_that_spill_by_one_click(page: Any) -> None:
+    page.goto("/")
+    page.get_by_role("link", name="Architectures").click()
+    page.get_by_role("heading", name="Which kernels spill on sm_100").wait_for()
+    page.get_by_text("1 problem of 1 has configs that spill for NVIDIA B200, of 1 kernel.").wait_for()
+    page.locator("canvas td", has_text="4 of 15").first.wait_for(state="attached")
+
+
+def test_the_author_of_a_rival_checks_in_two_clicks_how_it_was_measured(page: Any) -> None:
+    page.goto(OVERVIEW)
+    page.get_by_role("link", name="0.83 ▼8.5%").click()
+    page.get_by_text("over 1: faster than DeepGEMM").wait_for()
+    page.locator(".scatterlayer .trace .point").first.click(force=True)
+    page.wait_for_url("**/evidence?run=*")
+    page.get_by_text("timed with cupti").wait_for()
+    page.locator(".legendtext").get_by_text("deepgemm").first.wait_for()
+    page.get_by_role("heading", name="Paired samples").wait_for()
+    page.get_by_role("heading", name="Clocks and power").wait_for()
+    page.get_by_role("heading", name="Repeat it").wait_for()
+
+
+def test_a_newcomer_learns_by_one_click_what_a_page_shows(page: Any) -> None:
+    page.goto("/")
+    page.get_by_role("button", name="What am I looking at?").click()
+    page.get_by_text("over 1.00 we are faster").wait_for()
+
+
+def test_who_cannot_see_colours_reads_good_and_bad_from_words_and_shapes(page: Any) -> None:
+    page.goto(OVERVIEW)
+    page.get_by_role("heading", name="1 confirmed regression is open").wait_for()
+    page.get_by_role("link", name="0.83 ▼8.5%").click()
+    page.get_by_text("over 1: faster than DeepGEMM").wait_for()
+
+
+def test_who_has_a_keyboard_alone_comes_from_the_answer_to_the_regressions(page: Any) -> None:
+    page.goto("/")
+    page.get_by_role("link", name="To the open regressions").wait_for()
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.textContent.trim()") == "To the open regressions":
+            break
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/regressions")
+    page.get_by_text("1 regression, worst first").wait_for()
