@@ -173,7 +173,7 @@ class _Diff:
     def _find_exchange(self, old: Value, new: Value) -> TileOperation | None:
         """Returns what makes the new value, where its line also made the old one and every use of the old one uses the
         new one now: then that line gives its values other names. None otherwise."""
-        if old.is_argument or new.is_argument:
+        if old.is_argument or new.is_argument or old.operation in self.removed or new.operation in self.added:
             return None
         makers = (self.aligned.base[old.operation].line, self.aligned.head[new.operation].line)
         if makers[0] is None or self.in_head(makers[0]) != makers[1] or self.now_used_for[old] != {new}:

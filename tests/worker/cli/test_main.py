@@ -83,7 +83,7 @@ def test_migrating_again_is_nothing_new(tilewatch: Tilewatch) -> None:
         (("submit", "sweep", "duoble", "1024"), "there is no kernel 'duoble' in the library /"),
         (("submit", "sweep", "duoble", "1024"), "/library; nearest: double"),
         (("submit", "sweep", "double", "0"), "'0' is not a problem of double"),
-        (("submit", "nightly", "--gpu", "h20"), "there is no GPU model 'h20'; nearest: h200"),
+        (("submit", "nightly", "--gpu", "h201"), "there is no GPU model 'h201'; nearest: h20, h200"),
         (("submit", "nightly", "--commit", "nosuch"), "has no commit 'nosuch'"),
         (("import", "nowhere.jsonl.gz"), "there is no file nowhere.jsonl.gz"),
         (("export", "out.jsonl.gz"), "nothing to export"),
