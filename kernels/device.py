@@ -40,7 +40,8 @@ class GpuSpec:
 SIMULATED = GpuSpec("sim", "Simulated GPU", "sm_90")
 """No GPU at all: worker/gpu/simulated.py makes its times up. Sweeps are submitted for it only when it is named."""
 
-# NVIDIA's datasheets and architecture whitepapers, read 2026-11. Most print rates with sparsity, which are halved here.
+# NVIDIA's datasheets and architecture whitepapers; most print rates with sparsity, which are halved here. Checked in
+# public texts, 2026-11: H100 (SXM, PCIe), H20, L40S, B200. Not checked: H100 NVL, H200 NVL, GB300, RTX PRO 6000.
 # H100 (SXM, PCIe, NVL), H200 (SXM, NVL), GH200, L40S, A100, HGX B200 and B300, GB200 and GB300 NVL72: datasheets.
 # H20: its product brief. RTX 4090: Ada whitepaper. RTX 5080, 5090 and RTX PRO 6000: RTX Blackwell whitepapers. The
 # laptop 5090: its "AI TOPS" (4 bits, with sparsity) are to the FP8 rate as the desktop's are; boards differ by power

@@ -8,6 +8,10 @@ from tilewatch.kernels.device import GpuSpec
 CLOCK_MARGIN = 1.15
 """Datasheet rates are of the boost clock; an H200 runs up to 1980 MHz where its rates are of 1830 (2026-11)."""
 
+HALF_SUMS = 2.0
+"""A GeForce is twice as fast with sums in float16 as with the sums in float32 that its rate is of (Ada whitepaper, RTX
+4090 in FP8: 660.6 and 330.3 TFLOP/s)."""
+
 LARGEST_L2_BYTES = 128 << 20
 """What was written last may still be in L2 when a kernel ends, and never have met the memory. RTX PRO 6000: 128 MiB."""
 
@@ -37,10 +41,13 @@ def find_rate(gpu: GpuSpec, dtypes: Iterable[str]) -> Rate | None:
     return None
 
 
-def find_floor_us(rate: Rate | None, bandwidth_gbps: float | None, flops: float, moved_bytes: float) -> float:
-    """Returns the time that no kernel beats, whatever the clock and the L2; 0 where neither rate is known."""
-    compute_us = 0.0 if rate is None else flops / (rate.tflops * CLOCK_MARGIN * FLOP_PER_US)
+def find_floor_us(gpu: GpuSpec, dtypes: Iterable[str], flops: float, moved_bytes: float) -> float:
+    """Returns the time that no kernel beats, whatever the clock, the L2 and the type of its sums; 0 where no rate is
+    known."""
+    rate = find_rate(gpu, dtypes)
+    most_tflops = 0.0 if rate is None else rate.tflops * CLOCK_MARGIN * (HALF_SUMS if "GeForce" in gpu.name else 1.0)
+    compute_us = flops / (most_tflops * FLOP_PER_US) if most_tflops else 0.0
     memory_us = 0.0
-    if bandwidth_gbps is not None:
-        memory_us = max(0.0, moved_bytes - LARGEST_L2_BYTES) / (bandwidth_gbps * BYTES_PER_US)
+    if gpu.bandwidth_gbps is not None:
+        memory_us = max(0.0, moved_bytes - LARGEST_L2_BYTES) / (gpu.bandwidth_gbps * BYTES_PER_US)
     return max(compute_us, memory_us)

@@ -15,7 +15,7 @@ from tilewatch.kernels.child_process import ChildDied, ChildHung
 from tilewatch.kernels.measuring.racing import RacePolicy
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, sweep
 from tilewatch.kernels.results import Cubin, Measured, Params, RunResult, TrialResult, config_key
-from tilewatch.kernels.roofline import find_floor_us, find_rate
+from tilewatch.kernels.roofline import find_floor_us
 from tilewatch.kernels.statistics import ratio_interval
 from tilewatch.kernels.toolchains import versions
 
@@ -143,8 +143,7 @@ def _find_floor_us(gpu: device.Gpu, work: Mapping[str, Any]) -> float:
     """Returns 0 where this GPU's rates are not known."""
     if gpu.model is None:
         return 0.0
-    rate = find_rate(gpu.model, work["dtypes"])
-    return find_floor_us(rate, gpu.model.bandwidth_gbps, work["flops"], work["bytes"])
+    return find_floor_us(gpu.model, work["dtypes"], work["flops"], work["bytes"])
 
 
 def _canary(child: GpuChild, when: str) -> Mapping[str, Any]:

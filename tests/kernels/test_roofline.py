@@ -2,8 +2,8 @@
 
 import pytest
 
-from tilewatch.kernels.device import GPU_MODELS, gpu_model
-from tilewatch.kernels.roofline import CLOCK_MARGIN, LARGEST_L2_BYTES, Rate, find_floor_us, find_rate
+from tilewatch.kernels.device import GPU_MODELS, GpuSpec, gpu_model
+from tilewatch.kernels.roofline import CLOCK_MARGIN, HALF_SUMS, LARGEST_L2_BYTES, Rate, find_floor_us, find_rate
 
 H200 = gpu_model("h200")
 
@@ -35,8 +35,13 @@ def test_wider_types_are_slower_on_every_model() -> None:
 
 
 def test_the_floor_is_the_longer_of_computing_at_the_highest_clock_and_of_what_cannot_stay_in_l2() -> None:
-    rate = Rate("float16", 1000.0)
-    assert find_floor_us(rate, 1000.0, CLOCK_MARGIN * 1e11, 0) == pytest.approx(100.0)
-    assert find_floor_us(rate, 1000.0, 0, LARGEST_L2_BYTES + 10**8) == pytest.approx(100.0)
-    assert find_floor_us(rate, 1000.0, 0, LARGEST_L2_BYTES) == 0
-    assert find_floor_us(None, None, 1e15, 1e15) == 0
+    gpu = GpuSpec("made", "made", "sm_90", half_tflops=1000.0, bandwidth_gbps=1000.0)
+    assert find_floor_us(gpu, ["float16"], CLOCK_MARGIN * 1e11, 0) == pytest.approx(100.0)
+    assert find_floor_us(gpu, ["float16"], 0, LARGEST_L2_BYTES + 10**8) == pytest.approx(100.0)
+    assert find_floor_us(gpu, ["float16"], 0, LARGEST_L2_BYTES) == 0
+    assert find_floor_us(GpuSpec("made", "made", "sm_90"), ["float16"], 1e15, 1e15) == 0
+
+
+def test_a_geforce_may_be_twice_as_fast_with_sums_in_float16() -> None:
+    gpu = GpuSpec("made", "NVIDIA GeForce made", "sm_120", half_tflops=1000.0)
+    assert find_floor_us(gpu, ["float16"], HALF_SUMS * CLOCK_MARGIN * 1e11, 0) == pytest.approx(100.0)
