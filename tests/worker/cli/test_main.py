@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import text
 
 from tests.conftest import NewDatabase
+from tilewatch.db import migrate
 from tilewatch.db.session import engine
 from tilewatch.worker.settings import Settings
 
@@ -128,8 +129,9 @@ def test_a_database_that_is_newer_or_empty_is_said(
         assert "newer" in error_of(tilewatch("submit", "nightly", database_url=newer))
 
 
-def test_the_version_is_that_of_the_package(tilewatch: Tilewatch) -> None:
-    assert tilewatch("--version").stdout == f"tilewatch {importlib.metadata.version('tilewatch')}\n"
+def test_the_version_is_that_of_the_package_and_of_the_tables_it_expects(tilewatch: Tilewatch) -> None:
+    version = importlib.metadata.version("tilewatch")
+    assert tilewatch("--version").stdout == f"tilewatch {version}, database revision {migrate.head()}\n"
 
 
 def test_help_imports_nothing_heavy() -> None:
