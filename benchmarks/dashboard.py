@@ -141,7 +141,7 @@ def _questions(url: str) -> dict[str, Callable[[Session], Any]]:
         "all series now": lambda opened: snapshots.list_points_as_of(opened, fleet.REPOSITORY, noon),
         "all series a year ago": lambda opened: snapshots.list_points_as_of(opened, fleet.REPOSITORY, year),
         "changes judged in a year": lambda opened: snapshots.list_judged_changes(opened, fleet.REPOSITORY, year),
-        "ratios at 30 commits": lambda opened: snapshots.list_recent_ratios(opened, fleet.REPOSITORY, 30),
+        "ratios at 16 commits": lambda opened: snapshots.list_recent_ratios(opened, fleet.REPOSITORY, 16),
         "repositories": series_queries.list_repositories,
         "commits": lambda opened: snapshots.list_commits(opened, fleet.REPOSITORY),
         "all series at a commit": lambda opened: snapshots.list_points_at_commit(opened, fleet.REPOSITORY, shas[0]),
