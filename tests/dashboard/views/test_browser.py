@@ -322,7 +322,7 @@ def test_a_table_is_saved_as_csv(page: Any) -> None:
 
 def test_pages_are_reached_by_keyboard_alone(page: Any) -> None:
     page.goto("/")
-    page.get_by_text("Last night").wait_for()
+    page.get_by_text("Last night", exact=True).wait_for()
     walk_to(page, "Trends")
     page.keyboard.press("Enter")
     page.wait_for_url("**/trends")
