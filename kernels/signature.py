@@ -56,6 +56,11 @@ def signature(kernel: Kernel, problem: Problem, config: Config) -> Signature:
     )
 
 
+def input_dtypes(kernel: Kernel, problem: Problem) -> list[str]:
+    """Returns the types of a problem's inputs, sorted."""
+    return sorted({array.dtype for array in kernel.arrays(problem) if not array.output})
+
+
 def element_bytes(kernel: Kernel, problem: Problem) -> int:
     """Returns the size of an element of the first input: what a tile of one shape costs in memory."""
     return dtype_bytes(next(array.dtype for array in kernel.arrays(problem) if not array.output))

@@ -11,10 +11,9 @@ def sparkline(values: Sequence[float]) -> str:
     """Returns the empty string for fewer than two values: there is nothing to see."""
     if len(values) < 2:
         return ""
-    low, high = min(values), max(values)
-    missing = LEAST_RANGE * (low + high) / 2 - (high - low)
-    low -= max(missing, 0) / 2
-    height = max(high - low + max(missing, 0) / 2, 1e-9)
+    middle = (min(values) + max(values)) / 2
+    height = max(max(values) - min(values), LEAST_RANGE * middle, 1e-9)
+    low = middle - height / 2
     step = (WIDTH - 2 * MARGIN) / (len(values) - 1)
     points = " ".join(
         f"{MARGIN + i * step:.0f},{HEIGHT - MARGIN - (value - low) / height * (HEIGHT - 2 * MARGIN):.1f}"

@@ -30,13 +30,14 @@ def show(url: str, found: pd.Series) -> None:
     left, right = st.columns([3, 2], gap="medium")
     with left:
         chosen = _series(url, found, series)
+        measured = None if chosen is None else reads.evidence(url, int(chosen["run_id"]))
         if chosen is not None:
-            regression_picture.show_step(url, found, chosen)
+            regression_picture.show_step(url, found, chosen, measured)
     with right:
         _act(url, found)
         regression_picture.show_commits(found)
-        if chosen is not None:
-            regression_picture.show_code(url, chosen)
+        if measured is not None:
+            regression_picture.show_code(measured)
     _events(reads.events(url, int(found["id"])))
 
 

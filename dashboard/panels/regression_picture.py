@@ -15,8 +15,9 @@ COMMITS_BEFORE, COMMITS_AFTER = 25, 15
 """Commits around the first bad one in the picture: with more the step is too narrow to see."""
 
 
-def show_step(url: str, found: pd.Series, row: pd.Series) -> None:
-    """Shows the trend of a series around the change, and below it the replays that confirmed it."""
+def show_step(url: str, found: pd.Series, row: pd.Series, measured: reads.Evidence | None) -> None:
+    """Shows the trend of a series around the change, and below it the replays that confirmed it; none without
+    evidence."""
     points = reads.points(url, found["repository"], row["kernel"], row["problem"], row["gpu_model"], static_facts=False)
     points = around(points, found["bad_sha"])
     metric = next((each for each in METRICS if each.values(points)["value"].notna().any()), None)
@@ -27,7 +28,6 @@ def show_step(url: str, found: pd.Series, row: pd.Series) -> None:
         levels = reads.levels(url, found["repository"], row["kernel"], row["problem"], row["gpu_model"])
         lines = [*marks.level_changes(levels), *marks.toolchain_changes(points)]
         plots.show(trend.trend(points, metric, marks=lines), "step", f"{metric.label} around the change")
-    measured = reads.evidence(url, int(row["run_id"]))
     for i, replay in enumerate(measured.replays if measured else ()):
         st.text(evidence.replay_sentence(replay))
         if replay.failure is None:
@@ -58,11 +58,8 @@ def show_commits(found: pd.Series) -> None:
         st.link_button("Open the commit at its forge", address)
 
 
-def show_code(url: str, row: pd.Series) -> None:
+def show_code(measured: reads.Evidence) -> None:
     """Shows which static facts of the winner moved, and the commands that measure it again."""
-    measured = reads.evidence(url, int(row["run_id"]))
-    if measured is None:
-        return
     st.subheader("What moved in the code", anchor=False)
     new, old = measured.winner, measured.winner_before
     if new is not None and old is not None:

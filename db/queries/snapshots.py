@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, CompoundSelect, func, select, true, union_all
 from sqlalchemy.dialects.postgresql import aggregate_order_by, distinct_on
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from tilewatch.db.joins import SERIES, Query, is_of_series, judged_runs, measured_points, read_rows, series_keys
 from tilewatch.db.models import (
@@ -113,14 +113,8 @@ class RecentRatiosRow:
 
 def list_commits(session: Session, repository: str, limit: int = 400) -> list[CommitRow]:
     """Lists the newest commits of a repository at which something was measured."""
-    measured = select(Run.id).join(Sweep, Sweep.id == Run.sweep_id).where(Sweep.commit_id == Commit.id).exists()
-    query = (
-        select(Commit.sha, Commit.subject, Commit.position, Commit.committed_at)
-        .where(measured, Commit.repository == repository)
-        .order_by(Commit.position.desc(), Commit.committed_at.desc())
-        .limit(limit)
-    )
-    return read_rows(session, query, CommitRow)
+    columns = (Commit.sha, Commit.subject, Commit.position, Commit.committed_at)
+    return read_rows(session, _select_newest(repository, limit, *columns), CommitRow)
 
 
 def list_judged_changes(session: Session, repository: str, since: dt.datetime) -> list[JudgedChangeRow]:
@@ -157,14 +151,7 @@ def list_judged_changes(session: Session, repository: str, since: dt.datetime) -
 
 def list_recent_ratios(session: Session, repository: str, commits: int) -> list[RecentRatiosRow]:
     """Lists the ratios of each series at the newest measured commits of a repository, the oldest first."""
-    measured = select(Run.id).join(Sweep, Sweep.id == Run.sweep_id).where(Sweep.commit_id == Commit.id).exists()
-    recent = (
-        select(Commit.id, Commit.position)
-        .where(measured, Commit.repository == repository)
-        .order_by(Commit.position.desc())
-        .limit(commits)
-        .subquery()
-    )
+    recent = _select_newest(repository, commits, Commit.id, Commit.position).subquery()
     about = (Sweep.kernel, Sweep.problem, Sweep.gpu_model, Run.origin)
     in_order = aggregate_order_by(Measurement.ratio, recent.c.position, Run.finished_at, Run.id)
     query = (
@@ -197,6 +184,17 @@ def list_points_as_of(session: Session, repository: str, at: dt.datetime) -> lis
 def list_points_at_commit(session: Session, repository: str, sha: str) -> list[SnapshotRow]:
     """Lists each series as this very commit measured it; a series that it did not measure is absent."""
     return _of_runs(session, _runs().where(Commit.repository == repository, Commit.sha == sha))
+
+
+def _select_newest(repository: str, limit: int, *columns: InstrumentedAttribute[Any]) -> Query:
+    """The newest commits of a repository at which something was measured."""
+    measured = select(Run.id).join(Sweep, Sweep.id == Run.sweep_id).where(Sweep.commit_id == Commit.id).exists()
+    return (
+        select(*columns)
+        .where(measured, Commit.repository == repository)
+        .order_by(Commit.position.desc(), Commit.committed_at.desc())
+        .limit(limit)
+    )
 
 
 def _runs(*nearest_first: ColumnElement[Any]) -> Query:

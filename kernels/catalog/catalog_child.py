@@ -12,7 +12,7 @@ from tilewatch.kernels.catalog.parts import Parts, list_parts
 from tilewatch.kernels.contract import BadProblem, Config, Problem
 from tilewatch.kernels.library_errors import LibraryError, NoConfigs, PackageMissing
 from tilewatch.kernels.loading import Entry, LibraryKernel, LibraryOperator, join_failures, list_failures, load
-from tilewatch.kernels.signature import BadConfig, code_key, element_bytes, signature
+from tilewatch.kernels.signature import BadConfig, code_key, element_bytes, input_dtypes, signature
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -132,7 +132,7 @@ def _plan_kernel(loaded: LibraryKernel, problem: Problem, arch: str) -> dict[str
         "arch": arch,
         "source_sha256": loaded.source_sha256,
         "element_bytes": element_bytes(kernel, problem),
-        "dtypes": sorted({array.dtype for array in kernel.arrays(problem) if not array.output}),
+        "dtypes": input_dtypes(kernel, problem),
         "axes": space.axes,
         "flops": call(loaded, "flops", problem),
         "bytes": call(loaded, "bytes", problem),

@@ -5,6 +5,7 @@ from typing import Any
 
 from tilewatch.kernels.contract import Config, Problem
 from tilewatch.kernels.loading import LibraryOperator
+from tilewatch.kernels.watching.recorder import list_dtypes
 
 
 def plan_operator(loaded: LibraryOperator, problem: Problem, arch: str) -> dict[str, Any]:
@@ -22,7 +23,7 @@ def plan_operator(loaded: LibraryOperator, problem: Problem, arch: str) -> dict[
         "arch": arch,
         "source_sha256": source_sha256,
         "element_bytes": recorded.element_bytes,
-        "dtypes": sorted({str(each.dtype).removeprefix("torch.") for each in recorded.arrays}),
+        "dtypes": list_dtypes(recorded.arrays),
         "axes": recorded.axes,
         "flops": recorded.case.flops,
         "bytes": recorded.bytes_moved,

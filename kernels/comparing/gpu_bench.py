@@ -67,7 +67,7 @@ class RealBench:
                 gpu_index=self._index,
             )
             if self._processes is None:
-                self._processes = ProcessesAhead(request, gpu)
+                self._processes = ProcessesAhead((request.good.library, request.bad.library), gpu)
             self._launches[key] = launches(request, gpu, self._processes)
         launch = next(self._launches[key])
         self.gpu_s += launch.gpu_s

@@ -40,6 +40,11 @@ def disassemble(cubin: bytes, bytecode: bytes | None) -> CodeText:
     return CodeText(listing, None if bytecode is None else disassemble_bytecode(bytecode))
 
 
+def list_encoded_sass(cubin: bytes) -> str:
+    """Returns the whole cubin as text, each instruction with its bits. Raises ProgramMissing or NotDisassembled."""
+    return _run((find_program("nvdisasm"), "--print-instruction-encoding"), cubin, ".cubin")
+
+
 def disassemble_bytecode(bytecode: bytes) -> str:
     """Raises ProgramMissing or NotDisassembled."""
     return _run((find_program("tileirdisasm"), "-g"), bytecode, ".tileirbc")

@@ -26,6 +26,7 @@ from tilewatch.kernels.watching.configs import GivenConfigs, PlainConfig
 from tilewatch.kernels.watching.declare import Case
 from tilewatch.kernels.watching.operator import (
     BUILT_IN,
+    describe_work,
     find_first_config,
     find_given,
     launch_key,
@@ -104,8 +105,7 @@ class PreparedOperator:
         arrays = list_arrays(self._record(first, 0, find_first_config(first.cases[0], first.given)).launches)
         self.bytes_moved = first.cases[0].moves or sum(each.nbytes for each in arrays)
         self.element_bytes: int = arrays[0].element_size() if arrays else 1
-        dtypes = sorted({str(each.dtype).removeprefix("torch.") for each in arrays})
-        self.work = {"flops": first.cases[0].flops, "bytes": self.bytes_moved, "dtypes": dtypes}
+        self.work = describe_work(first.cases[0], arrays)
         sets = _count_input_sets(sum(each.nbytes for each in arrays))
         self._sides = {self._library: first if sets == 1 else self._prepare(loaded, sets)}
         self._expected = operator_results.expected_values(self._fresh_case(self._own).reference())

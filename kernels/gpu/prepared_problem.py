@@ -18,7 +18,7 @@ from tilewatch.kernels.gpu.telemetry import Telemetry
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.loading import LibraryKernel, load
 from tilewatch.kernels.parameters import Constant, Scalar, arguments
-from tilewatch.kernels.signature import element_bytes, strides
+from tilewatch.kernels.signature import element_bytes, input_dtypes, strides
 
 INPUT_BUDGET = 0.25
 """Share of the GPU's memory that input sets may take."""
@@ -96,11 +96,10 @@ class PreparedProblem:
 
     @property
     def work(self) -> Mapping[str, Any]:
-        dtypes = {array.dtype for array in self.kernel.arrays(self.problem) if not array.output}
         return {
             "flops": self.kernel.flops(self.problem),
             "bytes": self.kernel.bytes(self.problem),
-            "dtypes": sorted(dtypes),
+            "dtypes": input_dtypes(self.kernel, self.problem),
         }
 
     @property

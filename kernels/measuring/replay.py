@@ -10,7 +10,7 @@ import datetime as dt
 import itertools
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +20,7 @@ from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device
 from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.measuring.measure import MeasureFailed, usable_gpu
-from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed
+from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, trial_request
 from tilewatch.kernels.results import Cubin
 from tilewatch.kernels.statistics import median_interval
 
@@ -103,7 +103,7 @@ def replay(request: ReplayRequest, *, on_launch: Callable[[int], None]) -> Repla
     gpu = usable_gpu(request.gpu_index, request.arch)
     started_at = dt.datetime.now(dt.UTC)
     done: list[Launch] = []
-    with ProcessesAhead(request, gpu) as processes:
+    with ProcessesAhead((request.good.library, request.bad.library), gpu) as processes:
         for launch in itertools.islice(launches(request, gpu, processes), request.launches):
             done.append(launch)
             on_launch(len(done))
@@ -122,12 +122,12 @@ def replay(request: ReplayRequest, *, on_launch: Callable[[int], None]) -> Repla
 
 
 class ProcessesAhead:
-    """Starts the processes of the next launches while one measures. They import CuPy and the libraries of both sides,
+    """Starts the processes of the next launches while one measures. They import CuPy and the libraries of the sides,
     which takes a watched operator 3 to 4 s of a core because it brings PyTorch, and touch no GPU."""
 
-    def __init__(self, request: ReplayRequest, gpu: device.Gpu) -> None:
+    def __init__(self, libraries: Iterable[Path], gpu: device.Gpu) -> None:
         self._environment = {"CUDA_VISIBLE_DEVICES": gpu.uuid}
-        self._libraries = [str(request.good.library), str(request.bad.library)]
+        self._libraries = [str(each) for each in libraries]
         self._waiting: list[ChildProcess] = []
 
     def take(self) -> ChildProcess:
@@ -189,18 +189,7 @@ def launches(request: ReplayRequest, gpu: device.Gpu, processes: ProcessesAhead)
 def _launch(child: GpuChild, request: ReplayRequest, seed: int) -> tuple[list[list[float]], list[Mapping[str, Any]]]:
     """Returns one launch's samples of both sides, and the GPU's readings around them."""
     for identity, name, side in ((GOOD, "good", request.good), (BAD, "bad", request.bad)):
-        answer = child.ask(
-            {
-                "ask": "trial",
-                "id": identity,
-                "library": str(side.library),
-                "config": dict(side.cubin.config),
-                "content_key": side.cubin.content_key,
-                "symbol": side.cubin.symbol,
-                "samples": CHECK_SAMPLES,
-                "best_us": None,
-            }
-        )
+        answer = child.ask({**trial_request(identity, side.cubin, CHECK_SAMPLES), "library": str(side.library)})
         if answer["status"] == "crashed":
             raise ChildDied(answer["failure"])
         if answer["status"] != "timed":

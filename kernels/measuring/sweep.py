@@ -83,7 +83,7 @@ class GpuChild:
     def trial(self, identity: int, cubin: Cubin, samples: int, best_us: float | None = None) -> TrialResult:
         """Checks and times one config; one hopelessly slower than `best_us` gets a single sample."""
         try:
-            answer = self.ask(self._trial_request(identity, cubin, samples, best_us), TRIAL_DEADLINE_S)
+            answer = self.ask(trial_request(identity, cubin, samples, best_us), TRIAL_DEADLINE_S)
         except ChildHung:
             return TrialResult(cubin.config, "hung", failure=f"no answer within {TRIAL_DEADLINE_S:g} s")
         except ChildDied as died:
@@ -112,7 +112,7 @@ class GpuChild:
             self._start()
         for each in ids:
             if each not in self._loaded:
-                self.ask({**self._cubin_request(each, self._checked[each]), "ask": "load"})
+                self.ask({**_cubin_request(each, self._checked[each]), "ask": "load"})
                 self._loaded.add(each)
         answer = self.ask({"ask": "time", "ids": list(ids), "samples": samples}, deadline_s)
         return {each: tuple(times) for each, times in zip(ids, answer["samples_us"], strict=True)}
@@ -130,14 +130,8 @@ class GpuChild:
     def _start(self) -> None:
         self._child = self._spawn()
         self._loaded = set()
-        request = {
-            "ask": "prepare",
-            "library": str(self._setup.library),
-            "kernel": self._setup.kernel,
-            "problem": self._setup.problem,
-            "store": self._cubins.url,
-            "seed": self._setup.seed,
-        }
+        setup = self._setup
+        request = prepare_request(setup.library, setup.kernel, setup.problem, self._cubins.url, setup.seed)
         started = time.monotonic()
         try:
             self.introduction = self._child.ask(request, deadline_s=PREPARE_DEADLINE_S)
@@ -147,16 +141,26 @@ class GpuChild:
         finally:
             self.gpu_s += time.monotonic() - started
 
-    def _trial_request(self, identity: int, cubin: Cubin, samples: int, best_us: float | None) -> dict[str, Any]:
-        return {**self._cubin_request(identity, cubin), "ask": "trial", "samples": samples, "best_us": best_us}
 
-    def _cubin_request(self, identity: int, cubin: Cubin) -> dict[str, Any]:
-        return {
-            "id": identity,
-            "config": dict(cubin.config),
-            "content_key": cubin.content_key,
-            "symbol": cubin.symbol,
-        }
+def prepare_request(library: Path, kernel: str, problem: str, store_url: str, seed: int) -> dict[str, Any]:
+    """Asks a GPU child to make the inputs of a problem; it drops those of the problem before."""
+    return {
+        "ask": "prepare",
+        "library": str(library),
+        "kernel": kernel,
+        "problem": problem,
+        "store": store_url,
+        "seed": seed,
+    }
+
+
+def trial_request(identity: int, cubin: Cubin, samples: int, best_us: float | None = None) -> dict[str, Any]:
+    """Asks a prepared GPU child to check and time one config; one hopelessly slower than `best_us` once."""
+    return {**_cubin_request(identity, cubin), "ask": "trial", "samples": samples, "best_us": best_us}
+
+
+def _cubin_request(identity: int, cubin: Cubin) -> dict[str, Any]:
+    return {"id": identity, "config": dict(cubin.config), "content_key": cubin.content_key, "symbol": cubin.symbol}
 
 
 def sweep(

@@ -105,7 +105,7 @@ def _alone(root: Path) -> Iterator[None]:
 
 def _pip(wheels: Path | None, *arguments: str) -> str:
     """Returns what pip printed. Raises NotInstalled with its first error."""
-    source = [] if wheels is None else ["--no-index", "--find-links", str(wheels)]
+    source = [] if wheels is None else ["--no-index", "-f", str(wheels)]
     done = subprocess.run([*PIP, *source, *arguments], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         lines = [line.removeprefix("ERROR: ") for line in done.stderr.splitlines() if line.startswith("ERROR: ")]

@@ -14,8 +14,13 @@ from typing import Any, Protocol, Self
 from tilewatch.kernels import device
 from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.comparing.gpu_bench import NO_CUPTI, NoCupti
-from tilewatch.kernels.measuring.replay import BAD, CHECK_SAMPLES, GOOD, MOST_AHEAD
-from tilewatch.kernels.measuring.sweep import PREPARE_DEADLINE_S, TRIAL_DEADLINE_S
+from tilewatch.kernels.measuring.replay import BAD, CHECK_SAMPLES, GOOD, ProcessesAhead
+from tilewatch.kernels.measuring.sweep import (
+    PREPARE_DEADLINE_S,
+    TRIAL_DEADLINE_S,
+    prepare_request,
+    trial_request,
+)
 from tilewatch.kernels.results import Cubin
 from tilewatch.kernels.statistics import median_interval
 
@@ -77,20 +82,19 @@ class PairBench(Protocol):
 
 
 class GpuPairBench:
-    """This machine's GPU. Starts the processes of the next launches while one measures."""
+    """This machine's GPU."""
 
     def __init__(self, library: Path, gpu: device.Gpu, store_url: str, *, may_use_events: bool = False) -> None:
         """`gpu` is free: later, its processes are our own."""
         self._library, self._store_url, self._may_use_events = library, store_url, may_use_events
-        self._environment = {"CUDA_VISIBLE_DEVICES": gpu.uuid}
-        self._waiting: list[ChildProcess] = []
+        self._processes = ProcessesAhead((library,), gpu)
 
     def launch_each(self, works: Sequence[PairWork]) -> Iterator[tuple[PairWork, LaunchResult]]:
         child: ChildProcess | None = None
         try:
             for work in works:
                 if child is None or not child.alive:
-                    child = self._take()
+                    child = self._processes.take()
                 result = self._launch(child, work)
                 if isinstance(result, LaunchFailed):
                     child.close()  # a fault may have ended its context
@@ -100,8 +104,7 @@ class GpuPairBench:
                 child.close()
 
     def close(self) -> None:
-        while self._waiting:
-            self._waiting.pop().close()
+        self._processes.close()
 
     def __enter__(self) -> Self:
         return self
@@ -112,15 +115,16 @@ class GpuPairBench:
         self.close()
 
     def _launch(self, child: ChildProcess, work: PairWork) -> LaunchResult:
+        prepare = prepare_request(self._library, work.kernel, work.problem, self._store_url, work.launches + 1)
         is_of_b = False
         try:
-            introduction = child.ask(self._prepare_request(work), deadline_s=PREPARE_DEADLINE_S)
+            introduction = child.ask(prepare, deadline_s=PREPARE_DEADLINE_S)
             if introduction["timer"] != "cupti" and not self._may_use_events:
                 raise NoCupti(NO_CUPTI)
             round_us = 0.0
             for identity, cubin in ((GOOD, work.a), (BAD, work.b)):
                 is_of_b = identity == BAD
-                answer = child.ask(_trial_request(identity, cubin), deadline_s=TRIAL_DEADLINE_S)
+                answer = child.ask(trial_request(identity, cubin, CHECK_SAMPLES), deadline_s=TRIAL_DEADLINE_S)
                 if answer["status"] != "timed":
                     failure = f"{'' if is_of_b else 'with A it '}{FATES[answer['status']]}: {answer['failure']}"
                     return LaunchFailed(failure, is_of_b, is_final=answer["status"] != "crashed")
@@ -135,32 +139,3 @@ class GpuPairBench:
             return LaunchFailed(f"{who} GPU process: {error}", is_of_b, is_final=False)
         a_us, b_us = (median_interval(samples[identity]).median for identity in (GOOD, BAD))
         return Launched(a_us, b_us)
-
-    def _prepare_request(self, work: PairWork) -> dict[str, Any]:
-        return {
-            "ask": "prepare",
-            "library": str(self._library),
-            "kernel": work.kernel,
-            "problem": work.problem,
-            "store": self._store_url,
-            "seed": work.launches + 1,
-        }
-
-    def _take(self) -> ChildProcess:
-        while len(self._waiting) <= MOST_AHEAD:
-            process = ChildProcess("gpu", environment=self._environment)
-            process.begin({"ask": "import", "libraries": [str(self._library)]})
-            self._waiting.append(process)
-        return self._waiting.pop(0)
-
-
-def _trial_request(identity: int, cubin: Cubin) -> dict[str, Any]:
-    return {
-        "ask": "trial",
-        "id": identity,
-        "config": dict(cubin.config),
-        "content_key": cubin.content_key,
-        "symbol": cubin.symbol,
-        "samples": CHECK_SAMPLES,
-        "best_us": None,
-    }

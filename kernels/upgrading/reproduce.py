@@ -10,7 +10,6 @@ import math
 import re
 import shlex
 import shutil
-import subprocess
 from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,7 +20,8 @@ from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.catalog.description import Description
 from tilewatch.kernels.comparing.outcome import write_config
 from tilewatch.kernels.compiling.compiler import BuildError, Compiler
-from tilewatch.kernels.compiling.programs import ProgramMissing, find_program
+from tilewatch.kernels.compiling.disassembly import NotDisassembled, list_encoded_sass
+from tilewatch.kernels.compiling.programs import ProgramMissing
 from tilewatch.kernels.compiling.store import CubinStore, StoreError, folder
 from tilewatch.kernels.toolchains.toolchain import Toolchain
 from tilewatch.kernels.upgrading.judging import judge_report, judge_statically
@@ -38,7 +38,7 @@ INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0
 MOST_INSTRUCTIONS = 12
 """Kinds of instructions that are listed."""
 
-NO_SASS = "There is no SASS here: neither nvdisasm nor a cuobjdump that finds it was on the machine that wrote this."
+NO_SASS = "There is no SASS here: the machine that wrote this had no nvdisasm that reads it."
 
 
 class NothingToReproduce(ExpectedError):
@@ -124,8 +124,9 @@ def _write_sass(out: Path) -> None:
         cubin = out / f"{side}.cubin"
         if not cubin.exists():
             continue
-        text = _disassemble(cubin)
-        if text is None:
+        try:
+            text = list_encoded_sass(cubin.read_bytes())
+        except (ProgramMissing, NotDisassembled):
             return
         (out / f"{side}.sass").write_text(text, encoding="utf-8")
         texts[side] = [" ".join(ADDRESS.sub("", line).split()) for line in text.splitlines()]
@@ -140,16 +141,6 @@ def list_moved_instructions(a: str, b: str) -> list[str]:
     moved = [name for name in before | after if before[name] != after[name]]
     moved.sort(key=lambda name: -abs(math.log((after[name] + 1) / (before[name] + 1))))
     return [f"{name} {before[name]} -> {after[name]}" for name in moved[:MOST_INSTRUCTIONS]]
-
-
-def _disassemble(cubin: Path) -> str | None:
-    nvdisasm = shutil.which("nvdisasm") or shutil.which("nvdisasm", path="/usr/local/cuda/bin")
-    try:
-        program = [nvdisasm, "--print-instruction-encoding"] if nvdisasm else [find_program("cuobjdump"), "--dump-sass"]
-        done = subprocess.run([*program, str(cubin)], capture_output=True, text=True, check=False, timeout=120)
-    except (ProgramMissing, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if done.returncode == 0 else None
 
 
 def _describe_sass(out: Path) -> str:

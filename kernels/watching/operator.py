@@ -31,6 +31,7 @@ from tilewatch.kernels.watching.recorder import (
     RecordedLaunch,
     Recording,
     list_arrays,
+    list_dtypes,
     open_recording,
     record,
     what_is_compiled,
@@ -138,6 +139,12 @@ def find_first_config(case: Case, given: GivenConfigs | None) -> PlainConfig | N
     if given is None or not given.configs or _runs_by_itself(case):
         return None
     return given.configs[0]
+
+
+def describe_work(case: Case, arrays: Sequence[Any]) -> dict[str, Any]:
+    """Returns what the fastest possible time follows from. Bytes are 0 where the case states none: a launch may read a
+    part of its arrays, as of a cache in pages."""
+    return {"flops": case.flops, "bytes": case.moves or 0, "dtypes": list_dtypes(arrays)}
 
 
 def _with_hints(launch: RecordedLaunch, hints: Mapping[str, Any]) -> RecordedLaunch:

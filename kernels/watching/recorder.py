@@ -9,7 +9,7 @@ import importlib.machinery
 import importlib.util
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -199,6 +199,11 @@ def fields_of(config: Any) -> Mapping[str, Any]:
 def list_arrays(launches: Sequence[RecordedLaunch]) -> tuple[Any, ...]:
     """Returns the different tensors that are given to launches, also those in lists."""
     return tuple({id(each): each for launch in launches for each in _arrays(launch.args)}.values())
+
+
+def list_dtypes(arrays: Iterable[Any]) -> list[str]:
+    """Returns the types of tensors as cuTile names them, sorted."""
+    return sorted({str(each.dtype).removeprefix("torch.") for each in arrays})
 
 
 def _arrays(args: Any) -> list[Any]:

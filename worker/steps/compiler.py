@@ -1,7 +1,5 @@
 """Keeps the compilers of a worker process, one for each toolchain that its jobs named, and closes them."""
 
-from socket import gethostname
-
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.toolchains.toolchain import INSTALLED, Toolchain, UnknownToolchain, find_toolchain
 from tilewatch.worker.context import Context
@@ -39,4 +37,4 @@ def _find_toolchain(context: Context, name: str) -> Toolchain:
     try:
         return find_toolchain(context.toolchains, name)
     except UnknownToolchain as error:
-        raise NotNow(f"on {gethostname()} {error}; `tilewatch toolchain add` there brings it") from None
+        raise NotNow(f"on {context.node} {error}; `tilewatch toolchain add` there brings it") from None

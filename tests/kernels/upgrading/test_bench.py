@@ -9,15 +9,15 @@ import pytest
 from tests.kernels.fixtures.fake_gpu import LIBRARY, PROBLEM, THIS_GPU, Rig, install_for_children
 from tilewatch.kernels import child_process
 from tilewatch.kernels.comparing.gpu_bench import NoCupti
+from tilewatch.kernels.measuring import replay
 from tilewatch.kernels.results import Cubin
-from tilewatch.kernels.upgrading import bench as module
 from tilewatch.kernels.upgrading.bench import GpuPairBench, Launched, LaunchFailed, PairWork
 
 
 @pytest.fixture
 def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
     install_for_children(tmp_path / "bin", monkeypatch)
-    monkeypatch.setattr(module, "MOST_AHEAD", 1)
+    monkeypatch.setattr(replay, "MOST_AHEAD", 1)
     (tmp_path / "store").mkdir()
     return Rig(tmp_path / "store")
 
@@ -32,15 +32,19 @@ def work(rig: Rig, a: Cubin, b: Cubin, problem: str = PROBLEM) -> PairWork:
     return PairWork(rig.kernel, problem, a, b)
 
 
-def test_pairs_of_several_problems_share_one_process(rig: Rig, bench: GpuPairBench) -> None:
+def test_pairs_of_several_problems_share_one_process(
+    rig: Rig, bench: GpuPairBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[None] = []
+    start = replay.ProcessesAhead._start
+    monkeypatch.setattr(replay.ProcessesAhead, "_start", lambda ahead: (started.append(None), start(ahead))[1])
     works = [
         work(rig, rig.cubin(1, 100.0), rig.cubin(1, 103.0)),
         work(rig, rig.cubin(2, 50.0), rig.cubin(4, 40.0), "32x64"),
     ]
-    started = len(bench._waiting)
     results = [result for _, result in bench.launch_each(works)]
     assert results == [Launched(100.0, 103.0), Launched(50.0, 40.0)]
-    assert len(bench._waiting) == started + 1, "one process was taken and ended"
+    assert len(started) == 2, "the one that was taken, and the one that waits for the next pairs"
 
 
 def test_a_side_that_fails_is_named_and_the_next_pair_goes_on(rig: Rig, bench: GpuPairBench) -> None:

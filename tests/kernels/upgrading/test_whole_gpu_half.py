@@ -8,7 +8,7 @@ import pytest
 
 from tests.kernels.fixtures.fake_gpu import LIBRARY, PROBLEM, Rig, install_for_children
 from tilewatch.kernels.comparing.configs import ConfigSource
-from tilewatch.kernels.upgrading import bench
+from tilewatch.kernels.measuring import replay
 from tilewatch.kernels.upgrading.comparison import ComparisonWanted, compare_toolchains
 from tilewatch.kernels.upgrading.judging import judge_report
 from tilewatch.kernels.upgrading.pairs import Build, ToolchainPair
@@ -21,7 +21,7 @@ KERNELS = {"residual_add": 100.0, "softmax": 110.0, "accumulate": 90.0}
 @pytest.fixture
 def wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ComparisonWanted:
     install_for_children(tmp_path / "bin", monkeypatch)
-    monkeypatch.setattr(bench, "MOST_AHEAD", 1)
+    monkeypatch.setattr(replay, "MOST_AHEAD", 1)
     path = tmp_path / "a..b.json"
     store = find_cubins(path) / "changed"
     store.mkdir(parents=True)

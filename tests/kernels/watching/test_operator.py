@@ -11,8 +11,8 @@ import pytest
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.watching import recorder
 from tilewatch.kernels.watching.configs import GivenConfigs, read_given
-from tilewatch.kernels.watching.declare import Case, WatchedOperator
-from tilewatch.kernels.watching.operator import find_first_config, run_config
+from tilewatch.kernels.watching.declare import Case, WatchedOperator, case
+from tilewatch.kernels.watching.operator import describe_work, find_first_config, run_config
 from tilewatch.kernels.watching.project import Project, activate
 
 REPOSITORY = Path(__file__).parent / "fixtures" / "foreign_repository"
@@ -91,3 +91,10 @@ def test_host_code_that_needs_a_config_runs_first_with_one() -> None:
     assert find_first_config(make_operator(lambda tile: tile)[0], given) == {"tile": 64}
     assert find_first_config(make_operator(lambda **config: config)[0], given) == {"tile": 64}
     assert find_first_config(make_operator(lambda tile=1: tile)[0], given) is None
+
+
+@pytest.mark.parametrize(("moves", "counted"), [(None, 0), (4096, 4096)])
+def test_only_bytes_that_a_case_states_bound_its_time(moves: int | None, counted: int) -> None:
+    cache_in_pages = SimpleNamespace(dtype="torch.bfloat16", nbytes=8 << 30)
+    stated = case(run=print, reference=print, moves=moves, flops=7)
+    assert describe_work(stated, [cache_in_pages]) == {"flops": 7, "bytes": counted, "dtypes": ["bfloat16"]}
