@@ -19,6 +19,10 @@ from tilewatch.worker.queue.dispatch import BrokerUnreachable
 SILENT_S = 60
 """A heartbeat this old: the thread that writes it is gone or stuck."""
 
+STUCK_S = 300
+"""A thread that has not even tried to write a heartbeat for so long waits for what never comes. An outage of Postgres
+is none of that: each try ends, and the thread goes on."""
+
 FULL_BYTES = 256 << 20
 """With less than this on the disk of the data folder, the next sweep's results may not fit."""
 
@@ -70,6 +74,13 @@ def heartbeat(silent_s: float) -> str | None:
     if silent_s <= SILENT_S:
         return None
     return f"this worker has written no heartbeat for {silent_s:.0f} s, at most {SILENT_S} s were expected"
+
+
+def stuck(tried_s: float) -> tuple[str, ...]:
+    """Returns why a restart would help this worker; empty when it would not, whatever else is wrong."""
+    if tried_s <= STUCK_S:
+        return ()
+    return (f"this worker has not tried to write a heartbeat for {tried_s:.0f} s, at most {STUCK_S} s were expected",)
 
 
 def disk(home: Path) -> str | None:

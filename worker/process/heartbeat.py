@@ -32,7 +32,7 @@ class Heartbeat:
         self._database_url, self._identity, self._on_beat, self._refuses = database_url, identity, on_beat, refuses
         self._over = threading.Event()
         self._subjects: str | None = None
-        self._written_at = time.monotonic()
+        self._written_at = self._tried_at = time.monotonic()
 
     def start(self) -> None:
         try:
@@ -54,6 +54,10 @@ class Heartbeat:
         """Seconds since the last heartbeat that was written."""
         return time.monotonic() - self._written_at
 
+    def tried_s(self) -> float:
+        """Seconds since the thread last began to write one, also where Postgres did not take it."""
+        return time.monotonic() - self._tried_at
+
     def write(self, doing: str | None) -> None:
         who = self._identity
         model = who.gpu.model if who.gpu else None
@@ -74,6 +78,7 @@ class Heartbeat:
 
     def _keep_writing(self) -> None:
         while True:
+            self._tried_at = time.monotonic()
             try:
                 self.write(self._refuses() or self._doing())
                 self._written_at = time.monotonic()

@@ -1,6 +1,6 @@
-"""Serves `/healthz` (ok, or why not) and `/metrics` (for Prometheus) of a worker by HTTP.
+"""Serves `/healthz`, `/livez` (ok, or why not) and `/metrics` (for Prometheus) of a worker by HTTP.
 
-Both answers come from functions that it is given. It runs in a thread of the worker's parent process, so it answers
+The answers come from functions that it is given. It runs in a thread of the worker's parent process, so it answers
 while a job is under way.
 """
 
@@ -14,7 +14,7 @@ import structlog
 log = structlog.get_logger()
 
 Troubles = Callable[[], Sequence[str]]
-"""The reasons why this worker cannot work now, a sentence each; empty when it can."""
+"""The reasons why this worker cannot work now, or why it needs a restart, a sentence each; empty when it is well."""
 
 PLAIN = "text/plain; charset=utf-8"
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
@@ -23,9 +23,11 @@ METRICS = "text/plain; version=0.0.4; charset=utf-8"
 class Endpoint:
     """Open from `start` to `stop`. A port that is taken is a line in the log and not the end of the worker."""
 
-    def __init__(self, address: str, port: int, troubles: Troubles, exposition: Callable[[], bytes]) -> None:
+    def __init__(
+        self, address: str, port: int, troubles: Troubles, stuck: Troubles, exposition: Callable[[], bytes]
+    ) -> None:
         self._address, self._port = address, port
-        self._troubles, self._exposition = troubles, exposition
+        self._sentences, self._exposition = {"/healthz": troubles, "/livez": stuck}, exposition
         self._server: ThreadingHTTPServer | None = None
 
     def start(self) -> int | None:
@@ -53,18 +55,18 @@ class Endpoint:
             self._server = None
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
-        troubles, exposition = self._troubles, self._exposition
+        sentences, exposition = self._sentences, self._exposition
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                if self.path == "/healthz":
-                    wrong = troubles()
+                if self.path in sentences:
+                    wrong = sentences[self.path]()
                     status = HTTPStatus.SERVICE_UNAVAILABLE if wrong else HTTPStatus.OK
                     self._answer(status, PLAIN, ("; ".join(wrong) or "ok").encode() + b"\n")
                 elif self.path == "/metrics":
                     self._answer(HTTPStatus.OK, METRICS, exposition())
                 else:
-                    self._answer(HTTPStatus.NOT_FOUND, PLAIN, b"expected /healthz or /metrics\n")
+                    self._answer(HTTPStatus.NOT_FOUND, PLAIN, b"expected /healthz, /livez or /metrics\n")
 
             def _answer(self, status: HTTPStatus, kind: str, body: bytes) -> None:
                 self.send_response(status)

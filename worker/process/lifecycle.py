@@ -111,4 +111,10 @@ def _endpoint(settings: Settings, context: Context, identity: Identity, heartbea
     sources: list[Any] = [prometheus.worker_metrics(identity.kind, wrong, context.spool)]
     if identity.kind == "judge":
         sources.append(prometheus.queue_metrics_of(context.database_url))
-    return Endpoint(settings.health_address, port, wrong, prometheus.exposition(*sources))
+    return Endpoint(
+        settings.health_address,
+        port,
+        wrong,
+        lambda: health_checks.stuck(heartbeat.tried_s()),
+        prometheus.exposition(*sources),
+    )

@@ -1,10 +1,12 @@
 """/healthz says ok or why not in one sentence, /metrics has the numbers that alarms are made of."""
 
 import datetime as dt
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import select, text, update
@@ -20,7 +22,7 @@ from tilewatch.kernels.device import GPU_MODELS, SIMULATED, Gpu
 from tilewatch.worker.context import Context, Simulation
 from tilewatch.worker.gpu.simulated import SimulatedGpu
 from tilewatch.worker.gpu.sweep_to_measure import SweepToMeasure
-from tilewatch.worker.process import health_checks
+from tilewatch.worker.process import health_checks, heartbeat
 from tilewatch.worker.process.http_endpoint import Endpoint
 from tilewatch.worker.process.identity import Identity
 from tilewatch.worker.process.lifecycle import health_port
@@ -42,16 +44,20 @@ def asked(port: int, path: str = "/healthz") -> tuple[int, str]:
 
 def test_a_well_worker_says_ok_and_another_why_not() -> None:
     wrong: Sequence[str] = ()
-    endpoint = Endpoint("127.0.0.1", 0, lambda: wrong, lambda: b"tilewatch_healthy 1.0\n")
+    stuck: Sequence[str] = ()
+    endpoint = Endpoint("127.0.0.1", 0, lambda: wrong, lambda: stuck, lambda: b"tilewatch_healthy 1.0\n")
     port = endpoint.start()
     assert port is not None
     try:
         assert asked(port) == (200, "ok\n")
         assert asked(port, "/metrics") == (200, "tilewatch_healthy 1.0\n")
-        assert asked(port, "/") == (404, "expected /healthz or /metrics\n")
+        assert asked(port, "/") == (404, "expected /healthz, /livez or /metrics\n")
         wrong = ("Postgres is away",)
         assert asked(port) == (503, "Postgres is away\n")
-        assert Endpoint("127.0.0.1", port, lambda: (), lambda: b"").start() is None
+        assert asked(port, "/livez") == (200, "ok\n"), "a restart does not bring Postgres back"
+        stuck = ("it hangs",)
+        assert asked(port, "/livez") == (503, "it hangs\n")
+        assert Endpoint("127.0.0.1", port, lambda: (), lambda: (), lambda: b"").start() is None
     finally:
         endpoint.stop()
 
@@ -65,6 +71,23 @@ def test_what_keeps_a_worker_from_working_is_said_without_a_password(settings: S
     assert health_checks.broker("redis://:hunter2@127.0.0.1:9/0").startswith("Redis cannot be used at 127.0.0.1:9")
     silent = health_checks.checks_of("judge", None, context, settings.home, lambda: 200.0)
     assert silent() == ("this worker has written no heartbeat for 200 s, at most 60 s were expected",)
+
+
+def test_a_worker_is_alive_as_long_as_its_heartbeat_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 0.0
+    monkeypatch.setattr(heartbeat, "time", SimpleNamespace(monotonic=lambda: now_s))
+    tried = threading.Event()
+    away = "postgresql://me:hunter2@127.0.0.1:9/x"
+    beating = heartbeat.Heartbeat(away, Identity("judge@n", "judge", "n"), refuses=lambda: tried.set() or "away")
+    now_s = 1000.0
+    assert health_checks.stuck(beating.tried_s()) == (
+        "this worker has not tried to write a heartbeat for 1000 s, at most 300 s were expected",
+    )
+    beating.start()
+    assert tried.wait(60)
+    beating.stop()
+    assert health_checks.stuck(beating.tried_s()) == ()
+    assert beating.silent_s() == 1000.0
 
 
 @pytest.mark.parametrize("kind", ["compile", "gpu", "judge"])
