@@ -27,7 +27,8 @@ from tilewatch.kernels.printing import print_compiled, print_sweep
 from tilewatch.kernels.recording import git_commit, recording_file
 from tilewatch.kernels.recording.recorded_run import list_rows
 from tilewatch.kernels.results import Compiled, Cubin, Plan, PlannedTrial
-from tilewatch.kernels.upgrading.command import compare, reproduce
+from tilewatch.kernels.toolchains.toolchain import list_toolchains
+from tilewatch.kernels.upgrading.command import HOME, compare, reproduce
 
 app = typer.Typer(
     help="Sweep, compile and time cuTile kernels on this machine alone: no queue, no database.",
@@ -92,6 +93,7 @@ def sweep(
     limit: Limit = LIMIT_S,
     library: Library = LIBRARY,
     cubins: Store = store.DEFAULT_FOLDER,
+    rivals: Annotated[Path, typer.Option(help="Folder of other versions of rivals, timed too.")] = HOME / "rivals",
     record: Annotated[Path | None, typer.Option(help="Also add the run to FILE, for `tilewatch import`.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -138,6 +140,7 @@ def sweep(
             plan.baselines,
             dict(journal.trials),
             plan.ships,
+            rivals=list_toolchains(rivals.expanduser()),
         )
         result = measure(request, on_trial=journal.add, on_step=_print_step)
         journal.delete()

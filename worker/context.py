@@ -32,6 +32,7 @@ class Context:
     checkouts: Path
     clones: Path
     toolchains: Path
+    rivals: Path
     spool: Path
     journals: Path
     store_url: str
@@ -52,6 +53,7 @@ class Context:
             checkouts=settings.checkouts,
             clones=settings.clones,
             toolchains=settings.toolchains,
+            rivals=settings.rivals,
             spool=settings.home / "spool",
             journals=settings.home / "journals",
             store_url=settings.store_url,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewatch.kernels import tile_table
-from tilewatch.kernels.baseline_names import SHIPPED
+from tilewatch.kernels.baseline_names import SHIPPED, has_version
 from tilewatch.kernels.statistics import median_interval, ratio_interval
 
 DEEPGEMM = "deepgemm"
@@ -44,8 +44,10 @@ def main_baseline(sampled: Sequence[Sampled]) -> Sampled | None:
     """The baseline of all ratios: DeepGEMM where it was measured, else the first of the kernel's baselines that was.
 
     A run has them in the order of the library file. The tile table's config and the shipped one are the kernel itself.
+    One of another version is beside the others for as long as its environment is installed.
     """
     rivals = [each for each in sampled if each.role == "baseline" and each.implementation not in OURS]
+    rivals = [each for each in rivals if not has_version(each.implementation)]
     measured = [each for each in rivals if each.samples_us]
     return next((each for each in measured if each.implementation == DEEPGEMM), next(iter(measured), None))
 

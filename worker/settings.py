@@ -137,6 +137,11 @@ class Settings(NightlyTimes):
         return self.home / "toolchains"
 
     @property
+    def rivals(self) -> Path:
+        """The folder of environments with other versions of the rivals' libraries."""
+        return self.home / "rivals"
+
+    @property
     def connection_file(self) -> Path:
         return self.home / "connection.json"
 

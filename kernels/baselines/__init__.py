@@ -37,5 +37,10 @@ def build(name: str, call: Call) -> Rival:
     except BaselineMissing:
         raise
     except Exception as error:
-        lines = str(error).strip().splitlines()
-        raise BaselineMissing(f"{type(error).__name__}: {lines[0] if lines else ''}") from error
+        raise BaselineMissing(f"{type(error).__name__}: {_first_line(error)}") from error
+
+
+def _first_line(error: BaseException) -> str:
+    """Returns the first line of an error and of its cause: torch names a missing symbol of a library in the cause."""
+    first = next(iter(str(error).strip().splitlines()), "")
+    return first if error.__cause__ is None else f"{first} ({_first_line(error.__cause__)})"

@@ -12,28 +12,17 @@ from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device, tile_table
 from tilewatch.kernels.baseline_names import SHIPPED
 from tilewatch.kernels.child_process import ChildDied, ChildHung
+from tilewatch.kernels.measuring.careful_timing import OnStep, time_carefully
 from tilewatch.kernels.measuring.racing import RacePolicy
+from tilewatch.kernels.measuring.rival_process import RivalProcess
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, sweep
 from tilewatch.kernels.results import Cubin, Measured, Params, RunResult, TrialResult, config_key
 from tilewatch.kernels.roofline import find_floor_us
-from tilewatch.kernels.statistics import ratio_interval
 from tilewatch.kernels.toolchains import versions
-
-BLOCK_ROUNDS = 20
-"""Rounds between two readings of the GPU's clocks and temperature."""
-
-ENOUGH = 0.005
-"""Stop when the half width of the median ratio's interval is under this share."""
+from tilewatch.kernels.toolchains.toolchain import Toolchain
 
 SEEDS = 2**31
 """Seeds of inputs are below this, so that every generator of random numbers takes them."""
-
-MOST_ROUNDS = 200
-"""Stop here whatever the interval; the run records that it stopped at its budget."""
-
-ROUNDS_DEADLINE_S = 120.0
-BASELINES_DEADLINE_S = 600.0
-"""DeepGEMM compiles its kernel with nvcc when it first meets a shape."""
 
 
 class GpuMissing(ExpectedError):
@@ -55,7 +44,7 @@ class MeasureRequest:
     `earlier` are trials that an earlier, killed run ended, by config key: they are not repeated. `ships` is the config
     that the library ships, if it is known: it is timed beside the winner. `seed` is of the random inputs: with
     another one in each run, a config that is wrong or slow for some inputs alone is found in time. The run stores it.
-    `host` is this machine's name in the result.
+    `host` is this machine's name in the result. `rivals` are environments with other versions of the rivals' libraries.
     """
 
     library: Path
@@ -70,10 +59,10 @@ class MeasureRequest:
     ships: Params | None = None
     seed: int = field(default_factory=lambda: secrets.randbelow(SEEDS))
     host: str = field(default_factory=socket.gethostname)
+    rivals: tuple[Toolchain, ...] = ()
 
 
 OnTrial = Callable[[TrialResult], None]
-OnStep = Callable[[str, int, int], None]
 
 
 def measure(
@@ -96,6 +85,7 @@ def measure(
         child = GpuChild(setup)
     except SweepFailed as error:
         raise MeasureFailed(str(error)) from None
+    rivals: list[RivalProcess] = []
     try:
         introduction = child.introduction
         telemetry: list[Mapping[str, Any]] = [introduction["telemetry"], _canary(child, "before")]
@@ -114,13 +104,27 @@ def measure(
             winner = [trial.config for trial in result.trials].index(result.winner)
             on_step("baselines", 0, len(request.baselines))
             named = _named_trials(gpu, introduction["element_bytes"], result.trials, request)
-            measurements, readings = _time_carefully(child, winner, named, result.trials, request, on_step)
+            for environment in request.rivals:
+                rivals.append(RivalProcess(environment, setup, request.baselines))
+            measurements, readings = time_carefully(
+                child,
+                request.kernel,
+                winner,
+                named,
+                result.trials,
+                request.baselines,
+                rivals,
+                request.seed,
+                on_step,
+            )
             telemetry += readings
         telemetry.append(_canary(child, "after"))
     except (SweepFailed, ChildDied, ChildHung) as error:
         raise MeasureFailed(f"measuring {request.kernel} on {request.problem} stopped: {error}") from None
     finally:
         child.close()
+        for rival in rivals:
+            rival.close()
     return RunResult(
         host=request.host,
         gpu_model=gpu.model.slug if gpu.model else "",
@@ -184,78 +188,3 @@ def _named_trials(
         if config is not None:
             named[tile_table.BASELINE] = places[config_key(config)]
     return named
-
-
-def _time_carefully(
-    child: GpuChild,
-    winner: int,
-    named: Mapping[str, int],
-    trials: Sequence[TrialResult],
-    request: MeasureRequest,
-    on_step: OnStep,
-) -> tuple[tuple[Measured, ...], list[Mapping[str, Any]]]:
-    """Runs paired rounds of the winner and every baseline that runs, until the ratio to the first is narrow enough.
-
-    The trials of `named` are baselines too; one that is the winner itself has the winner's samples.
-    """
-    ids = list(dict.fromkeys((winner, *named.values())))
-    for each in ids:
-        child.load(each)
-    prepared: dict[str, dict[str, Any]] = {}
-    rivals = [name for name in request.baselines if name != tile_table.BASELINE]
-    if rivals:
-        prepared = child.ask({"ask": "baselines", "names": rivals}, BASELINES_DEADLINE_S)["baselines"]
-    names = [name for name, detail in prepared.items() if "missing" not in detail]
-    calm: list[list[float]] = [[] for _ in ids + names]
-    throttled: list[list[float]] = [[] for _ in ids + names]
-    readings: list[Mapping[str, Any]] = []
-    stopped = "budget"
-    # The first block warms clocks and caches and is not kept.
-    for block in range(1 + MOST_ROUNDS // BLOCK_ROUNDS):
-        answer = child.ask(
-            {"ask": "rounds", "ids": ids, "names": names, "rounds": BLOCK_ROUNDS, "seed": block}, ROUNDS_DEADLINE_S
-        )
-        readings += answer["telemetry"]
-        if block == 0:
-            continue
-        slowed = any(reading.get("throttled") for reading in answer["telemetry"])
-        for kept, new in zip(throttled if slowed else calm, answer["samples_us"], strict=True):
-            kept += new
-        on_step("rounds", block * BLOCK_ROUNDS, MOST_ROUNDS)
-        if names and _narrow(calm[0], calm[len(ids)]):
-            stopped = "interval"
-            break
-    # A GPU that throttles nearly all the time is measured as it is, and the run says so.
-    hot = len(calm[0]) < 2 * BLOCK_ROUNDS
-    samples = [late + early for late, early in zip(throttled, calm, strict=True)] if hot else calm
-    shared = {
-        "stopped": stopped,
-        "rounds": len(samples[0]),
-        "throttled_rounds_kept": len(throttled[0]) if hot else 0,
-        "throttled_rounds_left_out": 0 if hot else len(throttled[0]),
-        "seed": request.seed,
-    }
-    apart = [] if hot else throttled
-    if parts := child.ask({"ask": "parts", "id": winner, "rounds": BLOCK_ROUNDS}, ROUNDS_DEADLINE_S)["parts_us"]:
-        shared["parts_us"] = parts
-    ours = Measured(request.kernel, "kernel", tuple(samples[0]), trials[winner].config, shared | _throttled(apart, 0))
-    rivals_measured = []
-    for name, detail in prepared.items():
-        place = len(ids) + names.index(name) if name in names else None
-        timed = () if place is None else tuple(samples[place])
-        rivals_measured.append(Measured(name, "baseline", timed, None, {**detail, **_throttled(apart, place)}))
-    for name, trial in named.items():
-        of_name = tuple(samples[ids.index(trial)])
-        detail = {"is_the_winner": trial == winner, **_throttled(apart, ids.index(trial))}
-        rivals_measured.append(Measured(name, "baseline", of_name, trials[trial].config, detail))
-    return (ours, *rivals_measured), readings
-
-
-def _throttled(apart: Sequence[list[float]], place: int | None) -> dict[str, list[float]]:
-    """The samples of throttled blocks as a detail of the implementation at this place, which its median is without."""
-    return {"throttled_us": apart[place]} if place is not None and apart and apart[place] else {}
-
-
-def _narrow(ours: list[float], theirs: list[float]) -> bool:
-    interval = ratio_interval(ours, theirs)
-    return len(ours) >= 2 * BLOCK_ROUNDS and interval is not None and interval.half_width < ENOUGH

@@ -32,7 +32,10 @@ class SweepFailed(ExpectedError):
 
 @dataclass(frozen=True)
 class GpuSetup:
-    """Names the problem that a GPU child prepares. `environment` may pick the GPU (CUDA_VISIBLE_DEVICES)."""
+    """Names the problem that a GPU child prepares. `environment` may pick the GPU (CUDA_VISIBLE_DEVICES).
+
+    What lies in the folder `packages` is imported before what is installed.
+    """
 
     library: Path
     kernel: str
@@ -40,6 +43,7 @@ class GpuSetup:
     store_url: str
     environment: dict[str, str] = field(default_factory=dict)
     seed: int = 1
+    packages: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ class GpuChild:
     def __init__(self, setup: GpuSetup, spawn: Callable[[], ChildProcess] | None = None) -> None:
         """`spawn` gives the process to work in; without it one is started."""
         self._setup = setup
-        self._spawn = spawn or partial(ChildProcess, "gpu", environment=setup.environment)
+        self._spawn = spawn or partial(ChildProcess, "gpu", environment=setup.environment, packages=setup.packages)
         self._child: ChildProcess | None = None
         self._checked: dict[int, Cubin] = {}
         self._loaded: set[int] = set()

@@ -88,7 +88,11 @@ def _run(result: RunResult) -> Iterator[dict[str, Any]]:
         "started_at": result.started_at.isoformat(),
         "finished_at": result.finished_at.isoformat(),
     }
+    # As in the database, a baseline that could not run has no row, and the kernel's row says why.
+    missing = {each.implementation: each.detail.get("missing") for each in result.measurements if not each.samples_us}
     for each in result.measurements:
+        if not each.samples_us:
+            continue
         yield {
             "row": "measurement",
             "run": key,
@@ -96,5 +100,5 @@ def _run(result: RunResult) -> Iterator[dict[str, Any]]:
             "role": each.role,
             "config": None if each.config is None else dict(each.config),
             "samples_us": [round(sample, 3) for sample in each.samples_us],
-            "detail": dict(each.detail),
+            "detail": {**each.detail, **({"missing": missing} if missing and each.role == "kernel" else {})},
         }

@@ -37,6 +37,14 @@ def test_deepgemm_is_the_main_baseline_wherever_it_was_measured() -> None:
     assert (found["baseline"], found["ratio"]) == ("deepgemm", pytest.approx(0.9))
 
 
+def test_a_rival_of_another_version_is_never_the_main_baseline() -> None:
+    """Its environment may come and go; what the ratio is to would come and go with it."""
+    beside = rival("deepgemm 0.2.5", CUDNN_US)
+    found = ours(kernel(), beside, rival("cublaslt", DEEPGEMM_US))
+    assert (found["baseline"], found["ratio"]) == ("cublaslt", pytest.approx(0.9))
+    assert ours(kernel(), beside)["baseline"] is None
+
+
 @pytest.mark.parametrize("own_config", ["tile_table", "shipped"])
 def test_the_kernel_with_another_config_is_no_rival_and_without_one_there_is_no_ratio(own_config: str) -> None:
     found = ours(kernel(), rival("deepgemm", (), missing="no torch"), rival(own_config, CUDNN_US))

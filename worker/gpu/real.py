@@ -14,6 +14,7 @@ from tilewatch.kernels.measuring.journal import Journal, journal_path
 from tilewatch.kernels.measuring.measure import MeasureRequest, measure
 from tilewatch.kernels.measuring.replay import ReplayRequest, ReplayResult, ReplaySide, replay
 from tilewatch.kernels.results import Cubin, PlannedTrial, RunResult, TrialResult
+from tilewatch.kernels.toolchains.toolchain import list_toolchains
 from tilewatch.worker import watched
 from tilewatch.worker.context import Context
 from tilewatch.worker.gpu.sweep_to_measure import SweepToMeasure
@@ -64,6 +65,7 @@ class RealGpu:
                 earlier=dict(journal.trials),
                 ships=sweep.ships,
                 host=self.context.node,
+                rivals=list_toolchains(self.context.rivals),
             )
             result = measure(request, on_trial=trial_ended, on_step=lambda *_: None)
             journal.delete()

@@ -1,6 +1,7 @@
 """The measuring path in real GPU child processes on a fake GPU: a crash or a hang costs one trial."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tilewatch.kernels.measuring.measure import GpuBusy, MeasureRequest, measure
 from tilewatch.kernels.measuring.replay import ReplayRequest, ReplaySide, replay
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, sweep
 from tilewatch.kernels.results import Cubin, TrialResult
+from tilewatch.kernels.toolchains.toolchain import Package, Toolchain
 
 
 @pytest.fixture(autouse=True)
@@ -101,6 +103,56 @@ def test_a_whole_measurement_through_nvidia_smi_and_a_child_process(rig: Rig, nv
     nvidia_smi.write_text(f"GPU-other, 1, python\n{UUID}, 4711, train.py\n")
     with pytest.raises(GpuBusy, match=r"in use by 4711 train\.py:"):
         measure(request, on_trial=lambda _: None, on_step=lambda *_: None)
+
+
+def make_environment(folder: Path, name: str, version: str, time_us: float) -> Toolchain:
+    """An environment with a PyTorch of its own, whose addition takes that long."""
+    torch = (MODULES / "torch.py").read_text().replace("2.11.0+fake", version).replace("120.0", str(time_us))
+    (folder / name).mkdir(parents=True)
+    (folder / name / "torch.py").write_text(torch)
+    return Toolchain(name, folder / name, (Package("torch", version, None),))
+
+
+def test_a_rival_of_another_version_is_timed_beside_the_installed_one(
+    rig: Rig, nvidia_smi: Path, tmp_path: Path
+) -> None:
+    """It has the same inputs and the same number of rounds. What its package does not bring is not timed twice."""
+    assert nvidia_smi.exists()
+    environment = make_environment(tmp_path / "rivals", "next", "2.12.0", 110.0)
+    baselines = ("torch_residual_add", "copy")
+    request = MeasureRequest(LIBRARY, rig.kernel, PROBLEM, "sm_90", rig.store_url, [rig.cubin(1)], 0, baselines)
+    result = measure(replace(request, rivals=(environment,)), on_trial=lambda _: None, on_step=lambda *_: None)
+    times = {each.implementation: set(each.samples_us) for each in result.measurements}
+    assert times == {
+        "residual_add": {100.0},
+        "torch_residual_add": {120.0},
+        "copy": {49.152},
+        "torch_residual_add torch 2.12.0": {110.0},
+    }
+    assert len({len(each.samples_us) for each in result.measurements}) == 1
+    detail = result.measurements[-1].detail
+    assert (detail["environment"], detail["version"], detail["error"]) == ("next", "2.12.0", 0.0)
+    assert "torch" not in result.toolchain or result.toolchain["torch"] != "2.12.0", "it is no part of our toolchain"
+
+
+def test_an_environment_that_fails_costs_its_own_baselines_alone(rig: Rig, nvidia_smi: Path, tmp_path: Path) -> None:
+    assert nvidia_smi.exists()
+    broken = make_environment(tmp_path / "rivals", "broken", "2.13.0", 110.0)
+    dying = make_environment(tmp_path / "rivals", "dying", "2.14.0", 110.0)
+    assert broken.folder is not None
+    assert dying.folder is not None
+    (broken.folder / "torch.py").write_text("raise OSError('undefined symbol: c10') from OSError('libc10.so')")
+    torch = (dying.folder / "torch.py").read_text()
+    (dying.folder / "torch.py").write_text(torch.replace("gpu.run(", "len(gpu.launches) < 60 or os._exit(3); gpu.run("))
+    baselines = ("torch_residual_add", "copy")
+    request = MeasureRequest(LIBRARY, rig.kernel, PROBLEM, "sm_90", rig.store_url, [rig.cubin(1)], 0, baselines)
+    result = measure(replace(request, rivals=(broken, dying)), on_trial=lambda _: None, on_step=lambda *_: None)
+    assert [len(each.samples_us) for each in result.measurements] == [40, 40, 40, 0, 0]
+    missing = {each.implementation: each.detail["missing"] for each in result.measurements[3:]}
+    assert missing == {
+        "torch_residual_add torch 2.13.0": "OSError: undefined symbol: c10 (libc10.so)",
+        "torch_residual_add torch 2.14.0": "exit code 3: add: chose 4 elements a thread",
+    }
 
 
 def test_a_replay_compares_two_cubins_in_fresh_processes(rig: Rig, nvidia_smi: Path) -> None:

@@ -1,0 +1,130 @@
+"""Times the winner of a sweep and its baselines carefully: in paired rounds, until their ratio is known well enough."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tilewatch.kernels import tile_table
+from tilewatch.kernels.measuring.rival_process import BASELINES_DEADLINE_S, ROUNDS_DEADLINE_S, RivalProcess
+from tilewatch.kernels.measuring.sweep import GpuChild
+from tilewatch.kernels.results import Measured, TrialResult
+from tilewatch.kernels.statistics import ratio_interval
+
+BLOCK_ROUNDS = 20
+"""Rounds between two readings of the GPU's clocks and temperature, and between two processes."""
+
+ENOUGH = 0.005
+"""Stop when the half width of the median ratio's interval is under this share."""
+
+MOST_ROUNDS = 200
+"""Stop here whatever the interval; the run records that it stopped at its budget."""
+
+OnStep = Callable[[str, int, int], None]
+Column = int | str
+"""What is timed in a round: a trial by its number, or a baseline by the name that it is stored under."""
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Samples of paired rounds by column, those of throttled blocks apart; `stopped` is "interval" or "budget"."""
+
+    calm: Mapping[Column, list[float]]
+    throttled: Mapping[Column, list[float]]
+    readings: list[Mapping[str, Any]]
+    stopped: str
+
+
+def time_carefully(
+    child: GpuChild,
+    kernel: str,
+    winner: int,
+    named: Mapping[str, int],
+    trials: Sequence[TrialResult],
+    baselines: Sequence[str],
+    rivals: Sequence[RivalProcess],
+    seed: int,
+    on_step: OnStep,
+) -> tuple[tuple[Measured, ...], list[Mapping[str, Any]]]:
+    """Returns the measurements of the winner, of every baseline and of the trials of `named`, and readings of the GPU.
+
+    A trial of `named` that is the winner itself has the winner's samples.
+    """
+    ids = list(dict.fromkeys((winner, *named.values())))
+    for each in ids:
+        child.load(each)
+    prepared: dict[str, dict[str, Any]] = {}
+    asked = [name for name in baselines if name != tile_table.BASELINE]
+    if asked:
+        prepared = child.ask({"ask": "baselines", "names": asked}, BASELINES_DEADLINE_S)["baselines"]
+    names = [name for name, detail in prepared.items() if "missing" not in detail]
+    rounds = _run_rounds(child, ids, names, rivals, on_step)
+    calm, throttled = rounds.calm, rounds.throttled
+    # A GPU that throttles nearly all the time is measured as it is, and the run says so.
+    hot = len(calm[winner]) < 2 * BLOCK_ROUNDS
+    kept = {each: throttled[each] + calm[each] for each in calm} if hot else calm
+    apart = {} if hot else throttled
+    shared: dict[str, Any] = {
+        "stopped": rounds.stopped,
+        "rounds": len(kept[winner]),
+        "throttled_rounds_kept": len(throttled[winner]) if hot else 0,
+        "throttled_rounds_left_out": 0 if hot else len(throttled[winner]),
+        "seed": seed,
+    }
+    if parts := child.ask({"ask": "parts", "id": winner, "rounds": BLOCK_ROUNDS}, ROUNDS_DEADLINE_S)["parts_us"]:
+        shared["parts_us"] = parts
+
+    def of_trial(name: str, role: Literal["kernel", "baseline"], trial: int, detail: Mapping[str, Any]) -> Measured:
+        return Measured(name, role, tuple(kept[trial]), trials[trial].config, {**detail, **_left_out(apart, trial)})
+
+    def of_rival(name: str, detail: Mapping[str, Any]) -> Measured:
+        if "missing" in detail:  # the first rounds of one that ended in the middle have no partners in the others
+            return Measured(name, "baseline", (), None, detail)
+        return Measured(name, "baseline", tuple(kept[name]), None, {**detail, **_left_out(apart, name)})
+
+    details = [*prepared.items(), *(each for rival in rivals for each in rival.details.items())]
+    beside = [of_rival(name, detail) for name, detail in details]
+    beside += [of_trial(name, "baseline", each, {"is_the_winner": each == winner}) for name, each in named.items()]
+    return (of_trial(kernel, "kernel", winner, shared), *beside), rounds.readings
+
+
+def _run_rounds(
+    child: GpuChild, ids: Sequence[int], names: Sequence[str], rivals: Sequence[RivalProcess], on_step: OnStep
+) -> Rounds:
+    """Runs rounds until the ratio of the first trial to the first baseline is narrow enough.
+
+    The processes of `rivals` take turns with the child, block by block, so that all see the same clocks.
+    """
+    columns: list[Column] = [*ids, *names, *(name for rival in rivals for name in rival.names)]
+    calm: dict[Column, list[float]] = {each: [] for each in columns}
+    throttled: dict[Column, list[float]] = {each: [] for each in columns}
+    readings: list[Mapping[str, Any]] = []
+    # The first block warms clocks and caches and is not kept.
+    for block in range(1 + MOST_ROUNDS // BLOCK_ROUNDS):
+        asked = {"ask": "rounds", "ids": ids, "names": names, "rounds": BLOCK_ROUNDS, "seed": block}
+        answer = child.ask(asked, ROUNDS_DEADLINE_S)
+        timed: dict[Column, list[float]] = dict(zip([*ids, *names], answer["samples_us"], strict=True))
+        read = list(answer["telemetry"])
+        for rival in rivals:
+            of_rival, of_gpu = rival.time_block(BLOCK_ROUNDS, block)
+            timed.update(of_rival)
+            read += of_gpu
+        readings += read
+        if block == 0:
+            continue
+        slowed = any(reading.get("throttled") for reading in read)
+        for column, samples in timed.items():
+            (throttled if slowed else calm)[column] += samples
+        on_step("rounds", block * BLOCK_ROUNDS, MOST_ROUNDS)
+        if names and _narrow(calm[ids[0]], calm[names[0]]):
+            return Rounds(calm, throttled, readings, "interval")
+    return Rounds(calm, throttled, readings, "budget")
+
+
+def _left_out(apart: Mapping[Column, list[float]], column: Column) -> dict[str, list[float]]:
+    """The samples of throttled blocks as a detail of what was timed, which its median is without."""
+    return {"throttled_us": apart[column]} if apart.get(column) else {}
+
+
+def _narrow(ours: list[float], theirs: list[float]) -> bool:
+    interval = ratio_interval(ours, theirs)
+    return len(ours) >= 2 * BLOCK_ROUNDS and interval is not None and interval.half_width < ENOUGH

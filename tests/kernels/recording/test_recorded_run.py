@@ -1,0 +1,34 @@
+"""A run becomes the rows of a recording that can be read again."""
+
+import datetime as dt
+from pathlib import Path
+
+from tilewatch.kernels.device import gpu_model
+from tilewatch.kernels.recording import recording_file
+from tilewatch.kernels.recording.git_commit import GitCommit
+from tilewatch.kernels.recording.recorded_run import list_rows
+from tilewatch.kernels.results import Measured, Plan, RunResult
+
+NOW = dt.datetime(2026, 11, 22, tzinfo=dt.UTC)
+COMMIT = GitCommit("library", "ab12", 1, NOW.isoformat(), "subject", "author")
+PLAN = Plan("gemm", "64x64", "sm_90", "ab12", 1, (("tile_m", (64,)),), 1, 1, ("deepgemm",), ())
+
+
+def test_a_baseline_that_could_not_run_has_no_row_and_the_kernel_s_says_why(tmp_path: Path) -> None:
+    config = {"tile_m": 64}
+    measured = (
+        Measured("gemm", "kernel", (100.0, 101.0), config, {"rounds": 2}),
+        Measured("deepgemm", "baseline", (110.0, 111.0)),
+        Measured("deepgemm 0.2.5", "baseline", (), None, {"missing": "OSError: undefined symbol"}),
+    )
+    run = RunResult(
+        "node", "h200", "GPU-1", "NVIDIA H200", "cupti", {}, (), 1.0, config, (config,), (), measured, NOW, NOW
+    )
+    model = gpu_model("h200")
+    assert model is not None
+    file = tmp_path / "run.jsonl.gz"
+    header = recording_file.Header("a node", NOW.isoformat(), "library", "tilewatch")
+    recording_file.write(file, header, list_rows(PLAN, COMMIT, model, [], run))
+    rows = [row for row in recording_file.read(file).rows if row["row"] == "measurement"]
+    assert [row["implementation"] for row in rows] == ["gemm", "deepgemm"]
+    assert rows[0]["detail"] == {"rounds": 2, "missing": {"deepgemm 0.2.5": "OSError: undefined symbol"}}
