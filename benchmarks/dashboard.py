@@ -39,8 +39,8 @@ from tilewatch.dashboard.gc_tuning import tune_memory
 from tilewatch.db.models import Sweep
 from tilewatch.db.queries import (
     actions,
-    canaries,
     evidence,
+    gpu_health,
     queue,
     regressions,
     snapshots,
@@ -163,7 +163,7 @@ def _questions(url: str) -> dict[str, Callable[[Session], Any]]:
         "series of a regression": lambda opened: regressions.list_series(opened, 1),
         "levels of a series": lambda opened: regressions.list_levels(opened, *about),
         "raw samples of 20 runs": lambda opened: series_queries.list_raw_samples(opened, range(newest - 20, newest)),
-        "canaries": canaries.list_canaries,
+        "canaries": gpu_health.list_canaries,
         "jobs and actions": lambda opened: [*queue.count_jobs(opened), *actions.list_actions(opened)],
     }
 

@@ -643,6 +643,24 @@ class CheckOperator(Base):
     ended_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
 
 
+class ToolchainReport(Base):
+    """A comparison of two toolchains: may B take the place of A? A second import of it finds the first by `key`.
+
+    `contents` is the file that `tilewatch toolchain compare` keeps, with every launch. `answer` and `markdown` are what
+    was judged of it (kernels/upgrading/writing.py).
+    """
+
+    __tablename__ = "toolchain_reports"
+    id: Mapped[key]
+    key: Mapped[words] = mapped_column(unique=True)
+    a: Mapped[words]
+    b: Mapped[words]
+    made_at: Mapped[instant]
+    contents: Mapped[facts]
+    answer: Mapped[facts]
+    markdown: Mapped[words]
+
+
 class Job(Base):
     """One unit of queued work. The row is the truth; the message in Redis carries only `id`.
 

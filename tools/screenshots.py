@@ -35,6 +35,7 @@ from tilewatch.worker.local import port, up
 from tilewatch.worker.local.children import Children
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.transfer.importing import import_file
+from tilewatch.worker.transfer.toolchain_reports import import_report
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -87,6 +88,7 @@ RECORDED = (
         height=930,
         scale=1,
     ),
+    Picture("toolchains", "/compare?compare=Two+toolchains", "is not safe to take", height=1500),
 )
 SIMULATED = (
     Picture("fleet-overview", "/?since=a+month+ago", "Regressions judged since a month ago", height=1250),
@@ -141,6 +143,8 @@ def import_recordings(url: str) -> None:
         print(import_file(url, recording, named=OWN_REPOSITORY).sentence, flush=True)
     for recording in sorted(up.RECORDINGS.glob("*/*.jsonl.gz")):
         print(import_file(url, recording).sentence, flush=True)
+    for report in sorted(up.RECORDINGS.glob("toolchains/*.json")):
+        print(import_report(url, report).sentence, flush=True)
 
 
 def fill_fleet(url: str) -> None:

@@ -19,16 +19,16 @@ from streamlit.errors import StreamlitSecretNotFoundError
 from tilewatch.dashboard.frames.frames import to_frame, trials_frame
 from tilewatch.db.queries import actions as action_queries
 from tilewatch.db.queries import alarms as alarm_queries
-from tilewatch.db.queries import canaries as canary_queries
 from tilewatch.db.queries import checks as check_queries
 from tilewatch.db.queries import evidence as evidence_queries
-from tilewatch.db.queries import judge_score, quarantine, queue, snapshots
+from tilewatch.db.queries import gpu_health, judge_score, queue, snapshots
 from tilewatch.db.queries import regressions as regression_queries
 from tilewatch.db.queries import replays as replay_queries
 from tilewatch.db.queries import series as series_queries
 from tilewatch.db.queries import static_facts as static_fact_queries
 from tilewatch.db.queries import submissions as submission_queries
 from tilewatch.db.queries import sweeps as sweep_queries
+from tilewatch.db.queries import toolchain_reports as report_queries
 from tilewatch.db.session import session
 
 EVER = dt.datetime.min.replace(tzinfo=dt.UTC)
@@ -119,8 +119,8 @@ queues = _frames(queue.list_queues, LIVE_TTL_S)
 workers = _frames(queue.list_workers, LIVE_TTL_S)
 actions = _frames(action_queries.list_actions, LIVE_TTL_S)
 alarms = _frames(alarm_queries.list_alarms, LIVE_TTL_S)
-quarantines = _frames(quarantine.list_quarantines, LIVE_TTL_S)
-canaries = _frames(canary_queries.list_canaries, HISTORY_TTL_S)
+quarantines = _frames(gpu_health.list_quarantines, LIVE_TTL_S)
+canaries = _frames(gpu_health.list_canaries, HISTORY_TTL_S)
 snapshot = _frames(snapshots.list_points_as_of, HISTORY_TTL_S)
 snapshot_at_commit = _frames(snapshots.list_points_at_commit, HISTORY_TTL_S)
 recent_ratios = _frames(snapshots.list_recent_ratios, HISTORY_TTL_S)
@@ -160,6 +160,20 @@ def check(url: str, check_id: int) -> check_queries.CheckStory | None:
     """Returns None when there is no such check."""
     with session(url) as opened:
         return check_queries.find_check(opened, check_id)
+
+
+@_cached(LIVE_TTL_S)
+def toolchain_reports(url: str) -> list[report_queries.ReportRow]:
+    """The newest reports first."""
+    with session(url) as opened:
+        return report_queries.list_reports(opened)
+
+
+@_cached(LIVE_TTL_S)
+def toolchain_report(url: str, report_id: int) -> report_queries.ReportStory | None:
+    """Returns None when there is no such report."""
+    with session(url) as opened:
+        return report_queries.find_report(opened, report_id)
 
 
 @_cached(LIVE_TTL_S)

@@ -5,29 +5,37 @@ import streamlit as st
 
 from tilewatch.dashboard.charts import differences, grid, shapes
 from tilewatch.dashboard.frames import changes, findings, reads
+from tilewatch.dashboard.panels import toolchains
 from tilewatch.dashboard.text import ratio_to, time_text
 from tilewatch.dashboard.widgets import filters, page_head, plots, repository, tables
 from tilewatch.text import change_text, count_text, short_sha
 
-COMMITS, GPUS = "Two commits", "Two GPU models"
+COMMITS, GPUS, TOOLCHAINS = "Two commits", "Two GPU models", "Two toolchains"
 
 ABOUT = (
     "All series at two commits, or on two GPU models. Between two commits only what the judge confirmed is called "
-    "faster or slower."
+    "faster or slower. Two toolchains: is a newer compiler safe to take?"
 )
 
 
 def page(url: str) -> None:
     page_head.show("Compare", ABOUT)
+    kind = st.segmented_control(
+        "Compare", [COMMITS, GPUS, TOOLCHAINS], default=COMMITS, required=True, key="compare", bind="query-params"
+    )
+    if kind == TOOLCHAINS:
+        toolchains.show(url)
+    else:
+        _compare_series(url, kind)
+
+
+def _compare_series(url: str, kind: str) -> None:
     name = repository.pick_repository(url)
     commits = reads.commits(url, name)
     if commits.empty:
         st.info("Nothing is measured yet. Submit a nightly, or import a recording.")
         st.code("tilewatch submit nightly\ntilewatch import FILE")
         return
-    kind = st.segmented_control(
-        "Compare", [COMMITS, GPUS], default=COMMITS, required=True, key="compare", bind="query-params"
-    )
     pairs = _commits(url, name, commits) if kind == COMMITS else _gpu_models(url, name)
     compared = pairs.dropna(subset="change")
     if compared.empty:

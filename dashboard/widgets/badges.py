@@ -26,6 +26,7 @@ CHECKS = {
     "being prepared": GOING_ON,
     "being answered": GOING_ON,
 }
+SAFETIES = {"not safe": BADLY, "safe if re-tuned": UNSURE, "unknown": OVER, "safe": WELL}
 OUTCOMES = {
     "open": GOING_ON,
     "slower": BADLY,
@@ -41,7 +42,7 @@ _TEXT = {GOING_ON: "#3d7fe0", WELL: "#17857a", UNSURE: "#d98214", BADLY: "#cf4a2
 
 def word_colour(word: str) -> str:
     """The style of a cell that holds a state or a verdict."""
-    colours = SUBMISSIONS | VERDICTS | REGRESSIONS | CHECKS | OUTCOMES
+    colours = SUBMISSIONS | VERDICTS | REGRESSIONS | CHECKS | OUTCOMES | SAFETIES
     colour = colours.get(word)
     return f"color: {_TEXT[colour]}" if colour else ""
 

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db.joins import WORKER_ALIVE_S, read_rows
 from tilewatch.db.models import FAILED_JOB, OPEN_JOB, Job, Worker
-from tilewatch.db.queries.quarantine import QuarantineRow, list_quarantines
+from tilewatch.db.queries.gpu_health import QuarantineRow, list_quarantines
 from tilewatch.db.queries.submissions import IN_PROGRESS, SubmissionRow, list_submissions
 
 

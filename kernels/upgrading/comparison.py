@@ -17,6 +17,7 @@ from tilewatch.kernels.comparing.operators import Operator, Selection
 from tilewatch.kernels.toolchains.toolchain import Toolchain, find_toolchain
 from tilewatch.kernels.upgrading.gpu_half import GpuWanted, time_on_gpu
 from tilewatch.kernels.upgrading.report_file import (
+    MADE_AT,
     BadReport,
     ReportFile,
     ToolchainName,
@@ -112,7 +113,7 @@ def find_installed_side(name: str, root: Path) -> Toolchain | None:
 def _open(path: Path, place: Workplace) -> ToolchainReport:
     """The report that is there, to go on with; else a new one."""
     if not path.exists():
-        now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
+        now = dt.datetime.now(dt.UTC).strftime(MADE_AT)
         return ToolchainReport(ToolchainName(place.a.name), ToolchainName(place.b.name), now)
     report = read_report(path)
     if (report.a.name, report.b.name) != (place.a.name, place.b.name):

@@ -16,6 +16,7 @@ from tilewatch.kernels.upgrading.safety import Retuning, Timing
 
 VERSION = 1
 SAVE_EVERY_S = 5.0
+MADE_AT = "%Y-%m-%d %H:%M UTC"
 
 PairKey = tuple[str, str, str]
 """Kernel, problem, architecture."""

@@ -103,6 +103,11 @@ def write_markdown(report: ToolchainReport) -> str:
 
 
 def write_json(report: ToolchainReport) -> str:
+    return json.dumps(make_answer(report))
+
+
+def make_answer(report: ToolchainReport) -> dict[str, Any]:
+    """What `--json` prints, and what the dashboard keeps: plain values, None where a number is infinite."""
     judged = judge_everything(report)
     operators = []
     for each in judged:
@@ -125,7 +130,7 @@ def write_json(report: ToolchainReport) -> str:
     compiled = {arch: asdict(_times(report, arch)) for arch in list_archs(report)}
     about = {"answer": write_answer(report), "safety": judge_all(judged), "exit_code": safety_exit_code(judged)}
     sides = {"a": asdict(report.a), "b": asdict(report.b), "gpus": [asdict(each) for each in report.gpus.values()]}
-    return json.dumps({**about, **sides, "compile_times": compiled, "operators": operators})
+    return {**about, **sides, "compile_times": compiled, "operators": operators}
 
 
 def _list_urgent(judged: Sequence[OperatorSafety]) -> Iterator[str]:

@@ -52,7 +52,10 @@ def export_(
 
 
 def import_(
-    files: Annotated[list[Path], typer.Argument(help="Recordings: files that `tilewatch export` wrote.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="Recordings that `tilewatch export` wrote, or A..B.json of `tilewatch toolchain compare`."),
+    ],
     repository: Annotated[
         str | None, typer.Option(metavar="NAME", help="Store them under this repository name.")
     ] = None,
@@ -61,11 +64,15 @@ def import_(
 
     Example: tilewatch import recordings/*.jsonl.gz
     """
+    from tilewatch.worker.transfer import toolchain_reports
     from tilewatch.worker.transfer.importing import import_file
 
     database_url = options.ready_database()
     for file in files:
-        print(import_file(database_url, file, named=repository).sentence)
+        if file.name.endswith(toolchain_reports.END):
+            print(toolchain_reports.import_report(database_url, file).sentence)
+        else:
+            print(import_file(database_url, file, named=repository).sentence)
 
 
 def migrate() -> None:

@@ -305,14 +305,17 @@ def describe(row: submissions.SubmissionRow) -> str:
 
 def _import(settings: Settings, servers: Servers, screen: Screen) -> None:
     """Imports the recordings of this checkout: those of our own library under the name of this clone, those in folders
-    under the name of their own repository."""
+    under the name of their own repository; and the comparisons of toolchains."""
     from tilewatch.worker.transfer.importing import import_file
+    from tilewatch.worker.transfer.toolchain_reports import import_report
 
     own = _name(CHECKOUT) if _watches_checkout(settings) else None
     for recording in sorted(RECORDINGS.glob("*.jsonl.gz")):
         screen.print_line(import_file(servers.database_url, recording, named=own).sentence)
     for recording in sorted(RECORDINGS.glob("*/*.jsonl.gz")):
         screen.print_line(import_file(servers.database_url, recording).sentence)
+    for report in sorted(RECORDINGS.glob("toolchains/*.json")):
+        screen.print_line(import_report(servers.database_url, report).sentence)
     with session(servers.database_url) as opened:
         queued = jobs.list_unsent(opened, dispatch.RESEND_AFTER_S)
     dispatch.send(dispatch.sender(servers.broker_url), servers.database_url, queued)

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle import alarms as life
 from tilewatch.db.queries import alarms as alarm_queries
-from tilewatch.db.queries import quarantine, submissions
+from tilewatch.db.queries import gpu_health, submissions
 from tilewatch.db.queries.alarms import AlarmRow
 from tilewatch.db.session import session
 from tilewatch.db.step_queries import fallen_configs, repositories, run_pairs, steps
@@ -67,7 +67,7 @@ def _list_alarms(
     return [
         *itertools.chain.from_iterable(late),
         *alarms.find_failed_fetches(repositories.list_repositories(opened)),
-        *alarms.find_quarantined_gpus(quarantine.list_quarantines(opened)),
+        *alarms.find_quarantined_gpus(gpu_health.list_quarantines(opened)),
         *alarms.find_broken_configs(pairs, fallen_configs.list_fallen_configs(opened, pairs)),
         *_still_broken(opened, stored, now),
         *alarms.find_lost_ties(recent),

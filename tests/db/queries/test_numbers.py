@@ -10,7 +10,7 @@ from tests.db.fixtures import one_commit
 from tilewatch.db.lifecycle import quarantine, regressions, waiting
 from tilewatch.db.lifecycle.messages import list_unreported_changes
 from tilewatch.db.models import Config, Measurement, Quarantine, Run, Trial
-from tilewatch.db.queries import canaries, series
+from tilewatch.db.queries import gpu_health, series
 from tilewatch.db.step_queries import run_pairs, winners
 
 MINUTE = dt.timedelta(minutes=1)
@@ -78,7 +78,7 @@ def test_the_baseline_s_time_is_ours_times_the_ratio(db_session: Session, run_id
 def test_canaries_of_computing_and_of_memory_are_not_each_other(db_session: Session, run_id: int) -> None:
     reading = {"when": "canary before", "canary_compute_us": 220.0, "canary_memory_us": 135.0}
     db_session.execute(update(Run).where(Run.id == run_id).values(telemetry=[{"clock_mhz": 1}, reading]))
-    (row,) = canaries.list_canaries(db_session)
+    (row,) = gpu_health.list_canaries(db_session)
     assert (row.compute_us, row.memory_us, row.gpu_uuid) == (220.0, 135.0, "GPU-1")
 
 

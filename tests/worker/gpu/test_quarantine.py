@@ -13,8 +13,7 @@ from tests.worker.fixtures.worker_context import Drain
 from tilewatch.db.lifecycle import quarantine
 from tilewatch.db.lifecycle.quarantine import OpenQuarantine
 from tilewatch.db.models import Job, Quarantine, Run, Trial, Verdict
-from tilewatch.db.queries import quarantine as quarantine_queries
-from tilewatch.db.queries import queue_metrics
+from tilewatch.db.queries import gpu_health, queue_metrics
 from tilewatch.db.session import session
 from tilewatch.kernels.device import SIMULATED, Gpu
 from tilewatch.kernels.gpu.health import NoAnswer
@@ -187,6 +186,6 @@ def test_people_see_which_gpus_are_ill(context: Context) -> None:
     gpu.reading = {"xids": [79]}
     gpu.watch.look()
     with session(context.database_url) as opened:
-        (row,) = quarantine_queries.list_quarantines(opened)
+        (row,) = gpu_health.list_quarantines(opened)
         assert queue_metrics.read_queue_metrics(opened).quarantined == {"sim": 1}
     assert (row.gpu_uuid, row.reason, row.ended_at) == ("GPU-7", "the driver reported Xid 79", None)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tilewatch.db.queries.alarms import AlarmRow
-from tilewatch.db.queries.quarantine import QuarantineRow
+from tilewatch.db.queries.gpu_health import QuarantineRow
 from tilewatch.db.queries.submissions import SubmissionRow
 from tilewatch.db.step_queries.fallen_configs import FallenConfig, SweepPair
 from tilewatch.db.step_queries.run_pairs import RunPair

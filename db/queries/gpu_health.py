@@ -1,4 +1,4 @@
-"""Reads the times of canaries, which change only when their GPU does."""
+"""Reads how GPUs are: the times of their canaries, which change only when the GPU does, and their quarantines."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
 from tilewatch.db.joins import read_rows
-from tilewatch.db.models import Run
+from tilewatch.db.models import Quarantine, Run
 
 
 @dataclass(frozen=True)
@@ -41,3 +41,24 @@ def list_canaries(session: Session, runs: int = 500) -> list[CanaryRow]:
         .order_by(newest.c.finished_at, newest.c.id)
     )
     return read_rows(session, query, CanaryRow)
+
+
+@dataclass(frozen=True)
+class QuarantineRow:
+    gpu_uuid: str
+    gpu_model: str
+    host: str
+    kind: str
+    reason: str
+    began_at: dt.datetime
+    canaries: int
+    canary_at: dt.datetime | None
+    canary_said: str | None
+    ended_at: dt.datetime | None
+
+
+def list_quarantines(session: Session, limit: int = 50) -> list[QuarantineRow]:
+    """Lists the GPUs that are in quarantine, then those that were, the newest first."""
+    columns = [getattr(Quarantine, name) for name in QuarantineRow.__dataclass_fields__]
+    newest = (Quarantine.ended_at.is_not(None), Quarantine.began_at.desc())
+    return read_rows(session, select(*columns).order_by(*newest).limit(limit), QuarantineRow)

@@ -1,0 +1,154 @@
+"""Shows a comparison of two toolchains: the answer, the verdict on each operator, the picture, and the launches."""
+
+import json
+from collections.abc import Sequence
+
+import pandas as pd
+import streamlit as st
+
+from tilewatch.dashboard.charts import evidence as evidence_charts
+from tilewatch.dashboard.charts import toolchains
+from tilewatch.dashboard.frames import reads
+from tilewatch.dashboard.text import config_text, day
+from tilewatch.dashboard.widgets import badges, filters, plots
+from tilewatch.db.queries.toolchain_reports import OperatorRow, ReportRow, ReportStory, TimeChange
+from tilewatch.text import change_text
+
+ALL = "all"
+ORDER = ("not safe", "safe if re-tuned", "unknown", "safe")
+"""By urgency."""
+
+
+def show(url: str) -> None:
+    rows = reads.toolchain_reports(url)
+    if not rows:
+        st.info("No two toolchains were compared yet. A comparison says whether a newer compiler is safe to take.")
+        st.code("tilewatch toolchain compare installed next\ntilewatch import installed..next.json")
+        return
+    found = reads.toolchain_report(url, _pick(rows).id)
+    if found is None:
+        return
+    _answer(found)
+    shown = _filter(found.operators)
+    if not shown:
+        st.caption("No kernel and problem has this verdict here.")
+        return
+    _table(shown)
+    if any(row.frozen is not None for row in shown):
+        figure = toolchains.changes(shown, found.report.b)
+        plots.show(figure, "changes", f"Change of the time of each operator with {found.report.b}")
+        st.caption(
+            f"The {toolchains.AT_MOST} slowest at most, with 95 % intervals. Filled: surely slower than allowed. A "
+            "cross: the newer toolchain's own best config beside the config in use."
+        )
+    _launches(found, shown)
+    _keep(found)
+
+
+def _pick(rows: Sequence[ReportRow]) -> ReportRow:
+    """A report's number is in its name, since two may have the same toolchains."""
+    named = {f"#{row.id} {row.a} → {row.b}, {day(row.made_at)}": row for row in rows}
+    picked = filters.pick("Report", [filters.NEWEST, *named], "report")
+    return named.get(picked, rows[0])
+
+
+def _answer(found: ReportStory) -> None:
+    colour = badges.SAFETIES[found.report.safety]
+    st.markdown(f"#### {found.report.a} → {found.report.b} :{colour}-badge[{found.report.safety}]")
+    st.text(found.sentence)
+    where = ", ".join(found.gpus) or "no GPU: the compilers alone"
+    st.caption(f"On {where}. {found.report.a}: {found.compilers[0]}. {found.report.b}: {found.compilers[1]}.")
+
+
+def _filter(operators: Sequence[OperatorRow]) -> list[OperatorRow]:
+    """Those on the picked GPU model and with the picked verdict, the most urgent and slowest first."""
+    places = list(dict.fromkeys(_place(row) for row in operators))
+    place = filters.choose("On", places, "on") if len(places) > 1 else (places or [ALL])[0]
+    here = [row for row in operators if _place(row) == place]
+    picked = filters.choose(
+        "Verdict", [ALL, *(word for word in ORDER if word in {row.safety for row in here})], "safety"
+    )
+    shown = here if picked == ALL else [row for row in here if row.safety == picked]
+    return sorted(shown, key=lambda row: (ORDER.index(row.safety), -_change(row.frozen)))
+
+
+def _table(shown: Sequence[OperatorRow]) -> None:
+    table = pd.DataFrame(
+        [
+            {
+                "verdict": row.safety,
+                "kernel": row.kernel,
+                "problem": row.problem,
+                "same config": _write(row.frozen) or row.static,
+                "re-tuned": _write(row.retuned),
+                "what moved in the code": ", ".join(row.moved),
+                "new best config": "" if row.moved_to is None else config_text(row.moved_to),
+            }
+            for row in shown
+        ]
+    )
+    st.dataframe(table.style.map(badges.word_colour, subset="verdict"), hide_index=True, key="operators")
+
+
+def _launches(found: ReportStory, shown: Sequence[OperatorRow]) -> None:
+    """The launches of one operator, and the command that shows what differs in its machine code."""
+    times = {(each.kernel, each.problem, each.gpu_model): each for each in found.frozen}
+    timed = [row for row in shown if _key(row) in times]
+    if not timed:
+        return
+    st.subheader("Evidence: both cubins in turns, in fresh processes", anchor=False)
+    names = [f"{row.kernel} {row.problem}" for row in timed]
+    row = timed[names.index(filters.pick("Kernel and problem", names, "operator"))]
+    launches = times[_key(row)]
+    left, right = st.columns([3, 2], gap="medium")
+    with left:
+        figure = evidence_charts.replay(launches.a_us, launches.b_us)
+        plots.show(figure, "launches", "Times of the old and the new cubin by launch")
+    with right:
+        st.text(row.reason)
+        st.markdown(f"config `{config_text(row.config)}`")
+        if row.moved:
+            st.caption("  \n".join(row.moved))
+    st.caption("To see what differs in its machine code, with the report file from below:")
+    name = _file_name(found.report)
+    st.code(
+        f"tilewatch toolchain reproduce {name}.json {row.kernel} {row.problem} --arch {row.arch} --out case",
+        language="bash",
+        wrap_lines=True,
+    )
+
+
+def _keep(found: ReportStory) -> None:
+    name = _file_name(found.report)
+    with st.container(horizontal=True):
+        st.download_button("The report as Markdown", found.markdown, f"{name}.md", "text/markdown", on_click="ignore")
+        contents = json.dumps(found.contents)
+        st.download_button("The report file", contents, f"{name}.json", "application/json", on_click="ignore")
+    whole = st.expander("The whole report", key="whole", on_change="rerun", bind="query-params")
+    with whole:
+        if whole.open:
+            st.markdown(found.markdown)
+
+
+def _file_name(report: ReportRow) -> str:
+    return f"{report.a}..{report.b}"
+
+
+def _key(row: OperatorRow) -> tuple[str, str, str]:
+    return row.kernel, row.problem, row.gpu_model or ""
+
+
+def _place(row: OperatorRow) -> str:
+    return row.gpu_model or f"{row.arch}, compiled only"
+
+
+def _change(change: TimeChange | None) -> float:
+    return 0.0 if change is None else change.change
+
+
+def _write(change: TimeChange | None) -> str:
+    """Empty without launches; an end of an interval that is not known yet is a question mark."""
+    if change is None:
+        return ""
+    low, high = ("?" if end is None else f"{100 * end:.1f}" for end in (change.low, change.high))
+    return f"{change_text(change.change)} ({low} to {high}), {change.kind}"

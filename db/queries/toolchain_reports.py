@@ -1,0 +1,135 @@
+"""Reads reports that compare two toolchains: the answer, each operator's verdict, and the launches behind it."""
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from tilewatch.db.joins import read_rows
+from tilewatch.db.models import ToolchainReport
+
+
+@dataclass(frozen=True)
+class ReportRow:
+    """A report in a list. `safety` is "safe", "safe if re-tuned", "not safe" or "unknown"."""
+
+    id: int
+    a: str
+    b: str
+    made_at: dt.datetime
+    safety: str
+
+
+@dataclass(frozen=True)
+class TimeChange:
+    """A change of an operator's time with its 95 % interval, relative: 0.02 is 2 % slower. An end that is infinite is
+    None."""
+
+    kind: str
+    change: float
+    low: float | None
+    high: float | None
+    launches: int
+    is_final: bool
+
+
+@dataclass(frozen=True)
+class OperatorRow:
+    """The verdict on a kernel and problem. `gpu_model` is None where the compilers alone were asked; `frozen` and
+    `retuned` are None without launches. `moved_to` is B's own best config, None where it is A's or was not looked for.
+    """
+
+    kernel: str
+    problem: str
+    arch: str
+    gpu_model: str | None
+    safety: str
+    reason: str
+    static: str
+    moved: tuple[str, ...]
+    config: Mapping[str, int]
+    moved_to: Mapping[str, int] | None
+    frozen: TimeChange | None
+    retuned: TimeChange | None
+
+
+@dataclass(frozen=True)
+class ReportLaunches:
+    """The times of one question on one GPU model, us; element i of both is launch i."""
+
+    kernel: str
+    problem: str
+    gpu_model: str
+    a_us: tuple[float, ...]
+    b_us: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class ReportStory:
+    """A report with its operators in the library's order. `contents` is the file as `toolchain compare` keeps it."""
+
+    report: ReportRow
+    sentence: str
+    compilers: tuple[str, str]
+    gpus: tuple[str, ...]
+    operators: tuple[OperatorRow, ...]
+    frozen: tuple[ReportLaunches, ...]
+    markdown: str
+    contents: Mapping[str, Any]
+
+
+def list_reports(session: Session, limit: int = 50) -> list[ReportRow]:
+    """Lists the newest reports first."""
+    return read_rows(session, _reports().order_by(ToolchainReport.made_at.desc()).limit(limit), ReportRow)
+
+
+def find_report(session: Session, report_id: int) -> ReportStory | None:
+    """Returns None when there is no such report."""
+    row = next(iter(read_rows(session, _reports().where(ToolchainReport.id == report_id), ReportRow)), None)
+    if row is None:
+        return None
+    columns = select(ToolchainReport.answer, ToolchainReport.contents, ToolchainReport.markdown)
+    answer, contents, markdown = session.execute(columns.where(ToolchainReport.id == report_id)).one()
+    return ReportStory(
+        row,
+        answer["answer"],
+        (answer["a"]["compiler"], answer["b"]["compiler"]),
+        tuple(f"{gpu['name']} (driver {gpu['driver']})" for gpu in answer["gpus"]),
+        tuple(map(_read_operator, answer["operators"])),
+        tuple(map(_read_launches, contents["frozen"])),
+        markdown,
+        contents,
+    )
+
+
+def _reports() -> Any:
+    safety = ToolchainReport.answer["safety"].astext.label("safety")
+    return select(ToolchainReport.id, ToolchainReport.a, ToolchainReport.b, ToolchainReport.made_at, safety)
+
+
+def _read_operator(row: Mapping[str, Any]) -> OperatorRow:
+    names = ("kernel", "problem", "arch", "gpu_model", "safety", "reason", "static")
+    return OperatorRow(
+        **{name: row[name] for name in names},
+        moved=tuple(row["moved"]),
+        config=_sort(row["config"]),
+        moved_to=None if row["moved_to"] is None else _sort(row["moved_to"]),
+        frozen=_read_change(row["frozen"]),
+        retuned=_read_change(row["retuned"]),
+    )
+
+
+def _sort(config: Mapping[str, int]) -> Mapping[str, int]:
+    """A config in the order in which commands write it: jsonb keeps none."""
+    return dict(sorted(config.items()))
+
+
+def _read_change(row: Mapping[str, Any] | None) -> TimeChange | None:
+    return None if row is None else TimeChange(**{name: row[name] for name in TimeChange.__dataclass_fields__})
+
+
+def _read_launches(row: Mapping[str, Any]) -> ReportLaunches:
+    return ReportLaunches(row["kernel"], row["problem"], row["gpu_model"], tuple(row["a_us"]), tuple(row["b_us"]))

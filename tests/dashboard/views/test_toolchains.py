@@ -1,0 +1,56 @@
+"""The tab of the page Compare that shows comparisons of two toolchains, with the one that this repository keeps."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from tests.conftest import NewDatabase
+from tests.dashboard.fixtures.app import APP
+from tilewatch.worker.transfer.toolchain_reports import import_report
+
+KEPT = Path(__file__).parents[3] / "recordings" / "toolchains" / "h200-13.4.92..13.5.37.json"
+
+
+@pytest.fixture(scope="module")
+def url(new_database: NewDatabase) -> Iterator[str]:
+    with new_database() as fresh:
+        assert import_report(fresh, KEPT).created
+        yield fresh
+
+
+def compare(url: str, monkeypatch: pytest.MonkeyPatch, **choices: str) -> AppTest:
+    monkeypatch.setenv("TILEWATCH_DATABASE_URL", url)
+    app = AppTest.from_file(str(APP), default_timeout=60)
+    app.run()
+    for name, value in {"compare": "Two toolchains", **choices}.items():
+        app.query_params[name] = value
+    app.switch_page("views/compare.py").run()
+    assert not app.exception
+    return app
+
+
+def test_the_answer_comes_first_then_what_is_worst(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = compare(url, monkeypatch)
+    assert any(":red-badge[not safe]" in each.value for each in page.markdown)
+    assert page.text[0].value.startswith("13.5.37 is not safe to take in place of 13.4.92 on h200: of 82 operators")
+    table = page.dataframe[0].value
+    assert len(table) == 82
+    first = table.iloc[0]
+    assert (first["verdict"], first["kernel"], first["problem"]) == ("not safe", "gemm_fp8", "4096x7168x2048")
+    assert first["same config"] == "+61.6 % (61.4 to 61.6), slower"
+    assert first["re-tuned"] == "+1.0 % (0.9 to 1.0), slower"
+    assert "spills 0 -> 256 bytes" in first["what moved in the code"]
+    assert page.code[0].value.endswith("gemm_fp8 4096x7168x2048 --arch sm_90 --out case")
+
+
+def test_a_verdict_and_an_operator_are_picked_in_the_address(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = compare(url, monkeypatch, safety="safe if re-tuned")
+    (row,) = page.dataframe[0].value.to_dict("records")
+    assert row["problem"] == "8192x7168"
+    assert row["new best config"] == "occupancy=8 persistent=0 tile_columns=1024 tile_rows=4"
+
+
+def test_a_second_import_changes_nothing(url: str) -> None:
+    assert not import_report(url, KEPT).created

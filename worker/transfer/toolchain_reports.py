@@ -1,0 +1,38 @@
+"""Imports the files that `tilewatch toolchain compare` keeps, judged, so that the dashboard shows them."""
+
+import datetime as dt
+import json
+from pathlib import Path
+
+from tilewatch.db.lifecycle.toolchain_reports import JudgedReport, write_report
+from tilewatch.db.session import session
+from tilewatch.kernels.upgrading import writing
+from tilewatch.kernels.upgrading.report_file import MADE_AT, BadReport, read_report
+from tilewatch.worker.transfer.importing import Imported
+
+END = ".json"
+"""How the name of such a file ends; a recording's ends with .jsonl.gz."""
+
+
+def import_report(database_url: str, path: Path) -> Imported:
+    """Stores a report, or what is new in it. Raises BadReport, and then nothing has changed."""
+    report = read_report(path)
+    try:
+        made_at = dt.datetime.strptime(report.made_at, MADE_AT).replace(tzinfo=dt.UTC)
+    except ValueError as error:
+        raise BadReport(f"{path} is no report of `tilewatch toolchain compare`: {error}") from None
+    judged = JudgedReport(
+        key=f"{report.made_at} {report.a.compiler} {report.b.compiler}",
+        a=report.a.name,
+        b=report.b.name,
+        made_at=made_at,
+        contents=json.loads(path.read_text(encoding="utf-8")),
+        answer=writing.make_answer(report),
+        markdown=writing.write_markdown(report),
+    )
+    with session(database_url) as opened:
+        written = write_report(opened, judged)
+    if written == "unchanged":
+        return Imported(False, f"{path.name} was imported before; nothing changed")
+    verb = "imported" if written == "added" else "imported what is new in"
+    return Imported(True, f"{verb} the comparison of {judged.a} with {judged.b} from {path.name}")
