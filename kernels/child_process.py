@@ -26,6 +26,7 @@ from tilewatch.kernels import sandbox
 
 PASSED_ON = (
     sandbox.SWITCH,
+    sandbox.REQUIRE,
     "PATH",
     "HOME",
     "LANG",

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tilewatch.kernels import tile_table
+from tilewatch.kernels import sandbox, tile_table
 from tilewatch.kernels.measuring.rival_process import BASELINES_DEADLINE_S, ROUNDS_DEADLINE_S, RivalProcess
 from tilewatch.kernels.measuring.sweep import GpuChild
 from tilewatch.kernels.results import Measured, TrialResult
@@ -69,6 +69,7 @@ def time_carefully(
         "throttled_rounds_kept": len(throttled[winner]) if hot else 0,
         "throttled_rounds_left_out": 0 if hot else len(throttled[winner]),
         "seed": seed,
+        "sandbox": sandbox.find_gpu_level().value,
     }
     if parts := child.ask({"ask": "parts", "id": winner, "rounds": BLOCK_ROUNDS}, ROUNDS_DEADLINE_S)["parts_us"]:
         shared["parts_us"] = parts

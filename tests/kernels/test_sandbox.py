@@ -1,6 +1,7 @@
 """A library that reads, writes, calls and kills what is not its own, in a real child: nothing answers it."""
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -14,15 +15,17 @@ from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.compiling.compiler import BuildError, Compiler
 from tilewatch.kernels.compiling.store import folder
 from tilewatch.kernels.library_errors import LibraryError
-from tilewatch.kernels.sandbox import Level, SandboxMissing
+from tilewatch.kernels.sandbox import GpuLevel, Level, SandboxMissing
 
 PRODUCT = Path(sandbox.__file__)
 full = pytest.mark.skipif(not sandbox.landlock_version(), reason="this kernel has no Landlock")
 
 
 @pytest.fixture(autouse=True)
-def switched_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(sandbox.SWITCH, "on")
+def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it is by itself."""
+    monkeypatch.delenv(sandbox.SWITCH, raising=False)
+    monkeypatch.delenv(sandbox.REQUIRE, raising=False)
 
 
 PROBES = """
@@ -141,8 +144,42 @@ for act in (lambda: socket.create_connection(("127.0.0.1", {listener})), lambda:
         continue
     raise SystemExit("it was answered")
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, sandbox.SWITCH: "on"}
+    )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@full
+@pytest.mark.parametrize(
+    ("switch", "require", "level", "gpu_level"),
+    [
+        (None, None, Level.FULL, GpuLevel.NONE),
+        ("on", None, Level.FULL, GpuLevel.PROCESSES),
+        ("off", None, Level.NONE, GpuLevel.NONE),
+        (None, "1", Level.FULL, GpuLevel.PROCESSES),
+        ("off", "1", Level.FULL, GpuLevel.PROCESSES),
+    ],
+)
+def test_what_is_set_decides_what_a_child_is_kept_from(
+    monkeypatch: pytest.MonkeyPatch, switch: str | None, require: str | None, level: Level, gpu_level: GpuLevel
+) -> None:
+    monkeypatch.setattr(sandbox, "landlock_version", lambda: 4)
+    for name, value in ((sandbox.SWITCH, switch), (sandbox.REQUIRE, require)):
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    assert (sandbox.find_level(), sandbox.find_gpu_level()) == (level, gpu_level)
+
+
+@full
+def test_what_is_required_reaches_the_child(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child decides by its own environment."""
+    monkeypatch.setenv(sandbox.SWITCH, "off")
+    monkeypatch.setenv(sandbox.REQUIRE, "1")
+    with pytest.raises(LibraryError) as raised:
+        catalog.read(library, arch="sm_90")
+    found, _ = outcomes(str(raised.value))
+    assert not found["secret"].startswith("answered")
 
 
 def test_where_it_is_required_and_not_there_no_child_starts(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -195,11 +195,11 @@ def _nvidia_program(name: str) -> CheckResult:
 
 
 def _sandbox() -> CheckResult:
-    level = sandbox.find_level()
-    found = f"a library's code is kept from {level.value}"
+    level, gpu_level = sandbox.find_level(), sandbox.find_gpu_level()
+    found = f"a library's code is kept from {level.value}; while it measures on a GPU, from {gpu_level.value}"
     if level is sandbox.Level.FULL:
         return CheckResult("sandbox", True, found)
-    fix = f"{sandbox.SWITCH}=on, and Linux 5.13 or newer with Landlock and seccomp (docs/security.md)"
+    fix = f"Linux 5.13 or newer with Landlock and seccomp, and {sandbox.SWITCH} not `off` (docs/security.md)"
     return CheckResult("sandbox", False if sandbox.is_required() else None, found, fix)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tilewatch.kernels import sandbox
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.compiling.compiler import BuildError, Compiler
@@ -108,7 +109,10 @@ def test_a_compile_that_eats_memory_is_stopped_and_says_so(store: str) -> None:
     assert (outcome.status, outcome.failure) == ("error", "the tile compiler needed more than 0.195312 GiB")
 
 
-def test_one_library_s_code_does_not_run_in_the_compiles_of_another(store: str, tmp_path: Path) -> None:
+def test_one_library_s_code_does_not_run_in_the_compiles_of_another(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(sandbox.SWITCH, "off")  # it could not write its log
     hostile, log = tmp_path / "hostile", tmp_path / "log"
     hostile.mkdir()
     (hostile / "gemm.py").write_text(f"""
@@ -240,6 +244,7 @@ def test_a_library_that_prints_cannot_garble_an_answer(tmp_path: Path) -> None:
 
 
 def test_a_child_sees_no_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(sandbox.SWITCH, "off")  # it could not write what it saw
     monkeypatch.setenv("TILEWATCH_DATABASE_URL", "postgresql://tilewatch:secret@127.0.0.1/tilewatch")
     seen = tmp_path / "seen.json"
     (tmp_path / "spy.py").write_text(

@@ -157,6 +157,7 @@ def test_rounds_end_when_the_ratio_is_known_well_enough(bench: Bench) -> None:
     result = bench.measure([bench.rig.cubin()])
     ours = result.measurements[0]
     assert (ours.detail["stopped"], ours.detail["rounds"], len(ours.samples_us)) == ("interval", 40, 40)
+    assert ours.detail["sandbox"] == "nothing"
     assert bench.steps[-1] == ("rounds", 40, 200)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.kernels.fixtures.second_toolchain import count_compiles, make_toolchain
 from tests.worker.fixtures import tiny_repository
+from tilewatch.kernels import sandbox
 
 WORSE = 'for each; do shift; case "$each" in --opt-level*|-O*) ;; *) set -- "$@" "$each" ;; esac; done\n'
 """Takes the optimisation level out of the arguments of a tileiras."""
@@ -29,7 +30,7 @@ def compare(library: Path, a: str, b: str, *arguments: str) -> subprocess.Comple
     root = library.parents[1]
     command = [sys.executable, "-m", "tilewatch.kernels", "toolchain", "compare", a, b, "--toolchains", str(root)]
     options = ["--library", str(library), "--jobs", "2", "--arch", "sm_90", "--configs", "shipped", *arguments]
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", sandbox.SWITCH: "off"}  # runs are written outside of it
     return subprocess.run([*command, *options], cwd=root, env=environment, capture_output=True, text=True, check=False)
 
 

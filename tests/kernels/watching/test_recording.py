@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.kernels.watching.fixtures.record import GIVEN, record
+from tilewatch.kernels import sandbox
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.tile_table import stored_space
 
@@ -115,7 +116,10 @@ def test_what_ships_is_named_among_configs_of_the_watch_file(found: Found) -> No
     assert found["chosen 8x256"]["ships"] == {"tile": 64}
 
 
-def test_a_plan_runs_host_code_once_per_config_and_hashes_the_sources_once(tmp_path: Path) -> None:
+def test_a_plan_runs_host_code_once_per_config_and_hashes_the_sources_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(sandbox.SWITCH, "off")  # it could not write its calls
     shutil.copytree(REPOSITORY, tmp_path / "repository")
     watch_file = tmp_path / "repository" / "watch" / "operators.py"
     watch_file.write_text(COUNTED)

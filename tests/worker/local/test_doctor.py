@@ -34,8 +34,12 @@ def test_everything_that_is_needed_is_looked_for(tmp_path: Path) -> None:
 
 def test_the_level_of_the_sandbox_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "find_level", lambda: sandbox.Level.NETWORK)
+    monkeypatch.setattr(sandbox, "find_gpu_level", lambda: sandbox.GpuLevel.NONE)
     found = _found(_settings(tmp_path))["sandbox"]
-    assert (found.ok, found.found) == (None, "a library's code is kept from network")
+    assert (found.ok, found.found) == (
+        None,
+        "a library's code is kept from network; while it measures on a GPU, from nothing",
+    )
     monkeypatch.setenv(sandbox.REQUIRE, "1")
     assert _found(_settings(tmp_path))["sandbox"].ok is False
     monkeypatch.setattr(sandbox, "find_level", lambda: sandbox.Level.FULL)
