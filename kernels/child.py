@@ -27,7 +27,7 @@ def main(role: str, readable: Sequence[str], writable: Sequence[str]) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     processes.adopt_orphans()
-    if role in ("catalog", "check", "compile"):
+    if role in ("catalog", "check", "record", "compile"):
         sandbox.confine_without_gpu(readable=readable, writable=writable)
     elif role == "gpu":
         sandbox.confine_with_gpu()
@@ -47,13 +47,13 @@ def _end_with_group(*_: object) -> None:
 
 def _handler(role: str) -> Handler:
     # Imported by role: the catalog must answer without a compiler or a GPU stack, the compiler without CuPy.
-    if role in ("catalog", "check", "compile"):
+    if role in ("catalog", "check", "record"):
         from tilewatch.kernels.watching import pretend_driver
         from tilewatch.kernels.watching.torch_stand_in import module
 
         pretend_driver.install()
         module.install()
-    if role in ("catalog", "check", "compile", "gpu"):
+    if role in ("catalog", "check", "record", "gpu"):
         from tilewatch.kernels.watching import recorder
 
         recorder.replace_launch_and_search()
@@ -61,6 +61,8 @@ def _handler(role: str) -> Handler:
         from tilewatch.kernels.catalog.catalog_child import answer
     elif role == "check":
         from tilewatch.kernels.catalog.findings import answer
+    elif role == "record":
+        from tilewatch.kernels.compiling.record_child import answer
     elif role == "compile":
         from tilewatch.kernels.compiling.compile_child import answer
     elif role == "gpu":

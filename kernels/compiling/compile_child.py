@@ -1,5 +1,8 @@
-"""Child role `compile`: compiles one config to a cubin with its static facts, names its code, or records it for
-another machine."""
+"""Child role `compile`: compiles what a config launches to a cubin with its static facts, or names its code.
+
+It runs no library: its requests hold bytecode, which kernels/compiling/record_child.py made in a process of its own. So
+no commit decides what its code is called, what is stored, or what the compiler may use.
+"""
 
 import functools
 import hashlib
@@ -14,73 +17,50 @@ from typing import Any
 
 import cuda.tile as ct
 
-from tilewatch.kernels.compiling.bytecode import meaning_sha256
+from tilewatch.kernels.compiling.bytecode import BadBytecode, meaning_sha256
 from tilewatch.kernels.compiling.compiler_guard import CompilerGuard
 from tilewatch.kernels.compiling.compiler_input import compile_input, find_compiler_files
-from tilewatch.kernels.compiling.config_code import (
-    ConfigCode,
-    LaunchCode,
-    first_line,
-    read_code,
-    record_code,
-    record_failure,
-)
 from tilewatch.kernels.compiling.cubin import code_sha256, static_facts
 from tilewatch.kernels.compiling.operator_code import bundle, bundle_key
 from tilewatch.kernels.compiling.programs import ProgramMissing
+from tilewatch.kernels.compiling.recorded_code import LaunchInput, RecordedCode, first_line, read_recorded
 from tilewatch.kernels.compiling.store import CubinStore, StoreError, is_final
-from tilewatch.kernels.contract import HINTS, BadProblem
-from tilewatch.kernels.library_errors import LibraryError, PackageMissing
-from tilewatch.kernels.signature import BadConfig
+from tilewatch.kernels.contract import HINTS
+from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.toolchains.versions import compiler_version
-from tilewatch.kernels.watching.declare import BadWatchFile
 from tilewatch.kernels.watching.recorder import RecordingError
 
 _store = functools.cache(CubinStore)
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Every failure of a config is an answer with a status; only a broken set-up is an answer with "error", a store
-    that cannot be used one with "store_error", and host code that needs another machine one with "package_missing"."""
-    ask = request.get("ask")
+    """Every failure of a config is an answer with a status; only a broken set-up is an answer with "error", and a store
+    that cannot be used one with "store_error"."""
+    ask = request["ask"]
     if ask == "ready":  # everything this role needs was imported
         return {"compiler": compiler_version(), "files": find_compiler_files()}
     try:
-        code = read_code(request)
-        if ask == "identify":
-            return _identify(code, request)
-        return _record(code) if ask == "record" else _compile_all(code, request)
-    except PackageMissing as error:
-        return {"package_missing": str(error)}
+        code = read_recorded(request["recorded"])
+        return _identify(code, request) if ask == "identify" else _compile_all(code, request)
     except (LibraryError, ProgramMissing) as error:
         return {"error": str(error)}
     except StoreError as error:
         return {"store_error": str(error)}
-    except (BadConfig, BadProblem, BadWatchFile, RecordingError) as error:
-        if ask == "record":
-            return {"recorded": record_failure(str(error))}
+    except RecordingError as error:
         return _failure("error", str(error), 0.0, 0.0, None)
 
 
-def _identify(code: ConfigCode, request: Mapping[str, Any]) -> Mapping[str, Any]:
+def _identify(code: RecordedCode, request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Names the code and the way it is launched, without compiling."""
     try:
-        keys = [_content_key(each.make_input().bytecode, request) for each in code.launches]
-        launched = code.hash_launches()
-    except Exception as error:  # noqa: BLE001 - the edge of a trial: the compiler and the kernel may raise anything
+        keys = [_content_key(each.wanted.bytecode, request) for each in code.launches]
+    except BadBytecode as error:
         return _failure("error", first_line(error), 0.0, 0.0, None)
     key = bundle_key(keys, code.launches) if code.is_bundle else keys[0]
-    return {"status": "ok", "content_key": key, "launch_sha256": launched}
+    return {"status": "ok", "content_key": key, "launch_sha256": code.launch_sha256}
 
 
-def _record(code: ConfigCode) -> Mapping[str, Any]:
-    try:
-        return {"recorded": record_code(code)}
-    except Exception as error:  # noqa: BLE001 - the edge of a trial: the compiler and the kernel may raise anything
-        return {"recorded": record_failure(first_line(error))}
-
-
-def _compile_all(code: ConfigCode, request: Mapping[str, Any]) -> Mapping[str, Any]:
+def _compile_all(code: RecordedCode, request: Mapping[str, Any]) -> Mapping[str, Any]:
     by_key = {each.key: each for each in code.launches}
     outcomes = {key: _compile(each, request) for key, each in by_key.items()}
     if code.is_bundle:
@@ -89,19 +69,18 @@ def _compile_all(code: ConfigCode, request: Mapping[str, Any]) -> Mapping[str, A
     return outcome
 
 
-def _compile(launch: LaunchCode, request: Mapping[str, Any]) -> Mapping[str, Any]:
+def _compile(launch: LaunchInput, request: Mapping[str, Any]) -> Mapping[str, Any]:
     store = _store(request["store"])
     started, cpu = time.perf_counter(), _cpu_s()
     guard = CompilerGuard(memory_bytes=request["memory_bytes"], cpu_s=request["limit_s"])
     key = None
     try:
-        wanted = launch.make_input()
-        key = _content_key(wanted.bytecode, request)
+        key = _content_key(launch.wanted.bytecode, request)
         stored = store.outcome(key)
         if stored is not None and is_final(stored, request["limit_s"]):
             return {**stored, "reused": True}
         with guard:
-            cubin, remarks = compile_input(wanted, request["arch"], request["wall_limit_s"])
+            cubin, remarks = compile_input(launch.wanted, request["arch"], request["wall_limit_s"])
     except ct.TileCompilerTimeoutError:
         failure = (
             f"stopped after {request['wall_limit_s']:g} s with {guard.cpu_s:.1f} s of CPU time: the machine was too "
@@ -130,7 +109,7 @@ def _compile(launch: LaunchCode, request: Mapping[str, Any]) -> Mapping[str, Any
             "symbol": launch.symbol,
             "facts": _read_facts(cubin, remarks),
         }
-        store.put(key, outcome, cubin, wanted.bytecode)
+        store.put(key, outcome, cubin, launch.wanted.bytecode)
         return {**outcome, "reused": False}
     if key is not None:
         store.put(key, outcome, None)

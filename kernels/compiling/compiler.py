@@ -1,7 +1,8 @@
-"""Compiles configs into the cubin store, one at a time in a child process that can be killed.
+"""Compiles configs into the cubin store, one at a time in child processes that can be killed.
 
-The compiler has a limit of CPU time and a longer one of wall time; the child has a still longer one, for a compiler
-that ignores both. A failing config is an outcome, never an exception.
+One runs a library and says what its config launches; another, which runs no library, compiles that. The compiler has a
+limit of CPU time and a longer one of wall time; the child has a still longer one, for a compiler that ignores both. A
+failing config is an outcome, never an exception.
 """
 
 import hashlib
@@ -11,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tilewatch.errors import ExpectedError
-from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
+from tilewatch.kernels.child_process import ChildDied, ChildHung
+from tilewatch.kernels.compiling.compile_children import BuildError, CompileChildren
 from tilewatch.kernels.compiling.local_cubins import LocalCubins
 from tilewatch.kernels.compiling.store import StoreError, is_final
 from tilewatch.kernels.library_errors import PackageMissing
@@ -34,16 +35,6 @@ SLACK_S = 30.0
 MEMORY_BYTES = 5 << 28
 """The configs that never end take 2 to 3 GiB within LIMIT_S, those that end in time 120 to 500 MiB (sm_90 and sm_100,
 tileiras 13.4, 2026-11), of resident memory. Two compilers and everything else then fit a machine with 4 GiB."""
-
-CHILDREN = 2
-"""A child loads the code of one library folder and no other: a comparison has two sides. Each holds some 150 MB."""
-
-READY_S = 120.0
-"""Importing cuda-tile takes a second, more on a cold disk."""
-
-
-class BuildError(ExpectedError):
-    """The set-up is broken (library, tools), so no config can be compiled; the message is a sentence."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +65,7 @@ class Compiler:
         self.wall_limit_s = WALL_LIMITS * limit_s if wall_limit_s is None else wall_limit_s
         self.memory_bytes = memory_bytes
         self._packages = toolchain.folder.absolute() if toolchain is not None and toolchain.folder is not None else None
-        self._toolchain_version: str | None = None
-        self._children: dict[str, ChildProcess] = {}
-        """By library folder, the one that was used last at the end."""
+        self._children = CompileChildren(self._packages, self._cubins)
 
     @property
     def version(self) -> str:
@@ -96,12 +85,19 @@ class Compiler:
         """
         request = self._request(library, kernel, problem, config, arch)
         try:
-            return self._compile(request)
+            recorded = self._read("read", request)
         except PackageMissing:
-            recorded = None if code_key is None else self._cubins.store.recorded(self._recorded_key(code_key))
-            if recorded is None:
+            found = None if code_key is None else self._cubins.store.recorded(self._recorded_key(code_key))
+            if found is None:
                 raise
-            return self._compile({**request, "recorded": recorded})
+            recorded = found
+        except ChildHung:
+            return self._failed(
+                "timeout", f"the library did not answer within {self._patience_s:g} s", arch, self._patience_s
+            )
+        except ChildDied as died:
+            return self._failed("error", f"the library's process died: {died}", arch, 0.0)
+        return self._compile({**request, "recorded": recorded})
 
     def record(
         self, library: Path, kernel: str, problem: str, config: Params, arch: str, *, code_key: str
@@ -111,7 +107,7 @@ class Compiler:
         as such."""
         request = self._request(library, kernel, problem, config, arch)
         try:
-            recorded: Mapping[str, Any] = self._ask("record", request)["recorded"]
+            recorded = self._read("record", request)
         except (ChildHung, ChildDied) as died:
             raise BuildError(f"{kernel} on {problem} with {config} cannot be recorded: {died}") from None
         self._cubins.store.put_recorded(self._recorded_key(code_key), recorded)
@@ -126,15 +122,16 @@ class Compiler:
     def _compile(self, request: Mapping[str, Any]) -> Compiled:
         arch = request["arch"]
         if self._cubins.remote is not None:  # which the child cannot ask
-            key = self._identify(request).content_key
+            key = self._name(request).content_key
             stored = None if key is None else self._cubins.remote.outcome(key)
             if stored is not None and is_final(stored, self.limit_s):
                 return self._outcome({**stored, "reused": True}, arch)
         try:
             answer = self._ask("compile", request)
         except ChildHung:
-            waited = self.wall_limit_s + SLACK_S
-            return self._failed("timeout", f"the compiler did not stop within {waited:g} s", arch, waited)
+            return self._failed(
+                "timeout", f"the compiler did not stop within {self._patience_s:g} s", arch, self._patience_s
+            )
         except ChildDied as died:
             return self._failed("error", f"the compiler process died: {died}", arch, 0.0)
         self._cubins.send()
@@ -142,9 +139,14 @@ class Compiler:
 
     def identify(self, library: Path, kernel: str, problem: str, config: Params, arch: str) -> CodeIdentity:
         """Names a config's code by its bytecode, which takes no compiler. Raises like `compile`."""
-        return self._identify(self._request(library, kernel, problem, config, arch))
+        request = self._request(library, kernel, problem, config, arch)
+        try:
+            recorded = self._read("identify", request)
+        except (ChildHung, ChildDied) as died:
+            return CodeIdentity(failure=f"the library's process died: {died}")
+        return self._name({**request, "recorded": recorded})
 
-    def _identify(self, request: Mapping[str, Any]) -> CodeIdentity:
+    def _name(self, request: Mapping[str, Any]) -> CodeIdentity:
         try:
             answer = self._ask("identify", request)
         except (ChildHung, ChildDied) as died:
@@ -153,14 +155,16 @@ class Compiler:
 
     def close(self) -> None:
         """Ends the children at once, also in the middle of a compile."""
-        while self._children:
-            self._children.popitem()[1].close()
+        self._children.close()
         self._cubins.close()
 
     def kill(self) -> None:
         """Ends the compile under way from another thread; its outcome is an error. `close` is still to be called."""
-        for child in tuple(self._children.values()):
-            child.kill()
+        self._children.kill()
+
+    @property
+    def _patience_s(self) -> float:
+        return self.wall_limit_s + SLACK_S
 
     def __enter__(self) -> Self:
         return self
@@ -183,52 +187,32 @@ class Compiler:
             "memory_bytes": self.memory_bytes,
         }
 
+    def _read(self, ask: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns what the library's process says of a config (recorded_code.py), which nobody has checked. Raises
+        ChildDied or ChildHung too."""
+        child = self._children.find_recorder(request["library"])
+        answer = child.ask({**request, "ask": ask}, deadline_s=self._patience_s)
+        if "package_missing" in answer:
+            raise PackageMissing(str(answer["package_missing"]))
+        if "error" in answer:
+            raise BuildError(str(answer["error"]))
+        recorded = answer.get("recorded")
+        if not isinstance(recorded, dict):  # a library found the descriptor and wrote to it
+            child.close()
+            raise ChildDied("its answer is not what was asked for")
+        return recorded
+
     def _ask(self, ask: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        child = self._child_of(request["library"])
-        answer = child.ask({"ask": ask, **request}, deadline_s=self.wall_limit_s + SLACK_S)
+        answer = self._children.find_compiler().ask({**request, "ask": ask}, deadline_s=self._patience_s)
         if "store_error" in answer:
             raise StoreError(answer["store_error"])
-        if "package_missing" in answer:
-            raise PackageMissing(answer["package_missing"])
         if "error" in answer:
             raise BuildError(answer["error"])
         return answer
 
-    def _child_of(self, library: str) -> ChildProcess:
-        """One commit's code must not run in the compiles of another: it could change what they give."""
-        child = self._children.pop(library, None)
-        if child is not None and child.alive:
-            self._children[library] = child
-            return child
-        if child is not None:
-            child.close()
-        while len(self._children) >= CHILDREN:
-            self._children.pop(next(iter(self._children))).close()
-        return self._start(library)
-
-    def _start(self, library: str) -> ChildProcess:
-        store = self._cubins.make_folder()
-        child = ChildProcess("compile", packages=self._packages, library=library, writable=[store])
-        self._children[library] = child  # kill() may come before it is ready
-        try:
-            ready = child.ask({"ask": "ready"}, deadline_s=READY_S)
-        except (ChildDied, ChildHung) as error:
-            child.close()
-            raise BuildError(f"the compiler process does not start: {error}") from None
-        if self._packages is not None and (foreign := _describe_foreign(ready["files"], self._packages)):
-            child.close()
-            raise BuildError(f"the toolchain in {self._packages} is not whole: {foreign}")
-        self._toolchain_version = ready["compiler"]
-        return child
-
     def _read_toolchain_version(self) -> str:
         """Asks the child. That of the installed toolchain is not started for it: a plan often compiles nothing."""
-        if self._toolchain_version is None:
-            if self._packages is None:
-                return compiler_version()
-            self._start("").close()  # no library's
-        assert self._toolchain_version is not None
-        return self._toolchain_version
+        return compiler_version() if self._packages is None else self._children.read_version()
 
     def _failed(self, status: Any, failure: str, arch: str, compile_s: float) -> Compiled:
         return Compiled(status, self.version, arch, compile_s, 0.0, reused=False, failure=failure)
@@ -248,14 +232,3 @@ class Compiler:
             symbol=answer.get("symbol"),
             facts=StaticFacts(**{**facts, "remarks": tuple(facts["remarks"])}) if facts else None,
         )
-
-
-def _describe_foreign(files: Mapping[str, str | None], folder: Path) -> str | None:
-    """Says which of the compiler's files, by name, is missing or not of this folder; None where all are.
-
-    cuda-tile takes another tileiras of the machine where a package is missing or its version does not fit.
-    """
-    for name, file in files.items():
-        if file is None or not Path(file).is_relative_to(folder):
-            return f"{name} is missing in it" + (f", and {file} would be used" if file else "")
-    return None

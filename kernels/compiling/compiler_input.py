@@ -8,10 +8,9 @@ the compiler alone. Both are halves of cuTile's own way, parted at its function 
 import base64
 import io
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from unittest import mock
 
 from cuda.tile import _compile
@@ -35,20 +34,18 @@ class CompilerInput:
     preview_features: tuple[str, ...]
     libraries: tuple[Path, ...]
 
-    def to_json(self) -> dict[str, Any]:
+    def require_movable(self) -> None:
         """Raises NeedsLibraries."""
         if self.libraries:
             raise NeedsLibraries(f"the kernel is linked with {', '.join(map(str, self.libraries))} of this machine")
+
+    def to_json(self) -> dict[str, Any]:
         return {
             "bytecode": base64.b64encode(self.bytecode).decode(),
             "opt_level": self.opt_level,
             "preview_features": list(self.preview_features),
+            "libraries": list(map(str, self.libraries)),
         }
-
-    @classmethod
-    def from_json(cls, written: Mapping[str, Any]) -> Self:
-        bytecode = base64.b64decode(written["bytecode"])
-        return cls(bytecode, written["opt_level"], tuple(written["preview_features"]), ())
 
 
 class _Asked(Exception):

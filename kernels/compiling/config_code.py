@@ -1,6 +1,7 @@
-"""Finds what a config launches, ready for the compiler: from its library file, or as another machine recorded it.
+"""Finds what a config launches, by running its library file or its host code, and writes it down.
 
-Recorded code is JSON: the launches of a config with their bytecode, or the sentence why there is none.
+What is written is JSON (recorded_code.py): the launches of a config with their bytecode, or the sentence why there is
+none.
 """
 
 import hashlib
@@ -13,8 +14,9 @@ from typing import Any
 from cuda.tile.compilation import ConstantConstraint, KernelSignature
 
 from tilewatch.kernels.compiling.compiler_input import CompilerInput, make_input
+from tilewatch.kernels.compiling.recorded_code import first_line
 from tilewatch.kernels.contract import Config, Kernel, Problem
-from tilewatch.kernels.library_errors import LibraryError, PackageMissing
+from tilewatch.kernels.library_errors import PackageMissing
 from tilewatch.kernels.loading import LibraryOperator, find
 from tilewatch.kernels.parameters import Constant, arguments
 from tilewatch.kernels.signature import signature, tile_signature
@@ -26,10 +28,6 @@ SM_COUNTS = (1, 108, 132, 148, 170, 1 << 20)
 """Multiprocessors for which two grids are compared: of real GPUs, and more extreme ones."""
 
 Request = Mapping[str, Any]
-
-
-class OtherCompiler(LibraryError):
-    """Code was recorded with another compiler than this machine's; the message names both."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +54,6 @@ class ConfigCode:
 def read_code(request: Request) -> ConfigCode:
     """Runs the library file, or its host code. Raises LibraryError where it cannot be run, and BadConfig, BadProblem,
     BadWatchFile or RecordingError where it refuses the config."""
-    if request.get("recorded") is not None:
-        return _read_recorded(request["recorded"])
     arch = request["arch"]
     loaded = find(Path(request["library"]), request["kernel"], arch)
     problem = loaded.kernel.parse(request["problem"])
@@ -66,34 +62,18 @@ def read_code(request: Request) -> ConfigCode:
     return _code_of_kernel(loaded.kernel, problem, request["config"], arch)
 
 
-def record_code(code: ConfigCode) -> dict[str, Any]:
-    """Returns the code as JSON. Raises NeedsLibraries, and whatever cuTile raises where a kernel is no valid code."""
-    launches = [{"key": each.key, "symbol": each.symbol, **each.make_input().to_json()} for each in code.launches]
-    hashed = code.hash_launches()
-    return {**_now(), "launches": launches, "launch_sha256": hashed, "is_bundle": code.is_bundle}
+def record_code(code: ConfigCode, *, movable: bool, named: bool) -> dict[str, Any]:
+    """Returns the code as JSON: `movable` to other machines, with its launches `named` by their hash.
 
-
-def record_failure(failure: str) -> dict[str, Any]:
-    """Returns as JSON why a config has no code."""
-    return {**_now(), "failure": failure}
-
-
-def _now() -> dict[str, str]:
-    return {"compiler": compiler_version()}
-
-
-def _read_recorded(recorded: Mapping[str, Any]) -> ConfigCode:
-    if recorded["compiler"] != compiler_version():
-        raise OtherCompiler(
-            f"the code was recorded with {recorded['compiler']}, but this worker compiles with {compiler_version()}: "
-            "set TILEWATCH_COMPILER on every node (docs/operations.md)"
-        )
-    if "failure" in recorded:
-        raise RecordingError(recorded["failure"])
-    launches = [
-        LaunchCode(each["key"], each["symbol"], partial(CompilerInput.from_json, each)) for each in recorded["launches"]
-    ]
-    return ConfigCode(launches, lambda: str(recorded["launch_sha256"]), recorded["is_bundle"])
+    Raises NeedsLibraries where it is not movable, and whatever cuTile raises where a kernel is no valid code.
+    """
+    inputs = {each.key: each.make_input() for each in code.launches}
+    if movable:
+        for each in inputs.values():
+            each.require_movable()
+    launches = [{"key": each.key, "symbol": each.symbol, **inputs[each.key].to_json()} for each in code.launches]
+    hashed = {"launch_sha256": code.hash_launches()} if named else {}
+    return {"compiler": compiler_version(), "launches": launches, **hashed, "is_bundle": code.is_bundle}
 
 
 def _code_of_operator(loaded: LibraryOperator, problem: Problem, config: Config, arch: str) -> ConfigCode:
@@ -133,8 +113,3 @@ def _code_of_kernel(kernel: Kernel, problem: Problem, config: Config, arch: str)
 
 def _sha256(launched: object) -> str:
     return hashlib.sha256(repr(launched).encode()).hexdigest()
-
-
-def first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

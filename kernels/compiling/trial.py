@@ -3,7 +3,8 @@
 import tempfile
 from pathlib import Path
 
-from tilewatch.kernels.compiling.compiler import BuildError, Compiler
+from tilewatch.kernels.compiling.compile_children import BuildError
+from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.store import folder
 from tilewatch.kernels.library import FOLDER
 from tilewatch.kernels.toolchains.toolchain import Toolchain

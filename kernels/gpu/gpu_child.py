@@ -18,11 +18,17 @@ from tilewatch.kernels.gpu.prepared_problem import prepare
 from tilewatch.kernels.gpu.rounds import Entry, time_rounds
 from tilewatch.kernels.gpu.stdout_capture import StdoutCapture
 from tilewatch.kernels.gpu.telemetry import Telemetry
+from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.loading import LibraryOperator, find, load
 
 HOPELESS = 5.0
 """A checked launch this many times slower than the best known gets no further samples: the unluckiest sample seen on an
 H200 was 3 times its median (2026-11), and launches this slow would take most of the sweep's GPU time."""
+
+
+MOST_TOLERANCE = 0.25
+"""The largest error that a file may call right, as a share of the reference's largest magnitude: our own have 0.04 at
+most (2026-11), and with 1 an output of zeros would pass."""
 
 
 class Prepared(Protocol):
@@ -90,6 +96,7 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
             _prepared = PreparedOperator(loaded, request, _uuid(), timer)
         else:
             _prepared = prepare(loaded, request, _uuid(), timer)
+        _require_tolerance(_prepared.tolerance)
         return _introduction(_prepared)
     assert _prepared is not None, "prepare comes first"
     return ANSWERS[request["ask"]](_prepared, request)
@@ -101,6 +108,11 @@ def _import(libraries: Iterable[Path]) -> Mapping[str, Any]:
         if any(isinstance(each, LibraryOperator) for each in load(library).values()):
             importlib.import_module("tilewatch.kernels.gpu.prepared_operator")
     return {}
+
+
+def _require_tolerance(tolerance: float) -> None:
+    if not 0 <= tolerance <= MOST_TOLERANCE:
+        raise LibraryError(f"its tolerance is {tolerance:g}; at most {MOST_TOLERANCE:g} is accepted")
 
 
 def _introduction(prepared: Prepared) -> Mapping[str, Any]:

@@ -212,7 +212,7 @@ def prepare(loaded: LibraryKernel, request: Mapping[str, Any], gpu_uuid: str, ti
 
 
 def _check_reference(kernel: Kernel, expected: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-    """Raises LibraryError where the reference has other outputs than the kernel, or others in shape."""
+    """Raises LibraryError where the reference has other outputs than the kernel, others in shape, or no number."""
     if expected.keys() != outputs.keys():
         raise LibraryError(
             f"kernel {kernel.name}: its reference gives {', '.join(expected) or 'nothing'}, but it writes "
@@ -224,6 +224,8 @@ def _check_reference(kernel: Kernel, expected: Mapping[str, Any], outputs: Mappi
                 f"kernel {kernel.name}: its reference gives '{name}' in shape {tuple(value.shape)}, expected "
                 f"{tuple(outputs[name].shape)}"
             )
+        if cupy.isnan(value).all():  # where it is NaN, any value is right
+            raise LibraryError(f"kernel {kernel.name}: its reference gives no number for '{name}'")
 
 
 def _inputs(kernel: Kernel, problem: Problem, seed: int) -> list[dict[str, Any]]:

@@ -19,7 +19,8 @@ from tilewatch.errors import ExpectedError
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.catalog.description import Description
 from tilewatch.kernels.comparing.outcome import write_config
-from tilewatch.kernels.compiling.compiler import BuildError, Compiler
+from tilewatch.kernels.compiling.compile_children import BuildError
+from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.disassembly import NotDisassembled, list_encoded_sass
 from tilewatch.kernels.compiling.programs import ProgramMissing
 from tilewatch.kernels.compiling.store import CubinStore, StoreError, folder

@@ -12,7 +12,8 @@ import pytest
 
 from tilewatch.kernels import sandbox
 from tilewatch.kernels.catalog import catalog
-from tilewatch.kernels.compiling.compiler import BuildError, Compiler
+from tilewatch.kernels.compiling.compile_children import BuildError
+from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.store import folder
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.sandbox import GpuLevel, Level, SandboxMissing

@@ -173,7 +173,7 @@ def _compiler(wanted: str | None) -> CheckResult:
 
 def _toolchain(toolchain: Toolchain) -> CheckResult:
     """Compiles with it, which takes two seconds."""
-    from tilewatch.kernels.compiling.compiler import BuildError
+    from tilewatch.kernels.compiling.compile_children import BuildError
     from tilewatch.kernels.compiling.trial import require_compiles
 
     name, versions = f"toolchain {toolchain.name}", ", ".join(f"{name} {at}" for name, at, _ in toolchain.packages)

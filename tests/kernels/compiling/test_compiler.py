@@ -14,7 +14,8 @@ import pytest
 from tilewatch.kernels import sandbox
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
-from tilewatch.kernels.compiling.compiler import BuildError, Compiler
+from tilewatch.kernels.compiling.compile_children import BuildError
+from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.store import CubinStore, StoreError, folder
 from tilewatch.kernels.contract import BadProblem
 from tilewatch.kernels.library import FOLDER as LIBRARY
@@ -116,13 +117,13 @@ def test_one_library_s_code_does_not_run_in_the_compiles_of_another(
     hostile, log = tmp_path / "hostile", tmp_path / "log"
     hostile.mkdir()
     (hostile / "gemm.py").write_text(f"""
-from tilewatch.kernels.compiling import compile_child
-read = compile_child.read_code
+from tilewatch.kernels.compiling import record_child
+read = record_child.read_code
 def read_code(request):
     with open({str(log)!r}, "a") as out:
         out.write(request["library"] + chr(10))
     return read(request)
-compile_child.read_code = read_code
+record_child.read_code = read_code
 KERNELS = ()
 """)
     with Compiler(store) as compiler:
@@ -231,7 +232,7 @@ def test_an_empty_library_is_a_sentence(tmp_path: Path) -> None:
 
 def test_a_child_that_hangs_is_killed_at_its_deadline(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text("import time; time.sleep(600)")
-    child = ChildProcess("catalog")
+    child = ChildProcess("catalog", library=tmp_path)
     with pytest.raises(ChildHung):
         child.ask({"library": str(tmp_path), "arch": "sm_90", "kernel": None, "problem": None}, deadline_s=0.5)
     assert not child.alive

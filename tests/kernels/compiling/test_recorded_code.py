@@ -10,10 +10,13 @@ from cuda.tile.compilation import CallingConvention, KernelSignature, export_ker
 
 from tests.kernels.fixtures.needs_package import write_package, write_repository
 from tilewatch.kernels.catalog import catalog
-from tilewatch.kernels.compiling.compiler import BuildError, Compiler
-from tilewatch.kernels.compiling.compiler_input import CompilerInput, compile_input, make_input
+from tilewatch.kernels.compiling.compile_children import BuildError
+from tilewatch.kernels.compiling.compiler import Compiler
+from tilewatch.kernels.compiling.compiler_input import compile_input, make_input
+from tilewatch.kernels.compiling.recorded_code import read_recorded
 from tilewatch.kernels.compiling.store import CubinStore, folder
 from tilewatch.kernels.library_errors import PackageMissing
+from tilewatch.kernels.toolchains.versions import compiler_version
 
 PROBLEM = "8x64:bf16"
 
@@ -82,4 +85,6 @@ def test_the_halves_of_compiling_give_what_cutile_exports() -> None:
     export_kernel(kernel, [signature], exported, gpu_code="sm_90", output_format="cubin")
     written = make_input(kernel, signature, "sm_90").to_json()
     assert written["opt_level"] == 1
-    assert compile_input(CompilerInput.from_json(written), "sm_90", 60)[0] == exported.getvalue()
+    launch = {"key": "", "symbol": "print_ones", **written}
+    (read,) = read_recorded({"compiler": compiler_version(), "launches": [launch], "is_bundle": False}).launches
+    assert compile_input(read.wanted, "sm_90", 60)[0] == exported.getvalue()

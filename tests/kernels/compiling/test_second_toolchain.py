@@ -10,7 +10,8 @@ from tests.kernels.fixtures.needs_package import write_package, write_repository
 from tests.kernels.fixtures.second_toolchain import TILEIRAS, count_compiles, make_toolchain
 from tilewatch.kernels import sandbox
 from tilewatch.kernels.catalog import catalog
-from tilewatch.kernels.compiling.compiler import BuildError, Compiler
+from tilewatch.kernels.compiling.compile_children import BuildError
+from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.store import folder
 from tilewatch.kernels.library import FOLDER as LIBRARY
 from tilewatch.kernels.library_errors import PackageMissing

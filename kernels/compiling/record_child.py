@@ -1,0 +1,38 @@
+"""Child role `record`: runs a library and says what a config launches, as values. It may not write into the store:
+kernels/compiling/compile_child.py compiles what it says, and runs no library."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tilewatch.kernels.compiling.compiler_input import find_compiler_files
+from tilewatch.kernels.compiling.config_code import read_code, record_code
+from tilewatch.kernels.compiling.recorded_code import first_line, record_failure
+from tilewatch.kernels.contract import BadProblem
+from tilewatch.kernels.library_errors import LibraryError, PackageMissing
+from tilewatch.kernels.signature import BadConfig
+from tilewatch.kernels.toolchains.versions import compiler_version
+from tilewatch.kernels.watching.declare import BadWatchFile
+from tilewatch.kernels.watching.recorder import RecordingError
+
+
+def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Answers with what is recorded, a failure of the config among it; a library that cannot be run is an answer with
+    "error", and host code that needs another machine one with "package_missing".
+
+    Asked to "record", it says what any machine can compile; asked to "identify", it names the launches too.
+    """
+    ask = request["ask"]
+    if ask == "ready":  # everything this role needs was imported
+        return {"compiler": compiler_version(), "files": find_compiler_files()}
+    try:
+        code = read_code(request)
+    except PackageMissing as error:
+        return {"package_missing": str(error)}
+    except LibraryError as error:
+        return {"error": str(error)}
+    except (BadConfig, BadProblem, BadWatchFile, RecordingError) as error:
+        return {"recorded": record_failure(str(error))}
+    try:
+        return {"recorded": record_code(code, movable=ask == "record", named=ask != "read")}
+    except Exception as error:  # noqa: BLE001 - the edge of a trial: the compiler and the kernel may raise anything
+        return {"recorded": record_failure(first_line(error))}

@@ -1,0 +1,117 @@
+"""Reads what a config launches: values that cross between processes and machines, bytecode and names.
+
+A process that runs a library makes them, and one that runs none compiles them. So they are checked as a file from
+elsewhere is: a library may have made them up.
+"""
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, NotRequired
+
+from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
+
+from tilewatch.kernels.compiling.compiler_input import CompilerInput
+from tilewatch.kernels.library_errors import LibraryError
+from tilewatch.kernels.toolchains.versions import compiler_version
+from tilewatch.kernels.watching.recorder import RecordingError
+
+Name = Annotated[str, StringConstraints(max_length=10_000, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Text = Annotated[str, StringConstraints(max_length=100_000, pattern=r"^[^\x00]*$")]
+Feature = Annotated[str, StringConstraints(pattern=r"^[\w.-]{1,100}$")]
+"""It becomes a part of an argument of the tile compiler."""
+
+AbsolutePath = Annotated[str, StringConstraints(max_length=4096, pattern=r"^/[^\x00]*$")]
+
+
+@with_config(ConfigDict(strict=True))
+class _Launch(TypedDict):
+    key: Name
+    symbol: Name
+    bytecode: str
+    opt_level: Annotated[int, Field(ge=0, le=3)]
+    preview_features: list[Feature]
+    libraries: NotRequired[list[AbsolutePath]]
+
+
+@with_config(ConfigDict(strict=True))
+class _Code(TypedDict):
+    compiler: Name
+    failure: NotRequired[Text]
+    launches: NotRequired[Annotated[list[_Launch], Field(min_length=1, max_length=1024)]]
+    launch_sha256: NotRequired[Name]
+    is_bundle: NotRequired[bool]
+
+
+_CODE: TypeAdapter[_Code] = TypeAdapter(_Code)
+
+
+class OtherCompiler(LibraryError):
+    """Code was recorded with another compiler than this machine's; the message names both."""
+
+
+class BadRecordedCode(LibraryError):
+    """Not what a process of ours writes; the message names the field."""
+
+
+@dataclass(frozen=True)
+class LaunchInput:
+    """One kernel launch. `key` is equal for what ct.launch compiles alike."""
+
+    key: str
+    symbol: str
+    wanted: CompilerInput
+
+
+@dataclass(frozen=True)
+class RecordedCode:
+    """`launch_sha256` names grids and arguments; None where nobody asked for it. `is_bundle` is False for a kernel of a
+    library file: its only cubin is stored by itself."""
+
+    launches: tuple[LaunchInput, ...]
+    launch_sha256: str | None
+    is_bundle: bool
+
+
+def read_recorded(recorded: Mapping[str, Any]) -> RecordedCode:
+    """Raises BadRecordedCode, OtherCompiler, and RecordingError with the recorded sentence where there is no code."""
+    compiler = recorded.get("compiler")
+    if compiler != compiler_version():  # another version may write another form
+        raise OtherCompiler(
+            f"the code was recorded with {str(compiler)[:200]}, but this worker compiles with {compiler_version()}: "
+            "set TILEWATCH_COMPILER on every node (docs/operations.md)"
+        )
+    try:
+        code = _CODE.validate_python(recorded)
+        if "failure" in code:
+            raise RecordingError(code["failure"])
+        launches = tuple(_read_launch(each) for each in code["launches"])
+        return RecordedCode(launches, code.get("launch_sha256"), code["is_bundle"])
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "it"
+        raise BadRecordedCode(f"the recorded code is not as it must be: {place}: {first['msg']}") from None
+    except KeyError as error:
+        raise BadRecordedCode(f"the recorded code has no {error}") from None
+
+
+def record_failure(failure: str) -> dict[str, Any]:
+    """Returns as JSON why a config has no code."""
+    return {"compiler": compiler_version(), "failure": failure}
+
+
+def first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def _read_launch(launch: _Launch) -> LaunchInput:
+    try:
+        bytecode = base64.b64decode(launch["bytecode"], validate=True)
+    except ValueError as error:
+        raise BadRecordedCode(f"the recorded code is not as it must be: bytecode: {error}") from None
+    libraries = tuple(map(Path, launch.get("libraries", ())))
+    wanted = CompilerInput(bytecode, launch["opt_level"], tuple(launch["preview_features"]), libraries)
+    return LaunchInput(launch["key"], launch["symbol"], wanted)

@@ -1,0 +1,195 @@
+"""Ways to look faster or righter than one is, or to change what is not one's own: each is refused, is caught, or has no
+effect. Those that are not caught yet are listed in docs/security.md."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.kernels.fixtures.fake_gpu import LIBRARY, Rig
+from tests.worker.fixtures import tiny_repository
+from tilewatch.kernels import sandbox
+from tilewatch.kernels.compiling.compile_children import BuildError
+from tilewatch.kernels.compiling.compiler import Compiler
+from tilewatch.kernels.compiling.recorded_code import BadRecordedCode, read_recorded
+from tilewatch.kernels.compiling.store import CubinStore, folder
+from tilewatch.kernels.library_errors import LibraryError
+from tilewatch.kernels.measuring.sweep import _refuse_impossible
+from tilewatch.kernels.results import Compiled, TrialResult
+from tilewatch.kernels.toolchains.versions import compiler_version
+
+confined = pytest.mark.skipif(not sandbox.landlock_version(), reason="this kernel has no Landlock")
+
+HONEST = tiny_repository.SOURCE.replace("FACTOR", "2")
+
+NO_EFFECT = {
+    "its code has another name": "from tilewatch.kernels.compiling import compile_child\n"
+    "compile_child._content_key = lambda *_: 'f' * 64\ncompile_child.code_sha256 = lambda *_: 'f' * 64",
+    "what is stored is something else": "from tilewatch.kernels.compiling.store import CubinStore\n"
+    "CubinStore.put = lambda *_: None",
+    "another tile compiler": "import os\n"
+    "tool = os.path.join(os.environ['TMPDIR'], 'tileiras')\nopen(tool, 'w').write('#!/bin/sh\\nexit 1')\n"
+    "os.chmod(tool, 0o755)\nos.environ['PATH'] = os.environ['TMPDIR']",
+    "it prints an answer": 'print(\'{"recorded": {"failure": "forged"}}\', flush=True)',
+    "the limits are lifted": "from tilewatch.kernels.compiling import compiler_guard\n"
+    "compiler_guard.CompilerGuard._end = None\nimport time\ntime.perf_counter = lambda: 0.0",
+}
+"""What a library does when it is imported."""
+
+FORGE = "import os\nfor number in range(3, 20):\n    try:\n        os.write(number, {!r})\n    except OSError: pass\n"
+
+
+def _forged(**fields: object) -> bytes:
+    launch = {"key": "", "symbol": "double_tiles", "bytecode": "aGVsbG8=", "opt_level": 3, "preview_features": []}
+    code = {"compiler": compiler_version(), "launches": [{**launch, **fields}], "is_bundle": False}
+    return json.dumps({"recorded": code}).encode() + b"\n"
+
+
+REFUSED = {
+    "it writes into the store": (
+        "open({store!r} + '/forged.cubin', 'w')",
+        "does not load: PermissionError: [Errno 13] Permission denied",
+    ),
+    "it writes what every Python loads": (
+        "import sysconfig\nopen(sysconfig.get_path('purelib') + '/tilewatch_cheat.pth', 'w')",
+        "does not load: PermissionError: [Errno 13] Permission denied",
+    ),
+    "it ends with success": ("import os\nos._exit(0)", "the library's process died: exit code 0"),
+    "it exits while it is read": ("import sys\nsys.exit()", "library file double.py does not load: SystemExit"),
+    "it answers in another form": (
+        FORGE.format(b'{"recorded": 7}\n'),
+        "the library's process died: its answer is not what was asked for",
+    ),
+    "it answers with code of its own": (
+        FORGE.format(_forged()),
+        "BadBytecode: not TileIR bytecode: the magic number is missing",
+    ),
+    "it gives arguments to the tile compiler": (
+        FORGE.format(_forged(preview_features=["x -o /etc/passwd"])),
+        "the recorded code is not as it must be: launches.0.preview_features.0: String should match pattern",
+    ),
+}
+"""What a library does, and the sentence that a person reads."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One compiler for all cheats, as a worker has it."""
+
+    compiler: Compiler
+    store: Path
+    honest: Compiled
+
+    def compile(self, library: Path, prelude: str) -> Compiled:
+        library.mkdir()
+        (library / "double.py").write_text(f"{prelude}\n{HONEST}")
+        return self.compiler.compile(library, "double", "1024", {"width": 128}, "sm_90")
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    root = tmp_path_factory.mktemp("cheats")
+    with Compiler(folder(root / "cubins")) as compiler:
+        (root / "honest").mkdir()
+        (root / "honest" / "double.py").write_text(HONEST)
+        honest = compiler.compile(root / "honest", "double", "1024", {"width": 128}, "sm_90")
+        assert honest.status == "ok", honest.failure
+        yield Bench(compiler, root / "cubins", honest)
+
+
+@confined
+@pytest.mark.parametrize("cheat", NO_EFFECT)
+def test_a_cheat_in_the_library_s_process_changes_nothing(bench: Bench, tmp_path: Path, cheat: str) -> None:
+    """Its code is found in the store under the name that the honest library gave it."""
+    outcome = bench.compile(tmp_path / "library", NO_EFFECT[cheat])
+    assert (outcome.status, outcome.reused, outcome.failure) == ("ok", True, None)
+    assert (outcome.content_key, outcome.code_sha256) == (bench.honest.content_key, bench.honest.code_sha256)
+
+
+@confined
+@pytest.mark.parametrize("cheat", REFUSED)
+def test_a_cheat_while_compiling_is_refused_with_a_sentence(bench: Bench, tmp_path: Path, cheat: str) -> None:
+    prelude, sentence = REFUSED[cheat]
+    try:
+        said = bench.compile(tmp_path / "library", prelude.replace("{store!r}", repr(str(bench.store)))).failure
+    except BuildError as error:
+        said = str(error)
+    assert said is not None
+    assert sentence in said
+    assert bench.honest.content_key is not None
+    assert CubinStore(folder(bench.store)).cubin(bench.honest.content_key).startswith(b"\x7fELF")
+
+
+@pytest.mark.parametrize(
+    ("fields", "place"),
+    [
+        ({"bytecode": "not base64!"}, "bytecode"),
+        ({"opt_level": "3; rm"}, "opt_level"),
+        ({"symbol": "a\x00b"}, "symbol"),
+        ({"libraries": ["relative.bc"]}, "libraries"),
+        ({"key": ["a"]}, "key"),
+    ],
+)
+def test_made_up_code_is_refused_with_the_name_of_its_field(fields: dict[str, object], place: str) -> None:
+    with pytest.raises(BadRecordedCode, match=place):
+        read_recorded(json.loads(_forged(**fields))["recorded"])
+
+
+@pytest.mark.parametrize("launches", [[], [{}] * 2000, 7, None])
+def test_code_of_no_or_too_many_launches_is_refused(launches: object) -> None:
+    with pytest.raises(BadRecordedCode, match="launches"):
+        read_recorded({"compiler": compiler_version(), "is_bundle": True, "launches": launches})
+
+
+WRONG = {
+    "the output of the config before is kept": ("stale", "the output left elements unwritten"),
+    "the last tile is skipped": ("last row unwritten", "the output left elements unwritten"),
+    "less is computed than asked for": ("off", "the output is off by"),
+    "it runs where the timer does not look": ("no record", "0 kernel records for 1 kernels launched"),
+}
+"""What a kernel does on the GPU, by its fault (tests/kernels/fixtures/fake_gpu), and the sentence."""
+
+
+@pytest.mark.parametrize("cheat", WRONG)
+def test_a_cheat_on_the_gpu_is_not_timed(rig: Rig, cheat: str) -> None:
+    fault, sentence = WRONG[cheat]
+    child, _ = rig.start()
+    rig.trial(child, rig.cubin(), samples=1)
+    answer = rig.trial(child, rig.cubin(fault=fault), 1)
+    assert "samples_us" not in answer
+    assert sentence in answer["failure"]
+
+
+CHANGED = {
+    "any error is right": ("lambda problem: 1e-5", "lambda problem: float('inf')", "its tolerance is inf; at most"),
+    "an output of zeros is right": ("lambda problem: 1e-5", "lambda problem: 1.0", "its tolerance is 1; at most 0.25"),
+    "no error is a number": ("lambda problem: 1e-5", "lambda problem: float('nan')", "its tolerance is nan; at most"),
+    "the reference has no output": ('return {"y": expected}', "return {}", "its reference gives nothing"),
+    "any value is right": (
+        'return {"y": expected}',
+        'return {"y": expected * xp.float32("nan")}',
+        "gives no number for",
+    ),
+    "the reference is smaller": ('return {"y": expected}', 'return {"y": expected[:1]}', "its reference gives 'y' in"),
+}
+"""A line of the library, what it becomes, and the sentence."""
+
+
+@pytest.mark.parametrize("cheat", CHANGED)
+def test_a_library_that_calls_anything_right_is_refused(rig: Rig, tmp_path: Path, cheat: str) -> None:
+    old, new, sentence = CHANGED[cheat]
+    source = (LIBRARY / "rows.py").read_text()
+    assert old in source
+    (tmp_path / "rows.py").write_text(source.replace(old, new))
+    with pytest.raises(LibraryError, match=sentence):
+        rig.start(library=str(tmp_path))
+
+
+def test_a_time_that_no_gpu_reaches_is_refused_with_both_numbers() -> None:
+    trial = _refuse_impossible(TrialResult({}, "timed", (1.5,), 1.5, 0.0), floor_us=2.25)
+    assert trial.status == "wrong"
+    assert trial.failure is not None
+    assert "1.50 us is impossible" in trial.failure
+    assert "at least 2.25 us" in trial.failure
