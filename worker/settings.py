@@ -138,7 +138,7 @@ class Settings(NightlyTimes):
 
     @property
     def rivals(self) -> Path:
-        """The folder of environments with other versions of the rivals' libraries."""
+        """The folder of the environments that `tilewatch rivals add` installs."""
         return self.home / "rivals"
 
     @property

@@ -63,7 +63,7 @@ def install(
         raise NotInstalled(f"'{name}' cannot be the name of a toolchain; expected one like next-13.5")
     with _alone(root):
         if (root / name).exists():
-            raise NotInstalled(f"the toolchain {name} is here already; `tilewatch toolchain remove {name}` first")
+            raise NotInstalled(f"{name} is in {root} already; remove it first")
         part = root / f".{name}{PART}"
         try:
             (part / SITE).mkdir(parents=True)

@@ -22,6 +22,16 @@ class BadPackages(ExpectedError):
 
 
 def read_wanted(texts: Sequence[str]) -> dict[str, str]:
+    """Reads PACKAGE==VERSION of a command line into versions by name. Raises BadPackages, also for a package that is no
+    part of a toolchain."""
+    wanted = read_versions(texts)
+    for name in wanted:
+        if name not in NEEDED:
+            raise BadPackages(f"{name} is no part of a toolchain; its packages are {', '.join(NEEDED)}")
+    return wanted
+
+
+def read_versions(texts: Sequence[str]) -> dict[str, str]:
     """Reads PACKAGE==VERSION of a command line into versions by name. Raises BadPackages."""
     wanted: dict[str, str] = {}
     for text in texts:
@@ -29,8 +39,6 @@ def read_wanted(texts: Sequence[str]) -> dict[str, str]:
         if found is None:
             raise BadPackages(f"'{text}' names no version; expected one such as cuda-tile==1.7.0")
         name = re.sub(r"[-_.]+", "-", found["package"]).lower()  # as package indexes write names (PEP 503)
-        if name not in NEEDED:
-            raise BadPackages(f"{name} is no part of a toolchain; its packages are {', '.join(NEEDED)}")
         if wanted.setdefault(name, found["version"]) != found["version"]:
             raise BadPackages(f"{name} is named twice, with {wanted[name]} and {found['version']}")
     return wanted

@@ -22,6 +22,7 @@ from tilewatch.worker.cli.regressions import regressions
 from tilewatch.worker.cli.submit import submit
 from tilewatch.worker.cli.tokens import token
 from tilewatch.worker.cli.toolchains.group import toolchain
+from tilewatch.worker.cli.toolchains.rivals import rivals
 from tilewatch.worker.cli.tuned import tuned
 from tilewatch.worker.cli.watch import watch
 
@@ -40,6 +41,7 @@ cli.add_typer(tell, name="tell")
 cli.add_typer(tuned, name="tuned")
 cli.add_typer(token, name="token")
 cli.add_typer(toolchain, name="toolchain")
+cli.add_typer(rivals, name="rivals")
 cli.command()(check)
 cli.command()(compare.compare)
 cli.command()(compare.replay)

@@ -3,7 +3,7 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 
@@ -14,12 +14,20 @@ from tilewatch.worker.cli.options import AsJson
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from tilewatch.kernels.toolchains.toolchain import Toolchain
+
 toolchain = typer.Typer(
     help="Keep several versions of the tile compiler side by side, each under a name.", no_args_is_help=True
 )
 toolchain.command("compare")(compare)
 toolchain.command("reproduce")(reproduce)
 Name = Annotated[str, typer.Argument(help="The toolchain's name.")]
+Wheels = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER", exists=True, file_okay=False, help="Take the packages from this folder of wheels, offline."
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -31,6 +39,14 @@ class ToolchainRow:
     disk_bytes: int
     sha256: str | None
 
+    @classmethod
+    def of(cls, toolchain: "Toolchain") -> Self:
+        """Raises nothing; reads the size of every file in its folder."""
+        from tilewatch.kernels.toolchains.toolchain import hash_list, measure_disk_bytes
+
+        packages = {package: version for package, version, _ in toolchain.packages}
+        return cls(toolchain.name, packages, measure_disk_bytes(toolchain), hash_list(toolchain))
+
 
 @toolchain.command()
 def add(
@@ -39,15 +55,7 @@ def add(
         list[str] | None,
         typer.Argument(metavar="PACKAGE==VERSION...", help="What differs from the installed toolchain."),
     ] = None,
-    wheels: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            exists=True,
-            file_okay=False,
-            help="Take the packages from this folder of wheels, offline.",
-        ),
-    ] = None,
+    wheels: Wheels = None,
     list_file: Annotated[
         Path | None,
         typer.Option(
@@ -96,21 +104,19 @@ def list_(as_json: AsJson = False) -> None:
     Example: tilewatch toolchain list
     """
     from tilewatch.kernels.toolchains.packages import NEEDED
-    from tilewatch.kernels.toolchains.toolchain import INSTALLED, hash_list, list_toolchains, measure_disk_bytes
+    from tilewatch.kernels.toolchains.toolchain import INSTALLED, list_toolchains
     from tilewatch.kernels.toolchains.versions import versions
     from tilewatch.worker.cli import tables
 
     rows = [ToolchainRow(INSTALLED, versions(NEEDED), 0, None)]
-    for each in list_toolchains(options.settings().toolchains):
-        packages = {package: version for package, version, _ in each.packages}
-        rows.append(ToolchainRow(each.name, packages, measure_disk_bytes(each), hash_list(each)))
-    tables.print_answer(rows, _draw, as_json=as_json)
+    rows += [ToolchainRow.of(each) for each in list_toolchains(options.settings().toolchains)]
+    tables.print_answer(rows, lambda rows: draw("toolchain", rows), as_json=as_json)
 
 
-def _draw(rows: list[ToolchainRow]) -> "RenderableType":
+def draw(what: str, rows: list[ToolchainRow]) -> "RenderableType":
     from tilewatch.worker.cli import tables
 
-    table = tables.new_table("toolchain", "packages", "disk", "hash")
+    table = tables.new_table(what, "packages", "disk", "hash")
     for row in rows:
         packages = ", ".join(
             f"{package.removeprefix('nvidia-')} {version}" for package, version in row.packages.items()

@@ -1,0 +1,77 @@
+"""`tilewatch rivals`: adds, lists and removes environments with other versions of the rivals' libraries."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from tilewatch.worker.cli import options
+from tilewatch.worker.cli.options import AsJson
+from tilewatch.worker.cli.toolchains.group import ToolchainRow, Wheels, draw
+
+rivals = typer.Typer(
+    help="Time other versions of rival libraries beside the installed ones, each under a name.", no_args_is_help=True
+)
+Name = Annotated[str, typer.Argument(help="The environment's name.")]
+
+
+@rivals.command()
+def add(
+    name: Name,
+    packages: Annotated[
+        list[str], typer.Argument(metavar="PACKAGE==VERSION...", help="Every package that differs from the installed.")
+    ],
+    wheels: Wheels = None,
+) -> None:
+    """Install other versions of rival libraries under a name. Every later run of this machine times them too.
+
+    sgl-deep-gemm brings the baselines of DeepGEMM, torch those of cuBLAS, cuBLASLt, cuDNN and PyTorch. What else they
+    need in another version than the installed one has to be named. Where something fails, nothing is left.
+
+    Examples:
+
+        tilewatch rivals add deepgemm-next sgl-deep-gemm==0.1.4.post1
+
+        tilewatch rivals add deepgemm-next sgl-deep-gemm==0.1.4.post1 --wheels wheels
+    """
+    from tilewatch.kernels.baseline_names import PACKAGES
+    from tilewatch.kernels.toolchains import install
+    from tilewatch.kernels.toolchains.packages import read_versions
+
+    versions = read_versions(packages)
+    if not versions.keys() & PACKAGES.keys():
+        raise typer.BadParameter(f"no baseline is of {', '.join(versions)}; expected {' or '.join(PACKAGES)}")
+    chosen = install.find_hashes(versions, wheels)
+    print(f"fetching {', '.join(f'{each.package} {each.version}' for each in chosen)}", file=sys.stderr)
+    made = install.install(options.settings().rivals, name, chosen, wheels, lambda _: None)
+    print(f"added {made.name}; a run that cannot use it says why")
+
+
+@rivals.command("list")
+def list_(as_json: AsJson = False) -> None:
+    """List the environments of this machine: packages, disk use, and the hash of the list.
+
+    Example: tilewatch rivals list
+    """
+    from tilewatch.kernels.toolchains.toolchain import list_toolchains
+    from tilewatch.worker.cli import tables
+
+    rows = [ToolchainRow.of(each) for each in list_toolchains(options.settings().rivals)]
+    tables.print_answer(rows, lambda rows: draw("environment", rows), as_json=as_json)
+
+
+@rivals.command()
+def remove(name: Name) -> None:
+    """Delete an environment. What it measured stays.
+
+    Example: tilewatch rivals remove deepgemm-next
+    """
+    from tilewatch.kernels.toolchains import install
+    from tilewatch.kernels.toolchains.toolchain import list_toolchains
+
+    root = options.settings().rivals
+    names = [each.name for each in list_toolchains(root)]
+    if name not in names:
+        raise install.NotInstalled(f"no environment is named {name} in {root}; these are: {', '.join(names) or 'none'}")
+    install.remove(root, name)
+    print(f"removed {name}")
