@@ -38,8 +38,12 @@ def ratio_text(ratio: float) -> str:
 
 
 def rival_text(baseline: str | None) -> str:
-    """The name that people use for a baseline; an unknown one stays as it is."""
-    return "its baseline" if baseline is None else BASELINES.get(baseline, baseline)
+    """The name that people use for a baseline, with its version where the name has one; an unknown one stays as it
+    is."""
+    if baseline is None:
+        return "its baseline"
+    name, _, version = baseline.partition(" ")
+    return f"{BASELINES.get(name, name)} {version}".strip()
 
 
 def ratio_to(ratio: float, baseline: str | None) -> str:

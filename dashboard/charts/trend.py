@@ -17,6 +17,7 @@ import plotly.graph_objects as go
 from tilewatch.dashboard.charts import colours, hover
 from tilewatch.dashboard.charts.marks import Mark
 from tilewatch.dashboard.frames.metrics import Metric, axis_title
+from tilewatch.dashboard.frames.rivals import name_lines
 from tilewatch.repository_names import describe_branch
 from tilewatch.text import short_sha
 
@@ -54,13 +55,15 @@ def trend(
     the main line, by the name of the branch.
     """
     points = points.join(metric.values(points)).dropna(subset="value")
+    points = points.assign(line=name_lines(points))
     beside = {name: line.join(metric.values(line)).dropna(subset="value") for name, line in branches.items()}
     figure = go.Figure()
-    for (implementation, role, origin, machine), line in points.groupby(
-        ["implementation", "role", "origin", "machine"], sort=False
-    ):
-        name = implementation if origin == "measured" else f"{implementation}, {origin} on {machine}"
-        _line(figure, line, metric, along, name, colours.colour_of(implementation, role), main=role == "kernel")
+    for (shown_as, role, origin, machine), line in points.groupby(["line", "role", "origin", "machine"], sort=False):
+        name = shown_as if origin == "measured" else f"{shown_as}, {origin} on {machine}"
+        colour = colours.colour_of(
+            line["implementation"].iloc[-1], role
+        )  # of the installed version, if it is the newest
+        _line(figure, line.assign(implementation=shown_as), metric, along, name, colour, main=role == "kernel")
     _verdicts(figure, points, along)
     if raw is not None and len(raw):
         _raw(figure, raw, along)

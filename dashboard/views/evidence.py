@@ -4,7 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from tilewatch.dashboard.charts import evidence as evidence_charts
-from tilewatch.dashboard.frames import evidence, reads
+from tilewatch.dashboard.frames import evidence, reads, rivals
 from tilewatch.dashboard.frames.reads import Evidence
 from tilewatch.dashboard.panels import total
 from tilewatch.dashboard.text import commit_text, config_text, moment, ratio_to, source_text, time_text
@@ -118,16 +118,23 @@ def _measurements(found: Evidence) -> None:
         old = earlier.get(row.implementation)
         rows.append(
             {
-                "implementation": row.implementation,
+                "implementation": rivals.version_name(row.implementation, row.detail),
                 "before": _interval(old) if old else "",
                 "this run": _interval(row),
+                "least": time_text(min(row.samples_us)),
                 "time": change_text(row.median_us / old.median_us - 1) if old else "",
                 "ratio before": ratio_to(old.ratio, old.baseline) if old and old.ratio is not None else "",
                 "ratio": ratio_to(row.ratio, row.baseline) if row.ratio is not None else "",
                 "samples": str(len(row.samples_us)),
+                "ran": rivals.describe_choice(row.params, row.detail),
             }
         )
     st.dataframe(pd.DataFrame(rows), hide_index=True, key="implementations")
+    missing = [
+        sentence for row in found.sampled if row.role == "kernel" for sentence in rivals.list_missing(row.detail)
+    ]
+    if missing:
+        st.caption(f"{'; '.join(missing)}.")
 
 
 def _replays(found: Evidence) -> None:

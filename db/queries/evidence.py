@@ -65,6 +65,7 @@ class SamplesRow:
     """One implementation in a run with its raw samples; element i is from paired round i.
 
     `throttled_us` are those of rounds in which the GPU was throttled, which no number is made of; None without any.
+    `detail` is what else the run stored: what a rival chose, which baselines could not run.
     """
 
     implementation: str
@@ -80,6 +81,7 @@ class SamplesRow:
     ratio_high: float | None
     baseline: str | None
     throttled_us: list[float] | None
+    detail: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -231,6 +233,7 @@ def list_samples(session: Session, run_id: int) -> list[SamplesRow]:
             Measurement.ratio_high,
             Measurement.baseline,
             Measurement.detail["throttled_us"].label("throttled_us"),
+            Measurement.detail.op("-")("throttled_us").label("detail"),
         )
         .outerjoin(Config, Config.id == Measurement.config_id)
         .where(Measurement.run_id == run_id, func.cardinality(Measurement.samples_us) > 0)

@@ -104,6 +104,7 @@ class MeasurementRow:
     config_id: int | None
     params: dict[str, Any] | None
     samples: int
+    least_us: float | None
     median_us: float
     low_us: float
     high_us: float
@@ -219,6 +220,7 @@ def read_remarks(session: Session, trial_id: int) -> list[dict[str, Any]]:
 
 def list_measurements(session: Session, sweep_id: int) -> list[MeasurementRow]:
     """Lists the measurements of a sweep: the winner and its baselines, the newest run first."""
+    sample = func.unnest(Measurement.samples_us).column_valued("sample")
     query = (
         select(
             Run.id.label("run_id"),
@@ -234,6 +236,7 @@ def list_measurements(session: Session, sweep_id: int) -> list[MeasurementRow]:
             Measurement.config_id,
             Config.params,
             func.cardinality(Measurement.samples_us).label("samples"),
+            select(func.min(sample)).correlate(Measurement).scalar_subquery().label("least_us"),
             Measurement.median_us,
             Measurement.low_us,
             Measurement.high_us,

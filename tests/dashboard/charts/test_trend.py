@@ -41,6 +41,7 @@ def point(position: int, **other: Any) -> dict[str, Any]:
         "ratio_low": 0.89,
         "ratio_high": 0.92,
         "baseline": "deepgemm",
+        "detail": {},
         "flops": 10**11,
         "bytes": 10**8,
         "work": ["tokens", 4096],
@@ -198,6 +199,25 @@ def test_an_implementation_keeps_its_colour_whatever_is_beside_it() -> None:
     alone = named(trend(baseline(1, "cublaslt")), "cublaslt")
     among = named(trend(baseline(1, "triton"), point(1), baseline(1), baseline(1, "cublaslt")), "cublaslt")
     assert alone.line.color == among.line.color
+
+
+def test_each_version_of_a_baseline_has_a_line_of_its_own() -> None:
+    """The environment's version goes on as the installed one at commit 3: it is one line, and then has its colour."""
+    old, new = {"detail": {"version": "0.1.0"}}, {"detail": {"version": "0.2.5"}}
+    environment = [baseline(i, "deepgemm 0.2.5", **new) for i in (1, 2)]
+    figure = trend(baseline(1, **old), baseline(2, **old), *environment, baseline(3, **new), point(1), point(2))
+    assert [trace.name for trace in figure.data] == ["deepgemm 0.1.0", "deepgemm 0.2.5", "gemm_fp8"]
+    assert len(named(figure, "deepgemm 0.2.5").x) == 3
+    before = trend(baseline(1, **old), environment[0])
+    colour = {trace.name: trace.line.color for trace in before.data}
+    assert colour["deepgemm 0.1.0"] == named(figure, "deepgemm 0.2.5").line.color == colours.BASELINES["deepgemm"]
+    assert colour["deepgemm 0.2.5"] != colours.BASELINES["deepgemm"]
+
+
+def test_the_installed_version_in_an_environment_too_is_a_line_beside_it() -> None:
+    torch = {"detail": {"version": "2.11.0+cu130"}}
+    figure = trend(baseline(1, "cublaslt", **torch), baseline(1, "cublaslt torch 2.11.0", **torch))
+    assert [trace.name for trace in figure.data] == ["cublaslt torch 2.11.0", "cublaslt torch 2.11.0, environment"]
 
 
 def test_a_change_of_the_toolchain_is_a_line_between_its_two_commits() -> None:

@@ -157,6 +157,12 @@ def test_the_evidence_of_a_run_is_a_permalink(filled_app: AppTest, filled_url: s
     assert "5e6f7a8b00 → 9c0d1e2f00: +8.8 % time over 6 launches" in words(app)
     tables = [frame.value for frame in app.dataframe]
     assert tables[0].iloc[0]["time"] == "+9.3 %"
+    assert tables[0]["least"].tolist() == ["140.6 us", "116.8 us", "124.7 us"]
+    assert tables[0]["ran"].tolist()[1:] == [
+        "block_m=128 block_n=192 num_stages=4",
+        "nvjet_sm90_qqtst_128x160_128x5_1x2_h_bz_TNT",
+    ]
+    assert "deepgemm_as_called could not run: it was not asked." in words(app)
     assert any(
         table.to_dict("records") == [{"": "driver", "before": "580.82", "this run": "590.11"}] for table in tables
     )
@@ -418,6 +424,9 @@ def test_a_measured_sweep_shows_the_record_and_the_fastest_configs(filled_app: A
         "deepgemm": "118.0 us",
         "cublaslt": "126.0 us",
     }
+    assert "least 116.8 us of 21 samples" in words(app)
+    assert "block_m=128 block_n=192 num_stages=4" in words(app)
+    assert "deepgemm_as_called could not run: it was not asked." in words(app)
     regrets = app.dataframe[1].value
     assert regrets["the config of"].tolist() == [
         "the library's host code",

@@ -1,0 +1,62 @@
+"""Names the versions of rivals and what each chose for a problem. Pure: takes the detail of a measurement."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from tilewatch.dashboard.text import config_text
+
+SETTING = re.compile(r"\b(\w+)=([\w.]+)")
+SETTINGS = (
+    *("block_m", "block_n", "block_k", "num_stages", "cluster_m", "cluster_n", "swap_ab"),
+    *("swizzle_a_mode", "swizzle_b_mode", "swizzle_cd_mode"),
+)
+"""Of what DeepGEMM prints with DG_PRINT_CONFIGS, what names a configuration; swizzles are in bytes."""
+
+
+def version_name(implementation: str, detail: Mapping[str, Any]) -> str:
+    """A baseline's name as an environment of its version has it, such as "deepgemm 0.2.5". PyTorch brings all but
+    DeepGEMM. One without a version stays as it is."""
+    version = str(detail.get("version") or "").split("+cu")[0]
+    if not version or " " in implementation:
+        return implementation
+    return (
+        f"{implementation} {version}" if implementation.startswith("deepgemm") else f"{implementation} torch {version}"
+    )
+
+
+def name_lines(points: pd.DataFrame) -> pd.Series:
+    """Names the line of each point of a trend: a baseline has one for each of its versions, installed or of an
+    environment. Where a run timed one version twice, that of the environment has a line of its own."""
+    rows = zip(points["implementation"], points["detail"], points["role"], strict=True)
+    names = [name if role == "kernel" else version_name(name, detail) for name, detail, role in rows]
+    lines = pd.Series(names, index=points.index, dtype=object)
+    twice = points.assign(line=lines).duplicated(["run_id", "line"], keep=False)
+    of_environment = points["implementation"].map(lambda name: " " in name)
+    return lines.mask(twice & of_environment, lines + ", environment")
+
+
+def describe_choice(params: Mapping[str, Any] | None, detail: Mapping[str, Any]) -> str:
+    """What an implementation ran: the config, DeepGEMM's settings, else the names of its kernels, in which cuBLAS
+    writes its tile. Empty where nothing is stored."""
+    if params is not None:
+        return config_text(params)
+    printed = dict(SETTING.findall(" ".join(detail.get("chose") or ())))
+    chosen = {name: printed[name] for name in SETTINGS if name in printed}
+    return config_text(chosen) if chosen else ", ".join(map(_short_name, detail.get("kernels") or ()))
+
+
+def list_missing(detail: Mapping[str, Any]) -> list[str]:
+    """Says of each baseline that could not run why, from the detail of the kernel's measurement."""
+    return [f"{name} could not run: {why}" for name, why in (detail.get("missing") or {}).items()]
+
+
+def _short_name(kernel: str) -> str:
+    """The last name of a mangled one (Itanium C++ ABI, 5.1): _ZN9deep_gemm14transpose_fp32I... is transpose_fp32."""
+    found, rest = kernel, kernel.removeprefix("_ZN" if kernel.startswith("_ZN") else "_Z")
+    while rest != kernel and (length := re.match(r"\d+", rest)):
+        start = length.end()
+        found, rest = rest[start : start + int(length[0])], rest[start + int(length[0]) :]
+    return found

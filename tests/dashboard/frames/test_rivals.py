@@ -1,0 +1,37 @@
+"""What a rival chose, in words."""
+
+import pytest
+
+from tilewatch.dashboard.frames.rivals import describe_choice
+
+PRINTED = (
+    "GemmDesc(gemm_type=0, m=320, n=32576, k=7168, num_sms=132): GemmConfig(layout=Layout(swap_ab=0, block_m=128, "
+    "block_n=192, block_k=128, cluster_m=2, cluster_n=1), storage_config=StorageConfig(load_block_m=64, "
+    "swizzle_a_mode=128, swizzle_b_mode=128, swizzle_cd_mode=64), pipeline_config=PipelineConfig(num_stages=4))"
+)
+
+
+@pytest.mark.parametrize(
+    ("detail", "words"),
+    [
+        pytest.param(
+            {"chose": [PRINTED], "kernels": ["gemm"]},
+            "block_m=128 block_n=192 block_k=128 num_stages=4 cluster_m=2 cluster_n=1 swap_ab=0 swizzle_a_mode=128 "
+            "swizzle_b_mode=128 swizzle_cd_mode=64",
+            id="DeepGEMM prints its settings",
+        ),
+        pytest.param(
+            {"chose": [], "kernels": ["_ZN9deep_gemm14transpose_fp32ILj512EEEvPKfPfj", "nvjet_sm90_128x160_128x5"]},
+            "transpose_fp32, nvjet_sm90_128x160_128x5",
+            id="kernels by their names",
+        ),
+        pytest.param({"kernels": ["_Z6reduceILi4EEvPf"]}, "reduce", id="a kernel outside of a namespace"),
+        pytest.param({}, "", id="nothing stored"),
+    ],
+)
+def test_the_choice_of_a_rival(detail: dict[str, list[str]], words: str) -> None:
+    assert describe_choice(None, detail) == words
+
+
+def test_the_choice_of_a_kernel_is_its_config() -> None:
+    assert describe_choice({"tile_m": 64, "num_ctas": 2}, {"chose": [PRINTED]}) == "tile_m=64 num_ctas=2"
