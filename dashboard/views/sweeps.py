@@ -5,13 +5,13 @@ import streamlit as st
 
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import sweep as sweep_panel
-from tilewatch.dashboard.panels import sweep_comparison
+from tilewatch.dashboard.panels import sweep_comparison, sweep_sizes
 from tilewatch.dashboard.text import moment
 from tilewatch.dashboard.widgets import filters, page_head, repository
 from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.text import count_text, short_sha
 
-THIS_SWEEP, WHAT_MOVED = "This sweep", "What moved"
+THIS_SWEEP, WHAT_MOVED, OVER_SIZES = "This sweep", "What moved", "Over the sizes"
 
 ABOUT = (
     "Every config of one kernel on one problem: which ones compiled, gave a right answer, and how fast they are. "
@@ -40,7 +40,7 @@ def page(url: str) -> None:
     with left:
         at_commit = filters.pick_commit(sweeps, "Commit", "commit")
     with right:
-        view = filters.choose("View", [THIS_SWEEP, WHAT_MOVED], "view")
+        view = filters.choose("View", [THIS_SWEEP, WHAT_MOVED, OVER_SIZES], "view")
     if len(at_commit) > 1:
         named = at_commit.assign(submission=[_submission(sweep) for _, sweep in at_commit.iterrows()])
         at_commit = filters.pick_or_newest(named, "Submission", "submission", "submission")
@@ -53,6 +53,10 @@ def page(url: str) -> None:
     if view == WHAT_MOVED:
         with show_errors():
             sweep_comparison.show(url, sweeps, sweep)
+        return
+    if view == OVER_SIZES:
+        with show_errors():
+            sweep_sizes.show(url, sweep)
         return
     not_ended = ["waiting", "compiled"] if sweep["measure"] else ["waiting"]
     unfinished = reads.trials(url, sweep["id"])["status"].isin(not_ended).any()

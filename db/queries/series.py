@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import exists, false, func, select, true
+from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
 from tilewatch.db.joins import is_of_series, measured_points, read_rows, series_keys
@@ -90,6 +91,24 @@ class PointRow:
     shared_bytes: int | None
     code_bytes: int | None
     compile_s: float | None
+
+
+@dataclass(frozen=True)
+class SizeRow:
+    """One implementation on one problem of a kernel at one commit, by the newest run there."""
+
+    run_id: int
+    problem: str
+    origin: str
+    machine: str
+    implementation: str
+    role: str
+    median_us: float
+    low_us: float
+    high_us: float
+    flops: int
+    bytes: int
+    detail: dict[str, Any]
 
 
 def list_repositories(session: Session) -> list[str]:
@@ -221,6 +240,47 @@ def list_points(
         .order_by(Commit.position, Commit.committed_at, Run.finished_at, Run.id, Measurement.id)
     )
     return read_rows(session, query, PointRow)
+
+
+def list_sizes(session: Session, repository: str, kernel: str, gpu_model: str, sha: str) -> list[SizeRow]:
+    """Lists what a kernel and its baselines took on each of its problems at one commit, the fewest operations first."""
+    newest = (
+        select(Run.id.label("run_id"))
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .join(Commit, Commit.id == Sweep.commit_id)
+        .where(
+            Commit.repository == repository,
+            Commit.sha == sha,
+            Sweep.kernel == kernel,
+            Sweep.gpu_model == gpu_model,
+        )
+        .ext(distinct_on(Sweep.problem))
+        .order_by(Sweep.problem, Run.finished_at.desc(), Run.id.desc())
+        .subquery()
+    )
+    query = (
+        select(
+            Run.id.label("run_id"),
+            Sweep.problem,
+            Run.origin,
+            func.coalesce(Recording.machine, Run.host).label("machine"),
+            Measurement.implementation,
+            Measurement.role,
+            Measurement.median_us,
+            Measurement.low_us,
+            Measurement.high_us,
+            Sweep.flops,
+            Sweep.bytes,
+            Measurement.detail,
+        )
+        .select_from(newest)
+        .join(Run, Run.id == newest.c.run_id)
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .outerjoin(Recording, Recording.id == Run.recording_id)
+        .join(Measurement, Measurement.run_id == Run.id)
+        .order_by(Sweep.flops, Sweep.bytes, Sweep.problem, Measurement.role.desc(), Measurement.id)
+    )
+    return read_rows(session, query, SizeRow)
 
 
 def list_raw_samples(session: Session, run_ids: Sequence[int]) -> list[RawSamplesRow]:

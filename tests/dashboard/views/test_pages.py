@@ -408,6 +408,15 @@ def test_a_compiling_sweep_shows_its_static_facts_so_far(filled_app: AppTest) ->
     assert "15 of 54" in app.table[0].value.to_string()
 
 
+def test_a_kernel_over_its_sizes_at_one_commit(filled_app: AppTest) -> None:
+    filled_app.query_params["gpu"], filled_app.query_params["view"] = "h200", "Over the sizes"
+    app = opened(filled_app, "sweeps")
+    assert not app.exception
+    assert {trace["name"] for trace in figure(app)["data"]} == {"gemm_fp8", "deepgemm", "cublaslt"}
+    rates = app.dataframe[0].value.set_index("problem").loc["320x32576x7168"]
+    assert rates["gemm_fp8"] == pytest.approx(2 * 320 * 32576 * 7168 / 142.0 / 1e6, rel=0.001)
+
+
 def test_the_failures_of_a_sweep_are_counted_by_kind_and_first_line(filled_app: AppTest) -> None:
     failed = opened(filled_app, "sweeps").dataframe[0].value
     assert failed.to_dict("records") == [

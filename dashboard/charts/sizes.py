@@ -1,0 +1,75 @@
+"""Draws how fast a kernel and its baselines are on each of its problems at one commit, as cuTile's guide does. Pure.
+
+The frames have the columns of SizeRow.
+"""
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from tilewatch.dashboard.charts import colours
+from tilewatch.dashboard.frames.metrics import US_TFLOP
+from tilewatch.dashboard.frames.rivals import name_lines
+from tilewatch.dashboard.text import time_text
+
+US_GB = 1e3
+"""Bytes per microsecond in a GB/s."""
+
+
+def rate_sizes(rows: pd.DataFrame) -> pd.DataFrame:
+    """Adds `line`, `type` (what follows the first dash of a problem's name), `unit` and the rates `value`, `low` and
+    `high`: TFLOP/s, or GB/s for a kernel that states no operations."""
+    computes = bool((rows["flops"] > 0).any())
+    work = rows["flops"] / US_TFLOP if computes else rows["bytes"] / US_GB
+    return rows.assign(
+        line=name_lines(rows),
+        type=[problem.partition("-")[2] for problem in rows["problem"]],
+        unit="TFLOP/s" if computes else "GB/s",
+        value=work / rows["median_us"],
+        low=work / rows["high_us"],
+        high=work / rows["low_us"],
+    )
+
+
+def sizes(rated: pd.DataFrame) -> go.Figure:
+    """One line per implementation and type over the problems, the one with the fewest operations first."""
+    figure = go.Figure()
+    for (name, role, kind), line in rated.groupby(["line", "role", "type"], sort=False):
+        colour = colours.colour_of(line["implementation"].iloc[-1], role)
+        figure.add_scatter(
+            x=line["problem"],
+            y=line["value"],
+            error_y={
+                "array": line["high"] - line["value"],
+                "arrayminus": line["value"] - line["low"],
+                "thickness": 1.2,
+                "width": 3,
+            },
+            name=f"{name}, {kind}" if rated["type"].nunique() > 1 else name,
+            mode="lines+markers",
+            line={"color": colour, "width": 2.5 if role == "kernel" else 1.5},
+            marker={"color": colour, "size": 10 if role == "kernel" else 7},
+            customdata=[time_text(us) for us in line["median_us"]],
+            hovertemplate=f"%{{x}}: %{{y:,.0f}} {line['unit'].iloc[0]}, median %{{customdata}}",
+        )
+    order = list(dict.fromkeys(rated["problem"]))
+    figure.update_layout(
+        height=460,
+        margin={"t": 20, "b": 10, "l": 10, "r": 10},
+        legend={"orientation": "h", "yanchor": "top", "y": -0.3, "x": 0},
+        showlegend=True,
+        xaxis={
+            "title": "problem, the fewest operations first",
+            "type": "category",
+            "categoryorder": "array",
+            "categoryarray": order,
+        },
+        yaxis={"title": rated["unit"].iloc[0], "rangemode": "tozero", "zeroline": False},
+    )
+    return figure
+
+
+def rate_table(rated: pd.DataFrame) -> pd.DataFrame:
+    """One row per problem, one column per implementation."""
+    order = list(dict.fromkeys(rated["problem"])), list(dict.fromkeys(rated["line"]))
+    table = rated.pivot_table(index="problem", columns="line", values="value", aggfunc="first")
+    return table.reindex(index=order[0], columns=order[1]).reset_index()
