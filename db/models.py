@@ -647,7 +647,8 @@ class ToolchainReport(Base):
     """A comparison of two toolchains: may B take the place of A? A second import of it finds the first by `key`.
 
     `contents` is the file that `tilewatch toolchain compare` keeps, with every launch. `answer` and `markdown` are what
-    was judged of it (kernels/upgrading/writing.py).
+    was judged of it (kernels/upgrading/writing.py); both are empty until there is something. `job_id` is the newest job
+    that makes it, null for one that was imported.
     """
 
     __tablename__ = "toolchain_reports"
@@ -659,6 +660,7 @@ class ToolchainReport(Base):
     contents: Mapped[facts]
     answer: Mapped[facts]
     markdown: Mapped[words]
+    job_id: Mapped[int | None] = mapped_column(ForeignKey("jobs.id", ondelete="set null"))
 
 
 class Job(Base):
@@ -673,7 +675,19 @@ class Job(Base):
 
     __tablename__ = "jobs"
     __table_args__ = (
-        one_of("kind", "record", "compile", "measure", "judge", "prepare", "confirm", "prepare_check", "check"),
+        one_of(
+            "kind",
+            "record",
+            "compile",
+            "measure",
+            "judge",
+            "prepare",
+            "confirm",
+            "prepare_check",
+            "check",
+            "compile_toolchains",
+            "time_toolchains",
+        ),
         one_of("state", "waiting", "queued", "running", "done", "failed", "poison", "cancelled"),
         CheckConstraint("(state in ('failed', 'poison')) = (failure is not null)", name="failed_has_reason"),
         CheckConstraint("(state = 'running') = (owner is not null)", name="running_has_owner"),

@@ -89,6 +89,10 @@ def _step_of(kind: str) -> Step:
         from tilewatch.worker.steps.prepare_check import step
     elif kind == "check":
         from tilewatch.worker.steps.check import step
+    elif kind == "compile_toolchains":
+        from tilewatch.worker.steps.compile_toolchains import step
+    elif kind == "time_toolchains":
+        from tilewatch.worker.steps.time_toolchains import step
     else:
         from tilewatch.worker.judging.judge import step
     return step

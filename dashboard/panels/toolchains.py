@@ -25,7 +25,12 @@ def show(url: str) -> None:
         st.info("No two toolchains were compared yet. A comparison says whether a newer compiler is safe to take.")
         st.code("tilewatch toolchain compare installed next\ntilewatch import installed..next.json")
         return
-    found = reads.toolchain_report(url, _pick(rows).id)
+    row = _pick(rows)
+    found = reads.toolchain_report(url, row.id)
+    if row.failure is not None:
+        st.error(f"The comparison of {row.a} with {row.b} failed: {row.failure}")
+    elif row.is_open:
+        st.info(f"{row.a} and {row.b} are being compared. Load the page again for what is new.")
     if found is None:
         return
     _answer(found)
@@ -47,14 +52,19 @@ def show(url: str) -> None:
 
 def _pick(rows: Sequence[ReportRow]) -> ReportRow:
     """A report's number is in its name, since two may have the same toolchains."""
-    named = {f"#{row.id} {row.a} → {row.b}, {day(row.made_at)}": row for row in rows}
-    picked = filters.pick("Report", [filters.NEWEST, *named], "report")
+    named = {f"#{row.id}": row for row in rows}
+
+    def describe(number: str) -> str:
+        row = named.get(number)
+        return number if row is None else f"{number} {row.a} → {row.b}, {day(row.made_at)}"
+
+    picked = filters.pick("Report", [filters.NEWEST, *named], "report", format_func=describe)
     return named.get(picked, rows[0])
 
 
 def _answer(found: ReportStory) -> None:
-    colour = badges.SAFETIES[found.report.safety]
-    st.markdown(f"#### {found.report.a} → {found.report.b} :{colour}-badge[{found.report.safety}]")
+    safety = found.report.safety or "unknown"
+    st.markdown(f"#### {found.report.a} → {found.report.b} :{badges.SAFETIES[safety]}-badge[{safety}]")
     st.text(found.sentence)
     where = ", ".join(found.gpus) or "no GPU: the compilers alone"
     st.caption(f"On {where}. {found.report.a}: {found.compilers[0]}. {found.report.b}: {found.compilers[1]}.")

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import or_, select, update
+from sqlalchemy import and_, exists, func, or_, select, update
 from sqlalchemy.orm import Session
 
-from tilewatch.db.models import ToolchainReport
+from tilewatch.db.models import OPEN_JOB, Job, ToolchainReport
 from tilewatch.db.natural_keys import find_or_add
 
 Written = Literal["added", "changed", "unchanged"]
@@ -25,6 +25,36 @@ class JudgedReport:
     contents: Mapping[str, Any]
     answer: Mapping[str, Any]
     markdown: str
+
+
+def begin(session: Session, key: str, a: str, b: str, made_at: dt.datetime) -> tuple[int, bool]:
+    """Opens a report that jobs will make. Returns its id, and whether it is new: one that jobs make just now is found
+    again by its key, and one that has ended is not."""
+    earlier = ToolchainReport.key.startswith(f"{key}#", autoescape=True)
+    is_open = and_(Job.id == ToolchainReport.job_id, Job.state.in_(OPEN_JOB))
+    if (found := session.scalar(select(ToolchainReport.id).where(earlier, exists().where(is_open)))) is not None:
+        return found, False
+    number = session.scalar(select(func.count()).select_from(ToolchainReport).where(earlier))
+    rest = {"a": a, "b": b, "made_at": made_at, "contents": {}, "answer": {}, "markdown": ""}
+    return find_or_add(session, ToolchainReport, {"key": f"{key}#{number}"}, rest)
+
+
+def write_job(session: Session, report_id: int, job_id: int) -> None:
+    """Names the job that goes on with a report."""
+    session.execute(update(ToolchainReport).where(ToolchainReport.id == report_id).values(job_id=job_id))
+
+
+def read_contents(session: Session, report_id: int) -> dict[str, Any]:
+    """Returns an empty one for a report that has nothing yet."""
+    return session.scalars(select(ToolchainReport.contents).where(ToolchainReport.id == report_id)).one()
+
+
+def write_progress(
+    session: Session, report_id: int, contents: Mapping[str, Any], answer: Mapping[str, Any], markdown: str
+) -> None:
+    """Stores what jobs have found so far."""
+    columns = {"contents": contents, "answer": answer, "markdown": markdown}
+    session.execute(update(ToolchainReport).where(ToolchainReport.id == report_id).values(**columns))
 
 
 def write_report(session: Session, report: JudgedReport) -> Written:

@@ -9,18 +9,32 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from tilewatch.db.joins import read_rows
-from tilewatch.db.models import ToolchainReport
+from tilewatch.db.models import OPEN_JOB, Job, ToolchainReport
 
 
 @dataclass(frozen=True)
 class ReportRow:
-    """A report in a list. `safety` is "safe", "safe if re-tuned", "not safe" or "unknown"."""
+    """A report in a list. `safety` is "safe", "safe if re-tuned", "not safe" or "unknown", and None until there is
+    something. `job_state` and `failure` are of the newest job that makes it; None for one that was imported."""
 
     id: int
     a: str
     b: str
     made_at: dt.datetime
-    safety: str
+    safety: str | None
+    job_state: str | None
+    failure: str | None
+
+    @property
+    def is_open(self) -> bool:
+        return self.job_state in OPEN_JOB
+
+    @property
+    def state(self) -> str:
+        """A word or two for people."""
+        if self.is_open:
+            return "being compared"
+        return self.safety or "failed"
 
 
 @dataclass(frozen=True)
@@ -69,10 +83,12 @@ class ReportLaunches:
 
 @dataclass(frozen=True)
 class ReportStory:
-    """A report with its operators in the library's order. `contents` is the file as `toolchain compare` keeps it."""
+    """A report with its operators in the library's order. `contents` is the file as `toolchain compare` keeps it.
+    `exit_code` is that of `toolchain compare`: 0 safe, 1 worse, 2 unknown."""
 
     report: ReportRow
     sentence: str
+    exit_code: int
     compilers: tuple[str, str]
     gpus: tuple[str, ...]
     operators: tuple[OperatorRow, ...]
@@ -86,16 +102,22 @@ def list_reports(session: Session, limit: int = 50) -> list[ReportRow]:
     return read_rows(session, _reports().order_by(ToolchainReport.made_at.desc()).limit(limit), ReportRow)
 
 
-def find_report(session: Session, report_id: int) -> ReportStory | None:
+def find_row(session: Session, report_id: int) -> ReportRow | None:
     """Returns None when there is no such report."""
-    row = next(iter(read_rows(session, _reports().where(ToolchainReport.id == report_id), ReportRow)), None)
-    if row is None:
+    return next(iter(read_rows(session, _reports().where(ToolchainReport.id == report_id), ReportRow)), None)
+
+
+def find_report(session: Session, report_id: int) -> ReportStory | None:
+    """Returns None when there is no such report, or nothing of it yet."""
+    row = find_row(session, report_id)
+    if row is None or row.safety is None:
         return None
     columns = select(ToolchainReport.answer, ToolchainReport.contents, ToolchainReport.markdown)
     answer, contents, markdown = session.execute(columns.where(ToolchainReport.id == report_id)).one()
     return ReportStory(
         row,
         answer["answer"],
+        answer["exit_code"],
         (answer["a"]["compiler"], answer["b"]["compiler"]),
         tuple(f"{gpu['name']} (driver {gpu['driver']})" for gpu in answer["gpus"]),
         tuple(map(_read_operator, answer["operators"])),
@@ -107,7 +129,9 @@ def find_report(session: Session, report_id: int) -> ReportStory | None:
 
 def _reports() -> Any:
     safety = ToolchainReport.answer["safety"].astext.label("safety")
-    return select(ToolchainReport.id, ToolchainReport.a, ToolchainReport.b, ToolchainReport.made_at, safety)
+    columns = (ToolchainReport.id, ToolchainReport.a, ToolchainReport.b, ToolchainReport.made_at)
+    of_job = (Job.state.label("job_state"), Job.failure)
+    return select(*columns, safety, *of_job).outerjoin(Job, Job.id == ToolchainReport.job_id)
 
 
 def _read_operator(row: Mapping[str, Any]) -> OperatorRow:

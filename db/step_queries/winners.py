@@ -12,6 +12,7 @@ from sqlalchemy import and_, func, select
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
+from tilewatch.db.joins import read_rows
 from tilewatch.db.models import Commit, Compilation, Config, Measurement, Run, Sweep, Trial
 from tilewatch.db.step_queries.judging import Scope
 
@@ -39,6 +40,14 @@ class LastWinner:
     problem: str
     params: dict[str, int]
     finished_at: str
+
+
+@dataclass(frozen=True)
+class LastTrial:
+    kernel: str
+    problem: str
+    params: dict[str, int]
+    median_us: float
 
 
 @dataclass(frozen=True)
@@ -117,6 +126,24 @@ def list_last_winners(session: Session, repository: str, gpu_model: str) -> list
         LastWinner(kernel, problem, params, finished_at.isoformat())
         for kernel, problem, params, finished_at in session.execute(query)
     ]
+
+
+def list_last_trials(session: Session, repository: str, gpu_model: str) -> list[LastTrial]:
+    """Lists for a repository and GPU model the timed trials of each problem's newest sweep with a run."""
+    newest = (
+        select(Sweep.id)
+        .ext(distinct_on(Sweep.kernel, Sweep.problem))
+        .join(Run, Run.sweep_id == Sweep.id)
+        .where(Sweep.repository == repository, Sweep.gpu_model == gpu_model)
+        .order_by(Sweep.kernel, Sweep.problem, Run.finished_at.desc(), Run.id.desc())
+    )
+    query = (
+        select(Sweep.kernel, Sweep.problem, Config.params, Trial.median_us)
+        .join(Trial, Trial.sweep_id == Sweep.id)
+        .join(Config, Config.id == Trial.config_id)
+        .where(Sweep.id.in_(newest), Trial.median_us.is_not(None))
+    )
+    return read_rows(session, query, LastTrial)
 
 
 def read_measured_commits(session: Session, scope: Scope, kernel: str, problem: str) -> dict[int, int]:

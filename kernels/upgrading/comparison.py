@@ -11,15 +11,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tilewatch.errors import ExpectedError
-from tilewatch.kernels.comparing.configs import ConfigSource, read_winners
+from tilewatch.kernels.comparing.configs import ConfigSource, RecordedWinner, read_winners
 from tilewatch.kernels.comparing.gpu_bench import find_gpu
 from tilewatch.kernels.comparing.operators import Operator, Selection
 from tilewatch.kernels.toolchains.toolchain import Toolchain, find_toolchain
-from tilewatch.kernels.upgrading.gpu_half import GpuWanted, time_on_gpu
+from tilewatch.kernels.upgrading.gpu_half import GpuWanted, open_upgrade_bench, time_on_gpu
 from tilewatch.kernels.upgrading.report_file import (
     MADE_AT,
     BadReport,
     ReportFile,
+    ReportKeeper,
     ToolchainName,
     ToolchainReport,
     find_cubins,
@@ -55,6 +56,17 @@ class ComparisonWanted:
     may_use_events: bool
 
 
+@dataclass(frozen=True)
+class StaticWanted:
+    """What to compile. `winners` are those under A; `gpu_model` is empty where no GPU will be asked."""
+
+    selections: tuple[Selection, ...]
+    winners: tuple[RecordedWinner, ...]
+    source: ConfigSource
+    gpu_model: str
+    limit_s: float
+
+
 def compare_toolchains(wanted: ComparisonWanted, on_progress: OnProgress) -> ToolchainReport:
     """Returns the report after this run; it is on disk within seconds, whatever ends the run. Raises ExpectedError."""
     started = time.monotonic()
@@ -75,12 +87,20 @@ def compare_toolchains(wanted: ComparisonWanted, on_progress: OnProgress) -> Too
     report.fail_over = wanted.fail_over
     file = ReportFile(wanted.report, report)
     try:
-        _compile(place, report, file, wanted, "" if model is None else model.slug, on_progress)
+        selections = tuple(Selection(wanted.archs, kernel, wanted.problem) for kernel in wanted.kernels or (None,))
+        winners = () if wanted.source is ConfigSource.shipped else tuple(read_winners(wanted.recordings))
+        slug = "" if model is None else model.slug
+        static = StaticWanted(selections, winners, wanted.source, slug, wanted.limit_s)
+        compile_missing(place, report, file, static, on_progress)
         if gpu is not None and model is not None:
             left = None if wanted.minutes is None else wanted.minutes - (time.monotonic() - started) / 60
-            on_gpu = GpuWanted(gpu, model, left, wanted.retunes, wanted.may_use_events, wanted.limit_s)
+            on_gpu = GpuWanted(gpu, model, left, wanted.retunes, wanted.limit_s)
             times = functools.partial(read_recorded_times, wanted.recordings, model.slug)
-            time_on_gpu(place, report, file, on_gpu, times, on_progress)
+            stores = (place.shared_store, place.find_store("b"))
+            with open_upgrade_bench(
+                place.library, gpu, model.arch, *stores, may_use_events=wanted.may_use_events
+            ) as bench:
+                time_on_gpu(place, report, file, on_gpu, bench, times, on_progress)
     finally:
         file.save()
     return report
@@ -110,30 +130,27 @@ def find_installed_side(name: str, root: Path) -> Toolchain | None:
         return None
 
 
+def begin_report(a: str, b: str) -> ToolchainReport:
+    """A report that has nothing yet, of the toolchains of these names."""
+    return ToolchainReport(ToolchainName(a), ToolchainName(b), dt.datetime.now(dt.UTC).strftime(MADE_AT))
+
+
 def _open(path: Path, place: Workplace) -> ToolchainReport:
     """The report that is there, to go on with; else a new one."""
     if not path.exists():
-        now = dt.datetime.now(dt.UTC).strftime(MADE_AT)
-        return ToolchainReport(ToolchainName(place.a.name), ToolchainName(place.b.name), now)
+        return begin_report(place.a.name, place.b.name)
     report = read_report(path)
     if (report.a.name, report.b.name) != (place.a.name, place.b.name):
         raise BadReport(f"{path} compares {report.a.name} with {report.b.name}; name another file with --report")
     return report
 
 
-def _compile(
-    place: Workplace,
-    report: ToolchainReport,
-    file: ReportFile,
-    wanted: ComparisonWanted,
-    gpu_model: str,
-    on_progress: OnProgress,
+def compile_missing(
+    place: Workplace, report: ToolchainReport, file: ReportKeeper, wanted: StaticWanted, on_progress: OnProgress
 ) -> None:
-    """Adds the pairs that the report does not have yet."""
+    """Adds the pairs that the report does not have yet. Raises BadReport where a toolchain is another than before."""
     started, before_s = time.monotonic(), report.static_wall_s
-    selections = [Selection(wanted.archs, kernel, wanted.problem) for kernel in wanted.kernels or (None,)]
-    winners = () if wanted.source is ConfigSource.shipped else read_winners(wanted.recordings)
-    chosen = choose(place.library, selections, winners, wanted.source, gpu_model)
+    chosen = choose(place.library, wanted.selections, wanted.winners, wanted.source, wanted.gpu_model)
     todo = [each for each in chosen if not _is_known(report, each.operator)]
     if not todo:
         return

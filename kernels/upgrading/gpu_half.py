@@ -1,9 +1,11 @@
 """Answers the two questions on this machine's GPU: frozen for all that differs, re-tuned for what got worse."""
 
+import contextlib
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.comparing.gpu_bench import RealBench
@@ -13,7 +15,7 @@ from tilewatch.kernels.results import Cubin, Params
 from tilewatch.kernels.upgrading.bench import GpuPairBench, PairBench, PairWork
 from tilewatch.kernels.upgrading.judging import judge_report, list_differing, make_family
 from tilewatch.kernels.upgrading.pairs import Build, ToolchainPair
-from tilewatch.kernels.upgrading.report_file import GpuKey, GpuUsed, ReportFile, ToolchainReport
+from tilewatch.kernels.upgrading.report_file import GpuKey, GpuUsed, ReportKeeper, ToolchainReport
 from tilewatch.kernels.upgrading.retuning import Race, RecordedTimes, choose_space, retune_each
 from tilewatch.kernels.upgrading.safety import Question, Timing
 from tilewatch.kernels.upgrading.static_half import Workplace
@@ -35,19 +37,43 @@ class GpuWanted:
     model: GpuSpec
     minutes: float | None
     retunes: bool
-    may_use_events: bool
     limit_s: float
+
+
+@dataclass(frozen=True)
+class UpgradeBench:
+    """A GPU that answers both questions: times pairs, and races the configs of one side."""
+
+    pairs: PairBench
+    race: Race
+
+
+@contextlib.contextmanager
+def open_upgrade_bench(
+    library: Path, gpu: Gpu, arch: str, pairs_store: str, race_store: str, *, may_use_events: bool = False
+) -> Iterator[UpgradeBench]:
+    """This machine's GPU, with the stores of the pairs' cubins and of those to race. Raises GpuMissing or GpuBusy."""
+    racer = RealBench(gpu.index, race_store, may_use_events=may_use_events)
+    racer.usable(arch)  # asked now: later, a process of ours that just ended may still be on the GPU
+
+    def race(pair: ToolchainPair, cubins: Sequence[Cubin]) -> tuple[Params, ...]:
+        operator = Operator(pair.kernel, pair.problem, pair.arch, None, None)
+        return racer.race(operator, Library("B", library), cubins)
+
+    with GpuPairBench(library, gpu, pairs_store, may_use_events=may_use_events) as pairs:
+        yield UpgradeBench(pairs, race)
 
 
 def time_on_gpu(
     place: Workplace,
     report: ToolchainReport,
-    file: ReportFile,
+    file: ReportKeeper,
     wanted: GpuWanted,
+    bench: UpgradeBench,
     times: Callable[[], RecordedTimes],
     on_progress: Callable[[str], None],
-) -> None:
-    """Adds launches to the report until every answer is sure or the minutes are spent."""
+) -> bool:
+    """Adds launches to the report until every answer is sure or the minutes are spent. Returns True where they are."""
     started = time.monotonic()
     used = report.gpus.get(wanted.model.slug, GpuUsed(wanted.model.slug, wanted.gpu.name, wanted.gpu.driver))
 
@@ -57,22 +83,14 @@ def time_on_gpu(
         return wanted.minutes is not None and spent_s > share * wanted.minutes * 60
 
     is_spent()
-    racer = RealBench(wanted.gpu.index, place.find_store("b"), may_use_events=wanted.may_use_events)
-    racer.usable(wanted.model.arch)  # asked now: later, a process of ours that just ended may still be on the GPU
-    bench = GpuPairBench(place.library, wanted.gpu, place.shared_store, may_use_events=wanted.may_use_events)
-
-    def race(pair: ToolchainPair, cubins: Sequence[Cubin]) -> tuple[Params, ...]:
-        operator = Operator(pair.kernel, pair.problem, pair.arch, None, None)
-        return racer.race(operator, Library("B", place.library), cubins)
-
-    with bench:
-        half = GpuHalf(place, report, file, wanted, bench, race, on_progress)
-        half.time_frozen(lambda: is_spent(FROZEN_SHARE if wanted.retunes else 1.0))
-        if wanted.retunes:
-            half.retune(times, is_spent)
-            half.time_frozen(is_spent)
-    is_spent()
+    half = GpuHalf(place, report, file, wanted, bench.pairs, bench.race, on_progress)
+    half.time_frozen(lambda: is_spent(FROZEN_SHARE if wanted.retunes else 1.0))
+    if wanted.retunes:
+        half.retune(times, is_spent)
+        half.time_frozen(is_spent)
+    was_spent = is_spent()
     file.save()
+    return was_spent
 
 
 class GpuHalf:
@@ -82,7 +100,7 @@ class GpuHalf:
         self,
         place: Workplace,
         report: ToolchainReport,
-        file: ReportFile,
+        file: ReportKeeper,
         wanted: GpuWanted,
         bench: PairBench,
         race: Race,

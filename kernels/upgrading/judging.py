@@ -1,6 +1,6 @@
 """Judges a whole report: every operator on a GPU model, or by the compiler's half alone. Pure."""
 
-from tilewatch.kernels.device import GPU_MODELS
+from tilewatch.kernels.device import gpu_model as find_model
 from tilewatch.kernels.upgrading.pairs import ToolchainPair
 from tilewatch.kernels.upgrading.report_file import ToolchainReport
 from tilewatch.kernels.upgrading.safety import Family, OperatorSafety, judge_operator
@@ -18,7 +18,7 @@ def make_family(report: ToolchainReport, arch: str) -> Family:
 
 def judge_report(report: ToolchainReport, gpu_model: str) -> tuple[OperatorSafety, ...]:
     """The verdicts on one GPU model, in the library's order."""
-    arch = next(model.arch for model in GPU_MODELS if model.slug == gpu_model)
+    arch = find_model(gpu_model).arch
     family = make_family(report, arch)
     judged = []
     for pair in (each for each in report.pairs.values() if each.arch == arch):
@@ -48,7 +48,7 @@ def list_archs(report: ToolchainReport) -> tuple[str, ...]:
 
 def list_untimed_archs(report: ToolchainReport) -> tuple[str, ...]:
     """The architectures of which no GPU was asked."""
-    timed = {model.arch for model in GPU_MODELS if model.slug in report.gpus}
+    timed = {find_model(slug).arch for slug in report.gpus}
     return tuple(arch for arch in list_archs(report) if arch not in timed)
 
 

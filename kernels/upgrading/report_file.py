@@ -6,9 +6,10 @@ The file is written whole or not at all, and every few seconds: what was measure
 import json
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.upgrading.pairs import Build, ToolchainPair, read_build
@@ -64,6 +65,15 @@ class ToolchainReport:
     winners: dict[GpuKey, Build] = field(default_factory=dict)
 
 
+class ReportKeeper(Protocol):
+    """Keeps a report that is being made, so that a later run goes on from it."""
+
+    def save_soon(self) -> None:
+        """Keeps it where the last time is long enough ago."""
+
+    def save(self) -> None: ...
+
+
 class ReportFile:
     """The file of a report that is being made."""
 
@@ -78,14 +88,14 @@ class ReportFile:
     def save(self) -> None:
         self._saved_at = time.monotonic()
         partial = self._path.with_name(f"{self._path.name}.part")
-        partial.write_text(json.dumps(_list_rows(self._report)), encoding="utf-8")
+        partial.write_text(json.dumps(list_rows(self._report)), encoding="utf-8")
         os.replace(partial, self._path)
 
 
 def read_report(path: Path) -> ToolchainReport:
     """Raises BadReport."""
     try:
-        return _read_rows(json.loads(path.read_text(encoding="utf-8")))
+        return read_rows(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BadReport(f"{path} is no report of `tilewatch toolchain compare`: {error}") from None
 
@@ -95,7 +105,8 @@ def find_cubins(path: Path) -> Path:
     return path.with_suffix(".cubins")
 
 
-def _list_rows(report: ToolchainReport) -> dict[str, Any]:
+def list_rows(report: ToolchainReport) -> dict[str, Any]:
+    """The report as plain values, which `read_rows` reads."""
     rows = asdict(report)
     for name in ("pairs", "gpus", "frozen", "retuned", "retunings"):
         rows[name] = list(rows[name].values())
@@ -103,7 +114,8 @@ def _list_rows(report: ToolchainReport) -> dict[str, Any]:
     return {"tilewatch_toolchain_report": VERSION, **rows}
 
 
-def _read_rows(rows: dict[str, Any]) -> ToolchainReport:
+def read_rows(rows: Mapping[str, Any]) -> ToolchainReport:
+    """Raises ValueError, KeyError or TypeError for what is no report."""
     if rows.get("tilewatch_toolchain_report") != VERSION:
         raise ValueError(f"expected version {VERSION}")
     pairs = [

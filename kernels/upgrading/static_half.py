@@ -32,22 +32,26 @@ AT_ONCE = 24
 
 @dataclass(frozen=True)
 class Workplace:
-    """The library, both toolchains, and the folder of cubins of one comparison."""
+    """The library, both toolchains, and the folder of cubins of one comparison.
+
+    A fleet has one store for everything, `store_url`: its compilers' versions tell toolchains apart.
+    """
 
     library: Path
     a: Toolchain
     b: Toolchain
     cubins: Path
     jobs: int
+    store_url: str | None = None
 
     @property
     def shared_store(self) -> str:
         """The store of what goes to the GPU and into cases to reproduce: first choices whose machine code differs."""
-        return folder(self.cubins / "changed")
+        return self.store_url or folder(self.cubins / "changed")
 
     def find_store(self, side: str) -> str:
         """The store of what toolchain "a" or "b" compiled."""
-        return folder(self.cubins / side)
+        return self.store_url or folder(self.cubins / side)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""`tilewatch submit`: queues sweeps of a commit, of a range of commits, or of one problem, and checks."""
+"""`tilewatch submit`: queues sweeps of a commit, of a range of commits, or of one problem, checks, and comparisons of
+toolchains."""
 
 from typing import Annotated, Any
 
@@ -7,9 +8,11 @@ import typer
 from tilewatch.worker.cli import options
 from tilewatch.worker.cli.options import Commit, Gpus, Repository, Wait, Who
 from tilewatch.worker.cli.submit_check import check
+from tilewatch.worker.cli.toolchains.submit import toolchain
 
 submit = typer.Typer(
-    help="Queue work: all sweeps of a commit or of each commit in a range, one sweep, or a check before a merge.",
+    help="Queue work: all sweeps of a commit or of each commit in a range, one sweep, a check before a merge, or a "
+    "comparison of two toolchains.",
     no_args_is_help=True,
 )
 
@@ -86,6 +89,7 @@ def backfill(
 
 
 submit.command()(check)
+submit.command("toolchain")(toolchain)
 
 
 def _submit(action: str, wanted: dict[str, Any], who: str | None) -> list[int]:

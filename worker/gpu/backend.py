@@ -1,6 +1,8 @@
 """The GPU of a worker, real or simulated: steps and processes use it by this protocol and do not know which it is."""
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Protocol
 
 from tilewatch.db.lifecycle.quarantine import OpenQuarantine
@@ -9,6 +11,7 @@ from tilewatch.kernels.device import SIMULATED, Gpu
 from tilewatch.kernels.gpu.illness import Reading
 from tilewatch.kernels.measuring.replay import ReplayResult
 from tilewatch.kernels.results import RunResult, TrialResult
+from tilewatch.kernels.upgrading.gpu_half import UpgradeBench
 from tilewatch.worker.context import Context
 from tilewatch.worker.gpu.real import RealGpu
 from tilewatch.worker.gpu.simulated import SimulatedGpu
@@ -55,6 +58,9 @@ class GpuBackend(Protocol):
 
     def open_bench(self, gpu: Gpu) -> Bench:
         """A bench for the launches of a check."""
+
+    def open_upgrade_bench(self, gpu: Gpu, library: Path) -> AbstractContextManager[UpgradeBench]:
+        """A bench for a comparison of two toolchains. Raises GpuMissing or GpuBusy."""
 
     def probe(self, gpu: Gpu) -> GpuProbe: ...
 

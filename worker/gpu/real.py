@@ -1,7 +1,9 @@
 """The real GPU backend: NVIDIA GPUs, through the child processes of kernels/measuring."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from tilewatch.db.lifecycle.quarantine import OpenQuarantine
 from tilewatch.kernels import HARNESS
@@ -15,6 +17,7 @@ from tilewatch.kernels.measuring.measure import MeasureRequest, measure
 from tilewatch.kernels.measuring.replay import ReplayRequest, ReplayResult, ReplaySide, replay
 from tilewatch.kernels.results import Cubin, PlannedTrial, RunResult, TrialResult
 from tilewatch.kernels.toolchains.toolchain import list_toolchains
+from tilewatch.kernels.upgrading.gpu_half import UpgradeBench, open_upgrade_bench
 from tilewatch.worker import watched
 from tilewatch.worker.context import Context
 from tilewatch.worker.gpu.sweep_to_measure import SweepToMeasure
@@ -88,6 +91,11 @@ class RealGpu:
 
     def open_bench(self, gpu: Gpu) -> RealBench:
         return RealBench(_index_of(gpu), self.context.store_url)
+
+    def open_upgrade_bench(self, gpu: Gpu, library: Path) -> AbstractContextManager[UpgradeBench]:
+        assert gpu.model is not None
+        here = replace(gpu, index=_index_of(gpu))
+        return open_upgrade_bench(library, here, gpu.model.arch, self.context.store_url, self.context.store_url)
 
     def probe(self, gpu: Gpu) -> "RealProbe":
         return RealProbe(gpu.uuid)

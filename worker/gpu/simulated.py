@@ -5,11 +5,14 @@ GPU model "sim", so nothing that reads measurements can take it for one. Its spe
 problem is equally fast at every commit, and all of it follows from the seed.
 """
 
+import contextlib
 import datetime as dt
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 
 from tilewatch.db.lifecycle.quarantine import OpenQuarantine
@@ -19,8 +22,11 @@ from tilewatch.kernels.comparing.operators import Operator
 from tilewatch.kernels.device import SIMULATED, Gpu
 from tilewatch.kernels.gpu.illness import Reading
 from tilewatch.kernels.measuring.replay import ReplayResult, ReplaySide
-from tilewatch.kernels.results import Measured, RunResult, TrialResult
+from tilewatch.kernels.results import Cubin, Measured, Params, RunResult, TrialResult
 from tilewatch.kernels.statistics import median_interval
+from tilewatch.kernels.upgrading.bench import Launched, LaunchResult, PairWork
+from tilewatch.kernels.upgrading.gpu_half import UpgradeBench
+from tilewatch.kernels.upgrading.pairs import ToolchainPair
 from tilewatch.worker.context import Simulation
 from tilewatch.worker.gpu.sweep_to_measure import SweepToMeasure
 from tilewatch.worker.queue.replay_job import ReplayJob
@@ -112,6 +118,10 @@ class SimulatedGpu:
     def open_bench(self, _: Gpu) -> "SimulatedBench":
         return SimulatedBench(self.simulation, self.sleep)
 
+    def open_upgrade_bench(self, _gpu: Gpu, _library: Path) -> AbstractContextManager[UpgradeBench]:
+        bench = SimulatedPairs(self.simulation, self.sleep)
+        return contextlib.nullcontext(UpgradeBench(bench, bench.race))
+
     def probe(self, gpu: Gpu) -> "SimulatedProbe":  # noqa: ARG002 - the protocol's
         return SimulatedProbe(self.simulation)
 
@@ -155,6 +165,27 @@ class SimulatedBench:
 
     def close(self) -> None:
         """Nothing was opened."""
+
+
+class SimulatedPairs:
+    """Launches of pairs and races of configs: what is fastest is what `true_us` says."""
+
+    def __init__(self, simulation: Simulation, sleep: Callable[[float], None]) -> None:
+        self._simulation, self._sleep = simulation, sleep
+
+    def launch_each(self, works: Sequence[PairWork]) -> Iterator[tuple[PairWork, LaunchResult]]:
+        for work in works:
+            self._sleep(self._simulation.trial_s)
+            a_us, b_us = (
+                _median_us(work.problem, cubin.content_key, self._simulation, f"{name} {work.launches}")
+                for name, cubin in (("a", work.a), ("b", work.b))
+            )
+            yield work, Launched(a_us, b_us)
+
+    def race(self, pair: ToolchainPair, cubins: Sequence[Cubin]) -> tuple[Params, ...]:
+        self._sleep(self._simulation.trial_s * len(cubins))
+        best = min(cubins, key=lambda cubin: _here_us(pair.problem, cubin.content_key, self._simulation))
+        return (best.config,)
 
 
 def _median_us(problem: str, content_key: str, simulation: Simulation, launch: str) -> float:

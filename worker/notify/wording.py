@@ -137,6 +137,10 @@ def check_link(dashboard_url: str, check_id: int) -> str:
     return f"{dashboard_url}/checks?check={check_id}"
 
 
+def report_link(dashboard_url: str, report_id: int) -> str:
+    return f"{dashboard_url}/compare?compare=Two+toolchains&report=%23{report_id}"
+
+
 def one_line(text: str) -> str:
     """Removes line ends from text that others wrote (a commit's subject, a compiler's message), so that it cannot look
     like a line of ours, and breaks what would notify everybody in a chat."""

@@ -78,7 +78,7 @@ def sweeps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def make_half(report: ToolchainReport, folder: Path, bench: MadeBench) -> GpuHalf:
     place = Workplace(Path("library"), None, None, folder, 1)  # type: ignore[arg-type]
-    wanted = GpuWanted(THIS_GPU, gpu_model("h200"), None, True, False, 15.0)
+    wanted = GpuWanted(THIS_GPU, gpu_model("h200"), None, True, 15.0)
     return GpuHalf(place, report, ReportFile(folder / "r.json", report), wanted, bench, lambda *_: (), lambda _: None)
 
 

@@ -1,0 +1,101 @@
+"""A comparison of two toolchains from its submission to its report, on the simulated GPU, with the real compiler."""
+
+import pytest
+import typer
+from sqlalchemy import func, select
+
+from tests.kernels.fixtures.second_toolchain import count_compiles, make_toolchain
+from tests.worker.fixtures import tiny_repository
+from tests.worker.fixtures.worker_context import Drain
+from tilewatch.db.lifecycle import jobs
+from tilewatch.db.models import Job, Measurement, Run, Submission, Verdict
+from tilewatch.db.queries.toolchain_reports import ReportRow, ReportStory, find_report, list_reports
+from tilewatch.db.session import session
+from tilewatch.worker import run_job
+from tilewatch.worker.cli.toolchains.submit import wait_and_print
+from tilewatch.worker.context import Context
+from tilewatch.worker.queue.outage import NotNow
+from tilewatch.worker.settings import Settings
+from tilewatch.worker.steps.submit import BadToolchainName
+from tilewatch.worker.steps.submit_toolchains import ToolchainsAsked, submit_toolchains
+
+UNOPTIMISED = (
+    'for each; do shift; case "$each" in --opt-level*|-O*) ;; *) set -- "$@" "$each" ;; esac; done\n'
+    'exec "$TILEIRAS" "$@" -O0'
+)
+
+
+@pytest.fixture(autouse=True)
+def _every_config_compiles(settings: Settings) -> None:
+    file = settings.repository / "library" / "double.py"
+    file.write_text(file.read_text().replace("(64, 128, 256, 96)", "(64, 128, 256)"))
+    tiny_repository.git(settings.repository, "commit", "--quiet", "--all", "--message", "Leave a width out")
+
+
+def read(context: Context, report_id: int) -> ReportStory:
+    with session(context.database_url) as opened:
+        story = find_report(opened, report_id)
+    assert story is not None
+    return story
+
+
+def read_row(context: Context) -> ReportRow:
+    with session(context.database_url) as opened:
+        return list_reports(opened)[0]
+
+
+def test_other_code_is_timed_and_re_tuned_and_touches_no_night(
+    settings: Settings, context: Context, drain: Drain, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_toolchain(settings.toolchains, "next", script=UNOPTIMISED)
+    asked = ToolchainsAsked("installed", "next", gpus=("sim",), minutes=0.5)
+    submitted = submit_toolchains(settings, asked)
+    assert read_row(context).state == "being compared"
+    assert submit_toolchains(settings, asked).report_id == submitted.report_id, "it is under way"
+    drain()
+    story = read(context, submitted.report_id)
+    assert [(each.kernel, each.problem, each.gpu_model) for each in story.operators] == [
+        (tiny_repository.KERNEL, problem, "sim") for problem in tiny_repository.PROBLEMS
+    ]
+    assert {each.static for each in story.operators} == {"changed"}
+    assert all(each.frozen is not None and each.frozen.launches > 1 for each in story.operators)
+    worse = [each for each in story.operators if each.safety in ("not safe", "safe if re-tuned")]
+    assert worse, "true_us makes one of them slower under next"
+    assert all("re-tuned" in each.reason and "not re-tuned" not in each.reason for each in worse)
+    assert (story.exit_code, story.report.state) == (1, story.report.safety)
+    capsys.readouterr()
+    with pytest.raises(typer.Exit) as ended:
+        wait_and_print(context.database_url, submitted.report_id, "LINK")
+    assert ended.value.exit_code == 1
+    assert capsys.readouterr().out == f"{story.sentence}\n"
+    assert "+next" in story.compilers[1]
+    assert "+next" not in story.compilers[0]
+    with session(context.database_url) as opened:
+        for table in (Submission, Run, Measurement, Verdict):
+            assert opened.scalar(select(func.count()).select_from(table)) == 0, table
+
+
+def test_equal_toolchains_are_safe_and_take_no_gpu(settings: Settings, context: Context, drain: Drain) -> None:
+    made = make_toolchain(settings.toolchains, "same")
+    submitted = submit_toolchains(settings, ToolchainsAsked("installed", "same", gpus=("sim",)))
+    drain()
+    story = read(context, submitted.report_id)
+    assert (story.report.safety, story.exit_code) == ("safe", 0)
+    assert {each.static for each in story.operators} == {"identical"}
+    assert story.frozen == ()
+    assert count_compiles(made) > 0
+
+
+def test_without_a_toolchain_the_job_waits_for_a_worker_that_has_it(settings: Settings, context: Context) -> None:
+    submit_toolchains(settings, ToolchainsAsked("installed", "new", gpus=("sim",)))
+    with session(context.database_url) as opened:
+        (waiting,) = jobs.list_unsent(opened, -1)
+    with pytest.raises(NotNow, match="no toolchain is named new"):
+        run_job.run(waiting.id, "tester", context)
+    with session(context.database_url) as opened:
+        assert opened.scalars(select(Job.state)).one() == "queued"
+
+
+def test_a_name_that_no_toolchain_can_have_is_refused(settings: Settings) -> None:
+    with pytest.raises(BadToolchainName, match=r"'\.\./other' is no name of a toolchain"):
+        submit_toolchains(settings, ToolchainsAsked("installed", "../other"))

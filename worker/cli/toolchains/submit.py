@@ -1,0 +1,84 @@
+"""`tilewatch submit toolchain`: parse, call, wait, print. worker/steps/submit_toolchains.py does the work."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tilewatch.worker.cli import options
+from tilewatch.worker.cli.options import Commit, FailOver, Gpus, Repository, Wait
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+
+def toolchain(
+    a: Annotated[str, typer.Argument(metavar="A", help="The toolchain in use: a name, or installed.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="The toolchain that may follow it.")],
+    commit: Commit = "HEAD",
+    kernel: Annotated[list[str] | None, typer.Option(help="Compare this kernel only. Repeat it for several.")] = None,
+    gpu: Gpus = None,
+    arch: Annotated[
+        list[str] | None, typer.Option(help="Compile for this architecture too, such as sm_100. Repeat it for several.")
+    ] = None,
+    minutes: Annotated[
+        float, typer.Option(min=0.1, help="Start no launch after this many minutes of each GPU model.")
+    ] = 10.0,
+    retune: Annotated[bool, typer.Option(help="Sweep with B what got worse, and time B's winner beside A's.")] = True,
+    fail_over: FailOver = "1%",
+    repository: Repository = None,
+    wait: Wait = False,
+) -> None:
+    """Compare two toolchains on the fleet: may B take the place of A? The dashboard shows the report.
+
+    Compile workers need both toolchains (`tilewatch toolchain add`); a GPU worker needs B to re-tune. Without --gpu it
+    is timed on every GPU model that has a worker. A comparison that is under way is found again.
+
+    With --wait it ends with the exit codes of `tilewatch toolchain compare`: 0 safe, 1 something is worse under B,
+    2 could not tell, or an error.
+
+    Example: tilewatch submit toolchain installed next --gpu h200 --wait
+    """
+    from tilewatch.worker.notify.wording import report_link
+    from tilewatch.worker.steps.submit_toolchains import ToolchainsAsked, submit_toolchains
+
+    settings = options.settings()
+    asked = ToolchainsAsked(
+        a=a,
+        b=b,
+        repository=repository,
+        commit=commit,
+        kernels=tuple(kernel or ()),
+        gpus=tuple(gpu or ()),
+        archs=tuple(arch or ()),
+        minutes=minutes,
+        retunes=retune,
+        fail_over=options.parse_share(fail_over),
+    )
+    submitted = submit_toolchains(settings, asked)
+    link = report_link(settings.dashboard_url.rstrip("/"), submitted.report_id)
+    print(f"{submitted.sentence}\nreport {submitted.report_id}: {link}", flush=True)
+    if wait:
+        wait_and_print(settings.connection().database_url, submitted.report_id, link)
+
+
+def wait_and_print(database_url: str, report_id: int, link: str) -> None:
+    from tilewatch.db.queries.toolchain_reports import find_report
+    from tilewatch.db.session import session
+    from tilewatch.errors import ExpectedError
+    from tilewatch.worker.cli.wait import wait_for
+
+    wait_for(database_url, lambda opened: _write_state(opened, report_id), f"{link} shows it")
+    with session(database_url) as opened:
+        found = find_report(opened, report_id)
+    if found is None or found.report.failure is not None:
+        raise ExpectedError(f"the comparison failed: {found.report.failure if found else 'its job ended without one'}")
+    print(found.sentence)
+    raise typer.Exit(found.exit_code)
+
+
+def _write_state(opened: "Session", report_id: int) -> str | None:
+    """None when it has ended."""
+    from tilewatch.db.queries.toolchain_reports import find_row
+
+    row = find_row(opened, report_id)
+    return row.state if row is not None and row.is_open else None

@@ -1,0 +1,75 @@
+"""Keeps a comparison of two toolchains in the database while jobs make it, as `toolchain compare` does in a file."""
+
+import os
+import time
+from typing import Any
+
+from tilewatch.db.lifecycle import toolchain_reports
+from tilewatch.db.lifecycle.jobs import ClaimedJob
+from tilewatch.db.session import session
+from tilewatch.kernels.toolchains.toolchain import Toolchain, UnknownToolchain, find_toolchain
+from tilewatch.kernels.upgrading import writing
+from tilewatch.kernels.upgrading.comparison import begin_report
+from tilewatch.kernels.upgrading.report_file import ToolchainReport, list_rows, read_rows
+from tilewatch.kernels.upgrading.static_half import Workplace
+from tilewatch.worker import watched
+from tilewatch.worker.context import Context
+from tilewatch.worker.queue.lease import Lease
+from tilewatch.worker.queue.outage import NotNow
+
+SAVE_EVERY_S = 10.0
+MOST_COMPILERS = 4
+"""Compiler processes of one comparison: a worker has one per core already."""
+
+
+class StoredReport:
+    """The report of a job's payload. Saving it raises LeaseLost when the job is not this worker's any more."""
+
+    def __init__(self, context: Context, job: ClaimedJob, lease: Lease) -> None:
+        self._url, self._lease, self._saved_at = context.database_url, lease, time.monotonic()
+        self.id: int = job.payload["report_id"]
+        with session(self._url) as opened:
+            contents = toolchain_reports.read_contents(opened, self.id)
+        wanted = job.payload
+        self.report = read_rows(contents) if contents else begin_report(wanted["a"], wanted["b"])
+        self.report.fail_over = wanted["fail_over"]
+
+    def save_soon(self) -> None:
+        self._lease.progress()
+        if time.monotonic() - self._saved_at >= SAVE_EVERY_S:
+            self.save()
+
+    def save(self) -> None:
+        self._lease.progress()
+        answer: dict[str, Any] = writing.make_answer(self.report) if self.report.pairs else {}
+        markdown = writing.write_markdown(self.report) if self.report.pairs else ""
+        with session(self._url) as opened:
+            toolchain_reports.write_progress(opened, self.id, list_rows(self.report), answer, markdown)
+        self._saved_at = time.monotonic()
+
+
+def find_place(context: Context, job: ClaimedJob, *, report: ToolchainReport | None = None) -> Workplace:
+    """Where the comparison is made on this machine. With a `report`, whose cubins are in the store already, toolchains
+    need not be here. Raises NotNow without one that must be: another worker may have it."""
+    wanted = job.payload
+    library = watched.library_at(context, wanted["repository"], wanted["sha"], wanted["library"])
+    a, b = (_find_side(context, wanted[side], may_be_missing=report is not None) for side in "ab")
+    jobs = min(MOST_COMPILERS, os.cpu_count() or 1)
+    return Workplace(library, a, b, context.spool, jobs, context.store_url)
+
+
+def has_toolchain(context: Context, name: str) -> bool:
+    try:
+        find_toolchain(context.toolchains, name)
+    except UnknownToolchain:
+        return False
+    return True
+
+
+def _find_side(context: Context, name: str, *, may_be_missing: bool) -> Toolchain:
+    try:
+        return find_toolchain(context.toolchains, name)
+    except UnknownToolchain as error:
+        if may_be_missing:
+            return Toolchain(name, context.toolchains / name)
+        raise NotNow(f"on {context.node} {error}; `tilewatch toolchain add` there brings it") from None

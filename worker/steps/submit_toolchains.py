@@ -1,0 +1,95 @@
+"""Submits a comparison of two toolchains to the queue (docs/toolchains.md). It runs anywhere and needs no GPU."""
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from tilewatch.db import record
+from tilewatch.db.lifecycle import jobs, toolchain_reports
+from tilewatch.db.lifecycle.jobs import Priority, UnsentJob
+from tilewatch.db.session import session
+from tilewatch.db.step_queries import steps
+from tilewatch.kernels import device
+from tilewatch.kernels.device import SIMULATED
+from tilewatch.kernels.toolchains.toolchain import INSTALLED, is_name
+from tilewatch.text import short_sha
+from tilewatch.worker import watched
+from tilewatch.worker.queue import dispatch
+from tilewatch.worker.queue.dispatch import COMPILE
+from tilewatch.worker.settings import EVERY_KERNEL, Settings
+from tilewatch.worker.steps.submit import BadToolchainName, open_source
+
+
+@dataclass(frozen=True)
+class ToolchainsAsked:
+    """What to compare. `gpus` is empty for all GPU models that have a worker; `archs` are compiled for besides theirs;
+    `minutes` are of each GPU model; a `fail_over` of 0.01 is 1 %."""
+
+    a: str
+    b: str
+    repository: str | None = None
+    commit: str = "HEAD"
+    kernels: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()
+    archs: tuple[str, ...] = ()
+    minutes: float = 10.0
+    retunes: bool = True
+    fail_over: float = 0.01
+
+
+@dataclass(frozen=True)
+class SubmittedReport:
+    report_id: int
+    sentence: str
+
+
+def submit_toolchains(settings: Settings, asked: ToolchainsAsked) -> SubmittedReport:
+    """Submits a comparison; one that is being made of the same is found again.
+
+    Raises BadToolchainName, RepositoryError, UnknownGpu, or what says that a server cannot be used.
+    """
+    for name in (asked.a, asked.b):
+        if name != INSTALLED and not is_name(name):
+            raise BadToolchainName(f"'{name}' is no name of a toolchain; expected one like next-13.5, or {INSTALLED}")
+    servers = settings.connection()
+    source = open_source(settings, asked.repository)
+    commit = watched.resolve(source.watched, asked.commit)
+    is_whole = source.has_whole_suite or settings.kernels in (None, (EVERY_KERNEL,))
+    kernels = [*asked.kernels] or (None if is_whole else [*(settings.kernels or ())])
+    now = dt.datetime.now(dt.UTC)
+    with session(servers.database_url) as opened:
+        here = [slug for slug in steps.list_gpu_models_measured_here(opened) if slug != SIMULATED.slug]
+        models = [device.gpu_model(slug) for slug in dict.fromkeys(asked.gpus or here)]
+        for model in models:
+            record.add_gpu_model(opened, **model.stored)
+        slugs = [model.slug for model in models]
+        parts = (commit.repository, commit.sha, asked.a, asked.b, *slugs, *asked.kernels)
+        report_id, is_new = toolchain_reports.begin(opened, ":".join(parts), asked.a, asked.b, now)
+        payload = {
+            **{"report_id": report_id, "a": asked.a, "b": asked.b, "sha": commit.sha, "kernels": kernels},
+            **{"repository": source.watched.name, "stored_as": commit.repository, "library": settings.library},
+            **{"gpus": slugs, "archs": list(dict.fromkeys([*(model.arch for model in models), *asked.archs]))},
+            **{"minutes": asked.minutes, "retunes": asked.retunes, "fail_over": asked.fail_over},
+        }
+        queued = _add_job(opened, report_id, payload) if is_new else []
+    dispatch.send(dispatch.sender(servers.broker_url), servers.database_url, queued)
+    verb = "submitted" if is_new else "found, being made already,"
+    where = ", ".join(slugs) or "no GPU: the compilers alone"
+    sentence = f"{verb} the comparison of {asked.a} with {asked.b} at {short_sha(commit.sha)} on {where}"
+    return SubmittedReport(report_id, f"{sentence}{source.stale_words}")
+
+
+def _add_job(opened: Session, report_id: int, payload: dict[str, Any]) -> list[UnsentJob]:
+    job_id, _ = jobs.add(
+        opened,
+        key=f"toolchains:{report_id}:compile",
+        kind="compile_toolchains",
+        queue=COMPILE,
+        subject=f"report {report_id}: {payload['a']} and {payload['b']}, compiling",
+        payload=payload,
+        priority=Priority.MANUAL,
+    )
+    toolchain_reports.write_job(opened, report_id, job_id)
+    return [UnsentJob(job_id, COMPILE)]

@@ -1,0 +1,64 @@
+"""The GPU's half of a comparison of two toolchains, a turn of a few minutes: what is more urgent goes in between."""
+
+from collections import defaultdict
+from functools import partial
+
+import structlog
+
+from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
+from tilewatch.db.session import session
+from tilewatch.db.step_queries import winners
+from tilewatch.kernels.comparing.gpu_bench import NoCupti
+from tilewatch.kernels.device import GpuSpec, gpu_model
+from tilewatch.kernels.measuring.measure import GpuBusy, GpuMissing, MeasureFailed
+from tilewatch.kernels.results import config_key
+from tilewatch.kernels.upgrading.gpu_half import GpuWanted, time_on_gpu
+from tilewatch.kernels.upgrading.retuning import RecordedTimes
+from tilewatch.worker.context import Context
+from tilewatch.worker.gpu import quarantine
+from tilewatch.worker.gpu.backend import backend_for
+from tilewatch.worker.gpu.visible_gpu import WrongWorker
+from tilewatch.worker.queue.lease import Lease
+from tilewatch.worker.queue.outage import NotNow
+from tilewatch.worker.steps.check import NO_CUPTI
+from tilewatch.worker.steps.compile_toolchains import queue_gpu_half
+from tilewatch.worker.steps.stored_report import StoredReport, find_place, has_toolchain
+
+log = structlog.get_logger()
+
+TURN_MINUTES = 4.0
+"""As long as an operator of a check may take (BUDGET_S of check.py), for the same reason."""
+
+
+def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
+    stored, wanted = StoredReport(context, job, lease), job.payload
+    place = find_place(context, job, report=stored.report)
+    model = gpu_model(wanted["gpus"][0])
+    used = stored.report.gpus.get(model.slug)
+    left = wanted["minutes"] - (0.0 if used is None else used.wall_s / 60)
+    backend = backend_for({model.slug}, context)
+    try:
+        gpu = backend.own_gpu()
+        with session(context.database_url) as opened:
+            quarantine.refuse_if_ill(opened, gpu.uuid)
+        retunes = wanted["retunes"] and has_toolchain(context, wanted["b"])
+        turn = GpuWanted(gpu, model, min(TURN_MINUTES, left), retunes, context.compile_limit_s)
+        times = partial(_read_times, context, wanted["stored_as"], model)
+        with backend.open_upgrade_bench(gpu, place.library) as bench:
+            was_spent = time_on_gpu(place, stored.report, stored, turn, bench, times, log.info)
+    except NoCupti as error:
+        raise MeasureFailed(NO_CUPTI) from error
+    except (GpuBusy, GpuMissing, WrongWorker) as error:
+        raise NotNow(str(error)) from error
+    if was_spent and left > TURN_MINUTES:
+        return queue_gpu_half(context, job, stored.id, wanted["gpus"], turn=wanted["turn"] + 1)
+    return queue_gpu_half(context, job, stored.id, wanted["gpus"][1:])
+
+
+def _read_times(context: Context, repository: str, model: GpuSpec) -> RecordedTimes:
+    """The times of the newest sweeps of this database: which configs are worth a trial with B."""
+    times: dict[tuple[str, str, str], dict[str, float]] = defaultdict(dict)
+    with session(context.database_url) as opened:
+        for each in winners.list_last_trials(opened, repository, model.slug):
+            times[each.kernel, each.problem, model.arch][config_key(each.params)] = each.median_us
+    return times
