@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from tilewatch.kernels.comparing.outcome import list_moves
 from tilewatch.kernels.results import Compiled, Params, StaticFacts
+from tilewatch.kernels.upgrading.mma_waits import MmaWaits
 
 Status = Literal["ok", "error", "timeout"]
 StaticKind = Literal[
@@ -30,7 +31,8 @@ LEAST_COMPILED = 6
 class Build:
     """One config under one toolchain. `compile_s` is wall time, `cpu_s` CPU time; `cubin` names the machine code in the
     report's folder of cubins, None where it is not kept or there is none. `is_final` is False where the compiler was
-    stopped because the machine was too busy."""
+    stopped because the machine was too busy. `waits` are of Hopper's code, None for other architectures and where they
+    were not counted."""
 
     config: Params
     status: Status
@@ -42,6 +44,7 @@ class Build:
     cubin: str | None = None
     facts: StaticFacts | None = None
     is_final: bool = True
+    waits: MmaWaits | None = None
 
     @property
     def is_ok(self) -> bool:
@@ -76,7 +79,19 @@ class ToolchainPair:
         """What differs in the first choice: a failure, or static facts such as "registers 128 -> 168"."""
         if self.kind == "stopped compiling":
             return (f"{_write_status(self.b[0])}: {self.b[0].failure}",)
-        return list_moves(self.a[0].facts, self.b[0].facts)
+        return (*list_moves(self.a[0].facts, self.b[0].facts), *self._list_moved_waits())
+
+    @property
+    def waits_for_each_mma(self) -> bool:
+        """Whether B's code of the first choice waits for each warp-group MMA, and A's does not."""
+        a, b = self.a[0].waits, self.b[0].waits
+        return a is not None and b is not None and a.groups < a.mmas and 0 < b.mmas <= b.groups
+
+    def _list_moved_waits(self) -> tuple[str, ...]:
+        a, b = self.a[0].waits, self.b[0].waits
+        if a is None or b is None or a.groups * b.mmas == b.groups * a.mmas:
+            return ()
+        return (f"waits for MMAs {a.groups} of {a.mmas} -> {b.groups} of {b.mmas}",)
 
 
 @dataclass(frozen=True)
@@ -132,8 +147,14 @@ def list_static_changes(pairs: Sequence[ToolchainPair]) -> tuple[ToolchainPair, 
 
 
 def read_build(row: dict[str, Any]) -> Build:
-    facts = row["facts"]
-    return Build(**{**row, "facts": None if facts is None else StaticFacts(**{**facts, "remarks": ()})})
+    facts, waits = row["facts"], row.get("waits")
+    return Build(
+        **{
+            **row,
+            "facts": None if facts is None else StaticFacts(**{**facts, "remarks": ()}),
+            "waits": None if waits is None else MmaWaits(**waits),
+        }
+    )
 
 
 def _write_status(build: Build) -> str:

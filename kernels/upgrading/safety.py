@@ -21,6 +21,7 @@ Question = Literal["frozen", "re-tuned"]
 
 NOT_REACHED, TOO_FEW = "other machine code, not reached on the GPU", "too few launches to say anything"
 """Why an answer is unknown for lack of time."""
+NOT_TIMED = "other machine code, not timed"
 
 ORDER: tuple[Safety, ...] = ("not safe", "safe if re-tuned", "unknown", "safe")
 """By urgency."""
@@ -130,7 +131,8 @@ def _judge_frozen(
             return "not safe", f"with B it {frozen.failure}"
         return "unknown", f"could not be compared: {frozen.failure}"
     if verdict is None:
-        return "unknown", NOT_REACHED if gpu_model else "other machine code, not timed"
+        waits = "; it waits for each of its MMAs now, which costs time" if pair.waits_for_each_mma else ""
+        return "unknown", f"{NOT_REACHED if gpu_model else NOT_TIMED}{waits}"
     if math.isinf(verdict.high):
         return "unknown", f"{TOO_FEW}: {verdict.launches}"
     if verdict.is_over:

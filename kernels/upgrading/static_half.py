@@ -6,7 +6,7 @@ the other's.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,6 +21,8 @@ from tilewatch.kernels.compiling.operator_code import read_bundle
 from tilewatch.kernels.compiling.store import CubinStore, folder
 from tilewatch.kernels.results import Compiled, Params
 from tilewatch.kernels.toolchains.toolchain import Toolchain
+from tilewatch.kernels.upgrading import mma_waits
+from tilewatch.kernels.upgrading.mma_waits import count_mma_waits
 from tilewatch.kernels.upgrading.pairs import Build, ToolchainPair, make_build
 
 ELF = b"\x7fELF"
@@ -122,14 +124,15 @@ def keep_cubin(place: Workplace, side: str, compiled: Compiled) -> str:
     return name
 
 
-def hash_code(store: CubinStore, compiled: Compiled) -> str:
+def list_cubins(stored: bytes) -> Mapping[str, bytes]:
+    """The cubins of what a store holds, a cubin or a bundle of them, by their names in the bundle."""
+    return {"": stored} if stored.startswith(ELF) else read_bundle(stored)
+
+
+def hash_code(cubins: Mapping[str, bytes]) -> str:
     """Hashes the machine code of a config without the compiler's version, which differs between toolchains always."""
-    assert compiled.content_key is not None
-    cubin = store.cubin(compiled.content_key)
-    if cubin.startswith(ELF):
-        return code_sha256(cubin, with_version=False)
-    parts = sorted((key, code_sha256(each, with_version=False)) for key, each in read_bundle(cubin).items())
-    return hashlib.sha256(repr(parts).encode()).hexdigest()
+    parts = sorted((key, code_sha256(each, with_version=False)) for key, each in cubins.items())
+    return parts[0][1] if "" in cubins else hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 def _compile(library: Path, operator: Operator, config: Params, compiler: Compiler) -> Compiled:
@@ -158,7 +161,10 @@ def _make_known_build(place: Workplace, side: str, config: Params, compiled: Com
     build = make_build(config, compiled, limit_s)
     if not build.is_ok:
         return build
-    return replace(build, code_sha256=hash_code(CubinStore(place.find_store(side)), compiled))
+    assert compiled.content_key is not None
+    cubins = list_cubins(CubinStore(place.find_store(side)).cubin(compiled.content_key))
+    waits = count_mma_waits(cubins.values()) if compiled.arch == mma_waits.ARCH else None
+    return replace(build, code_sha256=hash_code(cubins), waits=waits)
 
 
 def _name_version(compiled: Compiled) -> str:

@@ -46,9 +46,12 @@ def write_answer(report: ToolchainReport) -> str:
     identical = sum(each.pair.kind == "identical" for each in judged)
     parts = [f"{counts[safety]} {safety}" for safety in ORDER if counts[safety]]
     worst = find_worst(judged)
+    serial = sum(each.pair.waits_for_each_mma for each in judged if each.frozen is None)
+    waits = f"; {serial} not timed wait for each of their MMAs now, which costs time" if serial else ""
     ending = f"; the worst is {worst.pair.kernel} {worst.pair.problem}, {worst.reason}" if worst is not None else ""
     total = f"of {len(judged)} operators and problems" if judged else "there is nothing to compare"
-    return f"{b} {headline} {a} on {where}: {total} {', '.join(parts)} ({identical} identical machine code){ending}."
+    counted = f"{total} {', '.join(parts)} ({identical} identical machine code)"
+    return f"{b} {headline} {a} on {where}: {counted}{waits}{ending}."
 
 
 def find_worst(judged: Sequence[OperatorSafety]) -> OperatorSafety | None:
@@ -164,6 +167,8 @@ def _summarize(report: ToolchainReport, arch: str) -> str:
         if more or fewer:
             worst = max(moves, key=lambda move: abs(move[1] - move[0]))
             parts.append(f"{name}: more in {more}, fewer in {fewer}, at most {worst[0]} -> {worst[1]}{unit}")
+    if serial := sum(pair.waits_for_each_mma for pair in changed):
+        parts.append(f"waits for each MMA now: {serial}")
     times = _times(report, arch)
     if times.configs:
         slower = "slower to compile" if times.is_slower else "compiling"

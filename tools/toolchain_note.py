@@ -1,9 +1,11 @@
-"""Draws a report of `tilewatch toolchain compare`: what the newer toolchain does to each operator that a GPU timed.
+"""Writes what a note of docs/toolchains says of a report of `tilewatch toolchain compare`: its tables, its picture.
 
-    python -m tools.toolchain_picture recordings/toolchains/A..B.json docs/pictures/toolchain-B.png
+    python -m tools.toolchain_note recordings/toolchains/h200-13.4.92..13.5.37.json docs/toolchains/13.5.37.md
+    python -m tools.toolchain_note ... --picture docs/pictures/toolchain-13.5.37.png
 
-Points with their 95 % intervals, worst on top; a second point where the operator was re-tuned. Operators that are still
-undecided are left out, and the title counts them. Needs Chromium.
+Everything after the heading "The whole report" is replaced. In the picture:
+points with their 95 % intervals, worst on top; a second point where the operator was re-tuned. Operators that are still
+undecided are left out, and the title counts them. The picture needs Chromium.
 """
 
 import argparse
@@ -18,7 +20,9 @@ from tilewatch.kernels.comparing.verdict import Verdict
 from tilewatch.kernels.upgrading.judging import judge_report
 from tilewatch.kernels.upgrading.report_file import ToolchainReport, read_report
 from tilewatch.kernels.upgrading.safety import OperatorSafety
+from tilewatch.kernels.upgrading.writing import write_markdown
 
+HEADING = "## The whole report\n"
 WIDTH, ROW, MARGIN = 1000, 17, 110
 """Pixels: of the picture, of an operator, and of title and axis."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -27,13 +31,22 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("report", type=Path)
-    parser.add_argument("picture", type=Path)
+    parser.add_argument("note", type=Path)
+    parser.add_argument("--picture", type=Path)
     options = parser.parse_args()
     report = read_report(options.report)
     if not report.gpus:
         parser.error(f"{options.report} has no times of a GPU")
-    figure = draw(report, next(iter(report.gpus)))
-    save(figure, options.picture)
+    options.note.write_text(fill(options.note.read_text(encoding="utf-8"), report), encoding="utf-8")
+    if options.picture is not None:
+        save(draw(report, next(iter(report.gpus))), options.picture)
+
+
+def fill(note: str, report: ToolchainReport) -> str:
+    """The note with the report after its heading. Raises ValueError for a note without the heading."""
+    start = note.index(HEADING) + len(HEADING)
+    _, _, body = write_markdown(report).partition("\n")
+    return f"{note[:start]}{body.replace('## ', '### ')}"
 
 
 def draw(report: ToolchainReport, gpu_model: str) -> go.Figure:

@@ -1,0 +1,14 @@
+"""The note about tileiras 13.5.37 has the tables of its recording, as the tool writes them."""
+
+from pathlib import Path
+
+from tilewatch.kernels.upgrading.report_file import read_report
+from tools.toolchain_note import fill
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_note_has_the_report_of_its_recording() -> None:
+    report = read_report(ROOT / "recordings" / "toolchains" / "h200-13.4.92..13.5.37.json")
+    note = (ROOT / "docs" / "toolchains" / "13.5.37.md").read_text(encoding="utf-8")
+    assert fill(note, report) == note
