@@ -82,7 +82,7 @@ def test_equal_toolchains_are_safe_and_take_no_gpu(settings: Settings, context: 
     story = read(context, submitted.report_id)
     assert (story.report.safety, story.exit_code) == ("safe", 0)
     assert {each.static for each in story.operators} == {"identical"}
-    assert story.frozen == ()
+    assert (story.frozen, story.gpus) == ((), ())
     assert count_compiles(made) > 0
 
 
