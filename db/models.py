@@ -513,6 +513,7 @@ class Alarm(Base):
             "regret",
             "baseline_changed",
             "fetch_failed",
+            "new_toolchain",
         ),
         Index(None, "opened_at"),
     )

@@ -58,6 +58,11 @@ def _configuration() -> dict[str, Any]:
         "beat_schedule": {
             "nightly": {"task": "worker.nightly", "schedule": night},
             "prune": {"task": "worker.prune", "schedule": crontab(hour=PRUNE_HOUR, minute=0)},
+            "releases": {
+                "task": "worker.releases",
+                "schedule": crontab(hour=PRUNE_HOUR, minute=30),
+                "options": {"queue": dispatch.NOTIFY_QUEUE},
+            },
             # A tick that waited until the next one is due is not needed any more.
             "reconcile": {"task": "worker.reconcile", "schedule": RECONCILE_S, "options": {"expires": RECONCILE_S}},
             "tell": {
@@ -140,6 +145,17 @@ def run_watch() -> None:
         names = watched.list_names(out.database_url, settings)
         changes = check_alarms(out, names, settings, settings.regret_limit, dt.datetime.now(dt.UTC))
         log.info("checked alarms", opened=[alarm.key for alarm in changes.to_open], closed=list(changes.to_close))
+
+
+@celery.task(name="worker.releases")  # type: ignore[untyped-decorator]  # Celery has no types
+def run_releases() -> None:
+    from tilewatch.kernels.toolchains import releases
+    from tilewatch.kernels.toolchains.versions import versions
+    from tilewatch.worker.notify.new_toolchains import open_alarms
+
+    if Settings.load().watch_releases and (out := _outbox()) is not None:
+        newer = releases.find_newer(versions(releases.WATCHED), releases.ask_newest())
+        log.info("asked for releases", opened=open_alarms(out, newer, dt.datetime.now(dt.UTC)))
 
 
 def _outbox() -> "Outbox | None":

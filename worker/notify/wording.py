@@ -97,6 +97,7 @@ ALARMS = {
     "regret": "the shipped config falls behind",
     "baseline_changed": "the baseline changed",
     "fetch_failed": "a repository cannot be fetched",
+    "new_toolchain": "there is a newer tile compiler",
 }
 """The words for each kind of alarm; its subject follows them."""
 
