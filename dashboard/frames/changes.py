@@ -1,8 +1,8 @@
 """Compares two snapshots of all series, and says how a night went. Frames in, frames out; draws nothing.
 
-A change is of speed, so that plus is good: of the ratio where both sides have one to one baseline, else of the time.
-Verdicts are the judge's: this only says by how much two numbers differ and whether noise explains it, and findings.py
-what a page may claim of that.
+A change is of speed, so that plus is good: of the ratio where both sides have one to the same version of one baseline,
+else of the time, for a faster DeepGEMM makes nothing of ours slower. Verdicts are the judge's: this only says by how
+much two numbers differ and whether noise explains it, and findings.py what a page may claim of that.
 """
 
 import datetime as dt
@@ -34,11 +34,13 @@ def pair_snapshots(before: pd.DataFrame, after: pd.DataFrame, on: Sequence[str] 
     both sides has not changed.
     """
     numbers = ["run_id", "sha", "position", "median_us", "low_us", "high_us", "ratio", "ratio_low", "ratio_high"]
-    numbers += ["baseline", "gpu_uuid", "noise", "code_sha256", "source_sha256", "compiler"]
+    numbers += ["baseline", "baseline_version", "gpu_uuid", "noise", "code_sha256", "source_sha256", "compiler"]
     pairs = after.merge(before[[*on, *numbers]], on=list(on), how="left", suffixes=("", "_before"))
     same_run = pairs["run_id"] == pairs["run_id_before"]
     with_ratio = pairs["ratio"].notna() & pairs["ratio_before"].notna()
     with_ratio &= pairs["baseline"].fillna("") == pairs["baseline_before"].fillna("")
+    version, version_before = pairs["baseline_version"], pairs["baseline_version_before"]
+    with_ratio &= (version == version_before) | version.isna() | version_before.isna()
 
     def change(name: str, other: str, time: str, time_other: str) -> pd.Series:
         of_ratio = pairs[name].astype(float) / pairs[f"{other}_before"].astype(float) - 1

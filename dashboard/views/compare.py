@@ -130,7 +130,10 @@ def _gpu_models(url: str, repository: str) -> pd.DataFrame:
     pairs = changes.pair_snapshots(
         newest[newest["gpu_model"] == a], newest[newest["gpu_model"] == b], ("kernel", "problem")
     )
-    st.caption("The newest point of each series on both. Ratios are compared where both have one to the same baseline.")
+    st.caption(
+        "The newest point of each series on both. Ratios are compared where both have one to the same "
+        "version of the same baseline, else times."
+    )
     return findings.add_findings_between_gpus(pairs).assign(where="")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, CompoundSelect, func, select, true, union_all
+from sqlalchemy import ColumnElement, CompoundSelect, case, func, select, true, union_all
 from sqlalchemy.dialects.postgresql import aggregate_order_by, distinct_on
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
@@ -34,7 +34,8 @@ class SnapshotRow:
     """The kernel's point of one series on one kind of record (measured here, simulated, or recorded on a machine).
 
     `noise` is the judge's, of one night of this series, relative; None while the history is too short. `code_sha256`
-    is of the winner's machine code; it and `compiler` are None where the cubin is not on record.
+    is of the winner's machine code; it and `compiler` are None where the cubin is not on record. `baseline_version` is
+    that of the package that brings the baseline, None where the run does not say.
     """
 
     run_id: int
@@ -61,6 +62,7 @@ class SnapshotRow:
     ratio_low: float | None
     ratio_high: float | None
     baseline: str | None
+    baseline_version: str | None
     flops: int
     toolchain_sha256: str
     gpu_uuid: str
@@ -265,6 +267,10 @@ def _of_runs(session: Session, runs: Query | CompoundSelect[Any]) -> list[Snapsh
                 Measurement.ratio_low,
                 Measurement.ratio_high,
                 Measurement.baseline,
+                case(
+                    (Measurement.baseline.startswith("deepgemm"), Run.toolchain["sgl-deep-gemm"].astext),
+                    else_=Run.toolchain["torch"].astext,
+                ).label("baseline_version"),
                 Sweep.flops,
                 Run.toolchain_sha256,
                 Run.gpu_uuid,

@@ -55,6 +55,14 @@ def test_ratios_to_two_baselines_are_not_compared() -> None:
     assert row.change == pytest.approx(0.0)
 
 
+def test_a_faster_version_of_the_baseline_is_no_loss_of_speed() -> None:
+    """DeepGEMM 0.2.5 takes a fifth less than 0.1.0, and our kernel what it took before."""
+    before = series_row(1, 1.0, median_us=100.0)
+    faster = series_row(2, 0.8, median_us=100.0, baseline_version="0.2.5")
+    assert pair([before], [faster]).iloc[0]["change"] == pytest.approx(0.0)
+    assert pair([before], [{**faster, "baseline_version": None}]).iloc[0]["change"] == pytest.approx(-0.2)
+
+
 def test_the_same_run_and_a_new_series_have_no_change() -> None:
     same = pair([series_row(1, 1.0)], [series_row(1, 1.0)]).iloc[0]
     new = pair([series_row(1, 1.0)], [series_row(2, 1.0, problem="64x64x64")]).iloc[0]

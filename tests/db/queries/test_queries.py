@@ -96,6 +96,7 @@ def test_a_series_stands_at_its_newest_commit_up_to_a_moment(filled: Session) ->
     rows = {(row.problem, row.origin): row for row in snapshots.list_points_as_of(filled, REPOSITORY, after_two)}
     assert rows[(PROBLEM, "measured")].sha == SHAS[1]
     assert rows[(PROBLEM, "measured")].ratio == pytest.approx(118 / (134 * 0.97))
+    assert rows[(PROBLEM, "measured")].baseline_version == "0.1.0"
     assert (rows[(PROBLEM, "recorded")].sha, rows[(PROBLEM, "recorded")].machine) == (SHAS[1], MACHINE)
     assert rows[(OTHER_PROBLEM, "measured")].sha == SHAS[2], "younger than the moment: as it began"
 
