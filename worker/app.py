@@ -28,7 +28,7 @@ from tilewatch.db import migrate
 from tilewatch.db.migrate import OtherRelease
 from tilewatch.worker import logs, schedule, submit_requests
 from tilewatch.worker.context import Context
-from tilewatch.worker.process import metrics_folder
+from tilewatch.worker.process import metrics_folder, ticks
 from tilewatch.worker.process.identity import identify
 from tilewatch.worker.process.intake import Intake
 from tilewatch.worker.queue import dispatch, message, outage
@@ -53,28 +53,21 @@ def _configuration() -> dict[str, Any]:
     """Celery calls it when it first needs a setting, so importing this module needs no server."""
     settings = Settings.load()
     night = schedule.schedule(settings.nightly_at)
+    on_notify_queue = {"queue": dispatch.NOTIFY_QUEUE}
     return {
         **dispatch.configuration(settings.connection().broker_url),
+        "beat_scheduler": "tilewatch.worker.process.ticks:Scheduler",
         "beat_schedule": {
             "nightly": {"task": "worker.nightly", "schedule": night},
             "prune": {"task": "worker.prune", "schedule": crontab(hour=PRUNE_HOUR, minute=0)},
             "releases": {
                 "task": "worker.releases",
                 "schedule": crontab(hour=PRUNE_HOUR, minute=30),
-                "options": {"queue": dispatch.NOTIFY_QUEUE},
+                "options": on_notify_queue,
             },
-            # A tick that waited until the next one is due is not needed any more.
-            "reconcile": {"task": "worker.reconcile", "schedule": RECONCILE_S, "options": {"expires": RECONCILE_S}},
-            "tell": {
-                "task": dispatch.NOTIFY_TASK,
-                "schedule": TELL_S,
-                "options": {"expires": TELL_S, "queue": dispatch.NOTIFY_QUEUE},
-            },
-            "watch": {
-                "task": "worker.watch",
-                "schedule": WATCH_S,
-                "options": {"expires": WATCH_S, "queue": dispatch.NOTIFY_QUEUE},
-            },
+            "reconcile": {"task": "worker.reconcile", "schedule": RECONCILE_S},
+            "tell": {"task": dispatch.NOTIFY_TASK, "schedule": TELL_S, "options": on_notify_queue},
+            "watch": {"task": "worker.watch", "schedule": WATCH_S, "options": on_notify_queue},
         },
     }
 
@@ -113,6 +106,7 @@ def run_nightly() -> None:
 
 
 @celery.task(name="worker.reconcile")  # type: ignore[untyped-decorator]  # Celery has no types
+@ticks.skip_repeated
 def run_reconcile() -> None:
     from tilewatch.worker.queue.reconcile import reconcile
 
@@ -127,6 +121,7 @@ def run_reconcile() -> None:
 
 
 @celery.task(name=dispatch.NOTIFY_TASK)  # type: ignore[untyped-decorator]  # Celery has no types
+@ticks.skip_repeated
 def run_tell() -> None:
     from tilewatch.worker.notify import outbox
 
@@ -136,6 +131,7 @@ def run_tell() -> None:
 
 
 @celery.task(name="worker.watch")  # type: ignore[untyped-decorator]  # Celery has no types
+@ticks.skip_repeated
 def run_watch() -> None:
     from tilewatch.worker import watched
     from tilewatch.worker.notify.check_alarms import check_alarms

@@ -7,7 +7,6 @@ here first, and Celery gets one that is made anew from the fields of a TaskMessa
 
 import base64
 import binascii
-import datetime as dt
 import json
 import re
 import uuid
@@ -27,12 +26,11 @@ _ID = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 
 @dataclass(frozen=True)
 class TaskMessage:
-    """`job_id` is there for RUN and None for any other task. Celery drops the message after `expires`."""
+    """`job_id` is there for RUN and None for any other task."""
 
     task: str
     id: str
     job_id: int | None
-    expires: str | None
 
 
 class Refused(ValueError):
@@ -54,7 +52,7 @@ def read(raw: bytes) -> TaskMessage:
     identity = headers.get("id")
     if not isinstance(identity, str) or not _ID.fullmatch(identity):
         raise Refused("it has no id")
-    return TaskMessage(task, identity, _job_id(task, _arguments(message)), _moment(headers.get("expires")))
+    return TaskMessage(task, identity, _job_id(task, _arguments(message)))
 
 
 def to_celery(message: TaskMessage, queue: str) -> dict[str, Any]:
@@ -74,7 +72,7 @@ def to_celery(message: TaskMessage, queue: str) -> dict[str, Any]:
             "parent_id": None,
             "group": None,
             "eta": None,
-            "expires": message.expires,
+            "expires": None,
             "retries": 0,
             "timelimit": [None, None],
             "argsrepr": repr(tuple(arguments)),
@@ -115,18 +113,6 @@ def _job_id(task: str, arguments: list[Any]) -> int | None:
     if not isinstance(job_id, int) or isinstance(job_id, bool) or not 0 < job_id <= LARGEST_ID:
         raise Refused(f"{task} takes the number of one job")
     return job_id
-
-
-def _moment(value: Any) -> str | None:
-    if value is None:
-        return None
-    try:
-        moment = dt.datetime.fromisoformat(value)
-    except (TypeError, ValueError):
-        raise Refused("its expiry is no moment") from None
-    if moment.tzinfo is None:
-        raise Refused("its expiry has no time zone")
-    return moment.isoformat()
 
 
 def _mapping(value: Any, what: str) -> dict[str, Any]:
