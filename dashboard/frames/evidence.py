@@ -38,7 +38,10 @@ def repeat_commands(found: Evidence) -> str:
     """The commands that measure this run again on a machine with this GPU model: the sweep, and both winners in turns
     where there is a run before."""
     run, before = found.run, found.before
-    lines = [f"git checkout {run.sha}", f"python -m tilewatch.kernels sweep {run.kernel} {run.problem}"]
+    lines = [
+        f"git checkout {run.sha}",
+        shlex.join(["python", "-m", "tilewatch.kernels", "sweep", run.kernel, run.problem]),
+    ]
     if before is not None:
         both = found.winner is not None and found.winner_before is not None
         new, old = (each.params if both and each else None for each in (found.winner, found.winner_before))
@@ -51,7 +54,7 @@ def replay_command(
     kernel: str, problem: str, new: tuple[str, Mapping[str, Any] | None], old: tuple[str, Mapping[str, Any] | None]
 ) -> str:
     """The command that times two commits in turns, each a sha and its config; None lets the command choose it."""
-    line = f"tilewatch replay {kernel} {problem} --of {new[0]} --beside {old[0]}"
+    line = f"{shlex.join(['tilewatch', 'replay', kernel, problem])} --of {new[0]} --beside {old[0]}"
     if new[1] is not None:
         line += f" --config {_config_text(new[1])}"
     if old[1] is not None and old[1] != new[1]:

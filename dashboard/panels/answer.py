@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from tilewatch.dashboard.frames import changes, reads
+from tilewatch.dashboard.text import plain
 from tilewatch.dashboard.widgets import badges
 from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.db.lifecycle.regressions import OPEN
@@ -86,7 +87,8 @@ def show(url: str, repository: str, counts: Counts | None) -> None:
         if len(waiting):
             st.page_link("views/regressions.py", label="To the open regressions")
         shown = [
-            f":{badges.NIGHTS[night.state]}-badge[{night.gpu}: {night.state} ({night.detail})]" for night in nights
+            f":{badges.NIGHTS[night.state]}-badge[{plain(night.gpu)}: {night.state} ({plain(night.detail)})]"
+            for night in nights
         ]
         st.markdown("**Last night** " + (" ".join(shown) or "no nightly was submitted yet"))
 

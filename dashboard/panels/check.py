@@ -8,7 +8,7 @@ import streamlit as st
 
 from tilewatch.dashboard.charts import evidence as evidence_charts
 from tilewatch.dashboard.frames import evidence, reads
-from tilewatch.dashboard.text import config_text, moment, span_text, time_text
+from tilewatch.dashboard.text import config_text, moment, plain, plain_code, span_text, time_text
 from tilewatch.dashboard.widgets import badges, filters, plots
 from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.db.queries.checks import CheckOperatorRow, CheckRow
@@ -26,7 +26,7 @@ def show(url: str, check_id: int) -> None:
             return
         _headline(found.check)
         if found.check.failure is not None:
-            st.error(f"Nothing could be compared: {found.check.failure}")
+            st.error(f"Nothing could be compared: {plain(found.check.failure)}")
         if found.operators:
             _operators(found.operators)
         timed = [row for row in found.operators if row.base_us]
@@ -37,7 +37,7 @@ def show(url: str, check_id: int) -> None:
 def _headline(check: CheckRow) -> None:
     commits = f"{short_sha(check.base_sha)}..{short_sha(check.head_sha)}"
     colour = badges.CHECKS[check.state]
-    st.markdown(f"#### #{check.id} {commits} on {check.gpu_name} :{colour}-badge[{check.state}]")
+    st.markdown(f"#### #{check.id} {commits} on {plain(check.gpu_name)} :{colour}-badge[{check.state}]")
     st.text(check.head_subject)
     limit = f"slower by more than {100 * check.fail_over:g} % fails" if check.fail_over else "anything slower fails"
     ended = ""
@@ -48,7 +48,7 @@ def _headline(check: CheckRow) -> None:
         f"submitted by {check.who}, {moment(check.requested_at)}{ended}",
         f"{span_text(check.gpu_s)} of GPU",
     ]
-    st.caption("; ".join(facts))
+    st.caption(plain("; ".join(facts)))
     if check.exit_code is None and check.operators:
         st.progress(check.answered / check.operators, f"{check.answered} of {check.operators} answered")
 
@@ -82,7 +82,8 @@ def _evidence(check: CheckRow, timed: Sequence[CheckOperatorRow]) -> None:
     with right:
         _facts(picked)
     st.caption(
-        f"To time it again on a machine with this GPU model, {check.gpu_name}, in a clone of {check.repository}:"
+        f"To time it again on a machine with this GPU model, {plain(check.gpu_name)}, in a clone of "
+        f"{plain(check.repository)}:"
     )
     st.code(_repeat_command(check, picked), language="bash", wrap_lines=True)
 
@@ -91,11 +92,11 @@ def _facts(row: CheckOperatorRow) -> None:
     st.text(row.sentence)
     medians = " → ".join(time_text(median(each)) for each in (row.base_us, row.head_us))
     lines = [f"medians of the launches: {medians}", f"on {row.host}, {row.gpu_uuid}", *row.moved]
-    st.caption("  \n".join(lines))
+    st.caption("  \n".join(map(plain, lines)))
     if row.base_config is not None and row.head_config is not None:
-        st.markdown(f"config `{config_text(row.base_config)}`")
+        st.markdown(f"config {plain_code(config_text(row.base_config))}")
         if row.head_config != row.base_config:
-            st.markdown(f"in the head `{config_text(row.head_config)}`")
+            st.markdown(f"in the head {plain_code(config_text(row.head_config))}")
         where = {"recording": "It won when this was measured last.", "shipped": "It is the one that ships."}
         st.caption(where.get(row.config_source, ""))
 

@@ -6,7 +6,7 @@ import streamlit as st
 
 from tilewatch.dashboard.charts import colours
 from tilewatch.dashboard.frames import reads
-from tilewatch.dashboard.text import moment
+from tilewatch.dashboard.text import moment, plain, plain_code
 from tilewatch.dashboard.widgets import plots
 
 BEST_OF = 0.05
@@ -18,8 +18,8 @@ def show_quarantined(quarantines: pd.DataFrame) -> None:
     for row in quarantines[quarantines["ended_at"].isna()].to_dict("records"):
         last = f" Its last canary, {moment(row['canary_at'])}: {row['canary_said']}." if row["canary_said"] else ""
         st.error(
-            f"GPU `{row['gpu_uuid']}` ({row['gpu_model']}) of {row['host']} takes no sweeps since "
-            f"{moment(row['began_at'])}: {row['reason']}.{last}"
+            f"GPU {plain_code(row['gpu_uuid'])} ({row['gpu_model']}) of {plain(row['host'])} takes no sweeps since "
+            f"{moment(row['began_at'])}: {plain(row['reason'] + '.' + last)}"
         )
 
 

@@ -8,7 +8,7 @@ import streamlit as st
 
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import run_action
-from tilewatch.dashboard.text import ago, moment, span_text
+from tilewatch.dashboard.text import ago, moment, plain, plain_code, span_text
 from tilewatch.dashboard.widgets import badges, tables
 from tilewatch.db.lifecycle import actions
 from tilewatch.db.lifecycle.actions import JobSelection
@@ -32,9 +32,14 @@ def warn_of_queues_without_worker(queues: pd.DataFrame) -> None:
             continue
         waiting = "1 job waits" if jobs == 1 else f"{jobs:,} jobs wait"
         gpu_model, _, gpu = queue["queue"].removeprefix("gpu.").partition("@")
-        what = f"a worker with a GPU of model **{gpu_model}**" if queue["queue"].startswith("gpu.") else "a worker"
-        what = f"the worker of GPU **{gpu}**" if gpu else what
-        st.warning(f"{waiting} in queue `{queue['queue']}` for {what}, and no such worker was seen in the last minute.")
+        what = (
+            f"a worker with a GPU of model **{plain(gpu_model)}**" if queue["queue"].startswith("gpu.") else "a worker"
+        )
+        what = f"the worker of GPU **{plain(gpu)}**" if gpu else what
+        st.warning(
+            f"{waiting} in queue {plain_code(queue['queue'])} for {what}, and no such worker was seen in the last "
+            "minute."
+        )
 
 
 def show_unfinished(url: str, jobs: pd.DataFrame, title: str, who: str | None) -> None:
@@ -81,7 +86,7 @@ def show_failed(url: str, jobs: pd.DataFrame, who: str | None) -> None:
         return
     st.subheader("Failed", anchor=False)
     for job in jobs.to_dict("records"):
-        with st.expander(f"{job['subject']}: {job['failure']}", key=f"failed-{job['id']}"):
+        with st.expander(plain(f"{job['subject']}: {job['failure']}"), key=f"failed-{job['id']}"):
             st.caption(f"{job['kind']} job {job['id']}, attempt {job['attempt']}, {_at(job['finished_at'])}")
             if job["trace"]:
                 st.code(job["trace"], language=None)

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import regression_picture, run_action
-from tilewatch.dashboard.text import moment
+from tilewatch.dashboard.text import moment, plain
 from tilewatch.dashboard.widgets import badges, repository, tables
 from tilewatch.db.lifecycle import actions, regressions
 from tilewatch.text import change_text, count_text
@@ -60,17 +60,17 @@ def origin_text(found: Mapping[Any, Any]) -> str:
 def _headline(found: pd.Series) -> None:
     colour = badges.REGRESSIONS[found["state"]]
     size = f"{change_text(found['size'])} time ({change_text(found['low'])} to {change_text(found['high'])})"
-    st.markdown(f"#### #{found['id']} {found['kernel']}: {size} :{colour}-badge[{found['state']}]")
+    st.markdown(f"#### #{found['id']} {plain(found['kernel'])}: {size} :{colour}-badge[{found['state']}]")
     st.text(found["cause"])
     for sentence in found["explanation"]:
-        st.caption(sentence)
+        st.caption(plain(sentence))
     facts = [
         f"{found['category']}, opened {moment(found['opened_at'])}",
         f"of {found['repository']}{origin_text(found)}",
         f"owner {found['owner']}" if found["owner"] else "no owner",
         f"marked right {found['right']} and wrong {found['wrong']} times" if found["right"] + found["wrong"] else "",
     ]
-    st.caption(", ".join(filter(None, facts)))
+    st.caption(plain(", ".join(filter(None, facts))))
     if found["note"]:
         st.text(found["note"])
     if found["link"]:

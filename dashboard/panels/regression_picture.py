@@ -7,7 +7,7 @@ from tilewatch.dashboard.charts import evidence as evidence_charts
 from tilewatch.dashboard.charts import marks, trend
 from tilewatch.dashboard.frames import evidence, reads
 from tilewatch.dashboard.frames.metrics import METRICS
-from tilewatch.dashboard.text import commit_address, config_text
+from tilewatch.dashboard.text import commit_address, config_text, plain, plain_code
 from tilewatch.dashboard.widgets import plots
 from tilewatch.text import count_text, short_sha
 
@@ -66,7 +66,10 @@ def show_code(measured: reads.Evidence) -> None:
         facts = evidence.static_facts(before=old, this_run=new)
         moved = facts[facts["before"] != facts["this run"]]
         if old.params != new.params:
-            st.markdown(f"Another config won: `{config_text(old.params)}` before, `{config_text(new.params)}` now.")
+            st.markdown(
+                f"Another config won: {plain_code(config_text(old.params))} before, "
+                f"{plain_code(config_text(new.params))} now."
+            )
         if moved.empty:
             st.caption("Every static fact of the winner is as before.")
         else:
@@ -74,5 +77,5 @@ def show_code(measured: reads.Evidence) -> None:
     else:
         st.caption("The cubins of both sides are not in this database.")
     st.subheader("Repeat it", anchor=False)
-    st.caption(f"On a machine with this GPU model, {measured.run.gpu_name}, in a clone of the repository:")
+    st.caption(f"On a machine with this GPU model, {plain(measured.run.gpu_name)}, in a clone of the repository:")
     st.code(evidence.repeat_commands(measured), language="bash", wrap_lines=True)

@@ -4,7 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from tilewatch.dashboard.frames import reads
-from tilewatch.dashboard.text import day, moment
+from tilewatch.dashboard.text import day, moment, plain
 from tilewatch.dashboard.widgets import badges
 from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.db.queries.submissions import IN_PROGRESS
@@ -34,12 +34,12 @@ def show(url: str) -> None:
 def _newest(row: pd.Series) -> None:
     """Shows the newest submission for a GPU model as a card."""
     with st.container(border=True, height="stretch"):
-        st.markdown(f"**{row['gpu_name']}** :{badges.SUBMISSIONS[row['state']]}[{row['state']}]")
+        st.markdown(f"**{plain(row['gpu_name'])}** :{badges.SUBMISSIONS[row['state']]}[{row['state']}]")
         if row["state"] == "compiling":
             share = row["settled_trials"] / max(row["trials"], 1)
             st.progress(share, f"{row['settled_trials']:,} of {row['trials']:,} configs compiled")
         st.text(f"{short_sha(row['sha'])} {row['subject']}")
-        st.caption(f"{_why(row)}, {count_text(row['sweeps'], 'sweep')}, {count_text(row['trials'], 'config')}")
+        st.caption(f"{plain(_why(row))}, {count_text(row['sweeps'], 'sweep')}, {count_text(row['trials'], 'config')}")
 
 
 def _row(row: pd.Series) -> dict[str, str]:

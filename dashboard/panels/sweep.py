@@ -16,7 +16,7 @@ from tilewatch.dashboard.charts import sweep as sweep_charts
 from tilewatch.dashboard.frames import reads, rivals
 from tilewatch.dashboard.frames.metrics import US_TFLOP
 from tilewatch.dashboard.panels import sweep_winner
-from tilewatch.dashboard.text import first_line, ratio_to, source_text
+from tilewatch.dashboard.text import first_line, plain, plain_code, ratio_to, source_text
 from tilewatch.dashboard.widgets import filters, plots, tables
 from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.text import change_text, count_text, short_sha
@@ -75,20 +75,21 @@ def _measurements(measured: pd.DataFrame, sweep: pd.Series) -> None:
     st.subheader("Measurements", anchor=False)
     for column, (_, row) in zip(st.columns(max(len(run), 3)), run.iterrows(), strict=False):
         with column, st.container(border=True, height="stretch"):
-            st.metric(row["implementation"], f"{row['median_us']:,.1f} us")
+            st.metric(plain(row["implementation"]), f"{row['median_us']:,.1f} us")
             ratio = "" if pd.isna(row["ratio"]) else f"{ratio_to(row['ratio'], row['baseline'])}, "
             st.caption(
                 f"{ratio}95 %: {row['low_us']:,.1f} to {row['high_us']:,.1f} us, least {row['least_us']:,.1f} us "
                 f"of {count_text(row['samples'], 'sample')}"
             )
             params = row["params"] and {name: row["params"][name] for name, _ in sweep["axes"]}
-            st.caption(rivals.describe_choice(params, row["detail"]))
+            st.caption(plain(rivals.describe_choice(params, row["detail"])))
     first = run.iloc[0]
     for sentence in rivals.list_missing(first["detail"]):
-        st.caption(f"{sentence}.")
+        st.caption(plain(f"{sentence}."))
     st.caption(
-        f"{source_text(first['origin'], first['machine'], first['measured_at'])} ({first['device_name']}, timed with "
-        f"{first['timer']}); the sweep took {first['sweep_gpu_s']:.1f} s of GPU time."
+        f"{plain(source_text(first['origin'], first['machine'], first['measured_at']))} "
+        f"({plain(first['device_name'])}, timed with {first['timer']}); "
+        f"the sweep took {first['sweep_gpu_s']:.1f} s of GPU time."
     )
 
 
@@ -289,7 +290,7 @@ def _of(trials: pd.DataFrame, part: str, whole: str) -> list[str]:
 
 def _remarks(url: str, trial: pd.Series) -> None:
     with st.container(border=True):
-        st.markdown(f"`{sweep_charts.config_of_trial(trial.to_dict())}`")
+        st.markdown(f"{plain_code(sweep_charts.config_of_trial(trial.to_dict()))}")
         if trial["failure"]:
             st.code(trial["failure"], language=None, wrap_lines=True)
         remarks = reads.remarks(url, trial["id"])

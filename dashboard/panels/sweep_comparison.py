@@ -6,6 +6,7 @@ import streamlit as st
 from tilewatch.dashboard.charts import landscape
 from tilewatch.dashboard.charts import sweep as sweep_charts
 from tilewatch.dashboard.frames import reads
+from tilewatch.dashboard.text import plain
 from tilewatch.dashboard.widgets import filters, plots
 from tilewatch.text import change_text, count_text, short_sha
 
@@ -21,12 +22,14 @@ def show(url: str, sweeps: pd.DataFrame, after: pd.Series) -> None:
     commits = earlier.drop_duplicates("sha")
     commits = commits.assign(commit=commits["sha"].map(short_sha))
     before = filters.pick_or_newest(commits, "Compared with", "commit", "before", filters.THE_ONE_BEFORE).iloc[0]
-    st.caption(f"{short_sha(before['sha'])} {before['subject']} → {short_sha(after['sha'])} {after['subject']}")
+    st.caption(
+        f"{short_sha(before['sha'])} {plain(before['subject'])} → {short_sha(after['sha'])} {plain(after['subject'])}"
+    )
     trials_before = sweep_charts.prepare(reads.trials(url, before["id"]), before["axes"])
     trials_after = sweep_charts.prepare(reads.trials(url, after["id"]), after["axes"])
     both = landscape.pair_trials(trials_before, trials_after)
     if changed := landscape.describe_space_changes(both):
-        st.warning(changed)
+        st.warning(plain(changed))
     winners = _winners(url, before, after)
     _drift(winners, trials_before, trials_after)
     st.subheader("Times of all configs", anchor=False)

@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from tilewatch.dashboard.charts import landscape
-from tilewatch.dashboard.text import config_text, ratio_to, time_text
+from tilewatch.dashboard.text import config_text, plain, plain_code, ratio_to, time_text
 from tilewatch.text import change_text, count_text
 
 
@@ -18,8 +18,8 @@ def show(trials: pd.DataFrame, measured: pd.DataFrame, sweep: pd.Series, tie: se
         return
     winner = kernel.iloc[0]
     params = {name: winner["params"][name] for name, _ in sweep["axes"] if name in winner["params"]}
-    st.markdown(f"#### {headline(winner)}")
-    st.markdown(f"The winner is `{config_text(params)}`")
+    st.markdown(f"#### {plain(headline(winner))}")
+    st.markdown(f"The winner is {plain_code(config_text(params))}")
     st.text(" ".join(list_reasons(trials, winner, sweep["ships"], tie)))
 
 

@@ -1,6 +1,7 @@
 """Shows a comparison of two toolchains: the answer, the verdict on each operator, the picture, and the launches."""
 
 import json
+import shlex
 from collections.abc import Sequence
 
 import pandas as pd
@@ -9,7 +10,7 @@ import streamlit as st
 from tilewatch.dashboard.charts import evidence as evidence_charts
 from tilewatch.dashboard.charts import toolchains
 from tilewatch.dashboard.frames import reads
-from tilewatch.dashboard.text import config_text, day
+from tilewatch.dashboard.text import config_text, day, plain, plain_code, without_links
 from tilewatch.dashboard.widgets import badges, filters, plots
 from tilewatch.db.queries.toolchain_reports import OperatorRow, ReportRow, ReportStory, TimeChange
 from tilewatch.text import change_text
@@ -64,10 +65,11 @@ def _pick(rows: Sequence[ReportRow]) -> ReportRow:
 
 def _answer(found: ReportStory) -> None:
     safety = found.report.safety or "unknown"
-    st.markdown(f"#### {found.report.a} → {found.report.b} :{badges.SAFETIES[safety]}-badge[{safety}]")
+    st.markdown(f"#### {plain(found.report.a)} → {plain(found.report.b)} :{badges.SAFETIES[safety]}-badge[{safety}]")
     st.text(found.sentence)
     where = ", ".join(found.gpus) or "no GPU: the compilers alone"
-    st.caption(f"On {where}. {found.report.a}: {found.compilers[0]}. {found.report.b}: {found.compilers[1]}.")
+    compilers = f"{found.report.a}: {found.compilers[0]}. {found.report.b}: {found.compilers[1]}."
+    st.caption(plain(f"On {where}. {compilers}"))
 
 
 def _filter(operators: Sequence[OperatorRow]) -> list[OperatorRow]:
@@ -116,13 +118,15 @@ def _launches(found: ReportStory, shown: Sequence[OperatorRow]) -> None:
         plots.show(figure, "launches", "Times of the old and the new cubin by launch")
     with right:
         st.text(row.reason)
-        st.markdown(f"config `{config_text(row.config)}`")
+        st.markdown(f"config {plain_code(config_text(row.config))}")
         if row.moved:
-            st.caption("  \n".join(row.moved))
+            st.caption("  \n".join(map(plain, row.moved)))
     st.caption("To see what differs in its machine code, with the report file from below:")
-    name = _file_name(found.report)
+    file = f"{_file_name(found.report)}.json"
     st.code(
-        f"tilewatch toolchain reproduce {name}.json {row.kernel} {row.problem} --arch {row.arch} --out case",
+        shlex.join(
+            ["tilewatch", "toolchain", "reproduce", file, row.kernel, row.problem, "--arch", row.arch, "--out", "case"]
+        ),
         language="bash",
         wrap_lines=True,
     )
@@ -137,7 +141,7 @@ def _keep(found: ReportStory) -> None:
     whole = st.expander("The whole report", key="whole", on_change="rerun", bind="query-params")
     with whole:
         if whole.open:
-            st.markdown(found.markdown)
+            st.markdown(without_links(found.markdown))
 
 
 def _file_name(report: ReportRow) -> str:

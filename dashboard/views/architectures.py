@@ -5,6 +5,7 @@ import streamlit as st
 
 from tilewatch.dashboard.charts import static_facts
 from tilewatch.dashboard.frames import reads
+from tilewatch.dashboard.text import plain
 from tilewatch.dashboard.widgets import filters, page_head, plots, repository, tables
 from tilewatch.text import count_text, short_sha
 
@@ -84,9 +85,9 @@ def _changes(url: str, counts: pd.DataFrame) -> None:
     with left:
         before = filters.pick_or_newest(earlier, "Before", "commit", "before", filters.THE_ONE_BEFORE).iloc[0]
     changed = reads.cubin_changes(url, int(before["sweep_id"]), int(after["sweep_id"]))
-    st.caption(f"{before['commit']} {before['subject']} → {after['commit']} {after['subject']}")
+    st.caption(f"{before['commit']} {plain(before['subject'])} → {after['commit']} {plain(after['subject'])}")
     if before["compiler"] != after["compiler"]:
-        st.caption(f"The compiler changed too: {before['compiler']} → {after['compiler']}")
+        st.caption(f"The compiler changed too: {plain(before['compiler'])} → {plain(after['compiler'])}")
     if changed.empty:
         st.success(
             "No config that compiled at both commits has other registers, spills, TMA loads or Tensor Core code."

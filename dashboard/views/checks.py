@@ -5,7 +5,7 @@ import streamlit as st
 
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import check
-from tilewatch.dashboard.text import moment, span_text
+from tilewatch.dashboard.text import moment, plain, span_text
 from tilewatch.dashboard.widgets import badges, page_head, tables
 from tilewatch.db.queries.checks import CheckRow
 from tilewatch.text import short_sha
@@ -56,7 +56,7 @@ def _row(row: CheckRow) -> dict[str, object]:
 def _one(url: str, number: str) -> None:
     found = reads.check(url, int(number)) if number.isdecimal() and len(number) <= 18 else None  # fits a bigint
     if found is None:
-        st.warning(f"There is no check '{number}' in this database. The link may belong to another Tilewatch.")
+        st.warning(f"There is no check '{plain(number)}' in this database. The link may belong to another Tilewatch.")
         st.page_link("views/checks.py", label="To all checks")
         return
     st.page_link("views/checks.py", label="All checks")

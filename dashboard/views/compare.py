@@ -6,7 +6,7 @@ import streamlit as st
 from tilewatch.dashboard.charts import differences, grid, shapes
 from tilewatch.dashboard.frames import changes, findings, reads
 from tilewatch.dashboard.panels import toolchains
-from tilewatch.dashboard.text import ratio_to, time_text
+from tilewatch.dashboard.text import plain, ratio_to, time_text
 from tilewatch.dashboard.widgets import filters, page_head, plots, repository, tables
 from tilewatch.text import change_text, count_text, short_sha
 
@@ -107,7 +107,7 @@ def _commits(url: str, repository: str, commits: pd.DataFrame) -> pd.DataFrame:
         st.caption(f"{short_sha(b['sha'])} is the oldest measured commit; pick a later B.")
         st.stop()
     a = earlier.iloc[0]
-    st.caption(f"A: {short_sha(a['sha'])} {a['subject']}. B: {short_sha(b['sha'])} {b['subject']}.")
+    st.caption(f"A: {short_sha(a['sha'])} {plain(a['subject'])}. B: {short_sha(b['sha'])} {plain(b['subject'])}.")
     pairs = changes.pair_snapshots(
         reads.snapshot_at_commit(url, repository, a["sha"]), reads.snapshot_at_commit(url, repository, b["sha"])
     )

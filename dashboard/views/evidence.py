@@ -7,7 +7,16 @@ from tilewatch.dashboard.charts import evidence as evidence_charts
 from tilewatch.dashboard.frames import evidence, reads, rivals
 from tilewatch.dashboard.frames.reads import Evidence
 from tilewatch.dashboard.panels import total
-from tilewatch.dashboard.text import commit_text, config_text, moment, ratio_to, source_text, time_text
+from tilewatch.dashboard.text import (
+    commit_text,
+    config_text,
+    moment,
+    plain,
+    plain_code,
+    ratio_to,
+    source_text,
+    time_text,
+)
 from tilewatch.dashboard.widgets import badges, page_head, plots, repository, tables
 from tilewatch.db.queries.evidence import SamplesRow
 from tilewatch.text import change_text, count_text, short_sha
@@ -27,7 +36,7 @@ def page(url: str) -> None:
     is_number = run_id.isdecimal() and len(run_id) <= 18  # fits a bigint
     found = reads.evidence(url, int(run_id)) if is_number else None
     if found is None:
-        st.warning(f"There is no run '{run_id}' in this database. The link may belong to another Tilewatch.")
+        st.warning(f"There is no run '{plain(run_id)}' in this database. The link may belong to another Tilewatch.")
         st.page_link("views/overview.py", label="To the overview")
         return
     _headline(url, found)
@@ -83,18 +92,18 @@ def _choose(url: str) -> None:
 
 def _headline(url: str, found: Evidence) -> None:
     run, before = found.run, found.before
-    st.markdown(f"#### {run.kernel} {run.problem} on {run.gpu_name}")
+    st.markdown(f"#### {plain(f'{run.kernel} {run.problem} on {run.gpu_name}')}")
     of = f" of {run.repository}" if len(reads.repositories(url)) > 1 else ""
     st.text(f"{short_sha(run.sha)}{of}: {commit_text(run.subject, run.author, run.committed_at)}")
     if run.verdict:
-        st.markdown(f"**:{badges.VERDICTS[run.verdict]}[{run.verdict}]** ({run.policy}): {run.reason}")
+        st.markdown(f"**:{badges.VERDICTS[run.verdict]}[{run.verdict}]** ({run.policy}): {plain(run.reason)}")
     source = source_text(run.origin, run.machine, run.measured_at)
     against = (
         f"compared with {short_sha(before.sha)} of {moment(before.measured_at)}"
         if before
         else "the first of its series"
     )
-    st.caption(f"Run {run.run_id}, {source} ({run.device_name}, timed with {run.timer}); {against}.")
+    st.caption(plain(f"Run {run.run_id}, {source} ({run.device_name}, timed with {run.timer}); {against}."))
     with st.container(horizontal=True):
         series = {
             "kernel": run.kernel,
@@ -134,7 +143,7 @@ def _measurements(found: Evidence) -> None:
         sentence for row in found.sampled if row.role == "kernel" for sentence in rivals.list_missing(row.detail)
     ]
     if missing:
-        st.caption(f"{'; '.join(missing)}.")
+        st.caption(plain(f"{'; '.join(missing)}."))
 
 
 def _replays(found: Evidence) -> None:
@@ -143,12 +152,12 @@ def _replays(found: Evidence) -> None:
         return
     st.subheader("Replays: old and new cubin side by side", anchor=False)
     if found.suspicion is not None:
-        st.markdown(f"**{found.suspicion.state}**: {found.suspicion.reason}")
+        st.markdown(f"**{found.suspicion.state}**: {plain(found.suspicion.reason)}")
     for i, row in enumerate(found.replays):
         words, drawing = st.columns([2, 3], gap="medium", vertical_alignment="center")
         with words:
             st.text(evidence.replay_sentence(row))
-            st.caption(f"{row.origin} on {row.host or 'an unknown machine'}, {moment(row.at)}")
+            st.caption(f"{row.origin} on {plain(row.host or 'an unknown machine')}, {moment(row.at)}")
         with drawing:
             if row.failure is None:
                 figure = evidence_charts.replay(row.good_us, row.bad_us)
@@ -164,10 +173,10 @@ def _winner(found: Evidence) -> None:
     if found.winner is None:
         st.caption("This run has no winner.")
         return
-    st.markdown(f"this run `{config_text(found.winner.params)}`")
+    st.markdown(f"this run {plain_code(config_text(found.winner.params))}")
     same = found.winner_before is not None and found.winner_before.params == found.winner.params
     if found.winner_before is not None and not same:
-        st.markdown(f"before `{config_text(found.winner_before.params)}`")
+        st.markdown(f"before {plain_code(config_text(found.winner_before.params))}")
     elif same:
         st.caption("The same config won before.")
     cubins = {"before": found.winner_before}
@@ -195,16 +204,19 @@ def _circumstances(found: Evidence) -> None:
     if any(reading.get("sm_clock_mhz") is not None for reading in found.run.telemetry):
         figure = evidence_charts.telemetry(found.run.telemetry)
         plots.show(figure, "telemetry", "SM clock and power while it was measured")
-        st.caption(f"Throttled: {', '.join(throttled)}." if throttled else "The GPU was not throttled in any reading.")
+        st.caption(
+            f"Throttled: {plain(', '.join(throttled))}." if throttled else "The GPU was not throttled in any reading."
+        )
     else:
         st.caption("This run has no telemetry.")
     st.subheader("Toolchain", anchor=False)
     if found.before is None:
-        st.caption(", ".join(f"{name} {version}" for name, version in found.run.toolchain.items()))
+        st.caption(plain(", ".join(f"{name} {version}" for name, version in found.run.toolchain.items())))
     else:
         changed = evidence.differences(found.before.toolchain, found.run.toolchain)
         if changed.empty:
-            st.caption("The same as before: " + ", ".join(f"{n} {v}" for n, v in found.run.toolchain.items()))
+            versions = ", ".join(f"{n} {v}" for n, v in found.run.toolchain.items())
+            st.caption(f"The same as before: {plain(versions)}")
         else:
             st.dataframe(changed, hide_index=True, key="toolchain")
     st.subheader("Commits in range", anchor=False)
@@ -223,7 +235,7 @@ def _circumstances(found: Evidence) -> None:
 
 def _repeat(found: Evidence) -> None:
     st.subheader("Repeat it", anchor=False)
-    st.caption(f"On a machine with this GPU model, {found.run.gpu_name}, in a clone of the watched repository:")
+    st.caption(f"On a machine with this GPU model, {plain(found.run.gpu_name)}, in a clone of the watched repository:")
     st.code(evidence.repeat_commands(found), language="bash", wrap_lines=True)
     name = f"tilewatch-run-{found.run.run_id}"
     with st.container(horizontal=True):

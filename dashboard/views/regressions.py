@@ -5,7 +5,7 @@ import streamlit as st
 
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import judge_score, regression
-from tilewatch.dashboard.text import day
+from tilewatch.dashboard.text import day, plain
 from tilewatch.dashboard.widgets import badges, filters, page_head, repository, tables
 from tilewatch.db.lifecycle.regressions import OPEN
 from tilewatch.text import change_text, count_text, short_sha
@@ -89,7 +89,9 @@ def _one(url: str, number: str) -> None:
     regressions = reads.regressions(url)
     chosen = regressions[regressions["id"].astype(str) == number]
     if chosen.empty:
-        st.warning(f"There is no regression '{number}' in this database. The link may belong to another Tilewatch.")
+        st.warning(
+            f"There is no regression '{plain(number)}' in this database. The link may belong to another Tilewatch."
+        )
         st.page_link("views/regressions.py", label="To all regressions")
         return
     st.page_link("views/regressions.py", label="All regressions")

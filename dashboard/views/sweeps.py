@@ -6,7 +6,7 @@ import streamlit as st
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import sweep as sweep_panel
 from tilewatch.dashboard.panels import sweep_comparison, sweep_sizes
-from tilewatch.dashboard.text import moment
+from tilewatch.dashboard.text import moment, plain
 from tilewatch.dashboard.widgets import filters, page_head, repository
 from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.text import count_text, short_sha
@@ -47,7 +47,7 @@ def page(url: str) -> None:
     sweep = at_commit.iloc[0]
     st.text(f"{short_sha(sweep['sha'])} {sweep['subject']}")
     st.caption(
-        f"{sweep['gpu_name']} ({sweep['arch']}), search space of {count_text(sweep['space_size'], 'config')}, "
+        f"{plain(sweep['gpu_name'])} ({sweep['arch']}), search space of {count_text(sweep['space_size'], 'config')}, "
         f"{_submission(sweep)}"
     )
     if view == WHAT_MOVED:

@@ -4,6 +4,7 @@ The message about a regression must be enough to decide what to do: size and int
 owner, evidence, and the commands that repeat it. Plain text, because it is read in mail, in chat and in a log.
 """
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -66,7 +67,7 @@ def regression_text(story: RegressionStory, kind: str, dashboard_url: str) -> Te
         f"Triage: {regression_link(dashboard_url, regression.id)}",
         "To repeat it on such a GPU:",
         f"  git checkout {regression.bad_sha}",
-        f"  python -m tilewatch.kernels sweep {regression.kernel} {worst.problem}",
+        f"  {shlex.join(['python', '-m', 'tilewatch.kernels', 'sweep', regression.kernel, worst.problem])}",
         "Acknowledge it, or mark it as wrong:",
         f"  tilewatch regressions acknowledge {regression.id}",
         f"  tilewatch regressions mark {regression.id} wrong",

@@ -490,7 +490,7 @@ def test_jobs_say_what_runs_what_failed_and_what_waits_for_nobody(filled_app: Ap
     app = opened(filled_app, "jobs")
     assert {metric.label: metric.value for metric in app.metric}["failed"] == "1"
     assert [expander.label for expander in app.expander] == [
-        "gemm_fp8 320x32576x7168 for sm_100, configs 1-18: OSError: [Errno 28] No space left on device",
+        "gemm_fp8 320x32576x7168 for sm_100, configs 1-18: OSError: \\[Errno 28\\] No space left on device",
     ]
     trace, log = app.expander[0].code
     assert "Traceback" in trace.value
