@@ -29,7 +29,7 @@ def show(url: str) -> None:
     row = _pick(rows)
     found = reads.toolchain_report(url, row.id)
     if row.failure is not None:
-        st.error(f"The comparison of {row.a} with {row.b} failed: {row.failure}")
+        st.error(plain(f"The comparison of {row.a} with {row.b} failed: {row.failure}"))
     elif row.is_open:
         st.info(f"{row.a} and {row.b} are being compared. Load the page again for what is new.")
     if found is None:
