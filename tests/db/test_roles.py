@@ -61,6 +61,26 @@ def test_the_triage_role_acts_on_the_queue_and_touches_no_measurement(db_session
             db_session.execute(delete(table))
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "update jobs set payload = '{}'",
+        "update jobs set queue = 'judge'",
+        "update jobs set subject = 'another'",
+        "update messages set body = 'all is well'",
+        "insert into messages (key, kind, channel, subject, body) values ('k', 'opened', 'c', 's', 'b')",
+        "update actions set who = 'somebody else'",
+        "update marks set who = 'somebody else'",
+        "update regressions set cause = 'nobody'",
+        "update regression_series set recovered_at = now()",
+    ],
+)
+def test_the_triage_role_changes_no_work_no_text_and_no_name(db_session: Session, change: str) -> None:
+    become(db_session, "tilewatch_triage")
+    with pytest.raises(ProgrammingError, match="permission denied for table"):
+        db_session.execute(text(change))
+
+
 def test_the_workers_role_takes_a_job_through_its_life(db_session: Session) -> None:
     become(db_session, "tilewatch_write")
     one_commit.measure(db_session, one_commit.submit(db_session))

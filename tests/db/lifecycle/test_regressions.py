@@ -4,7 +4,7 @@ import datetime as dt
 import threading
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
 from tests.db.fixtures import one_commit
@@ -114,6 +114,7 @@ def test_changes_that_share_no_commit_are_two_regressions(db_session: Session) -
 def test_a_regression_goes_from_hand_to_hand_and_every_step_has_a_name(db_session: Session) -> None:
     ids, run_id = commits(db_session, 3), run_of(db_session)
     number = open_or_join(db_session, cause(ids[0], ids[1]), moved(run_id)).id
+    db_session.execute(text("set local role tilewatch_triage"))
     regressions.acknowledge(db_session, number, "ada", "looking")
     regressions.assign(db_session, number, "ada", "grace")
     regressions.note(db_session, number, "grace", "the swizzle")
@@ -121,6 +122,9 @@ def test_a_regression_goes_from_hand_to_hand_and_every_step_has_a_name(db_sessio
     regressions.resolve(db_session, number, "grace")
     regressions.reopen(db_session, number, "ada", "not yet")
     regressions.expect(db_session, number, "grace", "bought accuracy")
+    for right in (True, False):
+        regressions.mark(db_session, "grace", right=right, regression_id=number)
+    assert db_session.scalars(select(Mark.right)).all() == [False]
     found = one(db_session, number)
     assert (found.state, found.owner, found.note, found.link) == (
         "expected",
@@ -137,6 +141,8 @@ def test_a_regression_goes_from_hand_to_hand_and_every_step_has_a_name(db_sessio
         ("grace", "resolve", "acknowledged", "resolved"),
         ("ada", "reopen", "resolved", "reopened"),
         ("grace", "expect", "reopened", "expected"),
+        ("grace", "mark right", "expected", "expected"),
+        ("grace", "mark wrong", "expected", "expected"),
     ]
 
 
