@@ -28,6 +28,9 @@ from tilewatch.db.models import (
     Verdict,
 )
 
+OF_TORCH = ("torch", "nvidia-cublas", "nvidia-cudnn-cu13")
+"""The packages that bring all baselines but DeepGEMM."""
+
 
 @dataclass(frozen=True)
 class SnapshotRow:
@@ -35,7 +38,7 @@ class SnapshotRow:
 
     `noise` is the judge's, of one night of this series, relative; None while the history is too short. `code_sha256`
     is of the winner's machine code; it and `compiler` are None where the cubin is not on record. `baseline_version` is
-    that of the package that brings the baseline, None where the run does not say.
+    that of the package that brings the baseline, or of PyTorch and its libraries; None where the run does not say.
     """
 
     run_id: int
@@ -269,7 +272,7 @@ def _of_runs(session: Session, runs: Query | CompoundSelect[Any]) -> list[Snapsh
                 Measurement.baseline,
                 case(
                     (Measurement.baseline.startswith("deepgemm"), Run.toolchain["sgl-deep-gemm"].astext),
-                    else_=Run.toolchain["torch"].astext,
+                    else_=func.nullif(func.concat_ws(" ", *(Run.toolchain[each].astext for each in OF_TORCH)), ""),
                 ).label("baseline_version"),
                 Sweep.flops,
                 Run.toolchain_sha256,

@@ -30,7 +30,12 @@ FAILURE_STAYS_OPEN = dt.timedelta(days=30)
 LOSS_THAT_MATTERS = 0.02
 """A smaller loss counts as a tie: sweeps take few samples of each config."""
 
-BASELINE_PACKAGES = {"sgl-deep-gemm": "DeepGEMM", "torch": "torch, and cuBLASLt with it"}
+BASELINE_PACKAGES = {
+    "sgl-deep-gemm": "DeepGEMM",
+    "torch": "torch",
+    "nvidia-cublas": "cuBLAS and cuBLASLt",
+    "nvidia-cudnn-cu13": "cuDNN",
+}
 
 Key = TypeVar("Key")
 

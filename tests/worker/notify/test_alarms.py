@@ -178,6 +178,9 @@ def test_a_rival_s_new_version_is_one_alarm_for_all_series_of_a_node() -> None:
     assert news.subject == "DeepGEMM on n1 (h200)"
     assert "from 0.1.0 to 0.2.5" in news.detail
     assert alarms.find_changed_baselines([RUN, replace(changed, old_toolchain=None)]) == []
+    cublas = [{"nvidia-cublas": version} for version in ("13.1.0.3", "13.8.0.4")]
+    (news,) = alarms.find_changed_baselines([replace(RUN, old_toolchain=cublas[0], toolchain=cublas[1])])
+    assert news.subject == "cuBLAS and cuBLASLt on n1 (h200)"
 
 
 def test_news_stays_for_a_while_and_no_longer() -> None:
