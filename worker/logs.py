@@ -80,14 +80,17 @@ def _scrub(_: object, __: str, event: structlog.types.EventDict) -> structlog.ty
     return {name: without_passwords(value) if isinstance(value, str) else value for name, value in event.items()}
 
 
-_IN_URL = re.compile(r"(?P<before>[a-zA-Z][a-zA-Z0-9+.-]*://[^\s:/@]*:)[^\s@/]+@")
-
+_IN_URL = re.compile(r"(?P<before>[a-zA-Z][a-zA-Z0-9+.-]*://[^\s:/@]*:)\S+@")
+"""Up to the last @: a password that was not escaped may have one, or a slash."""
 
 _NAMED = re.compile(
-    r"(?i)(?P<before>\b(?:password|passwd|secret|token|api_?key)\b['\"]?\s*[=:]\s*)(?:'[^']*'|\"[^\"]*\"|[^\s,;&]+)"
+    r"(?i)(?P<before>\b[\w-]*(?:password|passwd|secret|token|api_?key|access_?key)\b['\"]?\s*[=:]\s*)"
+    r"(?:'[^']*'|\"[^\"]*\"|[^\s,;&]+)"
 )
+_BEARER = re.compile(r"(?i)(?P<before>\bBearer\s+)[\w.~+/=-]{8,}")
 
 
 def without_passwords(text: str) -> str:
-    """The text with *** for the passwords in scheme://user:password@host and password=..."""
-    return _NAMED.sub(r"\g<before>***", _IN_URL.sub(r"\g<before>***@", text))
+    """Puts *** for passwords: in scheme://user:password@host, password=... and X_TOKEN=..., and after Bearer."""
+    without_urls = _IN_URL.sub(r"\g<before>***@", text)
+    return _NAMED.sub(r"\g<before>***", _BEARER.sub(r"\g<before>***", without_urls))

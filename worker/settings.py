@@ -25,6 +25,8 @@ class BadSettings(ExpectedError, ValueError):
 
 
 EVERY_KERNEL = "all"
+MOST_DAYS = 36_500
+"""For ever, as far as samples go: a larger age has no date."""
 """The value of TILEWATCH_KERNELS that means the whole suite."""
 
 
@@ -69,7 +71,9 @@ class Settings(NightlyTimes):
     # After SIGTERM a worker may finish its job for this long, then it hands it back. Less than what stops it will wait.
     drain_s: float = Field(default=540.0, ge=0)
     canary_every_s: float = Field(default=600.0, gt=0)  # between two canaries of a GPU in quarantine
-    keep_samples_days: int = Field(default=90, ge=1)  # of trials that lost; everything else is kept for ever
+    keep_samples_days: int = Field(
+        default=90, ge=1, le=MOST_DAYS
+    )  # of trials that lost; everything else is kept for ever
     # The numbers by which the judge decides, as a JSON file; by default those that benchmarks/judge.py reports.
     policy: Path | None = None
     replay_launches: int = Field(

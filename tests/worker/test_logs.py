@@ -27,6 +27,11 @@ URL = "postgresql://node1:hunter2@db:5432/tilewatch"
         ("host=db password=hunter2 user=x", "host=db password=*** user=x"),
         ("{'password': 'hunter2', 'user': 'x'}", "{'password': ***, 'user': 'x'}"),
         ("Token: hunter2, api_key='hunter2'", "Token: ***, api_key=***"),
+        ("TILEWATCH_FORGE_TOKEN=hunter2 PGPASSWORD=hunter2", "TILEWATCH_FORGE_TOKEN=*** PGPASSWORD=***"),
+        ("AWS_SECRET_ACCESS_KEY='hunter2' x", "AWS_SECRET_ACCESS_KEY=*** x"),
+        ("Authorization: Bearer hunter2hunter2", "Authorization: Bearer ***"),
+        ("at postgresql://u:hun@ter/2@db:5432/t now", "at postgresql://u:***@db:5432/t now"),
+        ("tokens: 4096, secretly: 1", "tokens: 4096, secretly: 1"),
         (
             "320x32576x7168 on h200: 174.2 us, see http://tiles:8501/x",
             "320x32576x7168 on h200: 174.2 us, see http://tiles:8501/x",

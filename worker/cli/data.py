@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 from tilewatch.worker.cli import options
+from tilewatch.worker.settings import MOST_DAYS
 
 
 def prune(
     days: Annotated[
-        int | None, typer.Option(min=1, help="The age in days. Default: TILEWATCH_KEEP_SAMPLES_DAYS.")
+        int | None, typer.Option(min=1, max=MOST_DAYS, help="The age in days. Default: TILEWATCH_KEEP_SAMPLES_DAYS.")
     ] = None,
 ) -> None:
     """Delete the raw samples of old trials that did not win; their medians are kept. Also runs every night.

@@ -62,7 +62,11 @@ def alarms(as_json: AsJson = False) -> None:
 
 
 @tell.command()
-def again(ids: Annotated[list[int], typer.Argument(metavar="ID...", help="Messages that could not be sent.")]) -> None:
+def again(
+    ids: Annotated[
+        list[int], typer.Argument(metavar="ID...", max=options.LARGEST_ID, help="Messages that could not be sent.")
+    ],
+) -> None:
     """Send failed messages again.
 
     Example: tilewatch tell again 12 13

@@ -31,6 +31,9 @@ FailOver = Annotated[
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end, and say by the exit code how it ended.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
+LARGEST_ID = 2**63 - 1
+"""The largest number that a row can have in Postgres."""
+
 INTERRUPTED = 130
 """What a shell expects of a command that Ctrl-C ended; 1 would mean "slower"."""
 

@@ -26,7 +26,10 @@ regressions = typer.Typer(
     help="List, show and triage regressions. Every change is stored with the name of the person who made it.",
     no_args_is_help=True,
 )
-Number = Annotated[int, typer.Argument(metavar="ID", help="A regression's number, as `regressions list` shows it.")]
+Number = Annotated[
+    int,
+    typer.Argument(metavar="ID", max=options.LARGEST_ID, help="A regression's number, as `regressions list` shows it."),
+]
 Note = Annotated[
     str | None, typer.Option(metavar="TEXT", help="A note for the history of the regression: why you did this.")
 ]
@@ -162,7 +165,12 @@ def link(
 
 @regressions.command()
 def mark(
-    number: Annotated[int, typer.Argument(metavar="ID", help="The number of a regression, or with --run of a run.")],
+    number: Annotated[
+        int,
+        typer.Argument(
+            metavar="ID", max=options.LARGEST_ID, help="The number of a regression, or with --run of a run."
+        ),
+    ],
     verdict: Annotated[Literal["right", "wrong"], typer.Argument(help="Was Tilewatch right?")],
     run: Annotated[
         bool, typer.Option("--run", help="ID is the number of a run; marks the verdict of that run.")

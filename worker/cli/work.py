@@ -7,9 +7,15 @@ import typer
 from tilewatch.worker.cli import options
 from tilewatch.worker.cli.options import Who
 
-Job = Annotated[int | None, typer.Argument(metavar="[JOB]", help="A job's number, as `tilewatch status` shows it.")]
+Job = Annotated[
+    int | None,
+    typer.Argument(metavar="[JOB]", max=options.LARGEST_ID, help="A job's number, as `tilewatch status` shows it."),
+]
 OfSubmission = Annotated[
-    int | None, typer.Option("--submission", metavar="ID", help="Instead of one job, all jobs of this submission.")
+    int | None,
+    typer.Option(
+        "--submission", metavar="ID", max=options.LARGEST_ID, help="Instead of one job, all jobs of this submission."
+    ),
 ]
 
 

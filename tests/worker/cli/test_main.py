@@ -11,14 +11,33 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import text
+from typer.testing import CliRunner
 
 from tests.conftest import NewDatabase
 from tilewatch.db import migrate
 from tilewatch.db.session import engine
+from tilewatch.worker.cli.main import cli
 from tilewatch.worker.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[3]
 Tilewatch = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cancel 9223372036854775808",
+        "retry --submission 9223372036854775808",
+        "regressions show 9223372036854775808",
+        "regressions mark 9223372036854775808 wrong",
+        "tell again 9223372036854775808",
+        "prune --days 36501",
+    ],
+)
+def test_a_number_that_no_row_can_have_is_a_sentence(command: str) -> None:
+    done = CliRunner().invoke(cli, command.split())
+    assert (done.exit_code, done.exception.__class__) == (2, SystemExit)
+    assert "Input should be less than or equal to" in done.output
 
 
 @pytest.fixture
