@@ -25,7 +25,7 @@ WILD_NIGHT_LOG_ODDS = 3.2
 """The same for its two neighbours: one wild night is enough to make the wrong one of them likelier."""
 
 USUAL_SIZE = 0.02
-"""The standard deviation of the sizes of changes (2 %), for a check whose nights show no size."""
+"""The standard deviation of the sizes of changes (2 %)."""
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,13 @@ class Candidate:
     launch_noise: LaunchNoise
     prior: float
     replays: ReplayEvidence = field(default_factory=ReplayEvidence)
-    fresh_since: int | None = None  # the first build that can still be reported soon; None where no night shows it
+    fresh_since: int | None = None  # the first build that can still be reported soon; None: its age does not matter
     state: State = "open"
     companions: tuple["Candidate", ...] = ()
     least_deviations: float | None = None  # of its own replays; None: the policy's
     launches: int = 0
     unanswered: set[tuple[int, int]] = field(default_factory=set)  # pairs whose question got no launch
-    worth: float | None = None  # of reporting it while it is fresh, in launches; None: the policy's
+    code_share: float | None = None  # the probability that its new code changed it, before nights and its own replays
     stuck: bool = False  # no replay is left that could separate its builds
 
     @property
@@ -100,6 +100,12 @@ class Candidate:
         unchanged = np.isneginf(self.nightly.by_code)
         self.nightly = replace(self.nightly, by_code=np.where(unchanged, -np.inf, 0.0))
 
+    def expect_of_code(self, share: float) -> None:
+        """Other series with new code at this build were replayed since."""
+        assert self.code_share is not None, "its newest build has new code"
+        self.prior += math.log(share / self.code_share)
+        self.code_share = share
+
     def add_answer(self, answer: ReplayAnswer) -> None:
         usable = self.replays.add(answer)
         self.launches += usable
@@ -110,23 +116,21 @@ class Candidate:
 def log_odds(nightly: NightEvidence, weighed: Floats, precisions: Floats, policy: Policy) -> Floats:
     """For a change against none, at each build; without the prior.
 
-    A normal measurement x of variance v makes a change of size s likelier than none by s x / v - s^2 / (2 v). s is the
-    joint estimate of nights and replays, kept between 0.5 and 1.2 times what nights show: else a tenth of a level that
-    moved for another reason would always be suspected. Subtracted is log(1 + (a s)^2 / v) / 2, Schwarz's price of
-    an unknown size: the better s is known, the more sizes it might have had, and one of them suits by chance.
+    The mixture sequential probability ratio (Robbins 1970): with x = sum of size / variance, p = sum of 1 / variance
+    and sizes of deviation t, log L(x, p) = t^2 x^2 / (2 (1 + t^2 p)) - log(1 + t^2 p) / 2. Nights may also have moved
+    for another reason, whether there is a change or not, which is exp(-`nightly_log_odds`) as likely.
     """
-    total = nightly.precisions + precisions
-    best = (nightly.weighed + weighed) / np.where(total > 0.0, total, 1.0)
     shown = nightly.weighed / np.where(nightly.precisions > 0.0, nightly.precisions, 1.0)
-    low, high = np.minimum(0.5 * shown, 1.2 * shown), np.maximum(0.5 * shown, 1.2 * shown)
-    seen = nightly.precisions > 0.0
-    size = np.where(seen, np.clip(best, low, high), best)
-    size = np.where(seen, np.copysign(np.maximum(np.abs(size), policy.least_size), size), size)
-    nights = size * nightly.weighed - size**2 * nightly.precisions / 2
-    replays = size * weighed - size**2 * precisions / 2
-    sizes = np.where(seen, (policy.any_size * size) ** 2 * total, USUAL_SIZE**2 * precisions)
-    total_odds = np.minimum(nights, policy.nightly_log_odds) + replays - np.log1p(sizes) / 2
-    return np.where(~seen | (np.abs(shown) >= 0.7 * policy.min_change), total_odds, -np.inf)
+    of_nights = np.where(np.abs(shown) >= policy.min_change, nightly.weighed, 0.0)  # less is a level that strays
+    moved_otherwise = shown * of_nights / 2 - policy.nightly_log_odds
+    of_both = _mixture(of_nights + weighed, nightly.precisions + precisions)
+    of_replays = _mixture(weighed, precisions)
+    return np.maximum(of_both, moved_otherwise + of_replays) - np.maximum(0.0, moved_otherwise)
+
+
+def _mixture(weighed: Floats, precisions: Floats) -> Floats:
+    spread = 1.0 + USUAL_SIZE**2 * precisions
+    return np.asarray(USUAL_SIZE**2 * weighed**2 / (2.0 * spread) - np.log(spread) / 2.0)
 
 
 def odds(candidate: Candidate, policy: Policy) -> float:
@@ -187,23 +191,21 @@ def _location(candidate: Candidate) -> Floats:
 
 def is_worth(candidates: Sequence[Candidate], log_odds_: float, launches: int, policy: Policy) -> bool:
     """Whether probability x worth of the change, in launches, is at least `launches`."""
-    return max(_worth(candidate, policy) for candidate in candidates) * _probability(log_odds_) >= launches
+    return max(_worth(candidate, policy) for candidate in candidates) * probability_of(log_odds_) >= launches
 
 
 def could_be_worth(log_odds_: float, policy: Policy) -> bool:
     """An upper bound of `is_worth`, cheap to compute: rules most possible changes out."""
-    return policy.worth_launches * _probability(log_odds_) >= policy.first_launches
+    return policy.worth_launches * probability_of(log_odds_) >= policy.first_launches
 
 
-def _probability(log_odds_: float) -> float:
+def probability_of(log_odds_: float) -> float:
     return 1.0 / (1.0 + math.exp(min(-log_odds_, 500.0)))
 
 
 def _worth(candidate: Candidate, policy: Policy) -> float:
     """What reporting this change is worth, in replay launches: a fresh one more, while its author remembers it."""
     if candidate.fresh_since is None:
-        return policy.reasoned_worth_launches
+        return policy.worth_launches
     fresh = float(posterior(candidate)[candidate.builds >= candidate.fresh_since].sum())
-    soon = policy.worth_launches if candidate.least_deviations is None else policy.reasoned_worth_launches
-    soon = candidate.worth or soon
-    return fresh * soon + (1.0 - fresh) * policy.late_worth_launches
+    return fresh * policy.worth_launches + (1.0 - fresh) * policy.late_worth_launches

@@ -9,7 +9,14 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tilewatch.worker.detection.candidate import Candidate, could_be_worth, is_worth, odds_together
+from tilewatch.worker.detection.candidate import (
+    Candidate,
+    could_be_worth,
+    is_worth,
+    odds,
+    odds_together,
+    probability_of,
+)
 from tilewatch.worker.detection.confirmation import is_believable, next_launches, next_question
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Reading
@@ -20,6 +27,9 @@ from tilewatch.worker.detection.series_verdict import give_verdict
 from tilewatch.worker.detection.siblings import find_siblings
 from tilewatch.worker.detection.suspicion import PossibleChange
 from tilewatch.worker.detection.verdict import ConfirmedChange, SeriesVerdict
+
+NOISY = 2.0
+"""A series this much noisier than another with new code at the same build waits for the answers about that one."""
 
 
 @dataclass(frozen=True)
@@ -112,14 +122,11 @@ class Detector:
             self.groups.append(CandidateGroup(candidates, possible.prior))
 
     def _open_checks(self) -> None:
-        for series, candidate in self.state.code_checks():
-            if candidate.series in self.candidates:
-                continue
+        for candidate in self.state.code_checks():
             first = self.policy.first_launches * (1 + len(self.candidates))
-            if self.budget.allows_tonight(first) or (not self.candidates and self.budget.allows(first)):
+            is_affordable = self.budget.allows_tonight(first) or (not self.candidates and self.budget.allows(first))
+            if candidate.series not in self.candidates and is_affordable:
                 self.candidates[candidate.series] = candidate
-            else:
-                self.state.check_next_night(series, candidate.good)
         for series, check in self.state.due_checks():
             key = self.state.keys[series.column]
             first = self.policy.first_launches * (1 + len(self.candidates))
@@ -136,9 +143,15 @@ class Detector:
             questions += self._ask_together(group)
             if group in self.groups:
                 grouped |= {candidate.series for candidate in group.candidates}
-        for key in sorted(self.candidates):
-            if key not in grouped:
-                questions += self._ask(self.candidates[key], changes)
+        alone = [candidate for key, candidate in self.candidates.items() if key not in grouped]
+        quietest: dict[int, float] = {}  # by build, of the series with new code there that are still open
+        for deviation, _, candidate in sorted((each.pair_deviation, each.series, each) for each in alone):
+            waits = candidate.code_share is not None and not candidate.launches
+            if waits and deviation > NOISY * quietest.get(candidate.bad, math.inf):
+                continue
+            questions += self._ask(candidate, changes)
+            if candidate.code_share is not None and candidate.series in self.candidates:
+                quietest.setdefault(candidate.bad, deviation)
         for change in tuple(changes):
             for candidate in find_siblings(self.state, change, self.candidates, self.policy):
                 self.candidates[candidate.series] = candidate
@@ -146,6 +159,8 @@ class Detector:
         return Response(tuple(changes), tuple(questions))
 
     def _ask(self, candidate: Candidate, changes: list[ConfirmedChange]) -> list[ReplayQuestion]:
+        if candidate.code_share is not None:
+            candidate.expect_of_code(self.state.code_share(candidate.bad))
         question = next_question(candidate, self.policy)
         # A believed change is located and sized whatever it costs: naming a wrong build costs people more.
         is_paid = question is not None and (candidate.state == "believed" or self.budget.allows(question.launches))
@@ -203,6 +218,9 @@ class Detector:
         if candidate.estimate is None:
             return []
         change = self.state.confirm(candidate) if is_believable(candidate, self.policy) else None
+        if candidate.code_share is not None:
+            probability = 1.0 if change is not None else probability_of(odds(candidate, self.policy))
+            self.state.note_code_answer(candidate, probability)
         if change is None:
             self.state.remember(candidate)
         return [change] if change is not None else []

@@ -133,18 +133,24 @@ class Nights:
             noise = np.where(count >= self.policy.min_history - 1, np.fmax(noise, spread), noise)
         return np.asarray(noise)
 
-    def scan(self, level_since: NDArray[np.int64]) -> Scan:
-        """`level_since` is each series' first build of the level that was last confirmed."""
+    def scan(self, history_since: NDArray[np.int64]) -> Scan:
+        """`history_since` is each series' first build that counts."""
         row = np.arange(len(self.builds))[:, None]
-        in_level = row >= np.searchsorted(self.builds, level_since)
-        here = (row >= self.starts) & in_level
-        earlier = (row >= self.earlier) & (row < self.starts) & in_level
+        counts = row >= np.searchsorted(self.builds, history_since)
+        here = (row >= self.starts) & counts
+        earlier = (row >= self.earlier) & (row < self.starts) & counts
         return scan_steps(self.residuals, here, earlier, self.nodes, self.noise(), self.policy)
 
-    def size(self, column: int, age: int, level_since: int) -> float:
+    def align(self, column: int, row: int, size: float) -> None:
+        """Raises the nights before this one to the level since: what follows is compared with both."""
+        self.times[:row, column] += size
+        self.residuals[:row, column] += size
+        self._launch_times[:row, column] += size
+
+    def size(self, column: int, age: int, history_since: int) -> float:
         """How far a series' level moved, from medians: a wild night does not make a change larger."""
         at = len(self.builds) - age
-        start = max(int(self.starts[column]), int(np.searchsorted(self.builds, level_since)))
+        start = max(int(self.starts[column]), int(np.searchsorted(self.builds, history_since)))
         return self._moved(self.residuals[:, column], max(start, at - self.policy.before_nights), at)
 
     def moves(self, column: int, age: int) -> tuple[float, float]:

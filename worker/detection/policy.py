@@ -15,7 +15,7 @@ from tilewatch.errors import ExpectedError
 class Policy:
     """Tuned on worlds of benchmarks/judge.py with other seeds than those reported. Log-odds are natural logarithms."""
 
-    name: str = "replay-6"
+    name: str = "replay-7"
     min_history: int = 5  # nights on this machine and toolchain before a night is judged
     window_nights: int = 90  # history that noise and factors are learned from
     before_nights: int = 40  # a level older than this has drifted
@@ -24,17 +24,14 @@ class Policy:
     noise_floor: float = 0.0005  # for a history that repeats itself to the last digit
     wander: float = 0.0005  # how far a level strays within some nights though nothing changed
     wander_nights: float = 5.0  # after so many, half of it
-    least_size: float = 0.004  # the least size of a change; nights that show less show a level that strays
-    any_size: float = 1.0  # a of log(1 + (a size)^2 / variance) / 2, the price of an unknown size
     nightly_log_odds: float = 6.0  # the most that nights count for: other things than code move them
     changes_a_point: float = 0.001  # how often a series changes, before this fleet's own changes are known
     prior_points: float = 4000.0  # how many points that guess is worth
     whole_kernels: float = 0.3  # share of the changes that hit a kernel's shapes together
     fresh_nights: int = 3  # a change of the last so many builds can still be reported soon
     fresh_share: float = 0.35  # with so much of the probability, those builds are asked about alone
-    worth_launches: float = 400.0  # what reporting a fresh change is worth, in replay launches
+    worth_launches: float = 400.0  # what reporting a fresh change, or one of new code, is worth, in replay launches
     late_worth_launches: float = 28.0  # the same of an older one: more than a step, once nights leave no doubt
-    reasoned_worth_launches: float = 120.0  # the same where code or another shape, and no night, shows it
     believed_deviations: float = 3.7  # of the replays alone, whatever the nights show
     few_launches: float = 1.5  # of n launches, 1 + 1.5 / n times as many: few can agree by chance
     believed_log_odds: float = 5.5  # nights, replays and prior together

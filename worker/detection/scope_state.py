@@ -24,6 +24,10 @@ from tilewatch.worker.detection.suspicion import (
 from tilewatch.worker.detection.verdict import ConfirmedChange
 
 NEVER = -(2**62)
+CODE_PRIOR_SERIES = 2.0
+"""After so many answers about a build's new code, they count as much as the guess of how often it changes a time."""
+REFUTED_LOG_ODDS = 2.0
+"""Replays that make a step so much less likely to be a build's, which nights show plainly, show that it is not."""
 MOST_SKIPPED_BUILDS = 64
 """Builds between two nights that may hold the first bad one; a longer pause counts as one step."""
 
@@ -40,7 +44,8 @@ class NodeKernel:
 class SeriesState:
     node_kernel: NodeKernel
     column: int
-    level_since: int = NEVER  # first build of the level that was last confirmed
+    level_since: int = NEVER  # first build of the level that was last confirmed, or is expected
+    history_since: int = NEVER  # first build of a level that people expect: no size of that change is known
     replays: ReplayEvidence = field(default_factory=ReplayEvidence)  # since that build
     check_at: int | None = None  # the night count at which the builds around a new environment are compared
     check_from: int | None = None  # the last build before that environment
@@ -58,6 +63,7 @@ class ScopeState:
         self._families = group_shapes(nodes, kernels)
         self._weighed = self._precisions = np.empty((0, len(self.keys)))  # of replays, nights x series
         self._points = self._confirmed = 0
+        self._code_answers: dict[int, dict[int, float]] = {}  # by build and series
 
     def add_night(self, build: int, readings: Mapping[int, Reading]) -> None:
         """Builds that were skipped since the night before may be first bad ones too."""
@@ -107,8 +113,9 @@ class ScopeState:
         if self.evidence is not None:
             nightly = self.evidence.of_series(series.column, ages)
             likeliest = int(np.argmax(self.evidence.log_odds[:ages, series.column]))
-            size = self.nights.size(series.column, likeliest + 1, series.level_since) or None
+            size = self.nights.size(series.column, likeliest + 1, series.history_since) or None
         nightly = _by_build(nightly, builds[-ages:], good, bad)
+        has_new_code = bool((nightly.by_code > 0.0).any())
         return Candidate(
             series=key,
             good=good,
@@ -118,22 +125,35 @@ class ScopeState:
             launch_noise=self.nights.launch_noise(series.column),
             prior=prior,
             replays=series.replays,
-            fresh_since=builds[-min(self.policy.fresh_nights, len(builds))],
-            worth=self.policy.late_worth_launches if (nightly.by_code > 0.0).any() else None,
+            fresh_since=None if has_new_code else builds[-min(self.policy.fresh_nights, len(builds))],
+            code_share=self.code_share(bad) if nightly.by_code[-1] > 0.0 else None,
         )
 
-    def code_checks(self) -> Iterator[tuple[SeriesState, Candidate]]:
-        """Series whose code is new tonight: tonight's build against the last one with the code before."""
+    def code_checks(self) -> list[Candidate]:
+        """Series whose code is new tonight: tonight's build against the last one with the code before; the quietest
+        first, because their answers tell what to expect of the others."""
+        checks: list[Candidate] = []
         for column in np.flatnonzero((self.nights.code_changes[-1] > 0) & self.nights.measured):
             series, before = self.series[self.keys[column]], self.nights.code_before(int(column))
             bad, good = self.nights.builds[-1], max(NEVER if before is None else before, series.level_since)
             if 0 < bad - good <= MOST_SKIPPED_BUILDS:
-                check = self.open_check(self.keys[column], good, bad, self.policy.reasoned_log_odds, series.replays)
-                check.fresh_since, check.worth = good + 1, self.policy.reasoned_worth_launches
-                yield series, check
+                share = self.code_share(bad)
+                prior = float(np.log(share / (1.0 - share)))
+                check = self.open_check(self.keys[column], good, bad, prior, series.replays)
+                check.code_share = share
+                checks.append(check)
+        return sorted(checks, key=lambda check: check.pair_deviation)
 
-    def check_next_night(self, series: SeriesState, good: int) -> None:
-        series.check_at, series.check_from = int(self.nights.seen[series.column]) + 1, good
+    def code_share(self, build: int) -> float:
+        """How probable it is that new code changed a series' time: a guess, and what came of the other series with new
+        code at this build. The mean of a beta distribution."""
+        answers = self._code_answers.get(build, {})
+        guess = 1.0 / (1.0 + np.exp(-self.policy.reasoned_log_odds))
+        return float((CODE_PRIOR_SERIES * guess + sum(answers.values())) / (CODE_PRIOR_SERIES + len(answers)))
+
+    def note_code_answer(self, candidate: Candidate, probability: float) -> None:
+        """What replays say about new code: the probability that it changed the series."""
+        self._code_answers.setdefault(candidate.bad, {})[candidate.series] = probability
 
     def open_check(
         self, key: int, good: int, bad: int, prior: float, replays: ReplayEvidence | None = None
@@ -164,8 +184,11 @@ class ScopeState:
             yield series, check if check is not None and check.has_builds else None
 
     def start_level(self, key: int, first_bad: int) -> None:
-        """The series has a new level since this build; earlier replays do not count for it."""
-        series = self.series[key]
+        """People expect a new level since this build: neither earlier nights nor earlier replays count for it."""
+        self.series[key].history_since = first_bad
+        self._end_level(self.series[key], first_bad)
+
+    def _end_level(self, series: SeriesState, first_bad: int) -> None:
         series.level_since, series.replays = first_bad, ReplayEvidence()
         self._weighed[:, series.column] = self._precisions[:, series.column] = 0.0
 
@@ -175,7 +198,9 @@ class ScopeState:
         if estimate is None:
             return None
         first_bad = likeliest_build(candidate)[0]
-        self.start_level(candidate.series, first_bad)
+        series = self.series[candidate.series]
+        self._end_level(series, first_bad)
+        self.nights.align(series.column, int(np.searchsorted(self.nights.builds, first_bad)), estimate.size)
         self._confirmed += 1
         change = ConfirmedChange(candidate.series, first_bad, float(np.expm1(estimate.size)), estimate.error)
         self.series[candidate.series].confirmed = change
@@ -197,7 +222,7 @@ class ScopeState:
 
     def _weigh(self) -> None:
         self._points += int(self.nights.measured.sum())
-        since = np.array([self.series[key].level_since for key in self.keys], dtype=np.int64)
+        since = np.array([self.series[key].history_since for key in self.keys], dtype=np.int64)
         scan = self.nights.scan(since)
         self.noise = scan.noise
         self.evidence = None
@@ -206,11 +231,34 @@ class ScopeState:
         if self.evidence is not None:
             again = np.diff(self.nights.builds, prepend=NEVER)[: -len(scan.steps) - 1 : -1] == 0
             self.evidence.log_odds[again] = -np.inf  # a build's second night cannot be its first bad one
+            self._align_moved()
+
+    def _align_moved(self) -> None:
+        """Takes levels that moved without their code out of history: no later build is asked about them.
+
+        That is where nights leave no doubt of a step, and replays of the builds around it, or code that stayed as it
+        was, leave little probability that a build made it.
+        """
+        if self.evidence is None:
+            return
+        nightly, policy = self.evidence.nightly, self.policy
+        shown = nightly.weighed / nightly.precisions
+        nights = shown * nightly.weighed / 2
+        replays = shown * self.evidence.weighed - shown**2 * self.evidence.precisions / 2
+        is_innocent = (replays <= -REFUTED_LOG_ODDS) | np.isneginf(self.evidence.by_code)
+        old = np.arange(len(nights))[:, None] >= policy.min_history - 1
+        moved = np.where(old & (np.abs(shown) >= policy.min_change), np.nan_to_num(nights), 0.0)
+        ages, columns = moved.argmax(axis=0), np.arange(len(self.keys))
+        is_moved = (moved[ages, columns] >= policy.nightly_log_odds) & is_innocent[ages, columns]
+        for column in np.flatnonzero(is_moved):
+            age = int(ages[column]) + 1
+            size = self.nights.size(int(column), age, self.series[self.keys[column]].history_since)
+            self.nights.align(int(column), len(self.nights.builds) - age, size)
 
     def _by_code(self) -> Floats:
         """What code adds to the log-odds of each build: one that changed it changes times more often than any build."""
         builds = self.nights.code_changes
-        share = 1.0 / (1.0 + np.exp(-self.policy.reasoned_log_odds)) / self.change_rate()
+        share = np.array([[self.code_share(build)] for build in self.nights.builds]) / self.change_rate()
         changed = np.log(share / np.maximum(builds, 1))
         return np.where(builds == SAME_CODE, -np.inf, np.where(builds > 0, changed, 0.0))
 

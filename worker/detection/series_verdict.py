@@ -25,7 +25,7 @@ def give_verdict(state: ScopeState, key: int, candidate: Candidate | None) -> Se
     row = min(age, len(evidence.log_odds)) - 1  # replays may show a build that nights are not searched for any more
     precisions = evidence.nightly.precisions[:, column]
     precision = precisions[row] if np.isfinite(precisions[row]) else np.nanmin(precisions)  # too short a history there
-    change, error = nights.size(column, age, series.level_since), precision**-0.5
+    change, error = nights.size(column, age, series.history_since), precision**-0.5
     time, baseline = nights.moves(column, age)
     low, high, change = (float(np.expm1(each)) for each in (change - 1.96 * error, change + 1.96 * error, change))
     moves = f"(the time moved {time:+.1%}, the baseline {baseline:+.1%})"
