@@ -177,6 +177,12 @@ def toolchain_report(url: str, report_id: int) -> report_queries.ReportStory | N
         return report_queries.find_report(opened, report_id)
 
 
+@_cached(HISTORY_TTL_S)
+def toolchain_reports_of(url: str, compilers: tuple[str, str]) -> list[report_queries.ReportRow]:
+    with session(url) as opened:
+        return report_queries.list_reports_of(opened, compilers)
+
+
 @_cached(LIVE_TTL_S)
 def watched(url: str) -> list[str]:
     with session(url) as opened:

@@ -9,7 +9,7 @@ import streamlit as st
 from sqlalchemy.orm import Session
 
 from tilewatch.dashboard.frames import reads
-from tilewatch.dashboard.panels import regression_picture, run_action
+from tilewatch.dashboard.panels import regression_picture, run_action, toolchains
 from tilewatch.dashboard.text import moment, plain
 from tilewatch.dashboard.widgets import badges, repository, tables
 from tilewatch.db.lifecycle import actions, regressions
@@ -24,7 +24,7 @@ BUTTONS = {
 
 
 def show(url: str, found: pd.Series) -> None:
-    _headline(found)
+    _headline(url, found)
     run_action.show_outcome()
     series = reads.regression_series(url, int(found["id"]))
     left, right = st.columns([3, 2], gap="medium")
@@ -57,13 +57,14 @@ def origin_text(found: Mapping[Any, Any]) -> str:
     return " (simulated)" if found["simulated"] else " (recorded)" if found["recorded"] else ""
 
 
-def _headline(found: pd.Series) -> None:
+def _headline(url: str, found: pd.Series) -> None:
     colour = badges.REGRESSIONS[found["state"]]
     size = f"{change_text(found['size'])} time ({change_text(found['low'])} to {change_text(found['high'])})"
     st.markdown(f"#### #{found['id']} {plain(found['kernel'])}: {size} :{colour}-badge[{found['state']}]")
     st.text(found["cause"])
     for sentence in found["explanation"]:
         st.caption(plain(sentence))
+    toolchains.show_link(url, found["cause"])
     facts = [
         f"{found['category']}, opened {moment(found['opened_at'])}",
         f"of {found['repository']}{origin_text(found)}",

@@ -16,6 +16,9 @@ from tilewatch.db.queries.toolchain_reports import OperatorRow, ReportRow, Repor
 from tilewatch.text import change_text
 
 ALL = "all"
+OTHER_COMPILER = "another compiler: "
+"""Begins the cause of a regression that a replay under two compilers confirmed (worker/judging/open_regression.py)."""
+
 ORDER = ("not safe", "safe if re-tuned", "unknown", "safe")
 """By urgency."""
 
@@ -49,6 +52,41 @@ def show(url: str) -> None:
         )
     _launches(found, shown)
     _keep(found)
+
+
+def show_link(url: str, cause: str) -> None:
+    """Links the report on the two compilers that a regression's cause names, or says how to make one; nothing for
+    another cause."""
+    compilers = read_compilers(cause)
+    if compilers is None:
+        return
+    reports = reads.toolchain_reports_of(url, compilers)
+    for row in reports:
+        about = {"compare": "Two toolchains", "report": f"#{row.id}"}
+        label = f"Report on all operators: {plain(row.a)} → {plain(row.b)}, {row.state}"
+        st.page_link("views/compare.py", label=label, query_params=about)
+    if not reports:
+        st.caption("Two compilers can be compared over all operators. On a compile worker:")
+        before = read_versions(compilers[0])
+        named = " ".join(f"{package}=={version}" for package, version in before.items())
+        st.code(f"tilewatch toolchain add before {named}\ntilewatch submit toolchain before installed")
+
+
+def read_compilers(cause: str) -> tuple[str, str] | None:
+    """The compilers before and after in "another compiler: A -> B"; None for another cause. What limits a compiler's
+    time is no part of it."""
+    a, arrow, b = cause.removeprefix(OTHER_COMPILER).partition(" -> ")
+    if not cause.startswith(OTHER_COMPILER) or not arrow:
+        return None
+    return a.partition(" limit ")[0], b.partition(" limit ")[0]
+
+
+def read_versions(compiler: str) -> dict[str, str]:
+    """The versions of the packages that name a toolchain, as `tilewatch toolchain add` takes them."""
+    words = compiler.split()
+    versions = dict(zip(words[::2], words[1::2], strict=False))
+    names = {"cuda-tile": "cuda-tile", "cuda-tileiras": "nvidia-cuda-tileiras"}
+    return {package: versions[name] for name, package in names.items() if name in versions}
 
 
 def _pick(rows: Sequence[ReportRow]) -> ReportRow:

@@ -102,6 +102,14 @@ def list_reports(session: Session, limit: int = 50) -> list[ReportRow]:
     return read_rows(session, _reports().order_by(ToolchainReport.made_at.desc()).limit(limit), ReportRow)
 
 
+def list_reports_of(session: Session, compilers: tuple[str, str]) -> list[ReportRow]:
+    """Lists the reports that compare these two compilers, named as on `ToolchainName.compiler`, the newest first."""
+    query = _reports().order_by(ToolchainReport.made_at.desc())
+    for side, compiler in zip("ab", compilers, strict=True):
+        query = query.where(ToolchainReport.answer[side]["compiler"].astext == compiler)
+    return read_rows(session, query, ReportRow)
+
+
 def find_row(session: Session, report_id: int) -> ReportRow | None:
     """Returns None when there is no such report."""
     return next(iter(read_rows(session, _reports().where(ToolchainReport.id == report_id), ReportRow)), None)

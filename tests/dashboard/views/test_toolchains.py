@@ -4,10 +4,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 from streamlit.testing.v1 import AppTest
 
 from tests.conftest import NewDatabase
 from tests.dashboard.fixtures.app import APP
+from tests.dashboard.fixtures.small_database import fill
+from tilewatch.db.models import Regression
+from tilewatch.db.session import session
 from tilewatch.worker.transfer.toolchain_reports import import_report
 
 KEPT = Path(__file__).parents[3] / "recordings" / "toolchains" / "h200-13.4.92..13.5.37.json"
@@ -50,6 +54,32 @@ def test_a_verdict_and_an_operator_are_picked_in_the_address(url: str, monkeypat
     (row,) = page.dataframe[0].value.to_dict("records")
     assert row["problem"] == "8192x7168"
     assert row["new best config"] == "occupancy=8 persistent=0 tile_columns=1024 tile_rows=4"
+
+
+@pytest.mark.parametrize(
+    ("after", "shown"),
+    [
+        ("13.5.37", "Report on all operators: 13.4.92 → 13.5.37, not safe"),
+        ("13.6.1", "tilewatch toolchain add before cuda-tile==1.7.0 nvidia-cuda-tileiras==13.4.92\n"),
+    ],
+)
+def test_a_regression_of_another_compiler_leads_to_the_report_or_to_how_one_is_made(
+    new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch, after: str, shown: str
+) -> None:
+    names = "cuda-tile 1.7.0 cuda-nvcc {0} cuda-tileiras {0} nvvm {0} limit 15s"
+    cause = f"another compiler: {names.format('13.4.92')} -> {names.format(after)}"
+    with new_database() as fresh:
+        import_report(fresh, KEPT)
+        with session(fresh) as opened:
+            fill(opened)
+            opened.execute(update(Regression).where(Regression.id == 1).values(category="toolchain", cause=cause))
+        monkeypatch.setenv("TILEWATCH_DATABASE_URL", fresh)
+        app = AppTest.from_file(str(APP), default_timeout=60).run()
+        app.query_params["regression"] = "1"
+        app.switch_page("views/regressions.py").run()
+        assert not app.exception
+        links = [each.proto.label for each in app.get("page_link")]
+        assert any(words.startswith(shown) for words in [*links, *(each.value for each in app.code)])
 
 
 def test_a_second_import_changes_nothing(url: str) -> None:
