@@ -137,6 +137,7 @@ def _table(shown: Sequence[OperatorRow]) -> None:
             for row in shown
         ]
     )
+    table = table.loc[:, (table != "").any()]  # two nodes run the same code and the same configs
     st.dataframe(table.style.map(badges.word_colour, subset="verdict"), hide_index=True, key="operators")
 
 
@@ -174,8 +175,9 @@ def _keep(found: ReportStory) -> None:
     name = _file_name(found.report)
     with st.container(horizontal=True):
         st.download_button("The report as Markdown", found.markdown, f"{name}.md", "text/markdown", on_click="ignore")
-        contents = json.dumps(found.contents)
-        st.download_button("The report file", contents, f"{name}.json", "application/json", on_click="ignore")
+        if "pairs" in found.contents:  # not of two nodes, whose times are runs of the database
+            contents = json.dumps(found.contents)
+            st.download_button("The report file", contents, f"{name}.json", "application/json", on_click="ignore")
     whole = st.expander("The whole report", key="whole", on_change="rerun", bind="query-params")
     with whole:
         if whole.open:

@@ -10,6 +10,7 @@ import typer
 from tilewatch.kernels.upgrading.command import compare, reproduce
 from tilewatch.worker.cli import options
 from tilewatch.worker.cli.options import AsJson
+from tilewatch.worker.cli.toolchains.nodes import nodes
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -21,6 +22,7 @@ toolchain = typer.Typer(
 )
 toolchain.command("compare")(compare)
 toolchain.command("reproduce")(reproduce)
+toolchain.command("nodes")(nodes)
 Name = Annotated[str, typer.Argument(help="The toolchain's name.")]
 Wheels = Annotated[
     Path | None,
