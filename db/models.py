@@ -209,6 +209,22 @@ class Compilation(Base):
     created_at: Mapped[born]
 
 
+class CodeDiff(Base):
+    """What differs between the code of two cubins, which their content keys name: `sentence` is empty for nothing.
+
+    `changes` are the source lines that do something else, `instructions` the machine instructions that one side has
+    more often; of both only the first.
+    """
+
+    __tablename__ = "code_diffs"
+    base_key: Mapped[words] = mapped_column(primary_key=True)
+    head_key: Mapped[words] = mapped_column(primary_key=True)
+    sentence: Mapped[words]
+    changes: Mapped[list[dict[str, Any]]] = mapped_column(JSONB, server_default=text("'[]'::jsonb"))
+    instructions: Mapped[list[dict[str, Any]]] = mapped_column(JSONB, server_default=text("'[]'::jsonb"))
+    compared_at: Mapped[born]
+
+
 class Trial(Base):
     """One config of one sweep: waiting, compiled, or ended with a timing or a reason, never both.
 
@@ -244,7 +260,8 @@ class Run(Base):
 
     `toolchain` is everything that is not the commit (versions by name) and `toolchain_sha256` its fingerprint.
     `telemetry` is a list of readings around the blocks; `tie` lists config ids that are as fast as the winner, within
-    the error. A simulated run came from no GPU; it says so twice, in `origin` and `timer`.
+    the error. A simulated run came from no GPU; it says so twice, in `origin` and `timer`. `code_compared_at` is null
+    until a worker compared the winner's code (CodeDiff).
     """
 
     __tablename__ = "runs"
@@ -272,6 +289,7 @@ class Run(Base):
     tie: Mapped[list[int]] = mapped_column(ARRAY(BigInteger), server_default=text("'{}'"))
     started_at: Mapped[instant]
     finished_at: Mapped[instant]
+    code_compared_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
 
 
 class Measurement(Base):

@@ -19,6 +19,7 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db.models import (
     RECORDED_HOST_END,
+    CodeDiff,
     Commit,
     Compilation,
     Config,
@@ -396,6 +397,20 @@ def write_verdicts(session: Session, new: Iterable[NewVerdict]) -> None:
         where=(Verdict.verdict == "undecided") & differs,
     )
     session.execute(decided, rows)
+
+
+def write_code_diff(
+    session: Session, keys: tuple[str, str], sentence: str, changes: Sequence[Row], instructions: Sequence[Row]
+) -> None:
+    """Stores what differs between two cubins, by their content keys: equal keys have equal code, so the first stays."""
+    base_key, head_key = keys
+    row = {"base_key": base_key, "head_key": head_key, "sentence": sentence}
+    session.execute(insert(CodeDiff).values(**row, changes=changes, instructions=instructions).on_conflict_do_nothing())
+
+
+def mark_compared(session: Session, run_id: int) -> None:
+    """Stores that the code of this run's winner was compared, where its cubins are in the store."""
+    session.execute(update(Run).where(Run.id == run_id).values(code_compared_at=func.now()))
 
 
 def roll_up_trials(session: Session, before: dt.datetime, most: int) -> int:

@@ -46,6 +46,9 @@ log = structlog.get_logger()
 RECONCILE_S = 60
 TELL_S = 30
 WATCH_S = 300
+CODE_S = 60
+CODE_BUDGET_S = 20
+"""A compile worker compares code so long at a time, and then takes a job again."""
 PRUNE_HOUR = 12  # UTC; far from the nightlies of most
 
 
@@ -68,6 +71,11 @@ def _configuration() -> dict[str, Any]:
             "reconcile": {"task": "worker.reconcile", "schedule": RECONCILE_S},
             "tell": {"task": dispatch.NOTIFY_TASK, "schedule": TELL_S, "options": on_notify_queue},
             "watch": {"task": "worker.watch", "schedule": WATCH_S, "options": on_notify_queue},
+            "compare code": {
+                "task": "worker.compare_code",
+                "schedule": CODE_S,
+                "options": {"queue": dispatch.COMPILE},
+            },
         },
     }
 
@@ -152,6 +160,17 @@ def run_releases() -> None:
     if Settings.load().watch_releases and (out := _outbox()) is not None:
         newer = releases.find_newer(versions(releases.WATCHED), releases.ask_newest())
         log.info("asked for releases", opened=open_alarms(out, newer, dt.datetime.now(dt.UTC)))
+
+
+@celery.task(name="worker.compare_code")  # type: ignore[untyped-decorator]  # Celery has no types
+@ticks.skip_repeated
+def run_compare_code() -> None:
+    from tilewatch.worker.judging import code_diffs
+
+    context = Context.of(Settings.load())
+    compared = code_diffs.compare_new_winners(context.database_url, context.store_url, CODE_BUDGET_S)
+    if compared.runs:
+        log.info("compared the code of winners", runs=compared.runs, pairs=compared.pairs)
 
 
 def _outbox() -> "Outbox | None":

@@ -44,7 +44,8 @@ CACHED_RESULTS = 32
 
 @dataclass(frozen=True)
 class Evidence:
-    """`same_config_before` is the cubin of the later run's winner at the earlier run's commit.
+    """`same_config_before` is the cubin of the later run's winner at the earlier run's commit. `next_best` is that of
+    the fastest other config of this run's sweep. The diffs are of the winner's code, None where nobody compared it.
 
     `parts` is what a weighted total adds up; empty for every other run.
     """
@@ -56,6 +57,9 @@ class Evidence:
     winner: evidence_queries.CubinRow | None
     winner_before: evidence_queries.CubinRow | None
     same_config_before: evidence_queries.CubinRow | None
+    next_best: evidence_queries.CubinRow | None
+    diff_to_before: evidence_queries.CodeDiffRow | None
+    diff_to_next_best: evidence_queries.CodeDiffRow | None
     commits: tuple[evidence_queries.CommitInRangeRow, ...]
     suspicion: replay_queries.SuspicionRow | None
     replays: tuple[replay_queries.ReplayRow, ...]
@@ -248,14 +252,20 @@ def evidence(url: str, run_id: int) -> Evidence | None:
         def cubin(of: evidence_queries.RunRow | None, config_id: int | None) -> evidence_queries.CubinRow | None:
             return evidence_queries.find_cubin(opened, of.sweep_id, config_id) if of and config_id is not None else None
 
+        new, old = cubin(run, winner), cubin(before, winner_before)
+        other = evidence_queries.find_next_best(opened, run.sweep_id, winner) if winner is not None else None
+        next_best = cubin(run, other)
         return Evidence(
             run=run,
             before=before,
             sampled=tuple(sampled),
             sampled_before=tuple(sampled_before),
-            winner=cubin(run, winner),
-            winner_before=cubin(before, winner_before),
+            winner=new,
+            winner_before=old,
             same_config_before=cubin(before, winner),
+            next_best=next_best,
+            diff_to_before=evidence_queries.find_code_diff(opened, old, new),
+            diff_to_next_best=evidence_queries.find_code_diff(opened, next_best, new),
             commits=tuple(evidence_queries.list_commits_between(opened, run.repository, after, run.position)),
             suspicion=replay_queries.find_suspicion(opened, run_id),
             replays=tuple(replay_queries.list_replays(opened, run_id)),

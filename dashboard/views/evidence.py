@@ -6,7 +6,7 @@ import streamlit as st
 from tilewatch.dashboard.charts import evidence as evidence_charts
 from tilewatch.dashboard.frames import evidence, reads, rivals
 from tilewatch.dashboard.frames.reads import Evidence
-from tilewatch.dashboard.panels import total
+from tilewatch.dashboard.panels import code_diff, total
 from tilewatch.dashboard.text import (
     commit_text,
     config_text,
@@ -65,6 +65,7 @@ def page(url: str) -> None:
     with right:
         _circumstances(found)
     if not found.parts:
+        code_diff.show(found)
         _repeat(found)
 
 

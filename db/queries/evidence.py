@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session, aliased
 from tilewatch.db.joins import read_rows
 from tilewatch.db.models import (
     TOTAL,
+    CodeDiff,
     Commit,
     Compilation,
     Config,
@@ -93,6 +94,7 @@ class CubinRow:
     failure: str | None
     median_us: float | None
     compile_status: str | None
+    content_key: str | None
     code_sha256: str | None
     registers: int | None
     stack_bytes: int | None
@@ -104,6 +106,15 @@ class CubinRow:
     mmas: int | None
     compile_s: float | None
     remarks: list[dict[str, Any]] | None
+
+
+@dataclass(frozen=True)
+class CodeDiffRow:
+    """What differs between the code of two cubins, as a worker stored it (worker/judging/code_diffs.py)."""
+
+    sentence: str
+    changes: list[dict[str, Any]]
+    instructions: list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -251,6 +262,7 @@ def find_cubin(session: Session, sweep_id: int, config_id: int) -> CubinRow | No
             Trial.failure,
             Trial.median_us,
             Compilation.status.label("compile_status"),
+            Compilation.content_key,
             Compilation.code_sha256,
             Compilation.registers,
             Compilation.stack_bytes,
@@ -268,6 +280,26 @@ def find_cubin(session: Session, sweep_id: int, config_id: int) -> CubinRow | No
         .where(Trial.sweep_id == sweep_id, Trial.config_id == config_id)
     )
     return next(iter(read_rows(session, query, CubinRow)), None)
+
+
+def find_next_best(session: Session, sweep_id: int, config_id: int) -> int | None:
+    """Returns the fastest config of a sweep besides this one, the winner; None where no other has a time."""
+    query = (
+        select(Trial.config_id)
+        .where(Trial.sweep_id == sweep_id, Trial.status == "timed", Trial.config_id != config_id)
+        .order_by(Trial.median_us)
+        .limit(1)
+    )
+    return session.scalars(query).one_or_none()
+
+
+def find_code_diff(session: Session, base: CubinRow | None, head: CubinRow | None) -> CodeDiffRow | None:
+    """Returns None where no worker compared these two cubins."""
+    keys = tuple(cubin.content_key if cubin else None for cubin in (base, head))
+    query = select(CodeDiff.sentence, CodeDiff.changes, CodeDiff.instructions).where(
+        CodeDiff.base_key == keys[0], CodeDiff.head_key == keys[1]
+    )
+    return next(iter(read_rows(session, query, CodeDiffRow)), None)
 
 
 def list_commits_between(session: Session, repository: str, after: int, up_to: int) -> list[CommitInRangeRow]:

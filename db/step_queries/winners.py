@@ -111,6 +111,12 @@ def read_winners_of_runs(session: Session, run_ids: Sequence[int]) -> dict[int, 
     return {row.run_id: Winner(**row._mapping) for row in session.execute(query)}
 
 
+def list_runs_to_compare(session: Session, limit: int) -> list[int]:
+    """Lists the newest runs whose winner's code nobody compared; none that was recorded, of which no cubin is here."""
+    query = select(Run.id).where(Run.code_compared_at.is_(None), Run.origin != "recorded")
+    return list(session.scalars(query.order_by(Run.id.desc()).limit(limit)))
+
+
 def list_last_winners(session: Session, repository: str, gpu_model: str) -> list[LastWinner]:
     """Lists for a repository and GPU model the winner of each kernel and problem, also of recorded runs."""
     query = (

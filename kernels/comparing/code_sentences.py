@@ -2,9 +2,10 @@
 
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import zip_longest
 
-from tilewatch.kernels.code_diff.code_diff import CodeText, diff_code
+from tilewatch.kernels.code_diff.code_diff import CodeDiff, CodeText, diff_code
 from tilewatch.kernels.code_diff.tile_ir import BadTileIR
 from tilewatch.kernels.compiling.disassembly import NotDisassembled, read_code_texts
 from tilewatch.kernels.compiling.programs import ProgramMissing
@@ -14,22 +15,33 @@ Pair = tuple[str, str]
 """The content keys of the base's cubin and of the head's."""
 
 
+@dataclass(frozen=True)
+class CubinDiff:
+    """`launches` are empty where the pair could not be read, of which the sentence says why. It is empty where nothing
+    differs."""
+
+    sentence: str
+    launches: tuple[CodeDiff, ...] = ()
+
+
 def write_code_sentences(store: CubinStore, pairs: Collection[Pair], *, jobs: int) -> dict[Pair, str]:
     """A pair that cannot be read has a sentence that says why: no comparison fails for it. Raises StoreError."""
     with ThreadPoolExecutor(max(1, jobs)) as pool:
-        return dict(pool.map(lambda pair: (pair, _write(store, *pair)), dict.fromkeys(pairs)))
+        return dict(pool.map(lambda pair: (pair, diff_cubins(store, *pair).sentence), dict.fromkeys(pairs)))
 
 
-def _write(store: CubinStore, base_key: str, head_key: str) -> str:
+def diff_cubins(store: CubinStore, base_key: str, head_key: str) -> CubinDiff:
+    """Compares all launches of two cubins. Raises StoreError."""
     try:
         launches = _pair_launches(read_code_texts(store, base_key), read_code_texts(store, head_key))
         if launches is None:
-            return "other launches"
-        sentences = [diff_code(*each).sentence for each in launches]
+            return CubinDiff("other launches")
+        diffs = tuple(diff_code(*each) for each in launches)
     except (BadTileIR, NotDisassembled, ProgramMissing) as error:
-        return f"not compared line by line: {error}"
+        return CubinDiff(f"not compared line by line: {error}")
+    sentences = [diff.sentence for diff in diffs]
     named = sentences if len(sentences) == 1 else [f"launch {i} {each}" for i, each in enumerate(sentences, 1) if each]
-    return ". ".join(named)
+    return CubinDiff(". ".join(named), diffs)
 
 
 def _pair_launches(base: dict[str, CodeText], head: dict[str, CodeText]) -> list[tuple[CodeText, CodeText]] | None:

@@ -1,0 +1,92 @@
+"""Shows what differs between the code of two cubins: in words, by source line, and both sides' instructions."""
+
+import pandas as pd
+import streamlit as st
+
+from tilewatch.dashboard.frames.reads import Evidence
+from tilewatch.dashboard.text import config_text
+from tilewatch.db.queries.evidence import CodeDiffRow, CubinRow
+from tilewatch.text import change_text
+
+BEFORE, THIS_RUN, NEXT_BEST = "before", "this run", "next best"
+
+
+def show(found: Evidence) -> None:
+    """Shows the winner beside the one before, and beside the next best config of its sweep."""
+    sides = ((BEFORE, found.winner_before, found.diff_to_before), (NEXT_BEST, found.next_best, found.diff_to_next_best))
+    titles = {BEFORE: "Code: before and this run", NEXT_BEST: "Code: the next best config and the winner"}
+    for name, other, diff in sides:
+        if found.winner is None or other is None:
+            continue
+        st.subheader(titles[name], anchor=False)
+        if name == NEXT_BEST:
+            st.markdown(f"The next best config is `{config_text(other.params)}`{_slower(other, found.winner)}.")
+        if diff is None:
+            st.caption(why_missing(other, found.winner))
+        else:
+            _show(diff, name)
+
+
+def _slower(other: CubinRow, winner: CubinRow) -> str:
+    """Says what the other config took more in the sweep, of few samples."""
+    if other.median_us is None or winner.median_us is None:
+        return ""
+    return f": {change_text(other.median_us / winner.median_us - 1)} time in the sweep"
+
+
+def why_missing(other: CubinRow, winner: CubinRow) -> str:
+    """Says why there is no diff of two cubins."""
+    if other.code_sha256 is not None and other.code_sha256 == winner.code_sha256:
+        return "The machine code is identical."
+    if other.code_sha256 is None or winner.code_sha256 is None:
+        return "The cubins of both sides are not in this database, as of a recorded run."
+    return (
+        "Not compared yet: an idle compile worker compares the code of new runs, where their cubins are in its store."
+    )
+
+
+def _show(diff: CodeDiffRow, name: str) -> None:
+    st.text(diff.sentence or "Nothing differs.")
+    left, right = (name, THIS_RUN) if name == BEFORE else (name, "winner")
+    changes = tabulate_changes(diff)
+    if len(changes):
+        st.dataframe(changes, hide_index=True, key=f"changes-{name}")
+    instructions = tabulate_instructions(diff, left, right)
+    if len(instructions):
+        st.dataframe(instructions, hide_index=True, key=f"instructions-{name}")
+        st.caption("Machine instructions that one side has more often, deepest loops first.")
+
+
+def tabulate_changes(diff: CodeDiffRow) -> pd.DataFrame:
+    """The source lines that do something else, causes first."""
+    return pd.DataFrame(
+        [
+            {
+                "line": row["line"],
+                "does something else": ", ".join(row["edits"]),
+                "loop depth": row["loop_depth"],
+                "why": "edited" if row["is_cause"] else "follows from another line",
+            }
+            for row in diff.changes
+        ]
+    )
+
+
+def tabulate_instructions(diff: CodeDiffRow, left: str, right: str) -> pd.DataFrame:
+    """Both sides beside each other, a line for each instruction."""
+
+    def count(times: int, text: str) -> str:
+        return f"{times} x {text}" if times else ""
+
+    return pd.DataFrame(
+        [
+            {
+                "line": row["line"],
+                "loop depth": row["loop_depth"],
+                left: count(row["base"], row["text"]),
+                right: count(row["head"], row["text"]),
+                "kind": row["kind"],
+            }
+            for row in diff.instructions
+        ]
+    )

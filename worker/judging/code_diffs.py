@@ -1,0 +1,112 @@
+"""Compares the code of the winners of new runs, for pages: with the winner before, and with the next best config.
+
+It is done apart from judging, by a compile worker with nothing else to do: a pair takes seconds, and a night's verdicts
+do not wait for it.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from tilewatch.db import record
+from tilewatch.db.queries import evidence
+from tilewatch.db.session import session
+from tilewatch.db.step_queries import winners
+from tilewatch.kernels.code_diff.code_diff import CodeDiff
+from tilewatch.kernels.comparing.code_sentences import CubinDiff, Pair, diff_cubins
+from tilewatch.kernels.compiling.store import CubinStore, StoreError
+
+CHANGES_KEPT, INSTRUCTIONS_KEPT = 20, 200
+"""The first of each: a page shows them, and a kernel may have thousands."""
+RUNS_AT_ONCE = 100
+
+
+@dataclass(frozen=True)
+class Compared:
+    """How many runs were looked at, and how many pairs of cubins were compared for them."""
+
+    runs: int
+    pairs: int
+
+
+def compare_new_winners(database_url: str, store_url: str, budget_s: float) -> Compared:
+    """Compares for runs without it, the newest first; begins no run after `budget_s`. Twice does no harm."""
+    until = time.monotonic() + budget_s
+    with session(database_url) as opened:
+        run_ids = winners.list_runs_to_compare(opened, RUNS_AT_ONCE)
+    runs = pairs = 0
+    store = CubinStore(store_url)
+    for run_id in run_ids:
+        if time.monotonic() > until:
+            break
+        with session(database_url) as opened:
+            pairs += _compare(opened, store, run_id)
+            record.mark_compared(opened, run_id)
+        runs += 1
+    return Compared(runs, pairs)
+
+
+def _compare(opened: Session, store: CubinStore, run_id: int) -> int:
+    missing = _list_missing(opened, run_id)
+    for base_key, head_key in missing:
+        try:
+            diff = diff_cubins(store, base_key, head_key)
+        except StoreError:  # a cubin that was made on another machine, or that was removed
+            continue
+        record.write_code_diff(opened, (base_key, head_key), diff.sentence, *_tabulate(diff))
+    return len(missing)
+
+
+def _list_missing(opened: Session, run_id: int) -> Sequence[Pair]:
+    """The pairs of cubins with other machine code that nobody compared yet."""
+    before_id = evidence.find_run_before(opened, run_id)
+    found = winners.read_winners_of_runs(opened, [run_id] if before_id is None else [run_id, before_id])
+    winner = found.get(run_id)
+    if winner is None:
+        return []
+    new = evidence.find_cubin(opened, winner.sweep_id, winner.config_id)
+    before = found.get(before_id) if before_id is not None else None
+    next_best = evidence.find_next_best(opened, winner.sweep_id, winner.config_id)
+    others = [
+        evidence.find_cubin(opened, before.sweep_id, before.config_id) if before is not None else None,
+        evidence.find_cubin(opened, winner.sweep_id, next_best) if next_best is not None else None,
+    ]
+    return [
+        (other.content_key, winner.content_key)
+        for other in others
+        if other is not None
+        and other.content_key is not None
+        and other.code_sha256 != winner.code_sha256
+        and evidence.find_code_diff(opened, other, new) is None
+    ]
+
+
+def _tabulate(diff: CubinDiff) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The lines that do something else, and the instructions that one side has more often, of all launches."""
+    changes = [row for launch in diff.launches for row in _list_changes(launch)]
+    instructions = [row for launch in diff.launches for row in _list_instructions(launch)]
+    return changes[:CHANGES_KEPT], instructions[:INSTRUCTIONS_KEPT]
+
+
+def _list_changes(diff: CodeDiff) -> list[dict[str, Any]]:
+    return [
+        {"line": str(each.line), "edits": list(each.edits), "is_cause": each.is_cause, "loop_depth": each.loop_depth}
+        for each in diff.changes
+    ]
+
+
+def _list_instructions(diff: CodeDiff) -> list[dict[str, Any]]:
+    return [
+        {
+            "line": "" if row.line is None else str(row.line),
+            "loop_depth": row.loop_depth,
+            "kind": row.kind,
+            "text": row.text,
+            "base": row.base,
+            "head": row.head,
+        }
+        for row in diff.rows
+    ]
