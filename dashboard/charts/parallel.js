@@ -85,7 +85,8 @@ export default function ({ data, parentElement }) {
       range.setAttribute("visibility", dragged.kept[axis] ? "visible" : "hidden");
     };
     const area = element("rect", { class: "brush", x: -12, y: TOP_PX - 6, width: 24, height: tall + 12, fill: "transparent" });
-    area.setAttribute("aria-label", `Keep a range of ${label}`);
+    area.append(element("title", {}));
+    area.firstChild.textContent = `Drag to keep the configs in a range of ${label}; a click keeps all`;
     const place = (event) => {
       const up = (event.clientY - svg.getBoundingClientRect().top - TOP_PX) / tall;
       return Math.max(0, Math.min(1 - up, 1));

@@ -1,0 +1,49 @@
+"""Every page in a real browser, light and dark, looked through by axe-core for what hinders people with a screen reader
+or weak sight."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from tilewatch.dashboard import front
+
+pytestmark = pytest.mark.browser
+
+ONE_OF_MANY = ("regressions?regression=1", "evidence?run=5", "checks?check=1")
+HINDERS = ("serious", "critical")
+DRAWN = """() => {
+    const app = document.querySelector('[data-testid="stApp"]');
+    return app && app.dataset.testScriptState === 'notRunning' && document.querySelector('h1')
+        && !document.querySelector('[data-testid="stSkeleton"], [data-testid="stSpinner"], [data-stale="true"]');
+}"""
+"""Streamlit has run the page."""
+DARK = "() => getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor === 'rgb(18, 22, 28)'"
+AT_ONCE = """*, *::before, *::after {transition: none !important; animation: none !important;}
+[data-stale="true"], [data-stale="true"] * {opacity: 1 !important;}"""
+"""What fades in is there, and what is read again does not fade: half faded, its contrast would count."""
+
+
+CONTRAST = {"runOnly": ["color-contrast"]}
+
+
+def list_findings(page: Any, options: dict[str, list[str]]) -> Iterator[str]:
+    for found in Axe().run(page, options={"resultTypes": ["violations"], **options}).response["violations"]:
+        if found["impact"] in HINDERS:
+            for node in found["nodes"]:
+                yield f"{page.url}: {found['help']}: {node['html'][:200]}"
+
+
+def test_no_page_hinders_who_needs_a_screen_reader_or_contrast(page: Any) -> None:
+    findings = []
+    for address in (*front.PAGES, *ONE_OF_MANY):
+        page.emulate_media(color_scheme="light")
+        page.goto(f"/{address}")
+        page.wait_for_function(DRAWN)
+        page.add_style_tag(content=AT_ONCE)
+        findings += list_findings(page, {})
+        page.emulate_media(color_scheme="dark")
+        page.wait_for_function(DARK)
+        findings += list_findings(page, CONTRAST)
+    assert findings == []
