@@ -144,6 +144,7 @@ def _questions(url: str) -> dict[str, Callable[[Session], Any]]:
         "ratios at 16 commits": lambda opened: snapshots.list_recent_ratios(opened, fleet.REPOSITORY, 16),
         "repositories": series_queries.list_repositories,
         "commits": lambda opened: snapshots.list_commits(opened, fleet.REPOSITORY),
+        "commits of all repositories": lambda opened: snapshots.list_commits(opened, None),
         "all series at a commit": lambda opened: snapshots.list_points_at_commit(opened, fleet.REPOSITORY, shas[0]),
         "series": series_queries.list_series,
         "points of a series": lambda opened: series_queries.list_points(opened, *about),

@@ -4,6 +4,7 @@ import streamlit as st
 
 from tilewatch.dashboard import sign_in
 from tilewatch.dashboard.front import LOGO
+from tilewatch.dashboard.panels import search
 from tilewatch.dashboard.widgets import plots, simulated
 from tilewatch.dashboard.widgets.errors import show_errors
 
@@ -21,11 +22,15 @@ PAGES = (
 )
 
 # Streamlit leaves much space above the first line of every page, and makes pages narrow on large screens. The contrast
-# of its captions is 4.2; WCAG wants 4.5.
+# of its captions is 4.2, that of the colours in its code 2.8 to 4.4; WCAG wants 4.5. A caption is not made transparent
+# as a whole: its links were then at 4.4.
 STYLE = """<style>
 .stMainBlockContainer {padding-top: 4.2rem; padding-bottom: 2rem; max-width: 1600px;}
-[data-testid="stCaptionContainer"], [data-testid="stCaptionContainer"] * {color: inherit;}
-[data-testid="stCaptionContainer"] {opacity: 0.78;}
+[data-testid="stCaptionContainer"] {opacity: 1; color: color-mix(in srgb, currentcolor 78%, transparent);}
+[data-testid="stCaptionContainer"] :not(a) {color: inherit;}
+.stCode code .token.token {color: inherit;}
+.st-key-search {position: fixed; top: 0.7rem; right: 1rem; width: auto; z-index: 999991;}
+.st-key-search kbd, .st-key-search :has(> kbd) {color: inherit; opacity: 1;}
 </style>"""
 
 page = st.navigation(PAGES, position="top")
@@ -36,6 +41,7 @@ with show_errors():
     if sign_in.admit():
         simulated.mark_page()
         plots.forget_drawn()
+        search.offer(PAGES)
         page.run()
         plots.choose_picture_format()
         plots.load_plotly_early()

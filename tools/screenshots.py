@@ -216,6 +216,7 @@ def take(browser: Browser, address: str, picture: Picture) -> None:
         color_scheme="dark" if picture.dark else "light",
     )
     context.set_default_timeout(1000 * DRAW_LIMIT_S)
+    context.add_init_script("localStorage.setItem('tilewatch-first-visit', 'yes')")
     page = context.new_page()
     page.goto(picture.address)
     drawn = wait_until_drawn(page, picture)

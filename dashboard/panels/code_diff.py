@@ -4,7 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from tilewatch.dashboard.frames.reads import Evidence
-from tilewatch.dashboard.text import config_text
+from tilewatch.dashboard.text import config_text, plain_code
 from tilewatch.db.queries.evidence import CodeDiffRow, CubinRow
 from tilewatch.text import change_text
 
@@ -20,7 +20,9 @@ def show(found: Evidence) -> None:
             continue
         st.subheader(titles[name], anchor=False)
         if name == NEXT_BEST:
-            st.markdown(f"The next best config is `{config_text(other.params)}`{_slower(other, found.winner)}.")
+            st.markdown(
+                f"The next best config is {plain_code(config_text(other.params))}{_slower(other, found.winner)}."
+            )
         if diff is None:
             st.caption(why_missing(other, found.winner))
         else:

@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from tilewatch.dashboard.frames import reads
-from tilewatch.dashboard.panels import run_action
+from tilewatch.dashboard.panels import run_action, submissions
 from tilewatch.dashboard.text import ago, moment, plain, plain_code, span_text
 from tilewatch.dashboard.widgets import badges, tables
 from tilewatch.db.lifecycle import actions
@@ -70,6 +70,11 @@ def show_unfinished(url: str, jobs: pd.DataFrame, title: str, who: str | None) -
     picked = tables.pick_row(table, jobs, f"{title}-jobs", column_config={"progress": percent})
     if picked is not None:
         job_id = int(picked["id"])
+        if picked["owner"]:
+            st.caption(
+                f"The log of {plain_code(picked['owner'])} has the lines of job {job_id}, in the folder log of that worker's home. "
+                "If it fails, its last lines stand here."
+            )
         if st.button(f"Cancel job {job_id}", key=f"cancel-{job_id}", disabled=who is None) and who:
             run_action.run(url, partial(actions.cancel, chosen=JobSelection(job_id, None), who=who), "Cancelled")
 
@@ -109,6 +114,7 @@ def show_submissions(url: str, newest: pd.DataFrame, who: str | None) -> None:
     if newest.empty:
         return
     st.subheader("Submissions", anchor=False)
+    now = dt.datetime.now(dt.UTC)
     table = pd.DataFrame(
         [
             {
@@ -119,6 +125,7 @@ def show_submissions(url: str, newest: pd.DataFrame, who: str | None) -> None:
                 "commit": f"{short_sha(row['sha'])} {row['subject']}",
                 "compiled": f"{row['settled_trials']:,} of {row['trials']:,}",
                 "measured": f"{row['runs']:,} of {row['sweeps']:,}" if row["measure"] else "",
+                "ends": submissions.ends_text(row, now),
                 "failed jobs": f"{row['failed_jobs']:,}" if row["failed_jobs"] else "",
                 "submitted": moment(row["requested_at"]),
             }

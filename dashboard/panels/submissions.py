@@ -1,5 +1,9 @@
 """Shows the newest submissions and how far each is."""
 
+import datetime as dt
+from collections.abc import Mapping
+from typing import Any
+
 import pandas as pd
 import streamlit as st
 
@@ -39,7 +43,18 @@ def _newest(row: pd.Series) -> None:
             share = row["settled_trials"] / max(row["trials"], 1)
             st.progress(share, f"{row['settled_trials']:,} of {row['trials']:,} configs compiled")
         st.text(f"{short_sha(row['sha'])} {row['subject']}")
-        st.caption(f"{plain(_why(row))}, {count_text(row['sweeps'], 'sweep')}, {count_text(row['trials'], 'config')}")
+        ends = ends_text(row, dt.datetime.now(dt.UTC))
+        facts = (plain(_why(row)), count_text(row["sweeps"], "sweep"), count_text(row["trials"], "config"))
+        st.caption(", ".join(facts) + (f"; ends {ends}" if ends else ""))
+
+
+def ends_text(row: Mapping[Any, Any] | pd.Series, now: dt.datetime) -> str:
+    """When a submission ends if it goes on as it went until now: its sweeps are measured, or its trials compiled where
+    no GPU is expected. Empty where that is too early to say, where it waits for a GPU, and after its end."""
+    done, total = (row["runs"], row["sweeps"]) if row["measure"] else (row["settled_trials"], row["trials"])
+    if row["state"] not in ("compiling", "measuring") or not 0 < done < total:
+        return ""
+    return f"about {moment(now + (now - row['requested_at']) * ((total - done) / done))}"
 
 
 def _row(row: pd.Series) -> dict[str, str]:

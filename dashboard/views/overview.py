@@ -10,7 +10,7 @@ from tilewatch.dashboard.charts import grid
 from tilewatch.dashboard.frames import changes, findings, reads
 from tilewatch.dashboard.panels import answer, submissions
 from tilewatch.dashboard.text import moment, ratio_to, source_text, tflops_text, time_text
-from tilewatch.dashboard.widgets import badges, filters, page_head, plots, repository, tables
+from tilewatch.dashboard.widgets import badges, filters, first_visit, page_head, plots, repository, tables
 from tilewatch.text import change_text, count_text, short_sha
 
 SHOWN_MOVERS = 20
@@ -52,6 +52,7 @@ def page(url: str) -> None:
     else:
         _everything(url, name, everything, now, top)
     submissions.show(url)
+    first_visit.show()
 
 
 def _alarms(url: str) -> None:

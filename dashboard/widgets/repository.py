@@ -25,28 +25,29 @@ def pick_from(names: Sequence[str]) -> str:
 
 def repository_parameters(url: str, row: Mapping[str, object]) -> dict[str, str]:
     """The query parameters that name a row's repository."""
-    return _link(row, several=_several(url))
+    return name_repository(row, several=has_several(url))
 
 
 def series_parameters(url: str, row: Mapping[str, object]) -> dict[str, str]:
     """The query parameters that name a row's series."""
-    return _series(row, several=_several(url))
+    return _series(row, several=has_several(url))
 
 
 def trend_links(url: str) -> Callable[[Mapping[str, object]], str]:
     """A function from a row to the link of its series' trend. Reads once, for callers with hundreds of rows."""
-    several = _several(url)
+    several = has_several(url)
     return lambda row: f"trends?{urlencode(_series(row, several=several))}"
 
 
-def _several(url: str) -> bool:
+def has_several(url: str) -> bool:
     return len(reads.repositories(url)) > 1
 
 
 def _series(row: Mapping[str, object], *, several: bool) -> dict[str, str]:
     about = {"kernel": row["kernel"], "problem": row["problem"], "gpu": row["gpu_model"]}
-    return {**{name: str(value) for name, value in about.items()}, **_link(row, several=several)}
+    return {**{name: str(value) for name, value in about.items()}, **name_repository(row, several=several)}
 
 
-def _link(row: Mapping[str, object], *, several: bool) -> dict[str, str]:
+def name_repository(row: Mapping[str, object], *, several: bool) -> dict[str, str]:
+    """The query parameter that names a row's repository; empty where there is one repository."""
     return {KEY: str(row["repository"])} if several else {}

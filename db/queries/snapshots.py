@@ -79,6 +79,7 @@ class SnapshotRow:
 
 @dataclass(frozen=True)
 class CommitRow:
+    repository: str
     sha: str
     subject: str
     position: int
@@ -116,9 +117,9 @@ class RecentRatiosRow:
     ratios: list[float]
 
 
-def list_commits(session: Session, repository: str, limit: int = 400) -> list[CommitRow]:
-    """Lists the newest commits of a repository at which something was measured."""
-    columns = (Commit.sha, Commit.subject, Commit.position, Commit.committed_at)
+def list_commits(session: Session, repository: str | None, limit: int = 400) -> list[CommitRow]:
+    """Lists the newest commits of a repository at which something was measured; None stands for all repositories."""
+    columns = (Commit.repository, Commit.sha, Commit.subject, Commit.position, Commit.committed_at)
     return read_rows(session, _select_newest(repository, limit, *columns), CommitRow)
 
 
@@ -191,15 +192,13 @@ def list_points_at_commit(session: Session, repository: str, sha: str) -> list[S
     return _of_runs(session, _runs().where(Commit.repository == repository, Commit.sha == sha))
 
 
-def _select_newest(repository: str, limit: int, *columns: InstrumentedAttribute[Any]) -> Query:
-    """The newest commits of a repository at which something was measured."""
+def _select_newest(repository: str | None, limit: int, *columns: InstrumentedAttribute[Any]) -> Query:
+    """The newest commits of a repository, or of all, at which something was measured."""
     measured = select(Run.id).join(Sweep, Sweep.id == Run.sweep_id).where(Sweep.commit_id == Commit.id).exists()
-    return (
-        select(*columns)
-        .where(measured, Commit.repository == repository)
-        .order_by(Commit.position.desc(), Commit.committed_at.desc())
-        .limit(limit)
-    )
+    query = select(*columns).where(measured).limit(limit)
+    if repository is None:  # positions of two repositories have nothing to do with each other
+        return query.order_by(Commit.committed_at.desc())
+    return query.where(Commit.repository == repository).order_by(Commit.position.desc(), Commit.committed_at.desc())
 
 
 def _runs(*nearest_first: ColumnElement[Any]) -> Query:

@@ -4,7 +4,8 @@ import datetime as dt
 
 import pandas as pd
 
-from tilewatch.dashboard.panels import gpu_health, judge_score, queue, submit_form, sweep
+from tilewatch.dashboard.panels import code_diff, gpu_health, judge_score, queue, submissions, submit_form, sweep
+from tilewatch.db.queries.evidence import CodeDiffRow
 from tilewatch.db.queries.judge_score import Delay, Score
 
 NOON = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
@@ -106,3 +107,20 @@ def test_static_facts_of_a_kernel_without_mmas_are_no_bad_news() -> None:
     }
     product = sweep.list_ranges(compiled.assign(tensor_core_share=[0.0, 50.0]), 3, 600.0)
     assert (product["every MMA on Tensor Cores"], product["compile time, all"]) == ("0", "10.0 min")
+
+
+def test_an_instruction_stands_on_the_side_that_has_it() -> None:
+    row = {"line": "gemm.py:61", "loop_depth": 1, "kind": "TMA loads", "text": "UTMALDG.2D", "base": 2, "head": 0}
+    table = code_diff.tabulate_instructions(CodeDiffRow("", [], [row]), "before", "this run")
+    assert table[["before", "this run"]].to_numpy().tolist() == [["2 x UTMALDG.2D", ""]]
+
+
+def test_a_night_ends_when_its_sweeps_are_measured_at_the_speed_so_far() -> None:
+    night = {"measure": True, "state": "measuring", "requested_at": NOON, "trials": 900, "settled_trials": 900}
+    later = NOON + dt.timedelta(minutes=20)
+    assert submissions.ends_text({**night, "runs": 20, "sweeps": 80}, later) == "about 2026-11-20 13:20 UTC"
+    assert submissions.ends_text({**night, "runs": 0, "sweeps": 80}, later) == "", "nothing is known of its speed"
+    waits = {**night, "runs": 20, "sweeps": 80, "state": "waiting for a GPU"}
+    assert submissions.ends_text(waits, later) == ""
+    compiled = {**night, "measure": False, "state": "compiling", "runs": 0, "sweeps": 80, "settled_trials": 450}
+    assert submissions.ends_text(compiled, later) == "about 2026-11-20 12:40 UTC"

@@ -84,3 +84,41 @@ def test_who_has_a_keyboard_alone_comes_from_the_answer_to_the_regressions(page:
     page.keyboard.press("Enter")
     page.wait_for_url("**/regressions")
     page.get_by_text("1 regression, worst first").wait_for()
+
+
+def test_ctrl_k_finds_a_problem_and_a_regression_from_any_page(page: Any) -> None:
+    page.goto("/trends")
+    page.get_by_text("over 1: faster than DeepGEMM").wait_for()
+    page.keyboard.press("Control+k")
+    box = page.get_by_role("dialog").get_by_role("textbox")
+    box.wait_for()
+    page.wait_for_function("document.activeElement.tagName === 'INPUT'")
+    page.keyboard.type("4096x4096 gemm")
+    page.keyboard.press("Enter")
+    page.get_by_role("link", name="problem gemm_fp8 4096x4096x4096").click()
+    page.wait_for_url("**/trends?*problem=4096x4096x4096*")
+    page.get_by_text("The 3 measurements behind the chart").wait_for()
+    page.keyboard.press("Control+k")
+    box.fill("regression #1")
+    box.press("Enter")
+    page.get_by_role("link", name="regression #1 gemm_fp8").click()
+    page.wait_for_url("**/regressions?regression=1")
+
+
+def test_the_callouts_of_a_first_visit_are_five_and_end_for_ever_by_one_click(browser: Any, address: str) -> None:
+    with browser.new_context(base_url=address) as visitor:
+        page = visitor.new_page()
+        page.goto("/")
+        callout = page.get_by_role("region", name="First visit")
+        for number in range(1, 6):
+            callout.get_by_text(f"{number} of 5").wait_for()
+            assert page.locator(".first-visit-mark").count() == 1, "each is about something that is on the page"
+            if number < 5:
+                callout.get_by_role("button", name="Next").click()
+        page.reload()
+        callout.get_by_role("button", name="Skip").click()
+        callout.wait_for(state="hidden")
+        page.reload()
+        page.get_by_role("heading", name="1 confirmed regression is open").wait_for()
+        page.locator("table.series td").first.wait_for()
+        assert callout.count() == 0

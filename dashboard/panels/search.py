@@ -1,0 +1,108 @@
+"""Finds a kernel, problem, GPU, commit, regression or page by some of its words, and goes there."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+from streamlit.navigation.page import StreamlitPage
+
+from tilewatch.dashboard.frames import reads
+from tilewatch.dashboard.text import plain
+from tilewatch.dashboard.widgets import repository
+from tilewatch.dashboard.widgets.errors import show_errors
+from tilewatch.text import change_text, count_text, short_sha
+
+KEY = "search"
+MOST_SHOWN = 10
+TRENDS, COMPARE, REGRESSIONS = "views/trends.py", "views/compare.py", "views/regressions.py"
+
+_FOCUS = st.components.v2.component(
+    "tilewatch_focus",
+    js="export default function () {\n  document.querySelector('[role=dialog] input')?.focus();\n}\n",
+)
+"""Streamlit gives the focus to the dialog and not to its box."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A page of the dashboard, with what is picked on it."""
+
+    page: str | StreamlitPage
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+
+def offer(pages: Sequence[StreamlitPage]) -> None:
+    """Shows the button, which Ctrl+K presses too."""
+    if st.button("Search", key=KEY, shortcut="Ctrl+K", type="tertiary"):
+        _ask(pages)
+
+
+@st.dialog("Search")
+def _ask(pages: Sequence[StreamlitPage]) -> None:
+    with show_errors():
+        url = reads.database_url()
+        several = repository.has_several(url)
+        places = {f"page {page.title}": Place(page) for page in pages}
+        places |= list_series_places(reads.series(url), several=several)
+        places |= list_regression_places(reads.regressions(url))
+        places |= list_commit_places(reads.commits(url, None), several=several)
+        typed = st.text_input("A kernel, problem, GPU, commit, regression or page", key="words")
+        _FOCUS(key="focus")
+        found = find(places, typed)
+        for name in found[:MOST_SHOWN]:
+            st.page_link(places[name].page, label=plain(name), query_params=dict(places[name].parameters))
+        if typed.strip():
+            st.caption(f"{count_text(len(found), 'place')} with these words" + _rest(len(found)))
+
+
+def find(places: Iterable[str], typed: str) -> list[str]:
+    """The places that have all typed words in theirs, in the order given; none where nothing is typed."""
+    words = typed.lower().split()
+    return [name for name in places if words and all(word in name.lower() for word in words)]
+
+
+def _rest(found: int) -> str:
+    return f"; the first {MOST_SHOWN} are shown." if found > MOST_SHOWN else "."
+
+
+def list_series_places(series: pd.DataFrame, *, several: bool) -> dict[str, Place]:
+    """The kernels, their problems and the GPU models, each by its words. Each leads to a trend.
+
+    `several` says that there is more than one repository, so that words and address name it.
+    """
+    places: dict[str, Place] = {}
+    for row in series.to_dict("records"):
+        kernel, problem = str(row["kernel"]), str(row["problem"])
+        for words, about in (
+            (f"kernel {kernel}", {"kernel": kernel}),
+            (f"problem {kernel} {problem}", {"kernel": kernel, "problem": problem}),
+            (f"GPU {row['gpu_name']}", {"gpu": str(row["gpu_model"])}),
+        ):
+            place = Place(TRENDS, about | repository.name_repository(row, several=several))
+            places.setdefault(_name(words, row, several=several), place)
+    return dict(sorted(places.items()))
+
+
+def list_commit_places(commits: pd.DataFrame, *, several: bool) -> dict[str, Place]:
+    """The commits, each by its hash and subject. Each leads to what it changed."""
+    return {
+        _name(f"commit {short_sha(row['sha'])} {row['subject']}", row, several=several): Place(
+            COMPARE, {"b": short_sha(row["sha"])} | repository.name_repository(row, several=several)
+        )
+        for row in commits.to_dict("records")
+    }
+
+
+def list_regression_places(regressions: pd.DataFrame) -> dict[str, Place]:
+    """The confirmed changes, each by its number, kernel, size, state and cause."""
+    return {
+        f"{row['direction']} #{row['id']} {row['kernel']} {change_text(row['size'])} time, {row['state']}: "
+        f"{row['cause']}": Place(REGRESSIONS, {"regression": str(row["id"])})
+        for row in regressions.to_dict("records")
+    }
+
+
+def _name(words: str, row: Mapping[Any, object], *, several: bool) -> str:
+    return f"{words} of {row['repository']}" if several else words
