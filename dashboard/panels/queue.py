@@ -72,8 +72,8 @@ def show_unfinished(url: str, jobs: pd.DataFrame, title: str, who: str | None) -
         job_id = int(picked["id"])
         if picked["owner"]:
             st.caption(
-                f"The log of {plain_code(picked['owner'])} has the lines of job {job_id}, in the folder log of that worker's home. "
-                "If it fails, its last lines stand here."
+                f"The log of {plain_code(picked['owner'])} has the lines of job {job_id}, in the folder log of that "
+                "worker's home. If it fails, its last lines stand here."
             )
         if st.button(f"Cancel job {job_id}", key=f"cancel-{job_id}", disabled=who is None) and who:
             run_action.run(url, partial(actions.cancel, chosen=JobSelection(job_id, None), who=who), "Cancelled")

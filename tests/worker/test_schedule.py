@@ -59,7 +59,7 @@ from tilewatch.worker.app import celery
 print(*sorted(entry["task"] for entry in celery.conf.beat_schedule.values() if entry["task"] in celery.tasks))
 """
     done = subprocess.run([sys.executable, "-c", code], env=environment(settings), capture_output=True, text=True)
-    sent = {"nightly", "prune", "reconcile", "releases", "tell", "watch"}
+    sent = {"compare_code", "nightly", "prune", "reconcile", "releases", "tell", "watch"}
     assert set(done.stdout.split()) == {f"worker.{name}" for name in sent}, done.stderr
 
 
