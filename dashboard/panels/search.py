@@ -20,7 +20,20 @@ TRENDS, COMPARE, REGRESSIONS = "views/trends.py", "views/compare.py", "views/reg
 
 _FOCUS = st.components.v2.component(
     "tilewatch_focus",
-    js="export default function () {\n  document.querySelector('[role=dialog] input')?.focus();\n}\n",
+    js="""export default function () {
+  const dialog = document.querySelector("[role=dialog]");
+  const go = () => dialog?.querySelector("input")?.focus();
+  const later = new MutationObserver(() => { // the box may come after this
+    if (!dialog.querySelector("input")) return;
+    later.disconnect();
+    go();
+  });
+  dialog?.addEventListener("focus", go);  // the dialog takes the focus when it opens, before this or after it
+  if (dialog && !dialog.querySelector("input")) later.observe(dialog, { childList: true, subtree: true });
+  go();
+  return () => later.disconnect();
+}
+""",
 )
 """Streamlit gives the focus to the dialog and not to its box."""
 
