@@ -3,13 +3,13 @@
 `runs.code_compared_at` is empty for runs of before; a worker compares theirs too, the newest first, where their cubins
 are still in the store.
 
-Revision 0022, after 0021.
+Revision 0023, after 0022.
 """
 
 from alembic import op
 
-revision = "0022"
-down_revision = "0021"
+revision = "0023"
+down_revision = "0022"
 branch_labels = None
 depends_on = None
 
