@@ -49,8 +49,12 @@ def describe_choice(params: Mapping[str, Any] | None, detail: Mapping[str, Any])
 
 
 def list_missing(detail: Mapping[str, Any]) -> list[str]:
-    """Says of each baseline that could not run why, from the detail of the kernel's measurement."""
-    return [f"{name} could not run: {why}" for name, why in (detail.get("missing") or {}).items()]
+    """Says why baselines could not run, from the detail of the kernel's measurement: the first sentence of each reason,
+    for PyTorch's have a page."""
+    names: dict[str, list[str]] = {}
+    for name, why in (detail.get("missing") or {}).items():
+        names.setdefault(str(why).split(". ")[0].rstrip("."), []).append(name)
+    return [f"{' and '.join(each)} could not run: {why}." for why, each in names.items()]
 
 
 def _short_name(kernel: str) -> str:

@@ -22,6 +22,8 @@ from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.text import change_text, count_text, short_sha
 
 BEST_CONFIGS = 10
+A_ROW = 4
+"""Measurements beside each other; more would cut their names."""
 A_MONTH = dt.timedelta(days=30)
 
 
@@ -73,8 +75,9 @@ def _measurements(measured: pd.DataFrame, sweep: pd.Series) -> None:
         return
     run = measured[measured["run_id"] == measured.iloc[0]["run_id"]]
     st.subheader("Measurements", anchor=False)
-    for column, (_, row) in zip(st.columns(max(len(run), 3)), run.iterrows(), strict=False):
-        with column, st.container(border=True, height="stretch"):
+    cells = [cell for _ in range(0, len(run), A_ROW) for cell in st.columns(min(max(len(run), 3), A_ROW))]
+    for cell, (_, row) in zip(cells, run.iterrows(), strict=False):
+        with cell, st.container(border=True, height="stretch"):
             st.metric(plain(row["implementation"]), f"{row['median_us']:,.1f} us")
             ratio = "" if pd.isna(row["ratio"]) else f"{ratio_to(row['ratio'], row['baseline'])}, "
             st.caption(
@@ -85,7 +88,7 @@ def _measurements(measured: pd.DataFrame, sweep: pd.Series) -> None:
             st.caption(plain(rivals.describe_choice(params, row["detail"])))
     first = run.iloc[0]
     for sentence in rivals.list_missing(first["detail"]):
-        st.caption(plain(f"{sentence}."))
+        st.caption(plain(sentence))
     st.caption(
         f"{plain(source_text(first['origin'], first['machine'], first['measured_at']))} "
         f"({plain(first['device_name'])}, timed with {first['timer']}); "

@@ -1,5 +1,7 @@
 """Shows the evidence behind one point; `?run=ID` is its permalink."""
 
+from dataclasses import asdict
+
 import pandas as pd
 import streamlit as st
 
@@ -124,11 +126,13 @@ def _measurements(found: Evidence) -> None:
     """Every implementation then and now, with its interval."""
     earlier = {row.implementation: row for row in found.sampled_before}
     rows = []
-    for row in found.sampled:
+    shown = pd.DataFrame([{**asdict(row), "run_id": found.run.run_id} for row in found.sampled])
+    names = rivals.name_lines(shown) if found.sampled else ()
+    for row, name in zip(found.sampled, names, strict=True):
         old = earlier.get(row.implementation)
         rows.append(
             {
-                "implementation": rivals.version_name(row.implementation, row.detail),
+                "implementation": name,
                 "before": _interval(old) if old else "",
                 "this run": _interval(row),
                 "least": time_text(min(row.samples_us)),
@@ -140,11 +144,8 @@ def _measurements(found: Evidence) -> None:
             }
         )
     st.dataframe(pd.DataFrame(rows), hide_index=True, key="implementations")
-    missing = [
-        sentence for row in found.sampled if row.role == "kernel" for sentence in rivals.list_missing(row.detail)
-    ]
-    if missing:
-        st.caption(plain(f"{'; '.join(missing)}."))
+    for sentence in rivals.list_missing(found.sampled[0].detail) if found.sampled else ():
+        st.caption(plain(sentence))
 
 
 def _replays(found: Evidence) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tilewatch.dashboard.frames.rivals import describe_choice
+from tilewatch.dashboard.frames.rivals import describe_choice, list_missing
 
 PRINTED = (
     "GemmDesc(gemm_type=0, m=320, n=32576, k=7168, num_sms=132): GemmConfig(layout=Layout(swap_ab=0, block_m=128, "
@@ -35,3 +35,13 @@ def test_the_choice_of_a_rival(detail: dict[str, list[str]], words: str) -> None
 
 def test_the_choice_of_a_kernel_is_its_config() -> None:
     assert describe_choice({"tile_m": 64, "num_ctas": 2}, {"chose": [PRINTED]}) == "tile_m=64 num_ctas=2"
+
+
+def test_a_missing_baseline_has_the_first_sentence_of_its_reason() -> None:
+    why = "OSError: undefined symbol: c10"
+    missing = {"deepgemm": f"{why}. This could be because of many things.", "deepgemm_as_called": why, "copy": "no."}
+    assert list_missing({"missing": missing}) == [
+        f"deepgemm and deepgemm_as_called could not run: {why}.",
+        "copy could not run: no.",
+    ]
+    assert list_missing({}) == []
