@@ -14,7 +14,7 @@ FROM python:3.12-slim AS product
 COPY requirements/build.txt /requirements/
 RUN pip install --no-cache-dir --no-deps --require-hashes -r /requirements/build.txt
 WORKDIR /source
-COPY pyproject.toml README.md ./
+COPY pyproject.toml README.md LICENSE ./
 COPY src src
 COPY kernels kernels
 COPY db db

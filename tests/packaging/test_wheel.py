@@ -18,7 +18,7 @@ BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(s
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the unpacked wheel, built from a copy: a build leaves files beside its source."""
     source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("site")
-    for name in ("pyproject.toml", "README.md"):
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     for name in ("src", *FOLDERS):
         shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
@@ -36,6 +36,13 @@ def test_the_wheel_holds_every_file_and_takes_one_name(site: Path) -> None:
     missing = [file for file in tracked.stdout.splitlines() if not (site / "tilewatch" / file).exists()]
     assert missing == []
     assert {each.name for each in site.iterdir() if each.suffix != ".dist-info"} == {"tilewatch"}
+
+
+def test_its_metadata_name_the_license_and_bring_it(site: Path) -> None:
+    (folder,) = site.glob("*.dist-info")
+    metadata = (folder / "METADATA").read_text().splitlines()
+    assert {"License-Expression: LicenseRef-Proprietary", "License-File: LICENSE"} <= set(metadata)
+    assert (folder / "licenses" / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
 
 
 def run(site: Path, folder: Path, *arguments: str) -> str:
