@@ -127,12 +127,17 @@ def find_report(session: Session, report_id: int) -> ReportStory | None:
         answer["answer"],
         answer["exit_code"],
         (answer["a"]["compiler"], answer["b"]["compiler"]),
-        tuple(f"{gpu['name']} (driver {gpu['driver']})" for gpu in answer["gpus"]),
+        tuple(_describe_gpu(**gpu) for gpu in answer["gpus"]),
         tuple(map(_read_operator, answer["operators"])),
         tuple(map(_read_launches, contents["frozen"])),
         markdown,
         contents,
     )
+
+
+def _describe_gpu(name: str, driver: str | None, **_: Any) -> str:
+    """Without a driver where the sides may have several."""
+    return name if driver is None else f"{name} (driver {driver})"
 
 
 def _reports() -> Any:

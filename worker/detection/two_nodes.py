@@ -1,4 +1,4 @@
-"""Compares what two nodes, or one node in two periods, need for identical machine code. Numbers in, numbers out.
+"""Compares what two nodes, one node in two periods, or two toolchains at one commit took. Numbers in, numbers out.
 
 A driver cannot be put back, so its effect is only seen between two nodes or two periods, which differ in more than it.
 The canaries are the control: fixed work whose time changes with the GPU, its clock and its cooling.
@@ -26,11 +26,11 @@ Kind = Literal["slower", "faster", "as fast", "undecided"]
 
 @dataclass(frozen=True)
 class NodeTime:
-    """The median of one run. Equal `code_sha256` is identical machine code."""
+    """The median of one run. Only runs of equal `what` are compared: identical machine code, or one commit."""
 
     kernel: str
     problem: str
-    code_sha256: str
+    what: str
     time_us: float
 
 
@@ -69,12 +69,13 @@ class NodesCompared:
 
 
 def compare_nodes(a: NodeSide, b: NodeSide) -> NodesCompared:
-    """The series that both sides measured with identical machine code, the slowest first."""
+    """The series of which both sides measured the same, the slowest first. Where they did so for several `what`, the
+    one with most runs counts, and of those the last in order."""
     of_a, of_b = _group(a.times), _group(b.times)
     best: dict[tuple[str, str], tuple[int, list[float], list[float]]] = {}
-    for key in of_a.keys() & of_b.keys():
+    for key in sorted(of_a.keys() & of_b.keys()):
         series, runs = key[:2], min(len(of_a[key]), len(of_b[key]))
-        if series not in best or runs > best[series][0]:
+        if series not in best or runs >= best[series][0]:
             best[series] = (runs, of_a[key], of_b[key])
     changes = [_compare(series, times_a, times_b) for series, (_, times_a, times_b) in best.items()]
     return NodesCompared(
@@ -86,7 +87,7 @@ def compare_nodes(a: NodeSide, b: NodeSide) -> NodesCompared:
 def _group(times: Sequence[NodeTime]) -> dict[tuple[str, str, str], list[float]]:
     grouped = defaultdict(list)
     for each in times:
-        grouped[each.kernel, each.problem, each.code_sha256].append(log(each.time_us))
+        grouped[each.kernel, each.problem, each.what].append(log(each.time_us))
     return grouped
 
 

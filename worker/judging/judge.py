@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from tilewatch.db import record
-from tilewatch.db.lifecycle import suspicions
+from tilewatch.db.lifecycle import suspicions, toolchain_reports
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.record import NewVerdict
 from tilewatch.db.session import session
@@ -23,7 +23,16 @@ from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.repository_names import is_branch
 from tilewatch.worker import watched
 from tilewatch.worker.context import Context
-from tilewatch.worker.judging import explain, night, open_regression, other_causes, questions, replay_answers, totals
+from tilewatch.worker.judging import (
+    explain,
+    night,
+    nodes_report,
+    open_regression,
+    other_causes,
+    questions,
+    replay_answers,
+    totals,
+)
 from tilewatch.worker.judging.commit_history import History
 from tilewatch.worker.judging.open_night import OpenNight
 from tilewatch.worker.judging.other_causes import OtherCauses
@@ -75,6 +84,8 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         )
         queued = _judge(opened_night, nights, context, lease)
         totals.judge(opened, scope, context.policy)
+        if (report := nodes_report.make_candidate_report(opened, scope)) is not None:
+            toolchain_reports.write_report(opened, report)
         return queued
 
 

@@ -1,7 +1,8 @@
-"""Reports on two nodes, or two periods of one node: what a driver may have done, and what cannot be said of it.
+"""Reports on what was measured on two sides anyway: two nodes, two periods of one node, or nights under a toolchain.
 
-A driver cannot be put back, so the same cubins cannot be timed under both. What the database has is compared instead,
-series by series with identical machine code, with the canaries as control (worker/detection/two_nodes.py).
+A driver cannot be put back, so the same cubins cannot be timed under both: series with identical machine code are
+compared instead. A night under a candidate toolchain is held against the main line's at the same commits. Either way
+the canaries are the control (worker/detection/two_nodes.py), and the words claim no more than that.
 """
 
 import datetime as dt
@@ -13,14 +14,16 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle.toolchain_reports import JudgedReport
-from tilewatch.db.step_queries.node_runs import NodeRunRow, list_node_runs
+from tilewatch.db.step_queries.judging import Scope
+from tilewatch.db.step_queries.node_runs import NodeRunRow, list_node_runs, list_repository_runs
 from tilewatch.errors import ExpectedError
-from tilewatch.kernels.device import GpuSpec
+from tilewatch.kernels.device import GpuSpec, gpu_model
+from tilewatch.repository_names import main_line_of
 from tilewatch.worker.detection.two_nodes import NodeChange, NodesCompared, NodeSide, NodeTime, compare_nodes
 
 
 class NothingInCommon(ExpectedError):
-    """Two nodes have no series with identical machine code; the message is a sentence."""
+    """Two sides measured nothing in common; the message is a sentence."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,21 @@ class NodesAsked:
         return a, self.b if self.since is None else f"{self.b} since {self.since:%Y-%m-%d}"
 
 
+@dataclass(frozen=True)
+class _Sides:
+    """What is compared, in words. `made` are the versions that the sides are about; `same` says what both measured;
+    `of` is what the control is for; `scope` says what the comparison does not show."""
+
+    names: tuple[str, str]
+    made: tuple[str, str]
+    same: str
+    of: str
+    scope: str
+    model: GpuSpec
+
+
 def make_report(session: Session, asked: NodesAsked) -> JudgedReport:
-    """Compares what is in the database now. Raises NothingInCommon."""
+    """Compares two nodes by what is in the database now. Raises NothingInCommon."""
     of_a = list_node_runs(session, asked.a, asked.model.slug, before=asked.before)
     of_b = list_node_runs(session, asked.b, asked.model.slug, since=asked.since)
     compared = compare_nodes(_read_side(of_a), _read_side(of_b))
@@ -51,82 +67,111 @@ def make_report(session: Session, asked: NodesAsked) -> JudgedReport:
             f"no series on {asked.model.slug} was measured with identical machine code on {a} ({len(of_a)} runs) and "
             f"on {b} ({len(of_b)} runs)"
         )
-    drivers = (_write_drivers(of_a), _write_drivers(of_b))
-    lines = write_answer(compared, asked, drivers)
-    answer = _make_answer(compared, asked, drivers, " ".join(lines))
-    return JudgedReport(
-        key=f"nodes {asked.model.slug} {a} {b}",
-        a=a,
-        b=b,
-        made_at=dt.datetime.now(dt.UTC),
-        contents={"frozen": []},
-        answer=answer,
-        markdown=_write_markdown(asked, lines, answer["operators"]),
+    drivers = (_name_versions(of_a, "driver"), _name_versions(of_b, "driver"))
+    sides = _Sides((a, b), drivers, "with identical machine code", "the driver", _limit(asked, drivers), asked.model)
+    return _write(f"nodes {asked.model.slug} {a} {b}", sides, compared)
+
+
+def make_candidate_report(session: Session, scope: Scope) -> JudgedReport | None:
+    """Compares the nights under a toolchain with those of the same commits without it; None for another scope, and
+    where no commit was measured on both sides."""
+    line = main_line_of(scope.repository)
+    if line is None:
+        return None
+    main, under = line
+    of_a, of_b = (
+        list_repository_runs(session, repository, scope.gpu_model, scope.origin)
+        for repository in (main, scope.repository)
     )
+    compared = compare_nodes(_read_side(of_a, by_commit=True), _read_side(of_b, by_commit=True))
+    if not compared.changes:
+        return None
+    versions = (_name_versions(of_a, *COMPILER), _name_versions(of_b, *COMPILER))
+    words = "Nights differ in more than the toolchain; `tilewatch submit toolchain` times both cubins side by side."
+    model = gpu_model(scope.gpu_model)
+    sides = _Sides((main, under), versions, "at the same commit", "the toolchain", words, model)
+    return _write(f"candidate {scope.gpu_model} {scope.origin} {scope.repository}", sides, compared)
 
 
-def write_answer(compared: NodesCompared, asked: NodesAsked, drivers: tuple[str, str]) -> list[str]:
+COMPILER = ("cuda-tile", "nvidia-cuda-tileiras")
+
+
+def _limit(asked: NodesAsked, drivers: tuple[str, str]) -> str:
+    if drivers[0] == drivers[1]:
+        return "Both have the same driver, so this is no comparison of drivers."
+    if asked.a == asked.b:
+        return "A node changes in more than its driver between two periods: cooling, firmware, other software and load."
+    return "Two nodes differ in more than their driver: GPU, cooling, firmware, other software and load."
+
+
+def _write(key: str, sides: _Sides, compared: NodesCompared) -> JudgedReport:
+    lines = _write_answer(compared, sides)
+    answer = _make_answer(compared, sides, " ".join(lines))
+    markdown = _write_markdown(sides, lines, answer["operators"])
+    now = dt.datetime.now(dt.UTC)
+    return JudgedReport(key, *sides.names, made_at=now, contents={"frozen": []}, answer=answer, markdown=markdown)
+
+
+def _write_answer(compared: NodesCompared, sides: _Sides) -> list[str]:
     """What was found, what the control says of it, and what it does not show: a sentence each."""
-    (a, b), counts = asked.names, Counter(each.kind for each in compared.changes)
+    (a, b), counts = sides.names, Counter(each.kind for each in compared.changes)
     found = (
-        f"Of {len(compared.changes)} series with identical machine code on {a} ({drivers[0]}) and {b} ({drivers[1]}), "
+        f"Of {len(compared.changes)} series {sides.same} on {a} ({sides.made[0]}) and {b} ({sides.made[1]}), "
         f"{counts['slower']} are surely slower on {b} by more than 1 %, {counts['faster']} faster, "
         f"{counts['as fast']} as fast, {counts['undecided']} not sure."
     )
-    if drivers[0] == drivers[1]:
-        scope = "Both have the same driver, so this is no comparison of drivers."
-    elif asked.a == asked.b:
-        scope = (
-            "A node changes in more than its driver between two periods: cooling, firmware, other software and load."
-        )
-    else:
-        scope = "Two nodes differ in more than their driver: GPU, cooling, firmware, other software and load."
-    return [found, _write_control(compared), scope]
+    return [found, _write_control(compared, sides.of), sides.scope]
 
 
-def _write_control(compared: NodesCompared) -> str:
+def _write_control(compared: NodesCompared, of: str) -> str:
     if compared.canaries is None:
         return "There are no canaries of both sides, so it is not known whether the GPUs are equally fast."
     canaries = "canaries ({:+.1%} computing, {:+.1%} memory)".format(*compared.canaries)
     if compared.is_control_equal:
         return f"The {canaries} are as fast, so the GPUs themselves differ by less than 1 %."
-    return f"The {canaries} differ too: GPU, clock or cooling differ, so nothing can be said of the driver."
+    return f"The {canaries} differ too: GPU, clock or cooling differ, so nothing can be said of {of}."
 
 
-def _read_side(rows: Sequence[NodeRunRow]) -> NodeSide:
+def _read_side(rows: Sequence[NodeRunRow], *, by_commit: bool = False) -> NodeSide:
     canaries = [
         (reading["canary_compute_us"], reading["canary_memory_us"])
         for row in rows
         for reading in row.telemetry
         if "canary_compute_us" in reading and "canary_memory_us" in reading
     ]
-    times = (NodeTime(row.kernel, row.problem, row.code_sha256, row.time_us) for row in rows)
+    times = (
+        NodeTime(row.kernel, row.problem, f"{row.position:09} {row.sha}" if by_commit else row.code_sha256, row.time_us)
+        for row in rows
+    )
     return NodeSide(tuple(times), tuple(canaries))
 
 
-def _write_drivers(rows: Sequence[NodeRunRow]) -> str:
-    named = sorted({row.driver for row in rows if row.driver})
-    return f"driver {' and '.join(named)}" if named else "unknown driver"
+def _name_versions(rows: Sequence[NodeRunRow], *names: str) -> str:
+    """The versions of these packages on one side, all of them where there are several."""
+    parts = []
+    for name in names:
+        versions = sorted({row.toolchain[name] for row in rows if row.toolchain.get(name)})
+        parts.append(f"{name} {' and '.join(versions) or 'of an unknown version'}")
+    return ", ".join(parts)
 
 
-def _make_answer(compared: NodesCompared, asked: NodesAsked, drivers: tuple[str, str], sentence: str) -> dict[str, Any]:
+def _make_answer(compared: NodesCompared, sides: _Sides, sentence: str) -> dict[str, Any]:
     """As `make_answer` of kernels/upgrading/writing.py has it, so that one page shows both."""
-    operators = [_make_operator(each, asked.model, compared) for each in compared.changes]
+    operators = [_make_operator(each, sides, compared) for each in compared.changes]
     verdicts = {each["safety"] for each in operators}
-    versions = " and ".join(dict.fromkeys(each.removeprefix("driver ") for each in drivers))
     safety = next((word for word in ("not safe", "unknown") if word in verdicts), "safe")
     return {
         "answer": sentence,
         "safety": safety,
         "exit_code": {"safe": 0, "not safe": 1, "unknown": 2}[safety],
-        "a": {"name": asked.names[0], "compiler": drivers[0]},
-        "b": {"name": asked.names[1], "compiler": drivers[1]},
-        "gpus": [{"model": asked.model.slug, "name": asked.model.name, "driver": versions}],
+        "a": {"name": sides.names[0], "compiler": sides.made[0]},
+        "b": {"name": sides.names[1], "compiler": sides.made[1]},
+        "gpus": [{"model": sides.model.slug, "name": sides.model.name, "driver": None}],
         "operators": operators,
     }
 
 
-def _make_operator(each: NodeChange, model: GpuSpec, compared: NodesCompared) -> dict[str, Any]:
+def _make_operator(each: NodeChange, sides: _Sides, compared: NodesCompared) -> dict[str, Any]:
     safety = "safe" if each.kind in ("as fast", "faster") else "unknown"
     if each.kind == "slower" and compared.is_control_equal:
         safety = "not safe"
@@ -135,11 +180,11 @@ def _make_operator(each: NodeChange, model: GpuSpec, compared: NodesCompared) ->
     return {
         "kernel": each.kernel,
         "problem": each.problem,
-        "arch": model.arch,
-        "gpu_model": model.slug,
+        "arch": sides.model.arch,
+        "gpu_model": sides.model.slug,
         "safety": safety,
-        "reason": f"{interval} in {each.runs[0]} and {each.runs[1]} runs of identical machine code",
-        "static": "identical",
+        "reason": f"{interval} in {each.runs[0]} and {each.runs[1]} runs {sides.same}",
+        "static": "",
         "moved": [],
         "config": {},
         "moved_to": None,
@@ -148,7 +193,7 @@ def _make_operator(each: NodeChange, model: GpuSpec, compared: NodesCompared) ->
     }
 
 
-def _write_markdown(asked: NodesAsked, lines: Sequence[str], operators: Sequence[dict[str, Any]]) -> str:
+def _write_markdown(sides: _Sides, lines: Sequence[str], operators: Sequence[dict[str, Any]]) -> str:
     rows = [f"| {row['kernel']} | {row['problem']} | {row['safety']} | {row['reason']} |" for row in operators]
     head = ["| kernel | problem | verdict | what differs |", "|---|---|---|---|"]
-    return "\n".join([f"# {asked.names[0]} → {asked.names[1]}", "", *lines, "", *head, *rows, ""])
+    return "\n".join([f"# {sides.names[0]} → {sides.names[1]}", "", *lines, "", *head, *rows, ""])
