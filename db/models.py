@@ -770,13 +770,13 @@ class Action(Base):
     """A thing that a person did to queued work, or asks the workers to do: who, what, and the outcome.
 
     A cancel and a retry are done at once. What needs the watched repository (a nightly, a sweep, a backfill, a check,
-    a bisection) is `asked` and submitted within a minute (worker/submit_requests.py). `outcome` is a sentence for
-    people. `key` names the delivery of a forge that asked, so that a second one of the same is taken for the first.
+    a bisection, a comparison of toolchains) is `asked` and submitted within a minute (worker/submit_requests.py).
+    `outcome` is a sentence for people. `key` names the delivery of a forge that asked, so that a second one of the same is taken for the first.
     """
 
     __tablename__ = "actions"
     __table_args__ = (
-        one_of("action", "cancel", "retry", "nightly", "sweep", "backfill", "check", "bisect"),
+        one_of("action", "cancel", "retry", "nightly", "sweep", "backfill", "check", "bisect", "toolchains"),
         one_of("state", "asked", "done", "refused"),
         CheckConstraint("(state = 'asked') = (said is null)", name="ended_says_how"),
         CheckConstraint("(state = 'asked') = (ended_at is null)", name="ended_has_time"),

@@ -26,6 +26,7 @@ from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps.check import BUDGET_S
 from tilewatch.worker.steps.submit import Submitted, submit_backfill, submit_nightly, submit_sweep
 from tilewatch.worker.steps.submit_check import SubmittedChecks, submit_check
+from tilewatch.worker.steps.submit_toolchains import ToolchainsAsked, submit_toolchains
 
 AWAY = (BrokerUnreachable, DatabaseUnreachable, OperationalError)
 """Trouble that passes: the action stays requested, and the next tick tries it again."""
@@ -124,6 +125,9 @@ def _submit(opened: Session, settings: Settings, asked: RequestedAction) -> _Out
     try:
         if asked.action == "check":
             return _submit_asked_check(opened, settings, asked)
+        if asked.action == "toolchains":
+            wanted = {**asked.wanted, "gpus": tuple(asked.wanted["gpus"])}
+            return _Outcome(False, submit_toolchains(settings, ToolchainsAsked(**wanted)).sentence, {})
         if asked.action == "bisect":
             return _bisect(opened, settings, asked)
         submitted = submissions(settings, asked.action, asked.wanted, once=f"action {asked.id}")

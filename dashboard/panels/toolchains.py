@@ -66,10 +66,12 @@ def show_link(url: str, cause: str) -> None:
         label = f"Report on all operators: {plain(row.a)} → {plain(row.b)}, {row.state}"
         st.page_link("views/compare.py", label=label, query_params=about)
     if not reports:
-        st.caption("Two compilers can be compared over all operators. On a compile worker:")
-        before = read_versions(compilers[0])
+        st.caption("Both can be compared over all operators, as soon as a compile worker has the one before:")
+        before, after = map(read_versions, compilers)
         named = " ".join(f"{package}=={version}" for package, version in before.items())
-        st.code(f"tilewatch toolchain add before {named}\ntilewatch submit toolchain before installed")
+        changed = [package for package in before if before[package] != after.get(package)]
+        name = f"{changed[-1].removeprefix('nvidia-')}-{before[changed[-1]]}" if changed else "before"
+        st.code(f"tilewatch toolchain add {name} {named}\ntilewatch submit toolchain {name} installed")
 
 
 def read_compilers(cause: str) -> tuple[str, str] | None:

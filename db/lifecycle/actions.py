@@ -129,6 +129,12 @@ def ask_check(session: Session, who: str, wanted: Mapping[str, Any], *, key: str
     return session.execute(once).scalar_one_or_none()
 
 
+def ask_toolchains(session: Session, who: str, wanted: Mapping[str, Any], *, key: str) -> None:
+    """Asks for a comparison of two toolchains; nothing when `key` was asked before."""
+    asked = postgresql.insert(Action).values(who=who, action="toolchains", wanted=dict(wanted), state="asked", key=key)
+    session.execute(asked.on_conflict_do_nothing(index_elements=[Action.key]))
+
+
 def measure_again(session: Session, regression_id: int, who: str) -> RegressionRow:
     """Asks for every series of a regression once more, at its bad commit. Returns the regression."""
     row = _regression(session, regression_id)

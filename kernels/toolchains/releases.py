@@ -27,7 +27,12 @@ class Release:
     @property
     def toolchain(self) -> str:
         """A name for a toolchain that has it."""
-        return f"{self.package.removeprefix('nvidia-')}-{self.version}"
+        return name_toolchain(self.package, self.version)
+
+
+def name_toolchain(package: str, version: str) -> str:
+    """The name under which people are told to add a toolchain of this version."""
+    return f"{package.removeprefix('nvidia-')}-{version}"
 
 
 def find_newer(installed: Mapping[str, str], newest: Mapping[str, str]) -> tuple[Release, ...]:

@@ -13,6 +13,9 @@ from tilewatch.db.step_queries import judging, winners
 from tilewatch.db.step_queries.judging import Point, PreviousRun, Scope
 from tilewatch.db.step_queries.winners import Winner
 from tilewatch.kernels.compiling.store import CubinStore
+from tilewatch.kernels.toolchains.releases import WATCHED, name_toolchain
+from tilewatch.kernels.toolchains.toolchain import is_name
+from tilewatch.kernels.toolchains.versions import read_compilers
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.replay_evidence import Estimate, estimate_pair
 from tilewatch.worker.judging import replay_answers
@@ -94,6 +97,17 @@ def sentence(suspicion: CompilerSuspicion, answer: CompilerAnswer) -> str:
         return f"the compiler changed ({compilers}), and the commit before could not be replayed under both"
     low, high = size.size - 1.96 * size.error, size.size + 1.96 * size.error
     return f"the commit before, compiled by both ({compilers}), differs by {low:+.2%} to {high:+.2%}"
+
+
+def name_before(compilers: str) -> str | None:
+    """Names the toolchain of the compiler before, as a person is told to add it; None where no version of a package
+    changed, or no toolchain can have the name."""
+    before, after = (read_compilers([side]) for side in compilers.split(" -> ", 1))
+    changed = [package for package in WATCHED if package in before and before[package] != after.get(package)]
+    if not changed:
+        return None
+    name = name_toolchain(changed[-1], before[changed[-1]])
+    return name if is_name(name) else None
 
 
 def _suspicion(scope: Scope, point: Point, before: PreviousRun, old: Winner, new: Winner) -> CompilerSuspicion:

@@ -8,15 +8,17 @@ from math import expm1
 
 from sqlalchemy.orm import Session
 
-from tilewatch.db.lifecycle import regression_causes
+from tilewatch.db.lifecycle import actions, regression_causes
 from tilewatch.db.lifecycle.regression_causes import Cause, ChangedSeries
+from tilewatch.db.lifecycle.regressions import ITSELF
 from tilewatch.db.step_queries import winners
 from tilewatch.db.step_queries.judging import Point, Scope
 from tilewatch.kernels.comparing.code_sentences import write_code_sentences
 from tilewatch.kernels.compiling.store import CubinStore, StoreError
+from tilewatch.kernels.toolchains.toolchain import INSTALLED
 from tilewatch.worker.detection.replay_evidence import Estimate
 from tilewatch.worker.detection.verdict import ConfirmedChange
-from tilewatch.worker.judging import explain, node_comparison
+from tilewatch.worker.judging import compiler_cause, explain, node_comparison
 from tilewatch.worker.judging.compiler_cause import CompilerSuspicion
 from tilewatch.worker.judging.explain import Explanation
 from tilewatch.worker.judging.node_comparison import NodeAnswer, NodeSuspicion
@@ -73,7 +75,8 @@ def of_compiler(
     sentence: str,
     suspicion_id: int | None,
 ) -> None:
-    """A replay of one commit under two compilers confirmed a change."""
+    """A replay of one commit under two compilers confirmed a change. A new one also asks for a comparison of both over
+    all operators."""
     size = expm1(change.size)
     cause = Cause(
         direction="regression" if size > 0 else "improvement",
@@ -87,7 +90,12 @@ def of_compiler(
         what=suspicion.compilers,
     )
     moved = _moved(scope, suspicion.point, suspicion.before.run_id, suspicion_id, size, change.error)
-    regression_causes.open_or_join(session, cause, moved)
+    opened = regression_causes.open_or_join(session, cause, moved)
+    before = compiler_cause.name_before(suspicion.compilers)
+    if opened.created and before is not None:
+        asked = {"a": before, "b": INSTALLED, "repository": scope.repository, "commit": scope.sha}
+        key = f"toolchains {scope.repository} {scope.gpu_model} {suspicion.compilers}"
+        actions.ask_toolchains(session, ITSELF, {**asked, "gpus": [scope.gpu_model]}, key=key)
 
 
 def of_node(

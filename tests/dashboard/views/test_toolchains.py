@@ -60,7 +60,7 @@ def test_a_verdict_and_an_operator_are_picked_in_the_address(url: str, monkeypat
     ("after", "shown"),
     [
         ("13.5.37", "Report on all operators: 13.4.92 → 13.5.37, not safe"),
-        ("13.6.1", "tilewatch toolchain add before cuda-tile==1.7.0 nvidia-cuda-tileiras==13.4.92\n"),
+        ("13.6.1", "tilewatch toolchain add cuda-tileiras-13.4.92 cuda-tile==1.7.0 nvidia-cuda-tileiras==13.4.92\n"),
     ],
 )
 def test_a_regression_of_another_compiler_leads_to_the_report_or_to_how_one_is_made(
