@@ -771,7 +771,8 @@ class Action(Base):
 
     A cancel and a retry are done at once. What needs the watched repository (a nightly, a sweep, a backfill, a check,
     a bisection, a comparison of toolchains) is `asked` and submitted within a minute (worker/submit_requests.py).
-    `outcome` is a sentence for people. `key` names the delivery of a forge that asked, so that a second one of the same is taken for the first.
+    `outcome` is a sentence for people. `key` names the delivery of a forge that asked, or what the judge asks for, so
+    that a second one of the same is taken for the first.
     """
 
     __tablename__ = "actions"

@@ -7,11 +7,12 @@ from sqlalchemy import func, select
 from tests.kernels.fixtures.second_toolchain import count_compiles, make_toolchain
 from tests.worker.fixtures import tiny_repository
 from tests.worker.fixtures.worker_context import Drain
-from tilewatch.db.lifecycle import jobs
+from tilewatch.db.lifecycle import actions, jobs
 from tilewatch.db.models import Job, Measurement, Run, Submission, Verdict
 from tilewatch.db.queries.toolchain_reports import ReportRow, ReportStory, find_report, list_reports
 from tilewatch.db.session import session
-from tilewatch.worker import run_job
+from tilewatch.kernels import sandbox
+from tilewatch.worker import run_job, submit_requests, watched
 from tilewatch.worker.cli.toolchains.submit import wait_and_print
 from tilewatch.worker.context import Context
 from tilewatch.worker.queue.outage import NotNow
@@ -75,7 +76,10 @@ def test_other_code_is_timed_and_re_tuned_and_touches_no_night(
             assert opened.scalar(select(func.count()).select_from(table)) == 0, table
 
 
-def test_equal_toolchains_are_safe_and_take_no_gpu(settings: Settings, context: Context, drain: Drain) -> None:
+def test_equal_toolchains_are_safe_and_take_no_gpu(
+    settings: Settings, context: Context, drain: Drain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(sandbox.SWITCH, "off")  # the runs are counted in a file outside of it
     made = make_toolchain(settings.toolchains, "same")
     submitted = submit_toolchains(settings, ToolchainsAsked("installed", "same", gpus=("sim",)))
     drain()
@@ -99,3 +103,14 @@ def test_without_a_toolchain_the_job_waits_for_a_worker_that_has_it(settings: Se
 def test_a_name_that_no_toolchain_can_have_is_refused(settings: Settings) -> None:
     with pytest.raises(BadToolchainName, match=r"'\.\./other' is no name of a toolchain"):
         submit_toolchains(settings, ToolchainsAsked("installed", "../other"))
+
+
+def test_what_the_judge_asks_for_is_submitted_once(settings: Settings, context: Context) -> None:
+    (name,) = watched.list_names(context.database_url, settings)
+    wanted = {"a": "cuda-tileiras-13.4.92", "b": "installed", "repository": name, "commit": "HEAD", "gpus": ["sim"]}
+    with session(context.database_url) as opened:
+        for _ in range(2):
+            actions.ask_toolchains(opened, "tilewatch", wanted, key="a regression")
+    (sentence,) = submit_requests.carry_out(settings)
+    assert "submitted the comparison of cuda-tileiras-13.4.92 with installed at " in sentence
+    assert read_row(context).state == "being compared"
