@@ -44,7 +44,7 @@ def case(tmp_path: Path) -> ReproducedCase:
         minutes=None,
         retunes=True,
         fail_over=0.0,
-        jobs=2,
+        jobs=1,
         limit_s=15.0,
         may_use_events=False,
     )

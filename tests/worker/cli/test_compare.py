@@ -79,7 +79,7 @@ def run_on_bench(
     store = home / "store"
     bench = SimulatedBench(sides.base, sides.head, dict.fromkeys(tiny_repository.PROBLEMS, speed), wrong=wrong)
     outcomes = compare_sides.compare_on_gpu(
-        sides, wanted or Wanted(jobs=2), store, bench, SIMULATED, on_progress=lambda _: None
+        sides, wanted or Wanted(jobs=1), store, bench, SIMULATED, on_progress=lambda _: None
     )
     return {outcome.problem: outcome for outcome in outcomes}, bench
 
@@ -115,7 +115,7 @@ def test_a_slower_head_is_called_slower_with_its_interval(watched: Path, tmp_pat
 def test_slower_than_allowed_and_slower_within_the_limit(watched: Path, tmp_path: Path) -> None:
     for fail_over, code in ((0.01, 1), (0.03, 0)):
         outcomes, _ = run_on_bench(
-            watched, tmp_path, "base..slower", head_takes(1.02), Wanted(fail_over=fail_over, jobs=2)
+            watched, tmp_path, "base..slower", head_takes(1.02), Wanted(fail_over=fail_over, jobs=1)
         )
         assert {outcome.kind for outcome in outcomes.values()} == {"slower"}
         assert exit_code(outcomes.values()) == code
@@ -149,7 +149,7 @@ def test_equal_bytecode_launched_over_another_grid_is_compared(watched: Path, tm
 
 def test_a_spent_budget_leaves_it_undecided(watched: Path, tmp_path: Path) -> None:
     outcomes, bench = run_on_bench(
-        watched, tmp_path, "base..slower", head_takes(1.02), Wanted(budget=Budget(most_launches=4), jobs=2)
+        watched, tmp_path, "base..slower", head_takes(1.02), Wanted(budget=Budget(most_launches=4), jobs=1)
     )
     assert {outcome.kind for outcome in outcomes.values()} == {"undecided"}
     assert bench.launches == 8

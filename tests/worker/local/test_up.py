@@ -17,6 +17,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests.dashboard.fixtures import servers
 from tests.worker.fixtures import tiny_repository
 from tilewatch.db.queries.submissions import SubmissionRow
 from tilewatch.kernels.device import GPU_MODELS, Gpu
@@ -178,43 +179,14 @@ def _series(environment: dict[str, str]) -> str:
         return ""
 
 
-def test_one_command_runs_everything_ctrl_c_ends_it_and_a_second_start_goes_on(
+def test_a_killed_one_leaves_no_process_and_the_next_does_the_rest_and_ends_at_ctrl_c(
     tilewatch: list[str], start: Callable[[], Running], environment: dict[str, str]
 ) -> None:
-    first = start()
-    first.until(lambda: "Tilewatch is at" in first.printed())
-    assert port.healthy(int(environment["TILEWATCH_PORT"]))
-    first.until_compiled()
-    assert "imported 6 runs" in first.printed()
-    assert "foreign.jsonl.gz" in first.printed()
-    status = subprocess.run([*tilewatch, "status", "--json"], env=environment, cwd="/", capture_output=True, check=True)
-    assert {worker["kind"] for worker in json.loads(status.stdout)["workers"]} == {"compile", "judge"}
-
-    first.until(lambda: "gemm" in _series(environment))
-
-    processes = _descendants(first.process.pid)
-    home = Path(environment["TILEWATCH_HOME"])
-    assert [each.name for each in home.iterdir() if each.is_dir() and each.stat().st_mode & 0o077] == []
-    with psycopg.connect(first.written("database_url")) as connection:
-        assert connection.execute("select rolsuper from pg_roles where rolname = current_user").fetchone() == (False,)
-    assert {"postgres", "valkey", "streamlit", "celery"} <= {
-        name
-        for name in ("postgres", "valkey", "streamlit", "celery")
-        if any(name in each for each in processes.values())
-    }
-    assert first.end(signal.SIGINT) == 0, first.printed()
-    assert _left(processes) == []
-    assert not (Path(environment["TILEWATCH_HOME"]) / "connection.json").exists()
-
-    second = start()
-    second.until(lambda: "was submitted before" in second.printed())
-    assert second.settled_trials() == TRIALS
-    assert second.end(signal.SIGTERM) == 0, second.printed()
-
-
-def test_killing_it_leaves_no_process_behind_and_the_data_usable(start: Callable[[], Running]) -> None:
+    """Everything that runs, asked of two starts: each takes 10 s of CPU."""
     first = start()
     first.until(lambda: "submitted the nightly" in first.printed())
+    assert "imported 6 runs" in first.printed()
+    assert "foreign.jsonl.gz" in first.printed()
     processes = _descendants(first.process.pid)
     assert processes
     first.end(signal.SIGKILL)
@@ -227,24 +199,39 @@ def test_killing_it_leaves_no_process_behind_and_the_data_usable(start: Callable
     second.until(lambda: "database at revision" in second.printed())
     second.until(second.forgot_the_dead)
     second.until(lambda: "was submitted before" in second.printed())
+    assert port.healthy(int(environment["TILEWATCH_PORT"]))
     dispatch.sender(second.written("broker_url")).send_task(
         "worker.reconcile", queue="judge"
     )  # as beat does in a minute
     second.until_compiled()
+    status = subprocess.run([*tilewatch, "status", "--json"], env=environment, cwd="/", capture_output=True, check=True)
+    assert {worker["kind"] for worker in json.loads(status.stdout)["workers"]} == {"compile", "judge"}
+    second.until(lambda: "gemm" in _series(environment))
 
-
-def test_a_second_one_on_the_same_folder_is_refused(
-    tilewatch: list[str], start: Callable[[], Running], environment: dict[str, str]
-) -> None:
-    first = start()
-    first.until(lambda: "Postgres and Valkey run" in first.printed())
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        other = {**environment, "TILEWATCH_PORT": str(probe.getsockname()[1])}
-    again = subprocess.run([*tilewatch, "up"], env=other, cwd="/", capture_output=True, text=True)
+    again = subprocess.run(
+        [*tilewatch, "up"],
+        env={**environment, "TILEWATCH_PORT": str(servers.free_port())},
+        cwd="/",
+        capture_output=True,
+        text=True,
+    )
     assert again.returncode == 1
     assert "another Tilewatch" in again.stdout
-    assert first.process.poll() is None
+    assert second.process.poll() is None
+
+    processes = _descendants(second.process.pid)
+    home = Path(environment["TILEWATCH_HOME"])
+    assert [each.name for each in home.iterdir() if each.is_dir() and each.stat().st_mode & 0o077] == []
+    with psycopg.connect(second.written("database_url")) as connection:
+        assert connection.execute("select rolsuper from pg_roles where rolname = current_user").fetchone() == (False,)
+    assert {"postgres", "valkey", "streamlit", "celery"} <= {
+        name
+        for name in ("postgres", "valkey", "streamlit", "celery")
+        if any(name in each for each in processes.values())
+    }
+    assert second.end(signal.SIGINT) == 0, second.printed()
+    assert _left(processes) == []
+    assert not (home / "connection.json").exists()
 
 
 def test_a_taken_port_is_one_sentence_and_starts_nothing(tilewatch: list[str], environment: dict[str, str]) -> None:
@@ -265,6 +252,7 @@ def test_a_folder_without_git_history_still_gets_a_dashboard(
     running = start()
     running.until(lambda: "no nightly was submitted" in running.printed())
     assert port.healthy(int(environment["TILEWATCH_PORT"]))
+    assert running.end(signal.SIGTERM) == 0, running.printed()
 
 
 @pytest.mark.parametrize(
