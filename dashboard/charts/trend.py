@@ -67,7 +67,7 @@ def trend(
     _verdicts(figure, points, along)
     if raw is not None and len(raw):
         _raw(figure, raw, along)
-    chosen = _colours_of_branches(beside)
+    chosen = _choose_colours(beside, colours.OTHERS)
     for name, line in beside.items():
         _branch(figure, line, metric, along, name, chosen[name])
     shown = [points, *(line for line in beside.values() if len(line))]
@@ -80,12 +80,13 @@ def trends(series: Mapping[str, pd.DataFrame], metric: Metric, *, along: Along =
     """A few series by name over the same commits: the kernels alone, each with its interval."""
     figure = go.Figure()
     shown = []
+    chosen = _choose_colours(series, (colours.KERNEL, *colours.OTHERS, *colours.BASELINES.values()))
     for name, points in series.items():
         line = points[points["role"] == "kernel"]
         line = line.join(metric.values(line)).dropna(subset="value")
         for origin, part in line.groupby("origin", sort=False):
             label = name if origin == "measured" else f"{name}, {origin}"
-            _line(figure, part, metric, along, label, _colour_of_series(name), main=True)
+            _line(figure, part, metric, along, label, chosen[name], main=True)
         shown.append(line)
     everything = pd.concat(shown).sort_values(["position", "committed_at"]) if shown else pd.DataFrame()
     _finish(figure, everything, metric, along, ())
@@ -229,7 +230,8 @@ def _finish(figure: go.Figure, points: pd.DataFrame, metric: Metric, along: Alon
         margin={"t": 20 + 16 * min(len(marks), 3), "b": 10, "l": 10, "r": 10},
         hovermode="closest",
         hoverlabel={"align": "left"},
-        legend={"orientation": "h", "yanchor": "top", "y": -0.22, "x": 0},
+        # At the foot of the figure, which keeps room for it: in a narrow window it lay over the title of the axis.
+        legend={"orientation": "h", "yref": "container", "yanchor": "bottom", "y": 0, "x": 0},
         showlegend=True,
         yaxis={
             "title": {
@@ -284,17 +286,12 @@ def _colour_of_rival(points: pd.DataFrame) -> str:
     return colours.colour_of(rivals.pop(), "baseline") if len(rivals) == 1 else colours.LINE
 
 
-def _colour_of_series(name: str) -> str:
-    palette = (colours.KERNEL, *colours.OTHERS, *colours.BASELINES.values())
-    return palette[zlib.crc32(name.encode()) % len(palette)]
-
-
-def _colours_of_branches(names: Iterable[str]) -> dict[str, str]:
+def _choose_colours(names: Iterable[str], palette: Sequence[str]) -> dict[str, str]:
     """A name's own colour where that is free, else the next one that is; with more names than colours some share."""
     chosen: dict[str, str] = {}
     for name in sorted(names):
-        start = zlib.crc32(name.encode()) % len(colours.OTHERS)
-        in_turn = (*colours.OTHERS[start:], *colours.OTHERS[:start])
+        start = zlib.crc32(name.encode()) % len(palette)
+        in_turn = (*palette[start:], *palette[:start])
         chosen[name] = next((colour for colour in in_turn if colour not in chosen.values()), in_turn[0])
     return chosen
 

@@ -39,7 +39,7 @@ def sentence(
     waiting: int, unowned: int, counts: Counts | None, nights: Sequence[LastNight], alarms: int
 ) -> tuple[str, str]:
     """Returns the colour of the answer and its words. `waiting` regressions are open, `unowned` of them nobody's."""
-    unsure = [f"the last night of {night.gpu} is {night.state}" for night in nights if night.state in UNWELL]
+    unsure = [words for state in UNWELL for words in _write_nights(state, [n.gpu for n in nights if n.state == state])]
     if alarms:
         unsure.append(f"{count_text(alarms, 'alarm')} {_are(alarms)} open")
     if counts is not None and counts.not_judged:
@@ -57,6 +57,13 @@ def sentence(
 
 
 UNWELL = ("late", "missing", "failed")
+
+
+def _write_nights(state: str, gpus: Sequence[str]) -> list[str]:
+    """One clause for all GPU models, whose names stand below the sentence; empty without any."""
+    if len(gpus) > 1:
+        return [f"the last nights of {count_text(len(gpus), 'GPU model')} are {state}"]
+    return [f"the last night of {gpu} is {state}" for gpu in gpus]
 
 
 def _are(count: int) -> str:

@@ -24,7 +24,7 @@ def show(found: Evidence) -> None:
                 f"The next best config is {plain_code(config_text(other.params))}{_slower(other, found.winner)}."
             )
         if diff is None:
-            st.caption(why_missing(other, found.winner))
+            st.caption(why_missing(other, found.winner, found.run.origin))
         else:
             _show(diff, name)
 
@@ -36,15 +36,13 @@ def _slower(other: CubinRow, winner: CubinRow) -> str:
     return f": {change_text(other.median_us / winner.median_us - 1)} time in the sweep"
 
 
-def why_missing(other: CubinRow, winner: CubinRow) -> str:
-    """Says why there is no diff of two cubins."""
+def why_missing(other: CubinRow, winner: CubinRow, origin: str) -> str:
+    """Says why there is no diff of two cubins; `origin` is that of the winner's run."""
     if other.code_sha256 is not None and other.code_sha256 == winner.code_sha256:
         return "The machine code is identical."
-    if other.code_sha256 is None or winner.code_sha256 is None:
-        return "The cubins of both sides are not in this database, as of a recorded run."
-    return (
-        "Not compared yet: an idle compile worker compares the code of new runs, where their cubins are in its store."
-    )
+    if origin != "measured":
+        return f"Not compared: the cubins of a {origin} run are not here."
+    return "Not compared yet. An idle compile worker does that, where the cubins are in its store."
 
 
 def _show(diff: CodeDiffRow, name: str) -> None:

@@ -378,3 +378,8 @@ def test_a_few_branches_have_colours_that_differ() -> None:
     names = [f"branch-{number}" for number in range(len(colours.OTHERS))]
     figure = trend(point(1), branches={name: frame(point(2)) for name in names})
     assert {named(figure, f"branch {name}").line.color for name in names} == set(colours.OTHERS)
+
+
+def test_eight_series_in_one_chart_have_colours_that_differ() -> None:
+    figure = charts.trends({f"gemm on gpu{i}": frame(point(1)) for i in range(8)}, RATIO)
+    assert len({trace.line.color for trace in figure.data}) == 8

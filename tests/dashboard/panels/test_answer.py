@@ -1,5 +1,7 @@
 """The one sentence of the Overview: it names what is open, what is unsure, and says so when nothing is wrong."""
 
+from dataclasses import replace
+
 import pytest
 
 from tilewatch.dashboard.panels.answer import Counts, LastNight, sentence
@@ -34,6 +36,16 @@ DONE = LastNight("H100", "done", "2026-11-21")
             "No regression is open, but 2 alarms are open and 19 differences are not judged yet.",
         ),
         (0, 0, None, [], 0, "orange", "Nothing is measured yet."),
+        (
+            0,
+            0,
+            CALM,
+            [MISSING, DONE, replace(MISSING, gpu="B200"), replace(MISSING, gpu="B300", state="failed")],
+            0,
+            "orange",
+            "No regression is open, but the last nights of 2 GPU models are missing and the last night of B300 is "
+            "failed.",
+        ),
     ],
 )
 def test_the_sentence_agrees_with_everything_below_it(

@@ -5,7 +5,7 @@ import datetime as dt
 import pandas as pd
 
 from tilewatch.dashboard.panels import code_diff, gpu_health, judge_score, queue, submissions, submit_form, sweep
-from tilewatch.db.queries.evidence import CodeDiffRow
+from tilewatch.db.queries.evidence import CodeDiffRow, CubinRow
 from tilewatch.db.queries.judge_score import Delay, Score
 
 NOON = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
@@ -124,3 +124,11 @@ def test_a_night_ends_when_its_sweeps_are_measured_at_the_speed_so_far() -> None
     assert submissions.ends_text(waits, later) == ""
     compiled = {**night, "measure": False, "state": "compiling", "runs": 0, "sweeps": 80, "settled_trials": 450}
     assert submissions.ends_text(compiled, later) == "about 2026-11-20 12:40 UTC"
+
+
+def test_a_page_says_why_it_has_no_diff_of_the_code() -> None:
+    facts: dict[str, object] = dict.fromkeys(CubinRow.__dataclass_fields__)
+    one, other = (CubinRow(**{**facts, "code_sha256": code}) for code in "ab")  # type: ignore[arg-type]
+    assert code_diff.why_missing(one, one, "measured") == "The machine code is identical."
+    assert "recorded run are not here" in code_diff.why_missing(one, other, "recorded")
+    assert code_diff.why_missing(one, other, "measured").startswith("Not compared yet")
