@@ -17,6 +17,14 @@ INDEX = Path(st.__file__).parent / "static" / "index.html"
 PAGES = ("", *sorted(file.stem for file in (HERE / "views").glob("[a-z]*.py") if file.stem != "overview"))
 """The addresses of the pages, below that of the dashboard."""
 
+HEADERS = {
+    "Cache-Control": "no-cache",
+    "Content-Security-Policy": "img-src 'self' data: blob:; frame-ancestors 'self'; object-src 'none'; base-uri 'self'",
+    "X-Content-Type-Options": "nosniff",
+}
+"""No picture is fetched from elsewhere, whatever a page draws, and no other site shows a page in a frame of its own.
+Plots are saved by way of data: and blob:."""
+
 SERVER = "<script>window.__streamlit = {BACKEND_BASE_URL: new URL('.', location.href).href};</script>"
 LOADING = '<p style="font: 1rem sans-serif; color: #6b7686; margin: 4rem" role="status">Tilewatch is loading ...</p>'
 
@@ -28,7 +36,7 @@ def list_routes() -> list[Route]:
     html = write_html(INDEX.read_text(encoding="utf-8"))
 
     def answer(_: Request) -> HTMLResponse:
-        return HTMLResponse(html, headers={"Cache-Control": "no-cache"})
+        return HTMLResponse(html, headers=HEADERS)
 
     return [Route(f"/{page}", answer) for page in PAGES]
 

@@ -157,11 +157,14 @@ def _table(rows: Sequence[dict[str, object]]) -> str:
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _day(text: str) -> dt.date:
-    """Raises ValueError, also for a day before there were kernels: the week before the first day has no date."""
-    day = dt.date.fromisoformat(text)
+def _read_day(text: str) -> dt.date:
+    """Raises ArgumentTypeError, also for the first days of the calendar: the week before them has no date."""
+    try:
+        day = dt.date.fromisoformat(text)
+    except ValueError:
+        day = dt.date.min
     if day.year < 2000:
-        raise ValueError(text)
+        raise argparse.ArgumentTypeError(f"'{text}' is no day since 2000; expected YYYY-MM-DD")
     return day
 
 
@@ -169,7 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tilewatch report", description="Write the weekly report as one page.")
     parser.add_argument("--week", action="store_true", required=True, help="the seven days up to --until")
     parser.add_argument("--html", type=Path, required=True, metavar="FILE", help="where to write the page")
-    parser.add_argument("--until", type=_day, metavar="DATE", help="through this day; else until now")
+    parser.add_argument("--until", type=_read_day, metavar="DATE", help="through this day; else until now")
     parser.add_argument("--repository", metavar="NAME", help="of several, this one; else the one watched here")
     options = parser.parse_args(arguments)
     url = os.environ.get("TILEWATCH_DATABASE_URL", "")

@@ -85,7 +85,7 @@ def _signed_in() -> str | None:
     """The address that the provider verified; None for who did not sign in, and for an address that is not verified."""
     if not st.user.get("is_logged_in"):
         return None
-    if st.user.get("email_verified") is False:
+    if str(st.user.get("email_verified", True)).lower() != "true":  # some providers send none, and some send text
         return None
     email = st.user.get("email")
     return str(email) if email else None

@@ -72,10 +72,8 @@ def find_level() -> Level:
 
 
 def find_gpu_level() -> GpuLevel:
-    """Says what a child that measures is kept from here. NONE unless TILEWATCH_SANDBOX is `on` or
-    TILEWATCH_REQUIRE_SANDBOX is 1: by itself the sandbox has not run beside every driver yet (2026-11)."""
-    wanted = os.environ.get(SWITCH) == "on" or is_required()
-    if not wanted or find_level() is Level.NONE:
+    """Says what a child that measures is kept from here. NONE where `find_level` is."""
+    if find_level() is Level.NONE:
         return GpuLevel.NONE
     return GpuLevel.PROCESSES if landlock_version() >= OLDEST_WITHOUT_FILES else GpuLevel.NETWORK
 
@@ -125,8 +123,9 @@ def confine_without_gpu(*, readable: Iterable[str], writable: Iterable[str]) -> 
 
 
 def confine_with_gpu() -> None:
-    """Confines this process from the network and from other processes. Files stay as they are: which of them the
-    driver and its caches need differs from machine to machine. So do root's capabilities, which CUPTI may need."""
+    """Confines this process from the network and from other processes. Files stay as they are: with every device of the
+    driver writable and nothing else, NVML worked and CUDA did not begin (H200, Linux 6.18, 2026-11-22). So do root's
+    capabilities, which CUPTI may need."""
     level = find_gpu_level()
     if level is GpuLevel.NONE:
         return

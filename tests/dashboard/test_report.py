@@ -69,6 +69,11 @@ def test_a_file_that_cannot_be_written_is_one_sentence(
 ) -> None:
     monkeypatch.setenv("TILEWATCH_DATABASE_URL", filled_url)
     assert report.main(["--week", "--html", "/nowhere/week.html"]) == report.EXPECTED_ERROR
-    with pytest.raises(SystemExit, match="2"):
-        report.main(["--week", "--html", "/nowhere/week.html", "--until", "0001-01-01"])
     assert capsys.readouterr().err == "tilewatch: /nowhere/week.html cannot be written: No such file or directory\n"
+
+
+@pytest.mark.parametrize("day", ["0001-01-01", "yesterday"])
+def test_a_day_without_a_week_before_it_is_one_sentence(day: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        report.main(["--week", "--html", "/nowhere/week.html", "--until", day])
+    assert f"'{day}' is no day since 2000; expected YYYY-MM-DD" in capsys.readouterr().err

@@ -21,7 +21,7 @@ TRIAGER, VIEWER, UNVERIFIED = "kim@example.org", "lee@example.org", "mo@example.
 PEOPLE = (
     {"sub": TRIAGER, "email": TRIAGER, "email_verified": True},
     {"sub": VIEWER, "email": VIEWER, "email_verified": True},
-    {"sub": UNVERIFIED, "email": UNVERIFIED, "email_verified": False},
+    {"sub": UNVERIFIED, "email": UNVERIFIED, "email_verified": "false"},  # as some providers send it
 )
 
 

@@ -40,10 +40,13 @@ def test_overview_leads_from_a_regression_to_its_evidence_and_back_to_its_trend(
 
 
 def test_markup_in_an_address_is_drawn_as_it_is(page: Any) -> None:
-    page.goto("/evidence?run=![p](http://x.example/p.png)[Sign in](http://x.example)$x$:red[y]http://x.example<b>")
+    answer = page.goto(
+        "/evidence?run=![p](http://x.example/p.png)[Sign in](http://x.example)$x$:red[y]http://x.example<b>"
+    )
     alert = page.get_by_test_id("stAlert")
     alert.get_by_text("[Sign in](http").wait_for()
     assert "$x$:red[y]http" in alert.inner_text()
+    assert "img-src 'self' data: blob:;" in answer.headers["content-security-policy"], "nor would one be fetched"
     assert alert.locator("a, img, .katex, span[style], b").count() == 0
 
 

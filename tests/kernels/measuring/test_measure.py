@@ -16,7 +16,7 @@ from tests.kernels.fixtures.fake_gpu import (
     measure_in_this_process,
 )
 from tests.kernels.fixtures.fake_gpu.device import NAME, THROTTLED, FakeGpu
-from tilewatch.kernels import device
+from tilewatch.kernels import device, sandbox
 from tilewatch.kernels.measuring.measure import GpuBusy, GpuMissing, MeasureFailed, MeasureRequest, measure
 from tilewatch.kernels.results import Cubin, RunResult, TrialResult
 
@@ -157,7 +157,7 @@ def test_rounds_end_when_the_ratio_is_known_well_enough(bench: Bench) -> None:
     result = bench.measure([bench.rig.cubin()])
     ours = result.measurements[0]
     assert (ours.detail["stopped"], ours.detail["rounds"], len(ours.samples_us)) == ("interval", 40, 40)
-    assert ours.detail["sandbox"] == "nothing"
+    assert ours.detail["sandbox"] == sandbox.find_gpu_level()
     assert bench.steps[-1] == ("rounds", 40, 200)
 
 
