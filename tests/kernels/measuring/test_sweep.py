@@ -32,9 +32,10 @@ class ScriptedGpu:
         self.asked: list[dict[str, Any]] = []
         self.deadlines: list[tuple[str, float]] = []
 
-    def child(self, role: str, *, environment: Mapping[str, str]) -> "ScriptedChild":
+    def child(self, role: str, *, environment: Mapping[str, str], packages: object = None) -> "ScriptedChild":
         assert role == "gpu"
         assert "CUDA_VISIBLE_DEVICES" in environment
+        assert packages is None
         self.started += 1
         return ScriptedChild(self)
 
@@ -203,7 +204,7 @@ def test_a_gpu_that_cannot_prepare_ends_the_sweep_with_a_sentence(monkeypatch: p
             raise ChildDied("exit code 1: no CUDA-capable device is detected")
 
     gpu = ScriptedGpu({})
-    monkeypatch.setattr(module, "ChildProcess", lambda role, *, environment: Dead(gpu))  # noqa: ARG005
+    monkeypatch.setattr(module, "ChildProcess", lambda *_, **__: Dead(gpu))
     with pytest.raises(SweepFailed, match="no CUDA-capable device"):
         GpuChild(GpuSetup(Path("library"), "k", "1x1", "file:///store"))
 
