@@ -115,7 +115,6 @@ class ScopeState:
             likeliest = int(np.argmax(self.evidence.log_odds[:ages, series.column]))
             size = self.nights.size(series.column, likeliest + 1, series.history_since) or None
         nightly = _by_build(nightly, builds[-ages:], good, bad)
-        has_new_code = bool((nightly.by_code > 0.0).any())
         return Candidate(
             series=key,
             good=good,
@@ -125,7 +124,7 @@ class ScopeState:
             launch_noise=self.nights.launch_noise(series.column),
             prior=prior,
             replays=series.replays,
-            fresh_since=None if has_new_code else builds[-min(self.policy.fresh_nights, len(builds))],
+            fresh_since=builds[-min(self.policy.fresh_nights, len(builds))],
             code_share=self.code_share(bad) if nightly.by_code[-1] > 0.0 else None,
         )
 
