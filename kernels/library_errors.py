@@ -13,3 +13,9 @@ class NoConfigs(LibraryError):
 
 class PackageMissing(LibraryError):
     """A file or its host code needs a package that is not installed here, but may be on another machine."""
+
+
+def first_line(error: BaseException) -> str:
+    """Returns an error's kind and the first line of its message: the others are the compiler's notes."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

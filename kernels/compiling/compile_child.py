@@ -23,10 +23,10 @@ from tilewatch.kernels.compiling.compiler_input import compile_input, find_compi
 from tilewatch.kernels.compiling.cubin import code_sha256, static_facts
 from tilewatch.kernels.compiling.operator_code import bundle, bundle_key
 from tilewatch.kernels.compiling.programs import ProgramMissing
-from tilewatch.kernels.compiling.recorded_code import LaunchInput, RecordedCode, first_line, read_recorded
+from tilewatch.kernels.compiling.recorded_code import LaunchInput, RecordedCode, read_recorded
 from tilewatch.kernels.compiling.store import CubinStore, StoreError, is_final
 from tilewatch.kernels.contract import HINTS
-from tilewatch.kernels.library_errors import LibraryError
+from tilewatch.kernels.library_errors import LibraryError, first_line
 from tilewatch.kernels.toolchains.versions import compiler_version
 from tilewatch.kernels.watching.recorder import RecordingError
 

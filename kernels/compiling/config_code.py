@@ -14,9 +14,8 @@ from typing import Any
 from cuda.tile.compilation import ConstantConstraint, KernelSignature
 
 from tilewatch.kernels.compiling.compiler_input import CompilerInput, make_input
-from tilewatch.kernels.compiling.recorded_code import first_line
 from tilewatch.kernels.contract import Config, Kernel, Problem
-from tilewatch.kernels.library_errors import PackageMissing
+from tilewatch.kernels.library_errors import PackageMissing, first_line
 from tilewatch.kernels.loading import LibraryOperator, find
 from tilewatch.kernels.parameters import Constant, arguments
 from tilewatch.kernels.signature import signature, tile_signature
@@ -60,6 +59,11 @@ def read_code(request: Request) -> ConfigCode:
     if isinstance(loaded, LibraryOperator):
         return _code_of_operator(loaded, problem, request["config"], arch)
     return _code_of_kernel(loaded.kernel, problem, request["config"], arch)
+
+
+def record_failure(failure: str) -> dict[str, Any]:
+    """Returns as JSON why a config has no code."""
+    return {"compiler": compiler_version(), "failure": failure}
 
 
 def record_code(code: ConfigCode, *, movable: bool, named: bool) -> dict[str, Any]:

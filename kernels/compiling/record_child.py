@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilewatch.kernels.compiling.compiler_input import find_compiler_files
-from tilewatch.kernels.compiling.config_code import read_code, record_code
-from tilewatch.kernels.compiling.recorded_code import first_line, record_failure
+from tilewatch.kernels.compiling.config_code import read_code, record_code, record_failure
 from tilewatch.kernels.contract import BadProblem
-from tilewatch.kernels.library_errors import LibraryError, PackageMissing
+from tilewatch.kernels.library_errors import LibraryError, PackageMissing, first_line
 from tilewatch.kernels.signature import BadConfig
 from tilewatch.kernels.toolchains.versions import compiler_version
 from tilewatch.kernels.watching.declare import BadWatchFile
