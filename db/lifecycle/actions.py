@@ -124,15 +124,12 @@ def ask_backfill(
 
 def ask_check(session: Session, who: str, wanted: Mapping[str, Any], *, key: str) -> int | None:
     """Asks for a check in the name of a token. Returns the action's id; None when `key` was asked before."""
-    asked = postgresql.insert(Action).values(who=who, action="check", wanted=dict(wanted), state="asked", key=key)
-    once = asked.on_conflict_do_nothing(index_elements=[Action.key]).returning(Action.id)
-    return session.execute(once).scalar_one_or_none()
+    return _ask_once(session, who, "check", wanted, key)
 
 
-def ask_toolchains(session: Session, who: str, wanted: Mapping[str, Any], *, key: str) -> None:
-    """Asks for a comparison of two toolchains; nothing when `key` was asked before."""
-    asked = postgresql.insert(Action).values(who=who, action="toolchains", wanted=dict(wanted), state="asked", key=key)
-    session.execute(asked.on_conflict_do_nothing(index_elements=[Action.key]))
+def ask_toolchains(session: Session, who: str, wanted: Mapping[str, Any], *, key: str) -> int | None:
+    """Asks for a comparison of two toolchains. Returns the action's id; None when `key` was asked before."""
+    return _ask_once(session, who, "toolchains", wanted, key)
 
 
 def measure_again(session: Session, regression_id: int, who: str) -> RegressionRow:
@@ -220,6 +217,12 @@ def _of(repository: str | None) -> dict[str, str]:
 def _ask(session: Session, who: str, action: Requestable, wanted: Mapping[str, Any]) -> int:
     asked = insert(Action).values(who=who, action=action, wanted=dict(wanted), state="asked").returning(Action.id)
     return session.execute(asked).scalar_one()
+
+
+def _ask_once(session: Session, who: str, action: str, wanted: Mapping[str, Any], key: str) -> int | None:
+    asked = postgresql.insert(Action).values(who=who, action=action, wanted=dict(wanted), state="asked", key=key)
+    once = asked.on_conflict_do_nothing(index_elements=[Action.key]).returning(Action.id)
+    return session.execute(once).scalar_one_or_none()
 
 
 def _regression(session: Session, regression_id: int) -> RegressionRow:
