@@ -16,6 +16,9 @@ from tilewatch.db.joins import read_rows
 from tilewatch.db.models import Commit, Compilation, Config, Measurement, Run, Sweep, Trial
 from tilewatch.db.step_queries.judging import Scope
 
+RUNS_LOOKED_AT = 2_000
+"""A year of a fleet has 178,000 runs, and a worker looks every minute: these are found by their ids."""
+
 
 @dataclass(frozen=True)
 class Winner:
@@ -112,8 +115,10 @@ def read_winners_of_runs(session: Session, run_ids: Sequence[int]) -> dict[int, 
 
 
 def list_runs_to_compare(session: Session, limit: int) -> list[int]:
-    """Lists the newest runs whose winner's code nobody compared; none that was recorded, of which no cubin is here."""
-    query = select(Run.id).where(Run.code_compared_at.is_(None), Run.origin != "recorded")
+    """Lists runs whose winner's code nobody compared, the newest first, among the last RUNS_LOOKED_AT; none that was
+    recorded, of which no cubin is here."""
+    oldest = select(func.max(Run.id) - RUNS_LOOKED_AT).scalar_subquery()
+    query = select(Run.id).where(Run.id > oldest, Run.code_compared_at.is_(None), Run.origin != "recorded")
     return list(session.scalars(query.order_by(Run.id.desc()).limit(limit)))
 
 
