@@ -92,15 +92,13 @@ def read_versions(compiler: str) -> dict[str, str]:
 
 
 def _pick(rows: Sequence[ReportRow]) -> ReportRow:
-    """A report's number is in its name, since two may have the same toolchains."""
-    named = {f"#{row.id}": row for row in rows}
-
-    def describe(number: str) -> str:
-        row = named.get(number)
-        return number if row is None else f"{number} {row.a} → {row.b}, {day(row.made_at)}"
-
-    picked = filters.pick("Report", [filters.NEWEST, *named], "report", format_func=describe)
-    return named.get(picked, rows[0])
+    """The picked report. A link may give its number alone, which each name has: two may have the same toolchains."""
+    named = {f"#{row.id} {row.a} → {row.b}, {day(row.made_at)}": row for row in rows}
+    given = st.query_params.get("report", "")
+    full = next((name for name in named if name.startswith(f"{given} ")), None)
+    if given and full is not None and "report" not in st.session_state:
+        st.session_state["report"] = full
+    return named.get(filters.pick("Report", [filters.NEWEST, *named], "report"), rows[0])
 
 
 def _answer(found: ReportStory) -> None:

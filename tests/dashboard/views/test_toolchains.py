@@ -1,5 +1,6 @@
 """The tab of the page Compare that shows comparisons of two toolchains, with the one that this repository keeps."""
 
+import datetime as dt
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from streamlit.testing.v1 import AppTest
 from tests.conftest import NewDatabase
 from tests.dashboard.fixtures.app import APP
 from tests.dashboard.fixtures.small_database import fill
+from tilewatch.db.lifecycle.toolchain_reports import begin
 from tilewatch.db.models import Regression
 from tilewatch.db.session import session
 from tilewatch.worker.transfer.toolchain_reports import import_report
@@ -81,6 +83,19 @@ def test_a_regression_of_another_compiler_leads_to_the_report_or_to_how_one_is_m
         assert not app.exception
         links = [each.proto.label for each in app.get("page_link")]
         assert any(words.startswith(shown) for words in [*links, *(each.value for each in app.code)])
+
+
+def test_a_link_with_the_number_of_an_older_report_opens_it(
+    new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with new_database() as fresh:
+        import_report(fresh, KEPT)
+        with session(fresh) as opened:
+            newer = dt.datetime(2027, 1, 1, tzinfo=dt.UTC)
+            begin(opened, "later", "one", "two", newer)
+        assert [each.value for each in compare(fresh, monkeypatch).text] == [], "the newest has nothing yet"
+        page = compare(fresh, monkeypatch, report="#1")
+        assert page.text[0].value.startswith("13.5.37 is not safe to take")
 
 
 def test_a_second_import_changes_nothing(url: str) -> None:
