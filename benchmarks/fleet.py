@@ -154,7 +154,7 @@ where c.sha256 like :space_name || '/%';
 # Which config is how much slower than the best is drawn anew every 90 commits, so that winners drift over a year.
 TRIALS = """
 insert into trials (sweep_id, config_id, code_key, compilation_id, status, failure, samples_us, median_us, error)
-select s.id, k.config_id, k.code_key, k.id, case when k.status = 'ok' then 'timed' else 'not_compiled' end, k.failure,
+select s.id, k.config_id, null, k.id, case when k.status = 'ok' then 'timed' else 'not_compiled' end, k.failure,
        case when k.status = 'ok' then array[v.us, v.us * 1.001, v.us * 0.999] end,
        case when k.status = 'ok' then v.us end, case when k.status = 'ok' then 0.004 end
 from sweeps s join commits c on c.id = s.commit_id join sim_trials k on k.kernel = s.kernel and k.arch = s.arch,

@@ -55,7 +55,7 @@ MOST_RECONCILED_MS = 100.0
 
 LOAD_TRIALS = text("""
     insert into trials (sweep_id, config_id, code_key, compilation_id, status, samples_us, median_us, error)
-    select sweeps.id, configs.id, compilations.code_key, compilations.id, 'timed',
+    select sweeps.id, configs.id, null, compilations.id, 'timed',
            array[100 + 200 * random(), 100 + 200 * random(), 100 + 200 * random()], 200 * random(), 0.001 * random()
     from sweeps cross join configs
     join compilations on compilations.code_key = encode(sha256((sweeps.source_sha256 || configs.id)::bytea), 'hex')

@@ -246,7 +246,7 @@ class Trial(Base):
     id: Mapped[key]
     sweep_id: Mapped[int] = mapped_column(ForeignKey("sweeps.id", ondelete="cascade"))
     config_id: Mapped[int] = mapped_column(ForeignKey("configs.id"))
-    code_key: Mapped[words]
+    code_key: Mapped[str | None] = mapped_column(Text)  # null once there is a compilation, which has it
     compilation_id: Mapped[int | None] = mapped_column(ForeignKey("compilations.id"))
     status: Mapped[words] = mapped_column(server_default="waiting")
     failure: Mapped[str | None] = mapped_column(Text)

@@ -298,6 +298,7 @@ def attach_compilations(
         )
         .values(
             compilation_id=Compilation.id,
+            code_key=None,
             status=case((Compilation.status == "ok", "compiled"), else_="not_compiled"),
             failure=Compilation.failure,
         )

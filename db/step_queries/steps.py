@@ -78,15 +78,19 @@ def list_unmeasured(session: Session, submission_id: int, kernel: str) -> list[U
     Trials that have their compilation are among them: it may be on record alone (it came with a recording, or the
     compile job of another kernel made it), and its cubin still be missing here.
     """
+    code_key = func.coalesce(Trial.code_key, Compilation.code_key)
     first = (
-        select(func.min(Trial.id).label("id"))
+        select(func.min(Trial.id).label("id"), code_key.label("code_key"))
+        .select_from(Trial)
         .join(Sweep, Sweep.id == Trial.sweep_id)
+        .outerjoin(Compilation, Compilation.id == Trial.compilation_id)
         .where(Sweep.submission_id == submission_id, Sweep.kernel == kernel, Trial.status.in_(("waiting", "compiled")))
-        .group_by(Trial.code_key)
+        .group_by(code_key)
         .subquery()
     )
     query = (
-        select(Trial.code_key, Sweep.problem, Config.params)
+        select(first.c.code_key, Sweep.problem, Config.params)
+        .select_from(Trial)
         .join(first, first.c.id == Trial.id)
         .join(Sweep, Sweep.id == Trial.sweep_id)
         .join(Config, Config.id == Trial.config_id)

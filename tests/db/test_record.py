@@ -175,7 +175,7 @@ def test_compilations_reach_only_the_trials_of_the_codes_that_were_named(db_sess
 
 def test_compilations_reach_the_trials_that_wait_for_their_code(db_session: Session) -> None:
     planned = one_commit.submit(db_session)
-    first, second, third, _ = planned.code_keys
+    first, second, third, fourth = planned.code_keys
     record.add_compilations(
         db_session,
         [
@@ -195,6 +195,9 @@ def test_compilations_reach_the_trials_that_wait_for_their_code(db_session: Sess
         ("waiting", None),
         ("waiting", None),
     ]
+    assert [trial.code_key for trial in _trials(db_session, planned)] == [None, None, third, fourth]
+    unmeasured = steps.list_unmeasured(db_session, planned.submission_id, "gemm_fp8")
+    assert {each.code_key for each in unmeasured} == {first, third, fourth}
 
 
 def test_compilations_are_attached_to_a_submission_or_a_sweep_and_not_to_both(db_session: Session) -> None:

@@ -57,7 +57,7 @@ def _rows(found: Sequence[SweepExport]) -> Iterator[dict[str, Any]]:
                 "row": "trial",
                 "sweep": number,
                 "config": params,
-                "code_key": trial.code_key,
+                "code_key": compilation.code_key if compilation else trial.code_key,
                 "compiler": compilation.compiler if compilation else None,
                 "status": trial.status,
                 "failure": trial.failure,
