@@ -32,6 +32,7 @@ ELSEWHERE = {
     "alarms",
     "check_operators",
     "checks",
+    "code_diffs",
     "marks",
     "messages",
     "regression_events",
@@ -41,6 +42,7 @@ ELSEWHERE = {
     "repositories",
     "suspicions",
     "tokens",
+    "toolchain_reports",
 }
 """Tables that people write to, or that have tests of their own for what is written twice."""
 
