@@ -8,12 +8,11 @@ from typing import Annotated
 import typer
 
 from tilewatch.worker.cli import options
-from tilewatch.worker.settings import MOST_DAYS
 
 
 def prune(
     days: Annotated[
-        int | None, typer.Option(min=1, max=MOST_DAYS, help="The age in days. Default: TILEWATCH_KEEP_SAMPLES_DAYS.")
+        int | None, typer.Option(min=1, help="The age in days. Default: TILEWATCH_KEEP_SAMPLES_DAYS.")
     ] = None,
 ) -> None:
     """Delete the raw samples of old trials that did not win; their medians are kept. Also runs every night.
@@ -23,7 +22,10 @@ def prune(
     Example: tilewatch prune --days 30
     """
     from tilewatch.worker import schedule
+    from tilewatch.worker.settings import MOST_DAYS
 
+    if days is not None and days > MOST_DAYS:
+        raise typer.BadParameter(f"Input should be less than or equal to {MOST_DAYS}", param_hint="'--days'")
     keep_days = days or options.settings().keep_samples_days
     rolled_up = schedule.prune(options.ready_database(), keep_days, dt.datetime.now(dt.UTC))
     print(f"deleted the samples of {rolled_up} trials older than {keep_days} days; their medians are kept")

@@ -96,7 +96,9 @@ def up(settings: Settings) -> int:
         with contextlib.ExitStack() as stack:
             try:
                 _run(settings, screen, stack)
-            except KeyboardInterrupt:
+            except BaseException as error:
+                if not _is_interrupt(error):
+                    raise
                 screen.print_line("stopping; press Ctrl-C again to stop at once")
         processes.kill_descendants(os.getpid())  # what a library started and left
     except KeyboardInterrupt:
@@ -110,6 +112,11 @@ def up(settings: Settings) -> int:
         return 1
     screen.print_line(f"stopped; the data stays in {settings.home}")
     return 0
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """A driver that tidies up after the signal may raise an error of its own over it, as psycopg's ping does."""
+    return error is not None and (isinstance(error, KeyboardInterrupt) or _is_interrupt(error.__context__))
 
 
 class CannotRun(Exception):

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from xml.etree import ElementTree
 
+import psutil
 import pytest
 
 from tests.kernels.fixtures import fake_gpu
@@ -350,25 +351,23 @@ def test_ctrl_c_leaves_no_process(watched: Path, tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    while not any("kernels.child compile" in line for line in processes_of(tmp_path)):
+    command_itself, below = psutil.Process(started.pid), list[psutil.Process]()
+    while not any(is_compiler(each) for each in below):
         assert started.poll() is None
         time.sleep(0.05)
+        below = command_itself.children(recursive=True)
     started.send_signal(signal.SIGINT)
     _, errors = started.communicate(timeout=300)
     assert (started.returncode, errors) == (130, "tilewatch: stopped; nothing is left running\n")
-    assert processes_of(tmp_path) == []
+    _, left = psutil.wait_procs(below, timeout=60)  # init may not have buried them yet
+    assert left == []
 
 
-def processes_of(home: Path) -> list[str]:
-    """Command lines of every process whose TMPDIR is this folder: children inherit it."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if f"TMPDIR={home}\0".encode() in (process / "environ").read_bytes():
-                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
-        except OSError:
-            continue  # it ended, or belongs to somebody else
-    return found
+def is_compiler(process: psutil.Process) -> bool:
+    try:
+        return "tilewatch.kernels.child compile" in " ".join(process.cmdline())
+    except psutil.Error:
+        return False  # it ended meanwhile
 
 
 def test_the_comment_names_what_to_type_again() -> None:
