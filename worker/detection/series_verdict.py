@@ -6,6 +6,9 @@ from tilewatch.worker.detection.candidate import Candidate, likeliest_build
 from tilewatch.worker.detection.scope_state import ScopeState
 from tilewatch.worker.detection.verdict import ConfirmedChange, SeriesVerdict, VerdictName
 
+MOST_LOG_CHANGE = 700.0
+"""exp of more is no number: Hypothesis found times of such noise (2026-11-22)."""
+
 
 def give_verdict(state: ScopeState, key: int, candidate: Candidate | None) -> SeriesVerdict:
     """`candidate` is the one of this series that is still open, None where there is none."""
@@ -27,7 +30,8 @@ def give_verdict(state: ScopeState, key: int, candidate: Candidate | None) -> Se
     precision = precisions[row] if np.isfinite(precisions[row]) else np.nanmin(precisions)  # too short a history there
     change, error = nights.size(column, age, series.history_since), precision**-0.5
     time, baseline = nights.moves(column, age)
-    low, high, change = (float(np.expm1(each)) for each in (change - 1.96 * error, change + 1.96 * error, change))
+    ends = np.minimum((change - 1.96 * error, change + 1.96 * error, change), MOST_LOG_CHANGE)
+    low, high, change = (float(each) for each in np.expm1(ends))
     moves = f"(the time moved {time:+.1%}, the baseline {baseline:+.1%})"
     reason = f"{change:+.1%} against {noise:.2%} noise of a night {moves}"
     if candidate is None:
