@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from tilewatch.kernels import tile_table
+from tilewatch.text import name_version
 
 SHIPPED = "shipped"
 """The watched library's own config, timed beside the winner: it is the kernel itself, and no rival."""
@@ -24,10 +25,8 @@ NAMES = (
     tile_table.BASELINE,
 )
 
-DEEPGEMM_PACKAGE = "sgl-deep-gemm"
-
 PACKAGES: Mapping[str, tuple[str, ...]] = {
-    DEEPGEMM_PACKAGE: ("deepgemm", "deepgemm_as_called"),
+    "sgl-deep-gemm": ("deepgemm", "deepgemm_as_called"),
     "torch": (
         "cublaslt",
         "cublas",
@@ -49,11 +48,5 @@ def find_versioned_name(baseline: str, packages: Mapping[str, str]) -> str | Non
     "deepgemm 0.2.5"; None where it lacks the baseline's library."""
     for package, baselines in PACKAGES.items():
         if baseline in baselines and package in packages:
-            version = packages[package]
-            return f"{baseline} {version}" if package == DEEPGEMM_PACKAGE else f"{baseline} {package} {version}"
+            return name_version(baseline, packages[package])
     return None
-
-
-def has_version(baseline: str) -> bool:
-    """Returns whether these are times of an environment of another version, which is never the main baseline."""
-    return " " in baseline

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewatch.kernels import tile_table
-from tilewatch.kernels.baseline_names import SHIPPED, has_version
+from tilewatch.kernels.baseline_names import SHIPPED
 from tilewatch.kernels.statistics import median_interval, ratio_interval
+from tilewatch.text import has_version
 
 DEEPGEMM = "deepgemm"
 

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from tilewatch.dashboard.text import config_text
+from tilewatch.text import has_version, name_version
 
 SETTING = re.compile(r"\b(\w+)=([\w.]+)")
 SETTINGS = (
@@ -17,14 +18,9 @@ SETTINGS = (
 
 
 def version_name(implementation: str, detail: Mapping[str, Any]) -> str:
-    """A baseline's name as an environment of its version has it, such as "deepgemm 0.2.5". PyTorch brings all but
-    DeepGEMM. One without a version stays as it is."""
+    """A baseline's name as an environment of its version has it. One without a version stays as it is."""
     version = str(detail.get("version") or "").split("+cu")[0]
-    if not version or " " in implementation:
-        return implementation
-    return (
-        f"{implementation} {version}" if implementation.startswith("deepgemm") else f"{implementation} torch {version}"
-    )
+    return implementation if not version or has_version(implementation) else name_version(implementation, version)
 
 
 def name_lines(points: pd.DataFrame) -> pd.Series:
@@ -34,7 +30,7 @@ def name_lines(points: pd.DataFrame) -> pd.Series:
     names = [name if role == "kernel" else version_name(name, detail) for name, detail, role in rows]
     lines = pd.Series(names, index=points.index, dtype=object)
     twice = points.assign(line=lines).duplicated(["run_id", "line"], keep=False)
-    of_environment = points["implementation"].map(lambda name: " " in name)
+    of_environment = points["implementation"].map(has_version)
     return lines.mask(twice & of_environment, lines + ", environment")
 
 

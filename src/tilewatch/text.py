@@ -24,6 +24,17 @@ def change_text(change: float) -> str:
     return f"{100 * change:+.1f} %"
 
 
+def name_version(baseline: str, version: str) -> str:
+    """The name of a baseline whose library has this version, such as "deepgemm 0.2.5": times of an environment are
+    stored under it. PyTorch brings all but DeepGEMM."""
+    return f"{baseline} {version}" if baseline.startswith("deepgemm") else f"{baseline} torch {version}"
+
+
+def has_version(baseline: str) -> bool:
+    """Whether these are times of an environment of another version, which is never the main baseline."""
+    return " " in baseline
+
+
 def without_controls(text: str) -> str:
     """Text of others as a terminal may show it: each control character is a replacement character."""
     return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tilewatch.worker.detection.candidate import Candidate, NightEvidence, likeliest_build
+from tilewatch.worker.detection.candidate import Candidate, NightEvidence, likeliest_build, probability_of
 from tilewatch.worker.detection.nights import SAME_CODE, UNKNOWN_CODE, Nights
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Floats, Reading
@@ -147,7 +147,7 @@ class ScopeState:
         """How probable it is that new code changed a series' time: a guess, and what came of the other series with new
         code at this build. The mean of a beta distribution."""
         answers = self._code_answers.get(build, {})
-        guess = 1.0 / (1.0 + np.exp(-self.policy.reasoned_log_odds))
+        guess = probability_of(self.policy.reasoned_log_odds)
         return float((CODE_PRIOR_SERIES * guess + sum(answers.values())) / (CODE_PRIOR_SERIES + len(answers)))
 
     def note_code_answer(self, candidate: Candidate, probability: float) -> None:

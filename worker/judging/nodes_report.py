@@ -18,6 +18,7 @@ from tilewatch.db.step_queries.judging import Scope
 from tilewatch.db.step_queries.node_runs import NodeRunRow, list_node_runs, list_repository_runs
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.device import GpuSpec, gpu_model
+from tilewatch.kernels.upgrading.safety import find_exit_code, find_most_urgent
 from tilewatch.repository_names import main_line_of
 from tilewatch.worker.detection.two_nodes import NodeChange, NodesCompared, NodeSide, NodeTime, compare_nodes
 
@@ -158,12 +159,11 @@ def _name_versions(rows: Sequence[NodeRunRow], *names: str) -> str:
 def _make_answer(compared: NodesCompared, sides: _Sides, sentence: str) -> dict[str, Any]:
     """As `make_answer` of kernels/upgrading/writing.py has it, so that one page shows both."""
     operators = [_make_operator(each, sides, compared) for each in compared.changes]
-    verdicts = {each["safety"] for each in operators}
-    safety = next((word for word in ("not safe", "unknown") if word in verdicts), "safe")
+    safety = find_most_urgent(each["safety"] for each in operators)
     return {
         "answer": sentence,
         "safety": safety,
-        "exit_code": {"safe": 0, "not safe": 1, "unknown": 2}[safety],
+        "exit_code": find_exit_code(safety),
         "a": {"name": sides.names[0], "compiler": sides.made[0]},
         "b": {"name": sides.names[1], "compiler": sides.made[1]},
         "gpus": [{"model": sides.model.slug, "name": sides.model.name, "driver": None}],

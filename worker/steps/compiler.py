@@ -23,7 +23,7 @@ def open_compiler(context: Context, name: str | None = None) -> Compiler:
 
     Raises NotNow without the toolchain: another worker may have it, and this one has it as soon as it is installed.
     """
-    toolchain = _find_toolchain(context, name or INSTALLED)
+    toolchain = require_toolchain(context, name or INSTALLED)
     kept, compiler = _compilers.get(toolchain.name, (None, None))
     if compiler is None or kept != toolchain:
         if compiler is not None:
@@ -33,7 +33,8 @@ def open_compiler(context: Context, name: str | None = None) -> Compiler:
     return compiler
 
 
-def _find_toolchain(context: Context, name: str) -> Toolchain:
+def require_toolchain(context: Context, name: str) -> Toolchain:
+    """Returns a toolchain of this machine. Raises NotNow without it."""
     try:
         return find_toolchain(context.toolchains, name)
     except UnknownToolchain as error:

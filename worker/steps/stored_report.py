@@ -7,15 +7,14 @@ from typing import Any
 from tilewatch.db.lifecycle import toolchain_reports
 from tilewatch.db.lifecycle.jobs import ClaimedJob
 from tilewatch.db.session import session
-from tilewatch.kernels.toolchains.toolchain import Toolchain, UnknownToolchain, find_toolchain
 from tilewatch.kernels.upgrading import writing
-from tilewatch.kernels.upgrading.comparison import begin_report
+from tilewatch.kernels.upgrading.comparison import begin_report, find_side
 from tilewatch.kernels.upgrading.report_file import ToolchainReport, list_rows, read_rows
 from tilewatch.kernels.upgrading.static_half import Workplace
 from tilewatch.worker import watched
 from tilewatch.worker.context import Context
 from tilewatch.worker.queue.lease import Lease
-from tilewatch.worker.queue.outage import NotNow
+from tilewatch.worker.steps.compiler import require_toolchain
 
 SAVE_EVERY_S = 10.0
 MOST_COMPILERS = 4
@@ -53,23 +52,11 @@ def find_place(context: Context, job: ClaimedJob, *, report: ToolchainReport | N
     need not be here. Raises NotNow without one that must be: another worker may have it."""
     wanted = job.payload
     library = watched.library_at(context, wanted["repository"], wanted["sha"], wanted["library"])
-    a, b = (_find_side(context, wanted[side], may_be_missing=report is not None) for side in "ab")
+    a, b = (
+        require_toolchain(context, wanted[side])
+        if report is None
+        else find_side(wanted[side], context.toolchains, may_be_missing=True)
+        for side in "ab"
+    )
     jobs = min(MOST_COMPILERS, os.cpu_count() or 1)
     return Workplace(library, a, b, context.spool, jobs, context.store_url)
-
-
-def has_toolchain(context: Context, name: str) -> bool:
-    try:
-        find_toolchain(context.toolchains, name)
-    except UnknownToolchain:
-        return False
-    return True
-
-
-def _find_side(context: Context, name: str, *, may_be_missing: bool) -> Toolchain:
-    try:
-        return find_toolchain(context.toolchains, name)
-    except UnknownToolchain as error:
-        if may_be_missing:
-            return Toolchain(name, context.toolchains / name)
-        raise NotNow(f"on {context.node} {error}; `tilewatch toolchain add` there brings it") from None

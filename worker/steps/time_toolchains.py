@@ -12,6 +12,7 @@ from tilewatch.kernels.comparing.gpu_bench import NoCupti
 from tilewatch.kernels.device import GpuSpec, gpu_model
 from tilewatch.kernels.measuring.measure import GpuBusy, GpuMissing, MeasureFailed
 from tilewatch.kernels.results import config_key
+from tilewatch.kernels.upgrading.comparison import find_installed_side
 from tilewatch.kernels.upgrading.gpu_half import GpuWanted, time_on_gpu
 from tilewatch.kernels.upgrading.retuning import RecordedTimes
 from tilewatch.worker.context import Context
@@ -22,7 +23,7 @@ from tilewatch.worker.queue.lease import Lease
 from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.steps.check import NO_CUPTI
 from tilewatch.worker.steps.compile_toolchains import queue_gpu_half
-from tilewatch.worker.steps.stored_report import StoredReport, find_place, has_toolchain
+from tilewatch.worker.steps.stored_report import StoredReport, find_place
 
 log = structlog.get_logger()
 
@@ -41,7 +42,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         gpu = backend.own_gpu()
         with session(context.database_url) as opened:
             quarantine.refuse_if_ill(opened, gpu.uuid)
-        retunes = wanted["retunes"] and has_toolchain(context, wanted["b"])
+        retunes = wanted["retunes"] and find_installed_side(wanted["b"], context.toolchains) is not None
         turn = GpuWanted(gpu, model, min(TURN_MINUTES, left), retunes, context.compile_limit_s)
         times = partial(_read_times, context, wanted["stored_as"], model)
         with backend.open_upgrade_bench(gpu, place.library) as bench:
