@@ -1,4 +1,4 @@
-"""Scores the judge: made worlds through `tilewatch judge --stream`, compared with what was hidden in them.
+"""Scores the judge: what it finds in made worlds, compared with what was hidden in them.
 
     python -m benchmarks.judge [--worlds 3] [--seed 2000] [--only mix] [--code both] [--processes 2] [--report-only]
 
@@ -10,13 +10,12 @@ docs/measurements.md has the figures of the seeds that are the defaults here.
 """
 
 import argparse
-import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,12 @@ import numpy as np
 from benchmarks import bounds
 from benchmarks.bounds import Figure
 from benchmarks.judge_life import LifeWorld, life_kinds
-from benchmarks.judge_worlds import LAUNCHES, WARM_UP_NIGHTS, Change, Kind, World
+from benchmarks.judge_worlds import LAUNCHES, SERIES, WARM_UP_NIGHTS, Change, Kind, World
+from tilewatch.worker.detection.detector import Detector
+from tilewatch.worker.detection.policy import Policy
+from tilewatch.worker.detection.reading import Reading
+from tilewatch.worker.detection.replay_evidence import ReplayAnswer, ReplayQuestion
+from tilewatch.worker.detection.scope_state import NodeKernel
 
 NIGHTS = 160
 FOUND_WITHIN_NIGHTS = 20
@@ -149,65 +153,58 @@ def _measure(options: argparse.Namespace) -> Iterator[Figure]:
         "same",
     )
     print(f"{'world':34}code" + "".join(f"{each:>11}" for each in names))
-    with ThreadPoolExecutor(options.processes) as pool:
+    with ProcessPoolExecutor(options.processes) as pool:
         for kind in (*KINDS, *LIFE):
             for code in (False, True):
                 if options.only not in kind.name or options.code == ("unknown" if code else "known"):
                     continue
                 seeds = range(options.seed, options.seed + options.worlds)
-                score = score_worlds(list(pool.map(lambda seed, k=kind, c=code: play(k, seed, c), seeds)))  # type: ignore[misc]
+                score = score_worlds(list(pool.map(partial(play, kind, code=code), seeds)))
                 print(f"{kind.name:34}{'yes' if code else 'no ':4}" + _line(score), flush=True)
                 yield from _list_figures(kind, code, score)
 
 
-def play(kind: Kind, seed: int, code: bool = False) -> PlayedWorld:
-    chance = np.random.default_rng(seed)
-    world = LifeWorld(kind, NIGHTS, chance, situations=LIFE[kind]) if kind in LIFE else World(kind, NIGHTS, chance)
-    world.shows_code = code
+def play(kind: Kind, seed: int, code: bool = False, policy: Policy | None = None, nights: int = NIGHTS) -> PlayedWorld:
+    """Judges every night of one world. The default policy where there is none."""
+    world = make_world(kind, seed, code, nights)
+    series = {i: NodeKernel(int(world.node[i]), int(world.kernel[i])) for i in range(SERIES)}
+    detector = Detector(series, LAUNCHES, policy)
     alerts: list[CodeAlert] = []
-    points = replays = nightly = 0
-    with subprocess.Popen(
-        (sys.executable, "-m", "tilewatch.worker.cli.main", "judge", "--stream"),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-    ) as judge:
-
-        def ask(line: dict[str, Any]) -> dict[str, Any]:
-            assert judge.stdin is not None
-            assert judge.stdout is not None
-            text = json.dumps(line) + "\n"
-            judge.stdin.write(text)
-            judge.stdin.flush()
-            answer = judge.stdout.readline()
-            reply: dict[str, Any] = json.loads(answer)
-            return reply
-
-        assert judge.stdin is not None
-        judge.stdin.write(json.dumps(world.header()) + "\n")
-        for night in range(NIGHTS):
-            fields = world.night(night)
-            scored = night >= WARM_UP_NIGHTS
-            answer = ask(fields)
-            points += len(fields["points"]) * scored
-            nightly += LAUNCHES * len(fields["points"]) * scored
-            for round_ in range(ROUNDS_A_NIGHT + 1):
-                alerts += [
-                    CodeAlert(each["id"], each["night"], each["pct"], night)
-                    for each in answer["alerts"]
-                    if each["kind"] == "code" and scored
-                ]
-                if not answer["reruns"] or round_ == ROUNDS_A_NIGHT:
-                    break
-                replays += sum(each["launches"] for each in answer["reruns"]) * scored
-                results = [world.replay(night, each) for each in answer["reruns"]]
-                answer = ask({"type": "rerun", "results": results})
-        judge.stdin.close()
+    points = replays = 0
+    for night in range(nights):
+        readings = {each["id"]: _read(night, each) for each in world.night(night)["points"]}
+        scored = night >= WARM_UP_NIGHTS
+        points += len(readings) * scored
+        answer = detector.add_night(night, readings)
+        for round_ in range(ROUNDS_A_NIGHT + 1):
+            alerts += [
+                CodeAlert(each.series, each.first_bad, 100 * each.size, night) for each in answer.changes if scored
+            ]
+            if not answer.questions or round_ == ROUNDS_A_NIGHT:
+                break
+            replays += sum(each.launches for each in answer.questions) * scored
+            answer = detector.add_answers([_replay(world, night, each) for each in answer.questions])
     numbers = world.code_numbers
     unchanged = sum(numbers[each.series, each.first_bad] == numbers[each.series, each.first_bad - 1] for each in alerts)
     changes = {change: world.measured_since(change) for change in world.changes}
-    return PlayedWorld(changes, tuple(alerts), int(unchanged), points, nightly, replays)
+    return PlayedWorld(changes, tuple(alerts), int(unchanged), points, LAUNCHES * points, replays)
+
+
+def make_world(kind: Kind, seed: int, code: bool, nights: int = NIGHTS) -> World:
+    chance = np.random.default_rng(seed)
+    world = LifeWorld(kind, nights, chance, situations=LIFE[kind]) if kind in LIFE else World(kind, nights, chance)
+    world.shows_code = code
+    return world
+
+
+def _read(night: int, point: dict[str, Any]) -> Reading:
+    kernel_us, baseline_us = (tuple(map(tuple, point[name])) for name in ("cand", "base"))
+    return Reading(night, point["machine"], point["env"], kernel_us, baseline_us, point.get("code"))
+
+
+def _replay(world: World, night: int, asked: ReplayQuestion) -> ReplayAnswer:
+    good_us, bad_us = world.replay(night, asked.series, (asked.good, asked.bad), asked.launches)
+    return ReplayAnswer(asked.series, asked.good, asked.bad, good_us, bad_us)
 
 
 def score_worlds(worlds: Sequence[PlayedWorld]) -> Score:

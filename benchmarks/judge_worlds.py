@@ -7,6 +7,7 @@ The machine code of a series changes with each change, and now and then without 
 changes that of all series as often as not.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -71,7 +72,10 @@ class Change:
 
 @dataclass
 class World:
-    """Nights are drawn in order, each once; replays are drawn on the node as it is in the newest night."""
+    """Nights are drawn in order, each once; replays are drawn on the node as it is in the newest night.
+
+    Replays of a series in a night have a chance of their own: what a judge asks changes no other time it meets.
+    """
 
     kind: Kind
     nights: int
@@ -102,6 +106,8 @@ class World:
         self.third_mode = np.zeros((2, SERIES))  # gap and share
         self._draw_environment()
         self._draw_code_numbers()
+        self.replay_seed = int(draw.integers(2**62))
+        self.replay_chances: dict[tuple[int, int], np.random.Generator] = {}
 
     def header(self) -> dict[str, Any]:
         series = [
@@ -140,22 +146,24 @@ class World:
             return {}
         return {"code": f"{series}.{self.code_numbers[series, night]}"}
 
-    def replay(self, night: int, ask: dict[str, Any]) -> dict[str, Any]:
-        series, launches = ask["id"], ask["launches"]
-        result = {"id": series, "a": ask["a"], "b": ask["b"]}
-        for name, build in (("a_us", ask["a"]), ("b_us", ask["b"])):
+    def replay(self, night: int, series: int, builds: Sequence[int], launches: int) -> list[tuple[float, ...]]:
+        """The times of each build, in us."""
+        seed = (self.replay_seed, night, series)
+        chance = self.replay_chances.setdefault((night, series), np.random.default_rng(seed))
+        times_us = []
+        for build in builds:
             level = np.log(self.base_us[0, series]) + self.kernel_env[night, series] + self.code[series, build]
             spread = self.noise_scale[night, series] * np.sqrt(
                 self.noise["launch"][series] ** 2
                 + self.noise["round_"][series] ** 2 / ROUNDS
                 + 1.57 * self.noise["sample"][series] ** 2 / (ROUNDS * SAMPLES)
             )
-            logs = level + spread * self._heavy(launches)
-            logs += self.mode_size[series] * (self.chance.random(launches) < self.mode_share[series])
+            logs = level + spread * chance.standard_t(4, launches) / np.sqrt(2.0)
+            logs += self.mode_size[series] * (chance.random(launches) < self.mode_share[series])
             if self.third_mode[1, series]:
-                logs += self.third_mode[0, series] * (self.chance.random(launches) < self.third_mode[1, series])
-            result[name] = np.exp(logs).tolist()
-        return result
+                logs += self.third_mode[0, series] * (chance.random(launches) < self.third_mode[1, series])
+            times_us.append(tuple(np.exp(logs).tolist()))
+        return times_us
 
     def _heavy(self, *shape: int) -> Floats:
         """Student's t with 4 degrees of freedom, of deviation 1."""

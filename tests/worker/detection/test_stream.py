@@ -65,6 +65,10 @@ def test_a_night_before_any_world_is_answered_with_nothing() -> None:
     assert (replies, complaints) == ([NOTHING], ["line 1: this night comes before any world that can be used"])
 
 
+def replayed(world: World, night: int, ask: dict[str, Any]) -> list[tuple[float, ...]]:
+    return world.replay(night, ask["id"], (ask["a"], ask["b"]), ask["launches"])
+
+
 def spoiled(point: dict[str, Any], how: int) -> dict[str, Any]:
     broken: list[dict[str, Any]] = [
         {"id": 10**6},
@@ -105,7 +109,11 @@ def test_spoiled_points_missing_nights_and_missing_or_reordered_results_never_st
         for _ in range(24):
             if not answer["reruns"]:
                 break
-            results = [world.replay(night, each) for each in answer["reruns"] if chance.random() < 0.8]
+            results = [
+                each | dict(zip(("a_us", "b_us"), map(list, replayed(world, night, each)), strict=True))
+                for each in answer["reruns"]
+                if chance.random() < 0.8
+            ]
             for each in results[::3]:
                 each["a_us"] = [*each["a_us"][:1], None, 0]
             chance.shuffle(results)
