@@ -11,7 +11,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewatch.worker.detection.modes import LaunchNoise
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Floats
 from tilewatch.worker.detection.replay_evidence import Estimate, ReplayAnswer, ReplayEvidence
@@ -54,7 +53,7 @@ class Candidate:
     bad: int
     size: float | None
     nightly: NightEvidence
-    launch_noise: LaunchNoise
+    launch_variance: float
     prior: float
     replays: ReplayEvidence = field(default_factory=ReplayEvidence)
     fresh_since: int | None = None  # the first build that can still be reported soon; None: its age does not matter
@@ -78,7 +77,7 @@ class Candidate:
     @property
     def pair_deviation(self) -> float:
         """Of one launch of both builds."""
-        return math.sqrt(self.replays.pair_variance(self.launch_noise))
+        return math.sqrt(self.replays.pair_variance(self.launch_variance))
 
     @property
     def estimate(self) -> Estimate | None:
@@ -92,7 +91,7 @@ class Candidate:
     @property
     def replayed(self) -> tuple[Floats, Floats, Floats]:
         """Of the replays across each build: size / variance, 1 / variance, launches."""
-        return self.replays.across(self.builds, self.launch_noise)
+        return self.replays.across(self.builds, self.launch_variance)
 
     def expect(self, prior: float, least_deviations: float | None = None) -> None:
         """A prior of its own, in place of how often series change and of what their code says of that."""

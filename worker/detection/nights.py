@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewatch.worker.detection import modes, node_noise
-from tilewatch.worker.detection.modes import LaunchNoise
+from tilewatch.worker.detection import node_noise
 from tilewatch.worker.detection.policy import Policy
-from tilewatch.worker.detection.reading import MAD_TO_DEVIATION, Floats, Reading, location, read_level
+from tilewatch.worker.detection.reading import MAD_TO_DEVIATION, Floats, Reading, read_level
 from tilewatch.worker.detection.step_scan import Scan, median, scan_steps
 
 LEARN_EVERY_NIGHTS = 10
@@ -32,8 +31,6 @@ class Nights:
         self.environments = np.empty((0, len(self.nodes)), dtype=np.int64)
         self.seen = np.zeros(len(self.nodes), dtype=np.int64)
         self.launches = np.ones(len(self.nodes))
-        self._launch_times = np.empty((0, len(self.nodes), 1))
-        self._modes: dict[int, LaunchNoise] = {}
         self._environment_numbers: dict[tuple[str, str], int] = {}
         self._learned: dict[int, node_noise.Loadings] = {}
         self._shares = np.ones(len(self.nodes))
@@ -45,7 +42,6 @@ class Nights:
     def add(self, build: int, readings: Mapping[int, Reading]) -> None:
         """`readings` by column. A series that is missing tonight keeps its environment."""
         times, baselines, variances = np.full((3, len(self.nodes)), np.nan)
-        launches: dict[int, tuple[float, ...]] = {}
         unknown = np.full(len(self.nodes), NO_ENVIRONMENT)
         environments = self.environments[-1].copy() if len(self.environments) else unknown
         for column, reading in readings.items():
@@ -53,8 +49,7 @@ class Nights:
             if kernel is None:
                 continue
             times[column], variances[column] = kernel.time, kernel.launch_variance
-            launches[column] = kernel.launches
-            self.launches[column] = len(kernel.launches)
+            self.launches[column] = kernel.launches
             baseline = read_level(reading.baseline_us)
             if baseline is not None:
                 baselines[column] = baseline.time
@@ -70,9 +65,7 @@ class Nights:
         self.environments = np.vstack([self.environments[-kept:], environments])
         self.code_changes = np.vstack([self.code_changes[-kept:], np.full(len(times), UNKNOWN_CODE)])
         self._compare_codes(readings)
-        self._launch_times = _with_night(self._launch_times[-kept:], launches)
         self._nights += 1
-        self._place_in_modes()
         self.starts, self.earlier = self._environment_starts()
         self.measured = np.isfinite(times)
         self.variances = self._launch_variance()
@@ -103,16 +96,10 @@ class Nights:
         before = self.environments[-2]
         return np.asarray((self.environments[-1] != before) & (before != NO_ENVIRONMENT))
 
-    def launch_noise(self, column: int) -> LaunchNoise:
-        return self._modes.get(column) or LaunchNoise(float(self.variances[column]))
-
     def _launch_variance(self) -> Floats:
         """Of one launch's median. The mean of clipped variances: launches that fall in two modes must not be missed."""
         positive = np.where(self.launch_variances > 0.0, self.launch_variances, np.nan)[-60:]
-        variances = np.nan_to_num(_mean(np.minimum(positive, 8.0 * median(positive))))
-        for column, noise in self._modes.items():
-            variances[column] = noise.variance
-        return np.asarray(variances)
+        return np.asarray(np.nan_to_num(_mean(np.minimum(positive, 8.0 * median(positive)))))
 
     def noise(self) -> Floats:
         """One night's deviation, from differences between nights: a step spoils only the pairs across it.
@@ -145,7 +132,6 @@ class Nights:
         """Raises the nights before this one to the level since: what follows is compared with both."""
         self.times[:row, column] += size
         self.residuals[:row, column] += size
-        self._launch_times[:row, column] += size
 
     def size(self, column: int, age: int, history_since: int) -> float:
         """How far a series' level moved, from medians: a wild night does not make a change larger."""
@@ -176,30 +162,6 @@ class Nights:
         other = (self.environments != before) & (row < starts)
         return starts, np.where(other, row + 1, 0).max(axis=0)
 
-    def _place_in_modes(self) -> None:
-        """Sets tonight's level of series with two modes, and that of all nights when the modes are learned again."""
-        if self._nights % LEARN_EVERY_NIGHTS:
-            for column, noise in self._modes.items():
-                self.times[-1, column] = self._level(-1, column, noise)
-            return
-        before = self._modes
-        learned = modes.learn_all(self._launch_times)
-        self._modes = learned
-        for column in before.keys() | learned.keys():
-            for row in np.flatnonzero(np.isfinite(self.times[:, column])):
-                level = self._level(row, column, learned.get(column))
-                self.residuals[row, column] += level - self.times[row, column]
-                self.times[row, column] = level
-
-    def _level(self, row: int | np.intp, column: int, noise: LaunchNoise | None) -> float:
-        there = self._launch_times[row, column]
-        there = there[np.isfinite(there)]
-        if not len(there):
-            return float("nan")
-        if noise is None or noise.modes is None:
-            return location(there.tolist())
-        return modes.place_level(there, noise.modes, noise.variance)
-
     def _subtract_node_noise(self) -> None:
         rows = len(self.builds)
         for number, members in enumerate(self._members):
@@ -225,17 +187,6 @@ class Nights:
         same = self.environments[1:, members] == self.environments[:-1, members]
         moves = np.hstack([np.diff(self.times[:, members], axis=0), np.diff(self.baselines[:, members], axis=0)])
         return np.where(np.hstack([same, same]), moves, np.nan)
-
-
-def _with_night(launch_times: Floats, launches: Mapping[int, Sequence[float]]) -> Floats:
-    """Nights x series x launches, with tonight's; missing ones are not a number."""
-    nights, series, most = launch_times.shape
-    widest = max([most, *map(len, launches.values())])
-    joined = np.full((nights + 1, series, widest), np.nan)
-    joined[:-1, :, :most] = launch_times
-    for column, times in launches.items():
-        joined[-1, column, : len(times)] = times
-    return joined
 
 
 def _mean(values: Floats) -> Floats:

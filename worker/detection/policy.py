@@ -15,7 +15,7 @@ from tilewatch.errors import ExpectedError
 class Policy:
     """Tuned on worlds of benchmarks/judge.py with other seeds than those reported. Log-odds are natural logarithms."""
 
-    name: str = "replay-7"
+    name: str = "replay-8"
     min_history: int = 5  # nights on this machine and toolchain before a night is judged
     window_nights: int = 90  # history that noise and factors are learned from
     before_nights: int = 40  # a level older than this has drifted

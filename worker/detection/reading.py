@@ -36,11 +36,11 @@ class Reading:
 
 @dataclass(frozen=True)
 class NightLevel:
-    """The logarithm of a night's time, the variance of one launch, and the logarithms of the launches, sorted."""
+    """The logarithm of a night's time, the variance of one launch, and how many launches it had."""
 
     time: float
     launch_variance: float
-    launches: tuple[float, ...]
+    launches: int
 
 
 def read_level(launches: Sequence[Sequence[float]]) -> NightLevel | None:
@@ -56,15 +56,10 @@ def read_level(launches: Sequence[Sequence[float]]) -> NightLevel | None:
     if count > 1:
         mean = sum(logs) / count
         variance = sum((each - mean) ** 2 for each in logs) / (count - 1)
-        return NightLevel(location(logs), variance, tuple(logs))
+        return NightLevel((mean + _median(logs)) / 2, variance, count)  # a wild launch moves it half as far as the mean
     middle = _median(samples[0])
     spread = MAD_TO_DEVIATION * _median(sorted(abs(each / middle - 1.0) for each in samples[0]))
-    return NightLevel(logs[0], math.pi / 2 * spread**2 / len(samples[0]), tuple(logs))
-
-
-def location(ordered: Sequence[float]) -> float:
-    """Halfway between mean and median: nearly the mean's precision, and a wild launch moves it half as far."""
-    return (sum(ordered) / len(ordered) + _median(ordered)) / 2
+    return NightLevel(logs[0], math.pi / 2 * spread**2 / len(samples[0]), 1)
 
 
 def _ordered(launch: Sequence[float]) -> list[float]:

@@ -12,8 +12,6 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewatch.worker.detection import modes
-from tilewatch.worker.detection.modes import LaunchNoise, Modes
 from tilewatch.worker.detection.reading import Floats, is_time
 
 PRIOR_LAUNCHES = 6
@@ -64,7 +62,6 @@ class ReplayEvidence:
     differences: dict[tuple[int, int], list[float]] = field(default_factory=dict)
     _spreads: dict[tuple[int, int], float] = field(default_factory=dict)
     _estimates: dict[tuple[int, int], Estimate] = field(default_factory=dict)
-    _modes: Modes | None = None
     _variance: float = 0.0
 
     def add(self, answer: ReplayAnswer) -> int:
@@ -77,40 +74,36 @@ class ReplayEvidence:
             self._spreads.pop((answer.good, answer.bad), None)
         return len(usable)
 
-    def estimates(self, noise: LaunchNoise) -> dict[tuple[int, int], Estimate]:
+    def estimates(self, launch_variance: float) -> dict[tuple[int, int], Estimate]:
         """Of each pair, all with one variance: that of past nights and of all launches so far."""
-        if noise.modes != self._modes:
-            self._modes = noise.modes
-            self._estimates.clear()
-            self._spreads.clear()
         if not self._estimates:
             for pair, differences in self.differences.items():
                 if pair not in self._spreads:
-                    self._spreads[pair] = _spread(differences, noise)
+                    self._spreads[pair] = _spread(differences)
             free = sum(map(len, self.differences.values())) - len(self._spreads)
-            self._variance = _variance(sum(self._spreads.values()), free, noise)
-            self._estimates = {pair: _estimate(each, self._variance, noise) for pair, each in self.differences.items()}
+            self._variance = _variance(sum(self._spreads.values()), free, launch_variance)
+            self._estimates = {pair: _estimate(each, self._variance) for pair, each in self.differences.items()}
         return self._estimates
 
-    def shown_since(self, oldest: int, noise: LaunchNoise) -> int | None:
+    def shown_since(self, oldest: int, launch_variance: float) -> int | None:
         """The first good build of the replays that showed something and reach past build `oldest`, None where none
         did: a change behind it must not be shut out."""
         shown = (
             good
-            for (good, bad), estimate in self.estimates(noise).items()
+            for (good, bad), estimate in self.estimates(launch_variance).items()
             if bad >= oldest and abs(estimate.deviations) >= SHOWN_DEVIATIONS
         )
         return min(shown, default=None)
 
-    def pair_variance(self, noise: LaunchNoise) -> float:
+    def pair_variance(self, launch_variance: float) -> float:
         """Of one launch of both builds."""
-        self.estimates(noise)
-        return self._variance or _past(noise)
+        self.estimates(launch_variance)
+        return self._variance or _past(launch_variance)
 
-    def across(self, builds: NDArray[np.int64], noise: LaunchNoise) -> tuple[Floats, Floats, Floats]:
+    def across(self, builds: NDArray[np.int64], launch_variance: float) -> tuple[Floats, Floats, Floats]:
         """For each build k, of replays with good < k <= bad: sum of size / error^2, sum of 1 / error^2, launches."""
         weighed, precisions, launches = np.zeros((3, len(builds)))
-        for (good, bad), estimate in self.estimates(noise).items():
+        for (good, bad), estimate in self.estimates(launch_variance).items():
             began_before = good < builds[0] - 1 and abs(estimate.deviations) >= SHOWN_DEVIATIONS
             if bad < builds[0] or began_before:
                 continue
@@ -123,23 +116,20 @@ class ReplayEvidence:
 
 def estimate_pair(differences: Sequence[float], launch_variance: float) -> Estimate:
     """From log(bad_us / good_us) of each launch of one pair alone."""
-    noise = LaunchNoise(launch_variance)
-    return _estimate(differences, _variance(_spread(differences, noise), len(differences) - 1, noise), noise)
+    return _estimate(differences, _variance(_spread(differences), len(differences) - 1, launch_variance))
 
 
-def _variance(spread: float, free: int, noise: LaunchNoise) -> float:
+def _variance(spread: float, free: int, launch_variance: float) -> float:
     """Of one launch of both builds: (k s0 + spread) / (k + free), k PRIOR_LAUNCHES and s0 the variance of past nights.
 
     Past nights count, because four launches know their own variance badly.
     """
-    return (PRIOR_LAUNCHES * _past(noise) + spread) / (PRIOR_LAUNCHES + free)
+    return (PRIOR_LAUNCHES * _past(launch_variance) + spread) / (PRIOR_LAUNCHES + free)
 
 
-def _estimate(differences: Sequence[float], pair_variance: float, noise: LaunchNoise) -> Estimate:
+def _estimate(differences: Sequence[float], pair_variance: float) -> Estimate:
     """Huber's mean, clipped at two deviations: a wild launch counts no more than that."""
     count = len(differences)
-    if noise.modes is not None:
-        return Estimate(*modes.compare(differences, noise.modes, pair_variance), count)
     centre = median(differences)
     reach = 2.0 * math.sqrt(pair_variance)
     for _ in range(5):
@@ -147,14 +137,11 @@ def _estimate(differences: Sequence[float], pair_variance: float, noise: LaunchN
     return Estimate(centre, math.sqrt(pair_variance / count), count)
 
 
-def _spread(differences: Sequence[float], noise: LaunchNoise) -> float:
-    """Sum of squares of the distances from the median, within modes where the series has two."""
-    if noise.modes is None:
-        centre = median(differences)
-        return sum((each - centre) ** 2 for each in differences)
-    size, _ = modes.compare(differences, noise.modes, _past(noise))
-    return float((modes.distances(differences, size, noise.modes, _past(noise)) ** 2).sum())
+def _spread(differences: Sequence[float]) -> float:
+    """Sum of squares of the distances from the median."""
+    centre = median(differences)
+    return sum((each - centre) ** 2 for each in differences)
 
 
-def _past(noise: LaunchNoise) -> float:
-    return 2.0 * noise.variance + 1e-8  # two builds; and 0.01 % for launches that repeat to the last digit
+def _past(launch_variance: float) -> float:
+    return 2.0 * launch_variance + 1e-8  # two builds; and 0.01 % for launches that repeat to the last digit

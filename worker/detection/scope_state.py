@@ -121,7 +121,7 @@ class ScopeState:
             bad=bad,
             size=size,
             nightly=nightly,
-            launch_noise=self.nights.launch_noise(series.column),
+            launch_variance=float(self.nights.variances[series.column]),
             prior=prior,
             replays=series.replays,
             fresh_since=builds[-min(self.policy.fresh_nights, len(builds))],
@@ -159,10 +159,12 @@ class ScopeState:
     ) -> Candidate:
         """A candidate for builds that are compared for another reason than a night's times."""
         column = self.series[key].column
-        nightly, noise = NightEvidence(*np.zeros((3, bad - good))), self.nights.launch_noise(column)
+        nightly = NightEvidence(*np.zeros((3, bad - good)))
         at = np.searchsorted(np.asarray(self.nights.builds), np.arange(good + 1, bad + 1))
         nightly.by_code[self.nights.code_changes[at, column] == SAME_CODE] = -np.inf
-        return Candidate(key, good, bad, None, nightly, noise, prior, replays or ReplayEvidence())
+        return Candidate(
+            key, good, bad, None, nightly, float(self.nights.variances[column]), prior, replays or ReplayEvidence()
+        )
 
     def due_checks(self) -> Iterator[tuple[SeriesState, Candidate | None]]:
         """Some nights after a new machine or toolchain, once: tonight's build against the last one before.
@@ -208,7 +210,7 @@ class ScopeState:
     def remember(self, candidate: Candidate) -> None:
         """Keeps a candidate's replays as evidence for the nights to come."""
         series, builds = self.series[candidate.series], np.asarray(self.nights.builds, dtype=np.int64)
-        weighed, precisions, _ = series.replays.across(builds, candidate.launch_noise)
+        weighed, precisions, _ = series.replays.across(builds, candidate.launch_variance)
         self._weighed[:, series.column], self._precisions[:, series.column] = weighed, precisions
 
     def _add(self, build: int, readings: Mapping[int, Reading]) -> None:
@@ -272,7 +274,7 @@ class ScopeState:
     def _shown_since(self, series: SeriesState) -> int | None:
         builds = self.nights.builds
         oldest = builds[-min(self.policy.after_nights, len(builds))]
-        return series.replays.shown_since(oldest, self.nights.launch_noise(series.column))
+        return series.replays.shown_since(oldest, float(self.nights.variances[series.column]))
 
 
 def _by_build(nightly: NightEvidence, builds: Sequence[int], good: int, bad: int) -> NightEvidence:

@@ -1,4 +1,4 @@
-"""Made histories with a known answer: step, drift, spike, noise alone, no noise, two modes, missing nights."""
+"""Made histories with a known answer: step, drift, spike, noise alone, no noise, two levels, missing nights."""
 
 import random
 from collections.abc import Callable
@@ -10,7 +10,6 @@ import pytest
 from tilewatch.worker.detection.candidate import Candidate, NightEvidence, is_worth, likeliest_build
 from tilewatch.worker.detection.confirmation import is_believable, next_launches, next_question
 from tilewatch.worker.detection.detector import Detector, Response
-from tilewatch.worker.detection.modes import LaunchNoise
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Reading
 from tilewatch.worker.detection.replay_evidence import ReplayAnswer, ReplayQuestion
@@ -301,7 +300,7 @@ def replays(good: int, bad: int, size: float, launches: int = 4) -> ReplayAnswer
 def test_a_step_larger_than_a_night_may_count_for_is_not_put_on_an_older_build_of_which_little_is_known() -> None:
     shown, deviation = np.array([0.008, 0.001, 0.0005, 0.0044]), np.array([0.01, 0.001, 0.001, 0.0013])
     nightly = NightEvidence(shown / deviation**2, deviation**-2.0)
-    candidate = Candidate(0, 58, 62, 0.032, nightly, LaunchNoise(1e-6), -7.0)
+    candidate = Candidate(0, 58, 62, 0.032, nightly, 1e-6, -7.0)
     candidate.add_answer(replays(58, 62, 0.03))
     build, probability = likeliest_build(candidate)
     assert build == 62
@@ -309,7 +308,7 @@ def test_a_step_larger_than_a_night_may_count_for_is_not_put_on_an_older_build_o
 
 
 def test_a_change_before_the_builds_in_question_is_none_of_theirs() -> None:
-    candidate = Candidate(0, 60, 64, None, NightEvidence(*np.zeros((2, 4))), LaunchNoise(1e-6), -7.0)
+    candidate = Candidate(0, 60, 64, None, NightEvidence(*np.zeros((2, 4))), 1e-6, -7.0)
     candidate.add_answer(replays(50, 63, 0.03))
     assert candidate.estimate is None
     candidate.add_answer(replays(52, 64, 0.0))
@@ -319,7 +318,7 @@ def test_a_change_before_the_builds_in_question_is_none_of_theirs() -> None:
 
 def test_replays_that_contradict_what_a_night_seemed_to_show_are_believed_of_another_build() -> None:
     nightly = NightEvidence(np.array([0.008, -0.0005]) / 0.003**2, np.array([1.0, 0.01]) / 0.003**2)
-    candidate = Candidate(0, 40, 42, 0.008, nightly, LaunchNoise(1e-6), -1.0, fresh_since=41)
+    candidate = Candidate(0, 40, 42, 0.008, nightly, 1e-6, -1.0, fresh_since=41)
     for _ in range(20):
         question = next_question(candidate, Policy())
         if question is None:
@@ -339,7 +338,7 @@ def test_old_news_is_worth_fewer_launches_than_a_fresh_change_that_is_as_likely(
         44,
         0.02,
         NightEvidence(nightly.weighed[::-1] * [1, 1, 1, 0], nightly.precisions),
-        LaunchNoise(1e-4),
+        1e-4,
         -1.0,
         fresh_since=44,
     )
@@ -349,7 +348,7 @@ def test_old_news_is_worth_fewer_launches_than_a_fresh_change_that_is_as_likely(
         44,
         0.02,
         NightEvidence(nightly.weighed * [0, 1, 1, 1], nightly.precisions),
-        LaunchNoise(1e-4),
+        1e-4,
         -1.0,
         fresh_since=44,
     )
@@ -445,7 +444,7 @@ def test_a_change_that_three_launches_agree_on_is_told_after_eight() -> None:
 
 
 def test_what_is_believed_is_told_of_the_launches_there_are_when_no_more_are_given() -> None:
-    candidate = Candidate(0, 40, 41, None, NightEvidence(*np.zeros((2, 1))), LaunchNoise(1e-6), -1.0)
+    candidate = Candidate(0, 40, 41, None, NightEvidence(*np.zeros((2, 1))), 1e-6, -1.0)
     asked: list[int] = []
     while (question := next_question(candidate, Policy())) is not None:
         asked.append(question.launches)
@@ -462,7 +461,7 @@ def test_launches_asked_for_grow_with_those_that_did_not_settle_it() -> None:
         41,
         0.05,
         NightEvidence(np.array([0.05]) / 0.03**2, np.array([0.03**-2.0])),
-        LaunchNoise(1e-4),
+        1e-4,
         0.0,
         fresh_since=41,
     )

@@ -10,7 +10,6 @@ import pytest
 from tilewatch.worker.detection.candidate import Candidate, NightEvidence, odds
 from tilewatch.worker.detection.confirmation import is_believable, next_question
 from tilewatch.worker.detection.detector import Detector
-from tilewatch.worker.detection.modes import LaunchNoise
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Reading
 from tilewatch.worker.detection.replay_budget import ReplayBudget
@@ -25,7 +24,7 @@ CERTAIN = 30.0
 
 def candidate_of(size: float, launches: int = 12, log_odds: float = CERTAIN, noise: float = 1e-8) -> Candidate:
     """One build, replayed `launches` times with this difference (a logarithm); no night shows anything."""
-    candidate = Candidate(0, 40, 41, size, NightEvidence(*np.zeros((2, 1))), LaunchNoise(noise), 0.0, fresh_since=41)
+    candidate = Candidate(0, 40, 41, size, NightEvidence(*np.zeros((2, 1))), noise, 0.0, fresh_since=41)
     candidate.add_answer(ReplayAnswer(0, 40, 41, (100.0,) * launches, (100.0 * math.exp(size),) * launches))
     candidate.prior = log_odds - odds(candidate, POLICY)
     return candidate
@@ -93,13 +92,13 @@ def test_a_change_whose_odds_fell_is_not_reported() -> None:
 @pytest.mark.parametrize(("share", "reported"), [(0.95, False), (0.99, True)])
 def test_a_build_is_named_when_it_has_98_per_cent_of_the_probability(share: float, reported: bool) -> None:
     nightly = NightEvidence(*np.zeros((2, 2)), by_code=np.log([1.0 - share, share]))
-    candidate = Candidate(0, 40, 42, 0.02, nightly, LaunchNoise(1e-8), CERTAIN, state="confirmed")
+    candidate = Candidate(0, 40, 42, 0.02, nightly, 1e-8, CERTAIN, state="confirmed")
     candidate.add_answer(ReplayAnswer(0, 40, 42, (100.0,) * 12, (102.0,) * 12))
     assert is_believable(candidate, POLICY) == reported
 
 
 def test_a_question_that_nobody_can_answer_leaves_a_change_undecided() -> None:
-    candidate = Candidate(0, 40, 41, None, NightEvidence(*np.zeros((2, 1))), LaunchNoise(1e-6), 0.0)
+    candidate = Candidate(0, 40, 41, None, NightEvidence(*np.zeros((2, 1))), 1e-6, 0.0)
     candidate.add_answer(ReplayAnswer(0, 40, 41, (), ()))
     assert next_question(candidate, POLICY) is None
     assert candidate.state == "undecided"
@@ -107,7 +106,7 @@ def test_a_question_that_nobody_can_answer_leaves_a_change_undecided() -> None:
 
 def test_plus_is_slower_and_a_pair_is_compared_launch_by_launch() -> None:
     """The GPU is now slower and now faster, which happens to both builds."""
-    candidate = Candidate(0, 40, 41, None, NightEvidence(*np.zeros((2, 1))), LaunchNoise(1e-6), 0.0)
+    candidate = Candidate(0, 40, 41, None, NightEvidence(*np.zeros((2, 1))), 1e-6, 0.0)
     candidate.add_answer(ReplayAnswer(0, 40, 41, (100.0, 150.0, 120.0), (105.0, 157.5, 126.0)))
     assert candidate.estimate is not None
     assert candidate.estimate.size == pytest.approx(math.log(1.05))
