@@ -4,12 +4,15 @@ Runs inside the GPU child. FP8 and its scales are held as uint8, bfloat16 as uin
 """
 
 import functools
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import cupy
 import numpy as np
 
 from tilewatch.kernels.contract import Array
+from tilewatch.kernels.parameters import Scalar
+from tilewatch.kernels.signature import strides
 
 RAW = {
     "float8_e4m3fn": np.uint8,
@@ -52,6 +55,19 @@ def make_poisoned(array: Array) -> Any:
     out = cupy.empty(array.shape, dtype=raw_dtype(array))
     poison(out)
     return out
+
+
+def list_launch_values(arguments: Iterable[Array | Scalar], find: Callable[[Array], Any]) -> tuple[Any, ...]:
+    """cuTile's calling convention 1: per array its pointer, its shape and its strides, all int32; per scalar its value;
+    no constants. `find` returns an array on the device."""
+    values: list[Any] = []
+    for each in arguments:
+        if isinstance(each, Scalar):
+            values.append(getattr(cupy, each.dtype)(each.value))
+            continue
+        values.append(find(each))
+        values += [cupy.int32(size) for size in (*each.shape, *strides(each.shape))]
+    return tuple(values)
 
 
 def poison(out: Any) -> None:

@@ -14,6 +14,7 @@ import cupy
 
 from tilewatch.kernels import baselines
 from tilewatch.kernels.gpu import canary, timing
+from tilewatch.kernels.gpu.described_launch import DescribedLaunch
 from tilewatch.kernels.gpu.prepared_problem import prepare
 from tilewatch.kernels.gpu.rounds import Entry, time_rounds
 from tilewatch.kernels.gpu.stdout_capture import StdoutCapture
@@ -64,6 +65,10 @@ class Prepared(Protocol):
         """Keeps a checked config for rounds."""
 
     def entry(self, identity: int) -> Entry: ...
+
+    def describe(self, request: Mapping[str, Any]) -> DescribedLaunch | None:
+        """Describes the launch of a config for a profiler's process. None where a config is no single launch of a
+        library file's kernel."""
 
     def time_parts(self, identity: int, rounds: int) -> dict[str, float]:
         """Returns the median microseconds of each launch of a config, by its place and its kernel's name.
@@ -207,6 +212,11 @@ def _parts(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"parts_us": prepared.time_parts(request["id"], request["rounds"])}
 
 
+def _describe(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    described = prepared.describe(request)
+    return {"launch": None if described is None else described.as_json}
+
+
 def _canary(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"telemetry": {"when": request["when"], **canary.canary(prepared.timer)}}
 
@@ -218,6 +228,7 @@ ANSWERS: Mapping[str, Callable[[Prepared, Mapping[str, Any]], Mapping[str, Any]]
     "baselines": _baselines,
     "rounds": _rounds,
     "parts": _parts,
+    "describe": _describe,
     "canary": _canary,
 }
 

@@ -161,6 +161,9 @@ class PreparedOperator:
         config = self.loaded[identity]
         return partial(self.launch, config), config.names
 
+    def describe(self, request: Mapping[str, Any]) -> None:
+        """Returns None: a process that runs host code must be confined, and a profiler's cannot be."""
+
     def time_parts(self, identity: int, rounds: int) -> dict[str, float]:
         config = self.loaded[identity]
         if len(config.names) < 2:

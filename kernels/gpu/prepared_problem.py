@@ -13,12 +13,13 @@ from tilewatch.kernels import baselines
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.contract import Array, Config, Kernel, Problem
 from tilewatch.kernels.gpu import arrays, timing
+from tilewatch.kernels.gpu.described_launch import DescribedLaunch, describe_launch
 from tilewatch.kernels.gpu.rounds import Entry, count_input_sets
 from tilewatch.kernels.gpu.telemetry import Telemetry
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.loading import LibraryKernel, load
 from tilewatch.kernels.parameters import Constant, Scalar, arguments
-from tilewatch.kernels.signature import element_bytes, input_dtypes, strides
+from tilewatch.kernels.signature import element_bytes, input_dtypes
 
 INPUT_BUDGET = 0.25
 """Share of the GPU's memory that input sets may take."""
@@ -56,19 +57,12 @@ class PreparedProblem:
     modules: tempfile.TemporaryDirectory[str]
 
     def launch(self, config: LoadedConfig, turn: int) -> None:
-        """cuTile's calling convention 1: per array its pointer, its shape and its strides, all int32; per scalar its
-        value; no constants.
+        """`turn` is the number of the input set."""
+        find = partial(self._find_array, turn)
+        config.function(config.grid, (1,), arrays.list_launch_values(config.arguments, find))
 
-        `turn` is the number of the input set.
-        """
-        values: list[Any] = []
-        for each in config.arguments:
-            if isinstance(each, Scalar):
-                values.append(getattr(cupy, each.dtype)(each.value))
-                continue
-            values.append(self.outputs[each.name] if each.written else self.inputs[turn][each.name])
-            values += [cupy.int32(size) for size in (*each.shape, *strides(each.shape))]
-        config.function(config.grid, (1,), tuple(values))
+    def _find_array(self, turn: int, array: Array) -> Any:
+        return self.outputs[array.name] if array.written else self.inputs[turn][array.name]
 
     def reset_outputs(self) -> None:
         """Poisons what is only written, and gives what is changed in place the values of the first input set again."""
@@ -143,6 +137,17 @@ class PreparedProblem:
 
     def time_parts(self, identity: int, rounds: int) -> dict[str, float]:  # noqa: ARG002 - a kernel is one launch
         return {}
+
+    def describe(self, request: Mapping[str, Any]) -> DescribedLaunch:
+        """Describes the launch of a config for a profiler's process."""
+        return describe_launch(
+            self.kernel,
+            self.problem,
+            request["config"],
+            content_key=request["content_key"],
+            symbol=request["symbol"],
+            sm_count=self.sm_count,
+        )
 
     def build_rival(self, name: str) -> baselines.Rival:
         """Raises BaselineMissing."""

@@ -13,13 +13,17 @@ from tilewatch.kernels import device, tile_table
 from tilewatch.kernels.baseline_names import SHIPPED
 from tilewatch.kernels.child_process import ChildDied, ChildHung
 from tilewatch.kernels.measuring.careful_timing import OnStep, time_carefully
+from tilewatch.kernels.measuring.profiling import add_counts
 from tilewatch.kernels.measuring.racing import RacePolicy
 from tilewatch.kernels.measuring.rival_process import RivalProcess
-from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, sweep
+from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, SweepResult, sweep
 from tilewatch.kernels.results import Cubin, Measured, Params, RunResult, TrialResult, config_key
 from tilewatch.kernels.roofline import find_floor_us
 from tilewatch.kernels.toolchains import versions
 from tilewatch.kernels.toolchains.toolchain import Toolchain
+
+MOST_COUNTED = 4
+"""Configs of a sweep whose counters are read: the winner and three that tied with it."""
 
 SEEDS = 2**31
 """Seeds of inputs are below this, so that every generator of random numbers takes them."""
@@ -118,6 +122,8 @@ def measure(
                 on_step,
             )
             telemetry += readings
+            counted = _find_tied(result, winner)
+            launches = child.describe(counted)
         telemetry.append(_canary(child, "after"))
     except (SweepFailed, ChildDied, ChildHung) as error:
         raise MeasureFailed(f"measuring {request.kernel} on {request.problem} stopped: {error}") from None
@@ -125,6 +131,10 @@ def measure(
         child.close()
         for rival in rivals:
             rival.close()
+    if result.winner is not None:  # after the last time is taken, and with the GPU free
+        on_step("counters", 0, len(counted))
+        configs = [result.trials[each].config for each in counted]
+        measurements = add_counts(measurements, configs, launches, store_url=request.store_url, gpu_uuid=gpu.uuid)
     return RunResult(
         host=request.host,
         gpu_model=gpu.model.slug if gpu.model else "",
@@ -141,6 +151,12 @@ def measure(
         started_at=started_at,
         finished_at=dt.datetime.now(dt.UTC),
     )
+
+
+def _find_tied(result: SweepResult, winner: int) -> list[int]:
+    """The numbers of the winner's trial and of the first few that tied with it."""
+    keys = [config_key(trial.config) for trial in result.trials]
+    return list(dict.fromkeys([winner, *(keys.index(config_key(each)) for each in result.tie)]))[:MOST_COUNTED]
 
 
 def _find_floor_us(gpu: device.Gpu, work: Mapping[str, Any]) -> float:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.compiling.local_cubins import LocalCubins
+from tilewatch.kernels.gpu.described_launch import DescribedLaunch, read_launch
 from tilewatch.kernels.measuring.racing import RacePolicy, ranking, still_in
 from tilewatch.kernels.results import Cubin, Params, TrialResult, config_key
 from tilewatch.kernels.statistics import median_interval
@@ -124,6 +125,13 @@ class GpuChild:
     def load(self, identity: int) -> None:
         """Loads a checked config, so that a request of rounds may name it."""
         self.time([identity], 1, TRIAL_DEADLINE_S)
+
+    def describe(self, identities: Sequence[int]) -> list[DescribedLaunch]:
+        """Describes the launches of checked configs; empty where they are no single launches. Raises ChildDied or
+        ChildHung."""
+        asked = [{**_cubin_request(each, self._checked[each]), "ask": "describe"} for each in identities]
+        answers = [self.ask(each)["launch"] for each in asked]
+        return [read_launch(each) for each in answers if each is not None]
 
     def close(self) -> None:
         if self._child is not None:

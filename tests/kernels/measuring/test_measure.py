@@ -1,7 +1,9 @@
 """The whole measuring path on a fake GPU, all of it real but the device: from cubins to the number on record."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from tests.kernels.fixtures.fake_gpu import (
     measure_in_this_process,
 )
 from tests.kernels.fixtures.fake_gpu.device import NAME, THROTTLED, FakeGpu
+from tests.kernels.fixtures.ncu import NCU_OUTPUT, make_ncu
 from tilewatch.kernels import device, sandbox
 from tilewatch.kernels.measuring.measure import GpuBusy, GpuMissing, MeasureFailed, MeasureRequest, measure
 from tilewatch.kernels.results import Cubin, RunResult, TrialResult
@@ -158,7 +161,26 @@ def test_rounds_end_when_the_ratio_is_known_well_enough(bench: Bench) -> None:
     ours = result.measurements[0]
     assert (ours.detail["stopped"], ours.detail["rounds"], len(ours.samples_us)) == ("interval", 40, 40)
     assert ours.detail["sandbox"] == sandbox.find_gpu_level()
-    assert bench.steps[-1] == ("rounds", 40, 200)
+    assert bench.steps[-2:] == [("rounds", 40, 200), ("counters", 0, 1)]
+
+
+def test_the_counters_of_the_winner_and_of_what_tied_with_it_are_read_after_the_last_round(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{make_ncu(tmp_path, NCU_OUTPUT)}:{os.environ['PATH']}")
+    result = bench.measure([bench.rig.cubin(2, 80.0), bench.rig.cubin(4, 80.0), bench.rig.cubin(1, 200.0)])
+    ours, *rivals = result.measurements
+    assert ours.detail["counters"]["instructions"] == 1_234_567
+    assert [each["config"] for each in ours.detail["tied_counters"]] == [{"tile_rows": 4}]
+    assert ours.detail["tied_counters"][0]["instructions"] == 2_000_000
+    assert not any("counters" in rival.detail for rival in rivals)
+
+
+def test_a_run_without_counters_says_why_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    ours, *rivals = bench.measure([bench.rig.cubin()]).measurements
+    assert ours.detail["no_counters"] == "Nsight Compute (ncu) is not installed on this machine"
+    assert not any("no_counters" in rival.detail for rival in rivals)
 
 
 def test_it_is_the_ratio_to_the_first_baseline_that_must_be_known(bench: Bench) -> None:

@@ -1,0 +1,52 @@
+"""Describes one launch of a stored cubin with all that it is given, for a process that may not read library files.
+
+A profiler's process cannot be confined (kernels/gpu/profiled_launches.py), so it must know nothing of other people's
+code.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tilewatch.kernels.contract import Array, Config, Kernel, Problem
+from tilewatch.kernels.parameters import Constant, Scalar, arguments
+
+
+@dataclass(frozen=True)
+class DescribedLaunch:
+    """`given` are the values of the arrays that are no random numbers, as nested lists by the arrays' names."""
+
+    content_key: str
+    symbol: str
+    grid: tuple[int, int, int]
+    arguments: tuple[Array | Scalar, ...]
+    given: Mapping[str, Any]
+
+    @property
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def describe_launch(
+    kernel: Kernel, problem: Problem, config: Config, *, content_key: str, symbol: str, sm_count: int
+) -> DescribedLaunch:
+    """Raises BadArguments."""
+    given = kernel.given(problem) if kernel.given else {}
+    launched = tuple(each for each in arguments(kernel, problem, config) if not isinstance(each, Constant))
+    return DescribedLaunch(
+        content_key,
+        symbol,
+        kernel.grid(problem, config, sm_count),
+        launched,
+        {name: values.tolist() for name, values in given.items()},
+    )
+
+
+def read_launch(described: Mapping[str, Any]) -> DescribedLaunch:
+    """Reads what `as_json` wrote."""
+    launched = tuple(
+        Scalar(**each) if "value" in each else Array(**{**each, "shape": tuple(each["shape"])})
+        for each in described["arguments"]
+    )
+    x, y, z = described["grid"]
+    return DescribedLaunch(described["content_key"], described["symbol"], (x, y, z), launched, described["given"])

@@ -1,0 +1,174 @@
+"""Reads hardware counters of launches with Nsight Compute. No time of a profiled launch is ever kept.
+
+Nsight Compute runs each launch several times, with L2 emptied before each, as many counters as fit at a time. It starts
+a process of ours (kernels/gpu/profiled_launches.py) that launches stored cubins and reads no library file.
+"""
+
+import csv
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tilewatch import processes
+from tilewatch.kernels.child_process import PASSED_ON, ROOT
+from tilewatch.kernels.compiling.local_cubins import LocalCubins
+from tilewatch.kernels.compiling.store import StoreError
+from tilewatch.kernels.gpu.described_launch import DescribedLaunch
+from tilewatch.kernels.results import Measured, Params
+
+Counts = Mapping[str, float]
+"""Values by the names of tilewatch.counters; one that this GPU does not have is left out."""
+
+_STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+METRICS: Mapping[str, tuple[str, ...]] = {
+    "warps_active_pct": ("sm__warps_active.avg.pct_of_peak_sustained_active",),
+    "tensor_pipe_pct": ("sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed",),
+    "tensor_operations": (
+        "sm__ops_path_tensor_src_fp8.sum",
+        "sm__ops_path_tensor_src_bf16_dst_fp32.sum",
+        "sm__ops_path_tensor_src_fp16.sum",
+        "sm__ops_path_tensor_src_tf32_dst_fp32.sum",
+    ),
+    "dram_read_bytes": ("dram__bytes_read.sum",),
+    "dram_write_bytes": ("dram__bytes_write.sum",),
+    "l2_bytes": ("lts__t_bytes.sum",),
+    "l2_hit_pct": ("lts__t_sector_hit_rate.pct",),
+    "tma_load_bytes": ("l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum",),
+    "bank_conflicts": ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",),
+    "instructions": ("smsp__inst_executed.sum",),
+    "spilled_bytes": ("l1tex__t_bytes_pipe_lsu_mem_local_op_ld.sum", "l1tex__t_bytes_pipe_lsu_mem_local_op_st.sum"),
+    "stalled_on_memory": (_STALL.format("long_scoreboard"),),
+    "stalled_on_shared": (_STALL.format("short_scoreboard"), _STALL.format("mio_throttle")),
+    "stalled_on_barrier": (_STALL.format("barrier"),),
+    "stalled_on_mma": (_STALL.format("gmma"),),
+    "stalled_on_latency": (_STALL.format("wait"),),
+}
+"""The sum of these metrics of Nsight Compute is a counter: "Metrics Reference" of its profiling guide."""
+
+LIMIT_S = 60.0
+LIMIT_EACH_S = 20.0
+"""The start of Nsight Compute and of our process, and of each launch its inputs and its passes."""
+
+FORBIDDEN = "ERR_NVGPUCTRPERM"
+ERROR = re.compile(r"==ERROR== (.*)")
+
+
+class NoCounters(Exception):
+    """Counters cannot be read here; the message goes on from "no counters: "."""
+
+
+def count(launches: Sequence[DescribedLaunch], store_url: str, gpu_uuid: str) -> tuple[Counts, ...]:
+    """Returns the counters of each launch, in order. Raises NoCounters."""
+    output = profile(launches, store_url, gpu_uuid)
+    counted = read_counts(output)
+    if len(counted) != len(launches):
+        raise NoCounters(find_reason(output) or f"{len(counted)} of {len(launches)} launches were profiled")
+    return counted
+
+
+def profile(launches: Sequence[DescribedLaunch], store_url: str, gpu_uuid: str) -> str:
+    """Returns what Nsight Compute printed. Raises NoCounters."""
+    program = shutil.which("ncu")
+    if program is None:
+        raise NoCounters("Nsight Compute (ncu) is not installed on this machine")
+    cubins = LocalCubins(store_url)
+    try:
+        for each in launches:
+            cubins.fetch(each.content_key)
+        return _run(program, launches, cubins.url, gpu_uuid)
+    except StoreError as error:
+        raise NoCounters(str(error)) from None
+    finally:
+        cubins.close()
+
+
+def add_counts(
+    measurements: Sequence[Measured],
+    configs: Sequence[Params],
+    launches: Sequence[DescribedLaunch],
+    *,
+    store_url: str,
+    gpu_uuid: str,
+) -> tuple[Measured, ...]:
+    """Returns the measurements with the counters of the kernel's winner in its detail, or why there are none.
+
+    `configs` are those of the launches, the winner's first; the others tied with it.
+    """
+    try:
+        if not launches:
+            raise NoCounters("the host code of a watched operator cannot run under a profiler")
+        counted = count(launches, store_url, gpu_uuid)
+    except NoCounters as reason:
+        found: dict[str, Any] = {"no_counters": str(reason)}
+    else:
+        tied = [{"config": dict(config), **each} for config, each in zip(configs[1:], counted[1:], strict=True)]
+        found = {"counters": dict(counted[0]), **({"tied_counters": tied} if tied else {})}
+    return tuple(
+        replace(each, detail={**each.detail, **found}) if each.role == "kernel" else each for each in measurements
+    )
+
+
+def read_counts(output: str) -> tuple[Counts, ...]:
+    """Reads what `ncu --csv` printed: of each profiled launch, in order. Empty where it profiled none."""
+    lines = output.splitlines()
+    start = next((number for number, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
+    values: dict[int, dict[str, float]] = {}
+    for row in csv.DictReader(io.StringIO("\n".join(lines[start:]))):
+        launch = values.setdefault(int(row["ID"]), {})
+        try:
+            launch[row["Metric Name"]] = float(row["Metric Value"].replace(",", ""))
+        except ValueError:  # "n/a": this GPU does not have it
+            continue
+    return tuple(_name(values[number]) for number in sorted(values))
+
+
+def _name(values: Mapping[str, float]) -> Counts:
+    return {
+        name: sum(values[each] for each in metrics if each in values)
+        for name, metrics in METRICS.items()
+        if any(each in values for each in metrics)
+    }
+
+
+def find_reason(output: str) -> str | None:
+    """Says why Nsight Compute profiled nothing; None where it does not say."""
+    if FORBIDDEN in output:
+        return f"this user may not read the GPU's performance counters ({FORBIDDEN}): see docs/why.md"
+    errors = ERROR.findall(output)
+    return f"Nsight Compute: {errors[0].strip()}" if errors else None
+
+
+def _run(program: str, launches: Sequence[DescribedLaunch], store_url: str, gpu_uuid: str) -> str:
+    metrics = ",".join(metric for each in METRICS.values() for metric in each)
+    # Without clock control: it would lock the clocks of a GPU that is timed a moment later.
+    profiler = [program, "--metrics", metrics, "--profile-from-start", "off", "--clock-control", "none"]
+    profiler += ["--csv", "--print-units", "base", "--target-processes", "all"]
+    environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
+    environment |= {"PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": gpu_uuid}
+    with tempfile.TemporaryDirectory(prefix="tilewatch-profile-") as folder, tempfile.TemporaryFile() as errors:
+        file = Path(folder) / "launches.json"
+        file.write_text(json.dumps([each.as_json for each in launches]))
+        target = [sys.executable, "-P", "-m", "tilewatch.kernels.gpu.profiled_launches", str(file), store_url]
+        process = processes.start([*profiler, *target], environment=environment, log=errors, stdout=subprocess.PIPE)
+        try:
+            output, _ = process.communicate(timeout=LIMIT_S + LIMIT_EACH_S * len(launches))
+        except subprocess.TimeoutExpired:
+            raise NoCounters("Nsight Compute did not end in time") from None
+        finally:
+            processes.kill_descendants(process.pid)
+            processes.kill([process])
+            process.stdout.close() if process.stdout else None
+        printed = output.decode(errors="replace")
+        if process.returncode != 0 and find_reason(printed) is None:
+            raise NoCounters(f"Nsight Compute ended with {process.returncode}: {processes.last_words(process, errors)}")
+    return printed

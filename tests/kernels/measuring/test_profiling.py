@@ -1,0 +1,66 @@
+"""What Nsight Compute prints becomes counters by name, or a sentence that says why there are none."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.kernels.fixtures.ncu import FORBIDDEN, NCU_OUTPUT, make_ncu
+from tilewatch.counters import COUNTERS
+from tilewatch.kernels.contract import Array
+from tilewatch.kernels.gpu.described_launch import DescribedLaunch, read_launch
+from tilewatch.kernels.measuring.profiling import METRICS, NoCounters, count, read_counts
+from tilewatch.kernels.parameters import Scalar
+
+ROWS = Array("x", (64, 64), "float32")
+LAUNCHES = [
+    DescribedLaunch(key, "residual_add", (16, 1, 132), (ROWS, Scalar("scale", 0.5, "float32")), {"ends": [1, 2]})
+    for key in ("aa", "bb")
+]
+
+
+@pytest.fixture
+def ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = make_ncu(tmp_path / "bin", NCU_OUTPUT)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return folder
+
+
+def test_every_counter_has_metrics_and_a_label() -> None:
+    assert list(METRICS) == [each.name for each in COUNTERS]
+
+
+def test_values_are_read_by_launch_with_their_thousands_and_sums() -> None:
+    first, second = read_counts(NCU_OUTPUT)
+    assert first == {"instructions": 1_234_567, "l2_hit_pct": 81.25, "spilled_bytes": 5120}
+    assert second == {"instructions": 2_000_000, "l2_hit_pct": 80.5}
+
+
+def test_output_without_a_table_has_no_launches() -> None:
+    assert read_counts(FORBIDDEN) == ()
+
+
+def test_launches_are_profiled_in_order_and_clocks_are_left_alone(ncu: Path, tmp_path: Path) -> None:
+    counted = count(LAUNCHES, tmp_path.as_uri(), "GPU-1")
+    assert [each["instructions"] for each in counted] == [1_234_567, 2_000_000]
+    arguments = (ncu / "arguments").read_text().splitlines()
+    assert arguments[arguments.index("--clock-control") + 1] == "none"
+    assert arguments[arguments.index("--profile-from-start") + 1] == "off"
+    assert [read_launch(each) for each in json.loads((ncu / "launches").read_text())] == LAUNCHES
+
+
+@pytest.mark.parametrize(
+    ("output", "code", "reason"),
+    [
+        (FORBIDDEN, 1, "may not read the GPU's performance counters"),
+        ("==ERROR== Failed to prepare kernel\n", 0, "Nsight Compute: Failed to prepare kernel"),
+        ("", 9, "Nsight Compute ended with 9"),
+        (NCU_OUTPUT.partition('"1","4242"')[0], 0, "1 of 2 launches were profiled"),
+    ],
+)
+def test_it_says_why_there_are_no_counters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, code: int, reason: str
+) -> None:
+    monkeypatch.setenv("PATH", f"{make_ncu(tmp_path / 'bin', output, code)}:/usr/bin:/bin")
+    with pytest.raises(NoCounters, match=reason):
+        count(LAUNCHES, tmp_path.as_uri(), "GPU-1")
