@@ -74,6 +74,12 @@ def poison(out: Any) -> None:
     out.data.memset_async(0xFF, out.nbytes)  # all ones is a NaN in each of the types in RAW
 
 
+def differ(values: Any, others: Any) -> bool:
+    """Returns whether two arrays of one raw type differ in a bit."""
+    bits = f"uint{8 * values.itemsize}"
+    return bool(_difference(bits)(values.view(bits), others.view(bits), axis=-1).max())
+
+
 def encode(values: Any, dtype: str) -> Any:
     """Rounds float32 to the nearest value of the raw type."""
     if dtype == "float8_e4m3fn":
@@ -127,6 +133,11 @@ def _e4m3() -> tuple[Any, Any]:
     codes = codes[np.isfinite(values[codes]) & (values[codes] != 0)].astype(np.uint8)
     ordered = values[codes]
     return cupy.asarray(codes), cupy.asarray((ordered[1:] + ordered[:-1]) / 2)
+
+
+@functools.cache
+def _difference(bits: str) -> Any:
+    return cupy.ReductionKernel(f"{bits} x, {bits} y", "float32 e", "(x == y ? 0 : 1)", "max(a, b)", "e = a", "0")
 
 
 @functools.cache

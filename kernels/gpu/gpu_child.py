@@ -15,8 +15,8 @@ import cupy
 from tilewatch.kernels import baselines
 from tilewatch.kernels.gpu import canary, timing
 from tilewatch.kernels.gpu.described_launch import DescribedLaunch
-from tilewatch.kernels.gpu.prepared_problem import prepare
-from tilewatch.kernels.gpu.rounds import Entry, time_rounds
+from tilewatch.kernels.gpu.prepared_problem import describe_error, prepare
+from tilewatch.kernels.gpu.rounds import Entry, WrongWhenTimed, time_rounds
 from tilewatch.kernels.gpu.stdout_capture import StdoutCapture
 from tilewatch.kernels.gpu.telemetry import Telemetry
 from tilewatch.kernels.library_errors import LibraryError
@@ -70,6 +70,13 @@ class Prepared(Protocol):
         """Describes the launch of a config for a profiler's process. None where a config is no single launch of a
         library file's kernel."""
 
+    def reset_outputs(self) -> None:
+        """Makes the outputs as they are before each launch."""
+
+    def restore_inputs(self) -> str | None:
+        """Makes the inputs as they were, and returns the name of one that a launch changed; None where it changed
+        none."""
+
     def time_parts(self, identity: int, rounds: int) -> dict[str, float]:
         """Returns the median microseconds of each launch of a config, by its place and its kernel's name.
 
@@ -104,7 +111,10 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
         _require_tolerance(_prepared.tolerance)
         return _introduction(_prepared)
     assert _prepared is not None, "prepare comes first"
-    return ANSWERS[request["ask"]](_prepared, request)
+    try:
+        return ANSWERS[request["ask"]](_prepared, request)
+    except WrongWhenTimed as wrong:
+        return {"wrong": str(wrong)}
 
 
 def _import(libraries: Iterable[Path]) -> Mapping[str, Any]:
@@ -142,23 +152,26 @@ def _trial(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
         config = prepared.load(request)
         checked_us, error = prepared.check(config)
-    except cupy.cuda.driver.CUDADriverError as failure:
-        return _failure("launch_error", failure)
-    except (cupy.cuda.runtime.CUDARuntimeError, timing.TimingError) as failure:
-        return _failure("crashed" if _context_is_dead() else "launch_error", failure)
-    limit = prepared.tolerance
-    if not error <= limit:
-        what = "left elements unwritten" if error == float("inf") else f"is off by {error:.3g} of its largest value"
-        return {"status": "wrong", "error": None if error == float("inf") else error,
-                "failure": f"the output {what}; at most {limit:.3g} is accepted"}  # fmt: skip
+    except cupy.cuda.driver.CUDADriverError as failed:
+        return _failure("launch_error", failed)
+    except (cupy.cuda.runtime.CUDARuntimeError, timing.TimingError) as failed:
+        return _failure("crashed" if _context_is_dead() else "launch_error", failed)
+    failure = describe_error(error, prepared.tolerance)
+    changed = prepared.restore_inputs()
+    if failure is None and changed is not None:
+        failure = f"it writes into '{changed}', which is an input"
+    if failure is not None:
+        return {"status": "wrong", "error": None if error == float("inf") else error, "failure": failure}
     prepared.keep(request["id"], config)
     if request["best_us"] is not None and checked_us > HOPELESS * request["best_us"]:
         return {"status": "timed", "error": error, "samples_us": [checked_us]}
     try:
         # No rests here: hundreds of configs would wait, and racing.py knows that a first sample may meet the power cap.
         samples = _sample(prepared, [request["id"]], request["samples"], rest=False)[0]
-    except (cupy.cuda.runtime.CUDARuntimeError, timing.TimingError) as failure:
-        return _failure("crashed" if _context_is_dead() else "launch_error", failure)
+    except WrongWhenTimed as wrong:
+        return {"status": "wrong", "error": None, "failure": str(wrong)}
+    except (cupy.cuda.runtime.CUDARuntimeError, timing.TimingError) as failed:
+        return _failure("crashed" if _context_is_dead() else "launch_error", failed)
     return {"status": "timed", "error": error, "samples_us": samples}
 
 
@@ -198,13 +211,12 @@ def _baselines(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, A
 
 def _rounds(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Runs paired rounds of configs and rivals."""
-    entries = [_entry(prepared, identity) for identity in request["ids"]]
+    entries = [prepared.entry(identity) for identity in request["ids"]]
     for name in request["names"]:
         rival, kernels = prepared.rivals[name]
-        entries.append((partial(_launch_rival, rival), kernels))
-    order = random.Random(request["seed"])  # noqa: S311 - an order, not a secret
+        entries.append(Entry(partial(_launch_rival, rival), kernels))
     before = prepared.telemetry.read("before rounds")
-    samples = time_rounds(prepared.timer, entries, request["rounds"], input_sets=prepared.input_sets, order=order)
+    samples = _time_entries(prepared, entries, request["rounds"], seed=request["seed"])
     return {"samples_us": samples, "telemetry": [before, prepared.telemetry.read("after rounds")]}
 
 
@@ -234,13 +246,22 @@ ANSWERS: Mapping[str, Callable[[Prepared, Mapping[str, Any]], Mapping[str, Any]]
 
 
 def _sample(prepared: Prepared, ids: list[int], rounds: int, *, rest: bool = True) -> list[list[float]]:
-    order = random.Random(len(prepared.loaded))  # noqa: S311 - an order, not a secret
-    entries = [_entry(prepared, identity) for identity in ids]
-    return time_rounds(prepared.timer, entries, rounds, input_sets=prepared.input_sets, order=order, rest=rest)
+    entries = [prepared.entry(identity) for identity in ids]
+    return _time_entries(prepared, entries, rounds, seed=len(prepared.loaded), rest=rest)
 
 
-def _entry(prepared: Prepared, identity: int) -> Entry:
-    return prepared.entry(identity)
+def _time_entries(
+    prepared: Prepared, entries: list[Entry], rounds: int, *, seed: int, rest: bool = True
+) -> list[list[float]]:
+    return time_rounds(
+        prepared.timer,
+        entries,
+        rounds,
+        input_sets=prepared.input_sets,
+        order=random.Random(seed),  # noqa: S311 - an order, not a secret
+        before=prepared.reset_outputs,
+        rest=rest,
+    )
 
 
 def _launch_rival(rival: baselines.Rival, _: int) -> None:

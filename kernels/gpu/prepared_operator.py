@@ -159,7 +159,14 @@ class PreparedOperator:
 
     def entry(self, identity: int) -> Entry:
         config = self.loaded[identity]
-        return partial(self.launch, config), config.names
+        return Entry(partial(self.launch, config), config.names)
+
+    def reset_outputs(self) -> None:
+        """Does nothing: which of the host code's tensors are outputs is not known."""
+
+    def restore_inputs(self) -> str | None:
+        """Returns None: each check has fresh inputs."""
+        return None
 
     def describe(self, request: Mapping[str, Any]) -> None:
         """Returns None: a process that runs host code must be confined, and a profiler's cannot be."""

@@ -14,7 +14,7 @@ from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.contract import Array, Config, Kernel, Problem
 from tilewatch.kernels.gpu import arrays, timing
 from tilewatch.kernels.gpu.described_launch import DescribedLaunch, describe_launch
-from tilewatch.kernels.gpu.rounds import Entry, count_input_sets
+from tilewatch.kernels.gpu.rounds import Entry, WrongWhenTimed, count_input_sets
 from tilewatch.kernels.gpu.telemetry import Telemetry
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.loading import LibraryKernel, load
@@ -38,7 +38,8 @@ class LoadedConfig:
 class PreparedProblem:
     """One problem with its inputs, its expected output, and the configs and baselines loaded so far.
 
-    `scale` is the largest magnitude of each expected output; `modules` the folder that cubins are loaded from.
+    `untouched` are copies of the first input set; `scale` is the largest magnitude of each expected output; `modules`
+    the folder that cubins are loaded from.
     """
 
     kernel: Kernel
@@ -49,6 +50,7 @@ class PreparedProblem:
     sm_count: int
     specs: tuple[Array, ...]
     inputs: list[dict[str, Any]]
+    untouched: dict[str, Any]
     outputs: dict[str, Any]
     expected: dict[str, Any]
     scale: dict[str, float]
@@ -67,8 +69,8 @@ class PreparedProblem:
     def reset_outputs(self) -> None:
         """Poisons what is only written, and gives what is changed in place the values of the first input set again."""
         for name, output in self.outputs.items():
-            if name in self.inputs[0]:
-                output[...] = self.inputs[0][name]
+            if name in self.untouched:
+                output[...] = self.untouched[name]
             else:
                 arrays.poison(output)
 
@@ -79,6 +81,16 @@ class PreparedProblem:
             arrays.largest_error(output, dtypes[name], self.expected[name]) / self.scale[name]
             for name, output in self.outputs.items()
         )
+
+    def restore_inputs(self) -> str | None:
+        """Gives the first input set its values again, and returns the name of one that a launch changed; None where it
+        changed none."""
+        changed = None
+        for name, values in self.untouched.items():
+            if arrays.differ(self.inputs[0][name], values):
+                changed = name
+                self.inputs[0][name][...] = values
+        return changed
 
     @property
     def tolerance(self) -> float:
@@ -133,7 +145,7 @@ class PreparedProblem:
         self.loaded[identity] = config
 
     def entry(self, identity: int) -> Entry:
-        return partial(self.launch, self.loaded[identity]), self.kernel_names
+        return Entry(partial(self.launch, self.loaded[identity]), self.kernel_names, self._check_timed)
 
     def time_parts(self, identity: int, rounds: int) -> dict[str, float]:  # noqa: ARG002 - a kernel is one launch
         return {}
@@ -170,6 +182,11 @@ class PreparedProblem:
         cupy.cuda.get_current_stream().synchronize()
         return self.error()
 
+    def _check_timed(self) -> None:
+        failure = describe_error(self.error(), self.tolerance)
+        if failure is not None:
+            raise WrongWhenTimed(f"when it was timed, {failure}")
+
     @property
     def kernel_names(self) -> tuple[str, ...]:
         """The kernels that one launch of a config runs, as the timer names them."""
@@ -203,6 +220,7 @@ def prepare(loaded: LibraryKernel, request: Mapping[str, Any], gpu_uuid: str, ti
         sm_count=cupy.cuda.Device().attributes["MultiProcessorCount"],
         specs=specs,
         inputs=inputs,
+        untouched={name: array.copy() for name, array in inputs[0].items()},
         outputs=outputs,
         expected=expected,
         scale={name: float(cupy.nanmax(cupy.abs(value))) for name, value in expected.items()},
@@ -214,6 +232,14 @@ def prepare(loaded: LibraryKernel, request: Mapping[str, Any], gpu_uuid: str, ti
     prepared.reset_outputs()
     prepared.error()  # the comparing kernel is compiled now, outside the time of any trial
     return prepared
+
+
+def describe_error(error: float, tolerance: float) -> str | None:
+    """Says what is wrong with an output; None where its error is accepted."""
+    if error <= tolerance:
+        return None
+    what = "left elements unwritten" if error == float("inf") else f"is off by {error:.3g} of its largest value"
+    return f"the output {what}; at most {tolerance:.3g} is accepted"
 
 
 def _check_reference(kernel: Kernel, expected: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:

@@ -3,6 +3,7 @@
 import random
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from tilewatch.kernels.gpu.timing import Timer
@@ -16,8 +17,22 @@ would depend on how long the GPU had been busy. With rests the clock stays where
 INPUT_L2S = 4
 """Inputs rotate over at least this many times L2, so that no launch finds its own there, beyond flushing it."""
 
-Entry = tuple[Callable[[int], None], tuple[str, ...]]
-"""A launch that takes the number of the input set, and the names of the kernels it runs."""
+
+@dataclass(frozen=True)
+class Entry:
+    """`launch` takes the number of the input set; `kernels` are the names of what it runs.
+
+    `check` raises WrongWhenTimed where the launch before it, on the first input set, left another result than the
+    reference; None where nothing is compared.
+    """
+
+    launch: Callable[[int], None]
+    kernels: tuple[str, ...]
+    check: Callable[[], None] | None = None
+
+
+class WrongWhenTimed(Exception):
+    """A timed launch left another result than the reference; the message is a sentence."""
 
 
 def count_input_sets(set_bytes: int, *, l2_bytes: int, budget_bytes: float) -> int:
@@ -29,24 +44,40 @@ def count_input_sets(set_bytes: int, *, l2_bytes: int, budget_bytes: float) -> i
 
 
 def time_rounds(
-    timer: Timer, entries: list[Entry], rounds: int, *, input_sets: int, order: random.Random, rest: bool = True
+    timer: Timer,
+    entries: list[Entry],
+    rounds: int,
+    *,
+    input_sets: int,
+    order: random.Random,
+    before: Callable[[], None],
+    rest: bool = True,
 ) -> list[list[float]]:
-    """samples[i][r]: microseconds of entry i in round r. Round r takes input set r modulo `input_sets`."""
+    """samples[i][r]: microseconds of entry i in round r. Rounds rotate over the input sets, so that the last one takes
+    the first set: that is what the entries check. `before` is called ahead of each launch and its flush of L2.
+
+    Raises WrongWhenTimed.
+    """
     samples: list[list[float]] = [[] for _ in entries]
     done, burst = 0, 1
-    while done < rounds:
+    while done < rounds - 1:
+        at_once = min(burst, rounds - 1 - done)
         launches, names, indices = [], [], []
-        for number in range(done, min(done + burst, rounds)):
+        for number in range(done, done + at_once):
             for index in order.sample(range(len(entries)), len(entries)):
-                launch, kernels = entries[index]
-                launches.append(partial(launch, number % input_sets))
-                names.append(kernels)
+                launches.append(partial(entries[index].launch, (rounds - 1 - number) % input_sets))
+                names.append(entries[index].kernels)
                 indices.append(index)
-        times = timer.time(launches, names)
+        times = timer.time(launches, names, before)
         for index, time_us in zip(indices, times, strict=True):
             samples[index].append(time_us)
-        done += burst
-        burst = max(1, int(BURST_US / (sum(times) / burst)))
-        if rest and done < rounds and sum(times) > BURST_US / 4:
+        done += at_once
+        has_room = at_once < burst  # for the last round
+        burst = max(1, int(BURST_US / (sum(times) / at_once)))
+        if rest and not has_room and sum(times) > BURST_US / 4:
             time.sleep(REST_S)
+    for index, entry in order.sample(list(enumerate(entries)), len(entries)):
+        samples[index] += timer.time([partial(entry.launch, 0)], [entry.kernels], before)
+        if entry.check is not None:
+            entry.check()
     return samples

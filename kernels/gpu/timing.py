@@ -15,16 +15,26 @@ class TimingError(Exception):
     """The records do not add up to the launches, so no time can be given."""
 
 
+def do_nothing() -> None:
+    """Is called ahead of launches that need nothing."""
+
+
 class Timer(Protocol):
     name: Literal["cupti", "events"]
 
     def names(self, launch: Callable[[], None]) -> tuple[str, ...]:
         """The kernels one launch runs, in order. Launches once."""
 
-    def time(self, launches: Sequence[Callable[[], None]], names: Sequence[tuple[str, ...]]) -> list[float]:
+    def time(
+        self,
+        launches: Sequence[Callable[[], None]],
+        names: Sequence[tuple[str, ...]],
+        before: Callable[[], None] = do_nothing,
+    ) -> list[float]:
         """Microseconds of each launch, in order; `names[i]` are the kernels of launch i. Launches each once.
 
-        Other kernels may run in between, but none of these names may have run untimed since the last call.
+        `before` is called ahead of each launch and of the flush of L2. Other kernels may run in between, but none of
+        these names may have run untimed since the last call.
         """
 
 
@@ -66,9 +76,15 @@ class CuptiTimer:
         launch()
         return tuple(name for _, _, name in self._collect())
 
-    def time(self, launches: Sequence[Callable[[], None]], names: Sequence[tuple[str, ...]]) -> list[float]:
+    def time(
+        self,
+        launches: Sequence[Callable[[], None]],
+        names: Sequence[tuple[str, ...]],
+        before: Callable[[], None] = do_nothing,
+    ) -> list[float]:
         wanted = {name for kernels in names for name in kernels}
         for launch in launches:
+            before()
             self._flush_l2()
             launch()
         records = [record for record in self._collect() if record[2] in wanted]
@@ -119,9 +135,11 @@ class EventTimer:
         self,
         launches: Sequence[Callable[[], None]],
         names: Sequence[tuple[str, ...]],  # noqa: ARG002 - events see launches, not kernels
+        before: Callable[[], None] = do_nothing,
     ) -> list[float]:
         events = [(cupy.cuda.Event(), cupy.cuda.Event()) for _ in launches]
         for launch, (start, stop) in zip(launches, events, strict=True):
+            before()
             self._flush_l2()
             start.record()
             launch()

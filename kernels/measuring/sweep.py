@@ -31,6 +31,10 @@ class SweepFailed(ExpectedError):
     """The GPU cannot be worked with, whatever the config; the message is a sentence."""
 
 
+class WrongOutput(SweepFailed):
+    """A launch that was timed left another result than the reference; the message is a sentence."""
+
+
 @dataclass(frozen=True)
 class GpuSetup:
     """Names the problem that a GPU child prepares. `environment` may pick the GPU (CUDA_VISIBLE_DEVICES).
@@ -72,7 +76,7 @@ class GpuChild:
     def ask(self, request: dict[str, Any], deadline_s: float = TRIAL_DEADLINE_S) -> dict[str, Any]:
         """Raises ChildDied or ChildHung; the next ask starts a new child with every checked config loaded again.
 
-        Raises StoreError when the cubin that the request names cannot be had.
+        Raises StoreError when the cubin that the request names cannot be had, and WrongOutput.
         """
         if self._child is None or not self._child.alive:
             self._start()
@@ -81,9 +85,12 @@ class GpuChild:
             self._cubins.fetch(request["content_key"])
         started = time.monotonic()
         try:
-            return self._child.ask(request, deadline_s=deadline_s)
+            answer = self._child.ask(request, deadline_s=deadline_s)
         finally:
             self.gpu_s += time.monotonic() - started
+        if "wrong" in answer:
+            raise WrongOutput(answer["wrong"])
+        return answer
 
     def trial(self, identity: int, cubin: Cubin, samples: int, best_us: float | None = None) -> TrialResult:
         """Checks and times one config; one hopelessly slower than `best_us` gets a single sample."""
@@ -112,7 +119,7 @@ class GpuChild:
         self._checked[identity] = cubin
 
     def time(self, ids: Sequence[int], samples: int, deadline_s: float) -> dict[int, tuple[float, ...]]:
-        """Takes interleaved samples of checked configs. Raises ChildDied or ChildHung."""
+        """Takes interleaved samples of checked configs. Raises ChildDied, ChildHung or WrongOutput."""
         if self._child is None or not self._child.alive:
             self._start()
         for each in ids:
@@ -244,18 +251,22 @@ def _samples(trials: dict[int, TrialResult]) -> dict[int, tuple[float, ...]]:
 def _time_more(
     gpu: GpuChild, trials: dict[int, TrialResult], ids: Sequence[int], samples: int
 ) -> dict[int, tuple[float, ...]]:
-    """Takes interleaved samples of several configs. When the child dies of one of them, each is asked alone, and the
-    one that kills it again is out: it ran before, so it is a trial that crashed late.
+    """Takes interleaved samples of several configs. When the child dies of one of them, or one is wrong, each is asked
+    alone, and the one that does it again is out: it ran before, so it is a trial that failed late.
     """
     deadline = TRIAL_DEADLINE_S + samples * sum(trials[each].median_us or 0 for each in ids) * 1e-6 * 5
     try:
         return gpu.time(ids, samples, deadline)
+    except WrongOutput:
+        pass
     except (ChildDied, ChildHung):
         gpu.close()
     samples_us: dict[int, tuple[float, ...]] = {}
     for each in ids:
         try:
             samples_us.update(gpu.time([each], samples, deadline))
+        except WrongOutput as error:
+            trials[each] = TrialResult(trials[each].config, "wrong", failure=str(error))
         except (ChildDied, ChildHung) as error:
             gpu.forget(each)
             status: Literal["crashed", "hung"] = "hung" if isinstance(error, ChildHung) else "crashed"

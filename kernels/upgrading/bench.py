@@ -133,7 +133,10 @@ class GpuPairBench:
             asked: dict[str, Any] = {"ask": "rounds", "ids": [GOOD, BAD], "names": [], "seed": work.launches}
             child.ask({**asked, "rounds": WARM_UP_ROUNDS}, deadline_s=ROUNDS_DEADLINE_S)
             rounds = max(LEAST_ROUNDS, min(MOST_ROUNDS, int(ROUNDS_US / round_us)))
-            samples = child.ask({**asked, "rounds": rounds}, deadline_s=ROUNDS_DEADLINE_S)["samples_us"]
+            answer = child.ask({**asked, "rounds": rounds}, deadline_s=ROUNDS_DEADLINE_S)
+            if "wrong" in answer:
+                return LaunchFailed(f"one side is wrong: {answer['wrong']}", is_of_b=False, is_final=True)
+            samples = answer["samples_us"]
         except (ChildDied, ChildHung) as error:
             who = "ends its" if is_of_b else "something ended the"
             return LaunchFailed(f"{who} GPU process: {error}", is_of_b, is_final=False)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernels.fixtures.fake_gpu import LIBRARY, Rig
+from tests.kernels.fixtures.fake_gpu import LIBRARY, PROBLEM, UUID, Rig, measure_in_this_process
 from tests.worker.fixtures import tiny_repository
 from tilewatch.kernels import sandbox
 from tilewatch.kernels.compiling.compile_children import BuildError
@@ -16,7 +16,7 @@ from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.recorded_code import BadRecordedCode, read_recorded
 from tilewatch.kernels.compiling.store import CubinStore, folder
 from tilewatch.kernels.library_errors import LibraryError
-from tilewatch.kernels.measuring.sweep import _refuse_impossible
+from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, _refuse_impossible, sweep
 from tilewatch.kernels.results import Compiled, TrialResult
 from tilewatch.kernels.toolchains.versions import compiler_version
 
@@ -143,11 +143,16 @@ def test_code_of_no_or_too_many_launches_is_refused(launches: object) -> None:
         read_recorded({"compiler": compiler_version(), "is_bundle": True, "launches": launches})
 
 
-WRONG = {
-    "the output of the config before is kept": ("stale", "the output left elements unwritten"),
-    "the last tile is skipped": ("last row unwritten", "the output left elements unwritten"),
-    "less is computed than asked for": ("off", "the output is off by"),
-    "it runs where the timer does not look": ("no record", "0 kernel records for 1 kernels launched"),
+WRONG: dict[str, tuple[dict[str, object], str]] = {
+    "the output of the config before is kept": ({"fault": "stale"}, "the output left elements unwritten"),
+    "the last tile is skipped": ({"fault": "last row unwritten"}, "the output left elements unwritten"),
+    "less is computed than asked for": ({"fault": "off"}, "the output is off by"),
+    "it runs where the timer does not look": ({"fault": "no record"}, "0 kernel records for 1 kernels launched"),
+    "it computes when it is checked, and not when it is timed": (
+        {"fault": "rests later", "fault_after": 1},
+        "when it was timed, the output left elements unwritten",
+    ),
+    "it keeps a mark in its input": ({"fault": "marks its input"}, "it writes into 'x', which is an input"),
 }
 """What a kernel does on the GPU, by its fault (tests/kernels/fixtures/fake_gpu), and the sentence."""
 
@@ -157,9 +162,29 @@ def test_a_cheat_on_the_gpu_is_not_timed(rig: Rig, cheat: str) -> None:
     fault, sentence = WRONG[cheat]
     child, _ = rig.start()
     rig.trial(child, rig.cubin(), samples=1)
-    answer = rig.trial(child, rig.cubin(fault=fault), 1)
+    answer = rig.trial(child, rig.cubin(**fault), 1)
     assert "samples_us" not in answer
     assert sentence in answer["failure"]
+    assert rig.trial(child, rig.cubin(), 2)["status"] == "timed", "what it left behind is no other config's fault"
+
+
+def test_a_kernel_that_rests_on_a_written_output_never_meets_one(rig: Rig) -> None:
+    child, _ = rig.start()
+    assert rig.trial(child, rig.cubin(fault="rests on a written output"))["samples_us"] == [100.0] * 5
+
+
+def test_a_kernel_that_computes_no_more_once_it_is_in_the_race_leaves_it(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure_in_this_process(monkeypatch)
+    child = GpuChild(GpuSetup(LIBRARY, rig.kernel, PROBLEM, rig.store_url, {"CUDA_VISIBLE_DEVICES": UUID}))
+    cubins = [rig.cubin(1), rig.cubin(2, 90.0, fault="rests later", fault_after=6)]
+    result = sweep(child, cubins, on_trial=lambda _: None)
+    child.close()
+    assert result.winner == {"tile_rows": 1}
+    assert [trial.status for trial in result.trials] == ["timed", "wrong"]
+    assert result.trials[1].failure is not None
+    assert result.trials[1].failure.startswith("when it was timed, the output left elements unwritten")
 
 
 CHANGED = {

@@ -14,7 +14,7 @@ def run_rounds(
 ) -> tuple[list[list[float]], list[tuple[str, int]]]:
     """The samples, and (entry, input set) of each launch in order."""
     from tilewatch.kernels.gpu import timing
-    from tilewatch.kernels.gpu.rounds import time_rounds
+    from tilewatch.kernels.gpu.rounds import Entry, time_rounds
 
     timer = timing.timer()
     order: list[tuple[str, int]] = []
@@ -24,10 +24,11 @@ def run_rounds(
             order.append((name, turn))
             gpu.run(name, time_us, [])
 
-        return launch, (name,)
+        return Entry(launch, (name,))
 
     entries = [entry(name, time_us) for name, time_us in times_us.items()]
-    samples = time_rounds(timer, entries, rounds, input_sets=input_sets, order=random.Random(seed), **options)
+    options = {"input_sets": input_sets, "order": random.Random(seed), "before": lambda: None, **options}
+    samples = time_rounds(timer, entries, rounds, **options)
     return samples, order
 
 
@@ -52,9 +53,34 @@ def test_the_order_within_a_round_is_random_and_follows_the_seed(gpu: FakeGpu) -
     assert run_rounds(gpu, times, 100, seed=2)[1] != order
 
 
+def test_the_last_round_takes_the_first_input_set_and_is_checked_entry_by_entry(gpu: FakeGpu) -> None:
+    """Each check finds the output of its own entry."""
+    from tilewatch.kernels.gpu import timing
+    from tilewatch.kernels.gpu.rounds import Entry, time_rounds
+
+    events: list[tuple[str, object]] = []
+
+    def entry(name: str) -> Entry:
+        def launch(turn: int) -> None:
+            events.append((name, turn))
+            gpu.run(name, 10.0, [])
+
+        return Entry(launch, (name,), lambda: events.append((name, "checked")))
+
+    time_rounds(
+        timing.timer(), [entry("a"), entry("b")], 5, input_sets=3, order=random.Random(1),
+        before=lambda: events.append(("before", None)),
+    )  # fmt: skip
+    assert events[::2][:8] == [("before", None)] * 8
+    last = [each for each in events if each[0] != "before"][8:]
+    assert sorted(last[::2]) == [("a", 0), ("b", 0)]
+    assert last[1::2] == [(name, "checked") for name, _ in last[::2]]
+    assert [each for each in events if each[1] == "checked"] == last[1::2], "no other launch is"
+
+
 def test_all_entries_of_a_round_take_the_same_input_set_and_rounds_rotate(gpu: FakeGpu) -> None:
     _, order = run_rounds(gpu, {"a": 10.0, "b": 20.0}, 7)
-    assert [turn for _, turn in order[::2]] == [turn for _, turn in order[1::2]] == [0, 1, 2, 0, 1, 2, 0]
+    assert [turn for _, turn in order[::2]] == [turn for _, turn in order[1::2]] == [0, 2, 1, 0, 2, 1, 0]
 
 
 def test_pairing_is_kept_while_the_gpu_slows_down(gpu: FakeGpu) -> None:
@@ -80,7 +106,7 @@ def test_bursts_with_rests_stay_under_the_power_cap(gpu: FakeGpu) -> None:
 def test_a_burst_lasts_some_milliseconds_and_no_rest_follows_the_last(gpu: FakeGpu) -> None:
     run_rounds(gpu, {"a": 1000.0}, 17)
     assert len(gpu.slept_s) == 1, (
-        "1 round, then 8 a burst: no rest after the first, which was short, nor after the last"
+        "1 round, then 8, then 8 with the last: no rest after the first, which was short, nor after the last"
     )
 
 
