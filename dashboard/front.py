@@ -1,4 +1,5 @@
-"""Makes the HTML that a browser gets first, from Streamlit's: with our name, and words while it loads.
+"""Makes the HTML that a browser gets first, from Streamlit's: with our name, and words while it loads. And what every
+answer of the server has.
 
 Streamlit's script looks for its server below the page's own address first, which is a 404 in the browser's console and
 a round trip at every page but the Overview. The HTML names the server's address instead.
@@ -7,9 +8,11 @@ a round trip at every page but the Overview. The HTML names the server's address
 from pathlib import Path
 
 import streamlit as st
+from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 HERE = Path(__file__).parent
 LOGO = HERE / "logo.svg"
@@ -18,12 +21,14 @@ PAGES = ("", *sorted(file.stem for file in (HERE / "views").glob("[a-z]*.py") if
 """The addresses of the pages, below that of the dashboard."""
 
 HEADERS = {
-    "Cache-Control": "no-cache",
     "Content-Security-Policy": "img-src 'self' data: blob:; frame-ancestors 'self'; object-src 'none'; base-uri 'self'",
     "X-Content-Type-Options": "nosniff",
 }
 """No picture is fetched from elsewhere, whatever a page draws, and no other site shows a page in a frame of its own.
 Plots are saved by way of data: and blob:."""
+
+METRICS = "/_stcore/metrics"
+"""Streamlit's own. It answers whoever asks, signed in or not, and no setting of it does not."""
 
 SERVER = "<script>window.__streamlit = {BACKEND_BASE_URL: new URL('.', location.href).href};</script>"
 LOADING = '<p style="font: 1rem sans-serif; color: #6b7686; margin: 4rem" role="status">Tilewatch is loading ...</p>'
@@ -36,9 +41,27 @@ def list_routes() -> list[Route]:
     html = write_html(INDEX.read_text(encoding="utf-8"))
 
     def answer(_: Request) -> HTMLResponse:
-        return HTMLResponse(html, headers=HEADERS)
+        return HTMLResponse(html, headers={"Cache-Control": "no-cache"})
 
     return [Route(f"/{page}", answer) for page in PAGES]
+
+
+class Guard:
+    """Puts HEADERS on every answer, and has nothing at METRICS."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        if scope["type"] == "http" and scope["path"].endswith(METRICS):
+            await Response(status_code=404)(scope, receive, send_guarded)
+        else:
+            await self._app(scope, receive, send_guarded)
 
 
 def write_html(html: str) -> str:

@@ -1,20 +1,21 @@
 """Decides what a visitor may do: browse, or also act. Only named triagers act, and nobody acts without a name.
 
-Sign-in is OpenID Connect through Streamlit when its secrets have an [auth] section (docs/dashboard.md). Two settings,
+Sign-in is OpenID Connect through Streamlit when its secrets have an [auth] section (docs/dashboard.md). Three settings,
 from the environment or from the secrets:
 
     TILEWATCH_TRIAGERS   the addresses of those who may act, with commas between them; "*@example.org" names a domain
     TILEWATCH_ANONYMOUS  what people may do who did not sign in: "nothing", "browse" or "act". Without it they may
                          browse where no sign-in is configured, and do nothing where one is.
+    TILEWATCH_TRUST_ADDRESSES  "1" where the provider verifies every address and does not say so
 
 The decision is pure (`rights`); `visitor` asks Streamlit.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Any, Literal
 
 import streamlit as st
 from streamlit.errors import StreamlitSecretNotFoundError
@@ -82,13 +83,17 @@ def find_rules() -> Rules:
 
 
 def _signed_in() -> str | None:
-    """The address that the provider verified; None for who did not sign in, and for an address that is not verified."""
+    """None for who did not sign in, and for an address that is not verified."""
     if not st.user.get("is_logged_in"):
         return None
-    if str(st.user.get("email_verified", True)).lower() != "true":  # some providers send none, and some send text
-        return None
-    email = st.user.get("email")
-    return str(email) if email else None
+    return find_address(st.user.to_dict(), _setting("TILEWATCH_TRUST_ADDRESSES") == "1")
+
+
+def find_address(claims: Mapping[str, Any], trusts_silence: bool) -> str | None:
+    """Returns the address that the provider says is verified; None for any other, and for one of which it says nothing,
+    unless its silence is trusted. Some providers send text."""
+    verified = claims.get("email_verified", trusts_silence)
+    return str(claims["email"]) if str(verified).lower() == "true" and claims.get("email") else None
 
 
 def _has_sign_in() -> bool:

@@ -7,8 +7,9 @@ for it. Here the imports are done before the port opens.
 import importlib
 
 import streamlit as st
+from starlette.middleware import Middleware
 
-from tilewatch.dashboard.front import list_routes
+from tilewatch.dashboard.front import Guard, list_routes
 from tilewatch.dashboard.gc_tuning import tune_memory
 
 NEEDED = ("pandas", "plotly.graph_objects", "plotly.io", "sqlalchemy.orm", "psycopg", "tilewatch.db.queries.series")
@@ -17,4 +18,4 @@ for name in NEEDED:
     importlib.import_module(name)
 tune_memory()
 
-app = st.App("app.py", routes=list_routes())
+app = st.App("app.py", routes=list_routes(), middleware=[Middleware(Guard)])

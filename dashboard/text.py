@@ -26,6 +26,8 @@ BASELINES = {
 
 _MARKDOWN = re.compile(r"([\\`*\[\]<>$|]|:(?=[A-Za-z]))")
 _ADDRESS = re.compile(r":(?=//)|\bwww(?=\.)|(?=@)", re.IGNORECASE)
+_FORMULA = re.compile(r"[=+\-@\t\r]")
+_NUMBER = re.compile(r"[+-]?[\d,.]+( %)?")
 WORD_JOINER = "\N{WORD JOINER}"
 
 
@@ -46,6 +48,14 @@ def plain_code(value: object) -> str:
 def without_links(markdown: str) -> str:
     """A document of others in Markdown: it keeps its headings and tables, and has no link and no picture."""
     return _ADDRESS.sub(lambda found: found[0] + WORD_JOINER, re.sub(r"\](?=[(\[:])", "]" + WORD_JOINER, markdown))
+
+
+def without_formula(value: object) -> object:
+    """A cell of a table that a person may open with a spreadsheet: text that it would calculate begins with something
+    that nobody sees. Numbers stay, also in per cent."""
+    if not isinstance(value, str) or not _FORMULA.match(value) or _NUMBER.fullmatch(value):
+        return value
+    return WORD_JOINER + value
 
 
 def time_text(microseconds: float) -> str:

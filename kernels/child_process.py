@@ -51,6 +51,12 @@ MEMORY_BYTES = 4 << 30
 GPU_MEMORY_BYTES = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 """The same for a child that measures, which holds references and inputs of every size: half of the machine."""
 
+MOST_PROCESSES = 1024
+"""With what they started. PyTorch starts one for each core where it compiles."""
+
+FOLDER_BYTES, FOLDER_FILES = 4 << 30, 100_000
+"""What a child may write into its own folder, which is all that one in the sandbox may write without a store."""
+
 LOOK_EVERY_S = 0.5
 BEGIN_LIMIT_S = 30.0
 """A request that nobody waits for is written into the pipe at once, unless the child hangs."""
@@ -89,7 +95,7 @@ class ChildProcess:
         sandbox.require()
         passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         # cuTile makes its folders when it is imported, and a killed child cannot remove them.
-        folder = tempfile.mkdtemp(prefix="tilewatch-child-")
+        self._folder = folder = tempfile.mkdtemp(prefix="tilewatch-child-")
         self._remove_folder = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         own = {"CUDA_TILE_CACHE_DIR": f"{folder}/cache", "CUDA_TILE_TEMP_DIR": folder}
         if (
@@ -217,6 +223,28 @@ class ChildProcess:
         if time.monotonic() < self._look_at:
             return
         self._look_at = time.monotonic() + LOOK_EVERY_S
-        if processes.measure_usage(self._process.pid).resident_bytes > self._memory_bytes:
+        if (too_much := self._find_excess()) is not None:
             self.close()
-            raise ChildDied(f"it took more than {self._memory_bytes / 2**30:.3g} GiB of memory")
+            raise ChildDied(too_much)
+
+    def _find_excess(self) -> str | None:
+        """Says what the child took too much of; None where it did not."""
+        if len(processes.list_descendants(self._process.pid)) > MOST_PROCESSES:
+            return f"it started more than {MOST_PROCESSES:,} processes"
+        if processes.measure_usage(self._process.pid).resident_bytes > self._memory_bytes:
+            return f"it took more than {self._memory_bytes / 2**30:.3g} GiB of memory"
+        if _is_filled(self._folder):
+            return f"it wrote more than {FOLDER_BYTES >> 30} GiB or {FOLDER_FILES:,} files into its folder"
+        return None
+
+
+def _is_filled(folder: str) -> bool:
+    """Stops counting at the limit: a folder of millions of files takes long to read."""
+    size_bytes = 0
+    files = (os.path.join(place, name) for place, folders, names in os.walk(folder) for name in folders + names)
+    for count, file in enumerate(files, start=1):
+        with contextlib.suppress(OSError):  # it is gone by now
+            size_bytes += os.lstat(file).st_blocks * 512
+        if count > FOLDER_FILES or size_bytes > FOLDER_BYTES:
+            return True
+    return False

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from tilewatch.dashboard.frames.reads import Evidence
-from tilewatch.dashboard.text import time_text
+from tilewatch.dashboard.text import time_text, without_formula
 from tilewatch.db.queries.evidence import CubinRow
 from tilewatch.db.queries.replays import ReplayRow
 from tilewatch.text import change_text, short_sha
@@ -149,7 +149,7 @@ def samples_csv(found: Evidence) -> str:
     for run, sampled in ((found.run, found.sampled), (found.before, found.sampled_before)):
         if run is not None:
             for row in sampled:
-                about = [run.run_id, run.sha, row.implementation]
+                about = [run.run_id, run.sha, without_formula(row.implementation)]
                 writer.writerows([*about, i, us] for i, us in enumerate(row.samples_us, start=1))
     return out.getvalue()
 

@@ -9,7 +9,7 @@ import streamlit as st
 from tilewatch.dashboard.charts import evidence as evidence_charts
 from tilewatch.dashboard.frames import evidence, reads
 from tilewatch.dashboard.text import config_text, moment, plain, plain_code, span_text, time_text
-from tilewatch.dashboard.widgets import badges, filters, plots
+from tilewatch.dashboard.widgets import badges, filters, plots, tables
 from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.db.queries.checks import CheckOperatorRow, CheckRow
 from tilewatch.text import short_sha
@@ -68,7 +68,7 @@ def _operators(operators: Sequence[CheckOperatorRow]) -> None:
             for row in ordered
         ]
     )
-    st.dataframe(table.style.map(badges.word_colour, subset="outcome"), hide_index=True, key="operators")
+    tables.show(table.style.map(badges.word_colour, subset="outcome"), key="operators")
 
 
 def _evidence(check: CheckRow, timed: Sequence[CheckOperatorRow]) -> None:

@@ -5,6 +5,7 @@ import streamlit as st
 
 from tilewatch.dashboard.frames.reads import Evidence
 from tilewatch.dashboard.text import config_text, plain_code
+from tilewatch.dashboard.widgets import tables
 from tilewatch.db.queries.evidence import CodeDiffRow, CubinRow
 from tilewatch.text import change_text
 
@@ -50,10 +51,10 @@ def _show(diff: CodeDiffRow, name: str) -> None:
     left, right = (name, THIS_RUN) if name == BEFORE else (name, "winner")
     changes = tabulate_changes(diff)
     if len(changes):
-        st.dataframe(changes, hide_index=True, key=f"changes-{name}")
+        tables.show(changes, key=f"changes-{name}")
     instructions = tabulate_instructions(diff, left, right)
     if len(instructions):
-        st.dataframe(instructions, hide_index=True, key=f"instructions-{name}")
+        tables.show(instructions, key=f"instructions-{name}")
         st.caption("Machine instructions that one side has more often, deepest loops first.")
 
 

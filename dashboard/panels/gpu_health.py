@@ -7,7 +7,7 @@ import streamlit as st
 from tilewatch.dashboard.charts import colours
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.text import moment, plain, plain_code
-from tilewatch.dashboard.widgets import plots
+from tilewatch.dashboard.widgets import plots, tables
 
 BEST_OF = 0.05
 """This quantile of a GPU's canaries counts as its best time; another GPU's best would not do."""
@@ -35,7 +35,7 @@ def show_health(url: str) -> None:
             "them: when they change, the GPU did. Shaded: in quarantine."
         )
     if len(quarantines):
-        st.dataframe(_table(quarantines), hide_index=True, key="quarantines")
+        tables.show(_table(quarantines), key="quarantines")
 
 
 def canary_figure(canaries: pd.DataFrame, quarantines: pd.DataFrame) -> go.Figure:

@@ -149,7 +149,7 @@ def show_queues(found: pd.DataFrame) -> None:
     if found.empty:
         st.caption("Every queue is empty.")
         return
-    st.dataframe(found, hide_index=True, key="queues")
+    tables.show(found, key="queues")
 
 
 def show_workers(workers: pd.DataFrame) -> None:
@@ -167,7 +167,7 @@ def show_workers(workers: pd.DataFrame) -> None:
             "GPU": workers["gpu_model"].fillna(""),
         }
     )
-    st.dataframe(table, hide_index=True, key="workers")
+    tables.show(table, key="workers")
 
 
 def _percent(done: int, total: int) -> float:

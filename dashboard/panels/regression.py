@@ -114,7 +114,7 @@ def _events(events: pd.DataFrame) -> None:
         }
         for row in events.to_dict("records")
     ]
-    st.dataframe(pd.DataFrame(rows, columns=["when", "who", "did", "state", "note"]), hide_index=True, key="events")
+    tables.show(pd.DataFrame(rows, columns=["when", "who", "did", "state", "note"]), key="events")
 
 
 def _state(url: str, found: pd.Series, who: str) -> None:

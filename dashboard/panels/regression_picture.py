@@ -8,7 +8,7 @@ from tilewatch.dashboard.charts import marks, trend
 from tilewatch.dashboard.frames import evidence, reads
 from tilewatch.dashboard.frames.metrics import METRICS
 from tilewatch.dashboard.text import commit_address, config_text, plain, plain_code
-from tilewatch.dashboard.widgets import plots
+from tilewatch.dashboard.widgets import plots, tables
 from tilewatch.text import count_text, short_sha
 
 COMMITS_BEFORE, COMMITS_AFTER = 25, 15
@@ -73,7 +73,7 @@ def show_code(measured: reads.Evidence) -> None:
         if moved.empty:
             st.caption("Every static fact of the winner is as before.")
         else:
-            st.dataframe(moved, hide_index=True, key="moved")
+            tables.show(moved, key="moved")
     else:
         st.caption("The cubins of both sides are not in this database.")
     st.subheader("Repeat it", anchor=False)

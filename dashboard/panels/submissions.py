@@ -9,7 +9,7 @@ import streamlit as st
 
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.text import day, moment, plain
-from tilewatch.dashboard.widgets import badges
+from tilewatch.dashboard.widgets import badges, tables
 from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.db.queries.submissions import IN_PROGRESS
 from tilewatch.text import count_text, short_sha
@@ -32,7 +32,7 @@ def show(url: str) -> None:
         table = pd.DataFrame([_row(row) for _, row in rows.iterrows()])
         if rows["repository"].nunique() > 1:
             table.insert(0, "repository", list(rows["repository"]))
-        st.dataframe(table.style.map(badges.word_colour, subset="state"), hide_index=True, key="submissions")
+        tables.show(table.style.map(badges.word_colour, subset="state"), key="submissions")
 
 
 def _newest(row: pd.Series) -> None:

@@ -9,6 +9,7 @@ import streamlit as st
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import run_action
 from tilewatch.dashboard.text import moment
+from tilewatch.dashboard.widgets import tables
 from tilewatch.db.lifecycle import actions
 from tilewatch.text import short_sha
 
@@ -61,7 +62,7 @@ def show_actions(url: str) -> None:
     if newest.empty:
         return
     st.subheader("What people and programs did", anchor=False)
-    st.dataframe(tabulate_actions(newest), hide_index=True, key="actions")
+    tables.show(tabulate_actions(newest), key="actions")
 
 
 def tabulate_actions(newest: pd.DataFrame) -> pd.DataFrame:

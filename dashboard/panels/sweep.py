@@ -66,7 +66,7 @@ def _failures(trials: pd.DataFrame) -> None:
     with st.expander(f"{count_text(len(failed), 'config')} failed: {kinds}", key="failed"):
         lines = failed.assign(reason=failed["failure"].map(first_line))
         table = lines.groupby(["outcome", "reason"]).size().rename("configs").reset_index()
-        st.dataframe(table.sort_values("configs", ascending=False), hide_index=True, key="failures")
+        tables.show(table.sort_values("configs", ascending=False), key="failures")
 
 
 def _measurements(measured: pd.DataFrame, sweep: pd.Series) -> None:
@@ -113,9 +113,7 @@ def show_regrets(url: str, trials: pd.DataFrame, sweep: pd.Series, tie: set[int]
             "": [row.why for row in rows],
         }
     )
-    st.dataframe(
-        table, hide_index=True, key="regrets", column_config={"us": st.column_config.NumberColumn(format="%.1f")}
-    )
+    tables.show(table, key="regrets", column_config={"us": st.column_config.NumberColumn(format="%.1f")})
 
 
 def _chosen_before(url: str, sweep: pd.Series) -> list[tuple[str, Mapping[str, Any]]]:
@@ -189,9 +187,8 @@ def _best(trials: pd.DataFrame, tie: set[int], sweep: pd.Series) -> None:
     table.insert(2, "tie", ["≈" if config in tie else "" for config in timed["config_id"]])
     table["TFLOP/s"] = sweep["flops"] / timed["median_us"] / US_TFLOP
     number = st.column_config.NumberColumn
-    st.dataframe(
+    tables.show(
         table,
-        hide_index=True,
         key="best",
         column_config={"us": number(format="%.1f"), "TFLOP/s": number(format="%.0f")},
     )
@@ -300,4 +297,4 @@ def _remarks(url: str, trial: pd.Series) -> None:
         if remarks.empty:
             st.caption("The compiler left no remarks.")
             return
-        st.dataframe(remarks, hide_index=True, key="remarks")
+        tables.show(remarks, key="remarks")

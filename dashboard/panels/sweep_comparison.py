@@ -7,7 +7,7 @@ from tilewatch.dashboard.charts import landscape
 from tilewatch.dashboard.charts import sweep as sweep_charts
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.text import plain
-from tilewatch.dashboard.widgets import filters, plots
+from tilewatch.dashboard.widgets import filters, plots, tables
 from tilewatch.text import change_text, count_text, short_sha
 
 
@@ -71,7 +71,7 @@ def _drift(winners: list[tuple[str, int]], before: pd.DataFrame, after: pd.DataF
                 "rank after": _rank(after, config_id),
             }
         )
-    st.dataframe(pd.DataFrame(rows), hide_index=True, key="drift")
+    tables.show(pd.DataFrame(rows), key="drift")
 
 
 def _rank(trials: pd.DataFrame, config_id: int) -> str:
@@ -91,4 +91,4 @@ def _outcomes(both: pd.DataFrame) -> None:
         st.success("Every config that is in both sweeps had the same outcome.")
     for kind, rows in kinds.items():
         st.markdown(f"**{kind}: {count_text(len(rows), 'config')}**")
-        st.dataframe(rows, hide_index=True, key=f"newly-{kind}")
+        tables.show(rows, key=f"newly-{kind}")

@@ -5,7 +5,7 @@ import streamlit as st
 
 from tilewatch.dashboard.charts import sizes
 from tilewatch.dashboard.frames import reads
-from tilewatch.dashboard.widgets import plots
+from tilewatch.dashboard.widgets import plots, tables
 
 
 def show(url: str, sweep: pd.Series) -> None:
@@ -23,4 +23,4 @@ def show(url: str, sweep: pd.Series) -> None:
     )
     table = sizes.rate_table(rated)
     numbers = {name: st.column_config.NumberColumn(format="%.0f") for name in table.columns[1:]}
-    st.dataframe(table, hide_index=True, key="rates", column_config=numbers)
+    tables.show(table, key="rates", column_config=numbers)

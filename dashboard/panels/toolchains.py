@@ -11,7 +11,7 @@ from tilewatch.dashboard.charts import evidence as evidence_charts
 from tilewatch.dashboard.charts import toolchains
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.text import config_text, day, plain, plain_code, without_links
-from tilewatch.dashboard.widgets import badges, filters, plots
+from tilewatch.dashboard.widgets import badges, filters, plots, tables
 from tilewatch.db.queries.toolchain_reports import OperatorRow, ReportRow, ReportStory, TimeChange
 from tilewatch.text import change_text
 
@@ -138,7 +138,7 @@ def _table(shown: Sequence[OperatorRow]) -> None:
         ]
     )
     table = table.loc[:, (table != "").any()]  # two nodes run the same code and the same configs
-    st.dataframe(table.style.map(badges.word_colour, subset="verdict"), hide_index=True, key="operators")
+    tables.show(table.style.map(badges.word_colour, subset="verdict"), key="operators")
 
 
 def _launches(found: ReportStory, shown: Sequence[OperatorRow]) -> None:

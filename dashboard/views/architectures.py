@@ -66,7 +66,7 @@ def _spills(url: str, space: pd.Series) -> None:
             "commit": [f"{short_sha(row.sha)} {row.subject}" for row in spilling.itertuples()],
         }
     )
-    st.dataframe(table, hide_index=True, key="spills")
+    tables.show(table, key="spills")
 
 
 def _changes(url: str, counts: pd.DataFrame) -> None:
@@ -95,7 +95,7 @@ def _changes(url: str, counts: pd.DataFrame) -> None:
         return
     for kind, configs in static_facts.by_kind(changed).items():
         st.markdown(f"**{kind}: {count_text(len(configs), 'config')}**")
-        st.dataframe(static_facts.table(configs), hide_index=True, key=f"moved-{kind}")
+        tables.show(static_facts.table(configs), key=f"moved-{kind}")
 
 
 def _table(counts: pd.DataFrame) -> pd.DataFrame:

@@ -75,7 +75,7 @@ def _where(url: str, compared: pd.DataFrame) -> None:
     if moved.empty:
         st.caption("On no GPU model is a series different, other than by noise or with identical code.")
         return
-    st.dataframe(moved, hide_index=True, key="where")
+    tables.show(moved, key="where")
     shown = changes.keep_problems(compared, moved)
     plots.show_grid(grid.change_table(shown, repository.trend_links(url)), "map")
     st.caption("The problems that differ on some GPU model; ≈ where that is noise or the code is identical.")

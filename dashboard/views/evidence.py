@@ -143,7 +143,7 @@ def _measurements(found: Evidence) -> None:
                 "ran": rivals.describe_choice(row.params, row.detail),
             }
         )
-    st.dataframe(pd.DataFrame(rows), hide_index=True, key="implementations")
+    tables.show(pd.DataFrame(rows), key="implementations")
     for sentence in rivals.list_missing(found.sampled[0].detail) if found.sampled else ():
         st.caption(plain(sentence))
 
@@ -185,7 +185,7 @@ def _winner(found: Evidence) -> None:
     if not same:
         cubins["this_config_before"] = found.same_config_before
     facts = evidence.static_facts(**cubins, this_run=found.winner)
-    st.dataframe(facts, hide_index=True, key="facts", height="content")
+    tables.show(facts, key="facts", height="content")
     earlier = found.same_config_before
     if earlier is None:
         return
@@ -194,7 +194,7 @@ def _winner(found: Evidence) -> None:
     remarks = evidence.changed_remarks(earlier, found.winner)
     if len(remarks):
         st.markdown("Remarks of this config that changed")
-        st.dataframe(remarks, hide_index=True, key="remarks")
+        tables.show(remarks, key="remarks")
     else:
         st.caption("The compiler's remarks on this config are the same at both commits.")
 
@@ -220,7 +220,7 @@ def _circumstances(found: Evidence) -> None:
             versions = ", ".join(f"{n} {v}" for n, v in found.run.toolchain.items())
             st.caption(f"The same as before: {plain(versions)}")
         else:
-            st.dataframe(changed, hide_index=True, key="toolchain")
+            tables.show(changed, key="toolchain")
     st.subheader("Commits in range", anchor=False)
     st.caption(f"{count_text(len(found.commits), 'commit')} in this database after the run before, up to this one.")
     lines = [
@@ -232,7 +232,7 @@ def _circumstances(found: Evidence) -> None:
         }
         for line in found.commits
     ]
-    st.dataframe(pd.DataFrame(lines), hide_index=True, key="commits")
+    tables.show(pd.DataFrame(lines), key="commits")
 
 
 def _repeat(found: Evidence) -> None:

@@ -1,15 +1,30 @@
-"""Tables on a page: one whose rows can be selected, and one behind a chart that is closed until somebody opens it."""
+"""Tables on a page: any one, one whose rows can be selected, and one behind a chart that is closed until somebody opens
+it."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import streamlit as st
 
+from tilewatch.dashboard.text import without_formula
+
+if TYPE_CHECKING:
+    from pandas.io.formats.style import Styler
+
+
+def show(table: "pd.DataFrame | Styler", **options: Any) -> Any:
+    """Shows a table without its index. Its own button saves it as CSV, where no cell is a formula."""
+    if isinstance(table, pd.DataFrame):
+        table = _without_formulas(table)
+    else:
+        table.data = _without_formulas(table.data)
+    return st.dataframe(table, hide_index=True, **options)
+
 
 def pick_row(table: Any, rows: pd.DataFrame, key: str, **options: Any) -> pd.Series | None:
     """Shows `table`, a frame or a styled one; returns the row of `rows` that is selected in it, or None."""
-    shown = st.dataframe(table, hide_index=True, on_select="rerun", selection_mode="single-row", key=key, **options)
+    shown = show(table, on_select="rerun", selection_mode="single-row", key=key, **options)
     # A selection outlives the rows: there may be fewer by now.
     return next((rows.iloc[row] for row in shown.selection.rows if row < len(rows)), None)
 
@@ -21,4 +36,9 @@ def show_in_expander(
     opened = st.expander(title, key=key, on_change="rerun", bind="query-params")
     with opened:
         if opened.open:
-            st.dataframe(make(), hide_index=True, key=f"{key}-rows", column_config=dict(columns or {}))
+            show(make(), key=f"{key}-rows", column_config=dict(columns or {}))
+
+
+def _without_formulas(table: pd.DataFrame) -> pd.DataFrame:
+    texts = table.select_dtypes(["object", "string"]).columns
+    return table.assign(**{name: table[name].map(without_formula) for name in texts})

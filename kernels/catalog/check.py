@@ -14,7 +14,7 @@ from typing import Any
 import cuda.tile as ct
 
 from tilewatch.kernels.baseline_names import NAMES
-from tilewatch.kernels.contract import Array, Problem, Space
+from tilewatch.kernels.contract import MOST_CONFIGS, Array, Problem, Space
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.loading import LibraryKernel
 
@@ -34,7 +34,7 @@ def check_kernel(loaded: LibraryKernel) -> None:
 
 
 def read_space(loaded: LibraryKernel, arch: str) -> Space:
-    """Returns the kernel's search space for an architecture. Raises LibraryError where it is none."""
+    """Returns the kernel's search space for an architecture. Raises LibraryError where it is none, or too large."""
     space = call(loaded, "space", arch)
     if not isinstance(space, Space):
         raise _wrong(loaded, f'`space` gives a {_kind(space)}; expected a Space, e.g. Space((("tile", (64, 128)),))')
@@ -46,6 +46,8 @@ def read_space(loaded: LibraryKernel, arch: str) -> Space:
         for value in axis[1]:
             if not isinstance(value, int):
                 raise _wrong(loaded, f"axis '{axis[0]}' has the value {value!r}, a {_kind(value)}; expected integers")
+    if space.size > MOST_CONFIGS:
+        raise _wrong(loaded, f"`space` has {space.size:,} configs; expected {MOST_CONFIGS:,} at most")
     return space
 
 

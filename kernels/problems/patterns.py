@@ -25,6 +25,9 @@ def read_pattern(text: str, names: str) -> tuple[Problem, ...]:
     if choices and not written.choices and len(choices) == 1:
         written = Names(written.sizes, (DEFAULT_CHOICE,))
     axes = [_alternatives(text, part) for part in re.split(r"x(?![^{]*\})", sizes)]
+    if len(axes) == 1 and any("x" in shape for shape in axes[0]):
+        shapes = ", ".join(f'"{":".join((shape, *choices))}"' for shape in axes[0])
+        raise BadProblem(f"'{text}' has whole shapes in braces; write a list of problems: [{shapes}]")
     if len(axes) != len(written.sizes) or len(choices) != len(written.choices):
         raise BadProblem(f"'{text}' is not {written.form}")
     for size in itertools.chain(*axes):

@@ -2,11 +2,12 @@
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from tilewatch.kernels.contract import HINTS, Problem
+from tilewatch.kernels.contract import HINTS, MOST_CONFIGS, Problem
 from tilewatch.kernels.watching.declare import BadWatchFile, Configs
 from tilewatch.kernels.watching.recorder import fields_of
 
@@ -31,10 +32,12 @@ def _plain(value: Any) -> Any:
 
 
 def unique(configs: Iterable[PlainConfig]) -> tuple[PlainConfig, ...]:
+    """Raises BadWatchFile where there are too many."""
     found: list[PlainConfig] = []
     for config in configs:
         if config not in found:
             found.append(config)
+            _require_few(len(found))
     return tuple(found)
 
 
@@ -76,6 +79,7 @@ def list_configs(configs: Configs, problem: Problem, arch: str) -> tuple[Mapping
         for name, values in found.items():
             if isinstance(values, str) or not isinstance(values, Sequence):
                 raise BadWatchFile(f"`configs` has the axis '{name}' with {values!r}; expected a list of values")
+        _require_few(math.prod(len(values) for values in found.values()))
         return tuple(dict(zip(found, values, strict=True)) for values in itertools.product(*found.values()))
     if (
         isinstance(found, str)
@@ -84,6 +88,11 @@ def list_configs(configs: Configs, problem: Problem, arch: str) -> tuple[Mapping
     ):
         raise BadWatchFile(f"`configs` gives {found!r}; expected a list of dicts, or a dict of lists")
     return tuple(found)
+
+
+def _require_few(count: int) -> None:
+    if count > MOST_CONFIGS:
+        raise BadWatchFile(f"there are {count:,} configs or more; expected {MOST_CONFIGS:,} at most")
 
 
 def axes_of(configs: Sequence[PlainConfig]) -> tuple[tuple[str, tuple[Any, ...]], ...]:

@@ -52,3 +52,20 @@ def test_anonymous_may_browse_beside_a_sign_in_when_allowed() -> None:
 def test_a_misspelt_right_is_refused_and_not_guessed() -> None:
     with pytest.raises(BadRules, match="'acts', expected one of nothing, browse, act"):
         read_rules(False, "acts", "")
+
+
+@pytest.mark.parametrize(
+    ("claims", "trusts_silence", "address"),
+    [
+        ({"email": "kim@example.org", "email_verified": True}, False, "kim@example.org"),
+        ({"email": "kim@example.org", "email_verified": "true"}, False, "kim@example.org"),
+        ({"email": "kim@example.org", "email_verified": "false"}, True, None),
+        ({"email": "kim@example.org"}, False, None),
+        ({"email": "kim@example.org"}, True, "kim@example.org"),
+        ({"email": "", "email_verified": True}, False, None),
+    ],
+)
+def test_an_address_is_somebody_s_only_where_the_provider_says_so(
+    claims: dict[str, object], trusts_silence: bool, address: str | None
+) -> None:
+    assert people.find_address(claims, trusts_silence) == address

@@ -18,10 +18,12 @@ from tilewatch.db.models import RegressionEvent
 pytestmark = pytest.mark.browser
 
 TRIAGER, VIEWER, UNVERIFIED = "kim@example.org", "lee@example.org", "mo@example.org"
+SILENT = "max@example.org"  # the provider says nothing of this address
 PEOPLE = (
     {"sub": TRIAGER, "email": TRIAGER, "email_verified": True},
     {"sub": VIEWER, "email": VIEWER, "email_verified": True},
     {"sub": UNVERIFIED, "email": UNVERIFIED, "email_verified": "false"},  # as some providers send it
+    {"sub": SILENT, "email": SILENT},
 )
 
 
@@ -52,7 +54,7 @@ def address(acted_on_url: str, provider: str, tmp_path_factory: pytest.TempPathF
     secrets = folder / ".streamlit" / "secrets.toml"
     secrets.parent.mkdir()
     secrets.write_text(
-        f'TILEWATCH_TRIAGERS = "{TRIAGER}, {UNVERIFIED}"\n'
+        f'TILEWATCH_TRIAGERS = "{TRIAGER}, {UNVERIFIED}, {SILENT}"\n'
         "[auth]\n"
         f'redirect_uri = "http://127.0.0.1:{port}/oauth2callback"\n'
         'cookie_secret = "a secret of these tests alone, and long"\n'
@@ -97,9 +99,16 @@ def test_a_viewer_browses_and_finds_no_button_to_act(page: Any) -> None:
     assert page.get_by_role("button", name="Acknowledge").count() == 0
 
 
-def test_an_address_that_nobody_verified_is_nobodys_even_a_triagers(page: Any) -> None:
+@pytest.mark.parametrize("person", [UNVERIFIED, SILENT])
+def test_an_address_that_nobody_verified_is_nobodys_even_a_triagers(page: Any, person: str) -> None:
     page.goto("/")
     page.get_by_role("button", name="Sign in").click()
-    page.get_by_role("button", name=UNVERIFIED).click()
+    page.get_by_role("button", name=person).click()
     page.get_by_text("Sign in to see this Tilewatch.").wait_for()
-    assert page.get_by_text(UNVERIFIED).count() == 0
+    assert page.get_by_text(person).count() == 0
+
+
+def test_without_signing_in_no_metrics_are_read_and_no_other_site_frames_a_page(page: Any, address: str) -> None:
+    assert page.request.get(f"{address}/_stcore/metrics").status == 404
+    policy = page.request.get(f"{address}/trends").headers["content-security-policy"]
+    assert "frame-ancestors 'self'" in policy

@@ -136,6 +136,24 @@ def test_a_child_that_takes_too_much_memory_is_ended(monkeypatch: pytest.MonkeyP
         assert not child.alive
 
 
+@pytest.mark.parametrize(
+    ("limit", "most", "request_", "words"),
+    [
+        ("MOST_PROCESSES", 3, {"do": "start many", "processes": 4}, "it started more than 3 processes"),
+        ("FOLDER_FILES", 20, {"do": "write files", "files": 21, "bytes": 0}, "it wrote more than 4 GiB or 20 files"),
+        ("FOLDER_BYTES", 1 << 20, {"do": "write files", "files": 2, "bytes": 1 << 20}, "it wrote more than 0 GiB"),
+    ],
+)
+def test_a_child_that_starts_or_writes_too_much_is_ended(
+    limit: str, most: int, request_: dict[str, object], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child_process, limit, most)
+    with started() as child:
+        with pytest.raises(ChildDied, match=words):
+            child.ask(request_, deadline_s=60)
+        assert not child.alive
+
+
 def test_a_child_that_only_closed_its_answers_has_a_deadline() -> None:
     with started() as child, pytest.raises(ChildHung):
         child.ask({"do": "close"}, deadline_s=0.5)

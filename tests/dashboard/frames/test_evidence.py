@@ -3,6 +3,7 @@
 import csv
 import datetime as dt
 import json
+from dataclasses import replace
 
 from sqlalchemy.orm import Session
 
@@ -10,6 +11,7 @@ from tests.dashboard.fixtures.small_database import SHAS
 from tilewatch.dashboard.charts import colours
 from tilewatch.dashboard.charts import evidence as evidence_charts
 from tilewatch.dashboard.frames import evidence, reads
+from tilewatch.dashboard.text import WORD_JOINER
 from tilewatch.db.queries import evidence as evidence_queries
 from tilewatch.db.queries.replays import ReplayRow
 
@@ -35,6 +37,13 @@ def test_the_csv_has_every_sample_of_both_runs(filled: Session, filled_url: str)
     rows = list(csv.DictReader(evidence.samples_csv(found(filled, filled_url)).splitlines()))
     assert len(rows) == 2 * 3 * 21
     assert {row["sha"] for row in rows} == {SHAS[2], SHAS[1]}
+
+
+def test_the_csv_has_no_formula(filled: Session, filled_url: str) -> None:
+    shown = found(filled, filled_url)
+    sampled = replace(shown.sampled[0], implementation="=1+1")
+    rows = list(csv.DictReader(evidence.samples_csv(replace(shown, sampled=[sampled])).splitlines()))
+    assert rows[0]["implementation"] == f"{WORD_JOINER}=1+1"
 
 
 def test_the_json_has_everything(filled: Session, filled_url: str) -> None:

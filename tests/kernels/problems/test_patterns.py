@@ -54,6 +54,12 @@ def test_a_problem_without_names_is_typed_with_them_in_any_order() -> None:
         ("4096x{8,}", "rows x cols", "'4096x{8,}' is not ROWSxCOLS: '' is not a whole number"),
         ("4096x{8,8}", "rows x cols", "'4096x{8,8}' names the problem 4096x8 twice"),
         ("4096x{8", "rows x cols", "'4096x{8': '{8' is neither a value nor alternatives like {1024,4096}"),
+        (
+            "{8x4,16x2}:{f16,bf16}",
+            "rows x cols",
+            "'{8x4,16x2}:{f16,bf16}' has whole shapes in braces; "
+            'write a list of problems: ["8x4:{f16,bf16}", "16x2:{f16,bf16}"]',
+        ),
         ("8:b/f", "rows", "'8:b/f' is not ROWS:DTYPE: 'b/f' may hold letters, digits and _ . + - only"),
         ("8x8", "rows x rows", "names='rows x rows': 'rows' stands there twice"),
         (

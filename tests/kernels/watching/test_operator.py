@@ -11,7 +11,7 @@ import pytest
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.watching import recorder
 from tilewatch.kernels.watching.configs import GivenConfigs, read_given
-from tilewatch.kernels.watching.declare import Case, WatchedOperator, case
+from tilewatch.kernels.watching.declare import BadWatchFile, Case, WatchedOperator, case
 from tilewatch.kernels.watching.operator import describe_work, find_first_config, run_config
 from tilewatch.kernels.watching.project import Project, activate
 
@@ -91,6 +91,16 @@ def test_host_code_that_needs_a_config_runs_first_with_one() -> None:
     assert find_first_config(make_operator(lambda tile: tile)[0], given) == {"tile": 64}
     assert find_first_config(make_operator(lambda **config: config)[0], given) == {"tile": 64}
     assert find_first_config(make_operator(lambda tile=1: tile)[0], given) is None
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"tile": range(1000), "stages": range(400)}, [{"tile": tile} for tile in range(10_001)]],
+    ids=["axes", "list"],
+)
+def test_a_space_that_nobody_can_compile_is_refused(given: Any) -> None:
+    with pytest.raises(BadWatchFile, match="configs or more; expected 10,000 at most"):
+        read_given(given, None, "sm_90")  # type: ignore[arg-type]  # no function asks for it
 
 
 @pytest.mark.parametrize(("moves", "counted"), [(None, 0), (4096, 4096)])
