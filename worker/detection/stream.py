@@ -15,6 +15,9 @@ from tilewatch.worker.detection.scope_state import NodeKernel
 
 NOTHING = Response((), ())
 
+MOST = 2**62
+"""Numbers are below it: NumPy's have 64 bits, and some are added."""
+
 
 class NotTheProtocol(Exception):
     """A line, or a part of one, that is not the protocol's."""
@@ -58,9 +61,14 @@ def _start(fields: dict[str, Any], complain: Callable[[str], None]) -> Detector 
     series: dict[int, NodeKernel] = {}
     for each in _objects(fields, "series", complain):
         try:
-            series[int(each["id"])] = NodeKernel(int(each.get("node", 0)), int(each.get("kernel", each["id"])))
-        except (KeyError, TypeError, ValueError):
-            complain(f"a series needs whole numbers as id, node and kernel, and this is {each}")
+            number, node = int(each["id"]), int(each.get("node", 0))
+            kernel = int(each.get("kernel", number))
+        except (KeyError, TypeError, ValueError, OverflowError):
+            number = node = kernel = MOST  # said below
+        if all(map(_is_small, (number, node, kernel))) and kernel >= 0:
+            series[number] = NodeKernel(node, kernel)
+        else:
+            complain(f"a series needs whole numbers as id, node and kernel, the kernel's from 0, and this is {each}")
     launches = fields.get("launches")
     if not _is_small(launches) or launches < 1:
         complain(f"launches is {launches!r}, where a whole number above 0 is expected; 1 is taken")
@@ -124,7 +132,7 @@ def _launch(value: Any) -> tuple[float, ...]:
 
 
 def _is_small(value: Any) -> TypeGuard[int]:
-    return isinstance(value, int) and abs(value) < 2**62
+    return isinstance(value, int) and abs(value) < MOST
 
 
 def _write(response: Response) -> str:

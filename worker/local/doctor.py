@@ -27,8 +27,9 @@ from tilewatch.kernels.device import OLDEST_DRIVER, Gpu, gpus
 from tilewatch.kernels.toolchains.toolchain import Toolchain, list_toolchains
 from tilewatch.text import short_sha
 from tilewatch.worker.local import port
+from tilewatch.worker.local.secret_files import find_weaknesses, list_sign_in_files
 from tilewatch.worker.notify import routing
-from tilewatch.worker.settings import NotRunning, Settings
+from tilewatch.worker.settings import CHECKOUT, NotRunning, Settings
 
 PYTHONS = ((3, 11), (3, 13))
 ROOMY_BYTES = 5 << 30  # the packages take 1.3 GB (with DeepGEMM's torch several more), a night's cubins some 100 MB
@@ -63,6 +64,7 @@ def report(settings: Settings) -> tuple[CheckResult, ...]:
         partial(_store, settings.store_url),
         partial(_dashboard, settings),
         partial(_channels, settings),
+        partial(_secrets, settings),
     )
     findings = [_guarded(check) for check in checks]
     findings += [_toolchain(each) for each in list_toolchains(settings.toolchains)]
@@ -145,6 +147,15 @@ def _channels(settings: Settings) -> CheckResult:
     if settings.forge_token is None and any(channel.forge for channel in channels.values()):
         return CheckResult("channels", False, "a forge needs a token", "set TILEWATCH_FORGE_TOKEN")
     return CheckResult("channels", True, ", ".join(channels))
+
+
+def _secrets(settings: Settings) -> CheckResult:
+    files = [settings.connection_file, settings.home / "secrets.json", *list_sign_in_files([CHECKOUT, Path.cwd()])]
+    weaknesses = find_weaknesses(dict.fromkeys([*files, *([settings.tell_file] if settings.tell_file else [])]))
+    if weaknesses:
+        fixes = "; ".join(each.fix for each in weaknesses)
+        return CheckResult("secrets", False, "; ".join(each.sentence for each in weaknesses), fixes)
+    return CheckResult("secrets", True, "files with passwords and tokens are closed to other users")
 
 
 def _package(name: str, distributions: Iterable[str], fix: str, *, needed: bool = True) -> CheckResult:

@@ -3,10 +3,10 @@ password each time. The superuser's stays with `tilewatch up`: a superuser runs 
 
 import secrets
 from collections.abc import Mapping
-from pathlib import Path
 
 from tilewatch.db.server import logins
 from tilewatch.db.server.logins import Login
+from tilewatch.worker.local.secret_files import list_sign_in_files
 from tilewatch.worker.settings import CHECKOUT
 
 DASHBOARD_LOGIN = "tilewatch_board"
@@ -46,4 +46,4 @@ def make_dashboard_login(owner_url: str, environment: Mapping[str, str]) -> str:
 
 
 def _has_secrets() -> bool:
-    return any((folder / ".streamlit" / "secrets.toml").is_file() for folder in (CHECKOUT, Path.home()))
+    return bool(list_sign_in_files([CHECKOUT]))

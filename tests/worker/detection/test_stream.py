@@ -69,6 +69,29 @@ def replayed(world: World, night: int, ask: dict[str, Any]) -> list[tuple[float,
     return world.replay(night, ask["id"], (ask["a"], ask["b"]), ask["launches"])
 
 
+HOSTILE = (2**70, -(2**70), 2**62 - 1, -(2**61), 10**400, 1e308, float("inf"), float("nan"), "7", None, True, [])
+
+
+@pytest.mark.parametrize("field", ["id", "node", "kernel", "launches", "night", "cand", "build"])
+def test_no_number_ends_the_answers(field: str) -> None:
+    """Whatever stands in a world or a night, each night is answered with one line."""
+    world, night = json.loads(world_lines(0)[0]), json.loads(world_lines(1)[1])
+    for hostile in HOSTILE:
+        lines: list[dict[str, Any]] = [world, night]
+        if field in ("id", "node", "kernel"):
+            lines[0] = world | {"series": [world["series"][0] | {field: hostile}, *world["series"][1:]]}
+        elif field == "launches":
+            lines[0] = world | {"launches": hostile}
+        elif field == "cand":
+            lines[1] = night | {"points": [point | {"cand": [[hostile]]} for point in night["points"]]}
+        else:
+            lines[1] = night | {field: hostile}
+        later = night | {"night": 1, "points": night["points"][::-1]}
+        replies, _ = answer_and_complain([json.dumps(each) for each in (*lines, later)])
+        assert len(replies) == 2, hostile
+        assert all(set(json.loads(each)) == {"alerts", "reruns"} for each in replies)
+
+
 def spoiled(point: dict[str, Any], how: int) -> dict[str, Any]:
     broken: list[dict[str, Any]] = [
         {"id": 10**6},

@@ -68,6 +68,16 @@ def test_the_channels_are_named_or_what_is_wrong_with_them(tmp_path: Path) -> No
     assert "hunter2" not in wrong.found
 
 
+def test_a_file_with_a_secret_that_others_may_read_is_named_with_the_way_to_close_it(tmp_path: Path) -> None:
+    file = tmp_path / "tell.toml"
+    file.write_text("")
+    file.chmod(0o644)
+    found = _found(_settings(tmp_path))["secrets"]
+    assert (found.ok, found.found, found.fix) == (False, f"other users may read {file}", f"chmod 600 {file}")
+    file.chmod(0o600)
+    assert _found(_settings(tmp_path))["secrets"].ok is True
+
+
 def test_a_cubin_store_that_cannot_be_used_says_why(tmp_path: Path) -> None:
     assert _found(_settings(tmp_path))["cubin store"] == CheckResult(
         "cubin store", True, (tmp_path / "cubins").as_uri()

@@ -1,0 +1,46 @@
+"""Finds files with secrets that other users of this machine may read, and a sign-in whose cookies can be forged."""
+
+import stat
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilewatch.text import count_text
+
+SHORTEST_COOKIE_SECRET = 16
+"""Characters. Who guesses the secret signs a cookie with anybody's address; docs/dashboard.md asks for 32."""
+
+
+@dataclass(frozen=True)
+class Weakness:
+    sentence: str
+    fix: str
+
+
+def list_sign_in_files(folders: Iterable[Path]) -> list[Path]:
+    """Those that Streamlit reads in a dashboard that is started in one of these folders."""
+    return [file for folder in (*folders, Path.home()) if (file := folder / ".streamlit" / "secrets.toml").is_file()]
+
+
+def find_weaknesses(files: Iterable[Path]) -> list[Weakness]:
+    """Looks at those that are there."""
+    return [weakness for file in files if file.is_file() for weakness in (*_find_readers(file), *_find_short(file))]
+
+
+def _find_readers(file: Path) -> Iterable[Weakness]:
+    if file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
+        yield Weakness(f"other users may read {file}", f"chmod 600 {file}")
+
+
+def _find_short(file: Path) -> Iterable[Weakness]:
+    """Nothing for a file that is no TOML: who reads it says so."""
+    try:
+        signing = tomllib.loads(file.read_text(encoding="utf-8")).get("auth", {})
+    except (OSError, ValueError):
+        return
+    secret = signing.get("cookie_secret") if isinstance(signing, dict) else None
+    if isinstance(secret, str) and len(secret) < SHORTEST_COOKIE_SECRET:
+        length = count_text(len(secret), "character")
+        sentence = f"cookie_secret in {file} has {length}; expected {SHORTEST_COOKIE_SECRET} at least"
+        yield Weakness(sentence, "`openssl rand -hex 32` makes one")
