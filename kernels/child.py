@@ -9,12 +9,15 @@ import json
 import os
 import resource
 import signal
+import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilewatch import processes
 from tilewatch.kernels import sandbox
+from tilewatch.kernels.child_process import WITHOUT_GPU
+from tilewatch.kernels.forking import fork_server
 
 Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
@@ -27,14 +30,14 @@ def main(role: str, readable: Sequence[str], writable: Sequence[str]) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     processes.adopt_orphans()
-    if role in ("catalog", "check", "record", "compile"):
+    if role in WITHOUT_GPU:
         sandbox.confine_without_gpu(readable=readable, writable=writable)
     elif role == "gpu":
         sandbox.confine_with_gpu()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     signal.signal(signal.SIGTERM, _end_with_group)
-    handler = _handler(role)
+    handler = import_role(role)
     for line in sys.stdin:
         answers.write(json.dumps(handler(json.loads(line))) + "\n")
         answers.flush()
@@ -45,9 +48,10 @@ def _end_with_group(*_: object) -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def _handler(role: str) -> Handler:
-    # Imported by role: the catalog must answer without a compiler or a GPU stack, the compiler without CuPy.
-    if role in ("catalog", "check", "record"):
+def import_role(role: str) -> Handler:
+    """Imports what answers in a role. Exits where there is no such role."""
+    # By role: the catalog must answer without a compiler or a GPU stack, the compiler without CuPy.
+    if role in WITHOUT_GPU:  # also the compiler, after which the others may be forked: cuTile looks for PyTorch once
         from tilewatch.kernels.watching import pretend_driver
         from tilewatch.kernels.watching.torch_stand_in import module
 
@@ -76,5 +80,14 @@ def _handler(role: str) -> Handler:
     return answer
 
 
+def _fork(descriptor: int) -> None:
+    forked = fork_server.serve(socket.socket(fileno=descriptor), import_role)
+    if forked is not None:  # this is a child
+        main(*forked)
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], *json.loads(sys.argv[2]))
+    if sys.argv[1] == fork_server.FORK:
+        _fork(int(sys.argv[2]))
+    else:
+        main(sys.argv[1], *json.loads(sys.argv[2]))

@@ -23,6 +23,8 @@ from typing import Any, ClassVar
 import tilewatch
 from tilewatch import processes
 from tilewatch.kernels import sandbox
+from tilewatch.kernels.forking import forked_process
+from tilewatch.kernels.forking.forked_process import ForkedProcess
 
 PASSED_ON = (
     sandbox.SWITCH,
@@ -57,6 +59,11 @@ MOST_PROCESSES = 1024
 FOLDER_BYTES, FOLDER_FILES = 4 << 30, 100_000
 """What a child may write into its own folder, which is all that one in the sandbox may write without a store."""
 
+WITHOUT_GPU = ("catalog", "check", "record", "compile")
+"""Roles of children that own no GPU."""
+
+PROGRAM = ("-m", "tilewatch.kernels.child")
+
 LOOK_EVERY_S = 0.5
 BEGIN_LIMIT_S = 30.0
 """A request that nobody waits for is written into the pipe at once, unless the child hangs."""
@@ -75,7 +82,7 @@ class ChildHung(Exception):
 class ChildProcess:
     """A process running `python -m tilewatch.kernels.child ROLE`, spoken to in JSON lines, by one caller at a time."""
 
-    program: ClassVar[tuple[str, ...]] = ("-m", "tilewatch.kernels.child")
+    program: ClassVar[tuple[str, ...]] = PROGRAM
 
     def __init__(
         self,
@@ -102,18 +109,16 @@ class ChildProcess:
             role != "gpu" and sandbox.find_level() is sandbox.Level.FULL
         ):  # what CuPy and DeepGEMM compile for the GPU lies in the home, for the next child
             own |= {"HOME": folder, "TMPDIR": folder}
-        readable = [str(sandbox.find_root(Path(library)))] if library else []
-        files = json.dumps([readable, [folder, *writable]])
         first = "" if packages is None else str(packages)
         path = os.pathsep.join(filter(None, (first, str(ROOT), os.environ.get("PYTHONPATH", ""))))
+        imports_from = {**passed, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
         self._errors = stderr_path.open("ab+") if stderr_path else tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
-        self._process = processes.start(
-            [sys.executable, "-P", *self.program, role, files],
-            environment={**passed, **own, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **(environment or {})},
-            log=self._errors,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            death_signal=END_OF.get(role, signal.SIGKILL),
+        self._process = self._start(
+            role,
+            imports_from,
+            {**own, **(environment or {})},
+            readable=[str(sandbox.find_root(Path(library)))] if library else [],
+            writable=[folder, *writable],
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -124,6 +129,36 @@ class ChildProcess:
         self._look_at = 0.0
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._stdout, selectors.EVENT_READ)
+
+    def _start(
+        self,
+        role: str,
+        imports_from: Mapping[str, str],
+        own_environment: Mapping[str, str],
+        *,
+        readable: Sequence[str],
+        writable: Sequence[str],
+    ) -> subprocess.Popen[bytes] | ForkedProcess:
+        """One that measures is not forked: CUDA, once asked of in a process, does not work in a fork of it."""
+        death_signal = END_OF.get(role, signal.SIGKILL)
+        if role in WITHOUT_GPU and self.program == PROGRAM:
+            return forked_process.fork(
+                imports_from,
+                role,
+                readable=readable,
+                writable=writable,
+                log=self._errors,
+                own_environment=own_environment,
+                death_signal=death_signal,
+            )
+        return processes.start(
+            [sys.executable, "-P", *self.program, role, json.dumps([readable, writable])],
+            environment={**imports_from, **own_environment},
+            log=self._errors,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            death_signal=death_signal,
+        )
 
     def ask(self, request: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]:
         """Sends one request and returns its answer. Raises ChildDied or ChildHung, and then the child is gone."""

@@ -13,12 +13,23 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 LAST_BYTES = 4000
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 4, 36  # linux/prctl.h
+
+
+class Process(Protocol):
+    """What is asked of a process here; a subprocess.Popen is one."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -66,7 +77,7 @@ def open_log(path: Path) -> IO[bytes]:
     return path.open("wb")
 
 
-def stop(processes: Sequence[subprocess.Popen[bytes]], *signals: tuple[signal.Signals, float]) -> None:
+def stop(processes: Sequence[Process], *signals: tuple[signal.Signals, float]) -> None:
     """Sends each signal to the groups that still run and waits up to its seconds. Whoever ignores them all runs on."""
     for kind, limit_s in signals:
         for process in processes:
@@ -75,7 +86,7 @@ def stop(processes: Sequence[subprocess.Popen[bytes]], *signals: tuple[signal.Si
         _wait(processes, limit_s)
 
 
-def kill(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+def kill(processes: Sequence[Process]) -> None:
     """Ends the processes at once, with everything they started."""
     for process in processes:
         signal_group(process, signal.SIGKILL)
@@ -145,12 +156,12 @@ def _signal(process_id: int, kind: signal.Signals) -> None:
         os.kill(process_id, kind)
 
 
-def signal_group(process: subprocess.Popen[bytes], kind: signal.Signals) -> None:
+def signal_group(process: Process, kind: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):  # the whole group is gone already
         os.killpg(process.pid, kind)
 
 
-def last_words(process: subprocess.Popen[bytes], log: Path | IO[bytes]) -> str:
+def last_words(process: Process, log: Path | IO[bytes]) -> str:
     """Waits for the end of a process and returns how it ended, and the last line of its log if there is one.
 
     For example "SIGSEGV", or "exit code 1: no space left on device".
@@ -164,7 +175,7 @@ def last_words(process: subprocess.Popen[bytes], log: Path | IO[bytes]) -> str:
     return f"{end}: {line}" if line else end
 
 
-def _wait(processes: Sequence[subprocess.Popen[bytes]], limit_s: float) -> None:
+def _wait(processes: Sequence[Process], limit_s: float) -> None:
     deadline = time.monotonic() + limit_s
     for process in processes:
         with contextlib.suppress(subprocess.TimeoutExpired):

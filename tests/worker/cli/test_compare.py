@@ -365,7 +365,7 @@ def test_ctrl_c_leaves_no_process(watched: Path, tmp_path: Path) -> None:
 
 def is_compiler(process: psutil.Process) -> bool:
     try:
-        return "tilewatch.kernels.child compile" in " ".join(process.cmdline())
+        return process.name() == "tileiras"
     except psutil.Error:
         return False  # it ended meanwhile
 

@@ -1,0 +1,1 @@
+"""Starts children that own no GPU by forking a process that has imported what they need."""

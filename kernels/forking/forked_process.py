@@ -1,0 +1,163 @@
+"""Starts child processes by a server that forks them (kernels/forking/fork_server.py). There is one server for each
+environment that children import from, for as long as this process lives."""
+
+import atexit
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from typing import IO, Any
+
+from tilewatch.kernels.forking.fork_server import FORK, MESSAGE_BYTES
+
+_servers: dict[tuple[tuple[str, str], ...], "_Server"] = {}
+_lock = threading.Lock()
+
+
+def _forget() -> None:
+    """Two processes cannot share a socket: one that is forked off here gets servers of its own."""
+    global _lock
+    _lock = threading.Lock()
+    for server in _servers.values():
+        server.control.close()
+    _servers.clear()
+
+
+def _close_all() -> None:
+    for server in _servers.values():
+        server.close()
+
+
+os.register_at_fork(after_in_child=_forget)
+atexit.register(_close_all)
+
+
+class ForkedProcess:
+    """A process that a server forked, with what is used of subprocess.Popen. It ends with the server, and so with this
+    process."""
+
+    def __init__(self, server: "_Server", process_id: int, handle: int, stdin: IO[bytes], stdout: IO[bytes]) -> None:
+        self.pid, self.stdin, self.stdout = process_id, stdin, stdout
+        self._server, self._handle = server, handle
+        self._code: int | None = None
+        self._ending = threading.Lock()
+
+    def poll(self) -> int | None:
+        """Returns the exit code, or None while the process runs; minus the signal where one ended it."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self.wait(0.0)
+        return None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Returns the exit code. Raises subprocess.TimeoutExpired after `timeout` seconds."""
+        with self._ending:
+            if self._code is None:
+                ended = select.poll()
+                ended.register(self._handle, select.POLLIN)
+                if not ended.poll(None if timeout is None else 1000 * timeout):
+                    assert timeout is not None
+                    raise subprocess.TimeoutExpired("a forked process", timeout)
+                self._code = self._server.end(self.pid)
+                os.close(self._handle)
+            return self._code
+
+
+def fork(
+    environment: Mapping[str, str],
+    role: str,
+    *,
+    readable: Sequence[str],
+    writable: Sequence[str],
+    log: IO[bytes],
+    own_environment: Mapping[str, str],
+    death_signal: signal.Signals,
+) -> ForkedProcess:
+    """Starts a child in `role` (kernels/child.py). Its server has `environment`, and it `own_environment` too.
+
+    Raises OSError where it cannot be started.
+    """
+    request = {
+        "role": role,
+        "readable": list(readable),
+        "writable": list(writable),
+        "environment": {**environment, **own_environment},
+        "death_signal": death_signal,
+    }
+    try:
+        return _find_server(environment).fork(request, log)
+    except ConnectionError:  # somebody ended the server, and all of its children
+        return _find_server(environment).fork(request, log)
+
+
+def _find_server(environment: Mapping[str, str]) -> "_Server":
+    key = tuple(sorted(environment.items()))
+    with _lock:
+        server = _servers.get(key)
+        if server is None or server.control.fileno() < 0:
+            server = _servers[key] = _Server(environment)
+        return server
+
+
+class _Server:
+    """One request at a time."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._lock = threading.Lock()
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "tilewatch.kernels.child", FORK, str(theirs.fileno())],
+                # cuTile makes a folder where none is given, for files that children alone write.
+                env={**environment, "CUDA_TILE_TEMP_DIR": tempfile.gettempdir()},
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+
+    def close(self) -> None:
+        """Ends it, and all that it forked."""
+        self.control.close()
+        self._process.kill()
+        self._process.wait()
+
+    def fork(self, request: Mapping[str, Any], log: IO[bytes]) -> ForkedProcess:
+        """Raises ConnectionError where the server has ended."""
+        child_in, our_out = os.pipe()
+        our_in, child_out = os.pipe()
+        stdin, stdout = os.fdopen(our_out, "wb", buffering=0), os.fdopen(our_in, "rb")
+        try:
+            answer, handles = self._ask(request, [child_in, child_out, log.fileno()])
+        except ConnectionError:
+            stdin.close()
+            stdout.close()
+            raise
+        finally:
+            os.close(child_in)
+            os.close(child_out)
+        return ForkedProcess(self, answer["process_id"], handles[0], stdin, stdout)
+
+    def end(self, process_id: int) -> int:
+        """Returns the exit code of a process that has ended, whose number may then be another's."""
+        try:
+            return int(self._ask({"ended": process_id}, [])[0]["code"])
+        except ConnectionError:  # the server's end ended it
+            return -signal.SIGKILL
+
+    def _ask(self, request: Mapping[str, Any], files: Sequence[int]) -> tuple[dict[str, Any], list[int]]:
+        with self._lock:
+            try:
+                socket.send_fds(self.control, [json.dumps(request).encode()], files)
+                answer, handles, _, _ = socket.recv_fds(self.control, MESSAGE_BYTES, 1)
+                if not answer:
+                    raise ConnectionError("the process that forks children has ended")
+            except OSError as error:
+                self.close()
+                raise ConnectionError(str(error)) from None
+            return json.loads(answer), handles

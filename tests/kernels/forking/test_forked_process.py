@@ -1,0 +1,134 @@
+"""Children that are forked: each has its own files, environment and folders, none outlives its server or its parent."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
+from tilewatch.kernels.forking import forked_process
+
+LOOK = """
+import json, os, sys, tempfile
+from cuda.tile._cext import default_tile_context
+print(json.dumps({
+    "pid": os.getpid(), "parent": os.getppid(), "session": os.getsid(0), "home": os.environ["HOME"],
+    "temporary": tempfile.gettempdir(), "cutile": default_tile_context.config.temp_dir,
+    "files": os.listdir("/proc/self/fd"), "modules": [name for name in sys.modules if "neighbour" in name],
+}), file=sys.stderr)
+os._exit(3)
+"""
+"""A library file that says in its last words where it runs."""
+
+
+@pytest.fixture(autouse=True)
+def server() -> Iterator[None]:
+    """Servers of other tests' environments stay; those of this file's are as a worker's, which has one."""
+    yield
+    for each in forked_process._servers.values():
+        each.close()
+    forked_process._servers.clear()
+
+
+def look(folder: Path, name: str = "look") -> dict[str, Any]:
+    """What a child that reads a library sees of itself."""
+    folder.mkdir(exist_ok=True)
+    (folder / f"{name}.py").write_text(LOOK)
+    died = ask(folder)
+    assert died.startswith("exit code 3: ")
+    return dict(json.loads(died.removeprefix("exit code 3: ")))
+
+
+def ask(library: Path) -> str:
+    child = ChildProcess("catalog", library=library)
+    with pytest.raises(ChildDied) as died:
+        child.ask({"library": str(library), "arch": "sm_90", "kernel": None, "problem": None}, deadline_s=60)
+    child.close()
+    return str(died.value)
+
+
+def test_each_child_is_its_own_and_all_have_one_parent(tmp_path: Path) -> None:
+    first, second = look(tmp_path / "a", "neighbour"), look(tmp_path / "b")
+    assert first["parent"] == second["parent"] != os.getpid()
+    assert psutil.Process(first["parent"]).ppid() == os.getpid()
+    assert first["pid"] == first["session"] != second["pid"] == second["session"]
+    for each in (first, second):
+        assert each["home"] == each["temporary"] == each["cutile"]
+        assert len(each["files"]) == 5  # three streams, the copy for answers, and that of the listing itself
+    assert first["home"] != second["home"]
+    assert not Path(first["home"]).exists()
+    assert (len(first["modules"]), second["modules"]) == (1, [])
+
+
+def test_a_signal_is_the_end_that_is_told(tmp_path: Path) -> None:
+    (tmp_path / "crash.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
+    assert ask(tmp_path) == "SIGSEGV"
+
+
+def test_whoever_ends_the_server_ends_its_children_and_the_next_child_has_another(tmp_path: Path) -> None:
+    before = look(tmp_path / "a")
+    child = waiting(tmp_path / "slow")
+    os.kill(before["parent"], signal.SIGKILL)
+    with pytest.raises(ChildDied, match="SIGKILL"):
+        child.ask({}, deadline_s=60)
+    assert look(tmp_path / "b")["parent"] != before["parent"]
+
+
+def waiting(folder: Path) -> ChildProcess:
+    """A child that was asked and does not answer for ten minutes."""
+    folder.mkdir()
+    (folder / "slow.py").write_text("import time; time.sleep(600)")
+    child = ChildProcess("catalog", library=folder)
+    child.begin({"library": str(folder), "arch": "sm_90", "kernel": None, "problem": None})
+    return child
+
+
+def test_a_process_that_is_forked_here_has_a_server_of_its_own(tmp_path: Path) -> None:
+    """The processes of a Celery pool are forked from a worker."""
+    ours = look(tmp_path / "a")["parent"]
+    answer, theirs = os.pipe()
+    process_id = os.fork()
+    if process_id == 0:
+        try:
+            os.write(theirs, json.dumps(look(tmp_path / "b")["parent"]).encode())
+            forked_process._close_all()
+        finally:
+            os._exit(0)
+    os.close(theirs)
+    with os.fdopen(answer) as file:
+        assert json.loads(file.read()) != ours
+    os.waitpid(process_id, 0)
+    assert look(tmp_path / "c")["parent"] == ours
+
+
+def test_nothing_is_left_of_a_parent_that_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text("import time; time.sleep(600)")
+    reads = """
+import pathlib, sys
+from tilewatch.kernels.catalog import catalog
+catalog.read(pathlib.Path(sys.argv[1]), arch="sm_90")
+"""
+    parent = subprocess.Popen([sys.executable, "-c", reads, str(tmp_path)])
+    below: list[psutil.Process] = []
+    while len(below) < 2:  # the server and its child
+        time.sleep(0.05)
+        below = psutil.Process(parent.pid).children(recursive=True)
+    parent.kill()
+    parent.wait()
+    assert psutil.wait_procs(below, timeout=60)[1] == []
+
+
+def test_a_child_that_hangs_is_ended_alone(tmp_path: Path) -> None:
+    child = waiting(tmp_path / "slow")
+    with pytest.raises(ChildHung):
+        child.ask({}, deadline_s=0.2)
+    assert not child.alive
+    assert look(tmp_path / "a")["parent"] == look(tmp_path / "b")["parent"]
