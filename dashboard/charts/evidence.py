@@ -6,11 +6,16 @@ from typing import Any
 import plotly.graph_objects as go
 
 from tilewatch.dashboard.charts import colours
+from tilewatch.dashboard.frames.why import RooflinePoint
 from tilewatch.db.queries.evidence import SamplesRow
 
 BEFORE_COLOUR = "#9aa5b4"
 CLOCK_COLOUR, POWER_COLOUR = colours.OTHERS[3], colours.OTHERS[2]
 BINS = 40
+US_TFLOP = 1e6
+"""Operations per microsecond in a TFLOP/s."""
+TFLOP_GB = 1e3
+"""GB/s in a TB/s: a TFLOP/s at one operation per byte."""
 
 
 def samples(sampled: Sequence[SamplesRow]) -> go.Figure:
@@ -119,6 +124,40 @@ def telemetry(readings: Sequence[Mapping[str, Any]]) -> go.Figure:
         yaxis2={"title": "power, W", "overlaying": "y", "side": "right", "showgrid": False},
         legend={"orientation": "h", "y": -0.25, "x": 0},
     )
+    return figure
+
+
+def roofline(
+    points: Sequence[RooflinePoint], rate: Mapping[str, Any] | None, bandwidth_gbps: float | None
+) -> go.Figure:
+    """TFLOP/s over operations per byte, under the GPU's limits by its datasheet, as far as they are known."""
+    figure = go.Figure()
+    intensities = [point.operations / point.moved_bytes for point in points]
+    speeds = [point.operations / point.time_us / US_TFLOP for point in points]
+    if rate is not None and bandwidth_gbps is not None:
+        ridge = rate["tflops"] * TFLOP_GB / bandwidth_gbps
+        ends = [min(ridge, *intensities) / 4, ridge, max(ridge, *intensities) * 4]
+        figure.add_scatter(
+            x=ends,
+            y=[min(rate["tflops"], each * bandwidth_gbps / TFLOP_GB) for each in ends],
+            name=f"datasheet: {rate['type']}, {bandwidth_gbps:,.0f} GB/s",
+            mode="lines",
+            line={"color": colours.LINE, "width": 1.5},
+            hovertemplate="%{y:,.0f} TFLOP/s at %{x:,.0f} operations per byte",
+        )
+    for point, x, y, symbol in zip(points, intensities, speeds, ("circle-open", "diamond", "circle"), strict=False):
+        figure.add_scatter(
+            x=[x],
+            y=[y],
+            name=point.name,
+            mode="markers",
+            marker={"size": 11, "symbol": symbol, "color": BEFORE_COLOUR if "before" in point.name else colours.KERNEL},
+            hovertemplate="%{y:,.0f} TFLOP/s at %{x:,.1f} operations per byte",
+        )
+    layout = _layout("operations per byte of memory", "TFLOP/s")
+    figure.update_layout(**layout, legend={"orientation": "h", "y": -0.25, "x": 0})
+    figure.update_xaxes(type="log")
+    figure.update_yaxes(type="log")
     return figure
 
 

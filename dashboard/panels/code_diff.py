@@ -3,10 +3,12 @@
 import pandas as pd
 import streamlit as st
 
+from tilewatch.dashboard.frames import why
 from tilewatch.dashboard.frames.reads import Evidence
 from tilewatch.dashboard.text import config_text, plain_code
 from tilewatch.dashboard.widgets import tables
 from tilewatch.db.queries.evidence import CodeDiffRow, CubinRow
+from tilewatch.mechanisms import write_mechanisms
 from tilewatch.text import change_text
 
 BEFORE, THIS_RUN, NEXT_BEST = "before", "this run", "next best"
@@ -24,6 +26,8 @@ def show(found: Evidence) -> None:
             st.markdown(
                 f"The next best config is {plain_code(config_text(other.params))}{_slower(other, found.winner)}."
             )
+            if (advantage := why.find_advantage(found)) is not None:
+                st.text(f"Mechanism of the winner's advantage: {write_mechanisms(advantage)}.")
         if diff is None:
             st.caption(why_missing(other, found.winner, found.run.origin))
         else:

@@ -6,9 +6,9 @@ import pandas as pd
 import streamlit as st
 
 from tilewatch.dashboard.charts import evidence as evidence_charts
-from tilewatch.dashboard.frames import evidence, reads, rivals
+from tilewatch.dashboard.frames import evidence, reads, rivals, why
 from tilewatch.dashboard.frames.reads import Evidence
-from tilewatch.dashboard.panels import code_diff, total
+from tilewatch.dashboard.panels import code_diff, counters, total
 from tilewatch.dashboard.text import (
     commit_text,
     config_text,
@@ -21,6 +21,7 @@ from tilewatch.dashboard.text import (
 )
 from tilewatch.dashboard.widgets import badges, page_head, plots, repository, tables
 from tilewatch.db.queries.evidence import SamplesRow
+from tilewatch.mechanisms import write_mechanisms
 from tilewatch.text import change_text, count_text, short_sha
 
 ABOUT = (
@@ -42,6 +43,9 @@ def page(url: str) -> None:
         st.page_link("views/overview.py", label="To the overview")
         return
     _headline(url, found)
+    change = why.find_change(found)
+    if change is not None:
+        st.text(f"Mechanism of the change: {write_mechanisms(change)}.")
     st.subheader("What was measured, and what changed" if found.before else "What was measured", anchor=False)
     _measurements(found)
     left, right = st.columns(2, gap="medium")
@@ -67,6 +71,7 @@ def page(url: str) -> None:
     with right:
         _circumstances(found)
     if not found.parts:
+        counters.show(found)
         code_diff.show(found)
         _repeat(found)
 

@@ -52,6 +52,10 @@ class RunRow:
     toolchain: dict[str, Any]
     telemetry: list[dict[str, Any]]
     sweep_gpu_s: float
+    flops: int
+    bytes: int
+    rate: dict[str, Any] | None
+    bandwidth_gbps: float | None
     started_at: dt.datetime
     measured_at: dt.datetime
     verdict: str | None
@@ -178,6 +182,10 @@ def find_run(session: Session, run_id: int) -> RunRow | None:
             Run.toolchain,
             Run.telemetry,
             Run.sweep_gpu_s,
+            Sweep.flops,
+            Sweep.bytes,
+            Sweep.space["rate"].label("rate"),
+            GpuModel.bandwidth_gbps,
             Run.started_at,
             Run.finished_at.label("measured_at"),
             Verdict.verdict,

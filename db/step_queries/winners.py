@@ -5,7 +5,7 @@ Reads for the judge, of one scope (db/step_queries/judging.py).
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import and_, func, select
@@ -55,7 +55,8 @@ class LastTrial:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """One run's winner and its surroundings. `instructions` counts what the compiler chose, by its remarks.
+    """One run's winner and its surroundings. `instructions` counts what the compiler chose, by its remarks; `counters`
+    are empty where the run read none.
 
     `tied` are the configs that were as fast as the winner, within the error.
     """
@@ -72,6 +73,9 @@ class RunFacts:
     toolchain: dict[str, str]
     host: str
     telemetry: tuple[dict[str, Any], ...]
+    problem: str = ""
+    arch: str = ""
+    counters: dict[str, float] = field(default_factory=dict)
 
 
 _SIDES = (
@@ -200,7 +204,7 @@ def read_run_facts(session: Session, run_id: int) -> RunFacts:
     run, sweep, measured, params, compiled = session.execute(query).one()
     remarks = compiled.remarks if compiled is not None else []
     tied = session.scalars(select(Config.params).where(Config.id.in_(run.tie)).order_by(Config.id))
-    names = ("registers", "stack_bytes", "shared_bytes", "code_bytes", "tma_loads", "tensor_core_mmas")
+    names = ("registers", "stack_bytes", "shared_bytes", "code_bytes", "tma_loads", "loads", "tensor_core_mmas", "mmas")
     return RunFacts(
         time_us=measured.median_us,
         baseline=measured.baseline,
@@ -214,4 +218,7 @@ def read_run_facts(session: Session, run_id: int) -> RunFacts:
         toolchain=run.toolchain,
         host=run.host,
         telemetry=tuple(run.telemetry),
+        problem=sweep.problem,
+        arch=sweep.arch,
+        counters=measured.detail.get("counters") or {},
     )

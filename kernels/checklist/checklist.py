@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tilewatch.kernels.catalog.description import ROW_ALIGNMENT_BYTES, Description
-from tilewatch.kernels.checklist.occupancy import occupancy
 from tilewatch.kernels.checklist.source_facts import SourceFacts, source_facts
 from tilewatch.kernels.results import Compiled, StaticFacts
 from tilewatch.kernels.tile_table import table_row
+from tilewatch.occupancy import occupancy
 
 Answer = Literal["yes", "no", "unknown", "does not apply"]
 

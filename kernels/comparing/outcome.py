@@ -4,8 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from tilewatch.kernels.comparing.mechanism import read_build
 from tilewatch.kernels.comparing.verdict import Verdict
 from tilewatch.kernels.results import Params, StaticFacts
+from tilewatch.mechanisms import find_mechanisms, write_mechanisms
 
 INSTRUCTION_BYTES = 16
 """The size of a machine instruction of every GPU since Volta."""
@@ -53,6 +55,22 @@ class Outcome:
         return self.kind == "failed" or (
             self.verdict is not None and not self.verdict.is_fine and not self.verdict.is_over
         )
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """What moved in the code, and the mechanism where a GPU showed which side is slower."""
+        kind = "" if self.verdict is None else self.verdict.kind
+        if kind not in ("slower", "faster") or not self.base_facts or not self.head_facts:
+            return self.moved
+        found = find_mechanisms(
+            read_build(self.base_config or {}, self.base_facts),
+            read_build(self.head_config or {}, self.head_facts),
+            (),
+            is_slower=kind == "slower",
+            problem=self.problem,
+            arch=self.arch,
+        )
+        return (*self.moved, f"mechanism: {write_mechanisms(found)}")
 
     @property
     def sentence(self) -> str:

@@ -53,7 +53,7 @@ def _write_shared(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def _statement(outcome: Outcome) -> str:
-    return f"{outcome.sentence}; {', '.join(outcome.moved)}" if outcome.moved else outcome.sentence
+    return f"{outcome.sentence}; {', '.join(outcome.changes)}" if outcome.changes else outcome.sentence
 
 
 def write_json(outcomes: Sequence[Outcome], about: About) -> str:
@@ -79,7 +79,7 @@ def write_markdown(outcomes: Sequence[Outcome], about: About) -> str:
         lines += ["| kernel | problem | verdict | what moved in the code |", "|---|---|---|---|"]
     for outcome in _sort(others):
         where = outcome.problem if outcome.verdict else f"{outcome.problem} {outcome.arch}"
-        cells = (outcome.kernel, where, outcome.sentence, ", ".join(outcome.moved) or "-")
+        cells = (outcome.kernel, where, outcome.sentence, ", ".join(outcome.changes) or "-")
         lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
     return "\n".join([*lines, "", _summary(outcomes, about), "", f"Repeat it: `{about.repeat}`", ""])
 

@@ -11,6 +11,8 @@ from typing import Any
 
 from tilewatch.db.lifecycle.regression_causes import Category
 from tilewatch.db.step_queries.winners import RunFacts
+from tilewatch.mechanism_rules import Build
+from tilewatch.mechanisms import Mechanism, find_mechanisms, write_mechanisms
 
 MOVED = 0.003
 """A time or a clock that moved by less did not move: the smallest change that the judge believes."""
@@ -98,6 +100,15 @@ def _lines(good: RunFacts, bad: RunFacts) -> Iterator[str]:
     if good.host != bad.host:
         yield f"node: {good.host} -> {bad.host}"
     yield from _gpu_moves(good.telemetry, bad.telemetry)
+    yield f"mechanism: {write_mechanisms(_find_mechanisms(good, bad))}"
+
+
+def _find_mechanisms(good: RunFacts, bad: RunFacts) -> tuple[Mechanism, ...]:
+    builds = [
+        Build(each.params, each.statics, each.counters, _middle(each.telemetry, "sm_clock_mhz")) for each in (good, bad)
+    ]
+    is_slower = bad.time_us > good.time_us
+    return find_mechanisms(*builds, (), is_slower=is_slower, problem=bad.problem, arch=bad.arch)
 
 
 def _code_moves(good: RunFacts, bad: RunFacts) -> str | None:

@@ -164,6 +164,10 @@ def test_the_evidence_of_a_run_is_a_permalink(filled_app: AppTest, filled_url: s
         "nvjet_sm90_qqtst_128x160_128x5_1x2_h_bz_TNT",
     ]
     assert "deepgemm_as_called could not run: it was not asked." in words(app)
+    assert "Mechanism of the change: lost TMA (TMA loads 2 -> 1, global loads 0 -> 8)" in words(app)
+    counted = next(table for table in tables if "counter" in table)
+    assert counted.iloc[-1].tolist()[:4] == ["instructions", "4,200,000", "4,200,000", "+0.0 %"]
+    assert "Nsight Compute read them after the last round." in words(app)
     assert any(
         table.to_dict("records") == [{"": "driver", "before": "580.82", "this run": "590.11"}] for table in tables
     )

@@ -38,6 +38,7 @@ def test_what_the_commit_did_to_the_machine_code_is_its_cause() -> None:
         "2 -> 0 loads by TMA, 0 -> 2 times Load instruction, 2 -> 0 times TMA Load instruction"
     )
     assert explanation.lines[0] == "the kernel's time moved +10.0%, the baseline's +0.0%: ours"
+    assert "mechanism: spills (bytes of stack a thread 0 -> 64)" in explanation.lines
 
 
 def test_a_config_that_the_space_no_longer_has_is_the_space_s_doing() -> None:
@@ -94,6 +95,7 @@ def test_what_stood_around_the_runs_is_told_when_it_differs() -> None:
         "clock: 1980 -> 1755 MHz",
         "temperature: 40 -> 71 degrees",
         "throttling: none -> sw power cap",
+        "mechanism: lower clocks (MHz 1,980 -> 1,755)",
     )
 
 

@@ -1,0 +1,95 @@
+"""Scores what is said of planted mechanisms: `python -m benchmarks.mechanisms`. Needs no GPU.
+
+Each of 24 pairs of builds is compiled, and the mechanism is decided from configs, static facts and instructions alone,
+as for runs without counters.
+"""
+
+import argparse
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks import bounds
+from benchmarks.bounds import Figure
+from benchmarks.planted_mechanisms import PLANTED, PlantedMechanism
+from tilewatch.kernels.comparing.code_sentences import diff_cubins
+from tilewatch.kernels.comparing.compiler_pool import CompilerPool
+from tilewatch.kernels.comparing.mechanism import read_build, read_moved
+from tilewatch.kernels.compiling.store import CubinStore, folder
+from tilewatch.kernels.library import FOLDER
+from tilewatch.kernels.results import Compiled
+from tilewatch.mechanisms import KINDS, Mechanism, find_mechanisms, write_mechanisms
+
+LEAST_RIGHT = 85.0
+"""Per cent."""
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("--jobs", type=int, default=2, help="compiler processes")
+    bounds.add_report_only(asked)
+    options = asked.parse_args()
+    with tempfile.TemporaryDirectory(prefix="tilewatch-mechanisms-") as scratch:
+        sys.exit(bounds.report(_score(Path(scratch), options.jobs), report_only=options.report_only))
+
+
+def _score(scratch: Path, jobs: int) -> Iterator[Figure]:
+    store_url = folder(scratch / "cubins")
+    outcomes = _compile(scratch, store_url, jobs)
+    right = 0
+    for planted, (base, head) in zip(PLANTED, outcomes, strict=True):
+        found: tuple[Mechanism, ...] = ()
+        if base.facts is not None and head.facts is not None:
+            assert base.content_key is not None
+            assert head.content_key is not None
+            diff = diff_cubins(CubinStore(store_url), base.content_key, head.content_key)
+            found = find_mechanisms(
+                read_build(planted.config, base.facts),
+                read_build({**planted.config, **planted.changed}, head.facts),
+                read_moved(diff.launches),
+                is_slower=True,
+                problem=planted.problem,
+                arch=planted.arch,
+            )
+        is_right = len(found) > 0 and found[0].kind == planted.kind
+        right += is_right
+        failures = " ".join(each.failure for each in (base, head) if each.failure)
+        print(
+            f"       {'right' if is_right else 'WRONG'}: {KINDS[planted.kind][0]}, {planted.kernel} {planted.problem}: "
+            f"{failures or write_mechanisms(found)}",
+            flush=True,
+        )
+    title = f"main mechanism is the planted one, of {len(PLANTED)}"
+    yield bounds.at_least(title, 100 * right / len(PLANTED), LEAST_RIGHT, " %", 1)
+
+
+def _compile(scratch: Path, store_url: str, jobs: int) -> list[tuple[Compiled, Compiled]]:
+    def work(planted: PlantedMechanism, library: Path, config: dict[str, int]):  # type: ignore[no-untyped-def]
+        return lambda compiler: compiler.compile(library, planted.kernel, planted.problem, config, planted.arch)
+
+    works = []
+    for number, planted in enumerate(PLANTED):
+        works.append(work(planted, FOLDER, dict(planted.config)))
+        works.append(
+            work(planted, _write_library(scratch / f"library-{number}", planted), {**planted.config, **planted.changed})
+        )
+    with CompilerPool(store_url, jobs=jobs, limit_s=300.0) as pool:
+        outcomes = pool.run_all(works)
+    return list(zip(outcomes[::2], outcomes[1::2], strict=True))
+
+
+def _write_library(target: Path, planted: PlantedMechanism) -> Path:
+    if not planted.file:
+        return FOLDER
+    shutil.copytree(FOLDER, target, ignore=shutil.ignore_patterns("__pycache__"))
+    file = target / planted.file
+    source = file.read_text()
+    assert planted.old in source, f"{planted.file} has no '{planted.old}'"
+    file.write_text(source.replace(planted.old, planted.new))
+    return target
+
+
+if __name__ == "__main__":
+    main()

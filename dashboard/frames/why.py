@@ -1,0 +1,165 @@
+"""Says what a run's winner did on the GPU by its counters, and by what mechanism a build is slower. Pure: takes rows of
+db.queries."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import pandas as pd
+
+from tilewatch.counters import COUNTERS, LABELS
+from tilewatch.dashboard.frames.reads import Evidence
+from tilewatch.db.queries.evidence import CodeDiffRow, CubinRow, RunRow, SamplesRow
+from tilewatch.mechanism_rules import Build, Moved
+from tilewatch.mechanisms import Mechanism, find_mechanisms
+from tilewatch.text import change_text
+
+LEAST_CHANGE = 0.01
+"""A change of the time that is smaller asks for no mechanism."""
+
+FACTS = ("registers", "stack_bytes", "shared_bytes", "code_bytes", "tma_loads", "loads", "tensor_core_mmas", "mmas")
+WHOLE = 1000
+
+
+@dataclass(frozen=True)
+class RooflinePoint:
+    """What one launch did: `operations` and `moved_bytes` in `time_us`."""
+
+    name: str
+    operations: float
+    moved_bytes: float
+    time_us: float
+
+
+def read_counters(sampled: Sequence[SamplesRow]) -> dict[str, float]:
+    """Returns the counters of a run's winner, those that are known; empty where it has none."""
+    return _known(_kernel_detail(sampled).get("counters"))
+
+
+def write_counters_source(sampled: Sequence[SamplesRow]) -> str:
+    """Says how the counters were read, or why there are none."""
+    detail = _kernel_detail(sampled)
+    if read_counters(sampled):
+        where = detail.get("counted")
+        return f"Nsight Compute read them {where}." if where else "Nsight Compute read them after the last round."
+    reason = detail.get("no_counters")
+    return f"No counters: {reason}." if reason else "This run has no counters: it was measured without them."
+
+
+def tabulate_counters(found: Evidence) -> pd.DataFrame:
+    """This run's counters beside those of the run before, and of the next best config where that tied. Empty where this
+    run has none."""
+    now, before, other = read_counters(found.sampled), read_counters(found.sampled_before), _of_next_best(found)
+    rows = []
+    for counter in COUNTERS:
+        if counter.name not in now:
+            continue
+        row = {"counter": counter.label}
+        if before:
+            row["before"] = _write(before.get(counter.name))
+        row["this run"] = _write(now[counter.name])
+        if before:
+            row["change"] = _change(before.get(counter.name), now[counter.name])
+        if other:
+            row["next best"] = _write(other.get(counter.name))
+        rows.append({**row, "means": counter.meaning})
+    return pd.DataFrame(rows)
+
+
+def find_change(found: Evidence) -> tuple[Mechanism, ...] | None:
+    """Returns the mechanisms between the run before and this one, the main one first. None where the time did not
+    change, or a side is missing."""
+    change = _find_time_change(found)
+    if change is None or abs(change) < LEAST_CHANGE or found.winner is None or found.winner_before is None:
+        return None
+    assert found.before is not None
+    return find_mechanisms(
+        _build(found.winner_before, read_counters(found.sampled_before), found.before),
+        _build(found.winner, read_counters(found.sampled), found.run),
+        _list_moved(found.diff_to_before),
+        is_slower=change > 0,
+        problem=found.run.problem,
+        arch=found.run.arch,
+    )
+
+
+def find_advantage(found: Evidence) -> tuple[Mechanism, ...] | None:
+    """Returns the mechanisms by which the winner is faster than the next best config. None where they took equally
+    long, or a side is missing."""
+    winner, other = found.winner, found.next_best
+    if winner is None or other is None or winner.median_us is None or other.median_us is None:
+        return None
+    if other.median_us < (1 + LEAST_CHANGE) * winner.median_us:
+        return None
+    return find_mechanisms(
+        _build(other, _of_next_best(found), None),
+        _build(winner, read_counters(found.sampled), None),
+        _list_moved(found.diff_to_next_best),
+        is_slower=False,
+        problem=found.run.problem,
+        arch=found.run.arch,
+    )
+
+
+def list_roofline_points(found: Evidence) -> list[RooflinePoint]:
+    """What the problem asks for, and what the GPU did by its counters, in this run and the one before. Empty where this
+    run has no counters, or the problem no operations."""
+    if not read_counters(found.sampled) or not found.run.flops:
+        return []
+    time_us = _kernel_time(found.sampled)
+    points = [RooflinePoint("what the problem asks for", found.run.flops, found.run.bytes, time_us)]
+    for name, sampled in (("before, measured", found.sampled_before), ("this run, measured", found.sampled)):
+        counters = read_counters(sampled)
+        moved_bytes = counters.get("dram_read_bytes", 0) + counters.get("dram_write_bytes", 0)
+        if moved_bytes:
+            operations = counters.get("tensor_operations") or found.run.flops
+            points.append(RooflinePoint(name, operations, moved_bytes, _kernel_time(sampled)))
+    return points
+
+
+def _kernel_detail(sampled: Sequence[SamplesRow]) -> Mapping[str, Any]:
+    return next((row.detail for row in sampled if row.role == "kernel"), {})
+
+
+def _kernel_time(sampled: Sequence[SamplesRow]) -> float:
+    return next(row.median_us for row in sampled if row.role == "kernel")
+
+
+def _known(counters: Any) -> dict[str, float]:
+    if not isinstance(counters, Mapping):
+        return {}
+    return {name: float(counters[name]) for name in LABELS if isinstance(counters.get(name), int | float)}
+
+
+def _of_next_best(found: Evidence) -> dict[str, float]:
+    tied = _kernel_detail(found.sampled).get("tied_counters") or []
+    if found.next_best is None:
+        return {}
+    return _known(next((each for each in tied if each.get("config") == found.next_best.params), None))
+
+
+def _find_time_change(found: Evidence) -> float | None:
+    sides = [[row.median_us for row in each if row.role == "kernel"] for each in (found.sampled_before, found.sampled)]
+    return sides[1][0] / sides[0][0] - 1 if all(sides) else None
+
+
+def _build(cubin: CubinRow, counters: Mapping[str, float], run: RunRow | None) -> Build:
+    clocks = [] if run is None else [each["sm_clock_mhz"] for each in run.telemetry if each.get("sm_clock_mhz")]
+    facts = {name: getattr(cubin, name) for name in FACTS}
+    return Build(cubin.params, facts, counters, median(clocks) if clocks else None)
+
+
+def _list_moved(diff: CodeDiffRow | None) -> list[Moved]:
+    rows = [] if diff is None else diff.instructions
+    return [Moved(row["kind"], row["loop_depth"] > 0, row["base"], row["head"]) for row in rows]
+
+
+def _write(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if abs(value) >= WHOLE else f"{value:.3g}"
+
+
+def _change(before: float | None, now: float) -> str:
+    return "" if not before else change_text(now / before - 1)

@@ -1,0 +1,26 @@
+"""Shows what a run's winner did on the GPU: its counters beside those of the run before, and a roofline of them."""
+
+import streamlit as st
+
+from tilewatch.dashboard.charts import evidence as charts
+from tilewatch.dashboard.frames import why
+from tilewatch.dashboard.frames.reads import Evidence
+from tilewatch.dashboard.text import plain
+from tilewatch.dashboard.widgets import plots
+
+
+def show(found: Evidence) -> None:
+    st.subheader("Hardware counters", anchor=False)
+    table = why.tabulate_counters(found)
+    if table.empty:
+        st.caption(plain(why.write_counters_source(found.sampled)))
+        return
+    points = why.list_roofline_points(found)
+    left, right = st.columns([3, 2] if points else [1, 0.01], gap="medium")
+    with left:
+        st.dataframe(table, hide_index=True, key="counters", height="content")
+    if points:
+        with right:
+            figure = charts.roofline(points, found.run.rate, found.run.bandwidth_gbps)
+            plots.show(figure, "roofline", "Operations per second over operations per byte of memory")
+    st.caption(plain(why.write_counters_source(found.sampled)))

@@ -1,0 +1,59 @@
+"""Says by what mechanism one build of a kernel is slower than another: spills, lost TMA, less overlap and so on.
+
+Each mechanism has one rule over the configs, the static facts, the instructions that differ and the counters of both
+builds (mechanism_rules.py, docs/why.md). Where none holds, the mechanism is not known. Values in, values out.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tilewatch.mechanism_rules import RULES, Build, Moved, Number, Pair, read_sizes
+
+NOT_KNOWN = "not known"
+
+KINDS: Mapping[str, tuple[str, str]] = {
+    "tensor_cores": ("lost Tensor Cores", "Tensor Cores used"),
+    "tma": ("lost TMA", "TMA used"),
+    "spills": ("spills", "fewer spills"),
+    "quantisation": ("tile quantisation", "less tile quantisation"),
+    "occupancy": ("lower occupancy", "higher occupancy"),
+    "bank_conflicts": ("bank conflicts", "fewer bank conflicts"),
+    "l2": ("worse L2 reuse", "better L2 reuse"),
+    "overlap": ("less overlap", "more overlap"),
+    "instructions": ("more instructions", "fewer instructions"),
+    "clocks": ("lower clocks", "higher clocks"),
+}
+"""What each mechanism is called where the head is slower, and where it is faster. The first that holds comes first."""
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """`kind` is a key of KINDS; `name` is how people read it, by whether the head is slower or faster."""
+
+    kind: str
+    name: str
+    numbers: tuple[Number, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({', '.join(map(str, self.numbers))})"
+
+
+def find_mechanisms(
+    base: Build, head: Build, moved: Iterable[Moved], *, is_slower: bool, problem: str, arch: str
+) -> tuple[Mechanism, ...]:
+    """Returns every mechanism whose rule holds, the main one first; empty where it is not known."""
+    fast, slow = (base, head) if is_slower else (head, base)
+    turned = tuple(each if is_slower else Moved(each.kind, each.in_loop, each.head, each.base) for each in moved)
+    pair = Pair(fast, slow, turned, read_sizes(problem), arch)
+    found = []
+    for kind, names in KINDS.items():
+        numbers = RULES[kind](pair)
+        if numbers:
+            ordered = tuple(each if is_slower else Number(each.label, each.head, each.base) for each in numbers)
+            found.append(Mechanism(kind, names[0 if is_slower else 1], ordered))
+    return tuple(found)
+
+
+def write_mechanisms(found: Iterable[Mechanism]) -> str:
+    """Returns one sentence without its full stop."""
+    return "; also ".join(map(str, found)) or NOT_KNOWN

@@ -1,0 +1,149 @@
+"""By what mechanism a build is slower follows from its rule, with the numbers that decided."""
+
+from dataclasses import replace
+
+import pytest
+
+from tilewatch.mechanism_rules import Build, Moved
+from tilewatch.mechanisms import KINDS, NOT_KNOWN, find_mechanisms, write_mechanisms
+
+CONFIG = {"tile_m": 64, "tile_n": 128, "tile_k": 128, "num_worker_warps": 4}
+FACTS = {
+    "registers": 128,
+    "stack_bytes": 0,
+    "shared_bytes": 100_000,
+    "code_bytes": 16_000,
+    "tma_loads": 2,
+    "loads": 2,
+    "tensor_core_mmas": 1,
+    "mmas": 1,
+}
+COUNTERS = {
+    "warps_active_pct": 25.0,
+    "dram_read_bytes": 250e6,
+    "l2_hit_pct": 80.0,
+    "bank_conflicts": 0.0,
+    "instructions": 1e6,
+    "spilled_bytes": 0.0,
+    "stalled_on_memory": 1.0,
+    "stalled_on_mma": 2.0,
+}
+BUILD = Build(CONFIG, FACTS, sm_clock_mhz=1980)
+COUNTED = replace(BUILD, counters=COUNTERS)
+
+
+def find(base: Build, head: Build, *moved: Moved, is_slower: bool = True, problem: str = "320x32576x7168") -> list[str]:
+    found = find_mechanisms(base, head, moved, is_slower=is_slower, problem=problem, arch="sm_90")
+    return [str(each) for each in found]
+
+
+def other(build: Build, **facts: int) -> Build:
+    return replace(build, facts={**build.facts, **facts})
+
+
+def counted(**counters: float) -> Build:
+    return replace(COUNTED, counters={**COUNTERS, **counters})
+
+
+@pytest.mark.parametrize(
+    ("head", "moved", "expected"),
+    [
+        (other(BUILD, tensor_core_mmas=0), (), "lost Tensor Cores (% of products on Tensor Cores 100 -> 0)"),
+        (
+            BUILD,
+            (Moved("Tensor Core", True, 8, 0), Moved("float arithmetic", True, 0, 900)),
+            "lost Tensor Cores (Tensor Core instructions 8 -> 0, float arithmetic 0 -> 900)",
+        ),
+        (other(BUILD, tma_loads=1), (), "lost TMA (% of loads by TMA 100 -> 50)"),
+        (
+            BUILD,
+            (Moved("TMA loads", True, 2, 1), Moved("global loads", True, 0, 8)),
+            "lost TMA (TMA loads 2 -> 1, global loads 0 -> 8)",
+        ),
+        (
+            other(BUILD, stack_bytes=7432),
+            (Moved("spills", True, 0, 90),),
+            "spills (bytes of stack a thread 0 -> 7,432, instructions that spill 0 -> 90)",
+        ),
+        (
+            replace(BUILD, params={**CONFIG, "tile_m": 256}),
+            (),
+            "tile quantisation (work with padding / without 1 -> 1.6)",
+        ),
+        (other(BUILD, registers=255), (), "lower occupancy (% of warps that fit 25 -> 12.5)"),
+        (other(BUILD, shared_bytes=80_000), (), "less overlap (bytes of shared memory 100,000 -> 80,000)"),
+        (BUILD, (Moved("barriers", True, 3, 9),), "less overlap (barriers 3 -> 9)"),
+        (
+            BUILD,
+            (Moved("conversions", True, 0, 31), Moved("conversions", False, 90, 0)),
+            "more instructions (instructions that differ in loops 0 -> 31)",
+        ),
+        (replace(BUILD, sm_clock_mhz=1755), (), "lower clocks (MHz 1,980 -> 1,755)"),
+    ],
+)
+def test_each_rule_without_counters(head: Build, moved: tuple[Moved, ...], expected: str) -> None:
+    assert find(BUILD, head, *moved)[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        (counted(spilled_bytes=8e6), "spills (spilled bytes 0 -> 8,000,000)"),
+        (counted(warps_active_pct=12.0), "lower occupancy (% of warps at work 25 -> 12)"),
+        (counted(bank_conflicts=2e4), "bank conflicts (bank conflicts 0 -> 20,000)"),
+        (
+            counted(l2_hit_pct=70.0, dram_read_bytes=400e6),
+            "worse L2 reuse (% of L2 hits 80 -> 70, bytes read from memory 250,000,000 -> 400,000,000)",
+        ),
+        (counted(stalled_on_memory=1.5), "less overlap (warps that wait for memory 1 -> 1.5)"),
+        (counted(instructions=1.1e6), "more instructions (instructions 1,000,000 -> 1,100,000)"),
+    ],
+)
+def test_each_rule_of_the_counters(head: Build, expected: str) -> None:
+    assert find(COUNTED, head) == [expected]
+
+
+def test_a_faster_head_has_the_opposite_and_numbers_stay_in_order() -> None:
+    assert find(other(BUILD, stack_bytes=7432), BUILD, is_slower=False) == [
+        "fewer spills (bytes of stack a thread 7,432 -> 0)"
+    ]
+
+
+def test_what_is_better_in_the_slower_build_explains_nothing() -> None:
+    assert find(other(BUILD, stack_bytes=7432), BUILD) == []
+    assert find(counted(l2_hit_pct=70.0, dram_read_bytes=400e6), COUNTED) == []
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        other(BUILD, stack_bytes=48),
+        other(BUILD, registers=120),
+        other(BUILD, shared_bytes=95_000),
+        replace(BUILD, sm_clock_mhz=1965),
+        counted(l2_hit_pct=78.0, dram_read_bytes=400e6),
+        counted(instructions=1.02e6),
+        counted(bank_conflicts=900.0),
+        Build({}, {}),
+    ],
+)
+def test_too_little_is_not_known(head: Build) -> None:
+    base = COUNTED if head.counters else BUILD
+    assert find(base, head) == []
+    assert write_mechanisms(()) == NOT_KNOWN
+
+
+def test_other_tiles_have_other_instructions_and_stages() -> None:
+    head = replace(other(BUILD, shared_bytes=50_000), params={**CONFIG, "tile_n": 64})
+    assert find(BUILD, head, Moved("conversions", True, 0, 900)) == []
+
+
+def test_problems_of_another_form_have_no_padding() -> None:
+    assert find(BUILD, replace(BUILD, params={**CONFIG, "tile_m": 256}), problem="4x32x8x4096x128") == []
+
+
+def test_the_main_mechanism_comes_first_and_all_are_named() -> None:
+    head = other(BUILD, tensor_core_mmas=0, stack_bytes=7432)
+    found = find_mechanisms(BUILD, head, (), is_slower=True, problem="-", arch="sm_90")
+    assert [each.kind for each in found] == [kind for kind in KINDS if kind in ("tensor_cores", "spills")]
+    assert "; also spills (" in write_mechanisms(found)
