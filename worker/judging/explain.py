@@ -104,11 +104,12 @@ def _lines(good: RunFacts, bad: RunFacts) -> Iterator[str]:
 
 
 def _find_mechanisms(good: RunFacts, bad: RunFacts) -> tuple[Mechanism, ...]:
-    builds = [
-        Build(each.params, each.statics, each.counters, _middle(each.telemetry, "sm_clock_mhz")) for each in (good, bad)
-    ]
     is_slower = bad.time_us > good.time_us
-    return find_mechanisms(*builds, (), is_slower=is_slower, problem=bad.problem, arch=bad.arch)
+    return find_mechanisms(_build(good), _build(bad), (), is_slower=is_slower, problem=bad.problem, arch=bad.arch)
+
+
+def _build(facts: RunFacts) -> Build:
+    return Build(facts.params, facts.statics, facts.counters, _middle(facts.telemetry, "sm_clock_mhz"))
 
 
 def _code_moves(good: RunFacts, bad: RunFacts) -> str | None:
