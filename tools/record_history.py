@@ -1,10 +1,17 @@
 """Measures a repository's history on this machine's GPU and writes a recording.
 
-A watch folder is laid over each commit, so that commits from before it existed are measured too. A series is measured
-at a commit only where its machine code or its launch is another than at the commit before: a recording of years stays
-small and costs minutes. Needs no servers.
+Either a watch folder is laid over each commit, so that commits from before it existed are measured too, or each commit
+brings its own library folder. A series is measured at its first commit, where its machine code or its launch is another
+than at the commit before, and at the last one: a recording of years stays small and costs minutes. What won before and
+after a change is replayed side by side, so that the judge can say of it what it says of its own nights. Needs no
+servers.
 
     python -m tools.record_history CLONE v1..HEAD --watch my/watch --path src --out history.jsonl.gz
+    python -m tools.record_history CLONE @commits --library kernels/library --only series.json --out history.jsonl.gz
+
+`--only` is a JSON list of {"kernel", "problem", "configs", "commits"}: measure nothing else, in this order, and try
+these configs alone. Without "commits" it holds for every commit, and of a config that has fewer or more parameters
+there those count that both have.
 """
 
 import argparse
@@ -12,41 +19,31 @@ import json
 import os
 import shutil
 import subprocess
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tilewatch.errors import ExpectedError
-from tilewatch.kernels import device
+from tilewatch.kernels import device, tile_table
 from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.child_process import ChildDied, ChildHung
 from tilewatch.kernels.compiling.compile_plan import compile_plans
-from tilewatch.kernels.measuring.measure import MeasureRequest, measure
-from tilewatch.kernels.recording import git_commit, recording_file
-from tilewatch.kernels.recording.git_commit import GitCommit
-from tilewatch.kernels.recording.recorded_run import list_rows
-from tilewatch.kernels.results import Compiled, Cubin, Plan
+from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup
+from tilewatch.kernels.recording import git_commit
+from tilewatch.kernels.results import Params, Plan
+from tools.history_recorder import Recorder, Version, measure_series
 
+RIVALS_DEADLINE_S = 120.0
+"""For what the rivals of one series compile: nvcc takes some 10 s for a kernel of DeepGEMM (H200, 2026-11)."""
 
-@dataclass
-class Version:
-    """One series at one commit. `outcomes` are those of its trials, in their order."""
+REPLAY_LAUNCHES = 8
+"""As many as the judge wants before it reports a change (worker/detection/policy.py, `least_launches`)."""
 
-    commit: GitCommit
-    library: Path
-    plan: Plan
-    outcomes: list[Compiled | None] = field(default_factory=list)
-
-    @property
-    def name(self) -> str:
-        return f"{self.plan.kernel} {self.plan.problem}"
-
-    @property
-    def code(self) -> tuple[object, ...]:
-        """Equal for equal code in equal configs."""
-        trials = zip(self.plan.trials, self.outcomes, strict=True)
-        return tuple((json.dumps(dict(trial.config)), each and each.content_key) for trial, each in trials)
+Only = Sequence[Mapping[str, Any]]
 
 
 def main() -> None:
@@ -54,70 +51,119 @@ def main() -> None:
     started = time.monotonic()
     gpu = device.gpus()[0]
     assert gpu.model is not None, f"{gpu.name} is not a model that Tilewatch knows"
-    versions = _read_history(arguments, gpu.model.arch)
+    only: Only | None = json.loads(arguments.only.read_text()) if arguments.only else None
+    versions = read_history(arguments, gpu.model.arch, only)
     print(f"{len(versions)} series at commits read after {time.monotonic() - started:.0f} s", flush=True)
     store = arguments.work.joinpath("cubins").absolute().as_uri()
-    _compile(versions, store, arguments.jobs, arguments.limit)
+    series: dict[str, list[Version]] = {}
+    for version in versions:
+        series.setdefault(version.name, []).append(version)
+    preparing = threading.Thread(target=_prepare_rivals, args=(series, gpu, store, arguments.jobs))
+    preparing.start()
+    compile_all(versions, store, arguments.jobs, arguments.limit)
     print(f"compiled after {time.monotonic() - started:.0f} s", flush=True)
-    changed = _changed(versions)
-    print(f"{len(changed)} of them are to be measured", flush=True)
-    arguments.out.unlink(missing_ok=True)
-    rows = 0
-    for number, version in enumerate(changed, start=1):
-        if time.monotonic() - started > arguments.seconds:
-            print(f"no time is left for {len(changed) - number + 1} of them", flush=True)
-            break
+    preparing.join()
+    print(f"rivals compiled after {time.monotonic() - started:.0f} s", flush=True)
+    while (users := device.processes_on(gpu.uuid)) and time.monotonic() - started < arguments.seconds:
+        print(f"the GPU is in use by {', '.join(users)}", flush=True)
+        time.sleep(1)
+    recorder = Recorder(gpu, gpu.model, store, arguments.out, arguments.launches)
+    names = list(dict.fromkeys(f"{each['kernel']} {each['problem']}" for each in only)) if only else list(series)
+    for name in names:
         try:
-            rows += _measure(version, arguments.out, store, gpu)
+            measure_series(recorder, series.get(name, []), started + arguments.seconds)
         except ExpectedError as error:
-            print(f"{version.commit.sha[:8]} {version.name}: {error}", flush=True)
-    print(f"{rows} rows after {time.monotonic() - started:.0f} s", flush=True)
+            print(f"{name}: {error}", flush=True)
+    print(f"done after {time.monotonic() - started:.0f} s", flush=True)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("repository", type=Path, help="a clone")
     parser.add_argument("commits", help="a range A..B, or @FILE with a revision a line, the oldest first")
-    parser.add_argument("--watch", type=Path, required=True, help="the watch folder that is laid over each commit")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--watch", type=Path, help="the watch folder that is laid over each commit")
+    source.add_argument("--library", help="the library folder that each commit has; it imports nothing of its commit")
     parser.add_argument("--path", action="append", default=[], help="a folder that the package is imported from")
     parser.add_argument("--operators", help="only these, separated by commas")
+    parser.add_argument("--only", type=Path, help="a JSON file of series and their configs")
     parser.add_argument("--out", type=Path, required=True, help="the recording, .jsonl.gz")
     parser.add_argument("--work", type=Path, default=Path("/tmp/record-history"))  # noqa: S108 - one person's machine
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="compiler processes")
     parser.add_argument("--limit", type=float, default=15.0, help="CPU seconds that a config may take to compile")
+    parser.add_argument("--launches", type=int, default=REPLAY_LAUNCHES, help="launches of a replay")
     parser.add_argument("--seconds", type=float, default=1e9, help="start no measurement after so many seconds")
     return parser.parse_args()
 
 
-def _read_history(arguments: argparse.Namespace, arch: str) -> list[Version]:
+def read_history(arguments: argparse.Namespace, arch: str, only: Only | None) -> list[Version]:
+    """Returns every wanted series at every commit, the oldest first. A commit that cannot be read is left out."""
     if arguments.commits.startswith("@"):
         revisions = Path(arguments.commits[1:]).read_text().split()
     else:
         revisions = _git(arguments.repository, "rev-list", "--reverse", arguments.commits).split()
-    wanted = arguments.operators.split(",") if arguments.operators else None
+    operators = arguments.operators.split(",") if arguments.operators else None
 
     def read(revision: str) -> list[Version]:
         commit = git_commit.commit_of(arguments.repository, revision)
-        library = _lay_over(arguments, commit.sha)
+        library = _check_out(arguments, commit.sha)
         try:
-            reading = catalog.read_library(library, arch=arch)
+            plans = catalog.read_library(library, arch=arch).plans
         except ExpectedError as error:
             print(f"{revision}: {error}"[:300], flush=True)
             return []
-        return [Version(commit, library, plan) for plan in reading.plans if wanted is None or plan.kernel in wanted]
+        if only is not None:
+            plans = _select(plans, library, arch, commit.sha, only)
+        return [Version(commit, library, plan) for plan in plans if operators is None or plan.kernel in operators]
 
     with ThreadPoolExecutor(arguments.jobs) as pool:
         return [version for versions in pool.map(read, revisions) for version in versions]
 
 
-def _lay_over(arguments: argparse.Namespace, sha: str) -> Path:
-    """Checks a commit out, with the watch folder and its settings over it; returns the watch folder."""
+def _select(plans: Sequence[Plan], library: Path, arch: str, sha: str, only: Only) -> tuple[Plan, ...]:
+    """Returns the plans of this commit that are wanted, each with the configs that are wanted of it.
+
+    The tile table's config is chosen among all configs of a space, so it is no baseline of a part of them.
+    """
+    found = {(plan.kernel, plan.problem): plan for plan in plans}
+    selected = []
+    for each in only:
+        if not any(sha.startswith(commit) for commit in each.get("commits", (sha,))):
+            continue
+        plan = found.get((each["kernel"], each["problem"])) or _read_one(library, arch, each)
+        if plan is None:
+            continue
+        trials = tuple(trial for trial in plan.trials if _is_wanted(trial.config, each["configs"]))
+        baselines = tuple(name for name in plan.baselines if name != tile_table.BASELINE)
+        if trials:
+            selected.append(replace(plan, trials=trials, baselines=baselines))
+    return tuple(selected)
+
+
+def _read_one(library: Path, arch: str, wanted: Mapping[str, Any]) -> Plan | None:
+    """Returns the plan of a problem that the library can parse but does not watch; None where it cannot."""
+    try:
+        (plan,) = catalog.read(library, arch=arch, kernel=wanted["kernel"], problem=wanted["problem"])
+    except ExpectedError:
+        return None
+    return plan
+
+
+def _is_wanted(config: Params, configs: Sequence[Params]) -> bool:
+    return any(all(config[name] == value for name, value in each.items() if name in config) for each in configs)
+
+
+def _check_out(arguments: argparse.Namespace, sha: str) -> Path:
+    """Returns the commit's own library folder, or the watch folder that was laid over its checkout."""
     checkout: Path = (arguments.work / "commits" / sha).absolute()
     checkout.mkdir(parents=True, exist_ok=True)
+    parts = [arguments.library] if arguments.library else []
     archive = subprocess.run(
-        ["git", "-C", str(arguments.repository), "archive", sha], check=True, capture_output=True
+        ["git", "-C", str(arguments.repository), "archive", sha, *parts], check=True, capture_output=True
     ).stdout
     subprocess.run(["tar", "-x", "-C", str(checkout)], input=archive, check=True)
+    if parts:
+        return checkout.joinpath(*parts)
     shutil.rmtree(checkout / "watch", ignore_errors=True)
     shutil.copytree(arguments.watch, checkout / "watch")
     settings = f'\n[tool.tilewatch]\nwatch = "watch"\npath = {json.dumps(arguments.path)}\n'
@@ -128,7 +174,7 @@ def _lay_over(arguments: argparse.Namespace, sha: str) -> Path:
     return checkout / "watch"
 
 
-def _compile(versions: Sequence[Version], store: str, jobs: int, limit_s: float) -> None:
+def compile_all(versions: Sequence[Version], store: str, jobs: int, limit_s: float) -> None:
     for version in versions:
         version.outcomes = [None] * len(version.plan.trials)
     plans = [(version.library, version.plan) for version in versions]
@@ -136,39 +182,24 @@ def _compile(versions: Sequence[Version], store: str, jobs: int, limit_s: float)
         versions[number].outcomes[versions[number].plan.trials.index(trial)] = outcome
 
 
-def _changed(versions: Sequence[Version]) -> list[Version]:
-    """Returns the versions whose code is another than that of their series' version before, series by series."""
-    series: dict[str, list[Version]] = {}
-    for version in versions:
-        before = series.setdefault(version.name, [])
-        if not before or before[-1].code != version.code:
-            before.append(version)
-    return [version for versions_of_one in series.values() for version in versions_of_one]
+def _prepare_rivals(series: Mapping[str, Sequence[Version]], gpu: device.Gpu, store: str, jobs: int) -> None:
+    """Lets the rivals compile their kernels, of all series at the same time: the measurements find them in a cache."""
 
+    def prepare(versions: Sequence[Version]) -> None:
+        last = versions[-1]
+        environment = {"CUDA_VISIBLE_DEVICES": gpu.uuid}
+        setup = GpuSetup(last.library, last.plan.kernel, last.plan.problem, store, environment)
+        try:
+            child = GpuChild(setup)
+            try:
+                child.ask({"ask": "baselines", "names": list(last.plan.baselines)}, RIVALS_DEADLINE_S)
+            finally:
+                child.close()
+        except (ExpectedError, ChildDied, ChildHung) as error:
+            print(f"the rivals of {last.name} could not be prepared: {error}"[:300], flush=True)
 
-def _measure(version: Version, out: Path, store: str, gpu: device.Gpu) -> int:
-    """Adds the rows of a measurement to the recording and returns their number."""
-    plan = version.plan
-    outcomes = [(trial, each) for trial, each in zip(plan.trials, version.outcomes, strict=True) if each is not None]
-    cubins = [
-        Cubin(trial.config, each.content_key, each.symbol)
-        for trial, each in outcomes
-        if each.status == "ok" and each.content_key is not None and each.symbol is not None
-    ]
-    request = MeasureRequest(
-        version.library, plan.kernel, plan.problem, plan.arch, store, cubins, gpu.index, plan.baselines,
-        ships=plan.ships,
-    )  # fmt: skip
-    began = time.monotonic()
-    result = measure(request, on_trial=lambda _: None, on_step=lambda *_: None)
-    ours = next((each for each in result.measurements if each.role == "kernel"), None)
-    median_us = sorted(ours.samples_us)[len(ours.samples_us) // 2] if ours else None
-    failures = {trial.failure for trial in result.trials if trial.status != "timed"}
-    took = time.monotonic() - began
-    print(f"{version.commit.sha[:8]} {version.name}: {median_us} us, {took:.1f} s {failures or ''}", flush=True)
-    assert gpu.model is not None
-    header = recording_file.Header(gpu.name, recording_file.now(), version.commit.repository, "tilewatch history")
-    return recording_file.append(out, header, list_rows(plan, version.commit, gpu.model, outcomes, result))
+    with ThreadPoolExecutor(max(1, jobs // 2)) as pool:
+        list(pool.map(prepare, [each for each in series.values() if each[-1].plan.baselines]))
 
 
 def _git(repository: Path, *arguments: str) -> str:

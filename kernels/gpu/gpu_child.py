@@ -3,6 +3,7 @@
 The parent (kernels/measuring/sweep.py) decides what to try next and survives what happens here.
 """
 
+import contextlib
 import importlib
 import random
 from collections.abc import Callable, Iterable, Mapping
@@ -96,7 +97,7 @@ _prepared: Prepared | None = None
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     global _prepared
     if request["ask"] == "import":
-        return _import(tuple(map(Path, request["libraries"])))
+        return _import(tuple(map(Path, request["libraries"])), torch=request.get("torch", False))
     if request["ask"] == "prepare":
         # CUPTI takes one timer per process, and the arrays of a problem before this one would lie beside the new ones.
         timer = timing.timer(request.get("timer")) if _prepared is None else _prepared.timer
@@ -117,8 +118,11 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"wrong": str(wrong)}
 
 
-def _import(libraries: Iterable[Path]) -> Mapping[str, Any]:
+def _import(libraries: Iterable[Path], *, torch: bool) -> Mapping[str, Any]:
     """Imports what a process needs before it is given its job: the files of both sides, and with them PyTorch."""
+    if torch:
+        with contextlib.suppress(ImportError):  # without it there are fewer rivals
+            importlib.import_module("torch")
     for library in libraries:
         if any(isinstance(each, LibraryOperator) for each in load(library).values()):
             importlib.import_module("tilewatch.kernels.gpu.prepared_operator")

@@ -11,7 +11,7 @@ from typing import Any
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device, tile_table
 from tilewatch.kernels.baseline_names import SHIPPED
-from tilewatch.kernels.child_process import ChildDied, ChildHung
+from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.measuring.careful_timing import OnStep, time_carefully
 from tilewatch.kernels.measuring.profiling import add_counts
 from tilewatch.kernels.measuring.racing import RacePolicy
@@ -70,9 +70,17 @@ OnTrial = Callable[[TrialResult], None]
 
 
 def measure(
-    request: MeasureRequest, *, on_trial: OnTrial, on_step: OnStep, policy: RacePolicy | None = None
+    request: MeasureRequest,
+    *,
+    on_trial: OnTrial,
+    on_step: OnStep,
+    policy: RacePolicy | None = None,
+    spawn: Callable[[], ChildProcess] | None = None,
 ) -> RunResult:
-    """Sweeps and times carefully. Raises GpuMissing, GpuBusy or MeasureFailed; a failing config is a trial."""
+    """Sweeps and times carefully, in a process that `spawn` gives, else in one of its own.
+
+    Raises GpuMissing, GpuBusy or MeasureFailed; a failing config is a trial.
+    """
     gpu = usable_gpu(request.gpu_index, request.arch)
     this_gpu = {"CUDA_VISIBLE_DEVICES": gpu.uuid}
     setup = GpuSetup(request.library, request.kernel, request.problem, request.store_url, this_gpu, request.seed)
@@ -86,7 +94,7 @@ def measure(
         on_step("sweep", done, 0)
 
     try:
-        child = GpuChild(setup)
+        child = GpuChild(setup, spawn)
     except SweepFailed as error:
         raise MeasureFailed(str(error)) from None
     rivals: list[RivalProcess] = []

@@ -123,11 +123,14 @@ def replay(request: ReplayRequest, *, on_launch: Callable[[int], None]) -> Repla
 
 class ProcessesAhead:
     """Starts the processes of the next launches while one measures. They import CuPy and the libraries of the sides,
-    which takes a watched operator 3 to 4 s of a core because it brings PyTorch, and touch no GPU."""
+    which takes a watched operator 3 to 4 s of a core because it brings PyTorch, and touch no GPU. With `torch` they
+    import PyTorch for rivals too."""
 
-    def __init__(self, libraries: Iterable[Path], gpu: device.Gpu) -> None:
+    def __init__(self, libraries: Iterable[Path], gpu: device.Gpu, *, torch: bool = False) -> None:
         self._environment = {"CUDA_VISIBLE_DEVICES": gpu.uuid}
-        self._libraries = [str(each) for each in libraries]
+        self._import: dict[str, Any] = {"ask": "import", "libraries": [str(each) for each in libraries]}
+        if torch:
+            self._import["torch"] = True
         self._waiting: list[ChildProcess] = []
 
     def take(self) -> ChildProcess:
@@ -149,7 +152,7 @@ class ProcessesAhead:
 
     def _start(self) -> ChildProcess:
         process = ChildProcess("gpu", environment=self._environment)
-        process.begin({"ask": "import", "libraries": self._libraries})
+        process.begin(self._import)
         return process
 
 

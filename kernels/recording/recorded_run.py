@@ -1,13 +1,26 @@
-"""Turns a local sweep into the rows of a recording. Values in, rows out."""
+"""Turns a local sweep, and a replay of two of them, into the rows of a recording. Values in, rows out."""
 
+import datetime as dt
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from tilewatch.kernels import tile_table
 from tilewatch.kernels.device import GpuSpec
+from tilewatch.kernels.measuring.replay import ReplayResult
 from tilewatch.kernels.recording.git_commit import GitCommit
-from tilewatch.kernels.results import Compiled, Plan, PlannedTrial, RunResult, config_key
+from tilewatch.kernels.results import Compiled, Params, Plan, PlannedTrial, RunResult, config_key
+
+NOT_HELD = "not held: the machine code of both commits is the same"
+
+
+@dataclass(frozen=True)
+class ReplayedSide:
+    """One side of a replay: a commit, and the config that won there with its machine code."""
+
+    commit: GitCommit
+    config: Params
+    compiled: Compiled
 
 
 def list_rows(
@@ -102,3 +115,38 @@ def _run(result: RunResult) -> Iterator[dict[str, Any]]:
             "samples_us": [round(sample, 3) for sample in each.samples_us],
             "detail": {**each.detail, **({"missing": missing} if missing and each.role == "kernel" else {})},
         }
+
+
+def replay_row(
+    plan: Plan, model: GpuSpec, good: ReplayedSide, bad: ReplayedSide, at: dt.datetime, result: ReplayResult | None
+) -> dict[str, Any]:
+    """Returns the row of a replay of what won at two commits. Without a result both are the same machine code, which
+    needs none."""
+    return {
+        "row": "replay",
+        "key": f"{plan.kernel}:{plan.problem}:{model.slug}:{good.commit.sha}:{bad.commit.sha}:{at.isoformat()}",
+        "kernel": plan.kernel,
+        "problem": plan.problem,
+        "gpu_model": model.slug,
+        "axis": "commit",
+        "failure": None if result else NOT_HELD,
+        "host": result.host if result else None,
+        "gpu_uuid": result.gpu_uuid if result else None,
+        "telemetry": list(result.telemetry) if result else [],
+        "gpu_s": round(result.gpu_s, 3) if result else 0.0,
+        "good": _replayed_side(good),
+        "bad": _replayed_side(bad),
+        "good_us": [round(each, 4) for each in result.good_us] if result else [],
+        "bad_us": [round(each, 4) for each in result.bad_us] if result else [],
+        "at": at.isoformat(),
+    }
+
+
+def _replayed_side(side: ReplayedSide) -> dict[str, Any]:
+    return {
+        "commit": asdict(side.commit),
+        "config": dict(side.config),
+        "content_key": side.compiled.content_key,
+        "code_sha256": side.compiled.code_sha256,
+        "toolchain": side.compiled.compiler,
+    }

@@ -9,7 +9,7 @@ import datetime as dt
 import gzip
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -85,15 +85,21 @@ def append(path: Path, header: Header, rows: Iterable[Mapping[str, Any]]) -> int
         old, new = getattr(there.header, name), getattr(header, name)
         if old != new:
             raise BadRecording(f"{path} is of the {name} '{old}', this run of '{new}': name another file")
-    last = max((row["id"] for row in there.rows if row["row"] == "sweep"), default=0)
-    known = {(row["code_key"], row["compiler"]) for row in there.rows if row["row"] == "compilation"}
-    new_rows = [
+    new_rows = renumber(there.rows, rows)
+    write(path, there.header, (*there.rows, *new_rows))
+    return len(new_rows)
+
+
+def renumber(there: Sequence[Mapping[str, Any]], rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Returns rows of another sweep as they follow the rows of a file: their sweeps numbered on, and without the
+    compilations that are there."""
+    last = max((row["id"] for row in there if row["row"] == "sweep"), default=0)
+    known = {(row["code_key"], row["compiler"]) for row in there if row["row"] == "compilation"}
+    return [
         {name: value + last if name in ("id", "sweep") else value for name, value in row.items()}
         for row in rows
         if row["row"] != "compilation" or (row["code_key"], row["compiler"]) not in known
     ]
-    write(path, there.header, (*there.rows, *new_rows))
-    return len(new_rows)
 
 
 def read(path: Path) -> RecordingContents:

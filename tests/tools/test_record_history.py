@@ -1,0 +1,76 @@
+"""A history of two commits is recorded on a fake GPU, and is judged by what was replayed there."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.kernels.fixtures.fake_gpu import LIBRARY, PROBLEM, UUID, Rig, install_for_children
+from tilewatch.kernels.recording import recording_file
+from tilewatch.kernels.results import Compiled
+from tools import record_history
+
+FASTER = 80.0
+
+
+def git(folder: Path, *arguments: str) -> str:
+    who = ["-c", "user.name=x", "-c", "user.email=x@localhost", "-c", "commit.gpgsign=false"]
+    return subprocess.run(["git", *who, *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def shas(tmp_path: Path) -> list[str]:
+    """The second commit makes residual_add faster, the third changes nothing, and neither does the last."""
+    clone = tmp_path / "clone"
+    shutil.copytree(LIBRARY, clone / "kernels")
+    git(clone, "init", "--quiet", "--initial-branch", "main")
+    made = []
+    for number in range(4):
+        (clone / "kernels" / "rows.py").write_text((LIBRARY / "rows.py").read_text() + f"\n# {number}\n")
+        git(clone, "add", "--all")
+        git(clone, "commit", "--quiet", "--message", f"Change {number}")
+        made.append(git(clone, "rev-parse", "HEAD").strip())
+    return made
+
+
+@pytest.fixture
+def rows(tmp_path: Path, shas: list[str], monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
+    install_for_children(tmp_path / "bin", monkeypatch)
+    (tmp_path / "work" / "cubins").mkdir(parents=True)
+    rig = Rig(tmp_path / "work" / "cubins")
+
+    def compile_all(versions: list[record_history.Version], *_: object) -> None:
+        for version in versions:
+            time_us = 100.0 if version.commit.sha == shas[0] else FASTER
+            key = f"{time_us:.0f}"
+            cubin = rig.cubin(1, time_us, key=key)
+            version.outcomes = [Compiled("ok", "compiler", "sm_90", 1.0, 1.0, False, None, key, key, cubin.symbol)]
+
+    monkeypatch.setattr(record_history, "compile_all", compile_all)
+    (tmp_path / "commits").write_text("\n".join(shas))
+    wanted = {"kernel": rig.kernel, "problem": PROBLEM, "configs": [{"tile_rows": 1}]}
+    (tmp_path / "only.json").write_text(json.dumps([wanted]))
+    arguments = ["--library", "kernels", "--only", tmp_path / "only.json", "--out", tmp_path / "out.jsonl.gz"]
+    more = ["--work", tmp_path / "work", "--jobs", "2", "--launches", "2"]
+    monkeypatch.setattr(
+        sys, "argv", ["record_history", *map(str, (tmp_path / "clone", f"@{tmp_path / 'commits'}", *arguments, *more))]
+    )
+    record_history.main()
+    return list(recording_file.read(tmp_path / "out.jsonl.gz").rows)
+
+
+def test_a_series_is_measured_where_its_code_changes_and_at_the_last_commit(
+    rows: list[dict[str, object]], shas: list[str]
+) -> None:
+    sweeps = [row for row in rows if row["row"] == "sweep"]
+    assert [row["commit"]["sha"] for row in sweeps] == [shas[0], shas[1], shas[3]]  # type: ignore[index]
+    assert {row["space_size"] for row in sweeps} == {1}
+    assert {row["host"] for row in rows if row["row"] == "run"} == {f"h200-{UUID.removeprefix('GPU-')[:8]}"}
+    replays = [row for row in rows if row["row"] == "replay"]
+    held, same = replays
+    assert (held["good_us"], held["bad_us"]) == ([100.0] * 2, [FASTER] * 2)
+    assert [held[side]["commit"]["sha"] for side in ("good", "bad")] == shas[:2]  # type: ignore[index]
+    assert (same["good_us"], same["good"]["commit"]["sha"], same["bad"]["commit"]["sha"]) == ([], shas[2], shas[3])  # type: ignore[index]

@@ -1,0 +1,138 @@
+"""Measures a series of tools/record_history.py on this machine's GPU, and keeps the recording's file up to date."""
+
+import datetime as dt
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tilewatch.kernels import device
+from tilewatch.kernels.measuring.measure import MeasureRequest, measure
+from tilewatch.kernels.measuring.replay import ProcessesAhead, ReplayRequest, ReplayResult, ReplaySide, replay
+from tilewatch.kernels.recording import recording_file
+from tilewatch.kernels.recording.git_commit import GitCommit
+from tilewatch.kernels.recording.recorded_run import ReplayedSide, list_rows, replay_row
+from tilewatch.kernels.results import Compiled, Cubin, Params, Plan, config_key
+
+
+@dataclass
+class Version:
+    """One series at one commit. `outcomes` are those of its trials, in their order."""
+
+    commit: GitCommit
+    library: Path
+    plan: Plan
+    outcomes: list[Compiled | None] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return f"{self.plan.kernel} {self.plan.problem}"
+
+    @property
+    def code(self) -> tuple[object, ...]:
+        """Equal for equal code in equal configs."""
+        trials = zip(self.plan.trials, self.outcomes, strict=True)
+        return tuple((json.dumps(dict(trial.config)), each and each.content_key) for trial, each in trials)
+
+    def list_cubins(self) -> list[Cubin]:
+        trials = zip(self.plan.trials, self.outcomes, strict=True)
+        return [
+            Cubin(trial.config, each.content_key, each.symbol)
+            for trial, each in trials
+            if each is not None and each.content_key is not None and each.symbol is not None
+        ]
+
+    def find_side(self, config: Params) -> tuple[ReplayedSide, ReplaySide] | None:
+        """Returns the config as one side of a replay; None where it did not compile at this commit."""
+        cubin = next((each for each in self.list_cubins() if config_key(each.config) == config_key(config)), None)
+        if cubin is None:
+            return None
+        compiled = next(each for each in self.outcomes if each is not None and each.content_key == cubin.content_key)
+        return ReplayedSide(self.commit, config, compiled), ReplaySide(self.library, cubin)
+
+
+@dataclass
+class Recorder:
+    """One GPU and the file that its runs go into. `launches` are those of a replay."""
+
+    gpu: device.Gpu
+    model: device.GpuSpec
+    store_url: str
+    out: Path
+    launches: int
+    _rows: list[Mapping[str, Any]] = field(default_factory=list)
+
+    @property
+    def host(self) -> str:
+        """Names the physical GPU: borrowed machines share their names, and two GPUs must not share a series' host."""
+        return f"{self.model.slug}-{self.gpu.uuid.removeprefix('GPU-')[:8]}"
+
+    def measure(self, version: Version, processes: ProcessesAhead) -> Params | None:
+        """Measures a series at a commit and returns the config that won; None where none was right."""
+        plan = version.plan
+        request = MeasureRequest(
+            version.library, plan.kernel, plan.problem, plan.arch, self.store_url, version.list_cubins(),
+            self.gpu.index, plan.baselines, ships=plan.ships, host=self.host,
+        )  # fmt: skip
+        began = time.monotonic()
+        result = measure(request, on_trial=lambda _: None, on_step=lambda *_: None, spawn=processes.take)
+        ours = next((each for each in result.measurements if each.role == "kernel"), None)
+        median_us = sorted(ours.samples_us)[len(ours.samples_us) // 2] if ours else None
+        failures = {trial.failure for trial in result.trials if trial.status != "timed"}
+        took = time.monotonic() - began
+        print(f"{version.commit.sha[:8]} {version.name}: {median_us} us, {took:.1f} s {failures or ''}", flush=True)
+        outcomes = [(trial, each) for trial, each in zip(plan.trials, version.outcomes, strict=True) if each]
+        self._add(version, list_rows(plan, version.commit, self.model, outcomes, result))
+        return result.winner
+
+    def replay(self, good: Version, bad: Version, good_config: Params, bad_config: Params) -> None:
+        """Replays what won at two commits; of equal machine code it is put on record that it is equal."""
+        before, after = good.find_side(good_config), bad.find_side(bad_config)
+        if before is None or after is None:
+            return
+        (good_side, replayed_good), (bad_side, replayed_bad) = before, after
+        plan, result = bad.plan, None
+        if good_side.compiled.code_sha256 != bad_side.compiled.code_sha256:
+            request = ReplayRequest(
+                plan.kernel, plan.problem, plan.arch, self.store_url, replayed_good, replayed_bad, self.launches,
+                self.gpu.index, self.host,
+            )  # fmt: skip
+            result = replay(request, on_launch=lambda _: None)
+        print(f"{good.commit.sha[:8]} and {bad.commit.sha[:8]} {bad.name}: {_describe(result)}", flush=True)
+        self._add(bad, [replay_row(plan, self.model, good_side, bad_side, dt.datetime.now(dt.UTC), result)])
+
+    def _add(self, version: Version, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Writes the whole file anew: a machine that is taken away leaves what was measured."""
+        self._rows += recording_file.renumber(self._rows, rows)
+        machine, repository = f"{self.host}, {self.gpu.name}", version.commit.repository
+        header = recording_file.Header(machine, recording_file.now(), repository, "tilewatch history")
+        recording_file.write(self.out, header, self._rows)
+
+
+def measure_series(recorder: Recorder, versions: Sequence[Version], stop_at: float) -> None:
+    """Measures a series at its first commit, where its code changes, and at its last commit. Each change is replayed.
+
+    Starts nothing after `stop_at`, in seconds of time.monotonic().
+    """
+    won: Params | None = None
+    with ProcessesAhead({each.library for each in versions}, recorder.gpu, torch=True) as processes:
+        for number, version in enumerate(versions):
+            before = versions[number - 1] if number else None
+            if before is not None and before.code == version.code and version is not versions[-1]:
+                continue
+            if time.monotonic() > stop_at:
+                print(f"{version.commit.sha[:8]} {version.name}: no time is left", flush=True)
+                return
+            now = recorder.measure(version, processes)
+            if before is not None and won is not None and now is not None:
+                recorder.replay(before, version, won, now)
+            won = now
+
+
+def _describe(result: ReplayResult | None) -> str:
+    if result is None:
+        return "identical machine code"
+    pairs = zip(result.good_us, result.bad_us, strict=True)
+    return " ".join(f"{bad / good - 1:+.2%}" for good, bad in pairs)
