@@ -532,6 +532,7 @@ class Alarm(Base):
             "baseline_changed",
             "fetch_failed",
             "new_toolchain",
+            "line_lost",
         ),
         Index(None, "opened_at"),
     )

@@ -17,6 +17,7 @@ from tilewatch.errors import ExpectedError
 from tilewatch.kernels import HARNESS, device
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.checklist import command
+from tilewatch.kernels.checklist.of_winner import add_checklist
 from tilewatch.kernels.compiling import store
 from tilewatch.kernels.compiling.compile_plan import compile_plan
 from tilewatch.kernels.compiling.compiler import LIMIT_S
@@ -144,6 +145,9 @@ def sweep(
         )
         result = measure(request, on_trial=journal.add, on_step=_print_step)
         journal.delete()
+    made = [(trial.config, each) for trial, each in outcomes if each.status == "ok"]
+    cubins_made = [Cubin(config, each.content_key or "", each.symbol or "") for config, each in made]
+    result = add_checklist(result, request, cubins_made)
     if record is not None and commit is not None:
         machine = f"{result.host}, {result.gpu_name}"
         header = recording_file.Header(machine, recording_file.now(), commit.repository, _version())

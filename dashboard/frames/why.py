@@ -34,12 +34,12 @@ class RooflinePoint:
 
 def read_counters(sampled: Sequence[SamplesRow]) -> dict[str, float]:
     """Returns the counters of a run's winner, those that are known; empty where it has none."""
-    return _known(_kernel_detail(sampled).get("counters"))
+    return _known(read_detail(sampled).get("counters"))
 
 
 def write_counters_source(sampled: Sequence[SamplesRow]) -> str:
     """Says how the counters were read, or why there are none."""
-    detail = _kernel_detail(sampled)
+    detail = read_detail(sampled)
     if read_counters(sampled):
         where = detail.get("counted")
         return f"Nsight Compute read them {where}." if where else "Nsight Compute read them after the last round."
@@ -118,7 +118,8 @@ def list_roofline_points(found: Evidence) -> list[RooflinePoint]:
     return points
 
 
-def _kernel_detail(sampled: Sequence[SamplesRow]) -> Mapping[str, Any]:
+def read_detail(sampled: Sequence[SamplesRow]) -> Mapping[str, Any]:
+    """Returns what else a run stored of its kernel; empty where it has no winner."""
     return next((row.detail for row in sampled if row.role == "kernel"), {})
 
 
@@ -133,7 +134,7 @@ def _known(counters: Any) -> dict[str, float]:
 
 
 def _of_next_best(found: Evidence) -> dict[str, float]:
-    tied = _kernel_detail(found.sampled).get("tied_counters") or []
+    tied = read_detail(found.sampled).get("tied_counters") or []
     if found.next_best is None:
         return {}
     return _known(next((each for each in tied if each.get("config") == found.next_best.params), None))

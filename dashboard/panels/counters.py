@@ -6,7 +6,7 @@ from tilewatch.dashboard.charts import evidence as charts
 from tilewatch.dashboard.frames import why
 from tilewatch.dashboard.frames.reads import Evidence
 from tilewatch.dashboard.text import plain
-from tilewatch.dashboard.widgets import plots
+from tilewatch.dashboard.widgets import plots, tables
 
 
 def show(found: Evidence) -> None:
@@ -18,7 +18,7 @@ def show(found: Evidence) -> None:
     points = why.list_roofline_points(found)
     left, right = st.columns([3, 2] if points else [1, 0.01], gap="medium")
     with left:
-        st.dataframe(table, hide_index=True, key="counters", height="content")
+        tables.show(table, key="counters", height="content")
     if points:
         with right:
             figure = charts.roofline(points, found.run.rate, found.run.bandwidth_gbps)

@@ -29,7 +29,8 @@ class RunPair:
     `regret` is of the config `ships`, which the library's host code launches; where that is None, of the tile table's.
     `old_table_regret` is the tile table's in the run before; None without one.
     `old_winner_loss` is how much slower than the winner the last winner is now, in the sweep's own few samples; None
-    when it still wins, or is tied, or has no time.
+    when it still wins, or is tied, or has no time. `checklist` are the lines of the winner's checklist, each with its
+    item, answer and evidence; None where the run has none.
     """
 
     repository: str
@@ -48,6 +49,8 @@ class RunPair:
     old_winner_loss: float | None
     toolchain: Mapping[str, str]
     old_toolchain: Mapping[str, str] | None
+    checklist: list[dict[str, str]] | None = None
+    old_checklist: list[dict[str, str]] | None = None
 
 
 def list_newest_run_pairs(session: Session, since: dt.datetime) -> list[RunPair]:
@@ -87,6 +90,8 @@ def list_newest_run_pairs(session: Session, since: dt.datetime) -> list[RunPair]
             (loser.median_us / func.nullif(winner_trial.median_us, 0.0) - 1).label("old_winner_loss"),
             now.c.toolchain,
             then.c.toolchain.label("old_toolchain"),
+            now.c.checklist,
+            then.c.checklist.label("old_checklist"),
         )
         .select_from(keys)
         .join(now, true())
@@ -119,5 +124,6 @@ def _runs() -> Query:
             Commit.position,
             Measurement.config_id,
             Measurement.median_us,
+            Measurement.detail["checklist"].label("checklist"),
         )
     ).where(Run.origin != "recorded")

@@ -51,8 +51,9 @@ class Description:
     arrays: tuple[DescribedArray, ...]
     constants: tuple[int | float, ...]
     element_bytes: int
-    grid_follows_gpu: bool
-    """Whether a GPU of more multiprocessors gets more blocks: the grid of a persistent kernel."""
+    grid_follows_gpu: bool | None
+    """Whether a GPU of more multiprocessors gets more blocks: the grid of a persistent kernel. None where host code
+    chooses the grid."""
     launch: dict[str, Any] = field(default_factory=dict)
 
 

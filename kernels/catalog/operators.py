@@ -55,7 +55,7 @@ def describe_operator(loaded: LibraryOperator, problem: Problem, config: Config,
         ],
         "constants": [each.value for each in launches[0].signature.parameters if hasattr(each, "value")],
         "element_bytes": recorded.element_bytes,
-        "grid_follows_gpu": False,
+        "grid_follows_gpu": None,
     }
 
 

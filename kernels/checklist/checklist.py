@@ -4,7 +4,7 @@ Evidence is the source's syntax tree, the compiler's remarks and the cubin; noth
 out: compiles nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,12 +12,16 @@ from tilewatch.kernels.catalog.description import ROW_ALIGNMENT_BYTES, Descripti
 from tilewatch.kernels.checklist.source_facts import SourceFacts, source_facts
 from tilewatch.kernels.results import Compiled, StaticFacts
 from tilewatch.kernels.tile_table import table_row
+from tilewatch.mechanism_rules import CONFLICTS_SHARE
 from tilewatch.occupancy import occupancy
 
 Answer = Literal["yes", "no", "unknown", "does not apply"]
 
 BUSY_WARPS = 0.5
 """The guide asks for more than this share of a multiprocessor's warps."""
+
+L2_HITS_PCT = 80.0
+"""The guide asks for more than this share of hits in L2."""
 
 K_ALIGNMENT = {1: 32, 2: 16, 4: 8, 8: 4}
 """Elements of K in one Tensor Core step, by bytes of an operand: 32 bytes of it."""
@@ -30,7 +34,14 @@ class Line:
     evidence: str
 
 
-def checklist(described: Description, compiled: Compiled, threads_per_block: int | None) -> tuple[Line, ...]:
+def checklist(
+    described: Description,
+    compiled: Compiled,
+    threads_per_block: int | None,
+    counters: Mapping[str, float] | None = None,
+) -> tuple[Line, ...]:
+    """`counters` are those of tilewatch.counters, of a run: they answer what only a GPU knows."""
+    counters = counters or {}
     source = source_facts(described.source, described.entry, described.constants)
     facts = compiled.facts
     lines = [
@@ -47,8 +58,9 @@ def checklist(described: Description, compiled: Compiled, threads_per_block: int
         _hint("occupancy hint", "occupancy", described),
         _table(described),
         _spills(facts, compiled),
-        _occupancy(facts, compiled, threads_per_block),
+        _occupancy(facts, compiled, threads_per_block, counters),
         _flush(source, described),
+        *_list_counted(counters),
     ]
     return tuple(lines)
 
@@ -119,9 +131,9 @@ def _persistence(source: SourceFacts, described: Description) -> Line:
     loops = [f"{described.file}:{line}" for line in source.persistent]
     if not loops:
         return Line("persistent grid", "no", f"no loop over tiles by the number of blocks in {described.file}")
-    grid = "follows the multiprocessors" if described.grid_follows_gpu else "has a block for every tile"
-    evidence = f"the loop at {', '.join(loops)}; the config's grid {grid}"
-    return Line("persistent grid", "yes" if described.grid_follows_gpu else "no", evidence)
+    grid = {True: "follows the multiprocessors", False: "has a block for every tile", None: "is the host code's"}
+    evidence = f"the loop at {', '.join(loops)}; the config's grid {grid[described.grid_follows_gpu]}"
+    return Line("persistent grid", "no" if described.grid_follows_gpu is False else "yes", evidence)
 
 
 def _swizzle(source: SourceFacts, described: Description) -> Line:
@@ -172,8 +184,25 @@ def _spills(facts: StaticFacts | None, compiled: Compiled) -> Line:
     return Line("no spills", "no" if facts.stack_bytes else "yes", evidence)
 
 
-def _occupancy(facts: StaticFacts | None, compiled: Compiled, threads_per_block: int | None) -> Line:
+def _list_counted(counters: Mapping[str, float]) -> Iterator[Line]:
+    """The lines that a run's counters alone can answer; none without them."""
+    hits, conflicts, instructions = (counters.get(each) for each in ("l2_hit_pct", "bank_conflicts", "instructions"))
+    if hits is not None:
+        item = f"more than {L2_HITS_PCT:g}% L2 hits"
+        yield Line(item, "yes" if hits > L2_HITS_PCT else "no", f"{hits:.1f}% of the accesses, counted")
+    if conflicts is not None and instructions:
+        share = conflicts / instructions
+        evidence = f"{conflicts:,.0f} conflicts for {instructions:,.0f} instructions, counted"
+        yield Line("no bank conflicts", "yes" if share <= CONFLICTS_SHARE else "no", evidence)
+
+
+def _occupancy(
+    facts: StaticFacts | None, compiled: Compiled, threads_per_block: int | None, counters: Mapping[str, float]
+) -> Line:
     item = f"more than {BUSY_WARPS:.0%} of the warps"
+    if "warps_active_pct" in counters:
+        active = counters["warps_active_pct"]
+        return Line(item, "yes" if active > 100 * BUSY_WARPS else "no", f"{active:.1f}% at work, counted")
     if facts is None:
         return _not_compiled(item, compiled)
     if threads_per_block is None:

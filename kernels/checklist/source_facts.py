@@ -5,8 +5,9 @@ and flags passed on to them are seen there too.
 """
 
 import ast
+import operator
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,15 @@ COMPUTE = frozenset(
     ("add", "sub", "mul", "truediv", "exp2", "sum", "prod", "max", "min", "maximum", "minimum", "sqrt", "rsqrt")
 )
 """Operations of cuda.tile that take flush_to_zero."""
+
+COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+}
 
 
 @dataclass
@@ -58,18 +68,27 @@ class _Reader:
     def __init__(self, functions: Mapping[str, ast.FunctionDef], facts: SourceFacts, open_calls: set[str]) -> None:
         self.functions, self.facts, self.open_calls = functions, facts, open_calls
 
-    def read(self, function: ast.FunctionDef, values: Mapping[str, Any], types: Mapping[str, str]) -> None:
-        """`values` are values and `types` element types of the parameters, as far as the caller's source shows."""
-        assigned = _assignments(function)
+    def read(
+        self,
+        function: ast.FunctionDef,
+        values: Mapping[str, Any],
+        types: Mapping[str, str],
+        groups: Mapping[str, int] | None = None,
+    ) -> None:
+        """`values` are values and `types` element types of the parameters, as far as the caller's source shows.
+
+        `groups` are the rows of tiles in a group, for parameters that are so many rows' number of tiles.
+        """
+        assigned, groups = _assignments(function), groups or {}
         local = {name: evaluate(node, values) for name, node in assigned.items() if name not in _reassigned(function)}
         values = {name: value for name, value in local.items() if value is not UNKNOWN} | dict(values)
-        for node in ast.walk(function):
+        for node in _walk_reached(function, values):
             if isinstance(node, ast.Call):
                 self._call(node, values, assigned, types)
-            elif isinstance(node, ast.For) and _walks_the_grid(node.iter):
+            elif isinstance(node, ast.For) and _walks_the_grid(node.iter, assigned):
                 self.facts.persistent.append(node.lineno)
             elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Mod):
-                group = _group(node.right, values, assigned)
+                group = groups.get(ast.unparse(node.right)) or _group(node.right, values, assigned)
                 if group is not None:
                     self.facts.swizzles.append((node.lineno, group))
 
@@ -91,13 +110,14 @@ class _Reader:
             )
         if name in ("load", "gather"):
             self.facts.loads.append(call.lineno)
-            if isinstance(keywords.get("latency"), int):
+            if isinstance(keywords.get("latency"), int) and keywords["latency"] > 0:
                 self.facts.latencies.append((call.lineno, keywords["latency"]))
             order = keywords.get("order", "C")
             if order == "F" or (isinstance(order, tuple) and list(order) != sorted(order)):
                 self.facts.turned_loads.append(call.lineno)
         if name in ("mma", "mma_scaled"):
-            self.facts.accumulators.append((call.lineno, _type(call.args[-1], assigned, types)))
+            accumulator = next((each.value for each in call.keywords if each.arg == "acc"), None)
+            self.facts.accumulators.append((call.lineno, _type(accumulator or call.args[-1], assigned, types)))
         if name in COMPUTE:
             self.facts.flushable.append(call.lineno)
             if keywords.get("flush_to_zero") is True:
@@ -115,11 +135,13 @@ class _Reader:
             **{each.arg: each.value for each in call.keywords if each.arg},
         }
         passed = {name: evaluate(node, values) for name, node in given.items()}
+        groups = {name: _group(node, values, assigned) for name, node in given.items()}
         reader = _Reader(self.functions, self.facts, self.open_calls | {call.func.id})
         reader.read(
             function,
             {name: value for name, value in passed.items() if value is not UNKNOWN},
             {name: _type(node, assigned, types) for name, node in given.items()},
+            {name: group for name, group in groups.items() if group is not None},
         )
 
 
@@ -135,9 +157,9 @@ def evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:
         case ast.IfExp(test=test, body=body, orelse=orelse):
             chosen = evaluate(test, values)
             return UNKNOWN if chosen is UNKNOWN else evaluate(body if chosen else orelse, values)
-        case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
+        case ast.Compare(left=left, ops=[compared], comparators=[right]) if type(compared) in COMPARISONS:
             sides = evaluate(left, values), evaluate(right, values)
-            return UNKNOWN if UNKNOWN in sides else sides[0] == sides[1]
+            return UNKNOWN if UNKNOWN in sides else COMPARISONS[type(compared)](*sides)
     return UNKNOWN
 
 
@@ -166,11 +188,23 @@ def _operation(call: ast.Call) -> str | None:
     return None
 
 
-def _walks_the_grid(iterated: ast.expr) -> bool:
+def _walk_reached(node: ast.AST, values: Mapping[str, Any]) -> Iterator[ast.AST]:
+    """Walks through everything but branches that constants rule out."""
+    yield node
+    children: Sequence[ast.AST] = list(ast.iter_child_nodes(node))
+    if isinstance(node, ast.If) and (chosen := evaluate(node.test, values)) is not UNKNOWN:
+        children = node.body if chosen else node.orelse
+    for each in children:
+        yield from _walk_reached(each, values)
+
+
+def _walks_the_grid(iterated: ast.expr, assigned: Mapping[str, ast.expr]) -> bool:
     """range(..., ..., blocks): the loop of a block that takes every so many-th tile."""
     if not isinstance(iterated, ast.Call) or not isinstance(iterated.func, ast.Name) or len(iterated.args) != 3:
         return False
-    stepping = {_operation(node) for node in ast.walk(iterated.args[2]) if isinstance(node, ast.Call)}
+    step = iterated.args[2]
+    named = assigned.get(step.id, step) if isinstance(step, ast.Name) else step
+    stepping = {_operation(node) for node in ast.walk(named) if isinstance(node, ast.Call)}
     return iterated.func.id == "range" and "num_blocks" in stepping
 
 

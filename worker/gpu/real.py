@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tilewatch.db.lifecycle.quarantine import OpenQuarantine
 from tilewatch.kernels import HARNESS
+from tilewatch.kernels.checklist.of_winner import add_checklist
 from tilewatch.kernels.comparing.gpu_bench import RealBench
 from tilewatch.kernels.device import Gpu, gpus, processes_on
 from tilewatch.kernels.gpu import health
@@ -72,7 +73,7 @@ class RealGpu:
             )
             result = measure(request, on_trial=trial_ended, on_step=lambda *_: None)
             journal.delete()
-        return result
+        return add_checklist(result, request, tuple(request.cubins))
 
     def replay(self, asked: ReplayJob, gpu: Gpu, *, on_launch: Callable[[int], None]) -> ReplayResult:
         question = asked.question

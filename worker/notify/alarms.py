@@ -174,6 +174,34 @@ def find_lost_ties(runs: Sequence[RunPair]) -> list[OpenAlarm]:
     return alarms
 
 
+def find_lost_lines(runs: Sequence[RunPair]) -> list[OpenAlarm]:
+    """Lines of a winner's checklist that turned from yes to no: one alarm per kernel, GPU model and submission."""
+    lost = {id(run): lines for run in runs if (lines := _list_lost_lines(run))}
+    return [
+        OpenAlarm(
+            "line_lost",
+            f"line_lost/{kernel}/{gpu}/{submission}",
+            f"{kernel} of {group[0].repository} on {gpu} since {_since(group[0].sha, group[0].made_at)}",
+            _listing(
+                "The winner keeps to less of the optimisation guide than the winner before:",
+                [f"{run.problem}: {line}" for run in group for line in lost[id(run)]],
+            ),
+            kernel,
+            gpu,
+        )
+        for (kernel, gpu, submission), group in _grouped([run for run in runs if id(run) in lost]).items()
+    ]
+
+
+def _list_lost_lines(run: RunPair) -> list[str]:
+    had = {line["item"] for line in run.old_checklist or () if line["answer"] == "yes"}
+    return [
+        f"{line['item']}: no ({line['evidence']})"
+        for line in run.checklist or ()
+        if line["answer"] == "no" and line["item"] in had
+    ]
+
+
 def find_regret(runs: Sequence[RunPair], table_limit: float, stored: Sequence[AlarmRow]) -> list[OpenAlarm]:
     """What ships, compared with the best found. Open as long as any problem is behind.
 

@@ -25,7 +25,7 @@ from tilewatch.worker.notify.outbox import Outbox
 RECENT = dt.timedelta(days=2)
 """Older submissions were checked when they were new."""
 
-EVENTS = ("tie_lost", "baseline_changed", "new_toolchain")
+EVENTS = ("tie_lost", "baseline_changed", "new_toolchain", "line_lost")
 """Kinds of alarm about a single event, which has no end."""
 
 
@@ -72,6 +72,7 @@ def _list_alarms(
         *_still_broken(opened, stored, now),
         *alarms.find_lost_ties(recent),
         *alarms.find_changed_baselines(recent),
+        *alarms.find_lost_lines(recent),
         *alarms.keep_open(stored, EVENTS, now - alarms.EVENT_STAYS_OPEN),
         *alarms.find_regret(runs, regret_limit, stored),
     ]

@@ -95,6 +95,7 @@ ALARMS = {
     "stopped_compiling": "configs stopped compiling",
     "became_wrong": "results became wrong",
     "tie_lost": "the best config changed",
+    "line_lost": "less of the optimisation guide is kept",
     "regret": "the shipped config falls behind",
     "baseline_changed": "the baseline changed",
     "fetch_failed": "a repository cannot be fetched",

@@ -168,6 +168,12 @@ def test_the_evidence_of_a_run_is_a_permalink(filled_app: AppTest, filled_url: s
     counted = next(table for table in tables if "counter" in table)
     assert counted.iloc[-1].tolist()[:4] == ["instructions", "4,200,000", "4,200,000", "+0.0 %"]
     assert "Nsight Compute read them after the last round." in words(app)
+    assert "The winner: 1 of 2 lines kept." in words(app)
+    guide = next(table for table in tables if "line of the guide" in table)
+    assert guide[["line of the guide", "kept", "before"]].values.tolist() == [
+        ["TMA loads", "✗ no", ""],
+        ["no spills", "✓ yes", ""],
+    ]
     assert any(
         table.to_dict("records") == [{"": "driver", "before": "580.82", "this run": "590.11"}] for table in tables
     )
@@ -411,6 +417,12 @@ def test_a_compiling_sweep_shows_its_static_facts_so_far(filled_app: AppTest) ->
     assert names == {"compiled 15", "compile error 3", "waiting 36"}
     assert app.selectbox(key="fact").options[0] == "Registers"
     assert "15 of 54" in app.table[0].value.to_string()
+
+
+def test_a_measured_sweep_shows_the_checklist_of_its_winner(filled_app: AppTest) -> None:
+    filled_app.query_params["gpu"] = "h200"
+    app = opened(filled_app, "sweeps")
+    assert "The winner: 1 of 2 lines kept." in words(app)
 
 
 def test_a_kernel_over_its_sizes_at_one_commit(filled_app: AppTest) -> None:

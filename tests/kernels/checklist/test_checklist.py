@@ -73,6 +73,53 @@ def step(a, b, total, kept):
     assert sorted(kind for _, kind in source_facts(source, "entry", (16,)).accumulators) == ["", "float32"]
 
 
+def test_a_kernel_is_understood_as_other_people_write_it() -> None:
+    """The number of blocks has a name, the swizzle is in a function that is given its group, constants rule a branch
+    out, and the accumulator is a keyword. So NVIDIA's TileGym writes its persistent product."""
+    source = """
+import cuda.tile as ct
+
+def place(tile, per_group, first):
+    return first + tile // per_group, tile % per_group
+
+@ct.kernel
+def entry(a, b, d, side: ct.Constant[int], group: ct.Constant[int], latency: ct.Constant[int]):
+    programs = ct.num_blocks(0)
+    tiles = ct.cdiv(a.shape[0], side)
+    for tile in range(ct.bid(0), tiles * tiles, programs):
+        per_group = group * tiles
+        i, j = place(tile, per_group, 0)
+        total = ct.full((side, side), 0.0, dtype=ct.float32)
+        if latency >= 1:
+            x = ct.load(a, index=(i, 0), shape=(side, side), latency=latency)
+        else:
+            x = ct.load(a, index=(i, 0), shape=(side, side))
+        total = ct.mma(x, x, acc=total)
+"""
+    facts = source_facts(source, "entry", (64, 8, -1))
+    assert len(facts.persistent) == 1
+    assert {group for _, group in facts.swizzles} == {8}
+    assert (len(facts.loads), facts.latencies) == (1, [])
+    assert [kind for _, kind in facts.accumulators] == ["float32"]
+    assert [latency for _, latency in source_facts(source, "entry", (64, 8, 4)).latencies] == [4]
+
+
+def test_counters_answer_what_only_a_gpu_knows() -> None:
+    def answer(**counters: float) -> dict[str, str]:
+        return {line.item: line.answer for line in checklist(DESCRIBED, COMPILED, 256, counters)}
+
+    good = answer(warps_active_pct=51.0, l2_hit_pct=81.0, bank_conflicts=900.0, instructions=1e5)
+    bad = answer(warps_active_pct=49.0, l2_hit_pct=79.0, bank_conflicts=1100.0, instructions=1e5)
+    for item in ("more than 50% of the warps", "more than 80% L2 hits", "no bank conflicts"):
+        assert (good[item], bad[item]) == ("yes", "no")
+    assert not {"more than 80% L2 hits", "no bank conflicts"} & answers().keys()
+
+
+def test_the_grid_of_host_code_is_not_known_so_the_loop_decides() -> None:
+    assert answers(replace(DESCRIBED, grid_follows_gpu=None))["persistent grid"] == "yes"
+    assert answers(replace(DESCRIBED, grid_follows_gpu=False))["persistent grid"] == "no"
+
+
 def test_the_story_s_kernel_keeps_to_the_guide() -> None:
     found = answers()
     assert found["2-D swizzle"] == found["persistent grid"] == found["float32 accumulation"] == "yes"

@@ -83,6 +83,9 @@ def test_a_sweep_is_measured_with_the_library_of_its_commit(backend: RealGpu, ri
     ]
     assert {trial.status for trial in trials} == {"timed", "wrong"}
     assert list(backend.context.journals.iterdir()) == [], "a sweep that ended leaves no journal"
+    lines = {line["item"]: line["answer"] for line in result.measurements[0].detail["checklist"]}
+    assert (lines["K aligned"], lines["rows start on 16 bytes"]) == ("does not apply", "yes")
+    assert "checklist" not in result.measurements[1].detail
 
 
 def test_the_two_sides_of_a_question_are_replayed_in_turn(backend: RealGpu, rig: Rig, sha: str) -> None:

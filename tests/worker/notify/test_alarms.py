@@ -188,3 +188,18 @@ def test_news_stays_for_a_while_and_no_longer() -> None:
     kept = alarms.keep_open([opened(news), opened(OpenAlarm("regret", "r", "", ""))], ("tie_lost",), NOW)
     assert kept == [news]
     assert alarms.keep_open([opened(news, NOW - dt.timedelta(seconds=1))], ("tie_lost",), NOW) == []
+
+
+def test_a_line_of_the_checklist_that_turned_from_yes_to_no_is_an_alarm() -> None:
+    def lines(**answers: str) -> list[dict[str, str]]:
+        return [{"item": item, "answer": answer, "evidence": f"of {item}"} for item, answer in answers.items()]
+
+    before = lines(spills="yes", tma="yes", swizzle="no", latency="unknown")
+    run = replace(RUN, old_checklist=before, checklist=lines(spills="no", tma="yes", swizzle="no", latency="no"))
+    (alarm,) = alarms.find_lost_lines([run, replace(run, problem="4x5x6")])
+    assert (alarm.kind, alarm.key) == ("line_lost", "line_lost/gemm/h200/7")
+    assert "1x2x3: spills: no (of spills)" in alarm.detail
+    assert "4x5x6" in alarm.detail
+    assert "latency" not in alarm.detail
+    for checklist, old in ((before, before), (None, before), (before, None), (before, run.checklist)):
+        assert alarms.find_lost_lines([replace(run, checklist=checklist, old_checklist=old)]) == []

@@ -124,6 +124,10 @@ def test_a_winner_that_is_beaten_a_baseline_that_changed_and_a_shipped_config_be
         sweep_id = opened.get_one(Run, run_id).sweep_id
         others = select(Trial.config_id).where(Trial.sweep_id == sweep_id, Trial.config_id != winner.config_id)
         winner.config_id = opened.scalars(others.order_by(Trial.config_id.desc())).first()
+        line = {"item": "no spills", "evidence": "9,000 bytes of stack"}
+        winner.detail = {"checklist": [{**line, "answer": "no"}]}
+        kept = update(Measurement).where(Measurement.run_id != run_id, Measurement.role == "kernel")
+        opened.execute(kept.values(detail={"checklist": [{**line, "answer": "yes"}]}))
         opened.execute(update(Run).where(Run.id == run_id).values(tie=[], toolchain={"torch": "2.12"}))
         opened.execute(update(Run).where(Run.id != run_id).values(toolchain={"torch": "2.11"}))
         opened.execute(
@@ -135,8 +139,8 @@ def test_a_winner_that_is_beaten_a_baseline_that_changed_and_a_shipped_config_be
         record.add_measurements(opened, run_id, [row])
     look(out)
     look(out)
-    assert [kind for kind, _ in open_(out)] == ["baseline_changed", "regret", "tie_lost"]
-    assert sent(out) == ["baseline_changed", "regret", "tie_lost"]
+    assert [kind for kind, _ in open_(out)] == ["baseline_changed", "line_lost", "regret", "tie_lost"]
+    assert sent(out) == ["baseline_changed", "line_lost", "regret", "tie_lost"]
     with session(out.database_url) as opened:
         opened.execute(update(Measurement).where(Measurement.implementation == "shipped").values(median_us=9.1))
     look(out, days=8)
