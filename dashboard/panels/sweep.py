@@ -15,7 +15,7 @@ from tilewatch.dashboard.charts import landscape, parallel
 from tilewatch.dashboard.charts import sweep as sweep_charts
 from tilewatch.dashboard.frames import reads, rivals
 from tilewatch.dashboard.frames.metrics import US_TFLOP
-from tilewatch.dashboard.panels import checklist, sweep_winner
+from tilewatch.dashboard.panels import sweep_winner
 from tilewatch.dashboard.text import first_line, plain, plain_code, ratio_to, source_text
 from tilewatch.dashboard.widgets import filters, plots, tables
 from tilewatch.dashboard.widgets.errors import show_errors
@@ -62,7 +62,7 @@ def show(url: str, sweep: pd.Series) -> None:
 def _checklist(measured: pd.DataFrame) -> None:
     kernel = measured[measured["role"] == "kernel"] if len(measured) else measured
     if len(kernel):
-        checklist.show(kernel.iloc[0]["detail"])
+        sweep_winner.show_checklist(kernel.iloc[0]["detail"])
 
 
 def _failures(trials: pd.DataFrame) -> None:

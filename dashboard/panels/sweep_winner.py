@@ -7,7 +7,9 @@ import pandas as pd
 import streamlit as st
 
 from tilewatch.dashboard.charts import landscape
+from tilewatch.dashboard.frames import checklist
 from tilewatch.dashboard.text import config_text, plain, plain_code, ratio_to, time_text
+from tilewatch.dashboard.widgets import tables
 from tilewatch.text import change_text, count_text
 
 
@@ -21,6 +23,19 @@ def show(trials: pd.DataFrame, measured: pd.DataFrame, sweep: pd.Series, tie: se
     st.markdown(f"#### {plain(headline(winner))}")
     st.markdown(f"The winner is {plain_code(config_text(params))}")
     st.text(" ".join(list_reasons(trials, winner, sweep["ships"], tie)))
+
+
+def show_checklist(detail: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> None:
+    """Shows the optimisation guide's checklist; nothing for a run that stored none, as of before 2026-11-22.
+
+    `detail` and `before` are those of the kernel's measurement in the run and in the one before.
+    """
+    lines = checklist.read_lines(detail)
+    if not lines:
+        return
+    st.subheader("Checklist of the optimisation guide", anchor=False)
+    st.caption(f"The winner: {checklist.count_kept(lines)}. What is not kept comes first.")
+    tables.show(checklist.tabulate(lines, checklist.read_lines(before or {})), key="checklist", height="content")
 
 
 def headline(winner: Mapping[Any, Any] | pd.Series) -> str:

@@ -8,7 +8,7 @@ import streamlit as st
 from tilewatch.dashboard.charts import evidence as evidence_charts
 from tilewatch.dashboard.frames import evidence, reads, rivals, why
 from tilewatch.dashboard.frames.reads import Evidence
-from tilewatch.dashboard.panels import checklist, code_diff, counters, total
+from tilewatch.dashboard.panels import code_diff, counters, sweep_winner, total
 from tilewatch.dashboard.text import (
     commit_text,
     config_text,
@@ -72,7 +72,7 @@ def page(url: str) -> None:
         _circumstances(found)
     if not found.parts:
         counters.show(found)
-        checklist.show(why.read_detail(found.sampled), why.read_detail(found.sampled_before))
+        sweep_winner.show_checklist(why.read_detail(found.sampled), why.read_detail(found.sampled_before))
         code_diff.show(found)
         _repeat(found)
 
