@@ -7,7 +7,7 @@ of a job.
 """
 
 import traceback
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
@@ -52,9 +52,9 @@ def run(job_id: int, owner: str, context: Context, queues: Collection[str] | Non
         raise
 
 
-def _hold_and_do(job: ClaimedJob, owner: str, context: Context, lines: Iterable[str]) -> list[UnsentJob]:
+def _hold_and_do(job: ClaimedJob, owner: str, context: Context, lines: Collection[str]) -> list[UnsentJob]:
     try:
-        with Lease(context.database_url, job.id, owner) as lease:
+        with Lease(context.database_url, job.id, owner, lines) as lease:
             queued = _step_of(follow_up.kind_of(job))(job, context, lease)
         ended = outage.once_postgres_is_back(context.database_url, lambda opened: jobs.finish(opened, job.id, owner))
         queued += _queue_next(job, context)
@@ -104,7 +104,7 @@ def _queue_next(job: ClaimedJob, context: Context) -> list[UnsentJob]:
 
 
 def _move_to_recorder(
-    job: ClaimedJob, owner: str, context: Context, error: PackageMissing, lines: Iterable[str]
+    job: ClaimedJob, owner: str, context: Context, error: PackageMissing, lines: Collection[str]
 ) -> list[UnsentJob]:
     """Gives a job to the workers that can run its host code; fails it where there are none, or this is one of them."""
     if job.queue == COMPILE:
@@ -135,7 +135,7 @@ def _put_off(job_id: int, owner: str, context: Context, trouble: str) -> None:
     outage.once_postgres_is_back(context.database_url, lambda opened: jobs.put_off(opened, job_id, owner, trouble))
 
 
-def _fail(job_id: int, owner: str, context: Context, error: Exception, lines: Iterable[str]) -> None:
+def _fail(job_id: int, owner: str, context: Context, error: Exception, lines: Collection[str]) -> None:
     sentence = errors.sentence(error)
     trace = None if sentence else without_passwords(traceback.format_exc())
     failure = without_passwords(sentence or f"{type(error).__name__}: {error}".splitlines()[0])

@@ -70,11 +70,11 @@ def show_unfinished(url: str, jobs: pd.DataFrame, title: str, who: str | None) -
     picked = tables.pick_row(table, jobs, f"{title}-jobs", column_config={"progress": percent})
     if picked is not None:
         job_id = int(picked["id"])
-        if picked["owner"]:
-            st.caption(
-                f"The log of {plain_code(picked['owner'])} has the lines of job {job_id}, in the folder log of that "
-                "worker's home. If it fails, its last lines stand here."
-            )
+        if isinstance(picked["log"], str):
+            st.caption(f"The last lines of its log, a few seconds old at most, by {plain_code(picked['owner'])}")
+            st.code(picked["log"], language=None)
+        elif isinstance(picked["owner"], str):
+            st.caption("Its log is here a few seconds after it began.")
         if st.button(f"Cancel job {job_id}", key=f"cancel-{job_id}", disabled=who is None) and who:
             run_action.run(url, partial(actions.cancel, chosen=JobSelection(job_id, None), who=who), "Cancelled")
 
@@ -100,7 +100,7 @@ def show_failed(url: str, jobs: pd.DataFrame, who: str | None) -> None:
                 st.code(job["log"], language=None)
             elif not job["trace"]:
                 st.caption(
-                    "No log was kept: its worker stopped. The folder log of that worker's home has its last words."
+                    "No log was kept: its worker stopped within seconds. The folder log of that worker's home has more."
                 )
             if st.button("Retry", key=f"retry-{job['id']}", disabled=who is None) and who:
                 run_action.run(

@@ -15,7 +15,7 @@ from tilewatch.dashboard.widgets import badges, filters, plots, tables
 from tilewatch.db.queries.toolchain_reports import OperatorRow, ReportRow, ReportStory, TimeChange
 from tilewatch.text import change_text
 
-ALL = "all"
+ALL, MOST_URGENT = "all", "the most urgent"
 OTHER_COMPILER = "another compiler: "
 """Begins the cause of a regression that a replay under two compilers confirmed (worker/judging/open_regression.py)."""
 
@@ -92,13 +92,16 @@ def read_versions(compiler: str) -> dict[str, str]:
 
 
 def _pick(rows: Sequence[ReportRow]) -> ReportRow:
-    """The picked report. A link may give its number alone, which each name has: two may have the same toolchains."""
+    """The picked report, else the newest of those with the most urgent answer: a newer compiler that is safe must not
+    hide one that is not. A link may give a report's number alone, which each name has: two may have the same
+    toolchains."""
     named = {f"#{row.id} {row.a} → {row.b}, {day(row.made_at)}": row for row in rows}
     given = st.query_params.get("report", "")
     full = next((name for name in named if name.startswith(f"{given} ")), None)
     if given and full is not None and "report" not in st.session_state:
         st.session_state["report"] = full
-    return named.get(filters.pick("Report", [filters.NEWEST, *named], "report"), rows[0])
+    most_urgent = min(rows, key=lambda row: ORDER.index(row.safety or "unknown"))
+    return named.get(filters.pick("Report", [MOST_URGENT, *named], "report"), most_urgent)
 
 
 def _answer(found: ReportStory) -> None:

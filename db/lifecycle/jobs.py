@@ -148,16 +148,21 @@ def claim(
     return ClaimedJob(**row._mapping)
 
 
-def renew(session: Session, job_id: int, owner: str, lease_s: float, done_steps: int) -> bool:
-    """Extends the lease and stores the progress. False: it was cancelled or is another's now; stop working on it."""
-    return _as_owner(session, job_id, owner, {"lease_until": after(lease_s), "done_steps": done_steps})
+def renew(session: Session, job_id: int, owner: str, lease_s: float, done_steps: int, log: str | None = None) -> bool:
+    """Extends the lease and stores the progress, and the log where there is a newer one. False: it was cancelled or is
+    another's now; stop working on it."""
+    newer = {} if log is None else {"log": log}
+    return _as_owner(session, job_id, owner, {"lease_until": after(lease_s), "done_steps": done_steps, **newer})
 
 
 def finish(session: Session, job_id: int, owner: str) -> bool:
     """Ends a job whose work is done. False: it was lost meanwhile; the caller rolls back or knows its writes may
     repeat."""
     return _as_owner(
-        session, job_id, owner, {**_let_go("done"), "done_steps": Job.total_steps, "finished_at": clock_now()}
+        session,
+        job_id,
+        owner,
+        {**_let_go("done"), "done_steps": Job.total_steps, "log": None, "finished_at": clock_now()},
     )
 
 

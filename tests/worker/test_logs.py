@@ -9,11 +9,13 @@ import pytest
 import structlog
 
 from tilewatch.db.lifecycle import jobs
+from tilewatch.db.lifecycle.jobs import UnsentJob
 from tilewatch.db.models import Job
 from tilewatch.db.session import session
 from tilewatch.worker import logs, run_job
 from tilewatch.worker.context import Context
 from tilewatch.worker.logs import without_passwords
+from tilewatch.worker.queue import lease
 from tilewatch.worker.queue.outage import NotNow
 
 URL = "postgresql://node1:hunter2@db:5432/tilewatch"
@@ -112,5 +114,29 @@ def test_a_failed_job_keeps_the_last_lines_of_its_own_log(context: Context, monk
     assert f"job={job_id}" in lines[-2]
     assert "of another job" not in kept
     assert "hunter2" not in kept
+    with session(context.database_url) as opened:
+        assert opened.get_one(Job, job_id).log is None
+
+
+def test_the_log_of_a_running_job_is_on_its_row_until_it_ends_well(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    def compiles(*_: object) -> list[UnsentJob]:
+        structlog.get_logger().info("compiled", url=URL)
+        while not seen:
+            with session(context.database_url) as opened:
+                seen.extend(filter(None, [opened.get_one(Job, job_id).log]))
+        return []
+
+    monkeypatch.setattr(run_job, "_step_of", lambda _: compiles)
+    monkeypatch.setattr(lease, "RENEW_S", 0.01)
+    with session(context.database_url) as opened:
+        job_id, _ = jobs.add(opened, key="k", kind="judge", queue="judge", subject="s", payload={})
+    with worker_log():
+        run_job.run(job_id, "tester#1", context)
+    assert "event='claimed'" in seen[0]
+    assert "hunter2" not in seen[0]
     with session(context.database_url) as opened:
         assert opened.get_one(Job, job_id).log is None

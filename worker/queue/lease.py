@@ -1,6 +1,7 @@
 """Holds a job: a thread renews its lease in Postgres while the step works, and the step learns when it is lost."""
 
 import threading
+from collections.abc import Collection
 from types import TracebackType
 from typing import Self
 
@@ -16,7 +17,7 @@ LEASE_S = 45
 """A worker that is silent this long is given up. Long enough for a restart of Postgres, short enough to wait for."""
 
 RENEW_S = 5
-"""Seconds between two renewals of a lease, each of which writes the progress."""
+"""Seconds between two renewals of a lease, each of which writes the progress and the job's last lines of log."""
 
 
 class LeaseLost(Exception):
@@ -24,10 +25,11 @@ class LeaseLost(Exception):
 
 
 class Lease:
-    """Open while a step works on a claimed job."""
+    """Open while a step works on a claimed job. `lines` are the last ones of its log, as they come."""
 
-    def __init__(self, database_url: str, job_id: int, owner: str) -> None:
+    def __init__(self, database_url: str, job_id: int, owner: str, lines: Collection[str] = ()) -> None:
         self.owner = owner
+        self._lines, self._stored = lines, ""
         self._database_url, self._job_id = database_url, job_id
         self._done_steps = 0
         self._lost = False
@@ -53,12 +55,15 @@ class Lease:
 
     def _keep_renewing(self) -> None:
         while not self._over.wait(RENEW_S):
+            log_now = "\n".join(self._lines)
+            newer = None if log_now == self._stored else log_now
             try:
                 with session(self._database_url) as opened:
-                    held = jobs.renew(opened, self._job_id, self.owner, LEASE_S, self._done_steps)
+                    held = jobs.renew(opened, self._job_id, self.owner, LEASE_S, self._done_steps, newer)
             except SQLAlchemyError as error:  # Postgres may be back before the lease is over
                 log.warning("lease not renewed", reason=type(error).__name__)
                 continue
             if not held:
                 self._lost = True
                 return
+            self._stored = log_now

@@ -13,11 +13,13 @@ from tests.conftest import NewDatabase
 from tests.dashboard.fixtures.app import APP
 from tests.dashboard.fixtures.small_database import fill
 from tilewatch.db.lifecycle.toolchain_reports import begin
-from tilewatch.db.models import Regression
+from tilewatch.db.models import Regression, ToolchainReport
 from tilewatch.db.session import session
 from tilewatch.worker.transfer.toolchain_reports import import_report
 
 KEPT = Path(__file__).parents[3] / "recordings" / "toolchains" / "h200-13.4.92..13.5.37.json"
+
+LATER = dt.datetime(2027, 1, 1, tzinfo=dt.UTC)
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +48,8 @@ def test_the_answer_comes_first_then_what_is_worst(url: str, monkeypatch: pytest
     assert len(table) == 82
     first = table.iloc[0]
     assert (first["verdict"], first["kernel"], first["problem"]) == ("not safe", "gemm_fp8", "4096x7168x2048")
-    assert first["same config"] == "+61.6 % (61.4 to 61.6), slower"
-    assert re.fullmatch(r"\+1\.\d % \(1\.\d to 1\.\d\), slower", first["re-tuned"])
+    assert first["same config"] == "\u2060+61.6 % (61.4 to 61.6), slower"  # a spreadsheet takes a bare + for a formula
+    assert re.fullmatch(r"\u2060\+1\.\d % \(1\.\d to 1\.\d\), slower", first["re-tuned"])
     assert "spills 0 -> 256 bytes" in first["what moved in the code"]
     assert page.code[0].value.endswith("gemm_fp8 4096x7168x2048 --arch sm_90 --out case")
 
@@ -91,10 +93,21 @@ def test_a_link_with_the_number_of_an_older_report_opens_it(
     with new_database() as fresh:
         import_report(fresh, KEPT)
         with session(fresh) as opened:
-            newer = dt.datetime(2027, 1, 1, tzinfo=dt.UTC)
-            begin(opened, "later", "one", "two", newer)
-        assert [each.value for each in compare(fresh, monkeypatch).text] == [], "the newest has nothing yet"
+            begin(opened, "later", "one", "two", LATER)
         page = compare(fresh, monkeypatch, report="#1")
+        assert page.text[0].value.startswith("13.5.37 is not safe to take")
+        assert [each.value for each in compare(fresh, monkeypatch, report="#2").text] == [], "it has nothing yet"
+
+
+def test_a_compiler_that_is_not_safe_opens_before_newer_ones_that_are(
+    new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with new_database() as fresh:
+        for report in sorted(KEPT.parent.glob("*.json"), reverse=True):
+            import_report(fresh, report)
+        with session(fresh) as opened:
+            opened.execute(update(ToolchainReport).where(ToolchainReport.b != "13.5.37").values(made_at=LATER))
+        page = compare(fresh, monkeypatch)
         assert page.text[0].value.startswith("13.5.37 is not safe to take")
 
 
