@@ -1,11 +1,13 @@
 """Measures queue, leases and heartbeats with a thousand workers, half of them with a GPU of their own.
 
-    python -m benchmarks.scale [--workers 1000] [--gpus 500] [--work-s 30] [--steady-s 90] [--report-only]
+    python -m benchmarks.scale [--workers 1000] [--gpus 500] [--work-s 30] [--steady-s 90] [--pgbouncer PROGRAM]
+        [--report-only]
 
 Real Postgres with fsync, real Valkey, on the loopback device alone. A worker here is threads of a few processes instead
 of a process: it takes real messages, runs `run_job` with its lease, writes its heartbeat and looks after its simulated
 GPU, each with the connections of two processes. Only the step does nothing but wait. First jobs come as fast as four
-fifths of the workers can take them, with the queue full of others; then many at once that take no time.
+fifths of the workers can take them, with the queue full of others; then many at once that take no time. With
+--pgbouncer the workers reach Postgres through it.
 """
 
 import argparse
@@ -32,6 +34,7 @@ from sqlalchemy.exc import OperationalError
 
 from benchmarks import bounds
 from benchmarks.bounds import Figure
+from benchmarks.pgbouncer import open_pool
 from tilewatch.db import migrate
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle.jobs import UnsentJob
@@ -74,6 +77,7 @@ class Fleet:
 @dataclass(frozen=True)
 class Stage:
     servers: Servers
+    workers_url: str
     context: Context
     fleet: Fleet
 
@@ -95,18 +99,21 @@ def main() -> None:
     asked.add_argument("--gpus", type=int, default=500)
     asked.add_argument("--work-s", type=float, default=30.0)
     asked.add_argument("--steady-s", type=float, default=90.0)
+    asked.add_argument("--pgbouncer", help="the program; 1.21 or newer")
     bounds.add_report_only(asked)
     options = asked.parse_args()
     fleet = Fleet(options.workers, options.gpus, options.work_s, options.steady_s)
-    sys.exit(bounds.report(measure(fleet), report_only=options.report_only))
+    sys.exit(bounds.report(measure(fleet, options.pgbouncer), report_only=options.report_only))
 
 
-def measure(fleet: Fleet) -> Iterator[Figure]:
+def measure(fleet: Fleet, pgbouncer: str | None) -> Iterator[Figure]:
     embedded.POSTGRES_SETTINGS["max_connections"] = str(50 + 4 * fleet.workers)  # the bound is asked afterwards
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
-    with stage(fleet) as here, started(here) as gather, sampled(here) as connections:
+    with stage(fleet, pgbouncer) as here, started(here) as gather, sampled(here) as connections:
+        began = time.monotonic()
         until(here, lambda: count_workers(here) == fleet.workers, "workers with a heartbeat")
         yield Figure("workers, those with a GPU", f"{fleet.workers}, {fleet.gpus}")
+        yield Figure("all of them have written a heartbeat after", f"{time.monotonic() - began:.0f} s")
         yield Figure("connections to Postgres while nothing is queued, the most", str(max(connections)))
         yield from steady(here)
         rush_s = rush(here)
@@ -209,14 +216,16 @@ def until(here: Stage, done: Callable[[], bool], what: str) -> None:
 
 
 @contextlib.contextmanager
-def stage(fleet: Fleet) -> Iterator[Stage]:
+def stage(fleet: Fleet, pgbouncer: str | None) -> Iterator[Stage]:
     folder = Path(tempfile.mkdtemp(prefix="tilewatch-scale-"))
     folder.chmod(0o755)  # started by root, the servers run as nobody
     try:
         with Embedded(folder / "servers") as servers:
             migrate.upgrade(servers.database_url)
             settings = Settings(home=folder / "home", database_url=servers.database_url, broker_url=servers.broker_url)
-            yield Stage(servers, Context.of(settings), fleet)
+            context, url = Context.of(settings), servers.database_url
+            with open_pool(pgbouncer, url, folder / "pool") if pgbouncer else contextlib.nullcontext(url) as pooled_url:
+                yield Stage(servers, pooled_url, context, fleet)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -272,24 +281,29 @@ def work(here: Stage, part: Sequence[int], over: Any, answers: Any) -> None:
     jobs.claim = timed(jobs.claim, times.claims_s)
     jobs.renew = timed(jobs.renew, times.renewals_s)
     run_job._step_of = lambda _: wait
-    threads = [threading.Thread(target=live, args=(here, number, over, times), daemon=True) for number in part]
-    for thread in threads:
-        time.sleep(HEARTBEAT_S / len(threads))  # otherwise all would beat in the same moment
-        thread.start()
+    threads = []
+    for number in part:
+        # One after another: many that connect at once to a busy server meet the limit for connecting, wait for their
+        # next heartbeat, and then all come again at once.
+        beaten = threading.Event()
+        threads.append(threading.Thread(target=live, args=(here, number, over, times, beaten), daemon=True))
+        threads[-1].start()
+        beaten.wait(4 * HEARTBEAT_S)
+        time.sleep(HEARTBEAT_S / len(part))  # otherwise all would beat in the same moment
     for thread in threads:
         thread.join()
     answers.put((times.claims_s, times.renewals_s, times.outside_s, times.unreached))
 
 
-def live(here: Stage, number: int, over: Any, times: Times) -> None:
+def live(here: Stage, number: int, over: Any, times: Times, beaten: threading.Event) -> None:
     """The life of one worker. The names in its URLs give its two processes, that of its jobs and their parent,
     connections of their own."""
-    url, url_of_jobs = (f"{here.servers.database_url}?application_name={name}{number}" for name in ("worker", "jobs"))
+    url, url_of_jobs = (f"{here.workers_url}?application_name={name}{number}" for name in ("worker", "jobs"))
     context = replace(here.context, database_url=url_of_jobs, simulation=Simulation(number, 0.0, node=f"node{number}"))
     backend, queue = SimulatedGpu(context.simulation), queue_of(here.fleet, number)
     kind, gpu = ("gpu", backend.own_gpu()) if queue == "gpu.sim" else ("compile", None)
     who = Identity(f"{kind}@node{number}", kind, f"node{number}", {"harness": "1"}, gpu, (queue,))
-    heartbeat = Heartbeat(url, who, refuses=lambda: migrate.require_head(url))
+    heartbeat = Heartbeat(url, who, beaten.set, refuses=lambda: migrate.require_head(url))
     heartbeat.start()
     if gpu is not None:
         GpuWatch(url, gpu, who.host, backend.probe(gpu), lambda _: None, 600.0).start()
