@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help up install dev test test-changed test-debian lint bench bench-api bench-checks bench-claims bench-code-diff bench-compare bench-dashboard bench-gpu bench-jobs bench-judge bench-scale bench-switch bench-tell bench-toolchains bench-tuned bench-watch chaos test-gpu mutants smoke-compose lock clean
+.PHONY: help up install dev test test-changed test-debian lint bench bench-api bench-checks bench-claims bench-code-diff bench-compare bench-dashboard bench-gpu bench-jobs bench-judge bench-scale bench-switch bench-tell bench-toolchains bench-trials bench-tuned bench-watch chaos test-gpu mutants smoke-compose lock clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -100,14 +100,18 @@ bench-judge: dev ## Score the judge on simulated histories: false alarms, recall
 bench-tell: dev ## Measure the delay from a confirmed regression to its message, and a check for alarms (a minute)
 	@$(BIN)/python -m benchmarks.notification_delay $(ONLY_REPORT)
 
-bench-scale: dev ## Measure queue, leases and connections with 1,000 simulated workers (10 minutes; WORKERS=200 GPUS=100 for less)
-	@$(BIN)/python -m benchmarks.scale --workers $(or $(WORKERS),1000) --gpus $(or $(GPUS),500) $(ONLY_REPORT)
+bench-scale: dev ## Measure queue, leases and connections with 1,000 simulated workers (10 minutes; WORKERS=200 GPUS=100 for less; PGBOUNCER=program)
+	@$(BIN)/python -m benchmarks.scale --workers $(or $(WORKERS),1000) --gpus $(or $(GPUS),500) \
+		$(if $(PGBOUNCER),--pgbouncer "$(PGBOUNCER)") $(ONLY_REPORT)
 
 bench-switch: dev ## Time a compile worker that goes from one toolchain to another (half a minute)
 	@$(BIN)/python -m benchmarks.toolchain_switch $(ONLY_REPORT)
 
 bench-toolchains: dev ## Score the comparison of toolchains on equal ones and on 12 with a planted fault (10 minutes; WHOLE=1 TIMES=5 for the whole library)
 	@$(BIN)/python -m benchmarks.toolchains --times $(or $(TIMES),1) $(if $(WHOLE),--whole) $(ONLY_REPORT)
+
+bench-trials: dev ## Count the bytes of a trial on disk and time the pages' questions (10 minutes; SIZES="100000 1000000 10000000": 2 hours, 6 GB)
+	@$(BIN)/python -m benchmarks.trial_bytes --sizes $(or $(SIZES),100000 1000000) $(ONLY_REPORT)
 
 bench-tuned: dev ## Measure what tuned tables lose on other GPUs and problems, from recordings, and the time of a lookup (seconds)
 	@$(BIN)/python -m benchmarks.tuned $(ONLY_REPORT)

@@ -228,7 +228,8 @@ class CodeDiff(Base):
 class Trial(Base):
     """One config of one sweep: waiting, compiled, or ended with a timing or a reason, never both.
 
-    samples_us are the sweep's own few samples (they choose the winner, they are not the number on record).
+    samples_us are the sweep's own few samples (they choose the winner, they are not the number on record). There are a
+    hundred million of these rows, so each byte and each index earns its place: benchmarks/trial_bytes.py counts them.
     """
 
     __tablename__ = "trials"
@@ -240,10 +241,9 @@ class Trial(Base):
             "(status in ('not_compiled', 'wrong', 'launch_error', 'crashed', 'hung')) = (failure is not null)",
             name="failure_has_reason",
         ),
-        Index(None, "compilation_id"),
-        {"postgresql_with": {"fillfactor": 70}},  # every row changes once it is measured: room for that on its own page
+        {"postgresql_with": {"fillfactor": 90}},
     )
-    id: Mapped[key]
+    id: Mapped[int | None] = mapped_column(BigInteger)  # of rows from before revision 0026; nothing reads it
     sweep_id: Mapped[int] = mapped_column(ForeignKey("sweeps.id", ondelete="cascade"))
     config_id: Mapped[int] = mapped_column(ForeignKey("configs.id"))
     code_key: Mapped[str | None] = mapped_column(Text)  # null once there is a compilation, which has it
@@ -253,6 +253,7 @@ class Trial(Base):
     samples_us: Mapped[list[float] | None] = mapped_column(ARRAY(Double))
     median_us: Mapped[float | None]
     error: Mapped[float | None]  # largest |out - reference| as a share of the reference's largest magnitude
+    __mapper_args__ = {"primary_key": (sweep_id, config_id)}  # noqa: RUF012 - SQLAlchemy's own name and type
 
 
 class Run(Base):

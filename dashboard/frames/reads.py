@@ -227,10 +227,10 @@ def trials(url: str, sweep_id: int) -> pd.DataFrame:
 
 
 @_cached(HISTORY_TTL_S)
-def remarks(url: str, trial_id: int) -> pd.DataFrame:
+def remarks(url: str, sweep_id: int, config_id: int) -> pd.DataFrame:
     """The compiler's remarks in reading order; the columns are those of kernels.results.StaticFacts."""
     with session(url) as opened:
-        rows = sweep_queries.read_remarks(opened, trial_id)
+        rows = sweep_queries.read_remarks(opened, sweep_id, config_id)
     return pd.DataFrame(rows).reindex(columns=["line", "instruction", "shape", "passed", "text", "pass", "name"])
 
 

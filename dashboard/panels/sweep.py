@@ -280,7 +280,7 @@ def _configs(url: str, trials: pd.DataFrame, sweep: pd.Series) -> None:
         },
     )
     if picked is not None:
-        _remarks(url, picked)
+        _remarks(url, sweep["id"], picked)
     else:
         st.caption("Select a row for the compiler's remarks on that config.")
 
@@ -295,12 +295,12 @@ def _of(trials: pd.DataFrame, part: str, whole: str) -> list[str]:
     return ["" if pd.isna(part) or pd.isna(whole) else f"{part:.0f} of {whole:.0f}" for part, whole in pairs]
 
 
-def _remarks(url: str, trial: pd.Series) -> None:
+def _remarks(url: str, sweep_id: int, trial: pd.Series) -> None:
     with st.container(border=True):
         st.markdown(f"{plain_code(sweep_charts.config_of_trial(trial.to_dict()))}")
         if trial["failure"]:
             st.code(trial["failure"], language=None, wrap_lines=True)
-        remarks = reads.remarks(url, trial["id"])
+        remarks = reads.remarks(url, sweep_id, trial["config_id"])
         if remarks.empty:
             st.caption("The compiler left no remarks.")
             return

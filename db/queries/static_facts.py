@@ -83,7 +83,7 @@ class SpillsRow:
 def list_spills(session: Session, repository: str, gpu_model: str) -> list[SpillsRow]:
     """Lists every kernel and problem for a GPU model, those with the largest share of spilling configs first."""
     keys = series_keys()
-    has_cubin = select(Trial.id).where(Trial.sweep_id == Sweep.id, Trial.compilation_id.is_not(None)).exists()
+    has_cubin = select(Trial.config_id).where(Trial.sweep_id == Sweep.id, Trial.compilation_id.is_not(None)).exists()
     newest = (
         select(Sweep.id.label("sweep_id"), Commit.sha, Commit.subject)
         .join(Commit, Commit.id == Sweep.commit_id)

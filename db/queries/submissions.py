@@ -137,9 +137,9 @@ def _trial_counts(submission_ids: Select[int]) -> Subquery:
         select(
             Sweep.submission_id,
             func.count(Sweep.id.distinct()).label("sweeps"),
-            func.count(Trial.id).label("trials"),
-            func.count(Trial.id).filter(Trial.status != "waiting").label("settled_trials"),
-            func.count(Trial.id).filter(Trial.status == "not_compiled").label("not_compiled"),
+            func.count(Trial.config_id).label("trials"),
+            func.count(Trial.config_id).filter(Trial.status != "waiting").label("settled_trials"),
+            func.count(Trial.config_id).filter(Trial.status == "not_compiled").label("not_compiled"),
         )
         .outerjoin(Trial, Trial.sweep_id == Sweep.id)
         .where(Sweep.submission_id.in_(submission_ids), Sweep.kernel != TOTAL)

@@ -54,7 +54,6 @@ class SweepRow:
 class TrialRow:
     """One config of a sweep with everything about it but the remarks, which are long and read one trial at a time."""
 
-    id: int
     config_id: int
     params: dict[str, Any]
     status: str
@@ -186,7 +185,6 @@ def list_trials(session: Session, sweep_id: int) -> list[TrialRow]:
     """Lists every trial of a sweep; the fastest first, then what is not timed."""
     query = (
         select(
-            Trial.id,
             Trial.config_id,
             Config.params,
             Trial.status,
@@ -207,14 +205,15 @@ def list_trials(session: Session, sweep_id: int) -> list[TrialRow]:
         .join(Config, Config.id == Trial.config_id)
         .outerjoin(Compilation, Compilation.id == Trial.compilation_id)
         .where(Trial.sweep_id == sweep_id)
-        .order_by(Trial.median_us.nulls_last(), Trial.id)
+        .order_by(Trial.median_us.nulls_last(), Trial.config_id)
     )
     return read_rows(session, query, TrialRow)
 
 
-def read_remarks(session: Session, trial_id: int) -> list[dict[str, Any]]:
-    """Returns the compiler's remarks on one trial's config."""
-    query = select(Compilation.remarks).join(Trial, Trial.compilation_id == Compilation.id).where(Trial.id == trial_id)
+def read_remarks(session: Session, sweep_id: int, config_id: int) -> list[dict[str, Any]]:
+    """Returns the compiler's remarks on one config of a sweep."""
+    of_trial = (Trial.sweep_id == sweep_id) & (Trial.config_id == config_id)
+    query = select(Compilation.remarks).join(Trial, Trial.compilation_id == Compilation.id).where(of_trial)
     return session.scalars(query).one_or_none() or []
 
 

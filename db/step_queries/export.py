@@ -104,7 +104,7 @@ def read_sweep_export(session: Session, sweep_id: int) -> SweepExport:
         .join(Config, Config.id == Trial.config_id)
         .outerjoin(Compilation, Compilation.id == Trial.compilation_id)
         .where(Trial.sweep_id == sweep_id)
-        .order_by(Trial.id)
+        .order_by(Trial.config_id)
     )
     measured = select(Run).where(Run.sweep_id == sweep_id, Run.origin == "measured").order_by(Run.started_at)
     runs = tuple((run, _measurements(session, run.id)) for run in session.scalars(measured).all())

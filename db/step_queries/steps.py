@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import and_, exists, func, literal, or_, select
+from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db.joins import WORKER_ALIVE_S
@@ -80,21 +81,19 @@ def list_unmeasured(session: Session, submission_id: int, kernel: str) -> list[U
     """
     code_key = func.coalesce(Trial.code_key, Compilation.code_key)
     first = (
-        select(func.min(Trial.id).label("id"), code_key.label("code_key"))
+        select(code_key.label("code_key"), Sweep.problem, Trial.sweep_id, Trial.config_id)
         .select_from(Trial)
         .join(Sweep, Sweep.id == Trial.sweep_id)
         .outerjoin(Compilation, Compilation.id == Trial.compilation_id)
         .where(Sweep.submission_id == submission_id, Sweep.kernel == kernel, Trial.status.in_(("waiting", "compiled")))
-        .group_by(code_key)
+        .ext(distinct_on(code_key))
+        .order_by(code_key, Trial.sweep_id, Trial.config_id)
         .subquery()
     )
     query = (
-        select(first.c.code_key, Sweep.problem, Config.params)
-        .select_from(Trial)
-        .join(first, first.c.id == Trial.id)
-        .join(Sweep, Sweep.id == Trial.sweep_id)
-        .join(Config, Config.id == Trial.config_id)
-        .order_by(Trial.id)
+        select(first.c.code_key, first.c.problem, Config.params)
+        .join(Config, Config.id == first.c.config_id)
+        .order_by(first.c.sweep_id, first.c.config_id)
     )
     return [UnmeasuredCode(code_key, problem, params) for code_key, problem, params in session.execute(query)]
 
@@ -170,7 +169,7 @@ def list_compiled_configs(session: Session, sweep_id: int) -> list[CompiledConfi
         .join(Config, Config.id == Trial.config_id)
         .join(Compilation, Compilation.id == Trial.compilation_id)
         .where(Trial.sweep_id == sweep_id, Compilation.status == "ok")
-        .order_by(Trial.id)
+        .order_by(Trial.config_id)
     )
     return [CompiledConfig(**row._mapping) for row in session.execute(query)]
 

@@ -2,14 +2,14 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from alembic import command
 from sqlalchemy import text
 
 from tests.conftest import NewDatabase
-from tilewatch.db import migrate, session
+from tilewatch.db import migrate, record, session
 from tilewatch.db.models import Base
 
 SCHEMA = """
@@ -24,6 +24,15 @@ from pg_constraint where connamespace = 'public'::regnamespace and contype <> 'n
 union all
 select 'index', indrelid::regclass::text, '', pg_get_indexdef(indexrelid), '', '', '', ''
 from pg_index join pg_class on pg_class.oid = indexrelid where relnamespace = 'public'::regnamespace
+"""
+
+A_SWEEP = """
+insert into gpu_models (slug, name, arch) values ('h200', 'H200', 'sm_90');
+insert into commits (repository, sha, position, committed_at, subject) values ('r', 'a', 1, now(), 'Tile it');
+insert into submissions (key, reason, commit_id, gpu_model, measure) values ('k', 'manual', 1, 'h200', true);
+insert into sweeps (submission_id, commit_id, kernel, problem, gpu_model, arch, source_sha256, space_size, flops, bytes)
+values (1, 1, 'gemm', '1x1x1', 'h200', 'sm_90', 's', 4, 1, 1);
+insert into configs (sha256) select number from generate_series(1, 4) as number;
 """
 
 
@@ -77,6 +86,28 @@ def older_url(empty_url: str) -> str:
         command.upgrade(migrate.config(connection), "head")
         command.downgrade(migrate.config(connection), "0017")
     return empty_url
+
+
+def test_trials_with_a_number_and_without_one_live_side_by_side(empty_url: str) -> None:
+    """Revision 0026 leaves old rows as they are; the way back numbers the new ones after them."""
+
+    def go(step: Callable[..., None], revision: str) -> None:
+        with session.engine(empty_url).connect() as connection:
+            step(migrate.config(connection), revision)
+
+    go(command.upgrade, "0025")
+    with session.engine(empty_url).begin() as connection:
+        connection.execute(text(A_SWEEP))
+        connection.execute(text("insert into trials (sweep_id, config_id) values (1, 1), (1, 2)"))
+    go(command.upgrade, "0026")
+    numbers = text("select id from trials order by config_id")
+    with session.session(empty_url) as opened:
+        record.add_trials(opened, 1, [(2, "of 2"), (3, "of 3")])
+        assert list(opened.scalars(numbers)) == [1, 2, None]
+    go(command.downgrade, "0025")
+    with session.session(empty_url) as opened:
+        opened.execute(text("insert into trials (sweep_id, config_id) values (1, 4)"))
+        assert list(opened.scalars(numbers)) == [1, 2, 3, 4]
 
 
 def test_a_migration_waits_for_whoever_uses_a_table(older_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -270,6 +270,21 @@ def test_a_result_is_never_replaced_by_less(db_session: Session) -> None:
     assert [(trial.status, trial.median_us) for trial in _trials(db_session, planned)] == before
 
 
+def test_a_result_that_is_there_already_is_not_written_again(db_session: Session) -> None:
+    """A run brings the results that its sweep wrote while it went on: a second version of each row would need room."""
+    planned = one_commit.submit(db_session)
+    one_commit.measure(db_session, planned)
+    trials = _trials(db_session, planned)
+    columns = ("config_id", "status", "samples_us", "median_us", "error", "failure")
+    rows = [{name: getattr(trial, name) for name in columns} for trial in trials]
+    places = text("select config_id, ctid from trials where sweep_id = :sweep_id order by config_id")
+    before = db_session.execute(places, {"sweep_id": planned.sweep_id}).all()
+    rows[0] = {**rows[0], "error": 0.5}
+    record.write_trial_results(db_session, planned.sweep_id, rows)
+    after = db_session.execute(places, {"sweep_id": planned.sweep_id}).all()
+    assert [old.config_id for old, new in zip(before, after, strict=True) if old != new] == [rows[0]["config_id"]]
+
+
 def test_a_sweep_that_runs_again_knows_better(db_session: Session) -> None:
     planned = one_commit.submit(db_session)
     one_commit.measure(db_session, planned)

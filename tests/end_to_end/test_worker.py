@@ -41,7 +41,7 @@ def test_a_worker_compiles_what_was_submitted_and_says_that_it_is_here(settings:
     with celery_worker(settings) as process:
         wait_for(lambda: all_done(context), settings.home / "compile@test.log")
         with session(context.database_url) as opened:
-            assert opened.scalar(select(func.count(Trial.id)).where(Trial.status == "waiting")) == 0
+            assert opened.scalar(select(func.count(Trial.config_id)).where(Trial.status == "waiting")) == 0
         wait_for(lambda: workers(context))
         (worker,) = workers(context)
         assert (worker.name, worker.kind) == ("compile@test", "compile")

@@ -170,7 +170,7 @@ def test_another_node_clones_from_the_address_in_the_database(two: Settings, con
     do_all_jobs(node)
     with session(context.database_url) as opened:
         assert set(opened.scalars(select(Job.state))) == {"done"}
-        assert opened.scalar(select(func.count(Trial.id)).where(Trial.status == "timed")) == 3
+        assert opened.scalar(select(func.count(Trial.config_id)).where(Trial.status == "timed")) == 3
     assert [folder.name[:6] for folder in node.clones.glob("*.git")] == ["other-"]
 
 

@@ -32,6 +32,9 @@ BATCH = 10
 CHUNK = 3
 """Configs between two writes, so that people see progress."""
 
+PARTS = 8
+"""A page has room for a tenth more rows (db/models.py), and a compiled trial takes half of a planned one."""
+
 NO_FACTS: dict[str, Any] = {**dict.fromkeys(each.name for each in fields(StaticFacts)), "remarks": []}
 
 Item = TypeVar("Item")
@@ -50,6 +53,8 @@ def _plan_batches(job: ClaimedJob, context: Context) -> list[UnsentJob]:
         wanted = steps.list_unmeasured(opened, job.submission_id, job.payload["kernel"])
         keys = [each.code_key for each in wanted]
         usable = _find_usable(opened, keys, compiler, context.store_url)
+    attach_in_parts(context.database_url, compiler.version, job.submission_id, [key for key in keys if key in usable])
+    with session(context.database_url) as opened:
         queued: list[UnsentJob] = []
         missing = [each for each in wanted if each.code_key not in usable]
         metrics.COMPILE_CACHE.labels("hit").inc(len(wanted) - len(missing))
@@ -69,8 +74,20 @@ def _plan_batches(job: ClaimedJob, context: Context) -> list[UnsentJob]:
             if not new:
                 break  # an earlier attempt queued all of it already: this is one transaction
             queued.append(UnsentJob(job_id, COMPILE))
-        record.attach_compilations(opened, compiler=compiler.version, submission_id=job.submission_id, code_keys=usable)
         return queued
+
+
+def attach_in_parts(database_url: str, compiler: str, submission_id: int, code_keys: Sequence[str]) -> None:
+    """Gives trials the compilations that are on record; `code_keys` in the order in which the trials were planned.
+
+    A row's new version stays on its page where there is room, and the old one is room once its transaction ended. So
+    each transaction changes one row in PARTS; all in one would move every row, and leave as much behind.
+    """
+    for part in range(min(PARTS, len(code_keys))):
+        with session(database_url) as opened:
+            record.attach_compilations(
+                opened, compiler=compiler, submission_id=submission_id, code_keys=code_keys[part::PARTS]
+            )
 
 
 def split(items: Sequence[Item]) -> list[list[Item]]:

@@ -35,7 +35,7 @@ def fleet_url(new_database: NewDatabase) -> Iterator[str]:
 def test_a_small_fleet_has_all_its_nights_series_and_trials(db_session: Session) -> None:
     fleet.fill(db_session, SMALL)
     assert len(series.list_series(db_session)) == len(static_facts.list_spaces(db_session)) == 8
-    assert db_session.scalar(select(func.count(Trial.id))) == 6 * 8 * 54
+    assert db_session.scalar(select(func.count(Trial.config_id))) == 6 * 8 * 54
     assert db_session.scalar(select(func.count(Measurement.id))) == 6 * 8 * 3
     assert {row.state for row in submissions.list_last_nights(db_session)} == {"measured"}
     assert len(snapshots.list_commits(db_session, fleet.REPOSITORY)) == 6

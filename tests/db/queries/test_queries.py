@@ -183,7 +183,8 @@ def test_trials_of_a_sweep_come_fastest_first_with_their_static_facts(filled: Se
     assert timed == sorted(timed)
     assert trials[0].median_us == timed[0]
     assert trials[0].registers is not None
-    assert [remark["text"] for remark in sweeps.read_remarks(filled, trials[0].id)] == ["lowered to TMA", "uses WGMMA"]
+    remarks = sweeps.read_remarks(filled, sweep.id, trials[0].config_id)
+    assert [remark["text"] for remark in remarks] == ["lowered to TMA", "uses WGMMA"]
     assert {trial.compile_status for trial in trials} == {"ok", "timeout", "error"}
 
 

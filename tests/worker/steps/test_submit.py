@@ -43,7 +43,9 @@ def test_a_nightly_becomes_sweeps_trials_jobs_and_messages(settings: Settings) -
         assert [sweep.problem for sweep in sweeps] == list(tiny_repository.PROBLEMS)
         assert set(sweeps[0].space) == {"axes", "rate", "tile_table"}
         assert sweeps[0].space["rate"] == {"type": "tf32", "tflops": 494.7}
-        assert opened.scalar(select(func.count(Trial.id))) == tiny_repository.CONFIGS * len(tiny_repository.PROBLEMS)
+        assert opened.scalar(select(func.count(Trial.config_id))) == tiny_repository.CONFIGS * len(
+            tiny_repository.PROBLEMS
+        )
         job = opened.scalars(select(Job)).one()
         assert (job.kind, job.queue, job.state) == ("compile", "compile", "queued")
         assert job.sent_at is not None

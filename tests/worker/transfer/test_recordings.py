@@ -72,7 +72,7 @@ def counts(database_url: str) -> dict[str, int]:
 def contents(database_url: str) -> dict[str, list[tuple[Any, ...]]]:
     """What must survive a journey."""
     trial = select(Sweep.kernel, Sweep.problem, Config.sha256, Trial.status, Trial.failure, Trial.samples_us).order_by(
-        Trial.id
+        Sweep.kernel, Sweep.problem, Config.sha256
     )
     run = select(Run.key, Run.gpu_uuid, Run.toolchain_sha256, Run.telemetry, Run.started_at).order_by(Run.key)
     measurement = select(
