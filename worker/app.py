@@ -153,12 +153,13 @@ def run_watch() -> None:
 
 @celery.task(name="worker.releases")  # type: ignore[untyped-decorator]  # Celery has no types
 def run_releases() -> None:
+    from tilewatch.compilers import NAMED
     from tilewatch.kernels.toolchains import releases
     from tilewatch.kernels.toolchains.versions import versions
     from tilewatch.worker.notify.new_toolchains import open_alarms
 
     if Settings.load().watch_releases and (out := _outbox()) is not None:
-        newer = releases.find_newer(versions(releases.WATCHED), releases.ask_newest())
+        newer = releases.find_newer(versions(NAMED), releases.ask_newest())
         log.info("asked for releases", opened=open_alarms(out, newer, dt.datetime.now(dt.UTC)))
 
 

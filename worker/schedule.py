@@ -19,6 +19,7 @@ from tilewatch.nightlies import due_night
 from tilewatch.worker import watched
 from tilewatch.worker.clones import FetchFailed
 from tilewatch.worker.settings import Settings
+from tilewatch.worker.steps.pinned_toolchain import ask_comparison
 from tilewatch.worker.steps.submit import submit_nightly
 from tilewatch.worker.submit_requests import AWAY
 
@@ -55,6 +56,8 @@ def _submit_one(settings: Settings, name: str, night: dt.date | None) -> str:
     try:
         submitted = submit_nightly(settings, repository=name, night=night)
         sentence, failure = submitted.sentence, submitted.fetch_failure
+        if submitted.created and (pinned := ask_comparison(settings, name)) is not None:
+            sentence += f"; {pinned}"
     except AWAY:
         raise
     except ExpectedError as error:

@@ -7,18 +7,16 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
+from tilewatch.compilers import CompilerChange
 from tilewatch.dashboard.charts import evidence as evidence_charts
 from tilewatch.dashboard.charts import toolchains
 from tilewatch.dashboard.frames import reads
-from tilewatch.dashboard.text import config_text, day, plain, plain_code, without_links
+from tilewatch.dashboard.text import config_text, day
 from tilewatch.dashboard.widgets import badges, filters, plots, tables
 from tilewatch.db.queries.toolchain_reports import OperatorRow, ReportRow, ReportStory, TimeChange
-from tilewatch.text import change_text
+from tilewatch.text import change_text, plain, plain_code, without_links
 
 ALL, MOST_URGENT = "all", "the most urgent"
-OTHER_COMPILER = "another compiler: "
-"""Begins the cause of a regression that a replay under two compilers confirmed (worker/judging/open_regression.py)."""
-
 ORDER = ("not safe", "safe if re-tuned", "unknown", "safe")
 """By urgency."""
 
@@ -57,38 +55,20 @@ def show(url: str) -> None:
 def show_link(url: str, cause: str) -> None:
     """Links the report on the two compilers that a regression's cause names, or says how to make one; nothing for
     another cause."""
-    compilers = read_compilers(cause)
-    if compilers is None:
+    change = CompilerChange.read(cause)
+    if change is None:
         return
-    reports = reads.toolchain_reports_of(url, compilers)
+    reports = reads.toolchain_reports_of(url, change.without_limits)
     for row in reports:
         about = {"compare": "Two toolchains", "report": f"#{row.id}"}
         label = f"Report on all operators: {plain(row.a)} → {plain(row.b)}, {row.state}"
         st.page_link("views/compare.py", label=label, query_params=about)
     if not reports:
         st.caption("Both can be compared over all operators, as soon as a compile worker has the one before:")
-        before, after = map(read_versions, compilers)
-        named = " ".join(f"{package}=={version}" for package, version in before.items())
-        changed = [package for package in before if before[package] != after.get(package)]
-        name = f"{changed[-1].removeprefix('nvidia-')}-{before[changed[-1]]}" if changed else "before"
-        st.code(f"tilewatch toolchain add {name} {named}\ntilewatch submit toolchain {name} installed")
-
-
-def read_compilers(cause: str) -> tuple[str, str] | None:
-    """The compilers before and after in "another compiler: A -> B"; None for another cause. What limits a compiler's
-    time is no part of it."""
-    a, arrow, b = cause.removeprefix(OTHER_COMPILER).partition(" -> ")
-    if not cause.startswith(OTHER_COMPILER) or not arrow:
-        return None
-    return a.partition(" limit ")[0], b.partition(" limit ")[0]
-
-
-def read_versions(compiler: str) -> dict[str, str]:
-    """The versions of the packages that name a toolchain, as `tilewatch toolchain add` takes them."""
-    words = compiler.split()
-    versions = dict(zip(words[::2], words[1::2], strict=False))
-    names = {"cuda-tile": "cuda-tile", "cuda-tileiras": "nvidia-cuda-tileiras"}
-    return {package: versions[name] for name, package in names.items() if name in versions}
+        name = change.toolchain_before or "before"
+        packages = [f"{package}=={version}" for package, version in change.versions_before.items()]
+        add = shlex.join(["tilewatch", "toolchain", "add", name, *packages])
+        st.code(f"{add}\n{shlex.join(['tilewatch', 'submit', 'toolchain', name, 'installed'])}")
 
 
 def _pick(rows: Sequence[ReportRow]) -> ReportRow:

@@ -245,6 +245,20 @@ def find_last_night(session: Session, repository: str) -> dt.date | None:
     return session.scalar(query)
 
 
+def list_nightly_shas(session: Session, repository: str, count: int) -> list[str]:
+    """Lists the commits of the newest nightlies of a main line, the newest first and each once."""
+    newest = func.max(Submission.id)
+    query = (
+        select(Commit.sha)
+        .join(Submission, Submission.commit_id == Commit.id)
+        .where(Submission.reason == "nightly", Commit.repository == repository)
+        .group_by(Commit.sha)
+        .order_by(newest.desc())
+        .limit(count)
+    )
+    return list(session.scalars(query))
+
+
 def list_running_subjects(session: Session, owner_prefix: str) -> list[str]:
     """Lists what the processes of one worker are doing now."""
     query = select(Job.subject).where(Job.state == "running", Job.owner.startswith(owner_prefix, autoescape=True))

@@ -8,10 +8,7 @@ from dataclasses import dataclass
 
 from packaging.version import InvalidVersion, Version
 
-from tilewatch.kernels.toolchains.packages import COMPILER
-
-WATCHED = ("cuda-tile", COMPILER)
-"""The packages that a person names; NVIDIA's others follow the compiler's version."""
+from tilewatch.compilers import NAMED, name_toolchain
 
 LIMIT_S = 120.0
 
@@ -30,22 +27,17 @@ class Release:
         return name_toolchain(self.package, self.version)
 
 
-def name_toolchain(package: str, version: str) -> str:
-    """The name under which people are told to add a toolchain of this version."""
-    return f"{package.removeprefix('nvidia-')}-{version}"
-
-
 def find_newer(installed: Mapping[str, str], newest: Mapping[str, str]) -> tuple[Release, ...]:
     """The packages whose newest version is newer than the installed one; not those that are on one side alone."""
     releases = []
-    for package in WATCHED:
+    for package in NAMED:
         ours, theirs = _read(installed.get(package)), _read(newest.get(package))
         if ours is not None and theirs is not None and theirs > ours:
             releases.append(Release(package, newest[package], installed[package]))
     return tuple(releases)
 
 
-def ask_newest(packages: Sequence[str] = WATCHED) -> dict[str, str]:
+def ask_newest(packages: Sequence[str] = NAMED) -> dict[str, str]:
     """Returns the newest version of each package that pip finds; without those of which it finds none."""
     found = {}
     for package in packages:

@@ -9,13 +9,11 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
+from tilewatch.compilers import CompilerChange
 from tilewatch.db.step_queries import judging, winners
 from tilewatch.db.step_queries.judging import Point, PreviousRun, Scope
 from tilewatch.db.step_queries.winners import Winner
 from tilewatch.kernels.compiling.store import CubinStore
-from tilewatch.kernels.toolchains.releases import WATCHED, name_toolchain
-from tilewatch.kernels.toolchains.toolchain import is_name
-from tilewatch.kernels.toolchains.versions import read_compilers
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.replay_evidence import Estimate, estimate_pair
 from tilewatch.worker.judging import replay_answers
@@ -34,7 +32,7 @@ class CompilerSuspicion:
     point: Point
     before: PreviousRun
     moved: float
-    compilers: str
+    compilers: CompilerChange
     question: BuildQuestion
 
 
@@ -99,17 +97,6 @@ def sentence(suspicion: CompilerSuspicion, answer: CompilerAnswer) -> str:
     return f"the commit before, compiled by both ({compilers}), differs by {low:+.2%} to {high:+.2%}"
 
 
-def name_before(compilers: str) -> str | None:
-    """Names the toolchain of the compiler before, as a person is told to add it; None where no version of a package
-    changed, or no toolchain can have the name."""
-    before, after = (read_compilers([side]) for side in compilers.split(" -> ", 1))
-    changed = [package for package in WATCHED if package in before and before[package] != after.get(package)]
-    if not changed:
-        return None
-    name = name_toolchain(changed[-1], before[changed[-1]])
-    return name if is_name(name) else None
-
-
 def _suspicion(scope: Scope, point: Point, before: PreviousRun, old: Winner, new: Winner) -> CompilerSuspicion:
     good = BuildSide.of_winner(old, before.commit_id, before.sha)
     runs = f"{before.sha}:toolchain:{before.run_id}-{point.run_id}"
@@ -127,4 +114,4 @@ def _suspicion(scope: Scope, point: Point, before: PreviousRun, old: Winner, new
         bad=replace(good, code=None),
     )
     moved = point.time_us / before.time_us - 1.0
-    return CompilerSuspicion(point, before, moved, f"{old.compiler} -> {new.compiler}", question)
+    return CompilerSuspicion(point, before, moved, CompilerChange(old.compiler, new.compiler), question)

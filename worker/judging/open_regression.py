@@ -15,10 +15,10 @@ from tilewatch.db.step_queries import winners
 from tilewatch.db.step_queries.judging import Point, Scope
 from tilewatch.kernels.comparing.code_sentences import write_code_sentences
 from tilewatch.kernels.compiling.store import CubinStore, StoreError
-from tilewatch.kernels.toolchains.toolchain import INSTALLED
+from tilewatch.kernels.toolchains.toolchain import INSTALLED, is_name
 from tilewatch.worker.detection.replay_evidence import Estimate
 from tilewatch.worker.detection.verdict import ConfirmedChange
-from tilewatch.worker.judging import compiler_cause, explain, node_comparison
+from tilewatch.worker.judging import explain, node_comparison
 from tilewatch.worker.judging.compiler_cause import CompilerSuspicion
 from tilewatch.worker.judging.explain import Explanation
 from tilewatch.worker.judging.node_comparison import NodeAnswer, NodeSuspicion
@@ -81,18 +81,18 @@ def of_compiler(
     cause = Cause(
         direction="regression" if size > 0 else "improvement",
         category="toolchain",
-        sentence=f"another compiler: {suspicion.compilers}",
+        sentence=suspicion.compilers.cause,
         explanation=(sentence,),
         repository=scope.repository,
         kernel=suspicion.point.kernel,
         good_commit_id=suspicion.before.commit_id,
         bad_commit_id=scope.commit_id,
-        what=suspicion.compilers,
+        what=str(suspicion.compilers),
     )
     moved = _moved(scope, suspicion.point, suspicion.before.run_id, suspicion_id, size, change.error)
     opened = regression_causes.open_or_join(session, cause, moved)
-    before = compiler_cause.name_before(suspicion.compilers)
-    if opened.created and before is not None:
+    before = suspicion.compilers.toolchain_before
+    if opened.created and before is not None and is_name(before):
         asked = {"a": before, "b": INSTALLED, "repository": scope.repository, "commit": scope.sha}
         key = f"toolchains {scope.repository} {scope.gpu_model} {suspicion.compilers}"
         actions.ask_toolchains(session, ITSELF, {**asked, "gpus": [scope.gpu_model]}, key=key)

@@ -24,8 +24,9 @@ from tilewatch.worker.steps.submit import BadToolchainName, open_source
 
 @dataclass(frozen=True)
 class ToolchainsAsked:
-    """What to compare. `gpus` is empty for all GPU models that have a worker; `archs` are compiled for besides theirs;
-    `minutes` are of each GPU model; a `fail_over` of 0.01 is 1 %."""
+    """What to compare. `gpus` is empty for all GPU models that have a worker; `archs` are compiled for besides theirs,
+    and where there is neither, those of TILEWATCH_WATCH; `minutes` are of each GPU model; a `fail_over` of 0.01 is 1 %.
+    """
 
     a: str
     b: str
@@ -65,12 +66,14 @@ def submit_toolchains(settings: Settings, asked: ToolchainsAsked) -> SubmittedRe
         for model in models:
             record.add_gpu_model(opened, **model.stored)
         slugs = [model.slug for model in models]
+        watched_archs = [device.gpu_model(slug).arch for slug in settings.watch]
+        archs = list(dict.fromkeys([*(model.arch for model in models), *asked.archs])) or sorted({*watched_archs})
         parts = (commit.repository, commit.sha, asked.a, asked.b, *slugs, *asked.kernels)
         report_id, is_new = toolchain_reports.begin(opened, ":".join(parts), asked.a, asked.b, now)
         payload = {
             **{"report_id": report_id, "a": asked.a, "b": asked.b, "sha": commit.sha, "kernels": kernels},
             **{"repository": source.watched.name, "stored_as": commit.repository, "library": settings.library},
-            **{"gpus": slugs, "archs": list(dict.fromkeys([*(model.arch for model in models), *asked.archs]))},
+            **{"gpus": slugs, "archs": archs},
             **{"minutes": asked.minutes, "retunes": asked.retunes, "fail_over": asked.fail_over},
         }
         queued = _add_job(opened, report_id, payload) if is_new else []

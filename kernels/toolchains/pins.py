@@ -1,0 +1,75 @@
+"""Decides which toolchain a commit pins, and whether that changed, by lines of its files; no Git, no pip.
+
+A pin is PACKAGE==VERSION of cuda-tile or nvidia-cuda-tileiras in a pyproject.toml or a list of requirements.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tilewatch.compilers import NAMED, name_toolchain
+from tilewatch.kernels.toolchains.packages import BadPackages, complete
+from tilewatch.kernels.toolchains.toolchain import INSTALLED, Toolchain, is_name
+from tilewatch.kernels.toolchains.versions import COMPILING
+
+FILES = (
+    ":(top,glob)**/pyproject.toml",
+    ":(top,glob)**/*requirements*.txt",
+    ":(top,glob)**/*requirements*.in",
+    ":(top,glob)**/requirements/*.txt",
+    ":(top,glob)**/requirements/*.in",
+    ":(top,glob)**/*constraints*.txt",
+)
+"""The files that may have a pin, as Git's pathspecs."""
+
+PIN = re.compile(
+    r"(?<![\w.-])(?P<package>cuda[-_.]tile|nvidia[-_.]cuda[-_.]tileiras)\s*(\[[^\]]*\])?\s*={2,3}\s*"
+    r"(?P<version>[0-9][\w.+!-]*)(?![\w.+!*-])",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class PinnedToolchain:
+    """A toolchain that a commit pins. `name` is that of a toolchain which has it here; else `add` is the command that
+    adds it under that name, and None where it is here."""
+
+    name: str
+    pins: Mapping[str, str]
+    add: str | None
+
+
+def read_pins(lines: Iterable[str]) -> dict[str, str]:
+    """Returns the pinned version of each package of NAMED; none for one that lines pin to several versions."""
+    found: dict[str, set[str]] = {}
+    for line in lines:
+        for pin in PIN.finditer(line.partition("#")[0]):
+            package = re.sub(r"[-_.]+", "-", pin["package"]).lower()  # as package indexes write names (PEP 503)
+            found.setdefault(package, set()).add(pin["version"])
+    return {package: min(versions) for package, versions in found.items() if len(versions) == 1}
+
+
+def find_change(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
+    """Returns the packages that both commits pin, to other versions. One that only one of them pins is not known to
+    have changed."""
+    return tuple(name for name in NAMED if name in before and name in after and before[name] != after[name])
+
+
+def find_toolchain(
+    pins: Mapping[str, str], changed: Sequence[str], toolchains: Iterable[Toolchain], installed: Mapping[str, str]
+) -> PinnedToolchain:
+    """Finds the toolchain that has what is pinned, with what is `installed` for the rest. Raises BadPackages for pins
+    that do not compile together, or that no toolchain can be named by."""
+    whole = complete(pins, installed)
+    wanted = {package: whole[package] for package in COMPILING}
+    if all(installed.get(package) == version for package, version in wanted.items()):
+        return PinnedToolchain(INSTALLED, pins, None)
+    for each in toolchains:
+        has = {package.package: package.version for package in each.packages}
+        if all(has.get(package) == version for package, version in wanted.items()):
+            return PinnedToolchain(each.name, pins, None)
+    name = name_toolchain(changed[-1], pins[changed[-1]])
+    if not is_name(name):
+        raise BadPackages(f"no toolchain can have the name {name}")
+    words = " ".join(f"{package}=={version}" for package, version in sorted(pins.items()))
+    return PinnedToolchain(name, pins, f"tilewatch toolchain add {name} {words}")
