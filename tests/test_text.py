@@ -1,8 +1,10 @@
 """Words that every part of the product writes alike."""
 
+import re
+
 import pytest
 
-from tilewatch.text import change_text, count_text, short_sha
+from tilewatch.text import change_text, count_text, plain, plain_code, short_sha, without_links
 
 
 @pytest.mark.parametrize(
@@ -23,3 +25,21 @@ def test_a_number_and_its_noun_agree(count: int, noun: str, text: str) -> None:
 def test_a_commit_has_ten_digits_and_a_change_its_sign() -> None:
     assert short_sha("1a2b3c4d5e6f" + "0" * 28) == "1a2b3c4d5e"
     assert (change_text(0.0312), change_text(-0.5)) == ("+3.1 %", "-50.0 %")
+
+
+def test_text_of_others_is_one_line_without_markup() -> None:
+    hostile = "![p](http://x.example/p.png) [a](b)\n# :red[c] $d$ `e` <f> www.x.example"
+    escaped = plain(hostile)
+    seen = re.sub(r"\\([^\w\s])", r"\1", escaped).replace("\u2060", "")
+    assert seen == hostile.replace("\n", " "), "nothing that is seen is lost"
+    for markup in ("![", " [", "p](", "a](", " $d$", "http://", "www.", "\n", " <f"):
+        assert markup not in escaped, markup
+    assert plain("gemm_fp8 320x32576x7168 at 3.5 %, a#1: 'b' (c)") == "gemm_fp8 320x32576x7168 at 3.5 %, a#1: 'b' (c)"
+    assert plain_code("a` ![x](y)\nb") == "`a' ![x](y) b`"
+
+
+def test_a_document_of_others_keeps_its_tables_and_loses_its_links() -> None:
+    document = "# Title\n| a | b |\n|---|---|\n![p](http://x.example) [q][r]\n[r]: http://x.example"
+    safe = without_links(document)
+    assert safe.replace("\u2060", "") == document
+    assert not any(markup in safe for markup in ("](", "][", "]:", "http://"))

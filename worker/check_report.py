@@ -2,6 +2,7 @@
 
 import json
 import math
+import shlex
 from typing import Any
 
 from tilewatch.db.queries.checks import CheckOperatorRow, CheckRow, CheckStory
@@ -28,11 +29,11 @@ def read_json(story: CheckStory, link: str) -> dict[str, Any]:
 
 def write_repeat(check: CheckRow) -> str:
     """The command that submits an equal check."""
-    words = ["tilewatch submit check", f"{short_sha(check.base_sha)}..{short_sha(check.head_sha)}"]
-    words += [f"--gpu {check.gpu_model}"]
-    words += [f"--kernel {check.kernel}"] if check.kernel is not None else []
-    words += [f"--fail-over {check.fail_over * 100:g}%"] if check.fail_over else []
-    return " ".join(words)
+    words = ["tilewatch", "submit", "check", f"{short_sha(check.base_sha)}..{short_sha(check.head_sha)}"]
+    words += ["--gpu", check.gpu_model]
+    words += ["--kernel", check.kernel] if check.kernel is not None else []
+    words += ["--fail-over", f"{check.fail_over * 100:g}%"] if check.fail_over else []
+    return shlex.join(words)
 
 
 def _read(story: CheckStory) -> tuple[list[Outcome], About]:

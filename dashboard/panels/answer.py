@@ -7,12 +7,11 @@ from dataclasses import dataclass
 import streamlit as st
 
 from tilewatch.dashboard.frames import changes, reads
-from tilewatch.dashboard.text import plain
 from tilewatch.dashboard.widgets import badges
 from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.db.lifecycle.regressions import OPEN
 from tilewatch.nightlies import NightlyTimes
-from tilewatch.text import count_text
+from tilewatch.text import count_text, plain
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ import streamlit as st
 
 from tilewatch.dashboard.charts import evidence as evidence_charts
 from tilewatch.dashboard.frames import evidence, reads
-from tilewatch.dashboard.text import config_text, moment, plain, plain_code, span_text, time_text
+from tilewatch.dashboard.text import config_text, moment, span_text, time_text
 from tilewatch.dashboard.widgets import badges, filters, plots, tables
 from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.db.queries.checks import CheckOperatorRow, CheckRow
-from tilewatch.text import short_sha
+from tilewatch.text import plain, plain_code, short_sha
 
 OPEN = "open"
 """Stands for the outcome of an operator that has none yet."""

@@ -5,8 +5,8 @@ import streamlit as st
 from tilewatch.dashboard.charts import evidence as charts
 from tilewatch.dashboard.frames import why
 from tilewatch.dashboard.frames.reads import Evidence
-from tilewatch.dashboard.text import plain
 from tilewatch.dashboard.widgets import plots, tables
+from tilewatch.text import plain
 
 
 def show(found: Evidence) -> None:

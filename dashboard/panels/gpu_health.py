@@ -6,8 +6,9 @@ import streamlit as st
 
 from tilewatch.dashboard.charts import colours
 from tilewatch.dashboard.frames import reads
-from tilewatch.dashboard.text import moment, plain, plain_code
+from tilewatch.dashboard.text import moment
 from tilewatch.dashboard.widgets import plots, tables
+from tilewatch.text import plain, plain_code
 
 BEST_OF = 0.05
 """This quantile of a GPU's canaries counts as its best time; another GPU's best would not do."""

@@ -8,12 +8,12 @@ import streamlit as st
 
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import run_action, submissions
-from tilewatch.dashboard.text import ago, moment, plain, plain_code, span_text
+from tilewatch.dashboard.text import ago, moment, span_text
 from tilewatch.dashboard.widgets import badges, tables
 from tilewatch.db.lifecycle import actions
 from tilewatch.db.lifecycle.actions import JobSelection
 from tilewatch.db.queries.submissions import IN_PROGRESS
-from tilewatch.text import short_sha
+from tilewatch.text import plain, plain_code, short_sha
 
 STATES = ("running", "queued", "waiting", "failed", "poison", "done", "cancelled")
 

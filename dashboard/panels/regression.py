@@ -10,10 +10,10 @@ from sqlalchemy.orm import Session
 
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import regression_picture, run_action, toolchains
-from tilewatch.dashboard.text import moment, plain
+from tilewatch.dashboard.text import moment
 from tilewatch.dashboard.widgets import badges, repository, tables
 from tilewatch.db.lifecycle import actions, regressions
-from tilewatch.text import change_text, count_text
+from tilewatch.text import change_text, count_text, plain
 
 BUTTONS = {
     "acknowledge": ("Acknowledge", "Somebody works on it", regressions.acknowledge),

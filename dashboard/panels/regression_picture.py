@@ -7,9 +7,9 @@ from tilewatch.dashboard.charts import evidence as evidence_charts
 from tilewatch.dashboard.charts import marks, trend
 from tilewatch.dashboard.frames import evidence, reads
 from tilewatch.dashboard.frames.metrics import METRICS
-from tilewatch.dashboard.text import commit_address, config_text, plain, plain_code
+from tilewatch.dashboard.text import commit_address, config_text
 from tilewatch.dashboard.widgets import plots, tables
-from tilewatch.text import count_text, short_sha
+from tilewatch.text import count_text, plain, plain_code, short_sha
 
 COMMITS_BEFORE, COMMITS_AFTER = 25, 15
 """Commits around the first bad one in the picture: with more the step is too narrow to see."""

@@ -9,10 +9,9 @@ import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
 from tilewatch.dashboard.frames import reads
-from tilewatch.dashboard.text import plain
 from tilewatch.dashboard.widgets import repository
 from tilewatch.dashboard.widgets.errors import show_errors
-from tilewatch.text import change_text, count_text, short_sha
+from tilewatch.text import change_text, count_text, plain, short_sha
 
 KEY = "search"
 MOST_SHOWN = 10

@@ -8,11 +8,11 @@ import pandas as pd
 import streamlit as st
 
 from tilewatch.dashboard.frames import reads
-from tilewatch.dashboard.text import day, moment, plain
+from tilewatch.dashboard.text import day, moment
 from tilewatch.dashboard.widgets import badges, tables
 from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.db.queries.submissions import IN_PROGRESS
-from tilewatch.text import count_text, short_sha
+from tilewatch.text import count_text, plain, short_sha
 
 RECENT = 10
 MOST_CARDS = 4

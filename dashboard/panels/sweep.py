@@ -16,10 +16,10 @@ from tilewatch.dashboard.charts import sweep as sweep_charts
 from tilewatch.dashboard.frames import reads, rivals
 from tilewatch.dashboard.frames.metrics import US_TFLOP
 from tilewatch.dashboard.panels import sweep_winner
-from tilewatch.dashboard.text import first_line, plain, plain_code, ratio_to, source_text
+from tilewatch.dashboard.text import first_line, ratio_to, source_text
 from tilewatch.dashboard.widgets import filters, plots, tables
 from tilewatch.dashboard.widgets.errors import show_errors
-from tilewatch.text import change_text, count_text, short_sha
+from tilewatch.text import change_text, count_text, plain, plain_code, short_sha
 
 BEST_CONFIGS = 10
 A_ROW = 4

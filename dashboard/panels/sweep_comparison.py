@@ -6,9 +6,8 @@ import streamlit as st
 from tilewatch.dashboard.charts import landscape
 from tilewatch.dashboard.charts import sweep as sweep_charts
 from tilewatch.dashboard.frames import reads
-from tilewatch.dashboard.text import plain
 from tilewatch.dashboard.widgets import filters, plots, tables
-from tilewatch.text import change_text, count_text, short_sha
+from tilewatch.text import change_text, count_text, plain, short_sha
 
 
 def show(url: str, sweeps: pd.DataFrame, after: pd.Series) -> None:

@@ -8,9 +8,9 @@ import streamlit as st
 
 from tilewatch.dashboard.charts import landscape
 from tilewatch.dashboard.frames import checklist
-from tilewatch.dashboard.text import config_text, plain, plain_code, ratio_to, time_text
+from tilewatch.dashboard.text import config_text, ratio_to, time_text
 from tilewatch.dashboard.widgets import tables
-from tilewatch.text import change_text, count_text
+from tilewatch.text import change_text, count_text, plain, plain_code
 
 
 def show(trials: pd.DataFrame, measured: pd.DataFrame, sweep: pd.Series, tie: set[int]) -> None:

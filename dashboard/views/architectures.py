@@ -5,9 +5,8 @@ import streamlit as st
 
 from tilewatch.dashboard.charts import static_facts
 from tilewatch.dashboard.frames import reads
-from tilewatch.dashboard.text import plain
 from tilewatch.dashboard.widgets import filters, page_head, plots, repository, tables
-from tilewatch.text import count_text, short_sha
+from tilewatch.text import count_text, plain, short_sha
 
 ABOUT = (
     "What the compiler made of every commit, for each GPU architecture: registers, spills, TMA loads, Tensor Core "

@@ -6,9 +6,9 @@ import streamlit as st
 from tilewatch.dashboard.charts import differences, grid, shapes
 from tilewatch.dashboard.frames import changes, findings, reads
 from tilewatch.dashboard.panels import toolchains
-from tilewatch.dashboard.text import plain, ratio_to, time_text
+from tilewatch.dashboard.text import ratio_to, time_text
 from tilewatch.dashboard.widgets import filters, page_head, plots, repository, tables
-from tilewatch.text import change_text, count_text, short_sha
+from tilewatch.text import change_text, count_text, plain, short_sha
 
 COMMITS, GPUS, TOOLCHAINS = "Two commits", "Two GPU models", "Two toolchains"
 

@@ -9,20 +9,11 @@ from tilewatch.dashboard.charts import evidence as evidence_charts
 from tilewatch.dashboard.frames import evidence, reads, rivals, why
 from tilewatch.dashboard.frames.reads import Evidence
 from tilewatch.dashboard.panels import code_diff, counters, sweep_winner, total
-from tilewatch.dashboard.text import (
-    commit_text,
-    config_text,
-    moment,
-    plain,
-    plain_code,
-    ratio_to,
-    source_text,
-    time_text,
-)
+from tilewatch.dashboard.text import commit_text, config_text, moment, ratio_to, source_text, time_text
 from tilewatch.dashboard.widgets import badges, page_head, plots, repository, tables
 from tilewatch.db.queries.evidence import SamplesRow
 from tilewatch.mechanisms import write_mechanisms
-from tilewatch.text import change_text, count_text, short_sha
+from tilewatch.text import change_text, count_text, plain, plain_code, short_sha
 
 ABOUT = (
     "Everything behind one measurement: every sample, the winner's machine code, the clocks of the GPU, what "

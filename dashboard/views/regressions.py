@@ -5,10 +5,10 @@ import streamlit as st
 
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import judge_score, regression
-from tilewatch.dashboard.text import day, plain
+from tilewatch.dashboard.text import day
 from tilewatch.dashboard.widgets import badges, filters, page_head, repository, tables
 from tilewatch.db.lifecycle.regressions import OPEN
-from tilewatch.text import change_text, count_text, short_sha
+from tilewatch.text import change_text, count_text, plain, short_sha
 
 WAITING, ALL = "open", "all"
 STATES = (WAITING, "new", "acknowledged", "expected", "resolved", "reopened", ALL)

@@ -6,10 +6,10 @@ import streamlit as st
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import sweep as sweep_panel
 from tilewatch.dashboard.panels import sweep_comparison, sweep_sizes
-from tilewatch.dashboard.text import moment, plain
+from tilewatch.dashboard.text import moment
 from tilewatch.dashboard.widgets import filters, page_head, repository
 from tilewatch.dashboard.widgets.errors import show_errors
-from tilewatch.text import count_text, short_sha
+from tilewatch.text import count_text, plain, short_sha
 
 THIS_SWEEP, WHAT_MOVED, OVER_SIZES = "This sweep", "What moved", "Over the sizes"
 

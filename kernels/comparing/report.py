@@ -10,6 +10,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from tilewatch.kernels.comparing.outcome import OVER, UNSURE, Outcome, exit_code, write_config
+from tilewatch.text import plain, plain_code
 
 PROBLEMS_LISTED = 3
 
@@ -80,8 +81,8 @@ def write_markdown(outcomes: Sequence[Outcome], about: About) -> str:
     for outcome in _sort(others):
         where = outcome.problem if outcome.verdict else f"{outcome.problem} {outcome.arch}"
         cells = (outcome.kernel, where, outcome.sentence, ", ".join(outcome.changes) or "-")
-        lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
-    return "\n".join([*lines, "", _summary(outcomes, about), "", f"Repeat it: `{about.repeat}`", ""])
+        lines.append(f"| {' | '.join(plain(cell) for cell in cells)} |")
+    return "\n".join([*lines, "", _summary(outcomes, about), "", f"Repeat it: {plain_code(about.repeat)}", ""])
 
 
 def write_junit(outcomes: Sequence[Outcome], about: About) -> str:
@@ -108,7 +109,8 @@ def write_junit(outcomes: Sequence[Outcome], about: About) -> str:
 
 def _write_replay(outcome: Outcome, about: About) -> str:
     """The command that times this operator again by hand."""
-    line = f"tilewatch replay {outcome.kernel} {outcome.problem} --of {about.head} --beside {about.base}"
+    operator = shlex.join([outcome.kernel, outcome.problem])
+    line = f"tilewatch replay {operator} --of {about.head} --beside {about.base}"
     if outcome.head_config is not None:
         line += f" --config {shlex.quote(write_config(outcome.head_config))}"
     if outcome.base_config is not None and outcome.base_config != outcome.head_config:

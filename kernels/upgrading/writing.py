@@ -27,6 +27,7 @@ from tilewatch.kernels.upgrading.safety import (
     judge_all,
     safety_exit_code,
 )
+from tilewatch.text import plain
 
 HEADLINES: dict[Safety, str] = {
     "safe": "is safe to take in place of",
@@ -91,8 +92,9 @@ def write_markdown(report: ToolchainReport) -> str:
             moved = ", ".join([*each.pair.moved, *_write_optimum(each)]) or "-"
             frozen = each.reason if each.frozen is None or math.isinf(each.frozen.high) else write_verdict(each.frozen)
             retuned = "-" if each.retuned is None else write_verdict(each.retuned)
-            cells = (each.pair.kernel, each.pair.problem, each.safety, frozen, retuned, moved)
-            lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
+            names = (plain(each.pair.kernel), plain(each.pair.problem))
+            cells = (*names, each.safety, plain(frozen), retuned, moved.replace("|", "/"))
+            lines.append(f"| {' | '.join(cells)} |")
         same = [each for each in judge_report(report, gpu.model) if each.pair.kind == "identical"]
         lines += ["", f"Identical machine code: {len(same)}.", ""]
     lines += ["## What the compilers make of it", "", "| architecture | what moved |", "|---|---|"]

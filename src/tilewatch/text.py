@@ -5,6 +5,13 @@ import re
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """All but the tab and the new line: a terminal takes them for orders (its title, its cursor, its clipboard)."""
 
+_MARKDOWN = re.compile(r"([\\`*\[\]<>$|]|:(?=[A-Za-z]))")
+_ADDRESS = re.compile(r":(?=//)|\bwww(?=\.)|@", re.IGNORECASE)
+WORD_JOINER = "\N{WORD JOINER}"
+"""Nobody sees it, and no program takes what it parts for a link, a mention or a formula."""
+
+_MENTION = re.compile(r"<(?=\S)|(?<![\w.+-])@(?=\w)|\](?=[(\[])")
+
 SAME_IN_PLURAL = ("series",)
 
 
@@ -38,3 +45,28 @@ def has_version(baseline: str) -> bool:
 def without_controls(text: str) -> str:
     """Text of others as a terminal may show it: each control character is a replacement character."""
     return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def plain(value: object) -> str:
+    """Text of others for a place that draws Markdown: no link, no picture, no formula, no colour, one line.
+
+    An address becomes a link by itself, escaped or not, unless something that nobody sees stands in it.
+    """
+    line = " ".join(str(value).split())
+    return _ADDRESS.sub(lambda found: found[0] + WORD_JOINER, _MARKDOWN.sub(r"\\\1", line))
+
+
+def plain_code(value: object) -> str:
+    """The same in the letters of code."""
+    return "`" + " ".join(str(value).split()).replace("`", "'") + "`"
+
+
+def without_links(markdown: str) -> str:
+    """A document of others in Markdown: it keeps its headings and tables, and has no link and no picture."""
+    return _ADDRESS.sub(lambda found: found[0] + WORD_JOINER, re.sub(r"\](?=[(\[:])", "]" + WORD_JOINER, markdown))
+
+
+def without_mentions(text: str) -> str:
+    """Text of others as a chat may show it: it calls nobody (<!channel>, @everyone), and no words of it hide a link. A
+    mail address stays as it is."""
+    return _MENTION.sub(lambda found: found[0] + WORD_JOINER, text)

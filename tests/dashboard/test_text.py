@@ -1,12 +1,10 @@
 """Words for people: where the page of a commit is."""
 
-import re
-
 import pandas as pd
 import pytest
 
 from tilewatch.dashboard.panels.regression_picture import COMMITS_AFTER, COMMITS_BEFORE, around
-from tilewatch.dashboard.text import commit_address, plain, plain_code, without_links
+from tilewatch.dashboard.text import commit_address
 
 SHA = "9c0d1e2f" + "0" * 32
 
@@ -24,24 +22,6 @@ SHA = "9c0d1e2f" + "0" * 32
 )
 def test_a_commit_has_a_page_only_at_a_forge_that_is_known(repository: str, address: str | None) -> None:
     assert commit_address(repository, SHA) == address
-
-
-def test_text_of_others_is_one_line_without_markup() -> None:
-    hostile = "![p](http://x.example/p.png) [a](b)\n# :red[c] $d$ `e` <f> www.x.example"
-    escaped = plain(hostile)
-    seen = re.sub(r"\\([^\w\s])", r"\1", escaped).replace("\u2060", "")
-    assert seen == hostile.replace("\n", " "), "nothing that is seen is lost"
-    for markup in ("![", " [", "p](", "a](", " $d$", "http://", "www.", "\n", " <f"):
-        assert markup not in escaped, markup
-    assert plain("gemm_fp8 320x32576x7168 at 3.5 %, a#1: 'b' (c)") == "gemm_fp8 320x32576x7168 at 3.5 %, a#1: 'b' (c)"
-    assert plain_code("a` ![x](y)\nb") == "`a' ![x](y) b`"
-
-
-def test_a_document_of_others_keeps_its_tables_and_loses_its_links() -> None:
-    document = "# Title\n| a | b |\n|---|---|\n![p](http://x.example) [q][r]\n[r]: http://x.example"
-    safe = without_links(document)
-    assert safe.replace("\u2060", "") == document
-    assert not any(markup in safe for markup in ("](", "][", "]:", "http://"))
 
 
 def test_a_sha_that_is_none_has_no_page() -> None:

@@ -20,6 +20,7 @@ from tilewatch.errors import ExpectedError
 from tilewatch.kernels.device import GpuSpec, gpu_model
 from tilewatch.kernels.upgrading.safety import find_exit_code, find_most_urgent
 from tilewatch.repository_names import main_line_of
+from tilewatch.text import plain
 from tilewatch.worker.detection.two_nodes import NodeChange, NodesCompared, NodeSide, NodeTime, compare_nodes
 
 
@@ -194,6 +195,7 @@ def _make_operator(each: NodeChange, sides: _Sides, compared: NodesCompared) -> 
 
 
 def _write_markdown(sides: _Sides, lines: Sequence[str], operators: Sequence[dict[str, Any]]) -> str:
-    rows = [f"| {row['kernel']} | {row['problem']} | {row['safety']} | {row['reason']} |" for row in operators]
+    cells = ([plain(row[name]) for name in ("kernel", "problem", "safety", "reason")] for row in operators)
+    rows = [f"| {' | '.join(each)} |" for each in cells]
     head = ["| kernel | problem | verdict | what differs |", "|---|---|---|---|"]
     return "\n".join([f"# {sides.names[0]} → {sides.names[1]}", "", *lines, "", *head, *rows, ""])

@@ -11,6 +11,7 @@ from typing import Any
 
 import requests
 
+from tilewatch.text import plain
 from tilewatch.worker.notify.senders import (
     ANSWER_LIMIT_S,
     CONNECT_LIMIT_S,
@@ -116,10 +117,11 @@ def marker(key: str) -> str:
 
 
 def comment_of(message: OutgoingMessage) -> str:
-    """Puts the text into a code fence, so that a commit's subject in it mentions nobody and links nowhere."""
+    """Puts the text into a code fence, so that a commit's subject in it mentions nobody and links nowhere. The heading,
+    which may have a kernel's name, is escaped."""
     longest = max((len(ticks) for ticks in re.findall(r"`+", message.body)), default=0)
     fence = "`" * max(3, longest + 1)
-    heading = f"**{shortened(message.subject, LONGEST_DESCRIPTION)}**"
+    heading = f"**{plain(shortened(message.subject, LONGEST_DESCRIPTION))}**"
     lines = [marker(message.key), heading, f"{fence}text", message.body, fence]
     return "\n".join([*lines, f"[Evidence]({message.link})"] if message.link else lines)
 

@@ -19,6 +19,7 @@ from tilewatch.db.queries import messages as message_queries
 from tilewatch.db.queries import regressions as regression_queries
 from tilewatch.db.queries.messages import RegressionStory
 from tilewatch.db.session import session
+from tilewatch.text import without_mentions
 from tilewatch.worker.notify import routing, wording
 from tilewatch.worker.notify.alarms import OpenAlarm
 from tilewatch.worker.notify.check_messages import write_checks
@@ -181,8 +182,8 @@ def _send(outbox: Outbox, message: ClaimedMessage) -> SendResult:
     outgoing = OutgoingMessage(
         message.key,
         message.kind,
-        message.subject,
-        message.body,
+        without_mentions(message.subject),
+        without_mentions(message.body),
         attempt=message.attempts,
         sha=message.sha,
         about=message.about,

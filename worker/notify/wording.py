@@ -146,8 +146,8 @@ def report_link(dashboard_url: str, report_id: int) -> str:
 
 def one_line(text: str) -> str:
     """Removes line ends from text that others wrote (a commit's subject, a compiler's message), so that it cannot look
-    like a line of ours, and breaks what would notify everybody in a chat."""
-    return " ".join(text.split()).replace("<!", "< !").replace("<@", "< @")
+    like a line of ours."""
+    return " ".join(text.split())
 
 
 def _ending_lines(story: RegressionStory, kind: str, dashboard_url: str) -> list[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tilewatch.dashboard.text import WORD_JOINER
+from tilewatch.text import WORD_JOINER
 
 DASHBOARD = Path(__file__).parents[3] / "dashboard"
 
@@ -15,16 +15,18 @@ def draw_tables() -> None:
 
     from tilewatch.dashboard.widgets import tables
 
-    frame = pd.DataFrame({"kernel": ["=HYPERLINK(1)", "gemm"], "us": [-1.5, 2.0], "state": ["+1+cmd|x", "-0.3 %"]})
+    frame = pd.DataFrame(
+        {"kernel": ["=HYPERLINK(1)", "gemm"], "us": [-1.5, 2.0], "state": ["+1+cmd|x", "-0.3 % (-1 to 2), equal"]}
+    )
     tables.show(frame)
     tables.show(frame.style.map(lambda _: "color: red", subset="state"))
 
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_no_cell_is_a_formula(number: int) -> None:
-    shown = AppTest.from_function(draw_tables).run().dataframe[number].value
+    shown = AppTest.from_function(draw_tables, default_timeout=60).run().dataframe[number].value
     assert shown["kernel"].tolist() == [f"{WORD_JOINER}=HYPERLINK(1)", "gemm"]
-    assert shown["state"].tolist() == [f"{WORD_JOINER}+1+cmd|x", "-0.3 %"]
+    assert shown["state"].tolist() == [f"{WORD_JOINER}+1+cmd|x", "-0.3 % (-1 to 2), equal"]
     assert shown["us"].tolist() == [-1.5, 2.0]
 
 

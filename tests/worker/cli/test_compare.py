@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from tests.worker.fixtures.simulated_bench import SimulatedBench, Speed
 from tilewatch.kernels.comparing.launching import Budget
 from tilewatch.kernels.comparing.outcome import Outcome, exit_code
 from tilewatch.kernels.comparing.report import About, write_json, write_junit, write_lines, write_markdown
+from tilewatch.kernels.comparing.verdict import Verdict
 from tilewatch.kernels.device import SIMULATED
 from tilewatch.worker.cli import compare_sides
 from tilewatch.worker.cli.compare_sides import Sides, Wanted
@@ -375,9 +377,18 @@ def test_the_comment_names_what_to_type_again() -> None:
     failed = Outcome("k", "1x1", "sm_90", "failed", reason="a | b")
     comment = write_markdown([failed], about)
     assert "### Tilewatch: could not tell (v1 .. v2)" in comment
-    assert "| k | 1x1 sm_90 | could not be compared: a / b | - |" in comment
+    assert "| k | 1x1 sm_90 | could not be compared: a \\| b | - |" in comment
     assert "Repeat it: `tilewatch compare v1..v2`" in comment
     assert 'errors="1"' in write_junit([failed], about)
+
+
+def test_a_kernel_s_name_is_text_in_a_comment_and_one_word_in_a_command() -> None:
+    about = About("v1", "v2", True, "NVIDIA H200", 12.0, 8.0, "tilewatch compare v1..v2")
+    verdict = Verdict("slower", 0.1, 0.05, 0.15, 0.15, 16, True, False, True)
+    hostile = Outcome("@all; rm -rf ~ #", "1x1", "sm_90", "slower", verdict=verdict, base_us=(1.0,), head_us=(1.1,))
+    assert "@a" not in write_markdown([hostile], about)
+    (row,) = json.loads(write_json([hostile], about))["outcomes"]
+    assert shlex.split(row["repeat"])[2:4] == ["@all; rm -rf ~ #", "1x1"]
 
 
 def test_what_to_type_again_names_the_commits_and_no_file(watched: Path, tmp_path: Path) -> None:

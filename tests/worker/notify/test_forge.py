@@ -84,6 +84,13 @@ def test_a_check_is_a_status_and_a_comment_for_good_commits_too(hub: Hub, kind: 
     assert len(hub.comments) == 1
 
 
+def test_a_kernel_s_name_mentions_nobody_in_the_heading_of_a_comment(hub: Hub) -> None:
+    assert forge(hub).send(replace(MESSAGE, subject="@owner [a](http://x.example) is slower")).trouble is None
+    heading = hub.comments[0]["body"].splitlines()[1]
+    assert heading.replace("\u2060", "").replace("\\", "") == "**@owner [a](http://x.example) is slower**"
+    assert not any(markup in heading for markup in ("@o", " [", "://"))
+
+
 def test_recovery_is_a_status_alone(hub: Hub) -> None:
     assert forge(hub).send(replace(MESSAGE, kind="recovered")).trouble is None
     assert [status["state"] for status in hub.statuses] == ["success"]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tilewatch.text import WORD_JOINER, without_mentions
 from tilewatch.worker.notify.senders import OutgoingMessage, Service, without_secrets
 from tilewatch.worker.notify.wording import one_line
 
@@ -25,5 +26,24 @@ def test_an_address_that_no_service_has_is_given_up_without_being_shown() -> Non
     assert "hunter2" not in outcome.trouble
 
 
-def test_a_commit_s_subject_can_neither_fake_a_line_nor_call_everybody() -> None:
-    assert one_line("Fix\n\nCause: none <!channel> <@U123>") == "Fix Cause: none < !channel> < @U123>"
+def test_a_commit_s_subject_cannot_fake_a_line() -> None:
+    assert one_line("Fix\n\nCause: none") == "Fix Cause: none"
+
+
+@pytest.mark.parametrize(
+    ("text", "called"),
+    [
+        ("<!channel> <@U123> <#C1>", "<!"),
+        ("gemm @everyone (@here)", "@e"),
+        ("see [the log](http://x.example)", "]("),
+        ("<http://x.example|our page>", "<h"),
+    ],
+)
+def test_text_of_others_calls_nobody_and_hides_no_link(text: str, called: str) -> None:
+    assert called in text
+    assert called not in without_mentions(text)
+    assert without_mentions(text).replace(WORD_JOINER, "") == text
+
+
+def test_a_mail_address_and_a_comparison_stay_as_they_are() -> None:
+    assert without_mentions("Owner: kim@example.org, 3 < 4, a <- b") == "Owner: kim@example.org, 3 < 4, a <\u2060- b"
