@@ -19,8 +19,9 @@ from unittest.mock import patch
 
 import numpy as np
 
+from benchmarks import bounds
 from benchmarks.judge import KINDS, LIFE, PlayedWorld, play, score_worlds
-from tilewatch.worker.detection import detector, modes, nights, node_noise, scope_state, step_scan
+from tilewatch.worker.detection import detector, nights, node_noise, scope_state, step_scan
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Floats, read_level
 
@@ -73,7 +74,6 @@ def _no_common_moves(*of_nights_and_nodes: Floats) -> tuple[Floats, Floats]:
 
 
 PARTS: dict[str, tuple[Any, str, Any]] = {
-    "two modes of launches": (modes, "learn_all", lambda _: {}),
     "the node's part subtracted": (node_noise, "estimate_shared", _no_shared),
     "several factors of a node": (node_noise, "_factors", _no_factors),
     "a learned share of the node's part": (node_noise, "learn_shares", _no_shares),
@@ -96,7 +96,8 @@ def main() -> None:
     parser.add_argument("--out", action="store_true", help="only parts and numbers taken out")
     parser.add_argument("--halves", action="store_true", help="only numbers halved and doubled")
     options = parser.parse_args()
-    # Launches of a night are read, and their modes learned, alike on each line.
+    print(bounds.describe_run())
+    # Launches of a night are read alike on each line.
     with patch.object(nights, "read_level", cache(read_level)):
         print(f"{'without code:':>58}{'with code:':>43}")
         titles = "".join(f"{each:>8}" for each in ("prec.", "recall", "F1", "p90", "replays"))

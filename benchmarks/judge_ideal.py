@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from benchmarks import bounds
 from benchmarks.judge import KINDS, LIFE, NIGHTS, CodeAlert, PlayedWorld, make_world, score_worlds
 from benchmarks.judge_worlds import LAUNCHES, ROUNDS, SAMPLES, SERIES, SHAPES, WARM_UP_NIGHTS, Floats, World
 from tilewatch.worker.detection.policy import Policy
@@ -58,6 +59,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=7000, help="the first world's seed")
     parser.add_argument("--worth", type=float, nargs="+", default=[100.0, 300.0, 1000.0])
     options = parser.parse_args()
+    print(bounds.describe_run())
     titles = ("precision", "recall", "exact F1", "p90", "5% <=2", "replays")
     print(f"{'world':24}{'code':6}{'worth':>6}" + "".join(f"{each:>11}" for each in titles))
     for kind in SCORED:
