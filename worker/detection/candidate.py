@@ -1,10 +1,9 @@
 """Puts nights and replays of a candidate together: how likely a change is, at which build, and what launches are worth.
 
-For one series, or for several that share a cause. confirmation.py decides what is asked next.
+For one series. confirmation.py decides what is asked next.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -45,7 +44,7 @@ class Candidate:
     """Some build in (good, bad] may have changed the series by about `size`.
 
     `prior` are the log-odds before nights and replays. A candidate without a `size` is a check: nights show nothing,
-    but a new machine or toolchain may have hidden a change. `companions` have the same first bad build.
+    but a new machine or toolchain may have hidden a change.
     """
 
     series: int
@@ -58,8 +57,6 @@ class Candidate:
     replays: ReplayEvidence = field(default_factory=ReplayEvidence)
     fresh_since: int | None = None  # the first build that can still be reported soon; None: its age does not matter
     state: State = "open"
-    companions: tuple["Candidate", ...] = ()
-    least_deviations: float | None = None  # of its own replays; None: the policy's
     launches: int = 0
     unanswered: set[tuple[int, int]] = field(default_factory=set)  # pairs whose question got no launch
     code_share: float | None = None  # the probability that its new code changed it, before nights and its own replays
@@ -93,9 +90,9 @@ class Candidate:
         """Of the replays across each build: size / variance, 1 / variance, launches."""
         return self.replays.across(self.builds, self.launch_variance)
 
-    def expect(self, prior: float, least_deviations: float | None = None) -> None:
+    def expect(self, prior: float) -> None:
         """A prior of its own, in place of how often series change and of what their code says of that."""
-        self.prior, self.least_deviations = prior, least_deviations
+        self.prior = prior
         unchanged = np.isneginf(self.nightly.by_code)
         self.nightly = replace(self.nightly, by_code=np.where(unchanged, -np.inf, 0.0))
 
@@ -139,18 +136,6 @@ def odds(candidate: Candidate, policy: Policy) -> float:
     return candidate.prior + float(np.logaddexp.reduce(by_build))
 
 
-def odds_together(candidates: Sequence[Candidate], prior: float, policy: Policy) -> float:
-    """Log-odds that one build changed all these series by the same size."""
-    replayed = [candidate.replayed for candidate in candidates]
-    nightly = NightEvidence(
-        np.sum([candidate.nightly.weighed for candidate in candidates], axis=0),
-        np.sum([candidate.nightly.precisions for candidate in candidates], axis=0),
-        np.min([candidate.nightly.by_code for candidate in candidates], axis=0),
-    )
-    weighed, precisions = (np.sum([each[i] for each in replayed], axis=0) for i in (0, 1))
-    return prior + float(np.logaddexp.reduce(log_odds(nightly, weighed, precisions, policy) + nightly.by_code))
-
-
 def likeliest_build(candidate: Candidate) -> tuple[int, float]:
     """The likeliest first bad build and its probability."""
     likely = posterior(candidate)
@@ -159,11 +144,8 @@ def likeliest_build(candidate: Candidate) -> tuple[int, float]:
 
 
 def posterior(candidate: Candidate) -> Floats:
-    """The probability of each build of the range to be the first bad one, with the evidence of its companions."""
-    logs = np.zeros(candidate.bad - candidate.good)
-    for each in (candidate, *candidate.companions):
-        if (each.good, each.bad) == (candidate.good, candidate.bad):
-            logs += _location(each) + each.nightly.by_code
+    """The probability of each build of the range to be the first bad one."""
+    logs = _location(candidate) + candidate.nightly.by_code
     likely = np.exp(logs - logs.max())
     return np.asarray(likely / likely.sum())
 
@@ -188,9 +170,9 @@ def _location(candidate: Candidate) -> Floats:
     return np.asarray(np.maximum(both, without_nights))
 
 
-def is_worth(candidates: Sequence[Candidate], log_odds_: float, launches: int, policy: Policy) -> bool:
+def is_worth(candidate: Candidate, log_odds_: float, launches: int, policy: Policy) -> bool:
     """Whether probability x worth of the change, in launches, is at least `launches`."""
-    return max(_worth(candidate, policy) for candidate in candidates) * probability_of(log_odds_) >= launches
+    return _worth(candidate, policy) * probability_of(log_odds_) >= launches
 
 
 def could_be_worth(log_odds_: float, policy: Policy) -> bool:

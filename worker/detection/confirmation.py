@@ -43,9 +43,8 @@ def is_believable(candidate: Candidate, policy: Policy) -> bool:
     estimate = candidate.estimate
     if estimate is None or candidate.state not in ("believed", "confirmed"):
         return False
-    least = candidate.least_deviations or policy.believed_deviations
     is_located = candidate.stuck or likeliest_build(candidate)[1] >= policy.located
-    is_large = abs(estimate.deviations) >= least and abs(estimate.size) >= policy.min_change
+    is_large = abs(estimate.deviations) >= policy.believed_deviations and abs(estimate.size) >= policy.min_change
     return is_located and is_large and _has_odds(candidate, policy)
 
 
@@ -73,9 +72,8 @@ def _launches_to_believe(candidate: Candidate, policy: Policy) -> int:
     """0 when the candidate left the state "open"."""
     estimate = candidate.estimate
     if estimate is not None:
-        few = 1.0 + policy.few_launches / estimate.launches
-        least = candidate.least_deviations or policy.believed_deviations
-        is_large = abs(estimate.deviations) >= least * few and abs(estimate.size) >= policy.min_change
+        is_sure = abs(estimate.deviations) >= policy.believed_deviations
+        is_large = is_sure and abs(estimate.size) >= policy.min_change
         if is_large and _has_odds(candidate, policy):
             candidate.state = "believed"
             return 0
@@ -87,7 +85,7 @@ def _launches_to_believe(candidate: Candidate, policy: Policy) -> int:
         return 0
     launches = next_launches(candidate, policy)
     is_first_check = candidate.size is None and estimate is None
-    if not is_first_check and not is_worth([candidate], odds(candidate, policy), launches, policy):
+    if not is_first_check and not is_worth(candidate, odds(candidate, policy), launches, policy):
         candidate.state = "refuted"
         return 0
     if candidate.launches >= policy.most_launches:

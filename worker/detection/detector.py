@@ -14,7 +14,6 @@ from tilewatch.worker.detection.candidate import (
     could_be_worth,
     is_worth,
     odds,
-    odds_together,
     probability_of,
 )
 from tilewatch.worker.detection.confirmation import is_believable, next_launches, next_question
@@ -40,14 +39,6 @@ class Response:
     questions: tuple[ReplayQuestion, ...]
 
 
-@dataclass
-class CandidateGroup:
-    """Candidates of one kernel's shapes, as long as one change of all of them is asked about."""
-
-    candidates: list[Candidate]
-    prior: float
-
-
 class Detector:
     """Call `add_night`, then `add_answers` while it asks questions. A new night drops the questions that are left.
 
@@ -61,7 +52,6 @@ class Detector:
         self.launches = launches
         self.budget = ReplayBudget(self.policy)
         self.candidates: dict[int, Candidate] = {}
-        self.groups: list[CandidateGroup] = []
         self._awaited: dict[int, ReplayQuestion] = {}
 
     def add_night(self, build: int, readings: Mapping[int, Reading]) -> Response:
@@ -104,22 +94,17 @@ class Detector:
         return give_verdict(self.state, series, self.candidates.get(series))
 
     def _open(self, possible: PossibleChange) -> None:
-        columns = [column for column in possible.columns if self.nights.measured[column]]
-        keys = [self.state.keys[column] for column in columns]
-        ages = max([possible.ages, *(self.state.ages_replayed(key) for key in keys)]) if possible.ages else 0
-        ages = min([ages, *(self.state.ages_since_confirmed(key) for key in keys)])
-        if any(key in self.candidates for key in keys) or ages < 1:
+        key = self.state.keys[possible.column]
+        ages = min(max(possible.ages, self.state.ages_replayed(key)), self.state.ages_since_confirmed(key))
+        if ages < 1 or not self.nights.measured[possible.column]:
             return
-        candidates = [self.state.open_candidate(key, ages, possible.prior) for key in keys]
-        if not all(candidate.has_builds for candidate in candidates):
+        candidate = self.state.open_candidate(key, ages, math.log(self.state.change_rate()))
+        if not candidate.has_builds:
             return
-        launches = min(next_launches(candidate, self.policy) for candidate in candidates)
+        launches = next_launches(candidate, self.policy)
         is_affordable = self.budget.allows(launches * (1 + len(self.candidates)))
-        if not is_affordable or not is_worth(candidates, possible.log_odds, launches, self.policy):
-            return
-        self.candidates |= {candidate.series: candidate for candidate in candidates}
-        if len(candidates) > 1:
-            self.groups.append(CandidateGroup(candidates, possible.prior))
+        if is_affordable and is_worth(candidate, possible.log_odds, launches, self.policy):
+            self.candidates[key] = candidate
 
     def _open_checks(self) -> None:
         for candidate in self.state.code_checks():
@@ -138,14 +123,10 @@ class Detector:
     def _next_questions(self, changes: list[ConfirmedChange]) -> Response:
         """Every candidate takes its next step; one that came to its end is confirmed or remembered."""
         questions: list[ReplayQuestion] = []
-        grouped: set[int] = set()
-        for group in tuple(self.groups):
-            questions += self._ask_together(group)
-            if group in self.groups:
-                grouped |= {candidate.series for candidate in group.candidates}
-        alone = [candidate for key, candidate in self.candidates.items() if key not in grouped]
         quietest: dict[int, float] = {}  # by build, of the series with new code there that are still open
-        for deviation, _, candidate in sorted((each.pair_deviation, each.series, each) for each in alone):
+        for deviation, _, candidate in sorted(
+            (each.pair_deviation, each.series, each) for each in self.candidates.values()
+        ):
             waits = candidate.code_share is not None and not candidate.launches
             if waits and deviation > NOISY * quietest.get(candidate.bad, math.inf):
                 continue
@@ -174,44 +155,6 @@ class Detector:
         self._awaited[question.series] = question
         return question
 
-    def _ask_together(self, group: CandidateGroup) -> list[ReplayQuestion]:
-        """Asks about the quietest shapes, until the kernel is believed to have changed or not to have."""
-        policy, candidates = self.policy, group.candidates
-        so_far = odds_together(candidates, group.prior, policy)
-        if so_far >= policy.believed_log_odds:
-            self._split_believed(group)
-            return []
-        quietest = min(candidate.pair_deviation for candidate in candidates)
-        quiet = [candidate for candidate in candidates if candidate.pair_deviation < 2.0 * quietest]
-        launches = max(2, -(-min(next_launches(candidate, policy) for candidate in quiet) // len(quiet)))
-        spent = sum(candidate.launches for candidate in candidates)
-        is_affordable = self.budget.allows(launches * len(quiet)) and self.budget.rounds_left
-        is_spent = spent >= policy.most_launches * len(quiet)
-        if not is_affordable or is_spent or not is_worth(candidates, so_far, launches, policy):
-            self.groups.remove(group)
-            for candidate in candidates:
-                candidate.prior = math.log(self.state.change_rate())
-            return []
-        quiet.sort(key=lambda candidate: candidate.launches)
-        return [
-            self._spend(ReplayQuestion(candidate.series, candidate.good, candidate.bad, launches))
-            for candidate in quiet
-        ]
-
-    def _split_believed(self, group: CandidateGroup) -> None:
-        """Goes on with each shape alone. Where one shape alone was replayed, only with that one: once its build is
-        known, the others are asked about that build (siblings.py)."""
-        self.groups.remove(group)
-        replayed = [candidate for candidate in group.candidates if candidate.estimate is not None]
-        for candidate in group.candidates:
-            if len(replayed) != 1:
-                candidate.expect(self.policy.sibling_log_odds, self.policy.sibling_deviations)
-                candidate.companions = tuple(other for other in group.candidates if other is not candidate)
-            elif candidate in replayed:
-                candidate.prior = math.log(self.state.change_rate())
-            else:
-                del self.candidates[candidate.series]
-
     def _close(self, candidate: Candidate) -> list[ConfirmedChange]:
         """A confirmed change starts a new level; the replays of any other candidate are kept as evidence."""
         del self.candidates[candidate.series]
@@ -227,6 +170,5 @@ class Detector:
 
     def _close_all(self) -> list[ConfirmedChange]:
         """At the end of a night a believed change is confirmed, though its size or build may be less sure."""
-        self.groups.clear()
         self._awaited.clear()
         return [change for candidate in tuple(self.candidates.values()) for change in self._close(candidate)]

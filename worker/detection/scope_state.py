@@ -18,7 +18,6 @@ from tilewatch.worker.detection.suspicion import (
     PossibleChange,
     ScopeEvidence,
     find_possible_changes,
-    group_shapes,
     weigh_evidence,
 )
 from tilewatch.worker.detection.verdict import ConfirmedChange
@@ -60,7 +59,6 @@ class ScopeState:
         nodes, kernels = [series[key].node for key in self.keys], [series[key].kernel for key in self.keys]
         self.nights = Nights(nodes, kernels, policy)
         self.evidence: ScopeEvidence | None = None
-        self._families = group_shapes(nodes, kernels)
         self._weighed = self._precisions = np.empty((0, len(self.keys)))  # of replays, nights x series
         self._points = self._confirmed = 0
         self._code_answers: dict[int, dict[int, float]] = {}  # by build and series
@@ -81,7 +79,7 @@ class ScopeState:
         """The likeliest first."""
         if self.evidence is None:
             return []
-        return find_possible_changes(self.evidence, self._families, self.change_rate(), self.policy)
+        return find_possible_changes(self.evidence, self.change_rate(), self.policy)
 
     def change_rate(self) -> float:
         """Changes per point: a guess, until this fleet's own confirmed changes outweigh it."""

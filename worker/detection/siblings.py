@@ -41,8 +41,8 @@ def find_siblings(state: ScopeState, change: ConfirmedChange, taken: Container[i
         candidate = _of_one_build(candidate, change.first_bad)
         candidate.size = change.size
         prior = policy.sibling_log_odds if on_node else policy.elsewhere_log_odds
-        candidate.expect(prior, policy.sibling_deviations)
-        if is_worth([candidate], odds(candidate, policy), next_launches(candidate, policy), policy):
+        candidate.expect(prior)
+        if is_worth(candidate, odds(candidate, policy), next_launches(candidate, policy), policy):
             opened.append(candidate)
     return opened
 

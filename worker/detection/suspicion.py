@@ -1,14 +1,11 @@
 """Finds which series may have changed, at which builds and how likely, from nights and earlier replays.
 
-All series are worked on at once, alone and pooled over the shapes of a kernel.
+All series are worked on at once.
 """
 
-from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilewatch.worker.detection.candidate import NightEvidence, log_odds
 from tilewatch.worker.detection.policy import Policy
@@ -22,13 +19,16 @@ REPLAYED_LOG_ODDS = 3.0
 """From this much on replays decide which builds are asked about, whatever the nights show."""
 
 
+LEAST_LOG_ODDS = -8.0
+"""Of a change that is looked at: what is less likely is worth no launch."""
+
+
 @dataclass(frozen=True)
 class PossibleChange:
-    """Columns that may have changed at one of the last `ages` nights' builds; if several, then all of them at once."""
+    """A column that may have changed at one of the last `ages` nights' builds."""
 
-    columns: tuple[int, ...]
+    column: int
     ages: int
-    prior: float
     log_odds: float
 
 
@@ -65,57 +65,15 @@ def weigh_evidence(scan: Scan, weighed: Floats, precisions: Floats, by_code: Flo
     return ScopeEvidence(nightly, weighed[rows], precisions[rows], total, by_code[rows])
 
 
-def find_possible_changes(
-    evidence: ScopeEvidence, groups: Sequence[NDArray[np.int64]], change_rate: float, policy: Policy
-) -> list[PossibleChange]:
-    """The likeliest first. A series may have changed alone or with its kernel, whichever is likelier."""
-    prior = float(np.log(change_rate * (1.0 - policy.whole_kernels)))
-    alone = prior + np.logaddexp.reduce(evidence.log_odds, axis=0)
-    together_prior = float(np.log(change_rate * policy.whole_kernels))
+def find_possible_changes(evidence: ScopeEvidence, change_rate: float, policy: Policy) -> list[PossibleChange]:
+    """The likeliest first."""
+    by_series = np.log(change_rate) + np.logaddexp.reduce(evidence.log_odds, axis=0)
     possible: list[PossibleChange] = []
-    likeliest = alone.copy()
-    for columns in groups:
-        columns = columns[np.isfinite(evidence.nightly.precisions[:, columns]).any(axis=0)]
-        pooled = _pooled(evidence, columns, policy)
-        if pooled is None:
-            continue
-        total = together_prior + float(np.logaddexp.reduce(pooled))
-        if total > likeliest[columns].max():
-            likeliest[columns] = total
-            ages, share = _ages(pooled, policy)
-            ages = max(ages, *(replayed_ages(evidence, column) for column in columns))
-            possible.append(PossibleChange(tuple(map(int, columns)), ages, together_prior, total + share))
-    for column in np.flatnonzero(alone > -8.0):
+    for column in np.flatnonzero(by_series > LEAST_LOG_ODDS):
         ages, share = _ages(evidence.log_odds[:, column], policy)
         ages = max(ages, replayed_ages(evidence, column))
-        possible.append(PossibleChange((int(column),), ages, prior, float(alone[column]) + share))
-    return sorted(possible, key=lambda each: (-each.log_odds, -len(each.columns), each.columns))
-
-
-def group_shapes(nodes: Sequence[int], kernels: Sequence[int]) -> list[NDArray[np.int64]]:
-    """The shapes of each kernel on a node; and on all nodes, where several have it."""
-    on_node: dict[tuple[int, int], list[int]] = defaultdict(list)
-    anywhere: dict[int, list[int]] = defaultdict(list)
-    for column, (node, kernel) in enumerate(zip(nodes, kernels, strict=True)):
-        on_node[kernel, node].append(column)
-        anywhere[kernel].append(column)
-    several = [columns for kernel, columns in anywhere.items() if sum(key[0] == kernel for key in on_node) > 1]
-    return [np.asarray(each) for each in (*on_node.values(), *several) if len(each) > 1]
-
-
-def _pooled(evidence: ScopeEvidence, columns: NDArray[np.int64], policy: Policy) -> Floats | None:
-    """Log-odds, by age, that all of these moved by the same size; None where fewer than two can tell."""
-    if len(columns) < 2:
-        return None
-    precisions = evidence.nightly.precisions[:, columns]
-    known = np.isfinite(precisions)
-    nightly = NightEvidence(
-        np.where(known, evidence.nightly.weighed[:, columns], 0.0).sum(axis=1),
-        np.where(known, precisions, 0.0).sum(axis=1),
-    )
-    weighed, precisions = evidence.weighed[:, columns].sum(axis=1), evidence.precisions[:, columns].sum(axis=1)
-    total = log_odds(nightly, weighed, precisions, policy) + evidence.by_code[:, columns].min(axis=1)
-    return np.where(known.all(axis=1), total, -np.inf)
+        possible.append(PossibleChange(int(column), ages, float(by_series[column]) + share))
+    return sorted(possible, key=lambda each: (-each.log_odds, each.column))
 
 
 def _ages(by_age: Floats, policy: Policy) -> tuple[int, float]:

@@ -47,16 +47,9 @@ def test_a_change_is_believed_at_245_to_one(odds_to_one: float, believed: bool) 
     assert is_believed(candidate_of(0.02, log_odds=math.log(odds_to_one))) == believed
 
 
-@pytest.mark.parametrize(("deviations", "believed"), [(2.5, False), (4.0, False), (4.3, True), (-4.3, True)])
+@pytest.mark.parametrize(("deviations", "believed"), [(2.5, False), (3.5, False), (3.8, True), (-3.8, True)])
 def test_replays_alone_must_show_a_change_whatever_the_odds(deviations: float, believed: bool) -> None:
-    """12 launches need 3.7 (1 + 1.5 / 12) = 4.16 deviations."""
     assert is_believed(candidate_at(deviations, launches=12)) == believed
-
-
-def test_few_launches_must_show_more_than_many() -> None:
-    """3 launches need 3.7 (1 + 1.5 / 3) = 5.55 deviations."""
-    assert not is_believed(candidate_at(5.2, launches=3))
-    assert is_believed(candidate_at(5.9, launches=3))
 
 
 @pytest.mark.parametrize(("size", "state"), [(0.002, "refuted"), (-0.002, "refuted"), (0.004, "confirmed")])
