@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks import bounds
 from benchmarks.judge import KINDS, LIFE, PlayedWorld, play, score_worlds
-from tilewatch.worker.detection import detector, nights, node_noise, scope_state, step_scan, suspicion
+from tilewatch.worker.detection import nights, node_noise, scope_state, step_scan
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Floats, read_level
 
@@ -30,19 +30,13 @@ SCORED = [kind for kind in (*KINDS, *LIFE) if kind.name in ("mix of everything",
 OFF: dict[str, float] = {
     "clip_deviations": 1e6,
     "noise_floor": 1e-9,
-    "wander": 0.0,
-    "wander_nights": 0.0,
     "nightly_log_odds": 1e6,
-    "prior_points": 1e12,
-    "fresh_share": 2.0,
     "believed_deviations": 0.0,
     "least_launches": 1,
-    "elsewhere_log_odds": Policy().sibling_log_odds,
     "step_share": 10**6,
     "step_launches": Policy().most_launches,
     "most_launches": 10**6,
     "sizing_launches": 1,
-    "bisections": 10**6,
     "check_after_nights": 10**6,
     "budget": 1e6,
     "saved_nights": 0.0,
@@ -74,15 +68,10 @@ PARTS: dict[str, tuple[Any, str, Any]] = {
     "the node's part subtracted": (node_noise, "estimate_shared", _no_shared),
     "several factors of a node": (node_noise, "_factors", _no_factors),
     "a learned share of the node's part": (node_noise, "learn_shares", _no_shares),
-    "siblings of a confirmed change": (detector, "find_siblings", lambda *_: []),
+    "siblings of a confirmed change": (scope_state.ScopeState, "sibling_checks", lambda *_: []),
     "history across a new machine": (step_scan, "_common_moves", _no_common_moves),
     "a check after a new machine": (scope_state.ScopeState, "_plan_checks", _nothing),
-    "steps without code leave history": (scope_state.ScopeState, "_align_moved", _nothing),
     "answers about other series' new code": (scope_state.ScopeState, "note_code_answer", _nothing),
-    "builds asked about by their probability": (suspicion, "_ages", lambda by_age, _: (len(by_age), 0.0)),
-    "builds that replays showed": (suspicion, "replayed_ages", lambda *_: 0),
-    "replays that reach behind those builds": (scope_state.ScopeState, "ages_replayed", lambda *_: 0),
-    "the quietest series asked first": (detector, "NOISY", inf),
 }
 
 

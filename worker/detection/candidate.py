@@ -4,7 +4,7 @@ For one series. confirmation.py decides what is asked next.
 """
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -89,12 +89,6 @@ class Candidate:
     def replayed(self) -> tuple[Floats, Floats, Floats]:
         """Of the replays across each build: size / variance, 1 / variance, launches."""
         return self.replays.across(self.builds, self.launch_variance)
-
-    def expect(self, prior: float) -> None:
-        """A prior of its own, in place of how often series change and of what their code says of that."""
-        self.prior = prior
-        unchanged = np.isneginf(self.nightly.by_code)
-        self.nightly = replace(self.nightly, by_code=np.where(unchanged, -np.inf, 0.0))
 
     def expect_of_code(self, share: float) -> None:
         """Other series with new code at this build were replayed since."""

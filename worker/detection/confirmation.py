@@ -108,8 +108,7 @@ def _locate(candidate: Candidate, policy: Policy) -> ReplayQuestion | None:
     likely = posterior(candidate)
     estimate, differences = candidate.estimate, candidate.replays.differences
     assert estimate is not None, "a candidate is believed on replays"
-    tried = {bad for good, bad in differences if good == candidate.good and bad != candidate.bad}
-    if likely.max() >= policy.located or len(tried) >= policy.bisections:
+    if likely.max() >= policy.located:
         return None
     # Replaying build number i of the range against the good one shows whether the first bad one is among the first i.
     from_half = np.abs(np.cumsum(likely)[:-1] - 0.5)

@@ -23,12 +23,7 @@ from tilewatch.worker.detection.replay_budget import ReplayBudget
 from tilewatch.worker.detection.replay_evidence import ReplayAnswer, ReplayQuestion
 from tilewatch.worker.detection.scope_state import NodeKernel, ScopeState
 from tilewatch.worker.detection.series_verdict import give_verdict
-from tilewatch.worker.detection.siblings import find_siblings
-from tilewatch.worker.detection.suspicion import PossibleChange
 from tilewatch.worker.detection.verdict import ConfirmedChange, SeriesVerdict
-
-NOISY = 2.0
-"""A series this much noisier than another with new code at the same build waits for the answers about that one."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +60,9 @@ class Detector:
             return Response(tuple(changes), ())
         self.state.add_night(build, readings)
         self.budget.start_night(self.launches * int(self.nights.measured.sum()), self.policy)
-        for possible in self.state.possible_changes():
-            if could_be_worth(possible.log_odds, self.policy):
-                self._open(possible)
+        for column, log_odds in self.state.possible_changes():
+            if could_be_worth(log_odds, self.policy):
+                self._open(column, log_odds)
         self._open_checks()
         return self._next_questions(changes)
 
@@ -93,17 +88,15 @@ class Detector:
         """After the newest night and the answers so far."""
         return give_verdict(self.state, series, self.candidates.get(series))
 
-    def _open(self, possible: PossibleChange) -> None:
-        key = self.state.keys[possible.column]
-        ages = min(max(possible.ages, self.state.ages_replayed(key)), self.state.ages_since_confirmed(key))
-        if ages < 1 or not self.nights.measured[possible.column]:
+    def _open(self, column: int, log_odds: float) -> None:
+        key = self.state.keys[column]
+        ages = self.state.ages_in_question(key)
+        if ages < 1 or not self.nights.measured[column]:
             return
-        candidate = self.state.open_candidate(key, ages, math.log(self.state.change_rate()))
-        if not candidate.has_builds:
-            return
+        candidate = self.state.open_candidate(key, ages, math.log(self.policy.changes_a_point))
         launches = next_launches(candidate, self.policy)
         is_affordable = self.budget.allows(launches * (1 + len(self.candidates)))
-        if is_affordable and is_worth(candidate, possible.log_odds, launches, self.policy):
+        if is_affordable and is_worth(candidate, log_odds, launches, self.policy):
             self.candidates[key] = candidate
 
     def _open_checks(self) -> None:
@@ -123,20 +116,13 @@ class Detector:
     def _next_questions(self, changes: list[ConfirmedChange]) -> Response:
         """Every candidate takes its next step; one that came to its end is confirmed or remembered."""
         questions: list[ReplayQuestion] = []
-        quietest: dict[int, float] = {}  # by build, of the series with new code there that are still open
-        for deviation, _, candidate in sorted(
-            (each.pair_deviation, each.series, each) for each in self.candidates.values()
-        ):
-            waits = candidate.code_share is not None and not candidate.launches
-            if waits and deviation > NOISY * quietest.get(candidate.bad, math.inf):
-                continue
+        for candidate in sorted(self.candidates.values(), key=lambda each: (each.pair_deviation, each.series)):
             questions += self._ask(candidate, changes)
-            if candidate.code_share is not None and candidate.series in self.candidates:
-                quietest.setdefault(candidate.bad, deviation)
         for change in tuple(changes):
-            for candidate in find_siblings(self.state, change, self.candidates, self.policy):
-                self.candidates[candidate.series] = candidate
-                questions += self._ask(candidate, changes)
+            for candidate in self.state.sibling_checks(change):
+                if candidate.series not in self.candidates:
+                    self.candidates[candidate.series] = candidate
+                    questions += self._ask(candidate, changes)
         return Response(tuple(changes), tuple(questions))
 
     def _ask(self, candidate: Candidate, changes: list[ConfirmedChange]) -> list[ReplayQuestion]:

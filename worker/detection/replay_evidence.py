@@ -85,16 +85,6 @@ class ReplayEvidence:
             self._estimates = {pair: _estimate(each, self._variance) for pair, each in self.differences.items()}
         return self._estimates
 
-    def shown_since(self, oldest: int, launch_variance: float) -> int | None:
-        """The first good build of the replays that showed something and reach past build `oldest`, None where none
-        did: a change behind it must not be shut out."""
-        shown = (
-            good
-            for (good, bad), estimate in self.estimates(launch_variance).items()
-            if bad >= oldest and abs(estimate.deviations) >= SHOWN_DEVIATIONS
-        )
-        return min(shown, default=None)
-
     def pair_variance(self, launch_variance: float) -> float:
         """Of one launch of both builds."""
         self.estimates(launch_variance)

@@ -15,7 +15,6 @@ from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Floats, Reading
 from tilewatch.worker.detection.replay_evidence import ReplayEvidence
 from tilewatch.worker.detection.suspicion import (
-    PossibleChange,
     ScopeEvidence,
     find_possible_changes,
     weigh_evidence,
@@ -25,8 +24,6 @@ from tilewatch.worker.detection.verdict import ConfirmedChange
 NEVER = -(2**62)
 CODE_PRIOR_SERIES = 2.0
 """After so many answers about a build's new code, they count as much as the guess of how often it changes a time."""
-REFUTED_LOG_ODDS = 2.0
-"""Replays that make a step so much less likely to be a build's, which nights show plainly, show that it is not."""
 MOST_SKIPPED_BUILDS = 64
 """Builds between two nights that may hold the first bad one; a longer pause counts as one step."""
 
@@ -60,7 +57,6 @@ class ScopeState:
         self.nights = Nights(nodes, kernels, policy)
         self.evidence: ScopeEvidence | None = None
         self._weighed = self._precisions = np.empty((0, len(self.keys)))  # of replays, nights x series
-        self._points = self._confirmed = 0
         self._code_answers: dict[int, dict[int, float]] = {}  # by build and series
 
     def add_night(self, build: int, readings: Mapping[int, Reading]) -> None:
@@ -75,27 +71,21 @@ class ScopeState:
         self._weigh()
         self._plan_checks()
 
-    def possible_changes(self) -> list[PossibleChange]:
-        """The likeliest first."""
+    def possible_changes(self) -> list[tuple[int, float]]:
+        """Columns with their log-odds, the likeliest first."""
         if self.evidence is None:
             return []
-        return find_possible_changes(self.evidence, self.change_rate(), self.policy)
+        return find_possible_changes(self.evidence, self.policy)
 
-    def change_rate(self) -> float:
-        """Changes per point: a guess, until this fleet's own confirmed changes outweigh it."""
-        policy = self.policy
-        guessed = policy.changes_a_point * policy.prior_points
-        return (guessed + self._confirmed) / (policy.prior_points + self._points)
-
-    def ages_since_confirmed(self, key: int) -> int:
-        """Nights since the change that was confirmed last: a new one must be younger."""
-        builds = self.nights.builds
-        return len(builds) - int(np.searchsorted(builds, self.series[key].level_since, "right"))
-
-    def ages_replayed(self, key: int) -> int:
-        """How many nights back a change can lie that replays may have shown; 0 where they showed none."""
-        builds, since = self.nights.builds, self._shown_since(self.series[key])
-        return 0 if since is None else len(builds) - int(np.searchsorted(builds, since, "right"))
+    def ages_in_question(self, key: int) -> int:
+        """How many nights back the oldest build lies that may have changed a series since the last change: one of the
+        last `after_nights` that did not leave its code as it was; 0 where there is none."""
+        builds, series = self.nights.builds, self.series[key]
+        since = len(builds) - int(np.searchsorted(builds, series.level_since, "right"))
+        ages = min(self.policy.after_nights, since)
+        code_changes = self.nights.code_changes[len(builds) - ages :, series.column]
+        may = np.flatnonzero(code_changes != SAME_CODE)
+        return ages - int(may[0]) if len(may) else 0
 
     def open_candidate(self, key: int, ages: int, prior: float) -> Candidate:
         """A change at one of the builds of the last `ages` nights."""
@@ -141,6 +131,17 @@ class ScopeState:
                 checks.append(check)
         return sorted(checks, key=lambda check: check.pair_deviation)
 
+    def sibling_checks(self, change: ConfirmedChange) -> Iterator[Candidate]:
+        """The other series of a confirmed change's kernel on its node, at its build."""
+        origin = self.series[change.series].node_kernel
+        for key, series in self.series.items():
+            is_other = series.node_kernel == origin and series.level_since < change.first_bad
+            if is_other and self.nights.measured[series.column]:
+                good, prior = change.first_bad - 1, self.policy.reasoned_log_odds
+                check = self.open_check(key, good, change.first_bad, prior, series.replays)
+                if check.has_builds:
+                    yield check
+
     def code_share(self, build: int) -> float:
         """How probable it is that new code changed a series' time: a guess, and what came of the other series with new
         code at this build. The mean of a beta distribution."""
@@ -169,14 +170,13 @@ class ScopeState:
 
         The caller sets `check_at` to None when it takes the check. The candidate is None where no build is left.
         """
-        prior = float(np.log(self.change_rate()))
+        prior = float(np.log(self.policy.changes_a_point))
         for key in self.keys:
             series = self.series[key]
             is_due = series.check_at is not None and int(self.nights.seen[series.column]) >= series.check_at
             if not is_due or series.check_from is None or not self.nights.measured[series.column]:
                 continue
-            last, shown = self.nights.builds[-1], self._shown_since(series)
-            good = max(min(series.check_from, series.check_from if shown is None else shown), series.level_since)
+            last, good = self.nights.builds[-1], max(series.check_from, series.level_since)
             check = None
             if 0 < last - good <= MOST_SKIPPED_BUILDS:
                 check = self.open_check(key, good, last, prior, series.replays)
@@ -200,7 +200,6 @@ class ScopeState:
         series = self.series[candidate.series]
         self._end_level(series, first_bad)
         self.nights.align(series.column, int(np.searchsorted(self.nights.builds, first_bad)), estimate.size)
-        self._confirmed += 1
         change = ConfirmedChange(candidate.series, first_bad, float(np.expm1(estimate.size)), estimate.error)
         self.series[candidate.series].confirmed = change
         return change
@@ -220,7 +219,6 @@ class ScopeState:
         self._precisions = np.vstack([self._precisions, zeros])[-kept:]
 
     def _weigh(self) -> None:
-        self._points += int(self.nights.measured.sum())
         since = np.array([self.series[key].history_since for key in self.keys], dtype=np.int64)
         scan = self.nights.scan(since)
         self.noise = scan.noise
@@ -230,34 +228,11 @@ class ScopeState:
         if self.evidence is not None:
             again = np.diff(self.nights.builds, prepend=NEVER)[: -len(scan.steps) - 1 : -1] == 0
             self.evidence.log_odds[again] = -np.inf  # a build's second night cannot be its first bad one
-            self._align_moved()
-
-    def _align_moved(self) -> None:
-        """Takes levels that moved without their code out of history: no later build is asked about them.
-
-        That is where nights leave no doubt of a step, and replays of the builds around it, or code that stayed as it
-        was, leave little probability that a build made it.
-        """
-        if self.evidence is None:
-            return
-        nightly, policy = self.evidence.nightly, self.policy
-        shown = nightly.weighed / nightly.precisions
-        nights = shown * nightly.weighed / 2
-        replays = shown * self.evidence.weighed - shown**2 * self.evidence.precisions / 2
-        is_innocent = (replays <= -REFUTED_LOG_ODDS) | np.isneginf(self.evidence.by_code)
-        old = np.arange(len(nights))[:, None] >= policy.min_history - 1
-        moved = np.where(old & (np.abs(shown) >= policy.min_change), np.nan_to_num(nights), 0.0)
-        ages, columns = moved.argmax(axis=0), np.arange(len(self.keys))
-        is_moved = (moved[ages, columns] >= policy.nightly_log_odds) & is_innocent[ages, columns]
-        for column in np.flatnonzero(is_moved):
-            age = int(ages[column]) + 1
-            size = self.nights.size(int(column), age, self.series[self.keys[column]].history_since)
-            self.nights.align(int(column), len(self.nights.builds) - age, size)
 
     def _by_code(self) -> Floats:
         """What code adds to the log-odds of each build: one that changed it changes times more often than any build."""
         builds = self.nights.code_changes
-        share = np.array([[self.code_share(build)] for build in self.nights.builds]) / self.change_rate()
+        share = np.array([[self.code_share(build)] for build in self.nights.builds]) / self.policy.changes_a_point
         changed = np.log(share / np.maximum(builds, 1))
         return np.where(builds == SAME_CODE, -np.inf, np.where(builds > 0, changed, 0.0))
 
@@ -268,11 +243,6 @@ class ScopeState:
             series.check_at = int(self.nights.seen[column]) + self.policy.check_after_nights
             earlier = np.flatnonzero(np.isfinite(self.nights.times[:-1, column]))
             series.check_from = self.nights.builds[int(earlier[-1])] if len(earlier) else None
-
-    def _shown_since(self, series: SeriesState) -> int | None:
-        builds = self.nights.builds
-        oldest = builds[-min(self.policy.after_nights, len(builds))]
-        return series.replays.shown_since(oldest, float(self.nights.variances[series.column]))
 
 
 def _by_build(nightly: NightEvidence, builds: Sequence[int], good: int, bad: int) -> NightEvidence:

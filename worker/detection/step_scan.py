@@ -57,10 +57,7 @@ def scan_steps(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices, noi
     long_enough = np.maximum(before_new[1], np.where(np.isfinite(unlike), before_old[1], 0)) >= policy.min_history
     enough = long_enough & (after_new[1] > 0) & here[-1] & np.isfinite(residuals[-1])
     steps = np.where(enough, after_mean - before_mean, np.nan)
-    ages = (rows - at)[:, None]
-    # A level strays by itself: variance w^2 age / (age + h), however many nights are averaged.
-    wander = (policy.wander / noise) ** 2 * ages / (ages + policy.wander_nights)
-    variances = np.where(enough, 1.0 / before_weight + 1.0 / after_weight + wander, np.nan)
+    variances = np.where(enough, 1.0 / before_weight + 1.0 / after_weight, np.nan)
     return Scan(steps, variances, noise, move_spread)
 
 
