@@ -29,7 +29,6 @@ SCORED = [kind for kind in (*KINDS, *LIFE) if kind.name in ("mix of everything",
 
 OFF: dict[str, float] = {
     "clip_deviations": 1e6,
-    "noise_floor": 1e-9,
     "nightly_log_odds": 1e6,
     "believed_deviations": 0.0,
     "least_launches": 1,
@@ -37,7 +36,6 @@ OFF: dict[str, float] = {
     "step_launches": Policy().most_launches,
     "most_launches": 10**6,
     "sizing_launches": 1,
-    "check_after_nights": 10**6,
     "budget": 1e6,
     "saved_nights": 0.0,
 }

@@ -76,7 +76,7 @@ def test_another_main_baseline_begins_a_segment_and_is_no_change_of_the_kernel(m
         judge.add_night(number, number, night(number, ratio, baseline), {})
         judge.settle(equal)
         assert judge.alerts == {}
-    assert asked == [(series[0], 11, 12 + Policy().check_after_nights)]
+    assert asked == [(series[0], 11, 12 + Policy().min_history)]
     assert {judge.verdict(each).verdict for each in series} == {"unchanged"}
     points = [judge.verdict(each).history_points for each in series]
     assert points == [11, 23, 23], "of this baseline; of all nights where it stayed"

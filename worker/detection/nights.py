@@ -56,7 +56,7 @@ class Nights:
             name = (reading.machine, reading.env)
             environments[column] = self._environment_numbers.setdefault(name, len(self._environment_numbers))
         self.seen += np.isfinite(times)
-        kept = self.policy.window_nights - 1
+        kept = self.policy.before_nights + self.policy.after_nights - 1
         self.builds = [*self.builds[-kept:], build]
         self.times = np.vstack([self.times[-kept:], times])
         self.baselines = np.vstack([self.baselines[-kept:], baselines])
@@ -109,7 +109,7 @@ class Nights:
         """
         rows = slice(-self.policy.before_nights, None)
         residuals, environments = self.residuals[rows], self.environments[rows]
-        noise = np.maximum(self.policy.noise_floor, 0.85 * np.sqrt(self.variances / self.launches))
+        noise = np.maximum(self.policy.min_change / 6.0, 0.85 * np.sqrt(self.variances / self.launches))
         for lag in (1, 5):
             pairs = np.where(
                 environments[lag:] == environments[:-lag], np.abs(residuals[lag:] - residuals[:-lag]), np.nan

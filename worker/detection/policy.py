@@ -16,12 +16,10 @@ class Policy:
     """Tuned on worlds of benchmarks/judge.py with other seeds than those reported. Log-odds are natural logarithms."""
 
     name: str = "replay-8"
-    min_history: int = 5  # nights on this machine and toolchain before a night is judged
-    window_nights: int = 90  # history that noise and factors are learned from
+    min_history: int = 5  # nights on a machine and toolchain before one there is judged, or its first night asked about
     before_nights: int = 40  # a level older than this has drifted
     after_nights: int = 24  # a change is searched among the builds of so many
     clip_deviations: float = 3.5  # one wild night weighs no more than this
-    noise_floor: float = 0.0005  # for a history that repeats itself to the last digit
     nightly_log_odds: float = 6.0  # the most that nights count for: other things than code move them
     changes_a_point: float = 0.001  # how often a series changes
     fresh_nights: int = 3  # a change of the last so many builds can still be reported soon
@@ -29,7 +27,7 @@ class Policy:
     late_worth_launches: float = 28.0  # the same of an older one: more than a step, once nights leave no doubt
     believed_deviations: float = 3.7  # of the replays alone, whatever the nights show
     believed_log_odds: float = 5.5  # nights, replays and prior together
-    min_change: float = 0.003  # a smaller change is irrelevant
+    min_change: float = 0.003  # a smaller change is irrelevant, and no night's noise is less than a sixth of it
     least_launches: int = 8  # before a change is reported: fewer agree by chance, among all series and nights
     first_launches: int = 3
     step_launches: int = 12  # at most so many at once: their answer may end it
@@ -38,7 +36,6 @@ class Policy:
     sizing_launches: int = 32
     size_error: float = 0.0015  # a confirmed size is measured to this standard error, if the launches reach
     located: float = 0.98  # enough probability on one build to name it
-    check_after_nights: int = 5  # after a machine or toolchain change, before its nights are history
     reasoned_log_odds: float = -1.0  # prior that a series changed whose code did, or whose kernel's other shapes
     budget: float = 0.60  # replay launches a night, as a share of the night's own launches
     saved_nights: float = 5.0  # nights of unused budget that may be spent at once

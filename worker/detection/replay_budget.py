@@ -19,7 +19,7 @@ class ReplayBudget:
         budget = self.policy.budget * nightly_launches
         most = max(self.policy.saved_nights * nightly_launches, float(self.policy.most_launches), budget)
         earned = budget + sum(self.unanswered.values())
-        self.left = most if self.left is None else min(self.left + earned, most)
+        self.left = min((self.left or 0.0) + earned, most)
         self.unanswered.clear()
         self.rounds, self.unspent = 0, budget
 

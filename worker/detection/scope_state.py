@@ -240,7 +240,7 @@ class ScopeState:
         unknown = self.nights.code_changes[-1] == UNKNOWN_CODE  # where it is known, new code is asked about at once
         for column in np.flatnonzero(self.nights.has_new_environment() & self.nights.measured & unknown):
             series = self.series[self.keys[column]]
-            series.check_at = int(self.nights.seen[column]) + self.policy.check_after_nights
+            series.check_at = int(self.nights.seen[column]) + self.policy.min_history
             earlier = np.flatnonzero(np.isfinite(self.nights.times[:-1, column]))
             series.check_from = self.nights.builds[int(earlier[-1])] if len(earlier) else None
 

@@ -123,8 +123,8 @@ def test_the_standard_error_shrinks_with_the_root_of_the_launches() -> None:
 def test_launches_that_a_night_spent_are_gone_and_each_night_earns_sixty_per_cent_of_its_own() -> None:
     budget = ReplayBudget(POLICY)
     budget.start_night(100, POLICY)
-    assert budget.allows(500)
-    budget.spend(0, 500)
+    assert budget.allows(60)
+    budget.spend(0, 60)
     assert not budget.allows(1)
     budget.note_answer(0)
     budget.start_night(100, POLICY)
