@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help up install dev test test-changed test-debian lint bench bench-api bench-checks bench-claims bench-code-diff bench-compare bench-dashboard bench-gpu bench-jobs bench-judge bench-scale bench-switch bench-tell bench-toolchains bench-trials bench-tuned bench-watch chaos test-gpu mutants smoke-compose lock clean
+.PHONY: help up install dev test test-changed test-debian lint bench bench-api bench-checks bench-claims bench-code-diff bench-compare bench-dashboard bench-gpu bench-jobs bench-judge bench-restore bench-scale bench-switch bench-tell bench-toolchains bench-trials bench-tuned bench-watch chaos test-gpu mutants smoke-compose lock clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -99,6 +99,9 @@ bench-judge: dev ## Score the judge on simulated histories: false alarms, recall
 
 bench-tell: dev ## Measure the delay from a confirmed regression to its message, and a check for alarms (a minute)
 	@$(BIN)/python -m benchmarks.notification_delay $(ONLY_REPORT)
+
+bench-restore: dev ## Time the documented backup and restore of a database of 3 GB (10 minutes, 8 GB of disk)
+	@$(BIN)/python -m benchmarks.restore $(ONLY_REPORT)
 
 bench-scale: dev ## Measure queue, leases and connections with 1,000 simulated workers (10 minutes; WORKERS=200 GPUS=100 for less; PGBOUNCER=program)
 	@$(BIN)/python -m benchmarks.scale --workers $(or $(WORKERS),1000) --gpus $(or $(GPUS),500) \
