@@ -89,22 +89,22 @@ def older_url(empty_url: str) -> str:
 
 
 def test_trials_with_a_number_and_without_one_live_side_by_side(empty_url: str) -> None:
-    """Revision 0026 leaves old rows as they are; the way back numbers the new ones after them."""
+    """Revision 0027 leaves old rows as they are; the way back numbers the new ones after them."""
 
     def go(step: Callable[..., None], revision: str) -> None:
         with session.engine(empty_url).connect() as connection:
             step(migrate.config(connection), revision)
 
-    go(command.upgrade, "0025")
+    go(command.upgrade, "0026")
     with session.engine(empty_url).begin() as connection:
         connection.execute(text(A_SWEEP))
         connection.execute(text("insert into trials (sweep_id, config_id) values (1, 1), (1, 2)"))
-    go(command.upgrade, "0026")
+    go(command.upgrade, "0027")
     numbers = text("select id from trials order by config_id")
     with session.session(empty_url) as opened:
         record.add_trials(opened, 1, [(2, "of 2"), (3, "of 3")])
         assert list(opened.scalars(numbers)) == [1, 2, None]
-    go(command.downgrade, "0025")
+    go(command.downgrade, "0026")
     with session.session(empty_url) as opened:
         opened.execute(text("insert into trials (sweep_id, config_id) values (1, 4)"))
         assert list(opened.scalars(numbers)) == [1, 2, 3, 4]

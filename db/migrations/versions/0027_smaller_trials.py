@@ -8,13 +8,13 @@ index names what changes, a changed row has its place beside the old one.
 Nothing is written anew, so this takes a moment whatever the size of the table. `vacuum full trials` makes old rows as
 small as new ones; docs/operations.md has what it costs.
 
-Revision 0026, after 0025.
+Revision 0027, after 0026.
 """
 
 from alembic import op
 
-revision = "0026"
-down_revision = "0025"
+revision = "0027"
+down_revision = "0026"
 branch_labels = None
 depends_on = None
 
