@@ -33,7 +33,9 @@ def write_code_sentences(store: CubinStore, pairs: Collection[Pair], *, jobs: in
 def diff_cubins(store: CubinStore, base_key: str, head_key: str) -> CubinDiff:
     """Compares all launches of two cubins. Raises StoreError."""
     try:
-        launches = _pair_launches(read_code_texts(store, base_key), read_code_texts(store, head_key))
+        # A disassembler takes nearly all the time, on one core.
+        with ThreadPoolExecutor(2) as pool:
+            launches = _pair_launches(*pool.map(lambda key: read_code_texts(store, key), (base_key, head_key)))
         if launches is None:
             return CubinDiff("other launches")
         diffs = tuple(diff_code(*each) for each in launches)
