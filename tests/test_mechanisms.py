@@ -70,6 +70,12 @@ def counted(**counters: float) -> Build:
             (),
             "tile quantisation (work with padding / without 1 -> 1.6)",
         ),
+        (
+            replace(BUILD, params={**CONFIG, "tile_n": 64}),
+            (),
+            "worse L2 reuse (elements loaded per 1,000 products 23.4 -> 31.2)",
+        ),
+        (other(BUILD, code_bytes=19_000), (), "more instructions (bytes of code 16,000 -> 19,000)"),
         (other(BUILD, registers=255), (), "lower occupancy (% of warps that fit 25 -> 12.5)"),
         (other(BUILD, shared_bytes=80_000), (), "less overlap (bytes of shared memory 100,000 -> 80,000)"),
         (BUILD, (Moved("barriers", True, 3, 9),), "less overlap (barriers 3 -> 9)"),
@@ -134,11 +140,33 @@ def test_too_little_is_not_known(head: Build) -> None:
 
 
 def test_other_tiles_have_other_instructions_and_stages() -> None:
-    head = replace(other(BUILD, shared_bytes=50_000), params={**CONFIG, "tile_n": 64})
+    head = replace(other(BUILD, shared_bytes=50_000, code_bytes=30_000), params={**CONFIG, "tile_n": 256})
     assert find(BUILD, head, Moved("conversions", True, 0, 900)) == []
 
 
+def test_padding_accounts_for_no_more_than_itself() -> None:
+    head = replace(BUILD, params={**CONFIG, "tile_m": 128})
+    sides = {"is_slower": True, "problem": "320x32576x7168", "arch": "sm_90"}
+    alone = find_mechanisms(BUILD, head, (), ratio=1.5, **sides)  # type: ignore[arg-type]
+    text = "tile quantisation (work with padding / without 1 -> 1.2, 20% at most); the rest is not known"
+    assert write_mechanisms(alone) == text
+    both = find_mechanisms(BUILD, other(head, stack_bytes=900), (), ratio=1.5, **sides)  # type: ignore[arg-type]
+    assert [each.kind for each in both] == ["spills", "quantisation"]
+    enough = find_mechanisms(BUILD, head, (), ratio=1.3, **sides)  # type: ignore[arg-type]
+    assert write_mechanisms(enough) == "tile quantisation (work with padding / without 1 -> 1.2)"
+
+
+def test_tiles_are_known_by_other_people_s_names() -> None:
+    base = Build({"TILE_SIZE_M": 64, "BLOCK_N": 128, "TILE_K": 64}, {})
+    head = Build({"TILE_SIZE_M": 128, "BLOCK_N": 128, "TILE_K": 64}, {})
+    assert find(base, head, problem="320x32576x7168:bf16") == [
+        "tile quantisation (work with padding / without 1 -> 1.2)"
+    ]
+
+
 def test_problems_of_another_form_have_no_padding() -> None:
+    attention = Build({"TILE_M": 64, "TILE_N": 64}, {}), Build({"TILE_M": 64, "TILE_N": 128}, {})
+    assert find(*attention, problem="2x16x1024") == []
     assert find(BUILD, replace(BUILD, params={**CONFIG, "tile_m": 256}), problem="4x32x8x4096x128") == []
 
 

@@ -81,6 +81,7 @@ def find_change(found: Evidence) -> tuple[Mechanism, ...] | None:
         is_slower=change > 0,
         problem=found.run.problem,
         arch=found.run.arch,
+        ratio=max(1 + change, 1 / (1 + change)),
     )
 
 
@@ -99,6 +100,7 @@ def find_advantage(found: Evidence) -> tuple[Mechanism, ...] | None:
         is_slower=False,
         problem=found.run.problem,
         arch=found.run.arch,
+        ratio=other.median_us / winner.median_us,
     )
 
 

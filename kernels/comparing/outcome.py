@@ -60,7 +60,7 @@ class Outcome:
     def changes(self) -> tuple[str, ...]:
         """What moved in the code, and the mechanism where a GPU showed which side is slower."""
         kind = "" if self.verdict is None else self.verdict.kind
-        if kind not in ("slower", "faster") or not self.base_facts or not self.head_facts:
+        if self.verdict is None or kind not in ("slower", "faster") or not self.base_facts or not self.head_facts:
             return self.moved
         found = find_mechanisms(
             read_build(self.base_config or {}, self.base_facts),
@@ -69,6 +69,7 @@ class Outcome:
             is_slower=kind == "slower",
             problem=self.problem,
             arch=self.arch,
+            ratio=max(1 + self.verdict.change, 1 / (1 + self.verdict.change)),
         )
         return (*self.moved, f"mechanism: {write_mechanisms(found)}")
 

@@ -1,4 +1,4 @@
-"""Launches stored cubins once each for Nsight Compute: `python -m tilewatch.kernels.gpu.profiled_launches FILE STORE`.
+"""Launches stored cubins for Nsight Compute: `python -m tilewatch.kernels.gpu.profiled_launches FILE STORE`.
 
 FILE holds a JSON list of described launches. Only what runs between the profiler's start and stop is counted, so that
 making the inputs is not. Nothing is timed or checked: that was done before, in other processes. This process is not
@@ -16,7 +16,7 @@ import cupy
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.contract import Array
 from tilewatch.kernels.gpu import arrays
-from tilewatch.kernels.gpu.described_launch import DescribedLaunch, read_launch
+from tilewatch.kernels.gpu.described_launch import TIMES, DescribedLaunch, read_launch
 
 SEED = 1
 """Counts hardly depend on the values of the inputs; equal ones make them comparable."""
@@ -37,8 +37,9 @@ def _launch(described: DescribedLaunch, cubin: Path) -> None:
     values = arrays.list_launch_values(described.arguments, lambda array: made[array.name])
     cupy.cuda.runtime.deviceSynchronize()
     cupy.cuda.runtime.profilerStart()
-    function(described.grid, (1,), values)
-    cupy.cuda.runtime.deviceSynchronize()
+    for _ in range(TIMES):
+        function(described.grid, (1,), values)
+        cupy.cuda.runtime.deviceSynchronize()
     cupy.cuda.runtime.profilerStop()
 
 

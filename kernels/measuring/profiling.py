@@ -16,13 +16,14 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from tilewatch import processes
 from tilewatch.kernels.child_process import PASSED_ON, ROOT
 from tilewatch.kernels.compiling.local_cubins import LocalCubins
 from tilewatch.kernels.compiling.store import StoreError
-from tilewatch.kernels.gpu.described_launch import DescribedLaunch
+from tilewatch.kernels.gpu.described_launch import TIMES, DescribedLaunch
 from tilewatch.kernels.results import Measured, Params
 
 Counts = Mapping[str, float]
@@ -118,7 +119,10 @@ def add_counts(
 
 
 def read_counts(output: str) -> tuple[Counts, ...]:
-    """Reads what `ncu --csv` printed: of each profiled launch, in order. Empty where it profiled none."""
+    """Reads what `ncu --csv` printed: of each described launch, in order, the medians of its TIMES launches.
+
+    Empty where it profiled none, and without those that were not profiled to their end.
+    """
     lines = output.splitlines()
     start = next((number for number, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
     values: dict[int, dict[str, float]] = {}
@@ -128,7 +132,13 @@ def read_counts(output: str) -> tuple[Counts, ...]:
             launch[row["Metric Name"]] = float(row["Metric Value"].replace(",", ""))
         except ValueError:  # "n/a": this GPU does not have it
             continue
-    return tuple(_name(values[number]) for number in sorted(values))
+    counted = [_name(values[number]) for number in sorted(values)]
+    whole = [counted[start : start + TIMES] for start in range(0, len(counted) - TIMES + 1, TIMES)]
+    return tuple(_take_medians(each) for each in whole)
+
+
+def _take_medians(counted: Sequence[Counts]) -> Counts:
+    return {name: median(each[name] for each in counted if name in each) for name in counted[0]}
 
 
 def _name(values: Mapping[str, float]) -> Counts:

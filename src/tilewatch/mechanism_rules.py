@@ -14,7 +14,7 @@ SPILLED_BYTES = 64
 """Stack of a thread that counts as spilled: kernels without spills have up to 32 bytes of it (H200, 2026-11)."""
 
 LESS_WORK, FEWER_WARPS, FEWER_STAGES = 1.04, 0.8, 0.85
-MORE_INSTRUCTIONS, MORE_BYTES, MORE_WAITING, LOWER_CLOCK = 1.03, 1.1, 1.25, 0.985
+MORE_INSTRUCTIONS, MORE_CODE, MORE_BYTES, MORE_WAITING, LOWER_CLOCK = 1.03, 1.15, 1.1, 1.25, 0.985
 """Ratios of the slower build's number to the faster one's from which on a rule holds."""
 
 LOST_HITS_PCT = 3.0
@@ -23,6 +23,9 @@ CONFLICTS_SHARE = 0.01
 
 WHOLE = 100
 """From here on a number is written without its fraction."""
+
+TILE = re.compile(r"(tile|block)(_size)?_", re.IGNORECASE)
+"""How the name of a tile's side begins."""
 
 INSTRUCTION_BYTES = 16
 OWN_THREADS = 128
@@ -87,7 +90,7 @@ class Pair:
 
 def read_sizes(problem: str) -> tuple[int, ...]:
     """Returns the numbers of "320x32576x7168-bfloat16"; empty for a problem of another form."""
-    found = re.fullmatch(r"(\d+(?:x\d+)+)(?:-\w+)?", problem)
+    found = re.fullmatch(r"(\d+(?:x\d+)+)(?:[-:]\w+)?", problem)
     return tuple(map(int, found[1].split("x"))) if found else ()
 
 
@@ -152,9 +155,12 @@ def _bank_conflicts(pair: Pair) -> list[Number]:
 def _l2(pair: Pair) -> list[Number]:
     hits = _read_counters(pair, "l2_hit_pct", "% of L2 hits")
     read = _read_counters(pair, "dram_read_bytes", "bytes read from memory")
-    if hits and read and hits.head < hits.base - LOST_HITS_PCT and read.head > MORE_BYTES * read.base:
-        return [hits, read]
-    return []
+    if hits and read:
+        return [hits, read] if hits.head < hits.base - LOST_HITS_PCT and read.head > MORE_BYTES * read.base else []
+    loaded = [_count_loaded(each.params) for each in (pair.fast, pair.slow)]
+    if None in loaded or loaded[1] < MORE_BYTES * loaded[0]:  # type: ignore[operator]
+        return []
+    return [Number("elements loaded per 1,000 products", 1000 * (loaded[0] or 0), 1000 * (loaded[1] or 0))]
 
 
 def _overlap(pair: Pair) -> list[Number]:
@@ -176,11 +182,14 @@ def _instructions(pair: Pair) -> list[Number]:
         return [counted] if counted.head > MORE_INSTRUCTIONS * counted.base else []
     if not pair.has_same_tiles:
         return []
+    size = _read_facts(pair, "code_bytes", "bytes of code")
+    if size and not pair.moved:
+        return [size] if size.head > MORE_CODE * size.base else []
     for in_loop in (True, False):
         base = sum(each.base for each in pair.moved if each.in_loop == in_loop)
         head = sum(each.head for each in pair.moved if each.in_loop == in_loop)
-        size = (pair.fast.fact("code_bytes") or 0) / INSTRUCTION_BYTES
-        if head > base and head - base > (MORE_INSTRUCTIONS - 1) * size:
+        whole = (pair.fast.fact("code_bytes") or 0) / INSTRUCTION_BYTES
+        if head > base and head - base > (MORE_INSTRUCTIONS - 1) * whole:
             where = "in loops" if in_loop else "outside loops"
             return [Number(f"instructions that differ {where}", base, head)]
     return []
@@ -211,7 +220,18 @@ LABELS = {"spills": "instructions that spill", "Tensor Core": "Tensor Core instr
 
 
 def _list_tiles(build: Build) -> dict[str, int]:
-    return {name: value for name, value in build.params.items() if name.startswith("tile_") or name == "num_ctas"}
+    return {name: value for name, value in build.params.items() if TILE.match(name) or name == "num_ctas"}
+
+
+def _find_side(params: Mapping[str, int], axis: str) -> int | None:
+    """Returns the tile's side along an axis ("m", "rows"), by any of the names that people give it: TILE_SIZE_M."""
+    return next((value for name, value in params.items() if TILE.sub("", name).lower() == axis), None)
+
+
+def _count_loaded(params: Mapping[str, int]) -> float | None:
+    """Returns how many elements of both operands are loaded for each multiplication; None for no matrix product."""
+    m, n, k = (_find_side(params, axis) for axis in ("m", "n", "k"))
+    return None if m is None or n is None or k is None else 1 / m + 1 / n
 
 
 def _share(build: Build, part: str, whole: str) -> float | None:
@@ -221,14 +241,14 @@ def _share(build: Build, part: str, whole: str) -> float | None:
 
 def _find_padded_share(params: Mapping[str, int], sizes: tuple[int, ...]) -> float | None:
     """Returns the work of whole tiles over that of the problem (1.25: a fifth is padding); None for a problem whose
-    sizes are not those of its tiles."""
-    names = {2: ("tile_rows", "tile_columns"), 3: ("tile_m", "tile_n", "tile_k")}.get(len(sizes), ())
-    if not names or not any(name in params for name in names):
+    sizes are not those of its tiles: three of no matrix product, which has a tile_k."""
+    axes = {2: ("rows", "columns"), 3: ("m", "n", "k")}.get(len(sizes), ())
+    sides = [_find_side(params, axis) for axis in axes]
+    if not any(sides) or (len(sizes) == 3 and None in sides):
         return None
     share = 1.0
-    for name, size in zip(names, sizes, strict=True):
-        tile = params.get(name, 1)
-        share *= -(-size // tile) * tile / size
+    for side, size in zip(sides, sizes, strict=True):
+        share *= -(-size // (side or 1)) * (side or 1) / size
     return share
 
 

@@ -4,12 +4,15 @@ Each mechanism has one rule over the configs, the static facts, the instructions
 builds (mechanism_rules.py, docs/why.md). Where none holds, the mechanism is not known. Values in, values out.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewatch.mechanism_rules import RULES, Build, Moved, Number, Pair, read_sizes
 
 NOT_KNOWN = "not known"
+
+ENOUGH = 0.5
+"""The share of a change that a mechanism must be able to account for to be the main one."""
 
 KINDS: Mapping[str, tuple[str, str]] = {
     "tensor_cores": ("lost Tensor Cores", "Tensor Cores used"),
@@ -28,20 +31,38 @@ KINDS: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class Mechanism:
-    """`kind` is a key of KINDS; `name` is how people read it, by whether the head is slower or faster."""
+    """`kind` is a key of KINDS; `name` is how people read it, by whether the head is slower or faster.
+
+    `most` is the largest ratio of the times that it can account for; None where that is not known. `is_enough` is False
+    where that is less than half of the change.
+    """
 
     kind: str
     name: str
     numbers: tuple[Number, ...]
+    most: float | None = None
+    is_enough: bool = True
 
     def __str__(self) -> str:
-        return f"{self.name} ({', '.join(map(str, self.numbers))})"
+        bound = "" if self.is_enough or self.most is None else f", {self.most - 1:.0%} at most"
+        return f"{self.name} ({', '.join(map(str, self.numbers))}{bound})"
 
 
 def find_mechanisms(
-    base: Build, head: Build, moved: Iterable[Moved], *, is_slower: bool, problem: str, arch: str
+    base: Build,
+    head: Build,
+    moved: Iterable[Moved],
+    *,
+    is_slower: bool,
+    problem: str,
+    arch: str,
+    ratio: float | None = None,
 ) -> tuple[Mechanism, ...]:
-    """Returns every mechanism whose rule holds, the main one first; empty where it is not known."""
+    """Returns every mechanism whose rule holds, the main one first; empty where it is not known.
+
+    `ratio` is the slower build's time over the faster one's, where it was measured: what accounts for less than half of
+    it is not the main one.
+    """
     fast, slow = (base, head) if is_slower else (head, base)
     turned = tuple(each if is_slower else Moved(each.kind, each.in_loop, each.head, each.base) for each in moved)
     pair = Pair(fast, slow, turned, read_sizes(problem), arch)
@@ -50,10 +71,13 @@ def find_mechanisms(
         numbers = RULES[kind](pair)
         if numbers:
             ordered = tuple(each if is_slower else Number(each.label, each.head, each.base) for each in numbers)
-            found.append(Mechanism(kind, names[0 if is_slower else 1], ordered))
-    return tuple(found)
+            most = numbers[0].head / numbers[0].base if kind == "quantisation" else None
+            is_enough = most is None or ratio is None or most - 1 >= ENOUGH * (ratio - 1)
+            found.append(Mechanism(kind, names[0 if is_slower else 1], ordered, most, is_enough))
+    return tuple(sorted(found, key=lambda each: not each.is_enough))
 
 
-def write_mechanisms(found: Iterable[Mechanism]) -> str:
+def write_mechanisms(found: Sequence[Mechanism]) -> str:
     """Returns one sentence without its full stop."""
-    return "; also ".join(map(str, found)) or NOT_KNOWN
+    rest = f"; the rest is {NOT_KNOWN}" if found and not found[0].is_enough else ""
+    return "; also ".join(map(str, found)) + rest if found else NOT_KNOWN

@@ -105,7 +105,10 @@ def _lines(good: RunFacts, bad: RunFacts) -> Iterator[str]:
 
 def _find_mechanisms(good: RunFacts, bad: RunFacts) -> tuple[Mechanism, ...]:
     is_slower = bad.time_us > good.time_us
-    return find_mechanisms(_build(good), _build(bad), (), is_slower=is_slower, problem=bad.problem, arch=bad.arch)
+    ratio = max(good.time_us, bad.time_us) / min(good.time_us, bad.time_us)
+    return find_mechanisms(
+        _build(good), _build(bad), (), is_slower=is_slower, problem=bad.problem, arch=bad.arch, ratio=ratio
+    )
 
 
 def _build(facts: RunFacts) -> Build:

@@ -30,7 +30,7 @@ def test_every_counter_has_metrics_and_a_label() -> None:
     assert list(METRICS) == [each.name for each in COUNTERS]
 
 
-def test_values_are_read_by_launch_with_their_thousands_and_sums() -> None:
+def test_medians_are_read_by_cubin_with_their_thousands_and_sums() -> None:
     first, second = read_counts(NCU_OUTPUT)
     assert first == {"instructions": 1_234_567, "l2_hit_pct": 81.25, "spilled_bytes": 5120}
     assert second == {"instructions": 2_000_000, "l2_hit_pct": 80.5}
@@ -55,7 +55,7 @@ def test_launches_are_profiled_in_order_and_clocks_are_left_alone(ncu: Path, tmp
         (FORBIDDEN, 1, "may not read the GPU's performance counters"),
         ("==ERROR== Failed to prepare kernel\n", 0, "Nsight Compute: Failed to prepare kernel"),
         ("", 9, "Nsight Compute ended with 9"),
-        (NCU_OUTPUT.partition('"1","4242"')[0], 0, "1 of 2 launches were profiled"),
+        (NCU_OUTPUT.partition('"9","4242"')[0], 0, "1 of 2 launches were profiled"),
     ],
 )
 def test_it_says_why_there_are_no_counters(
