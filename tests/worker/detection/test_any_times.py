@@ -73,8 +73,10 @@ FOUND = (
     Fleet(5, 5, 1, 3, 13, 1, 3, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 7),
     Fleet(1, 4, 1, 1, 12, 2, 1, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.3, 0.0, -0.5, 7),
     Fleet(0, 1, 1, 1, 32, 1, 1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.3, 0.0, -0.5, 7),
+    Fleet(8015, 3, 3, 1, 20, 1, 1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.3, 0.3, 0.0, 100, 1.0),
 )
-"""Fleets that Hypothesis found: a size of 0 to locate, a likeliest build without a replay, a verdict of no number."""
+"""Fleets that Hypothesis found: a size of 0 to locate, a likeliest build without a replay, a verdict of no number, an
+interval of no number."""
 
 
 class FleetRun:
@@ -140,6 +142,7 @@ class FleetRun:
 @example(FOUND[0])
 @example(FOUND[1])
 @example(FOUND[2])
+@example(FOUND[3])
 @settings(max_examples=60, deadline=None)
 @given(FLEETS)
 def test_every_night_gets_finite_changes_questions_that_can_be_asked_and_a_verdict(fleet: Fleet) -> None:
