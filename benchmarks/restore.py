@@ -1,6 +1,6 @@
 """Times the backup and restore of docs/operations.md with a simulated fleet's database of 3 GB.
 
-    python -m benchmarks.restore [--nights 450] [--report-only]
+    python -m benchmarks.restore [--nights 520] [--report-only]
 
 A real Postgres with fsync and its own programs. Needs 8 GB of disk.
 """
@@ -32,7 +32,7 @@ SIZE = text("select pg_database_size(current_database())")
 
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked.add_argument("--nights", type=int, default=450)
+    asked.add_argument("--nights", type=int, default=520)
     bounds.add_report_only(asked)
     options = asked.parse_args()
     sys.exit(bounds.report(measure(options.nights), report_only=options.report_only))

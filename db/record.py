@@ -62,6 +62,9 @@ _END_TRIALS = text("""
 instead of four. A statement per row stores 5,000 trials a second, one for all six times as many
 (benchmarks/storage.py, 2 cores, 2026-11-22; a quarter of that time is the check of both foreign keys)."""
 
+PARTS = 8
+"""A page has room for a tenth more rows (db/models.py), and a compiled trial takes half of a planned one."""
+
 MEASURED = ("timed", "wrong", "launch_error", "crashed", "hung")
 """States of a trial that only a GPU can give."""
 
@@ -308,6 +311,16 @@ def attach_compilations(
         execution_options={"synchronize_session": False},
     )
     return len(attached.all())
+
+
+def in_parts(rows: Sequence[Any]) -> list[Sequence[Any]]:
+    """Returns parts of what changes trials, each for a transaction of its own; the rows come in the order of the
+    trials.
+
+    A trial's new version stays on its page where there is room, and the old one is room once its transaction ended: so
+    each changes a few rows of every page. All in one moves every row, and leaves as much room behind.
+    """
+    return [rows[part::PARTS] for part in range(min(PARTS, len(rows)))]
 
 
 def write_trial_results(session: Session, sweep_id: int, rows: Sequence[Row]) -> None:

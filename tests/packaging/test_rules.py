@@ -51,6 +51,7 @@ def test_no_sql_outside_db() -> None:
 
 def test_no_folder_has_too_many_modules() -> None:
     modules = Counter(file.parent for folder in PRODUCT for file in _modules(folder))
+    del modules[ROOT / "db" / "migrations" / "versions"]  # a list in time: each change of the tables adds one
     assert {str(folder): count for folder, count in modules.items() if count > MOST_MODULES} == {}
 
 

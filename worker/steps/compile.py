@@ -32,9 +32,6 @@ BATCH = 10
 CHUNK = 3
 """Configs between two writes, so that people see progress."""
 
-PARTS = 8
-"""A page has room for a tenth more rows (db/models.py), and a compiled trial takes half of a planned one."""
-
 NO_FACTS: dict[str, Any] = {**dict.fromkeys(each.name for each in fields(StaticFacts)), "remarks": []}
 
 Item = TypeVar("Item")
@@ -78,16 +75,10 @@ def _plan_batches(job: ClaimedJob, context: Context) -> list[UnsentJob]:
 
 
 def attach_in_parts(database_url: str, compiler: str, submission_id: int, code_keys: Sequence[str]) -> None:
-    """Gives trials the compilations that are on record; `code_keys` in the order in which the trials were planned.
-
-    A row's new version stays on its page where there is room, and the old one is room once its transaction ended. So
-    each transaction changes one row in PARTS; all in one would move every row, and leave as much behind.
-    """
-    for part in range(min(PARTS, len(code_keys))):
+    """Gives trials the compilations that are on record; `code_keys` in the order in which the trials were planned."""
+    for part in record.in_parts(code_keys):
         with session(database_url) as opened:
-            record.attach_compilations(
-                opened, compiler=compiler, submission_id=submission_id, code_keys=code_keys[part::PARTS]
-            )
+            record.attach_compilations(opened, compiler=compiler, submission_id=submission_id, code_keys=part)
 
 
 def split(items: Sequence[Item]) -> list[list[Item]]:

@@ -64,6 +64,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         ships = job.payload.get("ships")
         sweep = SweepToMeasure(job.key, facts, configs, library, baselines, ships, times_ill)
         result = backend.measure(sweep, gpu, on_trial=trial_ended)
+        trials.write()
     except (GpuBusy, GpuMissing, WrongWorker) as error:
         # In use, or fallen off the bus: that is this GPU's trouble, and the job may be another worker's.
         raise NotNow(str(error)) from error

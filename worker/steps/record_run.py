@@ -113,13 +113,14 @@ class TrialWriter:
         self.ended += 1
         self._kept.append(_trial_row(trial, self._config_ids))
         if self._clock() - self._wrote_at >= WRITE_S:
-            self._write()
+            self.write()
 
-    def _write(self) -> None:
+    def write(self) -> None:
         """Without Postgres the sweep goes on: these rows are kept for the next write, and all come with the run."""
         try:
-            with session(self._database_url) as opened:
-                record.write_trial_results(opened, self._sweep_id, self._kept)
+            for part in record.in_parts(self._kept):
+                with session(self._database_url) as opened:
+                    record.write_trial_results(opened, self._sweep_id, part)
             self._kept = []
         except OperationalError as error:
             log.warning("trials not written yet", trials=len(self._kept), reason=outage.passing(error))
