@@ -245,7 +245,7 @@ def list_ranges(compiled: pd.DataFrame, trials: int, compile_s: float) -> dict[s
 def _configs(url: str, trials: pd.DataFrame, sweep: pd.Series) -> None:
     """Shows every config in the order of the space, which no new result changes: a selected row stays selected."""
     st.subheader("All configs", anchor=False)
-    trials = trials.sort_values("id")
+    trials = trials.sort_values("config_id")
     table = _params(trials, sweep)
     table.insert(0, "outcome", trials["outcome"])
     for column, name in (

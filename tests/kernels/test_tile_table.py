@@ -109,6 +109,8 @@ class MadeUpGpu:
                 return {"parts_us": {}}
             case "baselines":
                 return {"baselines": {name: {} for name in request["names"]}}
+            case "describe":
+                return {"launch": None}
             case asked:
                 assert asked in ("time", "rounds")
                 count = request.get("rounds") or request["samples"]
