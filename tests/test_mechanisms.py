@@ -20,6 +20,7 @@ FACTS = {
 }
 COUNTERS = {
     "warps_active_pct": 25.0,
+    "tensor_operations": 149e9,
     "dram_read_bytes": 250e6,
     "l2_hit_pct": 80.0,
     "bank_conflicts": 0.0,
@@ -94,6 +95,10 @@ def test_each_rule_without_counters(head: Build, moved: tuple[Moved, ...], expec
 @pytest.mark.parametrize(
     ("head", "expected"),
     [
+        (
+            counted(tensor_operations=179e9),
+            "tile quantisation (Tensor Core operations 149,000,000,000 -> 179,000,000,000)",
+        ),
         (counted(spilled_bytes=8e6), "spills (spilled bytes 0 -> 8,000,000)"),
         (counted(warps_active_pct=12.0), "lower occupancy (% of warps at work 25 -> 12)"),
         (counted(bank_conflicts=2e4), "bank conflicts (bank conflicts 0 -> 20,000)"),

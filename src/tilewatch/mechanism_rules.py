@@ -128,7 +128,10 @@ def _spills(pair: Pair) -> list[Number]:
 
 
 def _quantisation(pair: Pair) -> list[Number]:
-    """The tiles cover more than the problem has: padding is work too."""
+    """The tiles cover more than the problem has: padding is work too, and the Tensor Cores' counter has it."""
+    counted = _read_counters(pair, "tensor_operations", "Tensor Core operations")
+    if counted and counted.base and counted.head:
+        return [counted] if counted.head >= LESS_WORK * counted.base else []
     shares = [_find_padded_share(each.params, pair.sizes) for each in (pair.fast, pair.slow)]
     if None in shares or shares[1] < LESS_WORK * shares[0]:  # type: ignore[operator]
         return []
