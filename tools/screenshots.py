@@ -89,6 +89,8 @@ RECORDED = (
         scale=1,
     ),
     Picture("toolchains", "/compare?compare=Two+toolchains", "is not safe to take", height=1500),
+    Picture("why", "/evidence?run=39", "Checklist of the optimisation guide", height=3300),
+    Picture("why-tilegym", "/evidence?run=212", "lost TMA", height=700),
 )
 SIMULATED = (
     Picture("fleet-overview", "/?since=a+month+ago", "Regressions judged since a month ago", height=1250),

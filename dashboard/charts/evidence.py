@@ -14,6 +14,8 @@ CLOCK_COLOUR, POWER_COLOUR = colours.OTHERS[3], colours.OTHERS[2]
 BINS = 40
 US_TFLOP = 1e6
 """Operations per microsecond in a TFLOP/s."""
+LOG_TICKS = "D2"
+"""Plotly's name for ticks at 1, 2 and 5 of each decade."""
 TFLOP_GB = 1e3
 """GB/s in a TB/s: a TFLOP/s at one operation per byte."""
 
@@ -127,20 +129,18 @@ def telemetry(readings: Sequence[Mapping[str, Any]]) -> go.Figure:
     return figure
 
 
-def roofline(
-    points: Sequence[RooflinePoint], rate: Mapping[str, Any] | None, bandwidth_gbps: float | None
-) -> go.Figure:
+def roofline(points: Sequence[RooflinePoint], tflops: float | None, bandwidth_gbps: float | None) -> go.Figure:
     """TFLOP/s over operations per byte, under the GPU's limits by its datasheet, as far as they are known."""
     figure = go.Figure()
     intensities = [point.operations / point.moved_bytes for point in points]
     speeds = [point.operations / point.time_us / US_TFLOP for point in points]
-    if rate is not None and bandwidth_gbps is not None:
-        ridge = rate["tflops"] * TFLOP_GB / bandwidth_gbps
-        ends = [min(ridge, *intensities) / 4, ridge, max(ridge, *intensities) * 4]
+    if tflops is not None and bandwidth_gbps is not None:
+        ridge = tflops * TFLOP_GB / bandwidth_gbps
+        ends = [min(ridge, *intensities) / 2, ridge, max(ridge, *intensities) * 2]
         figure.add_scatter(
             x=ends,
-            y=[min(rate["tflops"], each * bandwidth_gbps / TFLOP_GB) for each in ends],
-            name=f"datasheet: {rate['type']}, {bandwidth_gbps:,.0f} GB/s",
+            y=[min(tflops, each * bandwidth_gbps / TFLOP_GB) for each in ends],
+            name=f"datasheet: {tflops:,.0f} TFLOP/s, {bandwidth_gbps:,.0f} GB/s",
             mode="lines",
             line={"color": colours.LINE, "width": 1.5},
             hovertemplate="%{y:,.0f} TFLOP/s at %{x:,.0f} operations per byte",
@@ -156,8 +156,8 @@ def roofline(
         )
     layout = _layout("operations per byte of memory", "TFLOP/s")
     figure.update_layout(**layout, legend={"orientation": "h", "y": -0.25, "x": 0})
-    figure.update_xaxes(type="log")
-    figure.update_yaxes(type="log")
+    figure.update_xaxes(type="log", dtick=LOG_TICKS)
+    figure.update_yaxes(type="log", dtick=LOG_TICKS)
     return figure
 
 

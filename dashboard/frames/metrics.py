@@ -87,6 +87,15 @@ def _guess_share(operator: str) -> float:
     return next((share for types, share in SHARES if types.search(operator)), float("nan"))
 
 
+def find_rate_tflops(rate: Mapping[str, Any] | None, fp8_tflops: float | None, operator: str) -> float | None:
+    """Returns the Tensor Cores' rate for a sweep's type: what the sweep stored, or by its names; None where neither
+    says it."""
+    if rate is not None:
+        return float(rate["tflops"])
+    share = _guess_share(operator)
+    return None if fp8_tflops is None or share != share else share * fp8_tflops
+
+
 def _per_time(points: pd.DataFrame, work: pd.Series) -> pd.DataFrame:
     return _columns(work / points["median_us"], work / points["high_us"], work / points["low_us"])
 

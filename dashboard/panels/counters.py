@@ -3,7 +3,7 @@
 import streamlit as st
 
 from tilewatch.dashboard.charts import evidence as charts
-from tilewatch.dashboard.frames import why
+from tilewatch.dashboard.frames import metrics, why
 from tilewatch.dashboard.frames.reads import Evidence
 from tilewatch.dashboard.widgets import plots, tables
 from tilewatch.text import plain
@@ -21,6 +21,8 @@ def show(found: Evidence) -> None:
         tables.show(table, key="counters", height="content")
     if points:
         with right:
-            figure = charts.roofline(points, found.run.rate, found.run.bandwidth_gbps)
+            run = found.run
+            tflops = metrics.find_rate_tflops(run.rate, run.fp8_tflops, f"{run.kernel} {run.problem}")
+            figure = charts.roofline(points, tflops, run.bandwidth_gbps)
             plots.show(figure, "roofline", "Operations per second over operations per byte of memory")
     st.caption(plain(why.write_counters_source(found.sampled)))

@@ -55,6 +55,7 @@ class RunRow:
     flops: int
     bytes: int
     rate: dict[str, Any] | None
+    fp8_tflops: float | None
     bandwidth_gbps: float | None
     started_at: dt.datetime
     measured_at: dt.datetime
@@ -185,6 +186,7 @@ def find_run(session: Session, run_id: int) -> RunRow | None:
             Sweep.flops,
             Sweep.bytes,
             Sweep.space["rate"].label("rate"),
+            GpuModel.fp8_tflops,
             GpuModel.bandwidth_gbps,
             Run.started_at,
             Run.finished_at.label("measured_at"),

@@ -27,6 +27,11 @@ WHOLE = 100
 TILE = re.compile(r"(tile|block)(_size)?_", re.IGNORECASE)
 """How the name of a tile's side begins."""
 
+WAITS = (
+    ("stalled_on_memory", "warps that wait for memory"),
+    ("stalled_on_mma", "warps that wait for Tensor Cores"),
+)
+
 INSTRUCTION_BYTES = 16
 OWN_THREADS = 128
 """Threads of a block beside its worker warps, where it has such warps; all threads where it has none."""
@@ -167,7 +172,7 @@ def _l2(pair: Pair) -> list[Number]:
 
 
 def _overlap(pair: Pair) -> list[Number]:
-    for name, label in (("stalled_on_memory", "warps that wait for memory"), ("stalled_on_mma", "for Tensor Cores")):
+    for name, label in WAITS:
         waiting = _read_counters(pair, name, label)
         instructions = _read_counters(pair, "instructions", "instructions")
         if waiting and instructions and waiting.head > MORE_WAITING * waiting.base:
