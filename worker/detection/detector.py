@@ -25,6 +25,10 @@ from tilewatch.worker.detection.scope_state import NodeKernel, ScopeState
 from tilewatch.worker.detection.series_verdict import give_verdict
 from tilewatch.worker.detection.verdict import ConfirmedChange, SeriesVerdict
 
+NOISY = 2.0
+"""A series this much noisier than another with new code at the same build waits for the answers about that one: asked
+at once, it took a tenth more replays of the mix."""
+
 
 @dataclass(frozen=True)
 class Response:
@@ -116,8 +120,14 @@ class Detector:
     def _next_questions(self, changes: list[ConfirmedChange]) -> Response:
         """Every candidate takes its next step; one that came to its end is confirmed or remembered."""
         questions: list[ReplayQuestion] = []
+        quietest: dict[int, float] = {}  # by build, of the series with new code there that are still open
         for candidate in sorted(self.candidates.values(), key=lambda each: (each.pair_deviation, each.series)):
+            deviation, is_new_code = candidate.pair_deviation, candidate.code_share is not None
+            if is_new_code and not candidate.launches and deviation > NOISY * quietest.get(candidate.bad, math.inf):
+                continue
             questions += self._ask(candidate, changes)
+            if is_new_code and candidate.series in self.candidates:
+                quietest.setdefault(candidate.bad, deviation)
         for change in tuple(changes):
             for candidate in self.state.sibling_checks(change):
                 if candidate.series not in self.candidates:

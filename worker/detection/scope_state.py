@@ -24,8 +24,8 @@ from tilewatch.worker.detection.verdict import ConfirmedChange
 NEVER = -(2**62)
 CODE_PRIOR_SERIES = 2.0
 """After so many answers about a build's new code, they count as much as the guess of how often it changes a time."""
-MOST_SKIPPED_BUILDS = 64
-"""Builds between two nights that may hold the first bad one; a longer pause counts as one step."""
+MOST_BUILDS = 4096
+"""Builds that are asked about together: between two nights there are as many as there were commits."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ class ScopeState:
         self._code_answers: dict[int, dict[int, float]] = {}  # by build and series
 
     def add_night(self, build: int, readings: Mapping[int, Reading]) -> None:
-        """Builds that were skipped since the night before may be first bad ones too."""
-        builds = self.nights.builds
-        if builds and build - builds[-1] <= MOST_SKIPPED_BUILDS:
-            for skipped in range(builds[-1] + 1, build):
-                self._add(skipped, {})
-        self._add(build, readings)
+        by_column = {self.series[key].column: reading for key, reading in readings.items() if key in self.series}
+        self.nights.add(build, by_column)
+        kept = len(self.nights.builds)
+        zeros = np.zeros((1, len(self.keys)))
+        self._weighed = np.vstack([self._weighed, zeros])[-kept:]
+        self._precisions = np.vstack([self._precisions, zeros])[-kept:]
         for series in self.series.values():
             series.confirmed = None
         self._weigh()
@@ -78,25 +78,27 @@ class ScopeState:
         return find_possible_changes(self.evidence, self.policy)
 
     def ages_in_question(self, key: int) -> int:
-        """How many nights back the oldest build lies that may have changed a series since the last change: one of the
-        last `after_nights` that did not leave its code as it was; 0 where there is none."""
+        """How many nights back the oldest build lies that may have changed a series since the last change, 0 where
+        there is none. Code that is new tonight is asked about alone; else each of the last `after_nights` builds may
+        have, unless it left the code as it was."""
         builds, series = self.nights.builds, self.series[key]
         since = len(builds) - int(np.searchsorted(builds, series.level_since, "right"))
         ages = min(self.policy.after_nights, since)
         code_changes = self.nights.code_changes[len(builds) - ages :, series.column]
         may = np.flatnonzero(code_changes != SAME_CODE)
-        return ages - int(may[0]) if len(may) else 0
+        if not len(may):
+            return 0
+        newest = int(code_changes[-1])
+        return min(ages, newest) if newest > 0 else ages - int(may[0])
 
     def open_candidate(self, key: int, ages: int, prior: float) -> Candidate:
         """A change at one of the builds of the last `ages` nights."""
         series, builds = self.series[key], self.nights.builds
         bad = builds[-1]
-        while ages > 1 and bad - builds[-ages] > MOST_SKIPPED_BUILDS:
-            ages -= 1
         while ages < len(builds) and builds[-ages - 1] == builds[-ages]:
             ages += 1
         good = builds[-ages - 1] if ages < len(builds) else builds[-ages] - 1
-        good = max(good, builds[-ages] - MOST_SKIPPED_BUILDS)
+        good = max(good, series.level_since, bad - MOST_BUILDS)
         nightly, size = NightEvidence(*np.zeros((3, ages))), None
         if self.evidence is not None:
             nightly = self.evidence.of_series(series.column, ages)
@@ -113,7 +115,7 @@ class ScopeState:
             prior=prior,
             replays=series.replays,
             fresh_since=builds[-min(self.policy.fresh_nights, len(builds))],
-            code_share=self.code_share(bad) if nightly.by_code[-1] > 0.0 else None,
+            code_share=self.code_share(bad) if self.nights.code_changes[-1, series.column] > 0 else None,
         )
 
     def code_checks(self) -> list[Candidate]:
@@ -123,7 +125,7 @@ class ScopeState:
         for column in np.flatnonzero((self.nights.code_changes[-1] > 0) & self.nights.measured):
             series, before = self.series[self.keys[column]], self.nights.code_before(int(column))
             bad, good = self.nights.builds[-1], max(NEVER if before is None else before, series.level_since)
-            if 0 < bad - good <= MOST_SKIPPED_BUILDS:
+            if 0 < bad - good <= MOST_BUILDS:
                 share = self.code_share(bad)
                 prior = float(np.log(share / (1.0 - share)))
                 check = self.open_check(self.keys[column], good, bad, prior, series.replays)
@@ -178,7 +180,7 @@ class ScopeState:
                 continue
             last, good = self.nights.builds[-1], max(series.check_from, series.level_since)
             check = None
-            if 0 < last - good <= MOST_SKIPPED_BUILDS:
+            if 0 < last - good <= MOST_BUILDS:
                 check = self.open_check(key, good, last, prior, series.replays)
             yield series, check if check is not None and check.has_builds else None
 
@@ -210,14 +212,6 @@ class ScopeState:
         weighed, precisions, _ = series.replays.across(builds, candidate.launch_variance)
         self._weighed[:, series.column], self._precisions[:, series.column] = weighed, precisions
 
-    def _add(self, build: int, readings: Mapping[int, Reading]) -> None:
-        by_column = {self.series[key].column: reading for key, reading in readings.items() if key in self.series}
-        self.nights.add(build, by_column)
-        kept = len(self.nights.builds)
-        zeros = np.zeros((1, len(self.keys)))
-        self._weighed = np.vstack([self._weighed, zeros])[-kept:]
-        self._precisions = np.vstack([self._precisions, zeros])[-kept:]
-
     def _weigh(self) -> None:
         since = np.array([self.series[key].history_since for key in self.keys], dtype=np.int64)
         scan = self.nights.scan(since)
@@ -246,6 +240,7 @@ class ScopeState:
 
 
 def _by_build(nightly: NightEvidence, builds: Sequence[int], good: int, bad: int) -> NightEvidence:
-    """From one value a night to one value a build; a build without a night is as likely as the next that has one."""
+    """From one value a night to one a build: each of those since the night before is as likely as the others."""
     at = np.searchsorted(np.asarray(builds), np.arange(good + 1, bad + 1))
-    return NightEvidence(nightly.weighed[at], nightly.precisions[at], nightly.by_code[at])
+    by_code = nightly.by_code[at] - np.log(np.bincount(at)[at])
+    return NightEvidence(nightly.weighed[at], nightly.precisions[at], by_code)

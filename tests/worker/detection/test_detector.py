@@ -528,3 +528,11 @@ def test_what_the_new_code_of_quiet_series_did_says_what_to_expect_of_a_noisy_on
     assert (detector.state.code_share(20) > 0.5) == changed
     assert (8 in {change.series for change in changes}) == changed
     assert asked_of_noisy >= 8 if changed else asked_of_noisy <= 24
+
+
+def test_many_commits_between_two_nights_shorten_no_history_and_a_change_is_found_among_them() -> None:
+    """Fifty commits a night: a night is one point of the history, however many commits it has."""
+    nights = [replace(each, build=50 * each.build) for each in stepped(0.05, build=30, nights=33)]
+    detector, changes, _ = run_nights(nights, changed_at(1475, 0.05))
+    assert [change.first_bad for change in changes] == [1475]
+    assert detector.give_verdict(0).history_points == 32
