@@ -70,7 +70,7 @@ def conclude(judge: ScopeJudge, series: Series, same_as: str | None) -> Conclusi
     numbers, first = judge.verdict(series), judge.first_questions.get(series)
     if series in judge.alerts:
         return Conclusion(numbers, numbers.verdict, numbers.reason, "confirmed")
-    if first is not None:
+    if first is not None and (first.launches or same_as is None):
         return _not_confirmed(numbers, first)
     if same_as is not None:
         reason = f"identical machine code to {same_as}, so no change of the commit's; {numbers.reason}"

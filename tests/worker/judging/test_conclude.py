@@ -57,6 +57,13 @@ def test_replays_that_differ_by_nothing_refute_a_suspicion() -> None:
     assert conclusion.reason.startswith("not reproduced: 8 replay launches")
 
 
+def test_an_older_builds_suspicion_that_nobody_can_replay_says_nothing_of_a_night_with_the_same_code() -> None:
+    judge = judge_of(launches=[])
+    assert night.conclude(judge, SERIES, None).reason.startswith("no replay could be held")
+    conclusion = night.conclude(judge, SERIES, "abc1234")
+    assert (conclusion.verdict, conclusion.outcome) == ("unchanged", None)
+
+
 def test_replays_that_differ_and_were_not_enough_leave_a_suspicion_undecided() -> None:
     launches = [(100.0 + each, 101.0 - each) for each in WOBBLE]
     conclusion = night.conclude(judge_of(launches=launches), SERIES, None)
