@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from tilewatch.counters import LABELS
 from tilewatch.dashboard.text import rival_text
 
 US_TFLOP = 1e6
@@ -19,6 +20,9 @@ US_TFLOP = 1e6
 US_GB = 1e3
 """Bytes per microsecond in one GB/s."""
 US_PER_S = 1e6
+
+TRENDED = ("warps_active_pct", "tensor_pipe_pct", "l2_hit_pct", "dram_read_bytes", "bank_conflicts", "instructions")
+"""Counters that are metrics: Evidence has the others."""
 
 SHARES = (
     (re.compile(r"fp8|float8|f8|e4m3|e5m2"), 1.0),
@@ -113,6 +117,18 @@ def _static(column: str, label: str, axis: str, write: Callable[[float], str]) -
     return Metric(column, label, axis, write, _fact(column), "No cubin of this series is in this database", static=True)
 
 
+def _counter(name: str) -> Metric:
+    """A hardware counter of the winner, where the run read some."""
+
+    def values(points: pd.DataFrame) -> pd.DataFrame:
+        read = points["detail"].map(lambda detail: (detail.get("counters") or {}).get(name, float("nan")))
+        return _columns(read, read * float("nan"), read * float("nan"))
+
+    label = LABELS[name]
+    write = "{:,.0f}" if not name.endswith("_pct") else "{:.1f} %"
+    return Metric(name, f"Counter: {label}", label, write.format, values, "No run of this series read counters", True)
+
+
 def values_of_samples(
     metric: Metric, point: Mapping[Any, Any], samples_us: Sequence[float], baseline_us: Sequence[float]
 ) -> list[float]:
@@ -170,5 +186,6 @@ METRICS = (
     _static("stack_bytes", "Spills", "stack of the measured config, bytes per thread", lambda value: f"{value:,.0f} B"),
     _static("shared_bytes", "Shared memory", "shared memory of the measured config, bytes", lambda v: f"{v:,.0f} B"),
     _static("code_bytes", "Code size", "machine code of the measured config, bytes", lambda value: f"{value:,.0f} B"),
+    *map(_counter, TRENDED),
     _static("compile_s", "Compile time", "compile time of the measured config, s", lambda value: f"{value:.1f} s"),
 )

@@ -168,6 +168,10 @@ def list_branches(
     return list(session.scalars(query))
 
 
+_SHORT_DETAIL = Measurement.detail.op("-")("checklist").label("detail")
+"""What a run stored of an implementation, without its checklist: that is 3 kB, and a series has hundreds of runs."""
+
+
 def list_points(
     session: Session, repository: str, kernel: str, problem: str, gpu_model: str, *, static_facts: bool = True
 ) -> list[PointRow]:
@@ -213,7 +217,7 @@ def list_points(
                 Measurement.ratio_low,
                 Measurement.ratio_high,
                 Measurement.baseline,
-                Measurement.detail,
+                _SHORT_DETAIL,
                 Sweep.flops,
                 Sweep.bytes,
                 Sweep.space["work"].label("work"),
@@ -271,7 +275,7 @@ def list_sizes(session: Session, repository: str, kernel: str, gpu_model: str, s
             Measurement.high_us,
             Sweep.flops,
             Sweep.bytes,
-            Measurement.detail,
+            _SHORT_DETAIL,
         )
         .select_from(newest)
         .join(Run, Run.id == newest.c.run_id)

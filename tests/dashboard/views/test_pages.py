@@ -613,3 +613,12 @@ def test_what_up_wrote_down_in_its_home_is_enough(
     app = opened(AppTest.from_file(str(APP), default_timeout=60), "overview")
     assert not app.error
     assert len(app.dataframe) >= 2
+
+
+def test_a_counter_is_drawn_over_the_commits(filled_app: AppTest) -> None:
+    filled_app.query_params["gpu"], filled_app.query_params["show"] = "h200", "Counter: L2 hits, %"
+    app = opened(filled_app, "trends")
+    assert not app.exception
+    assert figure(app)["layout"]["yaxis"]["title"]["text"] == "L2 hits, %"
+    assert "gemm_fp8" in {trace["name"] for trace in figure(app)["data"]}
+    assert "deepgemm" not in {trace["name"] for trace in figure(app)["data"]}, "a rival has no counters"
