@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help up install dev test test-changed test-debian lint bench bench-api bench-checks bench-claims bench-code-diff bench-compare bench-dashboard bench-gpu bench-jobs bench-judge bench-restore bench-scale bench-switch bench-tell bench-toolchains bench-trials bench-tuned bench-watch chaos test-gpu mutants smoke-compose lock clean
+.PHONY: help up install dev test test-changed test-debian lint bench bench-api bench-checks bench-claims bench-code-diff bench-compare bench-dashboard bench-gpu bench-jobs bench-judge bench-mechanisms bench-restore bench-scale bench-switch bench-tell bench-toolchains bench-trials bench-tuned bench-watch chaos test-gpu mutants smoke-compose lock clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -62,6 +62,9 @@ bench-claims: dev ## Count differences that Compare would claim between recordin
 
 bench-code-diff: dev ## Score the code diff: lines blamed for planted and for harmless changes, time of a diff (10 minutes; ALL=1 compiles every change)
 	@$(BIN)/python -m benchmarks.code_diff $(if $(ALL),--all) $(ONLY_REPORT)
+
+bench-mechanisms: dev ## Score what is said of 24 planted mechanisms by which a kernel is slower, without a GPU (4 minutes)
+	@$(BIN)/python -m benchmarks.mechanisms $(ONLY_REPORT)
 
 bench-compare: dev ## Score `tilewatch compare`: wrong verdicts, coverage, steps found, time of an answer (2 minutes; WORLDS=100 for less)
 	@$(BIN)/python -m benchmarks.compare --worlds $(or $(WORLDS),1000) $(ONLY_REPORT)
