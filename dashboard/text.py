@@ -27,7 +27,7 @@ BASELINES = {
 
 
 _FORMULA = re.compile(r"[=+\-@\t\r]")
-_NUMBER = re.compile(r"[+-]?[\d,.]+( %)?( \([\d.? to-]+\), [\w ]+)?")
+_NUMBER = re.compile(r"[+-]?[\d,.]+( %)?( \([\d,.%? to+-]+\)(, [\w ]+)?)?")
 """Also one of ours with its interval: "+61.6 % (61.4 to 61.8), slower"."""
 
 

@@ -28,7 +28,7 @@ from tilewatch.db import migrate
 from tilewatch.db.migrate import OtherRelease
 from tilewatch.worker import logs, schedule, submit_requests
 from tilewatch.worker.context import Context
-from tilewatch.worker.process import metrics_folder, ticks
+from tilewatch.worker.process import metrics_folder, stopping, ticks
 from tilewatch.worker.process.identity import identify
 from tilewatch.worker.process.intake import Intake
 from tilewatch.worker.queue import dispatch, message, outage
@@ -94,7 +94,7 @@ def run_job(job_id: int) -> None:
     context = Context.of(Settings.load())
     try:
         migrate.require_head(context.database_url)  # the heartbeat closes the queues, but up to 15 s later
-        dispatch.send(celery, context.database_url, run(job_id, who.owner(), context, who.queues))
+        dispatch.send(celery, context.database_url, run(job_id, who.owner(), context, who.queues, stopping.is_stopping))
         if dispatch.JUDGE in who.queues:
             dispatch.wake_outbox(celery, context.database_url)
     except NotNow as reason:
@@ -261,6 +261,7 @@ def _stop(**_: Any) -> None:
 
 def _drain(how: str, **_: Any) -> None:
     """A warm shutdown waits for the job under way without a limit; after `drain_s` a cold one hands the job back."""
+    stopping.mark()
     if how == "Warm":
         timer = threading.Timer(Settings.load().drain_s, os.kill, (os.getpid(), signal.SIGQUIT))
         timer.daemon = True

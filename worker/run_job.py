@@ -32,9 +32,19 @@ Step = Callable[[ClaimedJob, Context, Lease], list[UnsentJob]]
 """Does a job's work and commits it; returns the jobs that it queued. A step may run twice and repeats no fact."""
 
 
-def run(job_id: int, owner: str, context: Context, queues: Collection[str] | None = None) -> list[UnsentJob]:
+def run(
+    job_id: int,
+    owner: str,
+    context: Context,
+    queues: Collection[str] | None = None,
+    is_stopping: Callable[[], bool] = lambda: True,
+) -> list[UnsentJob]:
     """Does the most urgent job of this job's queue, if there is one and the queue is one of the worker's. Returns the
-    jobs to send now; raises NotNow for a job that was put off."""
+    jobs to send now; raises NotNow for a job that was put off.
+
+    A job whose process is ended is handed back where the worker `is_stopping`. Else its lease runs out, which counts as
+    an attempt.
+    """
     with session(context.database_url) as opened:
         job = jobs.claim(opened, job_id, owner, LEASE_S, queues)
     if job is None:
@@ -48,7 +58,8 @@ def run(job_id: int, owner: str, context: Context, queues: Collection[str] | Non
         log.warning("lost to another worker or cancelled")
         return []
     except (SystemExit, KeyboardInterrupt):
-        _hand_back(job.id, owner, context)
+        if is_stopping():
+            _hand_back(job.id, owner, context)
         raise
 
 

@@ -65,6 +65,16 @@ def test_a_job_of_a_worker_that_is_told_to_stop_is_handed_back(
     assert (ended.state, ended.attempt, ended.owner, ended.not_before) == ("queued", 0, None, None)
 
 
+def test_a_process_that_nobody_stopped_counts_an_attempt(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library that ends its worker's process would be given the job again without end."""
+    monkeypatch.setattr(run_job, "_hold_and_do", raising(SystemExit(0)))
+    job_id = queued_job(context)
+    with pytest.raises(SystemExit):
+        run_job.run(job_id, "tester#1", context, is_stopping=lambda: False)
+    ended = job(context)
+    assert (ended.state, ended.attempt, ended.owner) == ("running", 1, "tester#1"), "until its lease has run out"
+
+
 @pytest.mark.parametrize(
     ("raised", "trouble"),
     [

@@ -135,20 +135,27 @@ def submit_nightly(
     if toolchain is not None and not is_name(toolchain):
         raise BadToolchainName(f"'{toolchain}' is no name of a toolchain; expected one like next-13.5")
     night = night or dt.datetime.now(dt.UTC).date()
+    source = open_source(settings, repository)
     return _submit(
         settings,
-        open_source(settings, repository),
+        source,
         commit,
         gpus,
         _Request(
             "nightly",
-            Priority.NIGHTLY,
+            _choose_priority(settings, source),
             night,
             f"the nightly of {night}" + (f" under {toolchain}" if toolchain else ""),
             lambda sha, slug: f"nightly:{night}:{sha}:{slug}" + (f":toolchain:{toolchain}" if toolchain else ""),
             toolchain=toolchain,
         ),
     )
+
+
+def _choose_priority(settings: Settings, source: Source) -> Priority:
+    """The checkout that this code runs in is an example where nobody chose it: what somebody adds goes first."""
+    is_chosen = source.watched.clone is not None or "repository" in settings.model_fields_set
+    return Priority.NIGHTLY if is_chosen else Priority.BACKFILL
 
 
 def submit_sweep(

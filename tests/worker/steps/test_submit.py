@@ -7,6 +7,7 @@ import redis
 from sqlalchemy import func, select
 
 from tests.worker.fixtures import tiny_repository
+from tilewatch.db.lifecycle.jobs import Priority
 from tilewatch.db.models import Base, Commit, Job, Submission, Sweep, Trial
 from tilewatch.db.session import session
 from tilewatch.kernels.catalog.catalog import UnknownKernel
@@ -50,6 +51,16 @@ def test_a_nightly_becomes_sweeps_trials_jobs_and_messages(settings: Settings) -
         assert (job.kind, job.queue, job.state) == ("compile", "compile", "queued")
         assert job.sent_at is not None
     assert messages(settings, "compile") == 1
+
+
+def test_a_checkout_that_nobody_chose_gives_way_to_what_somebody_adds(settings: Settings) -> None:
+    submit_nightly(settings)
+    settings.__pydantic_fields_set__.discard("repository")
+    tiny_repository.commit(settings.repository, "Another commit", factor=3)
+    submit_nightly(settings)
+    with session(settings.connection().database_url) as opened:
+        priorities = opened.scalars(select(Job.priority).order_by(Job.id)).all()
+    assert (priorities[0], priorities[-1]) == (Priority.NIGHTLY, Priority.BACKFILL)
 
 
 def test_a_night_is_submitted_once(settings: Settings) -> None:
