@@ -250,6 +250,7 @@ def _nothing() -> None:
 
 
 def _start(**_: Any) -> None:
+    _mark_before_cold_stop()
     if _lifecycle is not None:
         _lifecycle.start()
 
@@ -266,6 +267,18 @@ def _drain(how: str, **_: Any) -> None:
         timer = threading.Timer(Settings.load().drain_s, os.kill, (os.getpid(), signal.SIGQUIT))
         timer.daemon = True
         timer.start()
+
+
+def _mark_before_cold_stop() -> None:
+    """Celery's handler of SIGQUIT ends the pool first and sends its signal afterwards (5.7.0)."""
+    installed = signal.getsignal(signal.SIGQUIT)
+
+    def stop(number: int, frame: Any) -> None:
+        stopping.mark()
+        if callable(installed):
+            installed(number, frame)
+
+    signal.signal(signal.SIGQUIT, stop)
 
 
 def _forked(**_: Any) -> None:
