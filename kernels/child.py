@@ -32,8 +32,10 @@ def main(role: str, readable: Sequence[str], writable: Sequence[str]) -> None:
     processes.adopt_orphans()
     if role in WITHOUT_GPU:
         sandbox.confine_without_gpu(readable=readable, writable=writable)
+    elif role == "library":
+        sandbox.confine_with_gpu(writable=writable)
     elif role == "gpu":
-        sandbox.confine_with_gpu()
+        sandbox.confine_with_gpu(writable=None)
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     signal.signal(signal.SIGTERM, _end_with_group)
@@ -57,7 +59,7 @@ def import_role(role: str) -> Handler:
 
         pretend_driver.install()
         module.install()
-    if role in ("catalog", "check", "record", "gpu"):
+    if role in ("catalog", "check", "record", "library"):
         from tilewatch.kernels.watching import recorder
 
         recorder.replace_launch_and_search()
@@ -71,6 +73,8 @@ def import_role(role: str) -> Handler:
         from tilewatch.kernels.compiling.compile_child import answer
     elif role == "gpu":
         from tilewatch.kernels.gpu.gpu_child import answer
+    elif role == "library":
+        from tilewatch.kernels.gpu.library_child import answer
     elif role == "watch":
         from tilewatch.kernels.gpu.xid_watch import answer
     elif role == "canary":

@@ -64,6 +64,9 @@ WITHOUT_GPU = ("catalog", "check", "record", "compile")
 
 PROGRAM = ("-m", "tilewatch.kernels.child")
 
+ON_GPU = ("gpu", "library")
+"""The roles of children with a CUDA context."""
+
 LOOK_EVERY_S = 0.5
 BEGIN_LIMIT_S = 30.0
 """A request that nobody waits for is written into the pipe at once, unless the child hangs."""
@@ -96,7 +99,7 @@ class ChildProcess:
     ) -> None:
         """What lies in the folder `packages` is imported before what is installed; None imports what is installed.
 
-        A child without a GPU may read the checkout of `library` and write into the folders `writable`, beside what
+        A child without a GPU may read the checkout of `library`, and it writes into the folders `writable`, beside what
         every child may. Raises SandboxMissing where it must be confined and cannot be.
         """
         sandbox.require()
@@ -105,10 +108,12 @@ class ChildProcess:
         self._folder = folder = tempfile.mkdtemp(prefix="tilewatch-child-")
         self._remove_folder = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         own = {"CUDA_TILE_CACHE_DIR": f"{folder}/cache", "CUDA_TILE_TEMP_DIR": folder}
-        if (
-            role != "gpu" and sandbox.find_level() is sandbox.Level.FULL
-        ):  # what CuPy and DeepGEMM compile for the GPU lies in the home, for the next child
+        if role not in ON_GPU and sandbox.find_level() is sandbox.Level.FULL:
             own |= {"HOME": folder, "TMPDIR": folder}
+        elif role == "library" and sandbox.find_gpu_level() is sandbox.GpuLevel.PROCESSES:
+            home = _make_library_home() or folder
+            own |= {"HOME": home, "TMPDIR": folder}
+            writable = (home, *writable)
         first = "" if packages is None else str(packages)
         path = os.pathsep.join(filter(None, (first, str(ROOT), os.environ.get("PYTHONPATH", ""))))
         imports_from = {**passed, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
@@ -123,7 +128,7 @@ class ChildProcess:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._stdin, self._stdout = self._process.stdin, self._process.stdout
-        self._memory_bytes = GPU_MEMORY_BYTES if role == "gpu" else MEMORY_BYTES
+        self._memory_bytes = GPU_MEMORY_BYTES if role in ON_GPU else MEMORY_BYTES
         self._buffer = bytearray()
         self._unread = 0
         self._look_at = 0.0
@@ -175,10 +180,20 @@ class ChildProcess:
         return self._answer(deadline)
 
     def begin(self, request: Mapping[str, Any]) -> None:
-        """Sends one request and does not wait: the next `ask` drops its answer, and says so where the child died."""
+        """Sends one request and does not wait: `finish` returns its answer. The next `ask` drops it, and says so where
+        the child died."""
         with contextlib.suppress(BrokenPipeError):
             self._send(request, time.monotonic() + BEGIN_LIMIT_S)
             self._unread += 1
+
+    def finish(self, *, deadline_s: float) -> dict[str, Any]:
+        """Returns the answer of the request that was begun last. Raises ChildDied or ChildHung."""
+        if self._stdout.closed:
+            raise ChildDied("it had ended before it answered")
+        deadline = time.monotonic() + deadline_s
+        answers = [self._answer(deadline) for _ in range(max(1, self._unread))]
+        self._unread = 0
+        return answers[-1]
 
     def close(self) -> None:
         """Ends the child at once, with everything it started."""
@@ -283,3 +298,15 @@ def _is_filled(folder: str) -> bool:
         if count > FOLDER_FILES or size_bytes > FOLDER_BYTES:
             return True
     return False
+
+
+def _make_library_home() -> str | None:
+    """Returns the home of children that run a library on the GPU. What CuPy and Triton compile for the GPU lies there
+    for the next one: CuPy's kernels alone take 7 s (H200, 2026-11-22). The measuring child must not load it, so it is
+    not the user's. None where it cannot be made."""
+    home = Path(os.path.expanduser("~"), ".cache", "tilewatch", "library-home")
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return str(home)

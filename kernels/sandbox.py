@@ -27,6 +27,8 @@ SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/usr", "/etc", "/opt", "
 PACKAGE = Path(__file__).parent.parent
 """Our own. In a checkout its folders are links, to be followed."""
 
+OF_THE_DRIVER = ("/dev", "/proc")
+
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 
 NO_NEW_PRIVS, SET_SECCOMP, SECCOMP_FILTER = 38, 22, 2  # prctl(2)
@@ -122,16 +124,19 @@ def confine_without_gpu(*, readable: Iterable[str], writable: Iterable[str]) -> 
     _forbid_sockets(allowed=())
 
 
-def confine_with_gpu() -> None:
-    """Confines this process from the network and from other processes. Files stay as they are: with every device of the
-    driver writable and nothing else, NVML worked and CUDA did not begin (H200, Linux 6.18, 2026-11-22). So do root's
+def confine_with_gpu(*, writable: Iterable[str] | None) -> None:
+    """Confines this process from the network and from other processes, and from writing elsewhere than into `writable`
+    and what the driver needs; None leaves files as they are.
+
+    All files may be read: with the rule of a child without a GPU and every device of the driver, NVML worked and CUDA
+    did not begin, and with this one CUDA, CUPTI, NVML and PyTorch work (H200, Linux 6.18, 2026-11-22). Root keeps its
     capabilities, which CUPTI may need."""
     level = find_gpu_level()
     if level is GpuLevel.NONE:
         return
     _forbid_new_privileges()
     if level is GpuLevel.PROCESSES:
-        _enter_landlock(None, ())
+        _enter_landlock(None, None if writable is None else [*OF_THE_DRIVER, *writable])
     _forbid_sockets(allowed=(AF_UNIX, AF_NETLINK))  # the driver's own
 
 
@@ -144,16 +149,18 @@ def _list_readable(also: Iterable[str]) -> list[str]:
     return [each for each in (*SYSTEM, *python, *ours, *named, *libraries, *also) if each]
 
 
-def _enter_landlock(readable: Iterable[str] | None, writable: Iterable[str]) -> None:
-    """None for `readable` leaves all files as they are."""
+def _enter_landlock(readable: Iterable[str] | None, writable: Iterable[str] | None) -> None:
+    """None for `readable` leaves reading as it is, and None for both all files."""
     version = landlock_version()
-    rights = 0 if readable is None else _files_rights(version)
+    rights = 0 if writable is None else _files_rights(version)
+    if readable is None:
+        rights &= ~READS
     fields = [rights, 0b11 if version >= 4 else None, 0b11 if version >= 6 else None]  # TCP; other processes
     values = [each for each in fields if each is not None]
     ruleset = _checked(_libc().syscall(CREATE_RULESET, struct.pack(f"={len(values)}Q", *values), 8 * len(values), 0))
     for path in readable or ():
         _allow(ruleset, path, READS)
-    for path in writable:
+    for path in writable or ():
         _allow(ruleset, path, rights)
     _checked(_libc().syscall(RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)

@@ -25,7 +25,8 @@ from tilewatch.kernels.comparing.compiler_pool import CompilerPool
 from tilewatch.kernels.compiling import store
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.device import MULTIPROCESSORS
-from tilewatch.kernels.gpu.described_launch import DescribedLaunch, describe_launch
+from tilewatch.kernels.gpu.described_launch import DescribedLaunch
+from tilewatch.kernels.gpu.described_problem import ConfigLaunch, describe_problem, read_problem
 from tilewatch.kernels.loading import LibraryKernel, find
 from tilewatch.kernels.measuring import profiling
 from tilewatch.kernels.measuring.profiling import Counts, NoCounters
@@ -112,8 +113,12 @@ def describe(winner: Winner, cubin: Cubin) -> DescribedLaunch:
     loaded = find(library.FOLDER, winner.kernel)
     assert isinstance(loaded, LibraryKernel)
     kernel = loaded.kernel
-    named = {"content_key": cubin.content_key, "symbol": cubin.symbol}
-    return describe_launch(kernel, kernel.parse(winner.problem), winner.config, **named, sm_count=SM_COUNT)
+    described = describe_problem(kernel, kernel.parse(winner.problem), [winner.config], SM_COUNT)
+    problem = read_problem(described)
+    launch = problem.find_launch(winner.config)
+    assert isinstance(launch, ConfigLaunch), launch
+    given = problem.list_arguments(launch)
+    return DescribedLaunch(cubin.content_key, cubin.symbol, launch.grid, given, problem.given)
 
 
 def drop_unknown_metrics() -> list[str]:

@@ -4,7 +4,7 @@ Runs inside the GPU child. FP8 and its scales are held as uint8, bfloat16 as uin
 """
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import cupy
@@ -33,6 +33,10 @@ class UnknownType(Exception):
     """A library file asks for a type this module cannot make."""
 
 
+class BadValues(Exception):
+    """A library file gives values that do not fit their array; the message is a sentence."""
+
+
 def raw_dtype(array: Array) -> Any:
     if array.dtype not in RAW:
         raise UnknownType(f"array {array.name}: type {array.dtype} is not one of {', '.join(RAW)}")
@@ -48,6 +52,22 @@ def random(array: Array, generator: Any) -> Any:
             values = cupy.exp2(values if array.dtype == "float8_e8m0fnu" else SCALE_SPREAD * values)
         out[at : at + values.size] = encode(values, array.dtype)
     return out.reshape(array.shape)
+
+
+def make_input_sets(specs: Sequence[Array], given: Mapping[str, Any], seed: int, sets: int) -> list[dict[str, Any]]:
+    """Makes sets of inputs by name. A set is the same however many follow it. Raises BadValues."""
+    generator = cupy.random.default_rng(seed)
+    return [
+        {spec.name: _given(spec, given) if spec.fill == "given" else random(spec, generator) for spec in specs}
+        for _ in range(sets)
+    ]
+
+
+def _given(spec: Array, given: Mapping[str, Any]) -> Any:
+    values = np.asarray(given[spec.name], dtype=raw_dtype(spec))
+    if values.shape != spec.shape:
+        raise BadValues(f"the values of array {spec.name} have the shape {values.shape}, expected {spec.shape}")
+    return cupy.asarray(values)
 
 
 def make_poisoned(array: Array) -> Any:

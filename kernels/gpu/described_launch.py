@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tilewatch.kernels.contract import Array, Config, Kernel, Problem
-from tilewatch.kernels.parameters import Constant, Scalar, arguments
+from tilewatch.kernels.contract import Array
+from tilewatch.kernels.parameters import Scalar
 
 TIMES = 5
 """How often each is launched under the profiler. Its counters are the medians: what blocks share in L2 follows their
@@ -29,21 +29,6 @@ class DescribedLaunch:
     @property
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
-
-
-def describe_launch(
-    kernel: Kernel, problem: Problem, config: Config, *, content_key: str, symbol: str, sm_count: int
-) -> DescribedLaunch:
-    """Raises BadArguments."""
-    given = kernel.given(problem) if kernel.given else {}
-    launched = tuple(each for each in arguments(kernel, problem, config) if not isinstance(each, Constant))
-    return DescribedLaunch(
-        content_key,
-        symbol,
-        kernel.grid(problem, config, sm_count),
-        launched,
-        {name: values.tolist() for name, values in given.items()},
-    )
 
 
 def read_launch(described: Mapping[str, Any]) -> DescribedLaunch:

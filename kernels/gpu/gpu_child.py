@@ -6,9 +6,8 @@ The parent (kernels/measuring/sweep.py) decides what to try next and survives wh
 import contextlib
 import importlib
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any, Protocol
 
 import cupy
@@ -16,12 +15,11 @@ import cupy
 from tilewatch.kernels import baselines
 from tilewatch.kernels.gpu import canary, timing
 from tilewatch.kernels.gpu.described_launch import DescribedLaunch
-from tilewatch.kernels.gpu.prepared_problem import describe_error, prepare
+from tilewatch.kernels.gpu.prepared_problem import PreparedProblem, describe_error, prepare
 from tilewatch.kernels.gpu.rounds import Entry, WrongWhenTimed, time_rounds
 from tilewatch.kernels.gpu.stdout_capture import StdoutCapture
 from tilewatch.kernels.gpu.telemetry import Telemetry
 from tilewatch.kernels.library_errors import LibraryError
-from tilewatch.kernels.loading import LibraryOperator, find, load
 
 HOPELESS = 5.0
 """A checked launch this many times slower than the best known gets no further samples: the unluckiest sample seen on an
@@ -92,25 +90,18 @@ class Prepared(Protocol):
 
 
 _prepared: Prepared | None = None
+_timer: timing.Timer | None = None
+"""CUPTI takes one timer per process."""
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    global _prepared
-    if request["ask"] == "import":
-        return _import(tuple(map(Path, request["libraries"])), torch=request.get("torch", False))
+    if request["ask"] == "import torch":
+        return _import_torch()
+    if request["ask"] == "start timer":  # and with it the CUDA context, while the library is still imported elsewhere
+        _start_timer(None)
+        return {}
     if request["ask"] == "prepare":
-        # CUPTI takes one timer per process, and the arrays of a problem before this one would lie beside the new ones.
-        timer = timing.timer(request.get("timer")) if _prepared is None else _prepared.timer
-        _prepared = None
-        loaded = find(Path(request["library"]), request["kernel"])
-        if isinstance(loaded, LibraryOperator):
-            from tilewatch.kernels.gpu.prepared_operator import PreparedOperator  # it needs PyTorch
-
-            _prepared = PreparedOperator(loaded, request, _uuid(), timer)
-        else:
-            _prepared = prepare(loaded, request, _uuid(), timer)
-        _require_tolerance(_prepared.tolerance)
-        return _introduction(_prepared)
+        return begin(partial(prepare, request), request.get("timer"))
     assert _prepared is not None, "prepare comes first"
     try:
         return ANSWERS[request["ask"]](_prepared, request)
@@ -118,14 +109,25 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"wrong": str(wrong)}
 
 
-def _import(libraries: Iterable[Path], *, torch: bool) -> Mapping[str, Any]:
-    """Imports what a process needs before it is given its job: the files of both sides, and with them PyTorch."""
-    if torch:
-        with contextlib.suppress(ImportError):  # without it there are fewer rivals
-            importlib.import_module("torch")
-    for library in libraries:
-        if any(isinstance(each, LibraryOperator) for each in load(library).values()):
-            importlib.import_module("tilewatch.kernels.gpu.prepared_operator")
+def begin(make: Callable[[str, timing.Timer], Prepared], wanted_timer: str | None) -> Mapping[str, Any]:
+    """Takes what `make` prepares in the place of the problem before, and introduces it."""
+    global _prepared
+    _prepared = None  # its arrays would lie beside the new ones
+    _prepared = make(_uuid(), _start_timer(wanted_timer))
+    _require_tolerance(_prepared.tolerance)
+    return _introduction(_prepared)
+
+
+def _start_timer(wanted: str | None) -> timing.Timer:
+    global _timer
+    _timer = _timer or timing.timer(wanted)
+    return _timer
+
+
+def _import_torch() -> Mapping[str, Any]:
+    """Imports what a process needs for rivals, before it is given its job."""
+    with contextlib.suppress(ImportError):  # without it there are fewer rivals
+        importlib.import_module("torch")
     return {}
 
 
@@ -146,6 +148,13 @@ def _introduction(prepared: Prepared) -> Mapping[str, Any]:
         "work": prepared.work,
         "telemetry": prepared.telemetry.read("prepared"),
     }
+
+
+def _expect(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Takes the reference over, which ends the preparation."""
+    assert isinstance(prepared, PreparedProblem)
+    prepared.expect(request["outputs"])
+    return _introduction(prepared)
 
 
 def _trial(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -238,6 +247,7 @@ def _canary(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]
 
 
 ANSWERS: Mapping[str, Callable[[Prepared, Mapping[str, Any]], Mapping[str, Any]]] = {
+    "expect": _expect,
     "trial": _trial,
     "load": _load,
     "time": _time,

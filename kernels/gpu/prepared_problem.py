@@ -1,8 +1,9 @@
-"""Prepares one problem on the GPU, and launches and checks its configs. Runs inside the GPU child."""
+"""Prepares one problem on the GPU, and launches and checks its configs. Runs inside the GPU child, and runs no library:
+that describes the problem and computes the reference in a process of its own (kernels/gpu/library_child.py)."""
 
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,14 @@ import cupy
 
 from tilewatch.kernels import baselines
 from tilewatch.kernels.compiling.store import CubinStore
-from tilewatch.kernels.contract import Array, Config, Kernel, Problem
-from tilewatch.kernels.gpu import arrays, timing
-from tilewatch.kernels.gpu.described_launch import DescribedLaunch, describe_launch
+from tilewatch.kernels.contract import Array
+from tilewatch.kernels.gpu import arrays, shared_arrays, timing
+from tilewatch.kernels.gpu.described_launch import DescribedLaunch
+from tilewatch.kernels.gpu.described_problem import ConfigLaunch, DescribedProblem, read_problem
 from tilewatch.kernels.gpu.rounds import Entry, WrongWhenTimed, count_input_sets
 from tilewatch.kernels.gpu.telemetry import Telemetry
 from tilewatch.kernels.library_errors import LibraryError
-from tilewatch.kernels.loading import LibraryKernel, load
-from tilewatch.kernels.parameters import Constant, Scalar, arguments
-from tilewatch.kernels.signature import element_bytes, input_dtypes
+from tilewatch.kernels.parameters import Scalar
 
 INPUT_BUDGET = 0.25
 """Share of the GPU's memory that input sets may take."""
@@ -27,8 +27,7 @@ INPUT_BUDGET = 0.25
 
 @dataclass(frozen=True)
 class LoadedConfig:
-    config: Config
-    grid: tuple[int, int, int]
+    launch: ConfigLaunch
     function: Any
     arguments: tuple[Array | Scalar, ...]
     """What each launch is given, in the kernel's order: constants are part of the code."""
@@ -38,30 +37,61 @@ class LoadedConfig:
 class PreparedProblem:
     """One problem with its inputs, its expected output, and the configs and baselines loaded so far.
 
-    `untouched` are copies of the first input set; `scale` is the largest magnitude of each expected output; `modules`
-    the folder that cubins are loaded from.
+    `sides` are the problem as each library of a replay describes it, by the library's folder; None stands for one that
+    has no such kernel. `described` is that of the library under test.
+    `untouched` are copies of the first input set; `scale` is the largest magnitude of each expected output;
+    `written_bytes` are those of the elements that are compared; `modules` is the folder that cubins are loaded from.
     """
 
-    kernel: Kernel
-    problem: Problem
+    described: DescribedProblem
+    sides: Mapping[str, DescribedProblem | None]
     store: CubinStore
     timer: timing.Timer
     telemetry: Telemetry
     sm_count: int
-    specs: tuple[Array, ...]
     inputs: list[dict[str, Any]]
     untouched: dict[str, Any]
     outputs: dict[str, Any]
-    expected: dict[str, Any]
-    scale: dict[str, float]
-    loaded: dict[int, LoadedConfig]
-    rivals: dict[str, tuple[baselines.Rival, tuple[str, ...]]]
-    modules: tempfile.TemporaryDirectory[str]
+    expected: dict[str, Any] = field(default_factory=dict)
+    scale: dict[str, float] = field(default_factory=dict)
+    written_bytes: int = 0
+    loaded: dict[int, LoadedConfig] = field(default_factory=dict)
+    rivals: dict[str, tuple[baselines.Rival, tuple[str, ...]]] = field(default_factory=dict)
+    modules: tempfile.TemporaryDirectory[str] = field(
+        default_factory=lambda: tempfile.TemporaryDirectory(prefix="tilewatch-cubins-")
+    )
+
+    def expect(self, shared: Mapping[str, Any]) -> None:
+        """Takes the reference over from the library's process. Raises LibraryError where it has other outputs than the
+        kernel, others in shape, or no number."""
+        name = self.described.kernel
+        if shared.keys() != self.outputs.keys():
+            raise LibraryError(
+                f"kernel {name}: its reference gives {', '.join(shared) or 'nothing'}, but it writes "
+                f"{', '.join(self.outputs) or 'no array'}"
+            )
+        try:
+            self.expected = {
+                each: shared_arrays.take(shared[each], each, tuple(output.shape))
+                for each, output in self.outputs.items()
+            }
+        except LibraryError as error:
+            raise LibraryError(f"kernel {name}: {error}") from None
+        for each, value in self.expected.items():
+            if cupy.isnan(value).all():  # where it is NaN, any value is right
+                raise LibraryError(f"kernel {name}: its reference gives no number for '{each}'")
+        self.written_bytes = sum(
+            self.outputs[each].itemsize * int((~cupy.isnan(value)).sum(axis=-1).sum())
+            for each, value in self.expected.items()
+        )
+        self.scale = {each: float(cupy.nanmax(cupy.abs(value))) for each, value in self.expected.items()}
+        self.reset_outputs()
+        self.error()  # the comparing kernel is compiled now, outside the time of any trial
 
     def launch(self, config: LoadedConfig, turn: int) -> None:
         """`turn` is the number of the input set."""
         find = partial(self._find_array, turn)
-        config.function(config.grid, (1,), arrays.list_launch_values(config.arguments, find))
+        config.function(config.launch.grid, (1,), arrays.list_launch_values(config.arguments, find))
 
     def _find_array(self, turn: int, array: Array) -> Any:
         return self.outputs[array.name] if array.written else self.inputs[turn][array.name]
@@ -76,7 +106,7 @@ class PreparedProblem:
 
     def error(self) -> float:
         """Largest difference of the outputs from the reference, as a share of the reference's largest magnitude."""
-        dtypes = {spec.name: spec.dtype for spec in self.specs}
+        dtypes = {spec.name: spec.dtype for spec in self.described.arrays}
         return max(
             arrays.largest_error(output, dtypes[name], self.expected[name]) / self.scale[name]
             for name, output in self.outputs.items()
@@ -94,32 +124,31 @@ class PreparedProblem:
 
     @property
     def tolerance(self) -> float:
-        return self.kernel.tolerance(self.problem)
+        return self.described.tolerance
 
     @property
     def element_bytes(self) -> int:
-        return element_bytes(self.kernel, self.problem)
+        return self.described.element_bytes
 
     @property
     def work(self) -> Mapping[str, Any]:
-        return {
-            "flops": self.kernel.flops(self.problem),
-            "bytes": self.kernel.bytes(self.problem),
-            "dtypes": input_dtypes(self.kernel, self.problem),
-        }
+        here = self.described
+        return {"flops": here.flops, "bytes": max(here.bytes, self.written_bytes), "dtypes": here.input_dtypes}
 
     @property
     def input_sets(self) -> int:
         return len(self.inputs)
 
     def find_misfit(self, request: Mapping[str, Any]) -> str | None:
-        """Says why a side of a replay is not comparable with the prepared library; None when it is."""
-        kernel = self._kernel_of(request)
-        if kernel is None:
-            return f"the library of that commit has no kernel {self.kernel.name}"
-        if tuple(kernel.arrays(self.problem)) != self.specs:
+        """Says why a config cannot be launched on the prepared arrays; None where it can. A side of a replay comes with
+        its library: its grid is from there."""
+        side = self._side_of(request)
+        if side is None:
+            return f"the library of that commit has no kernel {self.described.kernel}"
+        if side.arrays != self.described.arrays:
             return "that commit lays the arrays out differently, so it is not the same work"
-        return None
+        launch = side.find_launch(request["config"])
+        return launch if isinstance(launch, str) else None
 
     def load(self, request: Mapping[str, Any]) -> LoadedConfig:
         """Loads the cubin of a config."""
@@ -128,11 +157,20 @@ class PreparedProblem:
         if not path.exists():
             path.write_bytes(self.store.cubin(request["content_key"]))
         function = cupy.RawModule(path=str(path)).get_function(request["symbol"])
-        kernel = self._kernel_of(request) or self.kernel
-        grid = kernel.grid(self.problem, request["config"], self.sm_count)
-        given = arguments(kernel, self.problem, request["config"])
-        launched = tuple(each for each in given if not isinstance(each, Constant))
-        return LoadedConfig(request["config"], grid, function, launched)
+        launch, given = self._find_launch(request)
+        return LoadedConfig(launch, function, given)
+
+    def _find_launch(self, request: Mapping[str, Any]) -> tuple[ConfigLaunch, tuple[Array | Scalar, ...]]:
+        """Needs a config without a misfit."""
+        side = self._side_of(request)
+        assert side is not None
+        launch = side.find_launch(request["config"])
+        assert isinstance(launch, ConfigLaunch), launch
+        return launch, side.list_arguments(launch)
+
+    def _side_of(self, request: Mapping[str, Any]) -> DescribedProblem | None:
+        library = request.get("library")
+        return self.described if library is None else self.sides[library]
 
     def check(self, config: LoadedConfig) -> tuple[float, float]:
         """Launches a config once and returns its microseconds and its error."""
@@ -152,24 +190,18 @@ class PreparedProblem:
 
     def describe(self, request: Mapping[str, Any]) -> DescribedLaunch:
         """Describes the launch of a config for a profiler's process."""
-        return describe_launch(
-            self.kernel,
-            self.problem,
-            request["config"],
-            content_key=request["content_key"],
-            symbol=request["symbol"],
-            sm_count=self.sm_count,
-        )
+        launch, given = self._find_launch(request)
+        return DescribedLaunch(request["content_key"], request["symbol"], launch.grid, given, self.described.given)
 
     def build_rival(self, name: str) -> baselines.Rival:
         """Raises BaselineMissing."""
         call = baselines.Call(
-            self.kernel.name,
+            self.described.kernel,
             {name: array for name, array in self.inputs[0].items() if name not in self.outputs},
             self.outputs,
-            {spec.name: spec.dtype for spec in self.specs},
-            self.problem.sizes,
-            self.kernel.bytes(self.problem),
+            {spec.name: spec.dtype for spec in self.described.arrays},
+            self.described.sizes,
+            self.described.bytes,
         )
         return baselines.build(name, call)
 
@@ -190,47 +222,34 @@ class PreparedProblem:
     @property
     def kernel_names(self) -> tuple[str, ...]:
         """The kernels that one launch of a config runs, as the timer names them."""
-        return (self.kernel.name,) if self.timer.name == "cupti" else ("launch",)
-
-    def _kernel_of(self, request: Mapping[str, Any]) -> Kernel | None:
-        """Returns the kernel as its own commit has it: a side of a replay comes with its library, for its grid is from
-        there. None when that library has no such kernel."""
-        if request.get("library") is None:
-            return self.kernel
-        entry = load(Path(request["library"])).get(self.kernel.name)
-        return entry.kernel if isinstance(entry, LibraryKernel) else None
+        return (self.described.kernel,) if self.timer.name == "cupti" else ("launch",)
 
 
-def prepare(loaded: LibraryKernel, request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> PreparedProblem:
-    kernel = loaded.kernel
-    problem = kernel.parse(request["problem"])
-    specs = kernel.arrays(problem)
-    inputs = _inputs(kernel, problem, request["seed"])
-    outputs = {spec.name: arrays.make_poisoned(spec) for spec in specs if spec.written}
-    decoded = {spec.name: arrays.decode(inputs[0][spec.name], spec.dtype) for spec in specs if not spec.output}
-    expected = {name: value.astype(cupy.float32) for name, value in kernel.reference(decoded, cupy).items()}
-    del decoded
-    _check_reference(kernel, expected, outputs)
+def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> PreparedProblem:
+    """Makes the inputs and outputs of a described problem; the reference comes later."""
+    sides = {library: each and read_problem(each) for library, each in request["problems"].items()}
+    described = sides[request["library"]]
+    assert described is not None
+    device = cupy.cuda.Device()
+    set_bytes = sum(_bytes(spec) for spec in described.inputs)
+    sets = count_input_sets(
+        set_bytes, l2_bytes=device.attributes["L2CacheSize"], budget_bytes=INPUT_BUDGET * device.mem_info[1]
+    )
+    # First what is launched with, always in one order: times of memory-bound kernels depend on where arrays lie.
+    inputs = arrays.make_input_sets(described.inputs, described.given, request["seed"], sets)
+    outputs = {spec.name: arrays.make_poisoned(spec) for spec in described.arrays if spec.written}
     prepared = PreparedProblem(
-        kernel=kernel,
-        problem=problem,
+        described=described,
+        sides=sides,
         store=CubinStore(request["store"]),
         timer=timer,
         telemetry=Telemetry(gpu_uuid),
-        sm_count=cupy.cuda.Device().attributes["MultiProcessorCount"],
-        specs=specs,
+        sm_count=device.attributes["MultiProcessorCount"],
         inputs=inputs,
         untouched={name: array.copy() for name, array in inputs[0].items()},
         outputs=outputs,
-        expected=expected,
-        scale={name: float(cupy.nanmax(cupy.abs(value))) for name, value in expected.items()},
-        loaded={},
-        rivals={},
-        modules=tempfile.TemporaryDirectory(prefix="tilewatch-cubins-"),
     )
     cupy.get_default_memory_pool().free_all_blocks()
-    prepared.reset_outputs()
-    prepared.error()  # the comparing kernel is compiled now, outside the time of any trial
     return prepared
 
 
@@ -240,42 +259,6 @@ def describe_error(error: float, tolerance: float) -> str | None:
         return None
     what = "left elements unwritten" if error == float("inf") else f"is off by {error:.3g} of its largest value"
     return f"the output {what}; at most {tolerance:.3g} is accepted"
-
-
-def _check_reference(kernel: Kernel, expected: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-    """Raises LibraryError where the reference has other outputs than the kernel, others in shape, or no number."""
-    if expected.keys() != outputs.keys():
-        raise LibraryError(
-            f"kernel {kernel.name}: its reference gives {', '.join(expected) or 'nothing'}, but it writes "
-            f"{', '.join(outputs) or 'no array'}"
-        )
-    for name, value in expected.items():
-        if value.shape != outputs[name].shape:
-            raise LibraryError(
-                f"kernel {kernel.name}: its reference gives '{name}' in shape {tuple(value.shape)}, expected "
-                f"{tuple(outputs[name].shape)}"
-            )
-        if cupy.isnan(value).all():  # where it is NaN, any value is right
-            raise LibraryError(f"kernel {kernel.name}: its reference gives no number for '{name}'")
-
-
-def _inputs(kernel: Kernel, problem: Problem, seed: int) -> list[dict[str, Any]]:
-    """Makes as many sets of inputs as rounds rotate over."""
-    specs = [spec for spec in kernel.arrays(problem) if not spec.output]
-    generator = cupy.random.default_rng(seed)
-    device = cupy.cuda.Device()
-    set_bytes = sum(_bytes(spec) for spec in specs)
-    sets = count_input_sets(
-        set_bytes, l2_bytes=device.attributes["L2CacheSize"], budget_bytes=INPUT_BUDGET * device.mem_info[1]
-    )
-    given = kernel.given(problem) if kernel.given else {}
-    return [
-        {
-            spec.name: cupy.asarray(given[spec.name]) if spec.fill == "given" else arrays.random(spec, generator)
-            for spec in specs
-        }
-        for _ in range(sets)
-    ]
 
 
 def _bytes(spec: Array) -> int:

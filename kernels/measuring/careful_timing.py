@@ -70,6 +70,7 @@ def time_carefully(
         "throttled_rounds_left_out": 0 if hot else len(throttled[winner]),
         "seed": seed,
         "sandbox": sandbox.find_gpu_level().value,
+        "library_runs_apart": child.introduction["library_runs_apart"],
     }
     if parts := child.ask({"ask": "parts", "id": winner, "rounds": BLOCK_ROUNDS}, ROUNDS_DEADLINE_S)["parts_us"]:
         shared["parts_us"] = parts

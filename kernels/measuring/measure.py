@@ -11,8 +11,9 @@ from typing import Any
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device, tile_table
 from tilewatch.kernels.baseline_names import SHIPPED
-from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
+from tilewatch.kernels.child_process import ChildDied, ChildHung
 from tilewatch.kernels.measuring.careful_timing import OnStep, time_carefully
+from tilewatch.kernels.measuring.gpu_processes import GpuProcesses
 from tilewatch.kernels.measuring.profiling import add_counts
 from tilewatch.kernels.measuring.racing import RacePolicy
 from tilewatch.kernels.measuring.rival_process import RivalProcess
@@ -75,9 +76,9 @@ def measure(
     on_trial: OnTrial,
     on_step: OnStep,
     policy: RacePolicy | None = None,
-    spawn: Callable[[], ChildProcess] | None = None,
+    spawn: Callable[[], GpuProcesses] | None = None,
 ) -> RunResult:
-    """Sweeps and times carefully, in a process that `spawn` gives, else in one of its own.
+    """Sweeps and times carefully, in processes that `spawn` gives, else in its own.
 
     Raises GpuMissing, GpuBusy or MeasureFailed; a failing config is a trial.
     """

@@ -18,7 +18,8 @@ from typing import Any, Literal, Self
 
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device
-from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
+from tilewatch.kernels.child_process import ChildDied, ChildHung
+from tilewatch.kernels.measuring.gpu_processes import GpuProcesses
 from tilewatch.kernels.measuring.measure import MeasureFailed, usable_gpu
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, trial_request
 from tilewatch.kernels.results import Cubin
@@ -128,12 +129,10 @@ class ProcessesAhead:
 
     def __init__(self, libraries: Iterable[Path], gpu: device.Gpu, *, torch: bool = False) -> None:
         self._environment = {"CUDA_VISIBLE_DEVICES": gpu.uuid}
-        self._import: dict[str, Any] = {"ask": "import", "libraries": [str(each) for each in libraries]}
-        if torch:
-            self._import["torch"] = True
-        self._waiting: list[ChildProcess] = []
+        self._libraries, self._torch = tuple(libraries), torch
+        self._waiting: list[GpuProcesses] = []
 
-    def take(self) -> ChildProcess:
+    def take(self) -> GpuProcesses:
         while len(self._waiting) <= MOST_AHEAD:
             self._waiting.append(self._start())
         return self._waiting.pop(0)
@@ -150,10 +149,8 @@ class ProcessesAhead:
     ) -> None:
         self.close()
 
-    def _start(self) -> ChildProcess:
-        process = ChildProcess("gpu", environment=self._environment)
-        process.begin(self._import)
-        return process
+    def _start(self) -> GpuProcesses:
+        return GpuProcesses(environment=self._environment, libraries=self._libraries, torch=self._torch)
 
 
 def launches(request: ReplayRequest, gpu: device.Gpu, processes: ProcessesAhead) -> Iterator[Launch]:
@@ -169,6 +166,8 @@ def launches(request: ReplayRequest, gpu: device.Gpu, processes: ProcessesAhead)
                 request.store_url,
                 {"CUDA_VISIBLE_DEVICES": gpu.uuid},
                 seed=number,
+                others=(request.good.library,),
+                configs=(request.good.cubin.config, request.bad.cubin.config),
             )
             try:
                 child = GpuChild(setup, processes.take)

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tilewatch.errors import ExpectedError
-from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
+from tilewatch.kernels.child_process import ChildDied, ChildHung
 from tilewatch.kernels.compiling.local_cubins import LocalCubins
 from tilewatch.kernels.gpu.described_launch import DescribedLaunch, read_launch
+from tilewatch.kernels.measuring.description_schema import BadDescription
+from tilewatch.kernels.measuring.gpu_processes import GpuProcesses, Preparation
 from tilewatch.kernels.measuring.racing import RacePolicy, ranking, still_in
 from tilewatch.kernels.results import Cubin, Params, TrialResult, config_key
 from tilewatch.kernels.statistics import median_interval
@@ -39,7 +41,8 @@ class WrongOutput(SweepFailed):
 class GpuSetup:
     """Names the problem that a GPU child prepares. `environment` may pick the GPU (CUDA_VISIBLE_DEVICES).
 
-    What lies in the folder `packages` is imported before what is installed.
+    What lies in the folder `packages` is imported before what is installed. `others` are the libraries of other sides
+    of a replay, and `configs` those that are launched; None means those of the search space.
     """
 
     library: Path
@@ -49,6 +52,8 @@ class GpuSetup:
     environment: dict[str, str] = field(default_factory=dict)
     seed: int = 1
     packages: Path | None = None
+    others: tuple[Path, ...] = ()
+    configs: tuple[Params, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -61,11 +66,11 @@ class SweepResult:
 class GpuChild:
     """A prepared GPU child that is replaced when it dies. Counts the seconds in which it holds the GPU."""
 
-    def __init__(self, setup: GpuSetup, spawn: Callable[[], ChildProcess] | None = None) -> None:
-        """`spawn` gives the process to work in; without it one is started."""
+    def __init__(self, setup: GpuSetup, spawn: Callable[[], GpuProcesses] | None = None) -> None:
+        """`spawn` gives the processes to work in; without it they are started."""
         self._setup = setup
-        self._spawn = spawn or partial(ChildProcess, "gpu", environment=setup.environment, packages=setup.packages)
-        self._child: ChildProcess | None = None
+        self._spawn = spawn or partial(GpuProcesses, environment=setup.environment, packages=setup.packages)
+        self._child: GpuProcesses | None = None
         self._checked: dict[int, Cubin] = {}
         self._loaded: set[int] = set()
         self._cubins = LocalCubins(setup.store_url)
@@ -150,27 +155,17 @@ class GpuChild:
         self._child = self._spawn()
         self._loaded = set()
         setup = self._setup
-        request = prepare_request(setup.library, setup.kernel, setup.problem, self._cubins.url, setup.seed)
+        preparation = Preparation(
+            setup.library, setup.kernel, setup.problem, self._cubins.url, setup.seed, setup.others, setup.configs
+        )
         started = time.monotonic()
         try:
-            self.introduction = self._child.ask(request, deadline_s=PREPARE_DEADLINE_S)
-        except (ChildDied, ChildHung) as error:
+            self.introduction = self._child.prepare(preparation, deadline_s=PREPARE_DEADLINE_S)
+        except (ChildDied, ChildHung, BadDescription) as error:
             self.close()
             raise SweepFailed(f"the GPU process could not prepare {self._setup.problem}: {error}") from None
         finally:
             self.gpu_s += time.monotonic() - started
-
-
-def prepare_request(library: Path, kernel: str, problem: str, store_url: str, seed: int) -> dict[str, Any]:
-    """Asks a GPU child to make the inputs of a problem; it drops those of the problem before."""
-    return {
-        "ask": "prepare",
-        "library": str(library),
-        "kernel": kernel,
-        "problem": problem,
-        "store": store_url,
-        "seed": seed,
-    }
 
 
 def trial_request(identity: int, cubin: Cubin, samples: int, best_us: float | None = None) -> dict[str, Any]:
@@ -227,7 +222,7 @@ def _refuse_impossible(trial: TrialResult, floor_us: float) -> TrialResult:
         return trial
     failure = (
         f"{trial.median_us:.2f} us is impossible: this GPU's Tensor Cores and memory need at least {floor_us:.2f} us "
-        "for the operations and bytes that the kernel's file states"
+        "for the operations and bytes that the kernel's file states, and for what it writes"
     )
     return TrialResult(trial.config, "wrong", error=trial.error, failure=failure)
 

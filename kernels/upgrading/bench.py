@@ -12,13 +12,14 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from tilewatch.kernels import device
-from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
+from tilewatch.kernels.child_process import ChildDied, ChildHung
 from tilewatch.kernels.comparing.gpu_bench import NO_CUPTI, NoCupti
+from tilewatch.kernels.measuring.description_schema import BadDescription
+from tilewatch.kernels.measuring.gpu_processes import GpuProcesses, Preparation
 from tilewatch.kernels.measuring.replay import BAD, CHECK_SAMPLES, GOOD, ProcessesAhead
 from tilewatch.kernels.measuring.sweep import (
     PREPARE_DEADLINE_S,
     TRIAL_DEADLINE_S,
-    prepare_request,
     trial_request,
 )
 from tilewatch.kernels.results import Cubin
@@ -90,7 +91,7 @@ class GpuPairBench:
         self._processes = ProcessesAhead((library,), gpu)
 
     def launch_each(self, works: Sequence[PairWork]) -> Iterator[tuple[PairWork, LaunchResult]]:
-        child: ChildProcess | None = None
+        child: GpuProcesses | None = None
         try:
             for work in works:
                 if child is None or not child.alive:
@@ -114,11 +115,15 @@ class GpuPairBench:
     ) -> None:
         self.close()
 
-    def _launch(self, child: ChildProcess, work: PairWork) -> LaunchResult:
-        prepare = prepare_request(self._library, work.kernel, work.problem, self._store_url, work.launches + 1)
+    def _launch(self, child: GpuProcesses, work: PairWork) -> LaunchResult:
+        configs = (work.a.config, work.b.config)
+        preparation = Preparation(
+            self._library, work.kernel, work.problem, self._store_url, work.launches + 1, configs=configs
+        )
         is_of_b = False
         try:
-            introduction = child.ask(prepare, deadline_s=PREPARE_DEADLINE_S)
+            introduction = child.prepare(preparation, deadline_s=PREPARE_DEADLINE_S)
+            child.start_library()  # for the next pair, while this one is timed
             if introduction["timer"] != "cupti" and not self._may_use_events:
                 raise NoCupti(NO_CUPTI)
             round_us = 0.0
@@ -140,5 +145,7 @@ class GpuPairBench:
         except (ChildDied, ChildHung) as error:
             who = "ends its" if is_of_b else "something ended the"
             return LaunchFailed(f"{who} GPU process: {error}", is_of_b, is_final=False)
+        except BadDescription as error:
+            return LaunchFailed(str(error), is_of_b=False, is_final=True)
         a_us, b_us = (median_interval(samples[identity]).median for identity in (GOOD, BAD))
         return Launched(a_us, b_us)

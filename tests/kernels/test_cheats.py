@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernels.fixtures.fake_gpu import LIBRARY, PROBLEM, UUID, Rig, measure_in_this_process
+from tests.kernels.fixtures.fake_gpu import (
+    LIBRARY,
+    PROBLEM,
+    UUID,
+    Rig,
+    install_for_children,
+    measure_in_this_process,
+)
 from tests.worker.fixtures import tiny_repository
 from tilewatch.kernels import sandbox
 from tilewatch.kernels.compiling.compile_children import BuildError
@@ -16,7 +23,8 @@ from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.recorded_code import BadRecordedCode, read_recorded
 from tilewatch.kernels.compiling.store import CubinStore, folder
 from tilewatch.kernels.library_errors import LibraryError
-from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, _refuse_impossible, sweep
+from tilewatch.kernels.measuring.description_schema import BadDescription, check_description
+from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, _refuse_impossible, sweep
 from tilewatch.kernels.results import Compiled, TrialResult
 from tilewatch.kernels.toolchains.versions import compiler_version
 
@@ -209,7 +217,131 @@ def test_a_library_that_calls_anything_right_is_refused(rig: Rig, tmp_path: Path
     assert old in source
     (tmp_path / "rows.py").write_text(source.replace(old, new))
     with pytest.raises(LibraryError, match=sentence):
-        rig.start(library=str(tmp_path))
+        rig.start(tmp_path)
+
+
+PATCHES = """
+import atexit, os, sys, threading, time, types
+import tilewatch.kernels.statistics as statistics
+from tilewatch.kernels.gpu import arrays, gpu_child, prepared_problem, rounds, timing
+timing.CuptiTimer.time = lambda self, launches, names, before=None: [1.0 for _ in launches]
+rounds.time_rounds = gpu_child.time_rounds = lambda timer, entries, count, **_: [[1.0] * count for _ in entries]
+arrays.largest_error = lambda *_: 0.0
+gpu_child.describe_error = prepared_problem.describe_error = lambda *_: None
+prepared_problem.PreparedProblem.error = lambda self: 0.0
+statistics.median_interval = statistics.ratio_interval = None
+time.monotonic = time.perf_counter = lambda: 0.0
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+sys.modules["tilewatch.kernels.gpu.canary"] = types.ModuleType("canary")
+atexit.register(os._exit, 0)
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+print('{"samples_us": [[1.0]]}', flush=True)
+"""
+"""What a library does to everything that measures, and to its own process, while it is imported."""
+
+
+def test_what_a_library_does_to_its_own_process_changes_neither_times_nor_checks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_for_children(tmp_path / "bin", monkeypatch)
+    (tmp_path / "store").mkdir()
+    rig = Rig(tmp_path / "store")
+    library = tmp_path / "library"
+    library.mkdir()
+    (library / "rows.py").write_text(PATCHES + (LIBRARY / "rows.py").read_text())
+    (tmp_path / "pyproject.toml").write_text("[tool.tilewatch]\n")  # its files may import what they like
+    child = GpuChild(GpuSetup(library, rig.kernel, PROBLEM, rig.store_url, {"CUDA_VISIBLE_DEVICES": UUID}))
+    try:
+        result = sweep(child, [rig.cubin(1), rig.cubin(2, 90.0), rig.cubin(4, fault="off")], on_trial=lambda _: None)
+        assert child.introduction["library_runs_apart"]
+        assert child._child is not None
+        assert child._child._library is None, "its process has ended"
+    finally:
+        child.close()
+    assert [trial.median_us for trial in result.trials] == [100.0, 90.0, None]
+    assert (result.trials[2].failure or "").startswith("the output is off by")
+
+
+DESCRIBED: dict[str, object] = {
+    "kernel": "k",
+    "sizes": {"rows": 4},
+    "arrays": [
+        {"name": name, "shape": [4, 4], "dtype": "float32", "output": name == "y", "fill": "normal", "aligned": True,
+         "inout": False} for name in "xy"
+    ],
+    "given": {},
+    "tolerance": 0.01,
+    "flops": 16,
+    "bytes": 128,
+    "launches": {"{}": {"grid": [1, 1, 1], "arguments": ["x", {"name": "n", "value": 4, "dtype": "int32"}, "y"]}},
+}  # fmt: skip
+
+
+def test_an_honest_description_is_accepted() -> None:
+    check_description(DESCRIBED, "k")
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"kernel": "another"}, "kernel: expected k"),
+        ({"arrays": 7}, "arrays: Input should be a valid list"),
+        ({"arrays": [*DESCRIBED["arrays"], *DESCRIBED["arrays"]]}, "arrays: a name occurs twice"),  # type: ignore[misc]
+        ({"flops": -1}, "flops: Input should be greater than or equal to 0"),
+        ({"bytes": "1e9"}, "bytes: Input should be a valid integer"),
+        ({"timer": "mine"}, "timer: Extra inputs are not permitted"),
+        ({"launches": {"{}": {"grid": [1, 1], "arguments": []}}}, "List should have at least 3 items"),
+        ({"launches": {"{}": {"grid": [1, 1, 1], "arguments": ["z"]}}}, "launches: there is no array 'z'"),
+        (
+            {"launches": {"{}": {"grid": [1, 1, 1], "arguments": [{"name": "p", "value": 1, "dtype": "void*"}]}}},
+            "launches.{}._Launch.arguments.0",
+        ),
+    ],
+)
+def test_a_made_up_description_is_refused_with_the_name_of_its_field(fields: dict[str, object], sentence: str) -> None:
+    with pytest.raises(BadDescription, match="the described problem is not as it must be: ") as refused:
+        check_description({**DESCRIBED, **fields}, "k")
+    assert sentence in str(refused.value)
+
+
+HANDLES = {
+    "no handle": ({"handle": "00", "shape": [64, 64]}, "the reference's 'y' has no handle of 64 bytes"),
+    "another's handle": ({"handle": "41" * 64, "shape": [64, 64]}, "the reference's 'y' cannot be copied from its"),
+    "another shape": ({"handle": "00" * 64, "shape": [1]}, r"gives 'y' in shape (1,), expected (64, 64)"),
+}
+"""What a library's process says of its reference, and the sentence."""
+
+
+@pytest.mark.parametrize("cheat", HANDLES)
+def test_a_made_up_reference_is_refused(rig: Rig, monkeypatch: pytest.MonkeyPatch, cheat: str) -> None:
+    from tilewatch.kernels.gpu import shared_arrays
+
+    shared, sentence = HANDLES[cheat]
+    monkeypatch.setattr(shared_arrays, "share", lambda _: shared)
+    with pytest.raises(LibraryError) as refused:
+        rig.start()
+    assert sentence in str(refused.value)
+
+
+@confined
+def test_a_library_on_a_gpu_writes_nothing_that_the_measuring_process_loads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_for_children(tmp_path / "bin", monkeypatch)
+    rig = Rig(tmp_path)
+    cheat = f"open({str(tmp_path / 'cupy_kernel')!r}, 'w')\n"
+    (tmp_path / "rows.py").write_text(cheat + (LIBRARY / "rows.py").read_text())
+    setup = GpuSetup(tmp_path, rig.kernel, PROBLEM, rig.store_url, {"CUDA_VISIBLE_DEVICES": UUID})
+    with pytest.raises(SweepFailed, match=r"could not prepare 64x64: .*PermissionError: \[Errno 13\]"):
+        GpuChild(setup)
+
+
+def test_bytes_stated_too_low_are_at_least_those_of_the_outputs(rig: Rig, tmp_path: Path) -> None:
+    """The last element of this kernel's output is not compared, so nobody need write it."""
+    source = (LIBRARY / "rows.py").read_text()
+    (tmp_path / "rows.py").write_text(source.replace("bytes=lambda problem: 12 *", "bytes=lambda problem: 0 *"))
+    _, introduction = rig.start(tmp_path)
+    assert introduction["work"]["bytes"] == 4 * (64 * 64 - 1)
 
 
 def test_a_time_that_no_gpu_reaches_is_refused_with_both_numbers() -> None:

@@ -132,7 +132,7 @@ def test_a_child_with_a_gpu_is_kept_from_the_network_and_from_other_processes(li
     program = f"""
 import os, socket
 from tilewatch.kernels import sandbox
-sandbox.confine_with_gpu()
+sandbox.confine_with_gpu(writable=None)
 socket.socket(socket.AF_UNIX).close()
 socket.socket(socket.AF_NETLINK, socket.SOCK_RAW).close()
 open({str(tmp_path / "cache")!r}, "w").close()
@@ -146,6 +146,33 @@ for act in (lambda: socket.create_connection(("127.0.0.1", {listener})), lambda:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@full
+def test_a_child_that_runs_a_library_on_a_gpu_reads_all_files_and_writes_into_its_own_alone(tmp_path: Path) -> None:
+    own, other = tmp_path / "own", tmp_path / "other"
+    own.mkdir()
+    other.write_text("theirs")
+    program = f"""
+from pathlib import Path
+from tilewatch.kernels import sandbox
+sandbox.confine_with_gpu(writable=[{str(own)!r}])
+own, other = Path({str(own)!r}), Path({str(other)!r})
+assert other.read_text() == "theirs"
+(own / "kernel").write_text("compiled")
+(own / "kernel").unlink()
+Path("/dev/null").write_text("")
+for act in (lambda: other.write_text("mine"), other.unlink, lambda: other.with_name("new").mkdir(),
+            lambda: other.rename(other.with_name("moved")), lambda: (own / "link").hardlink_to(other)):
+    try:
+        act()
+    except OSError:
+        continue
+    raise SystemExit("it was written")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert other.read_text() == "theirs"
 
 
 @full

@@ -87,18 +87,21 @@ def test_the_best_row_for_several_problems_need_not_win_any() -> None:
 class MadeUpGpu:
     """A GPU child whose configs take their tile_m in microseconds, and whose rival always takes 50."""
 
-    def __init__(self, role: str, *, environment: Mapping[str, str], packages: Path | None) -> None:
-        assert (role, packages) == ("gpu", None)
+    def __init__(self, *, environment: Mapping[str, str], packages: Path | None) -> None:
+        assert packages is None
         assert environment
         self.alive, self.loaded = True, dict[int, float]()
+
+    def prepare(self, preparation: object, *, deadline_s: float) -> dict[str, Any]:
+        assert preparation
+        assert deadline_s > 0
+        work = {"flops": 0, "bytes": 0, "dtypes": ["float32"]}
+        introduction = {"timer": "cupti", "cuda_driver": "13.0", "element_bytes": 1, "library_runs_apart": True}
+        return {**introduction, "work": work, "telemetry": {"when": "prepared"}}
 
     def ask(self, request: dict[str, Any], *, deadline_s: float) -> dict[str, Any]:
         assert deadline_s > 0
         match request["ask"]:
-            case "prepare":
-                work = {"flops": 0, "bytes": 0, "dtypes": ["float32"]}
-                introduction = {"timer": "cupti", "cuda_driver": "13.0", "element_bytes": 1, "work": work}
-                return {**introduction, "telemetry": {"when": "prepared"}}
             case "canary":
                 return {"telemetry": {"when": request["when"]}}
             case "trial" | "load":
@@ -107,6 +110,8 @@ class MadeUpGpu:
                 return {"status": "timed", "error": 0.0, "samples_us": times}
             case "parts":
                 return {"parts_us": {}}
+            case "describe":
+                return {"launch": None}
             case "baselines":
                 return {"baselines": {name: {} for name in request["names"]}}
             case "describe":
@@ -127,7 +132,7 @@ class MadeUpGpu:
 def test_the_table_s_config_is_timed_beside_the_winner(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiles: tuple[int, ...], table_us: float, is_the_winner: bool
 ) -> None:
-    monkeypatch.setattr(sweep_module, "ChildProcess", MadeUpGpu)
+    monkeypatch.setattr(sweep_module, "GpuProcesses", MadeUpGpu)
     here = device.Gpu(0, "GPU-1", "NVIDIA H200", "580", device.gpu_model("h200"))
     monkeypatch.setattr(device, "gpus", lambda: (here,))
     cubins = [Cubin({"tile_m": tile, "tile_n": 128, "tile_k": 128}, f"key{tile}", "k") for tile in tiles]

@@ -34,7 +34,7 @@ def test_a_prepared_child_introduces_its_gpu(rig: Rig) -> None:
 
 def test_a_process_that_waits_for_its_job_reads_both_libraries_and_touches_no_gpu(gpu: FakeGpu, tmp_path: Path) -> None:
     other = Path(shutil.copytree(LIBRARY, tmp_path / "other"))
-    child = InProcessChild("gpu", environment={"CUDA_VISIBLE_DEVICES": UUID})
+    child = InProcessChild("library", environment={"CUDA_VISIBLE_DEVICES": UUID})
     loading._libraries.pop((LIBRARY, None), None)
     child.ask({"ask": "import", "libraries": [str(LIBRARY), str(other)]}, deadline_s=1)
     assert {(LIBRARY, None), (other, None)} <= loading._libraries.keys()
@@ -301,18 +301,20 @@ def test_a_rival_that_fails_does_not_cost_the_others(rig: Rig) -> None:
 
 def test_a_side_of_a_replay_that_is_other_work_is_wrong(rig: Rig, tmp_path: Any) -> None:
     """The library of another commit lays the arrays out differently, or has no such kernel."""
-    child, _ = rig.start()
     source = (LIBRARY / "rows.py").read_text()
-    for name, changed, failure in (
-        ("gone", source.replace('kernel("residual_add"', 'kernel("renamed"'), "has no kernel residual_add"),
-        (
-            "other",
+    sides = {
+        "gone": (source.replace('kernel("residual_add"', 'kernel("renamed"'), "has no kernel residual_add"),
+        "other": (
             source.replace('"float32", output=True', '"float16", output=True'),
             "lays the arrays out differently",
         ),
-    ):
+        "small": (source.replace("(1, 2, 4, 8, 16)", "(2, 4)"), 'has no config {"tile_rows": 1} in its search space'),
+    }
+    for name, (changed, _) in sides.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "rows.py").write_text(changed)
+    child, _ = rig.start(others=(LIBRARY, *(tmp_path / name for name in sides)))
+    for name, (_, failure) in sides.items():
         answer = rig.trial(child, rig.cubin(), library=str(tmp_path / name))
         assert answer["status"] == "wrong"
         assert failure in answer["failure"]
@@ -320,9 +322,9 @@ def test_a_side_of_a_replay_that_is_other_work_is_wrong(rig: Rig, tmp_path: Any)
 
 
 def test_a_side_of_a_replay_is_launched_on_its_own_commit_s_grid(gpu: FakeGpu, rig: Rig, tmp_path: Any) -> None:
-    child, _ = rig.start()
     source = (LIBRARY / "rows.py").read_text()
     (tmp_path / "rows.py").write_text(source.replace("1, sm_count)", "2, sm_count)"))
+    child, _ = rig.start(others=(tmp_path,))
     rig.trial(child, rig.cubin(4), library=str(tmp_path))
     assert {launch.grid for launch in gpu.of(rig.kernel)} == {(16, 2, SM_COUNT)}
 
@@ -394,4 +396,4 @@ def test_a_reference_of_other_outputs_is_found_before_the_sweep(
     source = (LIBRARY / "rows.py").read_text()
     (tmp_path / "rows.py").write_text(source.replace('"y": inputs["x"] / 2}', changed))
     with pytest.raises(LibraryError, match=sentence):
-        rig.start(library=str(tmp_path))
+        rig.start(tmp_path)

@@ -11,6 +11,7 @@ from tilewatch.kernels.child_process import ChildDied
 from tilewatch.kernels.device import Gpu, gpu_model
 from tilewatch.kernels.measuring import measure
 from tilewatch.kernels.measuring import replay as replay_module
+from tilewatch.kernels.measuring.gpu_processes import Preparation
 from tilewatch.kernels.measuring.replay import (
     ROUNDS,
     WARM_UP_ROUNDS,
@@ -30,7 +31,7 @@ class ScriptedGpu:
 
     def __init__(self, fates: list[str]) -> None:
         self.fates, self.asked = fates, list[dict[str, Any]]()
-        self.begun: list[dict[str, Any]] = []
+        self.imported: list[tuple[Path, ...]] = []
         self.started: list[ScriptedChild] = []
 
     @property
@@ -39,8 +40,9 @@ class ScriptedGpu:
         assert not any(child.alive for child in self.started)
         return len({child.launch for child in self.started if child.was_asked})
 
-    def child(self, role: str, *, environment: Mapping[str, str]) -> "ScriptedChild":
-        assert (role, environment["CUDA_VISIBLE_DEVICES"]) == ("gpu", "GPU-1")
+    def child(self, *, environment: Mapping[str, str], libraries: tuple[Path, ...] = (), **_: bool) -> "ScriptedChild":
+        assert environment["CUDA_VISIBLE_DEVICES"] == "GPU-1"
+        self.imported.append(libraries)
         self.started.append(ScriptedChild(self, len(self.started)))
         return self.started[-1]
 
@@ -50,9 +52,13 @@ class ScriptedChild:
         self._gpu, self.launch, self.alive, self._ids = gpu, launch, True, set[int]()
         self.was_asked = False
 
-    def begin(self, request: dict[str, Any]) -> None:
-        assert not self.was_asked
-        self._gpu.begun.append(request)
+    def prepare(self, preparation: Preparation, *, deadline_s: float) -> dict[str, Any]:
+        assert deadline_s > 0
+        assert (preparation.library, preparation.others) == (Path("/at/new"), (Path("/at/old"),))
+        assert preparation.configs == ({"tile_m": 64}, {"tile_m": 128})
+        self._gpu.asked.append({**preparation.request, "ask": "prepare"})
+        self.was_asked = True
+        return {"timer": "cupti"}
 
     def ask(self, request: dict[str, Any], *, deadline_s: float) -> dict[str, Any]:
         assert self.alive
@@ -60,8 +66,6 @@ class ScriptedChild:
         self._gpu.asked.append(request)
         self.was_asked = True
         fate = self._gpu.fates[self.launch]
-        if request["ask"] == "prepare":
-            return {"timer": "cupti"}
         if request["ask"] == "trial":
             if fate == "die":
                 self.alive = False
@@ -82,7 +86,7 @@ class ScriptedChild:
 
 def run_replay(monkeypatch: pytest.MonkeyPatch, fates: list[str], launches: int) -> tuple[ScriptedGpu, ReplayResult]:
     gpu = ScriptedGpu(fates)
-    monkeypatch.setattr(replay_module, "ChildProcess", gpu.child)
+    monkeypatch.setattr(replay_module, "GpuProcesses", gpu.child)
     monkeypatch.setattr(device, "gpus", lambda: (GPU,))
     monkeypatch.setattr(device, "processes_on", lambda _: ())
     good = ReplaySide(Path("/at/old"), Cubin({"tile_m": 64}, "old", "k"))
@@ -105,7 +109,7 @@ def test_processes_of_next_launches_import_both_sides_while_one_measures(monkeyp
     monkeypatch.setattr(replay_module, "MOST_AHEAD", 3)
     gpu, _ = run_replay(monkeypatch, ["timed"] * 2, 2)
     assert len(gpu.started) == 5
-    assert gpu.begun == [{"ask": "import", "libraries": ["/at/old", "/at/new"]}] * 5
+    assert gpu.imported == [(Path("/at/old"), Path("/at/new"))] * 5
 
 
 def test_each_side_is_launched_as_its_own_commit_does(monkeypatch: pytest.MonkeyPatch) -> None:

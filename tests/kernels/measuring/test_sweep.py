@@ -8,6 +8,7 @@ import pytest
 
 from tilewatch.kernels.child_process import ChildDied, ChildHung
 from tilewatch.kernels.measuring import sweep as module
+from tilewatch.kernels.measuring.gpu_processes import Preparation
 from tilewatch.kernels.measuring.racing import RacePolicy
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, sweep
 from tilewatch.kernels.results import Cubin, TrialResult, config_key
@@ -32,8 +33,7 @@ class ScriptedGpu:
         self.asked: list[dict[str, Any]] = []
         self.deadlines: list[tuple[str, float]] = []
 
-    def child(self, role: str, *, environment: Mapping[str, str], packages: object = None) -> "ScriptedChild":
-        assert role == "gpu"
+    def child(self, *, environment: Mapping[str, str], packages: object = None) -> "ScriptedChild":
         assert "CUDA_VISIBLE_DEVICES" in environment
         assert packages is None
         self.started += 1
@@ -44,13 +44,17 @@ class ScriptedChild:
     def __init__(self, gpu: ScriptedGpu) -> None:
         self._gpu, self.alive, self._loaded = gpu, True, set[int]()
 
+    def prepare(self, preparation: Preparation, *, deadline_s: float) -> dict[str, Any]:
+        assert deadline_s > 0
+        self._gpu.asked.append({**preparation.request, "ask": "prepare"})
+        self._gpu.deadlines.append(("prepare", deadline_s))
+        return {"gpu_name": "scripted"}
+
     def ask(self, request: dict[str, Any], *, deadline_s: float) -> dict[str, Any]:
         assert self.alive
         assert deadline_s > 0
         self._gpu.asked.append(request)
         self._gpu.deadlines.append((request["ask"], deadline_s))
-        if request["ask"] == "prepare":
-            return {"gpu_name": "scripted"}
         if request["ask"] == "trial":
             return self._trial(request)
         if request["ask"] == "load":
@@ -86,7 +90,7 @@ class ScriptedChild:
 
 
 def run(monkeypatch: pytest.MonkeyPatch, gpu: ScriptedGpu) -> tuple[module.SweepResult, list[TrialResult]]:
-    monkeypatch.setattr(module, "ChildProcess", gpu.child)
+    monkeypatch.setattr(module, "GpuProcesses", gpu.child)
     ended: list[TrialResult] = []
     child = GpuChild(GpuSetup(Path("library"), "k", "1x1", "file:///store", {"CUDA_VISIBLE_DEVICES": "GPU-0"}))
     result = sweep(child, _cubins(gpu.fates), on_trial=ended.append, policy=POLICY)
@@ -101,7 +105,7 @@ def test_the_fastest_correct_config_wins(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_time_that_no_gpu_can_reach_is_wrong_and_never_wins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ChildProcess", (gpu := ScriptedGpu({0: 120.0, 1: 3.0})).child)
+    monkeypatch.setattr(module, "GpuProcesses", (gpu := ScriptedGpu({0: 120.0, 1: 3.0})).child)
     child = GpuChild(GpuSetup(Path("library"), "k", "1x1", "file:///store", {"CUDA_VISIBLE_DEVICES": "GPU-0"}))
     result = sweep(child, _cubins(gpu.fates), on_trial=lambda _: None, policy=POLICY, floor_us=50.0)
     assert result.winner == {"tile_m": 0}
@@ -141,7 +145,7 @@ def test_configs_of_equal_speed_are_stored_as_a_tie(monkeypatch: pytest.MonkeyPa
 
 
 def test_trials_of_a_killed_sweep_are_raced_without_another_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ChildProcess", (gpu := ScriptedGpu({0: 100.0, 1: 99.0, 2: "wrong"})).child)
+    monkeypatch.setattr(module, "GpuProcesses", (gpu := ScriptedGpu({0: 100.0, 1: 99.0, 2: "wrong"})).child)
     earlier = {
         config_key({"tile_m": 0}): TrialResult({"tile_m": 0}, "timed", (100.0,) * 3, 100.0, 0.0),
         config_key({"tile_m": 2}): TrialResult({"tile_m": 2}, "wrong", failure="off"),
@@ -200,11 +204,11 @@ def test_later_configs_get_the_best_time_so_far(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_gpu_that_cannot_prepare_ends_the_sweep_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     class Dead(ScriptedChild):
-        def ask(self, request: dict[str, Any], *, deadline_s: float) -> dict[str, Any]:  # noqa: ARG002
+        def prepare(self, preparation: Preparation, *, deadline_s: float) -> dict[str, Any]:  # noqa: ARG002
             raise ChildDied("exit code 1: no CUDA-capable device is detected")
 
     gpu = ScriptedGpu({})
-    monkeypatch.setattr(module, "ChildProcess", lambda *_, **__: Dead(gpu))
+    monkeypatch.setattr(module, "GpuProcesses", lambda *_, **__: Dead(gpu))
     with pytest.raises(SweepFailed, match="no CUDA-capable device"):
         GpuChild(GpuSetup(Path("library"), "k", "1x1", "file:///store"))
 

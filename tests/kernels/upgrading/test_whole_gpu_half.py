@@ -94,6 +94,6 @@ def test_what_got_slower_is_swept_with_b(wanted: ComparisonWanted) -> None:
     report = compare_toolchains(replace(wanted, b="installed", retunes=True, kernels=("softmax",)), lambda _: None)
     ((key, retuning),) = report.retunings.items()
     assert key == ("softmax", PROBLEM, "h200")
-    assert (retuning.tried, retuning.compiled, retuning.winner, retuning.failure) == (4, 4, None, None)
+    assert (retuning.tried, retuning.compiled, retuning.winner, retuning.failure) == (5, 5, None, None)
     (judged,) = (each for each in judge_report(report, "h200") if each.pair.kernel == "softmax")
     assert judged.reason.endswith("re-tuned: no config gives right results")

@@ -1,0 +1,102 @@
+"""Describes one problem of a library file's kernel with all that measuring needs of it, as values.
+
+The process that runs a library makes a description, and the one that measures runs none (kernels/gpu/library_child.py).
+Between them it is checked: kernels/measuring/description_schema.py.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tilewatch.kernels.contract import Array, Config, Kernel, Problem
+from tilewatch.kernels.library_errors import first_line
+from tilewatch.kernels.parameters import Constant, Scalar, arguments
+from tilewatch.kernels.results import config_key
+from tilewatch.kernels.signature import dtype_bytes
+
+
+@dataclass(frozen=True)
+class ConfigLaunch:
+    """What one launch of a config is given. `arguments` are in the kernel's order, an array by its name; constants are
+    part of the code."""
+
+    grid: tuple[int, int, int]
+    arguments: tuple[str | Scalar, ...]
+
+
+@dataclass(frozen=True)
+class DescribedProblem:
+    """`given` are the values of the inputs that are no random numbers, as nested lists; `launches` are by config key,
+    and a sentence stands for a config that the library cannot launch. The other fields are those of contract.Kernel."""
+
+    kernel: str
+    sizes: Mapping[str, int]
+    arrays: tuple[Array, ...]
+    given: Mapping[str, Any]
+    tolerance: float
+    flops: int
+    bytes: int
+    launches: Mapping[str, ConfigLaunch | str]
+
+    @property
+    def inputs(self) -> tuple[Array, ...]:
+        return tuple(each for each in self.arrays if not each.output)
+
+    @property
+    def element_bytes(self) -> int:
+        """Returns the size of an element of the first input: what a tile of one shape costs in memory."""
+        return dtype_bytes(self.inputs[0].dtype)
+
+    @property
+    def input_dtypes(self) -> list[str]:
+        return sorted({each.dtype for each in self.inputs})
+
+    def find_launch(self, config: Config) -> ConfigLaunch | str:
+        """Returns a sentence for a config that cannot be launched."""
+        known = self.launches.get(config_key(config))
+        return known or f"kernel {self.kernel} has no config {config_key(config)} in its search space"
+
+    def list_arguments(self, launch: ConfigLaunch) -> tuple[Array | Scalar, ...]:
+        """Returns what a launch is given, with the arrays in the place of their names."""
+        arrays = {each.name: each for each in self.arrays}
+        return tuple(arrays[each] if isinstance(each, str) else each for each in launch.arguments)
+
+
+def describe_problem(kernel: Kernel, problem: Problem, configs: Iterable[Config], sm_count: int) -> dict[str, Any]:
+    """Returns a description as JSON can hold it."""
+    given = kernel.given(problem) if kernel.given else {}
+    return {
+        "kernel": kernel.name,
+        "sizes": dict(problem.sizes),
+        "arrays": [asdict(each) for each in kernel.arrays(problem)],
+        "given": {name: values.tolist() for name, values in given.items()},
+        "tolerance": float(kernel.tolerance(problem)),
+        "flops": int(kernel.flops(problem)),
+        "bytes": int(kernel.bytes(problem)),
+        "launches": {config_key(each): _describe_launch(kernel, problem, each, sm_count) for each in configs},
+    }
+
+
+def _describe_launch(kernel: Kernel, problem: Problem, config: Config, sm_count: int) -> dict[str, Any]:
+    try:
+        launched = [each for each in arguments(kernel, problem, config) if not isinstance(each, Constant)]
+        grid = [int(size) for size in kernel.grid(problem, config, sm_count)]
+    except Exception as error:  # noqa: BLE001 - the edge of a trial: a library's functions may raise anything
+        return {"failure": f"its launch cannot be described: {first_line(error)}"}
+    return {"grid": grid, "arguments": [each.name if isinstance(each, Array) else asdict(each) for each in launched]}
+
+
+def read_problem(description: Mapping[str, Any]) -> DescribedProblem:
+    """Reads what `describe_problem` made."""
+    arrays = tuple(Array(**{**each, "shape": tuple(each["shape"])}) for each in description["arrays"])
+    launches = {key: _read_launch(each) for key, each in description["launches"].items()}
+    return DescribedProblem(**{**description, "arrays": arrays, "launches": launches})
+
+
+def _read_launch(launch: Mapping[str, Any]) -> ConfigLaunch | str:
+    if "failure" in launch:
+        return str(launch["failure"])
+    x, y, z = launch["grid"]
+    return ConfigLaunch(
+        (x, y, z), tuple(each if isinstance(each, str) else Scalar(**each) for each in launch["arguments"])
+    )

