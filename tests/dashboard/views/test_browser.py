@@ -248,7 +248,7 @@ def test_new_results_appear_by_themselves_and_leave_the_selection_alone(page: An
         assert cell(page, "lowered to TMA").count() == 1
     finally:
         with session.session(filled_url) as opened:
-            again = opened.get_one(Trial, waiting.id)
+            again = opened.get_one(Trial, (waiting.sweep_id, waiting.config_id))
             again.status, again.compilation_id = "waiting", None
 
 
