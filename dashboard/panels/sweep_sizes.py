@@ -1,11 +1,17 @@
-"""Shows the rates of a kernel and its baselines over all of its problems at the commit of one sweep."""
+"""Shows the rates of a kernel and its baselines over all of its problems at the commit of one sweep, and what each step
+of tuning an FP8 product was worth."""
+
+from collections.abc import Iterator
 
 import pandas as pd
 import streamlit as st
 
-from tilewatch.dashboard.charts import sizes
+from tilewatch.dashboard.charts import sizes, steps
+from tilewatch.dashboard.charts.steps import B200_DEEPGEMM_US, B200_SIZE, B200_US, RIVALS, STEPS, Bar
 from tilewatch.dashboard.frames import reads
-from tilewatch.dashboard.widgets import plots, tables
+from tilewatch.dashboard.text import rival_text, time_text
+from tilewatch.dashboard.widgets import plots, repository, tables
+from tilewatch.text import plain
 
 
 def show(url: str, sweep: pd.Series) -> None:
@@ -24,3 +30,69 @@ def show(url: str, sweep: pd.Series) -> None:
     table = sizes.rate_table(rated)
     numbers = {name: st.column_config.NumberColumn(format="%.0f") for name in table.columns[1:]}
     tables.show(table, key="rates", column_config=numbers)
+
+
+def show_steps(url: str, sweep: pd.Series) -> None:
+    """Shows step by step how an FP8 product got to its time, on every GPU model that measured it."""
+    size = sweep["problem"].partition("-")[0]
+    spaces = reads.spaces(url)
+    spaces = spaces[(spaces["repository"] == sweep["repository"]) & spaces["kernel"].isin({s.kernel for s in STEPS})]
+    spaces = spaces[spaces["problem"].isin({size, f"{size}-fp8"})]
+    if spaces.empty:
+        st.info("The steps are those of the FP8 product. Pick the kernel gemm_fp8 above.")
+        return
+    for gpu_model, models in spaces.groupby("gpu_model"):
+        bars = list(_list_bars(url, models))
+        if not any(bar.is_rival for bar in bars) or len(bars) <= len(RIVALS):
+            continue
+        name = plain(models["gpu_name"].iloc[0])
+        st.subheader(f"{name}, FP8 {size}", anchor=False)
+        clicked = plots.show_clickable(steps.draw(bars), f"steps-{gpu_model}", f"Time of each step on {name}")
+        _open(url, bars, clicked)
+        tables.show(steps.tabulate(bars), key=f"steps-{gpu_model}-table", height="content")
+        missing = [step.name for step in STEPS if step.name not in {bar.name for bar in bars}]
+        if missing:
+            st.caption(f"Not measured on this GPU model: {', '.join(missing)}.")
+    st.caption(
+        "Medians of the samples of the largest sweep of each kernel; a click on a bar opens that sweep. A step's worth "
+        "is its time against the step above it. The first two read B as K x N, the others as N x K. Fast accumulation "
+        "sums in fewer bits than the steps before it. DeepGEMM scales its inputs by block, which these kernels do not."
+    )
+    st.caption(
+        "Tiles of 512x512x512, the guide's default for one byte, have no bar: the tile compiler needs more than its "
+        "limits of time or memory for them."
+    )
+    if size == B200_SIZE:
+        reported = ", ".join(f"{name} {time_text(us)}" for name, us in B200_US)
+        st.caption(
+            "On a B200, as the engineers who asked for this product reported it, not measured here: "
+            f"{reported}, DeepGEMM {time_text(B200_DEEPGEMM_US)}."
+        )
+
+
+def _list_bars(url: str, spaces: pd.DataFrame) -> Iterator[Bar]:
+    """The steps that were measured on one GPU model, then the rivals beside the last of them."""
+    found, rivals = dict[str, tuple[pd.Series, pd.DataFrame]](), dict[str, Bar]()
+    for space in spaces.to_dict("records"):
+        sweeps = reads.sweeps(url, *(space[name] for name in ("repository", "kernel", "problem", "gpu_model")))
+        sweep = sweeps.sort_values("space_size", ascending=False, kind="stable").iloc[0]
+        found[space["kernel"]] = sweep, reads.trials(url, sweep["id"])
+        measured = reads.measurements(url, sweep["id"])
+        for row in measured[measured["implementation"].isin(RIVALS)].to_dict("records") if len(measured) else ():
+            name = rival_text(row["implementation"])
+            rivals[row["implementation"]] = Bar(name, row["implementation"], row["median_us"], {}, sweep)
+    for step in STEPS:
+        if step.kernel in found:
+            sweep, trials = found[step.kernel]
+            bar = steps.find_bar(step, trials, sweep)
+            if bar is not None:
+                yield bar
+    yield from (rivals[name] for name in RIVALS if name in rivals)
+
+
+def _open(url: str, bars: list[Bar], clicked: list[dict[str, object]]) -> None:
+    for point in clicked:
+        sweep = bars[int(str(point["customdata"]))].sweep
+        about = {"kernel": sweep["kernel"], "problem": sweep["problem"], "gpu": sweep["gpu_model"]}
+        named = repository.name_repository(sweep, several=repository.has_several(url))
+        st.switch_page("views/sweeps.py", query_params={**about, "commit": sweep["sha"][:8], **named})

@@ -1,5 +1,7 @@
 """Shows the whole search space of one kernel, problem, GPU model and commit, picked on a slider."""
 
+from math import prod
+
 import pandas as pd
 import streamlit as st
 
@@ -11,7 +13,7 @@ from tilewatch.dashboard.widgets import filters, page_head, repository
 from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.text import count_text, plain, short_sha
 
-THIS_SWEEP, WHAT_MOVED, OVER_SIZES = "This sweep", "What moved", "Over the sizes"
+THIS_SWEEP, WHAT_MOVED, OVER_SIZES, STEPS = "This sweep", "What moved", "Over the sizes", "Step by step"
 
 ABOUT = (
     "Every config of one kernel on one problem: which ones compiled, gave a right answer, and how fast they are. "
@@ -36,16 +38,22 @@ def page(url: str) -> None:
             spaces = filters.pick_value(spaces, label, name, key)
     space = spaces.iloc[0]
     sweeps = reads.sweeps(url, space["repository"], space["kernel"], space["problem"], space["gpu_model"])
-    left, right = st.columns([2, 1], vertical_alignment="bottom", gap="medium")
+    whole = sweeps[[_is_whole(sweep) for _, sweep in sweeps.iterrows()]]
+    newest = (sweeps if whole.empty else whole).iloc[0]
+    left, right = st.columns([3, 2], vertical_alignment="bottom", gap="medium")
     with left:
-        at_commit = filters.pick_commit(sweeps, "Commit", "commit")
+        at_commit = filters.pick_commit(sweeps, "Commit", "commit", newest["sha"])
     with right:
-        view = filters.choose("View", [THIS_SWEEP, WHAT_MOVED, OVER_SIZES], "view")
+        view = filters.choose("View", [THIS_SWEEP, WHAT_MOVED, OVER_SIZES, STEPS], "view")
     if len(at_commit) > 1:
         named = at_commit.assign(submission=[_submission(sweep) for _, sweep in at_commit.iterrows()])
         at_commit = filters.pick_or_newest(named, "Submission", "submission", "submission")
     sweep = at_commit.iloc[0]
     st.text(f"{short_sha(sweep['sha'])} {sweep['subject']}")
+    later = sweeps[sweeps["position"] > newest["position"]]["sha"].nunique()
+    if later and sweep["sha"] == newest["sha"]:
+        tried = count_text(later, "newer commit")
+        st.caption(f"The newest sweep of the whole space. {tried} tried a part of it: pick a commit on the slider.")
     st.caption(
         f"{plain(sweep['gpu_name'])} ({sweep['arch']}), search space of {count_text(sweep['space_size'], 'config')}, "
         f"{_submission(sweep)}"
@@ -58,9 +66,18 @@ def page(url: str) -> None:
         with show_errors():
             sweep_sizes.show(url, sweep)
         return
+    if view == STEPS:
+        with show_errors():
+            sweep_sizes.show_steps(url, sweep)
+        return
     not_ended = ["waiting", "compiled"] if sweep["measure"] else ["waiting"]
     unfinished = reads.trials(url, sweep["id"])["status"].isin(not_ended).any()
     st.fragment(sweep_panel.show, run_every=reads.LIVE_EVERY_S if unfinished else None)(url, sweep)
+
+
+def _is_whole(sweep: pd.Series) -> bool:
+    """Whether a sweep tried its whole space, and not the configs that somebody named."""
+    return bool(sweep["space_size"] == prod(len(values) for _, values in sweep["axes"]))
 
 
 def _submission(sweep: pd.Series) -> str:

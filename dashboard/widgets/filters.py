@@ -11,8 +11,9 @@ from tilewatch.dashboard.frames.metrics import METRICS, Metric
 from tilewatch.text import short_sha
 
 SHA_8 = re.compile("[0-9a-f]{8}")
-MAIN = ("gemm_fp8_scaled", "gemm_fp8", "320x32576x7168")
-"""Kernels and problems that pages open on, where there are any of these: the FP8 GEMM that is held against DeepGEMM."""
+MAIN = ("gemm_fp8_scaled", "gemm_fp8", "320x32576x7168", "h200")
+"""Kernels, problems and GPU models that pages open on, where there are any of these: the FP8 GEMM that is held against
+DeepGEMM, on the GPU model of the recorded nights, whose sweeps are whole."""
 OLDEST, NEWEST, THE_ONE_BEFORE = "oldest", "newest", "the one before"
 
 
@@ -46,13 +47,14 @@ def choose(label: str, options: Sequence[str], key: str) -> str:
     return str(st.segmented_control(label, options, default=options[0], required=True, key=key, bind="query-params"))
 
 
-def pick_commit(rows: pd.DataFrame, label: str, key: str) -> pd.DataFrame:
-    """The rows of one commit, picked on a slider in commit order; the rows come newest first."""
+def pick_commit(rows: pd.DataFrame, label: str, key: str, newest: str) -> pd.DataFrame:
+    """The rows of one commit, picked on a slider in commit order, that of the sha `newest` if nobody picked; the rows
+    come newest first."""
     names = rows["sha"].map(short_sha)
     stops = [*dict.fromkeys(names.iloc[::-1]), NEWEST]
     _lengthen_shas(key, stops)
     picked = str(st.select_slider(label, stops, value=NEWEST, key=key, bind="query-params"))
-    return rows[names == (names.iloc[0] if picked == NEWEST else picked)]
+    return rows[rows["sha"] == newest] if picked == NEWEST else rows[names == picked]
 
 
 def pick_span(shas: Sequence[str], key: str) -> tuple[int, int]:

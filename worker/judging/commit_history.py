@@ -28,10 +28,19 @@ FARTHEST = 2000
 
 
 class History:
-    """`clone` is the scope's repository; None where it is not at hand, and then no unmeasured commit is known."""
+    """`clone` is the scope's repository; None where it is not at hand, and then no unmeasured commit is known. `facts`
+    are the replays on record, which may say that two commits have the same machine code."""
 
-    def __init__(self, session: Session, clone: Path | None, scope: Scope, nights: Sequence[Night]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        clone: Path | None,
+        scope: Scope,
+        nights: Sequence[Night],
+        facts: Sequence[ReplayFact] = (),
+    ) -> None:
         self._session, self._clone, self._scope = session, clone, scope
+        self._facts = facts
         self._nights = {night.position: night for night in nights}
         self._commit_ids: dict[int, int] = {night.position: night.commit_id for night in nights}
         self._builds = sorted(self._nights)
@@ -68,7 +77,8 @@ class History:
         if good is None or bad is None or (good.won is None and bad.won is None):
             return None
         own = [fact for fact in facts if (fact.kernel, fact.problem) == (kernel, problem)]
-        return Pair(kernel, problem, good, bad, self._is_identical(good, bad) or _were_identical(own, good, bad))
+        good_id, bad_id = good.commit_id, bad.commit_id
+        return Pair(kernel, problem, good, bad, self._is_identical(good, bad) or _were_identical(own, good_id, bad_id))
 
     def span(self, series: Series, first_bad: int, facts: Sequence[ReplayFact]) -> tuple[int, int]:
         """The last commit before a change and the first with it, of those that were measured or replayed."""
@@ -98,7 +108,9 @@ class History:
         for before in reversed(self._builds[: bisect_left(self._builds, build)]):
             there = self.side(before, kernel, problem)
             if there is not None:
-                return before, self._is_same(there, here)
+                ends = self._nights[before].commit_id, self._nights[build].commit_id
+                own = [fact for fact in self._facts if (fact.kernel, fact.problem) == (kernel, problem)]
+                return before, self._is_same(there, here) or _were_identical(own, *ends)
         return None
 
     def same_as(self, series: Series, build: int) -> str | None:
@@ -153,10 +165,10 @@ class History:
         return winners.find_code(self._session, won.sweep_id, config_id)
 
 
-def _were_identical(facts: Sequence[ReplayFact], good: End, bad: End) -> bool:
+def _were_identical(facts: Sequence[ReplayFact], good_id: int, bad_id: int) -> bool:
     """True if a replay that compiled both with one compiler found them to be the same code."""
     return any(
-        (fact.good_commit_id, fact.bad_commit_id) == (good.commit_id, bad.commit_id)
+        (fact.good_commit_id, fact.bad_commit_id) == (good_id, bad_id)
         and fact.good_code is not None
         and fact.good_code == fact.bad_code
         for fact in facts

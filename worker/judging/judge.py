@@ -72,11 +72,12 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         if is_branch(scope.repository):  # no series of nights: its runs are compared by hand
             nights = [each for each in nights if each.submission_id == scope.submission_id]
         nights = nights[first_night(len(nights)) :]
+        facts = judging.list_replays(opened, scope, nights[0].position if nights else 0)
         opened_night = OpenNight(
             session=opened,
             scope=scope,
-            history=History(opened, watched.find_history(opened, context, scope.repository), scope, nights),
-            facts=judging.list_replays(opened, scope, nights[0].position if nights else 0),
+            history=History(opened, watched.find_history(opened, context, scope.repository), scope, nights, facts),
+            facts=facts,
             run_id=job.run_id,
             policy=context.policy,
             store=CubinStore(context.store_url),

@@ -14,6 +14,7 @@ from tilewatch.db.models import Regression, Replay, Run
 from tilewatch.db.queries import regressions, series
 from tilewatch.db.session import session
 from tilewatch.db.step_queries.export import ExportFilter
+from tilewatch.kernels.recording import recording_file
 from tilewatch.worker.context import Context
 from tilewatch.worker.transfer.exporting import export_file
 from tilewatch.worker.transfer.importing import import_file
@@ -67,6 +68,28 @@ def test_the_judge_tells_five_real_changes_apart(
         found = regressions.list_regressions(opened)
         assert [row.recorded for row in found] == [True] * 3
         assert messages.list_unreported_changes(opened) == [], "people were told where it was recorded"
+
+
+def test_a_recorded_history_says_what_each_commit_did(tmp_path: Path, database_url: str, broker_url: str) -> None:
+    """What tools/record_history.py recorded of this library on an H100. One machine code has another hash here, as a
+    recording from before the hash left names out: that both are the same is on record."""
+    contents = recording_file.read(RECORDINGS / "h100-history.jsonl.gz")
+    (sweep,) = (
+        row["id"]
+        for row in contents.rows
+        if row["row"] == "sweep" and row["kernel"] == "silu_and_multiply" and row["commit"]["sha"].startswith("01a17a5")
+    )
+    codes = {row["code_key"] for row in contents.rows if row["row"] == "trial" and row["sweep"] == sweep}
+    older = [row | ({"code_sha256": "ab" * 32} if row.get("code_key") in codes else {}) for row in contents.rows]
+    file = tmp_path / "history.jsonl.gz"
+    recording_file.write(file, contents.header, older)
+    context = imported(tmp_path, database_url, broker_url, file)
+    do_all_jobs(context)
+    found = {subject.partition(",")[0]: verdicts for subject, verdicts in read_verdicts(context).items()}
+    assert [word for word, _ in found["Ask for FP8 scales without a bounds check"]] == ["improvement"] * 3
+    (same,) = found["Leave to the compiler how element-wise kernels load: TMA or not gives the same code"]
+    assert same[0] == "unchanged"
+    assert same[1].startswith("identical machine code to 13cceaf0da")
 
 
 def test_what_was_recorded_of_this_library_belongs_to_this_clone(database_url: str) -> None:

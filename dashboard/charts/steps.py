@@ -1,0 +1,114 @@
+"""Draws what each step of tuning an FP8 product was worth, from a first tiled kernel to the best config. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from tilewatch.dashboard.charts import colours
+from tilewatch.dashboard.text import config_text, time_text
+from tilewatch.text import change_text
+
+HAND_PICKED = {"tile_m": 128, "tile_n": 128, "tile_k": 128, "num_ctas": 1}
+
+
+@dataclass(frozen=True)
+class Step:
+    """The fastest config of a kernel among those that have these values."""
+
+    name: str
+    kernel: str
+    config: Mapping[str, int]
+
+
+STEPS = (
+    Step("first tiles, row by row", "gemm_tiled", {**HAND_PICKED, "group_size_m": 1}),
+    Step("swizzle: groups of 8 rows", "gemm_tiled", {**HAND_PICKED, "group_size_m": 8}),
+    Step("persistent blocks, tiles by hand", "gemm_fp8", {**HAND_PICKED, "occupancy": 1}),
+    Step("the best tiles of all", "gemm_fp8", {}),
+    Step("hints: warps, blocks at once", "gemm_nt_fp8", {}),
+    Step("fast accumulation", "gemm_fp8_hinted", {"fast_acc": 1}),
+)
+RIVALS = ("deepgemm", "cublaslt")
+
+B200_SIZE = "320x32576x7168"
+B200_US = (("first tiles with the swizzle", 130.0), ("persistent blocks", 87.5), ("the best of 500 configs", 80.0))
+B200_DEEPGEMM_US = 77.0
+"""What the engineers who asked for this product had measured on a B200; not measured here."""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A step or a rival with its time. `config` is empty for a rival; the sweep's names are where its evidence is."""
+
+    name: str
+    implementation: str
+    time_us: float
+    config: Mapping[str, Any]
+    sweep: Any
+
+    @property
+    def is_rival(self) -> bool:
+        return self.implementation in RIVALS
+
+
+def find_bar(step: Step, trials: pd.DataFrame, sweep: pd.Series) -> Bar | None:
+    """Returns the fastest timed config of a sweep that is this step's; None where there is none."""
+    timed = trials.dropna(subset="median_us").sort_values("median_us")
+    for name, value in step.config.items():
+        timed = timed[timed[f"param.{name}"] == value]
+    if timed.empty:
+        return None
+    fastest = timed.iloc[0]
+    config = {name: fastest[f"param.{name}"] for name, _ in sweep["axes"]}
+    return Bar(step.name, step.kernel, fastest["median_us"], config, sweep)
+
+
+def tabulate(bars: Sequence[Bar]) -> pd.DataFrame:
+    """One row per bar. A step's worth is what it takes off the step before."""
+    rows, before = [], None
+    deepgemm = next((bar.time_us for bar in bars if bar.implementation == RIVALS[0]), None)
+    for bar in bars:
+        own = not bar.is_rival
+        rows.append(
+            {
+                "step": bar.name,
+                "time": time_text(bar.time_us),
+                "worth": change_text(bar.time_us / before - 1) if own and before else "",
+                "DeepGEMM's time / its": f"{deepgemm / bar.time_us:.2f}" if deepgemm else "",
+                "kernel": bar.implementation,
+                "config": config_text(bar.config) if own else "",
+            }
+        )
+        before = bar.time_us if own else before
+    return pd.DataFrame(rows)
+
+
+def draw(bars: Sequence[Bar]) -> go.Figure:
+    """Draws a bar per step from top to bottom, the rivals at the end."""
+    figure = go.Figure()
+    figure.add_bar(
+        y=[bar.name for bar in bars],
+        x=[bar.time_us for bar in bars],
+        orientation="h",
+        marker={
+            "color": [colours.colour_of(bar.implementation, "baseline" if bar.is_rival else "kernel") for bar in bars],
+            "pattern": {"shape": ["/" if bar.is_rival else "" for bar in bars]},
+        },
+        text=[time_text(bar.time_us) for bar in bars],
+        textposition="outside",
+        cliponaxis=False,
+        customdata=list(range(len(bars))),
+        hovertext=["" if bar.is_rival else config_text(bar.config) for bar in bars],
+        hovertemplate="%{y}: %{text}<br>%{hovertext}<extra></extra>",
+    )
+    figure.update_layout(
+        height=80 + 46 * len(bars),
+        margin={"t": 10, "b": 10, "l": 10, "r": 70},
+        xaxis={"title": "us", "rangemode": "tozero"},
+        yaxis={"autorange": "reversed", "automargin": True},
+        showlegend=False,
+    )
+    return figure
