@@ -76,8 +76,8 @@ def page(url: str) -> None:
 
 
 def _is_whole(sweep: pd.Series) -> bool:
-    """Whether a sweep tried its whole space, and not the configs that somebody named."""
-    return bool(sweep["space_size"] == prod(len(values) for _, values in sweep["axes"]))
+    """False for a recording that tried only some configs of its space, as tools/record_history.py does."""
+    return bool(sweep["reason"] != "recorded" or sweep["space_size"] == prod(len(each) for _, each in sweep["axes"]))
 
 
 def _submission(sweep: pd.Series) -> str:
