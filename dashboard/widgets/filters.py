@@ -11,9 +11,9 @@ from tilewatch.dashboard.frames.metrics import METRICS, Metric
 from tilewatch.text import short_sha
 
 SHA_8 = re.compile("[0-9a-f]{8}")
-MAIN = ("gemm_fp8_scaled", "gemm_fp8", "320x32576x7168", "h200")
+MAIN = ("gemm_fp8_scaled", "gemm_fp8", "320x32576x7168", "b200", "h200")
 """Kernels, problems and GPU models that pages open on, where there are any of these: the FP8 GEMM that is held against
-DeepGEMM, on the GPU model of the recorded nights, whose sweeps are whole."""
+DeepGEMM, on Blackwell, else on the GPU model of the recorded nights, whose sweeps are whole."""
 OLDEST, NEWEST, THE_ONE_BEFORE = "oldest", "newest", "the one before"
 
 
