@@ -4,6 +4,7 @@ The library's process (kernels/gpu/library_child.py) describes the problem and c
 before anything is timed. A watched operator's host code cannot be parted from its launches: there it measures itself.
 """
 
+import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,10 @@ from typing import Any, Protocol
 from tilewatch.kernels.child_process import ChildProcess
 from tilewatch.kernels.measuring.description_schema import check_description
 from tilewatch.kernels.results import Params
+
+MOST_AHEAD = max(1, min(4, (os.cpu_count() or 1) // 4))
+"""Processes that import at the same time, before they are needed. A launch holds the GPU for about a second, so that
+four that import for 2 to 4 s keep up with it."""
 
 
 class Process(Protocol):
@@ -70,16 +75,20 @@ class GpuProcesses:
             self._measuring.begin({"ask": "import torch"})
         if not self._libraries:
             self._measuring.begin({"ask": "start timer"})
-        self._library: ChildProcess | None = None
-        self.start_library()
+        self._library: ChildProcess | None = self._start_library()
+        self._ahead: list[ChildProcess] = []
 
-    def start_library(self) -> ChildProcess:
-        """Starts the process that runs the library, unless there is one: each problem of a library file ends it."""
-        if self._library is None:
-            self._library = self._start("library")
-            if self._libraries:
-                self._library.begin({"ask": "import", "libraries": self._libraries})
-        return self._library
+    def start_ahead(self) -> None:
+        """Starts the library's processes of the next problems, while this one is measured: each problem of a library
+        file ends one. Starts none where the library's process measures."""
+        while self._library is None and len(self._ahead) < MOST_AHEAD:
+            self._ahead.append(self._start_library())
+
+    def _start_library(self) -> ChildProcess:
+        library = self._start("library")
+        if self._libraries:
+            library.begin({"ask": "import", "libraries": self._libraries})
+        return library
 
     def prepare(self, preparation: Preparation, *, deadline_s: float) -> dict[str, Any]:
         """Prepares a problem, in the place of the one before, and returns its introduction. Raises ChildDied, ChildHung
@@ -88,7 +97,9 @@ class GpuProcesses:
         The introduction's `library_runs_apart` is False for a watched operator: the process that runs it measures it.
         """
         deadline = time.monotonic() + deadline_s
-        library = self.start_library()
+        if self._library is None:
+            self._library = self._ahead.pop(0) if self._ahead else self._start_library()
+        library = self._library
         problems = describe(library, preparation, deadline)
         if problems is not None:
             self._measuring = self._measuring or self._start("gpu")
@@ -118,7 +129,7 @@ class GpuProcesses:
 
     @property
     def _started(self) -> list[ChildProcess]:
-        return [each for each in (self._measuring, self._library) if each is not None]
+        return [each for each in (self._measuring, self._library, *self._ahead) if each is not None]
 
 
 def describe(library: Process, preparation: Preparation, deadline: float) -> Mapping[str, Any] | None:

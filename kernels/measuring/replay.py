@@ -8,7 +8,6 @@ library of its own commit: its grid may have changed with it. This module does n
 
 import datetime as dt
 import itertools
-import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from typing import Any, Literal, Self
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device
 from tilewatch.kernels.child_process import ChildDied, ChildHung
-from tilewatch.kernels.measuring.gpu_processes import GpuProcesses
+from tilewatch.kernels.measuring.gpu_processes import MOST_AHEAD, GpuProcesses
 from tilewatch.kernels.measuring.measure import MeasureFailed, usable_gpu
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, trial_request
 from tilewatch.kernels.results import Cubin
@@ -36,10 +35,6 @@ ROUNDS_DEADLINE_S = 120.0
 
 SPARE_LAUNCHES = 2
 """So many launches of a replay may die (a GPU process that crashed, a driver that failed once) and are repeated."""
-
-MOST_AHEAD = max(1, min(4, (os.cpu_count() or 1) // 4))
-"""Processes that import at the same time. A launch holds the GPU for about a second, so that four that import for 4 s
-keep up with it."""
 
 GOOD, BAD = 0, 1
 

@@ -123,7 +123,7 @@ class GpuPairBench:
         is_of_b = False
         try:
             introduction = child.prepare(preparation, deadline_s=PREPARE_DEADLINE_S)
-            child.start_library()  # for the next pair, while this one is timed
+            child.start_ahead()
             if introduction["timer"] != "cupti" and not self._may_use_events:
                 raise NoCupti(NO_CUPTI)
             round_us = 0.0

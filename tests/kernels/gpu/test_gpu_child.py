@@ -58,7 +58,7 @@ def test_the_grid_is_the_library_s_for_this_config_and_gpu(gpu: FakeGpu, rig: Ri
 @pytest.mark.parametrize(
     ("fault", "failure"),
     [
-        ("off", "the output is off by 0.00"),
+        ("off", "the output is off by 0."),
         ("last row unwritten", "the output left elements unwritten"),
         ("stale", "the output left elements unwritten"),
     ],
