@@ -75,8 +75,12 @@ def _list_bars(url: str, spaces: pd.DataFrame) -> Iterator[Bar]:
     found, rivals = dict[str, tuple[pd.Series, pd.DataFrame]](), dict[str, Bar]()
     for space in spaces.to_dict("records"):
         sweeps = reads.sweeps(url, *(space[name] for name in ("repository", "kernel", "problem", "gpu_model")))
-        sweep = sweeps.sort_values("space_size", ascending=False, kind="stable").iloc[0]
-        found[space["kernel"]] = sweep, reads.trials(url, sweep["id"])
+        largest = sweeps.sort_values("space_size", ascending=False, kind="stable")
+        trials = ((each, reads.trials(url, each["id"])) for _, each in largest.iterrows())
+        timed = next((pair for pair in trials if pair[1]["median_us"].notna().any()), None)
+        if timed is None:  # a night that waits has trials without times
+            continue
+        sweep, _ = found[space["kernel"]] = timed
         measured = reads.measurements(url, sweep["id"])
         for row in measured[measured["implementation"].isin(RIVALS)].to_dict("records") if len(measured) else ():
             name = rival_text(row["implementation"])
