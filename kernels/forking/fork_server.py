@@ -5,7 +5,6 @@ children. This process runs no library: a child is forked before it loads one, a
 started (kernels/child.py). It ends when FD, its socket, has no other end.
 """
 
-import ctypes
 import gc
 import json
 import os
@@ -13,7 +12,10 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
+
+from tilewatch import processes
 
 FORK = "fork"
 """The role of the server itself."""
@@ -21,8 +23,6 @@ FORK = "fork"
 MESSAGE_BYTES = 1 << 17
 STREAMS = 3
 """A child's standard input, output and error come with its request."""
-
-PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15  # linux/prctl.h
 
 
 class Forked(NamedTuple):
@@ -36,7 +36,6 @@ class Forked(NamedTuple):
 def serve(control: socket.socket, import_role: Callable[[str], object]) -> Forked | None:
     """Answers until nobody asks, and then returns None. Returns in each child too, for which `import_role` was called
     in the server."""
-    libc = ctypes.CDLL(None, use_errno=True)
     server = os.getpid()
     while True:
         message, files, _, _ = socket.recv_fds(control, MESSAGE_BYTES, STREAMS)
@@ -51,10 +50,10 @@ def serve(control: socket.socket, import_role: Callable[[str], object]) -> Forke
         gc.freeze()  # collecting garbage in the child would copy what it shares with this process
         process_id = os.fork()
         if process_id == 0:
-            libc.prctl(PR_SET_PDEATHSIG, request["death_signal"], 0, 0, 0)
+            processes.end_with_parent(request["death_signal"])
             if os.getppid() != server:  # which ended before this
                 os._exit(1)
-            libc.prctl(PR_SET_NAME, f"tw-{request['role']}".encode(), 0, 0, 0)  # for top; 15 characters at most
+            Path("/proc/self/comm").write_text(f"tw-{request['role']}")  # for top; 15 characters at most
             _become(request["environment"], files)
             return Forked(request["role"], request["readable"], request["writable"])
         for file in files:

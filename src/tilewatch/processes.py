@@ -18,7 +18,7 @@ from typing import IO, Protocol
 LAST_BYTES = 4000
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 4, 36  # linux/prctl.h
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36  # linux/prctl.h
 
 
 class Process(Protocol):
@@ -100,6 +100,12 @@ def adopt_orphans() -> None:
     Without this a grandchild in a session of its own belongs to the machine's first process, and nobody ends it.
     """
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def end_with_parent(death_signal: int) -> None:
+    """Asks the kernel to send this process a signal when the thread that forked it ends. A program that is started has
+    it from `start`."""
+    _prctl(PR_SET_PDEATHSIG, death_signal)
 
 
 def forbid_inspection() -> None:
