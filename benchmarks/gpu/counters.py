@@ -1,13 +1,11 @@
 """Reads the hardware counters of recorded winners on this machine's GPU: `python -m benchmarks.gpu.counters`.
 
-The winners' configs are compiled again; one whose bytecode is another than recorded is left out. Says how long all of
-them took, how far counts spread, and whether times differ after a profiled pass. Writes the recordings again, with the
-counters beside the times.
+The winners' configs are compiled again; one whose bytecode is another than recorded is left out. A sample of them says
+how far counts spread and whether times differ after a profiled pass; with `--out` all are counted then, and the
+recordings are written again with the counters beside the times. Each figure is printed as soon as it is known.
 """
 
-import json
 import shutil
-import statistics
 import subprocess
 import tempfile
 import time
@@ -20,6 +18,7 @@ import typer
 
 from benchmarks import bounds
 from benchmarks.bounds import Figure
+from benchmarks.gpu.counter_spread import Sampled, measure_spread, measure_times
 from tilewatch.kernels import device, library
 from tilewatch.kernels.comparing.compiler_pool import CompilerPool
 from tilewatch.kernels.compiling import store
@@ -30,19 +29,16 @@ from tilewatch.kernels.gpu.described_problem import ConfigLaunch, describe_probl
 from tilewatch.kernels.loading import LibraryKernel, find
 from tilewatch.kernels.measuring import profiling
 from tilewatch.kernels.measuring.profiling import Counts, NoCounters
-from tilewatch.kernels.measuring.rival_process import ROUNDS_DEADLINE_S
-from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup
+from tilewatch.kernels.measuring.sweep import GpuSetup
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.recording.recording_file import RecordingContents
 from tilewatch.kernels.results import Compiled, Cubin, config_key
-from tilewatch.kernels.statistics import ratio_interval
 
 RECORDINGS = ("recordings/h200-1e74ae95.jsonl.gz", "recordings/h200.jsonl.gz")
 SM_COUNT = MULTIPROCESSORS["h200"]
 AT_ONCE = 28
 """Launches of one process: one that fails costs its neighbours."""
-REPEATS, REPEATED = 5, 6
-OCCASIONS, TIMED_PROBLEMS, ROUNDS, CONFIDENCE = 10, 10, 40, 0.99
+SAMPLE = 10
 CHIP = "gh100"
 
 
@@ -60,16 +56,7 @@ class Winner:
         return (self.kernel, self.problem, self.content_key)
 
 
-class Stopwatch:
-    def __init__(self) -> None:
-        self._started = time.monotonic()
-
-    def lap_s(self) -> float:
-        """Returns the seconds since the last lap, or since the start."""
-        last, self._started = self._started, time.monotonic()
-        return self._started - last
-
-
+Work = tuple[Winner, Cubin]
 Counted = dict[tuple[str, str, str], Counts]
 
 
@@ -94,7 +81,7 @@ def list_winners(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], Win
     }
 
 
-def compile_winners(winners: Sequence[Winner], store_url: str, jobs: int) -> list[tuple[Winner, Cubin]]:
+def compile_winners(winners: Sequence[Winner], store_url: str, jobs: int) -> list[Work]:
     """Compiles those that are still what was recorded."""
 
     def work(winner: Winner) -> Callable[[Compiler], Compiled]:
@@ -135,7 +122,7 @@ def drop_unknown_metrics() -> list[str]:
     return unknown if known else []
 
 
-def count_all(work: Sequence[tuple[Winner, Cubin]], store_url: str, gpu: device.Gpu) -> Counted:
+def count_all(work: Sequence[Work], store_url: str, gpu: device.Gpu) -> Counted:
     counted: Counted = {}
     for start in range(0, len(work), AT_ONCE):
         some = work[start : start + AT_ONCE]
@@ -148,53 +135,18 @@ def count_all(work: Sequence[tuple[Winner, Cubin]], store_url: str, gpu: device.
     return counted
 
 
-def measure_spread(work: Sequence[tuple[Winner, Cubin]], store_url: str, gpu: device.Gpu) -> Iterator[Figure]:
-    launches = [describe(*each) for each in work[:: max(1, len(work) // REPEATED)][:REPEATED]]
-    repeats = [profiling.count(launches, store_url, gpu.uuid) for _ in range(REPEATS)]
-    for name in profiling.METRICS:
-        spreads = []
-        for launch in range(len(launches)):
-            values = [repeat[launch][name] for repeat in repeats if name in repeat[launch]]
-            if values and (middle := statistics.median(values)):
-                spreads.append(100 * (max(values) - min(values)) / middle)
-        if spreads:
-            yield bounds.at_most(f"{name} in {REPEATS} passes: spread", max(spreads), 1.0, " %", 2)
+def choose_sample(work: Sequence[Work], store_url: str, gpu: device.Gpu) -> list[Sampled]:
+    """Takes the first winner of every other kernel: the same ones in each run."""
+    of_kernels: dict[str, Work] = {}
+    for each in work:
+        of_kernels.setdefault(each[0].kernel, each)
+    return [_sample(*each, store_url, gpu) for each in list(of_kernels.values())[::2][:SAMPLE]]
 
 
-def measure_times(work: Sequence[tuple[Winner, Cubin]], store_url: str, gpu: device.Gpu) -> Iterator[Figure]:
-    """Times some winners, profiles them, times them again, rests for a second, and times them once more."""
-    some = work[:: max(1, len(work) // TIMED_PROBLEMS)][:TIMED_PROBLEMS]
-    launches = [describe(*each) for each in some]
-    children = []
-    for winner, cubin in some:
-        setup = GpuSetup(library.FOLDER, winner.kernel, winner.problem, store_url, {"CUDA_VISIBLE_DEVICES": gpu.uuid})
-        child = GpuChild(setup)
-        child.adopt(0, cubin)
-        child.load(0)
-        children.append(child)
-    called = [0, 0]
-    for occasion in range(OCCASIONS):
-        before = [_time(child, occasion) for child in children]
-        profiling.count(launches, store_url, gpu.uuid)
-        after = [_time(child, occasion) for child in children]
-        time.sleep(1.0)
-        later = [_time(child, occasion) for child in children]
-        for number, (first, second) in enumerate(((before, after), (after, later))):
-            for one, other in zip(first, second, strict=True):
-                interval = ratio_interval(one, other, CONFIDENCE)
-                assert interval is not None
-                called[number] += not interval.low <= 1.0 <= interval.high
-    for child in children:
-        child.close()
-    pairs = OCCASIONS * len(some)
-    yield bounds.at_most(f"times before and after a profiled pass, {pairs} pairs: differ at 99 %", called[0], 0)
-    print(f"the same pairs with a rest of 1 s instead of a profiled pass: {called[1]} of {pairs} differ at 99 %")
-
-
-def _time(child: GpuChild, seed: int) -> list[float]:
-    asked = {"ask": "rounds", "ids": [0], "names": [], "rounds": ROUNDS, "seed": seed}
-    (samples,) = child.ask(asked, ROUNDS_DEADLINE_S)["samples_us"]
-    return list(samples)
+def _sample(winner: Winner, cubin: Cubin, store_url: str, gpu: device.Gpu) -> Sampled:
+    visible, configs = {"CUDA_VISIBLE_DEVICES": gpu.uuid}, (winner.config,)
+    setup = GpuSetup(library.FOLDER, winner.kernel, winner.problem, store_url, visible, configs=configs)
+    return Sampled(f"{winner.kernel} {winner.problem}", describe(winner, cubin), setup, cubin)
 
 
 def write_counted(path: Path, contents: RecordingContents, counted: Counted, where: str) -> int:
@@ -212,44 +164,49 @@ def write_counted(path: Path, contents: RecordingContents, counted: Counted, whe
     return count
 
 
-def main(
-    out: Annotated[Path, typer.Option(help="Folder for the recordings with counters.")],
-    jobs: Annotated[int, typer.Option(min=1, help="Compiler processes.")] = 15,
-    times: Annotated[bool, typer.Option(help="Also time before and after profiled passes, 2 minutes.")] = False,
-    cubins: Annotated[Path | None, typer.Option(help="Folder of cubins to go on from.")] = None,
-) -> None:
-    """Count the recorded winners' launches and see what that costs and changes."""
-    (gpu, *_) = device.gpus()
-    out.mkdir(parents=True, exist_ok=True)
+def measure(out: Path | None, store_url: str, *, jobs: int, times: bool, gpu: device.Gpu) -> Iterator[Figure]:
+    """Compiles the winners, then takes the spread and the times; all winners come last, as they take longest."""
     recordings = {Path(each): recording_file.read(Path(each)) for each in RECORDINGS}
-    newest, older = (list(list_winners(each.rows).values()) for each in recordings.values())
-    winners = list({each.identity: each for each in (*newest, *older)}.values())
-    store_url = store.folder(cubins or Path(tempfile.mkdtemp(prefix="tilewatch-counters-")))
-    watch = Stopwatch()
-    work = compile_winners(winners, store_url, jobs)
-    print(f"{len(work)} of {len(winners)} winners compiled as recorded in {watch.lap_s():.0f} s", flush=True)
+    newest = list(
+        {each.identity: each for each in list_winners(recordings[Path(RECORDINGS[0])].rows).values()}.values()
+    )
+    started = time.monotonic()
+    work = compile_winners(newest, store_url, jobs)
+    print(
+        f"{len(work)} of {len(newest)} winners compiled as recorded in {time.monotonic() - started:.0f} s", flush=True
+    )
     print(f"metrics that ncu does not know for {CHIP}: {', '.join(drop_unknown_metrics()) or 'none'}", flush=True)
-    try:
-        watch.lap_s()
-        printed = profiling.profile([describe(*each) for each in work[:2]], store_url, gpu.uuid)
-    except NoCounters as reason:
-        print(f"no counters: {reason}")
-        raise typer.Exit(1) from None
-    out.joinpath("printed.txt").write_text(printed)
-    print(f"two launches took {watch.lap_s():.1f} s: {json.dumps(profiling.read_counts(printed)[:1])}", flush=True)
-    of_library = {each.identity for each in newest}
-    counted = count_all([each for each in work if each[0].identity in of_library], store_url, gpu)
-    figures = [bounds.at_most(f"counters of {len(counted)} winners: GPU held", watch.lap_s(), 240, " s")]
-    print(bounds.format_figure(figures[0]), flush=True)
-    counted |= count_all([each for each in work if each[0].identity not in of_library], store_url, gpu)
+    sample = choose_sample(work, store_url, gpu)
+    yield from measure_spread(sample, store_url, gpu.uuid)
+    if times:
+        yield from measure_times(sample, store_url, gpu.uuid)
+    if out is None:
+        return
+    started = time.monotonic()
+    counted = count_all(work, store_url, gpu)
+    yield bounds.at_most(f"counters of {len(counted)} winners: GPU held", time.monotonic() - started, 240, " s")
     where = f"on an {gpu.name} on {recording_file.now()[:10]}, from the same cubin"
     for path, contents in recordings.items():
         kept = write_counted(out / path.name, contents, counted, where)
         print(f"{kept} runs of {path.name} have counters now", flush=True)
-    figures += measure_spread(work, store_url, gpu)
-    if times:
-        figures += measure_times(work, store_url, gpu)
-    raise typer.Exit(bounds.report(figures, report_only=True))
+
+
+def main(
+    out: Annotated[Path | None, typer.Option(help="Also count all winners, and write the recordings here.")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Compiler processes.")] = 15,
+    times: Annotated[bool, typer.Option(help="Also time before and after profiled passes, 2 minutes.")] = False,
+    cubins: Annotated[Path | None, typer.Option(help="Folder of cubins to go on from.")] = None,
+) -> None:
+    """See how far counters spread and what they change, and count the recorded winners' launches."""
+    (gpu, *_) = device.gpus()
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+    store_url = store.folder(cubins or Path(tempfile.mkdtemp(prefix="tilewatch-counters-")))
+    try:
+        raise typer.Exit(bounds.report(measure(out, store_url, jobs=jobs, times=times, gpu=gpu)))
+    except NoCounters as reason:
+        print(f"no counters: {reason}")
+        raise typer.Exit(1) from None
 
 
 if __name__ == "__main__":
