@@ -144,12 +144,13 @@ class ChildProcess:
         readable: Sequence[str],
         writable: Sequence[str],
     ) -> subprocess.Popen[bytes] | ForkedProcess:
-        """One that measures is not forked: CUDA, once asked of in a process, does not work in a fork of it."""
         death_signal = END_OF.get(role, signal.SIGKILL)
-        if role in WITHOUT_GPU and self.program == PROGRAM:
+        if role in (*WITHOUT_GPU, *ON_GPU) and self.program == PROGRAM:
             return forked_process.fork(
                 imports_from,
                 role,
+                # Those that measure need the real driver and PyTorch, and one of them the real `ct.launch` (child.py).
+                server_name="without GPU" if role in WITHOUT_GPU else role,
                 readable=readable,
                 writable=writable,
                 log=self._errors,

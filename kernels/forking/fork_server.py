@@ -1,10 +1,12 @@
-"""Forks child processes that have imported cuTile and ours: `python -m tilewatch.kernels.child fork FD`.
+"""Forks child processes that have imported cuTile, CuPy and ours: `python -m tilewatch.kernels.child fork FD`.
 
 Importing takes 0.4 to 0.7 s of CPU time, a fork 10 ms (2 cores, 2026-11-22), and a comparison of two commits has five
 children. This process runs no library: a child is forked before it loads one, and confines itself like one that was
-started (kernels/child.py). It ends when FD, its socket, has no other end.
+started (kernels/child.py). Nor does it ask anything of CUDA, which would not work in a fork afterwards: importing CuPy,
+CUPTI and NVML asks nothing. It ends when FD, its socket, has no other end.
 """
 
+import contextlib
 import gc
 import json
 import os
@@ -46,7 +48,8 @@ def serve(control: socket.socket, import_role: Callable[[str], object]) -> Forke
             _, status = os.waitpid(request["ended"], 0)
             control.sendall(json.dumps({"code": os.waitstatus_to_exitcode(status)}).encode())
             continue
-        import_role(request["role"])
+        with contextlib.suppress(Exception):  # the child imports again, and its last words say what failed
+            import_role(request["role"])
         gc.freeze()  # collecting garbage in the child would copy what it shares with this process
         process_id = os.fork()
         if process_id == 0:

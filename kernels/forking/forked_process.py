@@ -1,5 +1,5 @@
-"""Starts child processes by a server that forks them (kernels/forking/fork_server.py). There is one server for each
-environment that children import from, for as long as this process lives."""
+"""Starts child processes by a server that forks them (kernels/forking/fork_server.py). There is one server of a name
+for each environment that children import from, for as long as this process lives."""
 
 import atexit
 import contextlib
@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from tilewatch.kernels.forking.fork_server import FORK, MESSAGE_BYTES
 
-_servers: dict[tuple[tuple[str, str], ...], "_Server"] = {}
+_servers: dict[tuple[str, tuple[tuple[str, str], ...]], "_Server"] = {}
 _lock = threading.Lock()
 
 
@@ -73,13 +73,15 @@ def fork(
     environment: Mapping[str, str],
     role: str,
     *,
+    server_name: str,
     readable: Sequence[str],
     writable: Sequence[str],
     log: IO[bytes],
     own_environment: Mapping[str, str],
     death_signal: signal.Signals,
 ) -> ForkedProcess:
-    """Starts a child in `role` (kernels/child.py). Its server has `environment`, and it `own_environment` too.
+    """Starts a child in `role` (kernels/child.py). Its server has `environment`, and it `own_environment` too. What a
+    server imported for one role is there for all that it forks: `server_name` parts those that must not share.
 
     Raises OSError where it cannot be started.
     """
@@ -91,13 +93,13 @@ def fork(
         "death_signal": death_signal,
     }
     try:
-        return _find_server(environment).fork(request, log)
+        return _find_server(server_name, environment).fork(request, log)
     except ConnectionError:  # somebody ended the server, and all of its children
-        return _find_server(environment).fork(request, log)
+        return _find_server(server_name, environment).fork(request, log)
 
 
-def _find_server(environment: Mapping[str, str]) -> "_Server":
-    key = tuple(sorted(environment.items()))
+def _find_server(name: str, environment: Mapping[str, str]) -> "_Server":
+    key = (name, tuple(sorted(environment.items())))
     with _lock:
         server = _servers.get(key)
         if server is None or server.control.fileno() < 0:

@@ -243,7 +243,7 @@ print('{"samples_us": [[1.0]]}', flush=True)
 def test_what_a_library_does_to_its_own_process_changes_neither_times_nor_checks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    install_for_children(tmp_path / "bin", monkeypatch)
+    install_for_children(monkeypatch)
     (tmp_path / "store").mkdir()
     rig = Rig(tmp_path / "store")
     library = tmp_path / "library"
@@ -327,7 +327,7 @@ def test_a_made_up_reference_is_refused(rig: Rig, monkeypatch: pytest.MonkeyPatc
 def test_a_library_on_a_gpu_writes_nothing_that_the_measuring_process_loads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    install_for_children(tmp_path / "bin", monkeypatch)
+    install_for_children(monkeypatch)
     rig = Rig(tmp_path)
     cheat = f"open({str(tmp_path / 'cupy_kernel')!r}, 'w')\n"
     (tmp_path / "rows.py").write_text(cheat + (LIBRARY / "rows.py").read_text())

@@ -38,7 +38,7 @@ def shas(tmp_path: Path) -> list[str]:
 
 @pytest.fixture
 def rows(tmp_path: Path, shas: list[str], monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
-    install_for_children(tmp_path / "bin", monkeypatch)
+    install_for_children(monkeypatch)
     (tmp_path / "work" / "cubins").mkdir(parents=True)
     rig = Rig(tmp_path / "work" / "cubins")
 

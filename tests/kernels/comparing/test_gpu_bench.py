@@ -15,7 +15,7 @@ from tilewatch.kernels.measuring.replay import ReplaySide
 
 @pytest.fixture
 def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
-    install_for_children(tmp_path / "bin", monkeypatch)
+    install_for_children(monkeypatch)
     (tmp_path / "store").mkdir()
     return Rig(tmp_path / "store")
 

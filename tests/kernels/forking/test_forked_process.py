@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.kernels.fixtures.fake_gpu import install_for_children
 from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.forking import forked_process
 
@@ -80,6 +81,36 @@ def test_whoever_ends_the_server_ends_its_children_and_the_next_child_has_anothe
     with pytest.raises(ChildDied, match="SIGKILL"):
         child.ask({}, deadline_s=60)
     assert look(tmp_path / "b")["parent"] != before["parent"]
+
+
+def test_children_that_measure_have_servers_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those without a GPU see a pretended driver and PyTorch; the library's process has another `ct.launch`."""
+    install_for_children(monkeypatch)
+    children = [ChildProcess(role) for role in ("catalog", "library", "gpu", "compile")]
+    catalog, library, gpu, compiler = (psutil.Process(each._process.pid).ppid() for each in children)
+    assert catalog == compiler
+    assert len({os.getpid(), catalog, library, gpu}) == 4
+    for each in children:
+        each.close()
+
+
+def test_what_cannot_be_imported_is_the_last_word_of_a_child(tmp_path: Path) -> None:
+    (tmp_path / "cupy.py").write_text("raise ImportError('CuPy is broken')")
+    child = ChildProcess("gpu", packages=tmp_path)
+    with pytest.raises(ChildDied, match=r"^exit code 1: ImportError: CuPy is broken$"):
+        child.ask({"ask": "start timer"}, deadline_s=60)
+
+
+@pytest.mark.gpu
+def test_a_server_asks_nothing_of_the_gpu() -> None:
+    """CUDA, once asked of in a process, does not work in a fork of it."""
+    children = [ChildProcess(role, environment={"CUDA_VISIBLE_DEVICES": "0"}) for role in ("library", "gpu")]
+    for each in children:
+        files = Path(f"/proc/{psutil.Process(each._process.pid).ppid()}/fd")
+        assert [link for file in files.iterdir() if "nvidia" in (link := os.readlink(file))] == []
+    assert children[1].ask({"ask": "start timer"}, deadline_s=60) == {}
+    for each in children:
+        each.close()
 
 
 def waiting(folder: Path) -> ChildProcess:

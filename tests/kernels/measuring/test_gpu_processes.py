@@ -30,9 +30,9 @@ def rig(tmp_path: Path) -> Rig:
 
 
 @pytest.fixture
-def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def nvidia_smi(monkeypatch: pytest.MonkeyPatch) -> Path:
     """A program of this name that answers for one H200; writing to the file next to it puts processes on it."""
-    return install_for_children(tmp_path / "bin", monkeypatch)
+    return install_for_children(monkeypatch)
 
 
 def run_sweep(rig: Rig, cubins: list[Cubin]) -> tuple[module.SweepResult, list[TrialResult], GpuChild]:

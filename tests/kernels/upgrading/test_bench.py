@@ -16,7 +16,7 @@ from tilewatch.kernels.upgrading.bench import GpuPairBench, Launched, LaunchFail
 
 @pytest.fixture
 def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
-    install_for_children(tmp_path / "bin", monkeypatch)
+    install_for_children(monkeypatch)
     monkeypatch.setattr(replay, "MOST_AHEAD", 1)
     (tmp_path / "store").mkdir()
     return Rig(tmp_path / "store")

@@ -20,7 +20,7 @@ KERNELS = {"residual_add": 100.0, "softmax": 110.0, "accumulate": 90.0}
 
 @pytest.fixture
 def wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ComparisonWanted:
-    install_for_children(tmp_path / "bin", monkeypatch)
+    install_for_children(monkeypatch)
     monkeypatch.setattr(replay, "MOST_AHEAD", 1)
     path = tmp_path / "a..b.json"
     store = find_cubins(path) / "changed"

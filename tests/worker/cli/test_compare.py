@@ -265,7 +265,7 @@ def test_a_submodule_in_or_around_the_library_cannot_be_compared_uncommitted(wat
 
 
 def test_a_gpu_in_use_is_one_sentence(watched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    processes = fake_gpu.install_for_children(tmp_path / "bin", monkeypatch)
+    processes = fake_gpu.install_for_children(monkeypatch)
     processes.write_text(f"{fake_gpu.UUID}, 4711, train.py\n")
     done = compare(watched, tmp_path, "compare", "base..slower", "--configs", "shipped")
     assert (done.returncode, done.stdout) == (2, "")

@@ -45,7 +45,7 @@ def rig(tmp_path: Path) -> Rig:
 @pytest.fixture
 def backend(tmp_path: Path, rig: Rig, database_url: str, monkeypatch: pytest.MonkeyPatch) -> RealGpu:
     """A worker's backend on a machine with one fake H200, whose nvidia-smi answers."""
-    install_for_children(tmp_path / "bin", monkeypatch)
+    install_for_children(monkeypatch)
     context = Context(
         database_url=database_url,
         broker_url="",
