@@ -42,11 +42,20 @@ PACKAGES: Mapping[str, tuple[str, ...]] = {
 }
 """The baselines of each package. PyTorch brings cuBLAS, cuBLASLt and cuDNN and finds them beside itself."""
 
+DOES_THE_WORK: Mapping[str, str] = {
+    "cublaslt": "nvidia-cublas",
+    "cublas": "nvidia-cublas",
+    "cublas_per_group": "nvidia-cublas",
+    "attention_cudnn": "nvidia-cudnn-cu13",
+}
+"""The package whose kernels run when PyTorch is called; it has versions of its own under one PyTorch."""
+
 
 def find_versioned_name(baseline: str, packages: Mapping[str, str]) -> str | None:
     """Returns the name under which an environment with these packages, versions by name, has its times stored, such as
-    "deepgemm 0.2.5"; None where it lacks the baseline's library."""
-    for package, baselines in PACKAGES.items():
-        if baseline in baselines and package in packages:
-            return name_version(baseline, packages[package])
-    return None
+    "deepgemm 0.2.5" or "cublas torch 2.11.0, nvidia-cublas 13.10.0.20"; None where it lacks the baseline's library."""
+    package = next((each for each, baselines in PACKAGES.items() if baseline in baselines), "")
+    if package not in packages:
+        return None
+    name, worker = name_version(baseline, packages[package]), DOES_THE_WORK.get(baseline, package)
+    return name if worker == package or worker not in packages else f"{name}, {worker} {packages[worker]}"
