@@ -41,7 +41,12 @@ SIMULATED = GpuSpec("sim", "Simulated GPU", "sm_90")
 """No GPU at all: worker/gpu/simulated.py makes its times up. Sweeps are submitted for it only when it is named."""
 
 # NVIDIA's datasheets and architecture whitepapers; most print rates with sparsity, which are halved here. Checked in
-# public texts, 2026-11: H100 (SXM, PCIe), H20, L40S, B200. Not checked: H100 NVL, H200 NVL, GB300, RTX PRO 6000.
+# public texts, 2026-11: H100 (SXM, PCIe), H20, L40S, B200, and
+# H100 NVL: NVIDIA's H100 NVL datasheet, which PNY hosts (with sparsity FP8 3,341, FP16 1,671, TF32 835; 3.9 TB/s);
+# H200 NVL: the NVL column of NVIDIA's page on the H200 (the same rates; 4.8 TB/s);
+# GB300: Verda's "GB300 NVL72: GPU Architecture & Performance" (5, 2.5 and 1.25 PFLOP/s dense; 8 TB/s);
+# RTX PRO 6000: the Workstation Edition's datasheet (FP4 with sparsity 4,000, FP32 125; 1,792 GB/s); other editions have
+# lower clocks. FP8 is a quarter of that FP4, and the rest follows as on the RTX 5090.
 # H100 (SXM, PCIe, NVL), H200 (SXM, NVL), GH200, L40S, A100, HGX B200 and B300, GB200 and GB300 NVL72: datasheets.
 # H20: its product brief. RTX 4090: Ada whitepaper. RTX 5080, 5090 and RTX PRO 6000: RTX Blackwell whitepapers. The
 # laptop 5090: its "AI TOPS" (4 bits, with sparsity) are to the FP8 rate as the desktop's are; boards differ by power
