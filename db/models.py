@@ -421,6 +421,7 @@ class Replay(Base):
     origin: Mapped[words]
     recording_id: Mapped[int | None] = mapped_column(ForeignKey("recordings.id"))
     at: Mapped[born]
+    counters: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
 
 
 class Regression(Base):

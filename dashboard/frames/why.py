@@ -11,6 +11,7 @@ import pandas as pd
 from tilewatch.counters import COUNTERS, LABELS
 from tilewatch.dashboard.frames.reads import Evidence
 from tilewatch.db.queries.evidence import CodeDiffRow, CubinRow, RunRow, SamplesRow
+from tilewatch.db.queries.replays import ReplayRow
 from tilewatch.mechanism_rules import Build, Moved
 from tilewatch.mechanisms import Mechanism, find_mechanisms
 from tilewatch.text import change_text
@@ -32,25 +33,47 @@ class RooflinePoint:
     time_us: float
 
 
-def read_counters(sampled: Sequence[SamplesRow]) -> dict[str, float]:
-    """Returns the counters of a run's winner, those that are known; empty where it has none."""
-    return _known(read_detail(sampled).get("counters"))
+@dataclass(frozen=True)
+class PairCounters:
+    """Counters of the winner before and of this run's, by name; empty where they are not known. `replay` is the one
+    that profiled both cubins side by side; None where each run read its own."""
+
+    before: Mapping[str, float]
+    now: Mapping[str, float]
+    replay: ReplayRow | None = None
 
 
-def write_counters_source(sampled: Sequence[SamplesRow]) -> str:
+def read_counters(found: Evidence) -> PairCounters:
+    """Returns those of the replay that compared both winners, where it has some, else those of the runs."""
+    if found.winner is not None and found.winner_before is not None:
+        codes = (found.winner_before.code_sha256, found.winner.code_sha256)
+        for replay in reversed(found.replays):
+            if (replay.good_code_sha256, replay.bad_code_sha256) == codes and "good" in (replay.counters or {}):
+                assert replay.counters is not None
+                return PairCounters(_known(replay.counters["good"]), _known(replay.counters["bad"]), replay)
+    before, now = (_known(read_detail(each).get("counters")) for each in (found.sampled_before, found.sampled))
+    return PairCounters(before, now)
+
+
+def write_counters_source(found: Evidence) -> str:
     """Says how the counters were read, or why there are none."""
-    detail = read_detail(sampled)
-    if read_counters(sampled):
+    detail, counters = read_detail(found.sampled), read_counters(found)
+    if counters.replay is not None:
+        machine = counters.replay.host or "an unknown machine"
+        return f"Nsight Compute read both on {machine}, side by side, after the last launch of their replay."
+    if counters.now:
         where = detail.get("counted")
         return f"Nsight Compute read them {where}." if where else "Nsight Compute read them after the last round."
-    reason = detail.get("no_counters")
+    missing = (each.counters["missing"] for each in found.replays if each.counters and "missing" in each.counters)
+    reason = detail.get("no_counters") or next(missing, "")
     return f"No counters: {reason}." if reason else "This run has no counters: it was measured without them."
 
 
 def tabulate_counters(found: Evidence) -> pd.DataFrame:
-    """This run's counters beside those of the run before, and of the next best config where that tied. Empty where this
-    run has none."""
-    now, before, other = read_counters(found.sampled), read_counters(found.sampled_before), _of_next_best(found)
+    """The winner's counters beside those of the one before, and of the next best config where that tied. Empty where it
+    has none."""
+    counters, other = read_counters(found), _of_next_best(found)
+    now, before = counters.now, counters.before
     rows = []
     for counter in COUNTERS:
         if counter.name not in now:
@@ -74,9 +97,10 @@ def find_change(found: Evidence) -> tuple[Mechanism, ...] | None:
     if change is None or abs(change) < LEAST_CHANGE or found.winner is None or found.winner_before is None:
         return None
     assert found.before is not None
+    counters = read_counters(found)
     return find_mechanisms(
-        _build(found.winner_before, read_counters(found.sampled_before), found.before),
-        _build(found.winner, read_counters(found.sampled), found.run),
+        _build(found.winner_before, counters.before, found.before),
+        _build(found.winner, counters.now, found.run),
         _list_moved(found.diff_to_before),
         is_slower=change > 0,
         problem=found.run.problem,
@@ -95,7 +119,7 @@ def find_advantage(found: Evidence) -> tuple[Mechanism, ...] | None:
         return None
     return find_mechanisms(
         _build(other, _of_next_best(found), None),
-        _build(winner, read_counters(found.sampled), None),
+        _build(winner, _known(read_detail(found.sampled).get("counters")), None),
         _list_moved(found.diff_to_next_best),
         is_slower=False,
         problem=found.run.problem,
@@ -105,14 +129,15 @@ def find_advantage(found: Evidence) -> tuple[Mechanism, ...] | None:
 
 
 def list_roofline_points(found: Evidence) -> list[RooflinePoint]:
-    """What the problem asks for, and what the GPU did by its counters, in this run and the one before. Empty where this
-    run has no counters, or the problem no operations."""
-    if not read_counters(found.sampled) or not found.run.flops:
+    """What the problem asks for, and what the GPU did by its counters, in this run and the one before. Empty where its
+    winner has no counters, or the problem no operations."""
+    counted = read_counters(found)
+    if not counted.now or not found.run.flops:
         return []
     time_us = _kernel_time(found.sampled)
     points = [RooflinePoint("what the problem asks for", found.run.flops, found.run.bytes, time_us)]
-    for name, sampled in (("before, measured", found.sampled_before), ("this run, measured", found.sampled)):
-        counters = read_counters(sampled)
+    before, now = ("before, measured", found.sampled_before), ("this run, measured", found.sampled)
+    for (name, sampled), counters in zip((before, now), (counted.before, counted.now), strict=True):
         moved_bytes = counters.get("dram_read_bytes", 0) + counters.get("dram_write_bytes", 0)
         if moved_bytes:
             operations = counters.get("tensor_operations") or found.run.flops

@@ -13,7 +13,7 @@ def show(found: Evidence) -> None:
     st.subheader("Hardware counters", anchor=False)
     table = why.tabulate_counters(found)
     if table.empty:
-        st.caption(plain(why.write_counters_source(found.sampled)))
+        st.caption(plain(why.write_counters_source(found)))
         return
     points = why.list_roofline_points(found)
     left, right = st.columns([3, 2] if points else [1, 0.01], gap="medium")
@@ -25,4 +25,4 @@ def show(found: Evidence) -> None:
             tflops = metrics.find_rate_tflops(run.rate, run.fp8_tflops, f"{run.kernel} {run.problem}")
             figure = charts.roofline(points, tflops, run.bandwidth_gbps)
             plots.show(figure, "roofline", "Operations per second over operations per byte of memory")
-    st.caption(plain(why.write_counters_source(found.sampled)))
+    st.caption(plain(why.write_counters_source(found)))

@@ -2,6 +2,7 @@
 
 import datetime as dt
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session, aliased
@@ -12,7 +13,11 @@ from tilewatch.db.models import Commit, Replay, Run, Suspicion, Sweep
 
 @dataclass(frozen=True)
 class ReplayRow:
-    """One controlled comparison; element i of both lists is the median of launch i, in a process of its own."""
+    """One controlled comparison; element i of both lists is the median of launch i, in a process of its own.
+
+    `counters` are those of both cubins by "good" and "bad", or "missing" says why there are none; None where the sides
+    did not differ, or nobody looked.
+    """
 
     axis: str
     good_sha: str
@@ -28,6 +33,7 @@ class ReplayRow:
     gpu_uuid: str | None
     origin: str
     at: dt.datetime
+    counters: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,7 @@ def list_replays(session: Session, run_id: int) -> list[ReplayRow]:
             Replay.gpu_uuid,
             Replay.origin,
             Replay.at,
+            Replay.counters,
         )
         .select_from(Run)
         .join(Sweep, Sweep.id == Run.sweep_id)

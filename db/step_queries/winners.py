@@ -5,7 +5,7 @@ Reads for the judge, of one scope (db/step_queries/judging.py).
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import and_, func, select
@@ -13,7 +13,7 @@ from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
 from tilewatch.db.joins import read_rows
-from tilewatch.db.models import Commit, Compilation, Config, Measurement, Run, Sweep, Trial
+from tilewatch.db.models import Commit, Compilation, Config, Measurement, Replay, Run, Sweep, Trial
 from tilewatch.db.step_queries.judging import Scope
 
 RUNS_LOOKED_AT = 2_000
@@ -222,3 +222,27 @@ def read_run_facts(session: Session, run_id: int) -> RunFacts:
         arch=sweep.arch,
         counters=measured.detail.get("counters") or {},
     )
+
+
+def read_pair_facts(session: Session, good_run_id: int, bad_run_id: int) -> tuple[RunFacts, RunFacts]:
+    """Reads the facts of two runs. Where a replay profiled both winners side by side, its counters take the place of
+    those that the runs read, each on its own night. Raises NoResultFound as `read_run_facts` does."""
+    good, bad = (read_run_facts(session, run_id) for run_id in (good_run_id, bad_run_id))
+    query = (
+        select(Replay.counters)
+        .join(Sweep, and_(Sweep.kernel == Replay.kernel, Sweep.problem == Replay.problem))
+        .join(Run, Run.sweep_id == Sweep.id)
+        .where(
+            Run.id == bad_run_id,
+            Replay.gpu_model == Sweep.gpu_model,
+            Replay.good_code_sha256 == good.code_sha256,
+            Replay.bad_code_sha256 == bad.code_sha256,
+            Replay.counters.has_key("good"),
+        )
+        .order_by(Replay.id.desc())
+        .limit(1)
+    )
+    counted = session.scalar(query)
+    if counted is None:
+        return good, bad
+    return replace(good, counters=counted["good"]), replace(bad, counters=counted["bad"])

@@ -63,6 +63,9 @@ FORBIDDEN = "ERR_NVGPUCTRPERM"
 ERROR = re.compile(r"==ERROR== (.*)")
 
 
+HOST_CODE = "the host code of a watched operator cannot run under a profiler"
+
+
 class NoCounters(Exception):
     """Counters cannot be read here; the message goes on from "no counters: "."""
 
@@ -106,7 +109,7 @@ def add_counts(
     """
     try:
         if not launches:
-            raise NoCounters("the host code of a watched operator cannot run under a profiler")
+            raise NoCounters(HOST_CODE)
         counted = count(launches, store_url, gpu_uuid)
     except NoCounters as reason:
         found: dict[str, Any] = {"no_counters": str(reason)}
@@ -116,6 +119,17 @@ def add_counts(
     return tuple(
         replace(each, detail={**each.detail, **found}) if each.role == "kernel" else each for each in measurements
     )
+
+
+def count_pair(launches: Sequence[DescribedLaunch], *, store_url: str, gpu_uuid: str) -> Mapping[str, Any]:
+    """Returns the counters of both sides of a replay by "good" and "bad", or why there are none by "missing"."""
+    try:
+        if not launches:
+            raise NoCounters(HOST_CODE)
+        good, bad = count(launches, store_url, gpu_uuid)
+    except NoCounters as reason:
+        return {"missing": str(reason)}
+    return {"good": dict(good), "bad": dict(bad)}
 
 
 def read_counts(output: str) -> tuple[Counts, ...]:

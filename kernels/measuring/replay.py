@@ -3,13 +3,14 @@
 A launch is a GPU child of its own: it checks both sides against the reference, then times them in interleaved rounds,
 and counts as one median of each. What differs between processes (addresses, clocks, a mode that a process falls into)
 differs between launches, so that the spread of the launches is the truth about the difference. Either side brings the
-library of its own commit: its grid may have changed with it. This module does not judge what a difference means.
+library of its own commit: its grid may have changed with it. This module does not judge what a difference means; where
+there is one, both sides are profiled once, after the last time is taken.
 """
 
 import datetime as dt
 import itertools
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -18,11 +19,13 @@ from typing import Any, Literal, Self
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device
 from tilewatch.kernels.child_process import ChildDied, ChildHung
+from tilewatch.kernels.gpu.described_launch import DescribedLaunch, read_launch
 from tilewatch.kernels.measuring.gpu_processes import MOST_AHEAD, GpuProcesses
 from tilewatch.kernels.measuring.measure import MeasureFailed, usable_gpu
+from tilewatch.kernels.measuring.profiling import count_pair
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, trial_request
 from tilewatch.kernels.results import Cubin
-from tilewatch.kernels.statistics import median_interval
+from tilewatch.kernels.statistics import median_interval, ratio_interval
 
 ROUNDS = 60
 """Timed rounds of a launch. Launches differ by more than a median of this many rounds is uncertain (H200, 2026-11)."""
@@ -35,6 +38,9 @@ ROUNDS_DEADLINE_S = 120.0
 
 SPARE_LAUNCHES = 2
 """So many launches of a replay may die (a GPU process that crashed, a driver that failed once) and are repeated."""
+
+LEAST_DIFFERENCE = 0.003
+"""A smaller difference of the sides confirms nothing, so that their counters are not read: they take 6 s of the GPU."""
 
 GOOD, BAD = 0, 1
 
@@ -66,7 +72,8 @@ class ReplayRequest:
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """Element i of both is the median of launch i, in microseconds."""
+    """Element i of both times is the median of launch i, in microseconds. `counters` are those of the sides by "good"
+    and "bad", or by "missing" why there are none; None where the sides do not differ."""
 
     host: str
     gpu_uuid: str
@@ -78,17 +85,20 @@ class ReplayResult:
     gpu_s: float
     started_at: dt.datetime
     finished_at: dt.datetime
+    counters: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
 class Launch:
-    """The median of each side in one fresh process. `gpu_s` includes processes that died before this one."""
+    """The median of each side in one fresh process. `gpu_s` includes processes that died before this one. `described`
+    are both sides for a profiler; empty where they are no single launches."""
 
     good_us: float
     bad_us: float
     timer: Literal["cupti", "events"]
     telemetry: tuple[Mapping[str, Any], ...]
     gpu_s: float
+    described: tuple[DescribedLaunch, ...] = ()
 
 
 def replay(request: ReplayRequest, *, on_launch: Callable[[int], None]) -> ReplayResult:
@@ -103,18 +113,29 @@ def replay(request: ReplayRequest, *, on_launch: Callable[[int], None]) -> Repla
         for launch in itertools.islice(launches(request, gpu, processes), request.launches):
             done.append(launch)
             on_launch(len(done))
+    good_us, bad_us = (tuple(times) for times in zip(*((each.good_us, each.bad_us) for each in done), strict=True))
+    counters = None
+    if request.good.cubin.content_key != request.bad.cubin.content_key and is_different(good_us, bad_us):
+        counters = count_pair(done[-1].described, store_url=request.store_url, gpu_uuid=gpu.uuid)
     return ReplayResult(
         host=request.host,
         gpu_uuid=gpu.uuid,
         gpu_name=gpu.name,
         timer=done[-1].timer,
-        good_us=tuple(each.good_us for each in done),
-        bad_us=tuple(each.bad_us for each in done),
+        good_us=good_us,
+        bad_us=bad_us,
         telemetry=tuple(reading for each in done for reading in each.telemetry),
         gpu_s=sum(each.gpu_s for each in done),
         started_at=started_at,
         finished_at=dt.datetime.now(dt.UTC),
+        counters=counters,
     )
+
+
+def is_different(good_us: Sequence[float], bad_us: Sequence[float]) -> bool:
+    """True where the interval of the launches' ratios is on one side of 1, and their median not next to it."""
+    ratio = ratio_interval(good_us, bad_us)
+    return ratio is not None and not ratio.low <= 1.0 <= ratio.high and abs(ratio.median - 1.0) >= LEAST_DIFFERENCE
 
 
 class ProcessesAhead:
@@ -170,6 +191,7 @@ def launches(request: ReplayRequest, gpu: device.Gpu, processes: ProcessesAhead)
                 raise MeasureFailed(str(error)) from None
             try:
                 times_us, telemetry = _launch(child, request, seed=number)
+                described = _describe(child, request)
                 break
             except (ChildDied, ChildHung, SweepFailed) as error:
                 spare -= 1
@@ -179,14 +201,14 @@ def launches(request: ReplayRequest, gpu: device.Gpu, processes: ProcessesAhead)
                 child.close()
                 gpu_s += child.gpu_s
         good_us, bad_us = (median_interval(times_us[side]).median for side in (GOOD, BAD))
-        yield Launch(good_us, bad_us, child.introduction["timer"], tuple(telemetry), gpu_s)
+        yield Launch(good_us, bad_us, child.introduction["timer"], tuple(telemetry), gpu_s, described)
         gpu_s = 0.0
 
 
 def _launch(child: GpuChild, request: ReplayRequest, seed: int) -> tuple[list[list[float]], list[Mapping[str, Any]]]:
     """Returns one launch's samples of both sides, and the GPU's readings around them."""
     for identity, name, side in ((GOOD, "good", request.good), (BAD, "bad", request.bad)):
-        answer = child.ask({**trial_request(identity, side.cubin, CHECK_SAMPLES), "library": str(side.library)})
+        answer = child.ask(_request_of(identity, side))
         if answer["status"] == "crashed":
             raise ChildDied(answer["failure"])
         if answer["status"] != "timed":
@@ -195,3 +217,13 @@ def _launch(child: GpuChild, request: ReplayRequest, seed: int) -> tuple[list[li
     child.ask({**asked, "rounds": WARM_UP_ROUNDS}, ROUNDS_DEADLINE_S)
     answer = child.ask({**asked, "rounds": ROUNDS}, ROUNDS_DEADLINE_S)
     return answer["samples_us"], answer["telemetry"]
+
+
+def _describe(child: GpuChild, request: ReplayRequest) -> tuple[DescribedLaunch, ...]:
+    sides = (_request_of(GOOD, request.good), _request_of(BAD, request.bad))
+    answers = [child.ask({**each, "ask": "describe"})["launch"] for each in sides]
+    return tuple(read_launch(each) for each in answers if each is not None)
+
+
+def _request_of(identity: int, side: ReplaySide) -> dict[str, Any]:
+    return {**trial_request(identity, side.cubin, CHECK_SAMPLES), "library": str(side.library)}

@@ -166,5 +166,4 @@ def _compare_code(session: Session, store: CubinStore, good_run_id: int, bad_run
 def _explain(session: Session, good_run_id: int | None, bad_run_id: int) -> Explanation:
     if good_run_id is None:
         return UNEXPLAINED
-    good, bad = (winners.read_run_facts(session, run_id) for run_id in (good_run_id, bad_run_id))
-    return explain.explain_replayed(good, bad)
+    return explain.explain_replayed(*winners.read_pair_facts(session, good_run_id, bad_run_id))

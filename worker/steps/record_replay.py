@@ -17,6 +17,7 @@ def record_answer(session: Session, asked: ReplayJob, result: ReplayResult, prio
         "gpu_uuid": result.gpu_uuid,
         "telemetry": [dict(each) for each in result.telemetry],
         "gpu_s": result.gpu_s,
+        "counters": result.counters,
     }
     row = {**_row(asked), **where}
     suspicions.write_replay(session, asked.question.key, row, good_us=result.good_us, bad_us=result.bad_us)

@@ -24,13 +24,14 @@ OF_A_SIDE = ("content_key", "code_sha256", "toolchain")
 
 
 def replay_rows(exported: Iterable[ReplayExport]) -> Iterator[dict[str, Any]]:
-    """Yields one row of a recording for each replay."""
+    """Yields one row of a recording for each replay. Recordings of before 2026-11-22 have no counters."""
     for each in exported:
         replay = each.replay
         yield {
             "row": "replay",
             "key": replay.key,
             **{name: getattr(replay, name) for name in ALIKE},
+            "counters": replay.counters,
             "good": _side(replay, "good", each.good_commit, each.good_params),
             "bad": _side(replay, "bad", each.bad_commit, each.bad_params),
             "good_us": replay.good_us,
@@ -56,6 +57,7 @@ def write_replays(session: Session, rows: Sequence[Row], recording_id: int) -> N
             params = side["config"]
             ids = record.add_configs(session, [params]) if params is not None else {}
             columns[f"{name}_config_id"] = next(iter(ids.values()), None)
+        columns["counters"] = row.get("counters")
         columns |= {"origin": "recorded", "recording_id": recording_id, "at": dt.datetime.fromisoformat(row["at"])}
         times = {"good_us": row["good_us"], "bad_us": row["bad_us"], "failure": row["failure"]}
         suspicions.write_replay(session, row["key"], {**columns, "suspicion_id": None}, **times)

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from tests.db.fixtures import one_commit
 from tilewatch.db.lifecycle import quarantine, regressions, waiting
 from tilewatch.db.lifecycle.messages import list_unreported_changes
-from tilewatch.db.models import Config, Measurement, Quarantine, Run, Trial
+from tilewatch.db.models import Config, Measurement, Quarantine, Replay, Run, Sweep, Trial
 from tilewatch.db.queries import gpu_health, series
 from tilewatch.db.step_queries import run_pairs, winners
 
@@ -73,6 +73,29 @@ def test_the_loss_of_the_last_winner_is_how_much_slower_than_the_new_one_it_is(d
 def test_the_baseline_s_time_is_ours_times_the_ratio(db_session: Session, run_id: int) -> None:
     facts = winners.read_run_facts(db_session, run_id)
     assert (facts.time_us, facts.baseline_us) == (9.05, pytest.approx(9.05 * 1.1))
+
+
+def test_counters_of_a_replay_of_both_winners_take_the_place_of_each_run_s_own(
+    db_session: Session, run_id: int
+) -> None:
+    code = winners.read_run_facts(db_session, run_id).code_sha256
+    commit_id = db_session.scalars(select(Sweep.commit_id)).one()
+    about = {"kernel": "gemm_fp8", "problem": "320x32576x7168", "gpu_model": "b200", "axis": "commit"}
+    sides = {"good_commit_id": commit_id, "bad_commit_id": commit_id, "good_us": [9.0], "bad_us": [10.0]}
+    rest = {**about, **sides, "bad_code_sha256": code, "gpu_s": 1.0, "origin": "measured"}
+    counted = [{"good": {"instructions": each}, "bad": {"instructions": 2 * each}} for each in (1.0, 5.0)]
+    for number, (good_code, counters) in enumerate([(code, counted[0]), (code, {"missing": "why"}), ("x", counted[1])]):
+        db_session.add(Replay(key=f"replay {number}", good_code_sha256=good_code, counters=counters, **rest))
+    db_session.flush()
+    good, bad = winners.read_pair_facts(db_session, run_id, run_id)
+    assert (good.counters, bad.counters) == ({"instructions": 1.0}, {"instructions": 2.0})
+
+
+def test_a_pair_without_a_profiled_replay_keeps_the_counters_of_the_runs(db_session: Session, run_id: int) -> None:
+    counters = {"instructions": 3.0}
+    of_kernel = (Measurement.run_id == run_id) & (Measurement.role == "kernel")
+    db_session.execute(update(Measurement).where(of_kernel).values(detail={"counters": counters}))
+    assert [each.counters for each in winners.read_pair_facts(db_session, run_id, run_id)] == [counters] * 2
 
 
 def test_canaries_of_computing_and_of_memory_are_not_each_other(db_session: Session, run_id: int) -> None:

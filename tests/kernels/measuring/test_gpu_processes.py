@@ -1,5 +1,6 @@
 """The measuring path in real GPU child processes on a fake GPU: a crash or a hang costs one trial."""
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.kernels.fixtures.fake_gpu import LIBRARY, MODULES, NAME, PROBLEM, ROOT, UUID, Rig, install_for_children
+from tests.kernels.fixtures.ncu import NCU_OUTPUT, make_ncu
 from tests.kernels.fixtures.s3_server import s3_server
 from tilewatch.kernels.compiling.store import CubinStore, StoreError
 from tilewatch.kernels.gpu import health
@@ -162,6 +164,26 @@ def test_a_replay_compares_two_cubins_in_fresh_processes(rig: Rig, nvidia_smi: P
     launches: list[int] = []
     result = replay(request, on_launch=launches.append)
     assert (result.good_us, result.bad_us, launches) == ((100.0, 100.0), (103.0, 103.0), [1, 2])
+    assert result.counters == {"missing": "Nsight Compute (ncu) is not installed on this machine"}
+
+
+@pytest.mark.parametrize(("bad_us", "profiled"), [(103.0, True), (100.2, False)])
+def test_a_replay_profiles_both_cubins_once_where_they_differ(
+    rig: Rig, nvidia_smi: Path, monkeypatch: pytest.MonkeyPatch, bad_us: float, profiled: bool
+) -> None:
+    ncu = make_ncu(nvidia_smi.parent / "ncu", NCU_OUTPUT)
+    monkeypatch.setenv("PATH", f"{ncu}{os.pathsep}{os.environ['PATH']}")
+    good, bad = (ReplaySide(LIBRARY, rig.cubin(1, each)) for each in (100.0, bad_us))
+    request = ReplayRequest(rig.kernel, PROBLEM, "sm_90", rig.store_url, good, bad, 2, 0)
+    counters = replay(request, on_launch=lambda _: None).counters
+    assert (ncu / "launches").exists() == profiled
+    if not profiled:
+        assert counters is None
+        return
+    assert counters is not None
+    assert [counters[side]["instructions"] for side in ("good", "bad")] == [1_234_567, 2_000_000]
+    launched = [each["content_key"] for each in json.loads((ncu / "launches").read_text())]
+    assert launched == [good.cubin.content_key, bad.cubin.content_key]
 
 
 def test_a_gpu_that_cannot_be_prepared_says_why(rig: Rig) -> None:

@@ -12,6 +12,7 @@ from tilewatch.kernels.device import Gpu, gpu_model
 from tilewatch.kernels.measuring import measure
 from tilewatch.kernels.measuring import replay as replay_module
 from tilewatch.kernels.measuring.gpu_processes import Preparation
+from tilewatch.kernels.measuring.profiling import HOST_CODE
 from tilewatch.kernels.measuring.replay import (
     ROUNDS,
     WARM_UP_ROUNDS,
@@ -19,6 +20,7 @@ from tilewatch.kernels.measuring.replay import (
     ReplayRequest,
     ReplayResult,
     ReplaySide,
+    is_different,
     replay,
 )
 from tilewatch.kernels.results import Cubin
@@ -74,6 +76,8 @@ class ScriptedChild:
                 return {"status": fate, "failure": f"{fate} says the GPU"}
             self._ids.add(request["id"])
             return {"status": "timed", "error": 0.0, "samples_us": [100.0, 100.0]}
+        if request["ask"] == "describe":
+            return {"launch": None}
         assert request["ask"] == "rounds"
         assert set(request["ids"]) == self._ids == {0, 1}
         slow = 50.0 if request["rounds"] == WARM_UP_ROUNDS else 0.0  # what must not be kept
@@ -127,6 +131,25 @@ def test_every_launch_warms_up_before_it_is_timed(monkeypatch: pytest.MonkeyPatc
 def test_every_launch_has_inputs_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu, _ = run_replay(monkeypatch, ["timed"] * 3, 3)
     assert [request["seed"] for request in gpu.asked if request["ask"] == "prepare"] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("bad_us", "is_clear"),
+    [
+        ((103.0, 104.0, 102.0), True),
+        ((97.0, 96.0, 98.0), True),
+        ((103.0, 104.0, 99.0), False),
+        ((100.2, 100.1, 100.2), False),
+        ((100.0, 100.0, 100.0), False),
+    ],
+)
+def test_sides_differ_where_all_launches_say_so_and_by_enough(bad_us: tuple[float, ...], is_clear: bool) -> None:
+    assert is_different((100.0, 100.0, 100.0), bad_us) is is_clear
+
+
+def test_a_watched_operator_has_no_counters_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, result = run_replay(monkeypatch, ["timed"] * 2, 2)
+    assert result.counters == {"missing": HOST_CODE}
 
 
 def test_launches_that_die_are_repeated_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ def test_a_recorded_history_is_judged_as_where_it_was_measured(
     context = do_nights(watched, *shas.values())
     with session(database_url) as opened:
         opened.execute(update(Run).values(origin="measured", timer="events"))
-        opened.execute(update(Replay).values(origin="measured"))
+        opened.execute(update(Replay).values(origin="measured", counters={"missing": "no ncu"}))
     verdicts = read_verdicts(context)
     file = tmp_path / "story.jsonl.gz"
     export_file(database_url, file, ExportFilter())
@@ -50,6 +50,7 @@ def test_a_recorded_history_is_judged_as_where_it_was_measured(
         }
         with session(url) as opened:
             assert {replay.origin for replay in opened.scalars(select(Replay))} == {"recorded"}
+            assert all(each.counters == {"missing": "no ncu"} for each in opened.scalars(select(Replay)))
             assert len(opened.scalars(select(Regression)).all()) == 1
 
 

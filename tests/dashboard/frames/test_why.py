@@ -1,0 +1,51 @@
+"""A change is explained by counters of the replay that profiled both cubins, else by those of each run."""
+
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from tests.dashboard.fixtures.small_database import COUNTERS
+from tilewatch.dashboard.frames import reads, why
+from tilewatch.db.queries import evidence as evidence_queries
+
+COUNTED = {"good": {"instructions": 1e6, "l2_hit_pct": 90.0}, "bad": {"instructions": 2e6, "l2_hit_pct": 90.0}}
+
+
+def evidence_with(filled: Session, url: str, counters: dict[str, Any] | None, **other: Any) -> reads.Evidence:
+    """The newest run, which a replay compared with the run before. Winners differ in their machine code."""
+    shown = reads.evidence(url, evidence_queries.list_newest_runs(filled)[0].run_id)
+    assert shown is not None
+    assert shown.winner is not None
+    assert shown.winner_before is not None
+    codes = {"good_code_sha256": "old", "bad_code_sha256": "new", **other}
+    return replace(
+        shown,
+        winner=replace(shown.winner, code_sha256="new"),
+        winner_before=replace(shown.winner_before, code_sha256="old"),
+        replays=(replace(shown.replays[0], counters=counters, **codes),),
+    )
+
+
+def test_counters_of_both_cubins_side_by_side_come_before_those_of_the_runs(filled: Session, filled_url: str) -> None:
+    found = evidence_with(filled, filled_url, COUNTED)
+    table = why.tabulate_counters(found).set_index("counter")
+    assert table.loc["instructions", ["before", "this run", "change"]].tolist() == [
+        "1,000,000",
+        "2,000,000",
+        "+100.0 %",
+    ]
+    assert "read both on node-1, side by side" in why.write_counters_source(found)
+    assert "instructions" in {each.kind for each in why.find_change(found) or ()}
+
+
+def test_counters_of_another_pair_of_cubins_are_not_taken(filled: Session, filled_url: str) -> None:
+    found = evidence_with(filled, filled_url, COUNTED, good_code_sha256="older")
+    assert why.read_counters(found).now["instructions"] == COUNTERS["instructions"]
+    assert why.read_counters(found).replay is None
+
+
+def test_why_a_pair_has_no_counters_is_said_once(filled: Session, filled_url: str) -> None:
+    found = evidence_with(filled, filled_url, {"missing": "ncu is away"})
+    found = replace(found, sampled=tuple(replace(each, detail={}) for each in found.sampled), replays=found.replays * 2)
+    assert why.write_counters_source(found) == "No counters: ncu is away."
