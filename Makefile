@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help up install dev test test-changed test-debian lint bench bench-api bench-checks bench-claims bench-code-diff bench-compare bench-dashboard bench-gpu bench-jobs bench-judge bench-mechanisms bench-restore bench-scale bench-switch bench-tell bench-toolchains bench-trials bench-tuned bench-watch chaos test-gpu mutants smoke-compose lock clean
+.PHONY: help up install dev test test-changed test-debian lint bench bench-api bench-checks bench-claims bench-code-diff bench-compare bench-dashboard bench-gpu bench-jobs bench-judge bench-mechanisms bench-restore bench-scale bench-switch bench-tell bench-toolchains bench-trials bench-tuned bench-watch chaos test-gpu test-release mutants smoke-compose lock clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -82,6 +82,9 @@ bench-dashboard: dev ## Measure the dashboard's queries and pages with a simulat
 
 test-gpu: dev ## Run the tests that need an NVIDIA GPU
 	@$(BIN)/pytest -m gpu
+
+test-release: dev ## Run the tests that only a release needs: every kernel compiled for every architecture (2 minutes)
+	@$(BIN)/pytest -m release
 
 smoke-compose: dev ## Run docker compose once with all it can do (10 minutes; LOCAL=FOLDER where no container registry is reached)
 	@$(BIN)/python -m tools.smoke.compose $(if $(LOCAL),--local "$(LOCAL)")

@@ -40,8 +40,13 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the longest tests first: one of them at the end would leave all but one of the processes without work."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what only a release needs. The longest tests come first: one of them at the end would leave all other
+    processes without work."""
+    if "release" not in config.getoption("markexpr"):
+        left_out = [item for item in items if item.get_closest_marker("release") is not None]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: not item.nodeid.startswith(LONG))
 
 
