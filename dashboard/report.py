@@ -105,7 +105,7 @@ def _ratios(week: Week) -> Iterable[str]:
         yield "<h2>Ratio to the main baseline</h2>"
         yield f'<div class="series-grid">{grid.ratio_table(shown)}</div>'
         words = "Over 1.00 is faster than the baseline, which is DeepGEMM unless a cell names another"
-        moved = "▲ ▼ faster or slower than a week before, △ ▽ not judged yet or not confirmed"
+        moved = "▲ ▼ faster or slower than a week before, △ ▽ not judged yet, undecided or not confirmed"
         yield f'<p class="small">{words}; {moved}.</p>'
 
 

@@ -51,7 +51,8 @@ def read_week(session: Session, until: dt.datetime, repository: str | None = Non
     regressions = regressions[regressions["repository"] == repository]
     opened = regressions[(regressions["opened_at"] > since) & (regressions["opened_at"] <= until)]
     waiting = regressions[(regressions["direction"] == "regression") & regressions["state"].isin(OPEN)]
-    judged = to_frame(snapshots.JudgedChangeRow, snapshots.list_judged_changes(session, repository, since))
+    verdicts = to_frame(snapshots.JudgedChangeRow, snapshots.list_judged_changes(session, repository, since))
+    judged = verdicts[verdicts["verdict"] != "undecided"]
     before = to_frame(snapshots.SnapshotRow, snapshots.list_points_as_of(session, repository, since))
     after = to_frame(snapshots.SnapshotRow, snapshots.list_points_as_of(session, repository, until))
     return Week(
@@ -60,7 +61,7 @@ def read_week(session: Session, until: dt.datetime, repository: str | None = Non
         opened=opened,
         waiting=waiting,
         judged=judged,
-        pairs=findings.add_findings(changes.pair_snapshots(before, after), judged),
+        pairs=findings.add_findings(changes.pair_snapshots(before, after), verdicts),
         nights=_nights(session, since, until),
         trends=tuple(_trend(session, repository, *series) for series in _worst(session, opened, judged)),
     )

@@ -11,6 +11,7 @@ SYMBOLS = {
     findings.FASTER: "circle",
     findings.SLOWER: "circle",
     findings.NOT_JUDGED: "diamond-open",
+    findings.UNDECIDED: "diamond-open",
     findings.NOT_CONFIRMED: "diamond-open",
     findings.SAME_CODE: "square-open",
     findings.NOT_APART: "circle-open",

@@ -196,7 +196,7 @@ def _ratio_words(row: Row) -> str:
 
 
 def _arrow(row: Row) -> str:
-    """A filled arrow where a change is claimed, an open one where it is not judged yet or not confirmed."""
+    """A filled arrow where a change is claimed, an open one where it is not."""
     up, down = "▲▼" if row["finding"] in findings.CLAIMS else "△▽"
     return up if row["change"] > 0 else down
 

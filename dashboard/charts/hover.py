@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tilewatch.dashboard.frames import findings
 from tilewatch.dashboard.frames.metrics import Metric
 from tilewatch.dashboard.text import commit_text, config_text, moment, ratio_to, rival_text, source_text, time_text
 from tilewatch.text import change_text, count_text, short_sha
@@ -32,9 +33,9 @@ def series_lines(row: Mapping[Any, Any]) -> list[str]:
             f"({change_text(row['change_low'])} to {change_text(row['change_high'])})"
         )
     if row["finding"]:
-        lines.append(f"finding: {row['finding']}")
+        lines.append(f"finding: {findings.write(row)}")
     if row["verdict"]:
-        lines.append(f"{row['verdict']}: {row['reason']}")
+        lines.append(f"verdict of {short_sha(row['sha'])}: {row['verdict']}: {row['reason']}")
     lines.append(source_text(row["origin"], row["machine"], row["measured_at"]))
     return lines
 

@@ -4,37 +4,48 @@ frames out.
 A difference is coloured as good or bad and counted as a change only where its finding is `FASTER` or `SLOWER`.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
 from tilewatch.dashboard.frames.changes import SERIES
+from tilewatch.text import short_sha
 
 FASTER, SLOWER = "faster", "slower"
-SAME_CODE, NOT_APART, NOT_JUDGED, NOT_CONFIRMED = "identical code", "not apart", "not judged yet", "not confirmed"
+SAME_CODE, NOT_APART = "identical code", "not apart"
+NOT_JUDGED, UNDECIDED, NOT_CONFIRMED = "not judged yet", "undecided", "not confirmed"
 NOTHING_TO_COMPARE = ""
 CLAIMS = (FASTER, SLOWER)
-DIFFERENT = (*CLAIMS, NOT_JUDGED, NOT_CONFIRMED)
+OPEN = (NOT_JUDGED, UNDECIDED)
+"""Findings that may turn out to be a change."""
+DIFFERENT = (*CLAIMS, *OPEN, NOT_CONFIRMED)
 """Findings of differences that noise does not explain and whose code is not the same."""
 
 
 def add_findings(pairs: pd.DataFrame, judged: pd.DataFrame) -> pd.DataFrame:
-    """The pairs of `changes.pair_snapshots` with the column `finding`.
+    """The pairs of `changes.pair_snapshots` with the columns `finding` and `confirmed_at`, the commit of the verdict
+    that a claim rests on, else None.
 
-    `judged` are the verdicts that say a series changed. A difference is faster or slower only where one of them is of a
-    commit after the earlier side and no later than the later one. Otherwise equal code comes first: then the difference
-    is the GPU's, the toolchain's or noise.
+    `judged` are the verdicts other than unchanged. A difference is faster or slower only where one of them says the
+    same of a commit after the earlier side and no later than the later one. Otherwise equal code comes first: then the
+    difference is the GPU's, the toolchain's or noise. The verdict of the later side alone says nothing of a change that
+    came before it.
     """
-    confirmed = _is_confirmed(pairs, judged)
-    waits = pairs["verdict"].isna() | (pairs["verdict"] == "undecided")
+    confirmed_at, undecided = _read_verdicts(pairs, judged)
+    confirmed = confirmed_at.notna()
     rules = (
         (pairs["change"].isna(), NOTHING_TO_COMPARE),
         (has_same_code(pairs) & ~confirmed, SAME_CODE),
         (~pairs["apart"], NOT_APART),
         (confirmed & (pairs["change"] > 0), FASTER),
         (confirmed, SLOWER),
-        (waits, NOT_JUDGED),
+        (pairs["verdict"].isna(), NOT_JUDGED),
+        (undecided, UNDECIDED),
     )
-    return pairs.assign(finding=np.select([rule for rule, _ in rules], [name for _, name in rules], NOT_CONFIRMED))
+    found = np.select([rule for rule, _ in rules], [name for _, name in rules], NOT_CONFIRMED)
+    return pairs.assign(finding=found, confirmed_at=confirmed_at.where(np.isin(found, CLAIMS), None))
 
 
 def add_findings_between_gpus(pairs: pd.DataFrame) -> pd.DataFrame:
@@ -44,7 +55,8 @@ def add_findings_between_gpus(pairs: pd.DataFrame) -> pd.DataFrame:
         (~pairs["apart"], NOT_APART),
         (pairs["change"] > 0, FASTER),
     )
-    return pairs.assign(finding=np.select([rule for rule, _ in rules], [name for _, name in rules], SLOWER))
+    found = np.select([rule for rule, _ in rules], [name for _, name in rules], SLOWER)
+    return pairs.assign(finding=found, confirmed_at=None)
 
 
 def has_same_code(pairs: pd.DataFrame) -> pd.Series:
@@ -60,17 +72,30 @@ def has_same_code(pairs: pd.DataFrame) -> pd.Series:
 def count_findings(pairs: pd.DataFrame) -> str:
     """The number of series by finding, as words, e.g. "1 faster, 0 slower, 3 identical code"."""
     counts = pairs["finding"].value_counts()
-    others = [name for name in (NOT_JUDGED, NOT_CONFIRMED, SAME_CODE, NOT_APART) if name in counts]
+    others = [name for name in (*OPEN, NOT_CONFIRMED, SAME_CODE, NOT_APART) if name in counts]
     return ", ".join(f"{counts.get(name, 0):,} {name}" for name in (*CLAIMS, *others))
 
 
-def _is_confirmed(pairs: pd.DataFrame, judged: pd.DataFrame) -> pd.Series:
+def write(row: Mapping[Any, Any]) -> str:
+    """A finding in words, a claim with the commit of its verdict: "faster, confirmed at 96bf3ebcea"."""
+    if pd.isna(row["confirmed_at"]):
+        return str(row["finding"])
+    return f"{row['finding']}, confirmed at {short_sha(row['confirmed_at'])}"
+
+
+def _read_verdicts(pairs: pd.DataFrame, judged: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """The commit of the newest verdict between the two sides that says what the numbers say, or None; and whether the
+    judge left something between them undecided."""
     named = [*SERIES, "origin"]
-    positions = judged.groupby(named)["position"].agg(list).to_dict() if len(judged) else {}
-    answers = [
-        any(before < position <= after for position in positions.get(series, ()))
-        for series, before, after in zip(
-            pairs[named].itertuples(index=False, name=None), pairs["position_before"], pairs["position"], strict=True
-        )
-    ]
-    return pd.Series(answers, index=pairs.index, dtype=bool)
+    verdicts: dict[tuple[str, ...], list[tuple[int, str, str]]] = {}
+    for *series, position, verdict, sha in judged[[*named, "position", "verdict", "sha"]].itertuples(index=False):
+        verdicts.setdefault(tuple(series), []).append((position, verdict, sha))
+    confirmed_at, undecided = [], []
+    for *series, before, after, change in pairs[[*named, "position_before", "position", "change"]].itertuples(
+        index=False
+    ):
+        between = [each for each in verdicts.get(tuple(series), ()) if before < each[0] <= after]
+        wanted = "improvement" if change > 0 else "regression"
+        confirmed_at.append(max(((at, sha) for at, verdict, sha in between if verdict == wanted), default=(0, None))[1])
+        undecided.append(any(verdict == "undecided" for _, verdict, _ in between))
+    return pd.Series(confirmed_at, pairs.index, dtype=object), pd.Series(undecided, pairs.index, dtype=bool)

@@ -4,9 +4,10 @@ import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pandas as pd
 import streamlit as st
 
-from tilewatch.dashboard.frames import changes, reads
+from tilewatch.dashboard.frames import changes, findings, reads
 from tilewatch.dashboard.widgets import badges
 from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.db.lifecycle.regressions import OPEN
@@ -25,13 +26,17 @@ class LastNight:
 
 @dataclass(frozen=True)
 class Counts:
-    """What was judged since a moment, which `since` names; `not_judged` are the differences that wait for the judge."""
+    """What changed since a moment: `words` say it, `maybe_slower` series look slower and no verdict says so yet."""
 
-    since: str
-    series: int
-    regressions: int
-    improvements: int
-    not_judged: int
+    words: str
+    maybe_slower: int
+
+
+def count(pairs: pd.DataFrame, since: str) -> Counts:
+    """`pairs` have one row per series, with its finding."""
+    maybe = pairs["finding"].isin(findings.OPEN) & (pairs["change"] < 0)
+    words = f"{findings.count_findings(pairs)} since {since}, in {len(pairs):,} series"
+    return Counts(words, int(maybe.sum()))
 
 
 def sentence(
@@ -41,8 +46,8 @@ def sentence(
     unsure = [words for state in UNWELL for words in _write_nights(state, [n.gpu for n in nights if n.state == state])]
     if alarms:
         unsure.append(f"{count_text(alarms, 'alarm')} {_are(alarms)} open")
-    if counts is not None and counts.not_judged:
-        unsure.append(f"{count_text(counts.not_judged, 'difference')} {_are(counts.not_judged)} not judged yet")
+    if counts is not None and counts.maybe_slower:
+        unsure.append(f"{counts.maybe_slower:,} series may be slower")
     if waiting:
         owner = f", {unowned:,} without an owner" if unowned else ""
         return badges.BADLY, _joined(
@@ -86,10 +91,7 @@ def show(url: str, repository: str, counts: Counts | None) -> None:
         )
         st.markdown(f"#### :{colour}[{words}]")
         if counts is not None:
-            st.text(
-                f"{count_text(counts.regressions, 'regression')} and {count_text(counts.improvements, 'improvement')} "
-                f"since {counts.since}, in {counts.series:,} series of {repository}"
-            )
+            st.text(f"{counts.words} of {repository}")
         if len(waiting):
             st.page_link("views/regressions.py", label="To the open regressions")
         shown = [

@@ -44,8 +44,8 @@ def _compare_series(url: str, kind: str) -> None:
     st.markdown(f"#### {findings.count_findings(compared)}, of {len(compared):,} series on both sides")
     if kind == COMMITS:
         st.caption(
-            "Faster and slower are what the judge confirmed between A and B. Not judged yet: the judge has too few "
-            "nights of it. Not confirmed: the judge found no change. Identical code: the machine code is the same, or "
+            "Faster and slower are what the judge confirmed between A and B. Undecided: the judge had too few nights "
+            "or replays. Not confirmed: the judge found no change. Identical code: the machine code is the same, or "
             "the source and the compiler, so a difference is the GPU's, the driver's or noise. Not apart: noise "
             "explains it."
         )
@@ -57,7 +57,7 @@ def _compare_series(url: str, kind: str) -> None:
     st.caption(
         f"Up to {differences.AT_EACH_END} at each end, the slowest first. The bars combine the 95 % intervals of both "
         "medians and how much runs of a series differ without any change. Only what is faster or slower is filled; an "
-        "open circle is not apart, a square identical code, a diamond not judged yet or not confirmed."
+        "open circle is not apart, a square identical code, a diamond any other."
     )
     _shapes(compared)
     tables.show_in_expander(
@@ -146,10 +146,9 @@ def _table(compared: pd.DataFrame) -> pd.DataFrame:
                 "GPU": row["where"] or row["gpu_name"],
                 "change": row["change"],
                 "interval": f"{change_text(row['change_low'])} to {change_text(row['change_high'])}",
-                "finding": row["finding"],
+                "finding": findings.write(row),
                 "A": _side(row["ratio_before"], row["baseline_before"], row["median_us_before"]),
                 "B": _side(row["ratio"], row["baseline"], row["median_us"]),
-                "verdict of B": row["verdict"] or "",
             }
             for row in compared.sort_values("change").to_dict("records")
         ]

@@ -83,8 +83,9 @@ def _everything(url: str, name: str, everything: pd.DataFrame, now: dt.datetime,
     judged = ever_judged[ever_judged["measured_at"] > since]
     regressed = judged[judged["verdict"] == "regression"]
     pairs = findings.add_findings(changes.pair_snapshots(before, everything), ever_judged)
+    pairs = changes.one_row_per_series(pairs)
     with top:
-        answer.show(url, name, _count(judged, pairs, words))
+        answer.show(url, name, answer.count(pairs, words))
     if len(regressed):
         _judged(url, regressed, f"Regressions judged since {words}", "judged")
     if only:
@@ -92,15 +93,14 @@ def _everything(url: str, name: str, everything: pd.DataFrame, now: dt.datetime,
     if pairs.empty:
         st.success(f"No series was judged a regression since {words}.")
         return
-    shown = changes.one_row_per_series(pairs)
-    with_ratio = shown[shown["ratio"].notna()]
+    with_ratio = pairs[pairs["ratio"].notna()]
     if not with_ratio.empty:
         plots.show_grid(grid.ratio_table(with_ratio, repository.trend_links(url), _sparks(url, name)), "ratios")
-        others = len(shown) - len(with_ratio)
+        others = len(pairs) - len(with_ratio)
         st.caption(
             "The main baseline's time / ours: over 1.00 is faster than the baseline, which is DeepGEMM unless a cell "
             "names another. "
-            f"▲ ▼: faster or slower since {words}, △ ▽: not judged yet, or not confirmed by the judge. "
+            f"▲ ▼: faster or slower since {words}, △ ▽: not judged yet, undecided or not confirmed. "
             f"Lines: the ratio at the last {SPARK_COMMITS} commits. Operators that became slower come first, then the "
             "lowest ratio." + (f" {others:,} series have no baseline: see below." if others else "")
         )
@@ -123,17 +123,6 @@ def _since(url: str, name: str, now: dt.datetime, picked: str) -> tuple[pd.DataF
     sha = filters.pick("The commit", list(names), "from")
     commit = commits[names == sha].iloc[0]
     return reads.snapshot(url, name, commit["committed_at"]), commit["committed_at"], sha
-
-
-def _count(judged: pd.DataFrame, pairs: pd.DataFrame, words: str) -> answer.Counts:
-    counts = judged["verdict"].value_counts()
-    return answer.Counts(
-        since=words,
-        series=len(pairs[list(changes.SERIES)].drop_duplicates()),
-        regressions=int(counts.get("regression", 0)),
-        improvements=int(counts.get("improvement", 0)),
-        not_judged=int((pairs["finding"] == findings.NOT_JUDGED).sum()),
-    )
 
 
 def _judged(url: str, judged: pd.DataFrame, title: str, key: str) -> None:
@@ -160,16 +149,14 @@ def _movers(url: str, pairs: pd.DataFrame, words: str) -> None:
     shown = pairs if everything else pairs.head(SHOWN_MOVERS)
     table = pd.DataFrame([_series_row(row) for _, row in shown.iterrows()])
     picked = tables.pick_row(
-        table.style.apply(lambda _: [badges.change_colour(each) for each in table["finding"]], subset="change").map(
-            badges.word_colour, subset="verdict"
-        ),
+        table.style.apply(lambda _: [badges.change_colour(each) for each in shown["finding"]], subset="change"),
         shown,
         "movers",
         column_config={"ratio": st.column_config.TextColumn(alignment="right")},
     )
     st.caption(
-        f"Change of speed since {words}, of measured and recorded runs each; ≈ where noise explains it or the code is "
-        "identical. Select a row for its trend and its evidence."
+        f"Change of speed since {words}; ≈ where noise explains it or the code is identical. Undecided: the judge had "
+        "too few nights or replays. Select a row for its trend and its evidence."
     )
     _links(url, picked)
 
@@ -192,8 +179,7 @@ def _series_row(row: pd.Series) -> dict[str, str]:
         "change": "" if pd.isna(row["change"]) else unsure + change_text(row["change"]),
         "time": time_text(row["median_us"]),
         "TFLOP/s": tflops_text(row["flops"], row["median_us"]),
-        "finding": row["finding"],
-        "verdict": row["verdict"] or "",
+        "finding": findings.write(row),
         "commit": f"{short_sha(row['sha'])} {row['subject']}",
         "source": source_text(row["origin"], row["machine"], row["measured_at"]),
     }

@@ -88,7 +88,7 @@ class CommitRow:
 
 @dataclass(frozen=True)
 class JudgedChangeRow:
-    """A verdict that says a series changed; `change` is of the time: +0.05 is 5 % slower."""
+    """A verdict that says a series changed, or leaves that undecided; `change` is of the time: +0.05 is 5 % slower."""
 
     run_id: int
     repository: str
@@ -124,7 +124,7 @@ def list_commits(session: Session, repository: str | None, limit: int = 400) -> 
 
 
 def list_judged_changes(session: Session, repository: str, since: dt.datetime) -> list[JudgedChangeRow]:
-    """Lists a repository's verdicts that say something changed, of runs that ended after `since`; the newest first."""
+    """Lists a repository's verdicts other than unchanged, of runs that ended after `since`; the newest first."""
     query = (
         judged_runs(
             select(
@@ -146,7 +146,7 @@ def list_judged_changes(session: Session, repository: str, since: dt.datetime) -
         )
         .join(GpuModel, GpuModel.slug == Sweep.gpu_model)
         .where(
-            Verdict.verdict.in_(("regression", "improvement")),
+            Verdict.verdict.in_(("regression", "improvement", "undecided")),
             Run.finished_at > since,
             Sweep.repository == repository,
         )

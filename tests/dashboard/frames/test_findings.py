@@ -8,11 +8,11 @@ import pytest
 from tests.dashboard.fixtures.snapshots import series_row
 from tilewatch.dashboard.frames import changes, findings
 
-NONE = pd.DataFrame(columns=[*changes.SERIES, "origin", "position"])
+NONE = pd.DataFrame(columns=[*changes.SERIES, "origin", "position", "verdict", "sha"])
 
 
-def judged_at(position: int, **other: Any) -> pd.DataFrame:
-    return pd.DataFrame([series_row(position, 1.0, **other)])
+def judged_at(position: int, verdict: str = "regression", **other: Any) -> pd.DataFrame:
+    return pd.DataFrame([series_row(position, 1.0, verdict=verdict, **other)])
 
 
 def finding(after: dict[str, Any], judged: pd.DataFrame = NONE, before: dict[str, Any] | None = None) -> str:
@@ -20,12 +20,32 @@ def finding(after: dict[str, Any], judged: pd.DataFrame = NONE, before: dict[str
     return str(findings.add_findings(pairs, judged).iloc[0]["finding"])
 
 
-@pytest.mark.parametrize(("ratio", "claim"), [(1.2, "faster"), (0.8, "slower")])
+@pytest.mark.parametrize(("ratio", "verdict", "claim"), [(1.2, "improvement", "faster"), (0.8, "regression", "slower")])
 def test_a_difference_is_faster_or_slower_where_the_judge_confirmed_a_change_between_both(
-    ratio: float, claim: str
+    ratio: float, verdict: str, claim: str
 ) -> None:
-    assert finding(series_row(5, ratio, verdict="unchanged"), judged_at(4)) == claim
-    assert finding(series_row(5, ratio, verdict="regression"), judged_at(5)) == claim
+    assert finding(series_row(5, ratio, verdict="unchanged"), judged_at(4, verdict)) == claim
+    assert finding(series_row(5, ratio, verdict=verdict), judged_at(5, verdict)) == claim
+
+
+def test_a_verdict_of_the_other_direction_confirms_nothing() -> None:
+    assert finding(series_row(5, 1.2, verdict="unchanged"), judged_at(4, "regression")) == "not confirmed"
+    assert finding(series_row(5, 0.8, verdict="unchanged"), judged_at(4, "improvement")) == "not confirmed"
+
+
+def test_a_claim_names_the_newest_commit_whose_verdict_says_so() -> None:
+    judged = pd.concat([judged_at(4), judged_at(5), judged_at(6, "improvement")])
+    pairs = changes.pair_snapshots(pd.DataFrame([series_row(3, 1.0)]), pd.DataFrame([series_row(6, 0.8)]))
+    (row,) = findings.add_findings(pairs, judged).to_dict("records")
+    assert findings.write(row) == "slower, confirmed at 0000000000"
+    assert row["confirmed_at"] == f"{5:040x}"
+
+
+def test_what_the_judge_left_undecided_on_the_way_is_undecided_though_the_newest_commit_changed_nothing() -> None:
+    newest = series_row(5, 1.2, verdict="unchanged")
+    assert finding(newest, judged_at(4, "undecided")) == "undecided"
+    assert finding(newest, pd.concat([judged_at(4, "undecided"), judged_at(4, "improvement")])) == "faster"
+    assert finding(newest, judged_at(3, "undecided")) == "not confirmed", "of the earlier side, about what was before"
 
 
 @pytest.mark.parametrize(
@@ -42,9 +62,8 @@ def test_a_change_of_another_series_or_time_confirms_nothing(judged: pd.DataFram
     assert finding(series_row(5, 0.8, verdict="unchanged"), judged) == "not confirmed"
 
 
-@pytest.mark.parametrize("verdict", [None, "undecided"])
-def test_a_change_that_is_too_new_is_not_judged_yet(verdict: str | None) -> None:
-    assert finding(series_row(5, 1.27, verdict=verdict)) == "not judged yet"
+def test_a_change_that_is_too_new_is_not_judged_yet() -> None:
+    assert finding(series_row(5, 1.27, verdict=None)) == "not judged yet"
 
 
 def test_identical_machine_code_is_never_faster_or_slower_by_itself() -> None:

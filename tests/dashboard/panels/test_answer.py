@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
-from tilewatch.dashboard.panels.answer import Counts, LastNight, sentence
+from tilewatch.dashboard.panels.answer import Counts, LastNight, count, sentence
 
-CALM = Counts("yesterday", 82, 0, 0, 0)
+CALM = Counts("0 faster, 0 slower since yesterday, in 82 series", 0)
 MISSING = LastNight("H200", "missing", "2026-11-20")
 DONE = LastNight("H100", "done", "2026-11-21")
 
@@ -29,11 +30,11 @@ DONE = LastNight("H100", "done", "2026-11-21")
         (
             0,
             0,
-            Counts("yesterday", 82, 0, 0, 19),
+            replace(CALM, maybe_slower=19),
             [DONE],
             2,
             "orange",
-            "No regression is open, but 2 alarms are open and 19 differences are not judged yet.",
+            "No regression is open, but 2 alarms are open and 19 series may be slower.",
         ),
         (0, 0, None, [], 0, "orange", "Nothing is measured yet."),
         (
@@ -52,3 +53,13 @@ def test_the_sentence_agrees_with_everything_below_it(
     waiting: int, unowned: int, counts: Counts | None, nights: list[LastNight], alarms: int, colour: str, words: str
 ) -> None:
     assert sentence(waiting, unowned, counts, nights, alarms) == (colour, words)
+
+
+def test_what_looks_faster_and_is_undecided_is_counted_and_is_nothing_wrong() -> None:
+    pairs = pd.DataFrame(
+        [("undecided", 0.2), ("undecided", -0.1), ("not judged yet", -0.1), ("not confirmed", -0.1), ("slower", -0.1)],
+        columns=["finding", "change"],
+    )
+    assert count(pairs, "yesterday") == Counts(
+        "0 faster, 1 slower, 1 not judged yet, 2 undecided, 1 not confirmed since yesterday, in 5 series", 2
+    )

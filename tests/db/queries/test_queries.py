@@ -111,7 +111,11 @@ def test_a_commit_stands_with_what_it_measured_itself(filled: Session) -> None:
 
 def test_changes_that_were_judged_since_a_moment(filled: Session) -> None:
     found = snapshots.list_judged_changes(filled, REPOSITORY, FIRST_DAY)
-    assert [(row.sha, row.verdict, row.change) for row in found] == [(SHAS[2], "regression", 0.093)]
+    assert [(row.sha, row.verdict, row.change) for row in found] == [
+        (SHAS[2], "regression", 0.093),
+        (SHAS[1], "undecided", None),
+        (SHAS[0], "undecided", None),
+    ], "all but the unchanged"
     assert snapshots.list_judged_changes(filled, REPOSITORY, FIRST_DAY + dt.timedelta(days=5)) == []
 
 

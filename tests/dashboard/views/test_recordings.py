@@ -1,0 +1,101 @@
+"""The Overview of the recordings that `tilewatch up` shows, judged for real: no row says what its verdicts do not."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+from streamlit.testing.v1 import AppTest
+
+from tests.conftest import NewDatabase
+from tests.dashboard.fixtures.app import APP, opened
+from tests.worker.fixtures.worker_context import do_all_jobs, settings_for
+from tilewatch.dashboard.frames.findings import CLAIMS
+from tilewatch.db.models import Commit, GpuModel, Run, Sweep, Verdict
+from tilewatch.db.server.embedded import Servers
+from tilewatch.db.session import session
+from tilewatch.text import short_sha
+from tilewatch.worker.context import Context
+from tilewatch.worker.transfer.importing import import_file
+
+RECORDINGS = sorted((Path(__file__).parents[3] / "recordings").glob("*.jsonl.gz"))
+REPOSITORY = "https://example.org/tilewatch.git"
+COLOURS = {"faster": "#17857a", "slower": "#cf4a2a"}
+SAID_BY = {"faster": "improvement", "slower": "regression"}
+Verdicts = dict[tuple[str, ...], set[tuple[str, str]]]
+
+
+@pytest.fixture(scope="module")
+def recorded_url(
+    new_database: NewDatabase, servers: Servers, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    with new_database() as url:
+        for file in RECORDINGS:
+            import_file(url, file, named=REPOSITORY)
+        home = tmp_path_factory.mktemp("home")
+        do_all_jobs(Context.of(settings_for(home, home, url, servers.broker_url)))
+        yield url
+
+
+@pytest.mark.parametrize("since", ["yesterday", "a week ago", "a year ago"])
+def test_no_row_is_coloured_or_counted_against_its_verdicts(
+    recorded_url: str, monkeypatch: pytest.MonkeyPatch, since: str
+) -> None:
+    monkeypatch.setenv("TILEWATCH_DATABASE_URL", recorded_url)
+    app = AppTest.from_file(str(APP), default_timeout=120)
+    app.query_params["since"], app.query_params["all"] = since, "true"
+    (movers,) = (table for table in opened(app, "overview").dataframe if "finding" in table.value)
+    verdicts, coloured = list_verdicts(recorded_url), list_colours(movers.proto)
+    found = Counter[str]()
+    for number, row in enumerate(movers.value.to_dict("records")):
+        said = verdicts[row["kernel"], row["problem"], row["GPU"]]
+        finding, _, confirmed_at = row["finding"].partition(", confirmed at ")
+        found[finding] += 1
+        assert coloured.get(number) == COLOURS.get(finding)
+        if finding in CLAIMS:
+            assert (confirmed_at, SAID_BY[finding]) in said
+            assert row["change"].startswith({"faster": "+", "slower": "-"}[finding])
+        elif finding in ("not judged yet", "not confirmed"):
+            assert not {"regression", "improvement", "undecided"} & {word for _, word in said}
+        elif finding == "undecided":
+            assert finding in {word for _, word in said}
+    (counts,) = (str(each.value) for each in app.text if f" since {since}, in " in str(each.value))
+    named = dict(part.split(" ", 1)[::-1] for part in counts.partition(" since ")[0].split(", "))
+    found.pop("", None)  # nothing to compare
+    assert named == {"faster": "0", "slower": "0", **{name: str(count) for name, count in found.items()}}
+
+
+def test_the_recorded_history_shows_what_the_judge_confirmed(
+    recorded_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four problems on an H200 and three on an H100 became 4 to 20 % faster within it."""
+    monkeypatch.setenv("TILEWATCH_DATABASE_URL", recorded_url)
+    app = AppTest.from_file(str(APP), default_timeout=120)
+    app.query_params["since"] = "a year ago"
+    counts = " ".join(str(each.value) for each in opened(app, "overview").text)
+    assert "7 faster, 0 slower" in counts
+
+
+def list_verdicts(url: str) -> Verdicts:
+    """Every verdict by series, with its commit as pages write it."""
+    found: Verdicts = defaultdict(set)
+    query = (
+        select(Sweep.kernel, Sweep.problem, GpuModel.name, Commit.sha, Verdict.verdict)
+        .join(Run, Run.sweep_id == Sweep.id)
+        .join(Verdict, Verdict.run_id == Run.id)
+        .join(Commit, Commit.id == Sweep.commit_id)
+        .join(GpuModel, GpuModel.slug == Sweep.gpu_model)
+    )
+    with session(url) as read:
+        for *series, sha, verdict in read.execute(query):
+            found[tuple(series)].add((short_sha(sha), verdict))
+    return found
+
+
+def list_colours(table: Any) -> dict[int, str]:
+    """The colour of each row that has one in the column of changes."""
+    rules = re.findall(r"([^{}]+)\{\s*color: (#\w+)", table.arrow_data.styler.styles)
+    return {int(row): colour for cells, colour in rules for row in re.findall(r"_row(\d+)_col", cells)}
