@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tilewatch.mechanism_rules import Build, Moved
+from tilewatch.mechanism_pairs import Build, Moved, read_swizzled
 from tilewatch.mechanisms import KINDS, NOT_KNOWN, find_mechanisms, write_mechanisms
 
 CONFIG = {"tile_m": 64, "tile_n": 128, "tile_k": 128, "num_worker_warps": 4}
@@ -114,6 +114,51 @@ def test_each_rule_of_the_counters(head: Build, expected: str) -> None:
     assert find(COUNTED, head) == [expected]
 
 
+@pytest.mark.parametrize(
+    ("base", "head", "is_named"), [(1, 4, True), (2, 4, True), (4, 8, True), (1, 2, False), (4, 1, False)]
+)
+def test_clusters_of_four_and_more_cost_time(base: int, head: int, is_named: bool) -> None:
+    sides = [replace(BUILD, params={**CONFIG, "num_ctas": each}) for each in (base, head)]
+    assert find(*sides) == ([f"larger clusters (blocks of a cluster {base} -> {head})"] if is_named else [])
+
+
+@pytest.mark.parametrize(
+    ("name", "base", "head", "problem", "together"),
+    [
+        ("group_size_m", 8, 1, "4096x4096x7168", "2,624 -> 16,960"),
+        ("GROUP_SIZE_M", 8, 1, "192x4096x7168", "5,824 -> 16,960"),
+        ("group_size_m", 16, 8, "4096x4096x7168", ""),
+        ("group_size_m", 8, 1, "64x4096x7168", ""),
+    ],
+)
+def test_blocks_that_share_fewer_tiles_reuse_less(name: str, base: int, head: int, problem: str, together: str) -> None:
+    sides = [replace(BUILD, params={**CONFIG, name: each}) for each in (base, head)]
+    text = f"worse L2 reuse (rows and columns that blocks read at a time {together})"
+    assert find(*sides, problem=problem) == ([text] if together else [])
+
+
+def test_a_source_that_swizzles_no_more_reuses_less_unless_counters_say_otherwise() -> None:
+    base, head = (replace(BUILD, is_swizzled=each) for each in (True, False))
+    assert find(base, head) == ["worse L2 reuse (2-D swizzle (1: yes) 1 -> 0)"]
+    assert find(head, base) == []
+    assert find(replace(base, counters=COUNTERS), replace(head, counters=COUNTERS)) == []
+
+
+@pytest.mark.parametrize(
+    ("checklist", "is_swizzled"),
+    [
+        ([{"item": "TMA loads", "answer": "no"}, {"item": "2-D swizzle", "answer": "yes"}], True),
+        ([{"item": "2-D swizzle", "answer": "no"}], False),
+        ([{"item": "2-D swizzle", "answer": "does not apply"}], None),
+        (None, None),
+    ],
+)
+def test_the_checklist_says_whether_a_source_swizzles(
+    checklist: list[dict[str, str]] | None, is_swizzled: bool | None
+) -> None:
+    assert read_swizzled(checklist) is is_swizzled
+
+
 def test_a_faster_head_has_the_opposite_and_numbers_stay_in_order() -> None:
     assert find(other(BUILD, stack_bytes=7432), BUILD, is_slower=False) == [
         "fewer spills (bytes of stack a thread 7,432 -> 0)"
@@ -133,6 +178,8 @@ def test_what_is_better_in_the_slower_build_explains_nothing() -> None:
         other(BUILD, shared_bytes=95_000),
         replace(BUILD, sm_clock_mhz=1965),
         counted(l2_hit_pct=78.0, dram_read_bytes=400e6),
+        counted(l2_hit_pct=70.0, dram_read_bytes=260e6),
+        counted(stalled_on_memory=1.3),
         counted(instructions=1.02e6),
         counted(bank_conflicts=900.0),
         Build({}, {}),

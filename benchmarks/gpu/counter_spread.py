@@ -20,10 +20,10 @@ from tilewatch.mechanism_rules import (
     CONFLICTS_SHARE,
     FEWER_WARPS,
     LESS_WORK,
-    LOST_HITS_PCT,
     MORE_BYTES,
     MORE_INSTRUCTIONS,
     MORE_WAITING,
+    MORE_WARPS_WAIT,
 )
 
 PASSES, OCCASIONS, CONFIDENCE = 5, 10, 0.99
@@ -44,7 +44,8 @@ RULES_ASK_PCT: Mapping[str, float] = {
     "stalled_on_memory": 100 * (MORE_WAITING - 1),
     "stalled_on_mma": 100 * (MORE_WAITING - 1),
 }
-"""The difference from which on a mechanism's rule holds: a counter that spreads by less names none by itself."""
+"""The difference from which on a mechanism's rule holds: a counter that spreads by less names none by itself. L2 hits
+never do: their rule asks for more bytes read too."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +92,8 @@ def find_spread(name: str, winner: str, passes: Sequence[Counts]) -> Spread:
     least, most, middle = min(values), max(values), statistics.median(values)
     pct = 100 * (most - least) / middle if middle else 0.0
     is_seen = name in RULES_ASK_PCT and pct >= RULES_ASK_PCT[name]
-    if name == "l2_hit_pct":
-        is_seen = most - least >= LOST_HITS_PCT
+    if name.startswith("stalled_on_"):
+        is_seen = is_seen and most - least >= MORE_WARPS_WAIT
     if name == "bank_conflicts":  # conflicts that are few among the instructions hold no rule
         is_seen = is_seen and most > CONFLICTS_SHARE * max(each.get("instructions", 0.0) for each in passes)
     return Spread(pct, f"{winner} ({least:,.6g} to {most:,.6g})", is_seen)

@@ -12,7 +12,7 @@ from tilewatch.counters import COUNTERS, LABELS
 from tilewatch.dashboard.frames.reads import Evidence
 from tilewatch.db.queries.evidence import CodeDiffRow, CubinRow, RunRow, SamplesRow
 from tilewatch.db.queries.replays import ReplayRow
-from tilewatch.mechanism_rules import Build, Moved
+from tilewatch.mechanism_pairs import Build, Moved, read_swizzled
 from tilewatch.mechanisms import Mechanism, find_mechanisms
 from tilewatch.text import change_text
 
@@ -99,8 +99,8 @@ def find_change(found: Evidence) -> tuple[Mechanism, ...] | None:
     assert found.before is not None
     counters = read_counters(found)
     return find_mechanisms(
-        _build(found.winner_before, counters.before, found.before),
-        _build(found.winner, counters.now, found.run),
+        _build(found.winner_before, counters.before, found.before, found.sampled_before),
+        _build(found.winner, counters.now, found.run, found.sampled),
         _list_moved(found.diff_to_before),
         is_slower=change > 0,
         problem=found.run.problem,
@@ -172,10 +172,13 @@ def _find_time_change(found: Evidence) -> float | None:
     return sides[1][0] / sides[0][0] - 1 if all(sides) else None
 
 
-def _build(cubin: CubinRow, counters: Mapping[str, float], run: RunRow | None) -> Build:
+def _build(
+    cubin: CubinRow, counters: Mapping[str, float], run: RunRow | None, sampled: Sequence[SamplesRow] = ()
+) -> Build:
     clocks = [] if run is None else [each["sm_clock_mhz"] for each in run.telemetry if each.get("sm_clock_mhz")]
     facts = {name: getattr(cubin, name) for name in FACTS}
-    return Build(cubin.params, facts, counters, median(clocks) if clocks else None)
+    is_swizzled = read_swizzled(read_detail(sampled).get("checklist"))
+    return Build(cubin.params, facts, counters, median(clocks) if clocks else None, is_swizzled)
 
 
 def _list_moved(diff: CodeDiffRow | None) -> list[Moved]:

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from tilewatch.db.joins import read_rows
 from tilewatch.db.models import Commit, Compilation, Config, Measurement, Replay, Run, Sweep, Trial
 from tilewatch.db.step_queries.judging import Scope
+from tilewatch.mechanism_pairs import read_swizzled
 
 RUNS_LOOKED_AT = 2_000
 """A year of a fleet has 178,000 runs, and a worker looks every minute: these are found by their ids."""
@@ -56,7 +57,7 @@ class LastTrial:
 @dataclass(frozen=True)
 class RunFacts:
     """One run's winner and its surroundings. `instructions` counts what the compiler chose, by its remarks; `counters`
-    are empty where the run read none.
+    are empty where the run read none, and `is_swizzled` is what the winner's checklist says, if it does.
 
     `tied` are the configs that were as fast as the winner, within the error.
     """
@@ -76,6 +77,7 @@ class RunFacts:
     problem: str = ""
     arch: str = ""
     counters: dict[str, float] = field(default_factory=dict)
+    is_swizzled: bool | None = None
 
 
 _SIDES = (
@@ -221,6 +223,7 @@ def read_run_facts(session: Session, run_id: int) -> RunFacts:
         problem=sweep.problem,
         arch=sweep.arch,
         counters=measured.detail.get("counters") or {},
+        is_swizzled=read_swizzled(measured.detail.get("checklist")),
     )
 
 

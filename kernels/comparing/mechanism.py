@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from tilewatch.kernels.code_diff.code_diff import CodeDiff
 from tilewatch.kernels.results import Params, StaticFacts
-from tilewatch.mechanism_rules import Build, Moved
+from tilewatch.mechanism_pairs import Build, Moved
 
 
 def read_build(config: Params, facts: StaticFacts) -> Build:

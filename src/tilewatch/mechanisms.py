@@ -7,7 +7,9 @@ builds (mechanism_rules.py, docs/why.md). Where none holds, the mechanism is not
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tilewatch.mechanism_rules import RULES, Build, Moved, Number, Pair, read_sizes
+from tilewatch.mechanism_pairs import Build, Moved, Number, Pair
+from tilewatch.mechanism_rules import RULES
+from tilewatch.mechanism_tiles import read_sizes
 
 NOT_KNOWN = "not known"
 
@@ -23,6 +25,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "bank_conflicts": ("bank conflicts", "fewer bank conflicts"),
     "l2": ("worse L2 reuse", "better L2 reuse"),
     "overlap": ("less overlap", "more overlap"),
+    "clusters": ("larger clusters", "smaller clusters"),
     "instructions": ("more instructions", "fewer instructions"),
     "clocks": ("lower clocks", "higher clocks"),
 }

@@ -30,8 +30,9 @@ def sample(rig: Rig, *rows: int) -> list[Sampled]:
     [
         ("instructions", (100.0, 102.0, 101.0), 200 / 101, False),
         ("instructions", (100.0, 104.0, 100.0), 4.0, True),
-        ("l2_hit_pct", (50.0, 52.0, 51.0), 200 / 51, False),
-        ("l2_hit_pct", (50.0, 53.0, 51.0), 300 / 51, True),
+        ("l2_hit_pct", (50.0, 55.0, 50.0), 10.0, False),
+        ("stalled_on_mma", (0.02, 0.03, 0.02), 50.0, False),
+        ("stalled_on_mma", (1.0, 1.5, 1.0), 50.0, True),
         ("l2_bytes", (50.0, 90.0, 80.0), 50.0, False),
         ("spilled_bytes", (0.0, 0.0, 0.0), 0.0, False),
     ],

@@ -11,7 +11,7 @@ from typing import Any
 
 from tilewatch.db.lifecycle.regression_causes import Category
 from tilewatch.db.step_queries.winners import RunFacts
-from tilewatch.mechanism_rules import Build
+from tilewatch.mechanism_pairs import Build
 from tilewatch.mechanisms import Mechanism, find_mechanisms, write_mechanisms
 
 MOVED = 0.003
@@ -112,7 +112,8 @@ def _find_mechanisms(good: RunFacts, bad: RunFacts) -> tuple[Mechanism, ...]:
 
 
 def _build(facts: RunFacts) -> Build:
-    return Build(facts.params, facts.statics, facts.counters, _middle(facts.telemetry, "sm_clock_mhz"))
+    clock_mhz = _middle(facts.telemetry, "sm_clock_mhz")
+    return Build(facts.params, facts.statics, facts.counters, clock_mhz, facts.is_swizzled)
 
 
 def _code_moves(good: RunFacts, bad: RunFacts) -> str | None:

@@ -1,0 +1,100 @@
+"""Holds two builds of a kernel as the rules of the mechanisms read them: static facts, counters, moved instructions."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tilewatch.mechanism_tiles import list_tiles
+
+WHOLE = 100
+"""From here on a number is written without its fraction."""
+
+
+@dataclass(frozen=True)
+class Build:
+    """One build of a kernel on a problem. A name that is missing, or None, is not known.
+
+    `facts` are the static facts by their names in kernels/results.py, and `threads_per_block`; `counters` are those of
+    tilewatch.counters; `is_swizzled` is what the checklist found in the source.
+    """
+
+    params: Mapping[str, int]
+    facts: Mapping[str, int | None]
+    counters: Mapping[str, float] = field(default_factory=dict)
+    sm_clock_mhz: float | None = None
+    is_swizzled: bool | None = None
+
+    def fact(self, name: str) -> int | None:
+        return self.facts.get(name)
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Instructions of a kind (kernels/code_diff/sass.py) that one side has more often, in loops or outside them."""
+
+    kind: str
+    in_loop: bool
+    base: int
+    head: int
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number that decided, of both builds in the order of time."""
+
+    label: str
+    base: float
+    head: float
+
+    def __str__(self) -> str:
+        return f"{self.label} {_write(self.base)} -> {_write(self.head)}"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Both builds by speed. `moved` counts the faster one's instructions as `base`."""
+
+    fast: Build
+    slow: Build
+    moved: tuple[Moved, ...]
+    sizes: tuple[int, ...]
+    arch: str
+
+    @property
+    def has_same_tiles(self) -> bool:
+        return list_tiles(self.fast.params) == list_tiles(self.slow.params)
+
+
+def read_swizzled(checklist: Iterable[Mapping[str, str]] | None) -> bool | None:
+    """Returns what the checklist of a run's winner says of the swizzle in its source; None where it does not apply."""
+    answers = [each.get("answer", "") for each in checklist or () if each.get("item") == "2-D swizzle"]
+    return {"yes": True, "no": False}.get(answers[0]) if answers else None
+
+
+LABELS = {"spills": "instructions that spill", "Tensor Core": "Tensor Core instructions"}
+"""What instructions of a kind are called, where it is not the kind."""
+
+
+def read_facts(pair: Pair, name: str, label: str) -> Number | None:
+    fast, slow = pair.fast.fact(name), pair.slow.fact(name)
+    return None if fast is None or slow is None else Number(label, fast, slow)
+
+
+def read_counters(pair: Pair, name: str, label: str) -> Number | None:
+    fast, slow = pair.fast.counters.get(name), pair.slow.counters.get(name)
+    return None if fast is None or slow is None else Number(label, fast, slow)
+
+
+def sum_moved(pair: Pair, kind: str, *, in_loop: bool | None = None) -> Number | None:
+    """Returns None where as many of a kind stand on both sides."""
+    some = [each for each in pair.moved if each.kind == kind and in_loop in (None, each.in_loop)]
+    base, head = sum(each.base for each in some), sum(each.head for each in some)
+    return None if base == head else Number(LABELS.get(kind, kind), base, head)
+
+
+def read_share(build: Build, part: str, whole: str) -> float | None:
+    parts, all_of_them = build.fact(part), build.fact(whole)
+    return None if parts is None or not all_of_them else parts / all_of_them
+
+
+def _write(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= WHOLE else f"{value:.3g}"
