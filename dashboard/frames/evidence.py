@@ -137,6 +137,22 @@ def changed_remarks(before: CubinRow | None, after: CubinRow | None) -> pd.DataF
     return pd.DataFrame(rows, columns=["", "instruction", "shape", "remark"])
 
 
+def describe_boundary(detail: Mapping[str, Any]) -> str:
+    """Says who ran the commit's code while it was timed, from the detail of the kernel's measurement. Empty where that
+    is not stored: of a simulated run, and of runs before 2026-11-22."""
+    if "library_runs_apart" not in detail:
+        return ""
+    kept_from = f"It was kept from {detail['sandbox']}." if "sandbox" in detail else ""
+    if detail["library_runs_apart"]:
+        who = "The commit's code ran in a process of its own, which had ended before the first timed launch."
+    else:
+        who = (
+            "The commit's code ran in the process that timed and checked it, because it is host code: a time that is "
+            "too good is a reason to read the commit."
+        )
+    return f"{who} {kept_from}".rstrip()
+
+
 def as_json(found: Evidence) -> str:
     return json.dumps(asdict(found), indent=1, default=str)
 

@@ -143,6 +143,8 @@ def _measurements(found: Evidence) -> None:
     tables.show(pd.DataFrame(rows), key="implementations")
     for sentence in rivals.list_missing(found.sampled[0].detail) if found.sampled else ():
         st.caption(plain(sentence))
+    if boundary := evidence.describe_boundary(why.read_detail(found.sampled)):
+        st.caption(plain(boundary))
 
 
 def _replays(found: Evidence) -> None:

@@ -42,12 +42,17 @@ NAME = "tilewatch"
 READY_LIMIT_S = 60  # a laptop that lost power replays its log first
 STOP_LIMIT_S = 30
 QUIT_LIMIT_S = 5
+LOGIN_LIMIT_S = 5  # a login takes milliseconds
 
 POSTGRES_SETTINGS = {
     "listen_addresses": HOST,
     "unix_socket_directories": "",
     "shared_buffers": "128MB",
     "max_connections": "50",
+    # Anyone on this machine may open a connection, and it counts before its password is known. Whoever opened 120 and
+    # said no more kept everybody out for 59 s (Postgres 18, 2026-11-22).
+    "authentication_timeout": f"{LOGIN_LIMIT_S}s",
+    "superuser_reserved_connections": "3",  # the owner's, whatever workers and dashboard hold
     "timezone": "UTC",
     "log_timezone": "UTC",
     "log_checkpoints": "off",  # the log is for trouble

@@ -132,3 +132,10 @@ def test_a_node_against_another_is_told_with_its_own_time() -> None:
 def test_each_launch_is_a_line_in_the_colour_of_what_it_says() -> None:
     figure = evidence_charts.replay([100.0] * 3, [110.0, 109.0, 98.0])
     assert [line.line.color for line in figure.data] == [colours.WORSE, colours.WORSE, colours.BETTER]
+
+
+def test_a_run_says_whether_the_commits_code_ran_beside_the_timer() -> None:
+    apart = {"library_runs_apart": True, "sandbox": "network"}
+    assert evidence.describe_boundary(apart).endswith("before the first timed launch. It was kept from network.")
+    assert "the process that timed and checked it" in evidence.describe_boundary({"library_runs_apart": False})
+    assert evidence.describe_boundary({"sandbox": "network"}) == "", "a run of before says nothing of it"

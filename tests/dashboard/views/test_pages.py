@@ -162,6 +162,7 @@ def test_the_evidence_of_a_run_is_a_permalink(filled_app: AppTest, filled_url: s
         "nvjet_sm90_qqtst_128x160_128x5_1x2_h_bz_TNT",
     ]
     assert "deepgemm_as_called could not run: it was not asked." in words(app)
+    assert "process of its own, which had ended before the first timed launch. It was kept from network" in words(app)
     assert "Mechanism of the change: lost TMA (TMA loads 2 -> 1, global loads 0 -> 8)" in words(app)
     counted = next(table for table in tables if "counter" in table)
     assert counted.iloc[-1].tolist()[:4] == ["instructions", "4,200,000", "4,200,000", "+0.0 %"]

@@ -7,6 +7,7 @@ import os
 import pwd
 import socket
 import stat
+import struct
 import subprocess
 import sys
 import threading
@@ -76,6 +77,36 @@ def test_only_this_machine_can_reach_the_servers(scratch: Path) -> None:
             if line.split()[3] == "0A"
         ]
         assert {address for address, port in listening if port in ports} == {"0100007F"}
+
+
+def test_connections_that_never_log_in_are_closed_by_the_server(scratch: Path) -> None:
+    """Another user of this machine may open as many as he likes; without their end nobody else would get in."""
+    with Embedded(scratch, fsync=False) as servers:
+        with psycopg.connect(servers.database_url) as owner:
+            assert owner.execute("show authentication_timeout").fetchone() == ("5s",)
+        login = struct.pack("!I", 3 << 16) + b"user\0tilewatch\0\0"  # protocol 3.0
+        greeting = struct.pack("!I", 4 + len(login)) + login
+        held = [socket.create_connection(("127.0.0.1", _ports(servers)[0])) for _ in range(60)]
+        for each in held:
+            each.sendall(greeting)
+        for each in held:
+            with contextlib.suppress(ConnectionResetError):
+                while each.recv(4096):
+                    pass  # asked for a password; then closed
+            each.close()
+        psycopg.connect(servers.database_url).close()
+
+
+def test_workers_and_dashboard_leave_the_owner_a_connection(scratch: Path) -> None:
+    with Embedded(scratch, fsync=False) as servers, contextlib.ExitStack() as opened:
+        with psycopg.connect(servers.database_url, autocommit=True) as owner:
+            owner.execute("create role worker login password 'worker'")
+        password = json.loads((scratch / "secrets.json").read_text())["postgres"]
+        url = servers.database_url.replace(f"tilewatch:{password}", "worker:worker")
+        with pytest.raises(psycopg.OperationalError, match="remaining connection slots are reserved"):
+            for _ in range(60):
+                opened.enter_context(contextlib.closing(psycopg.connect(url)))
+        psycopg.connect(servers.database_url).close()
 
 
 def test_a_killed_starter_leaves_nothing_running(scratch: Path) -> None:
