@@ -22,9 +22,10 @@ from typing import Any, ClassVar
 
 import tilewatch
 from tilewatch import processes
-from tilewatch.kernels import sandbox
+from tilewatch.kernels import library_homes, sandbox
 from tilewatch.kernels.forking import forked_process
 from tilewatch.kernels.forking.forked_process import ForkedProcess
+from tilewatch.kernels.library_homes import LibraryHome, is_filled
 
 PASSED_ON = (
     sandbox.SWITCH,
@@ -95,24 +96,29 @@ class ChildProcess:
         packages: Path | None = None,
         stderr_path: Path | None = None,
         library: str | Path | None = None,
+        others: Sequence[Path] = (),
         writable: Sequence[str] = (),
     ) -> None:
         """What lies in the folder `packages` is imported before what is installed; None imports what is installed.
 
         A child without a GPU may read the checkout of `library`, and it writes into the folders `writable`, beside what
-        every child may. Raises SandboxMissing where it must be confined and cannot be.
+        every child may. One with a GPU that runs `library`, and `others` too, has a home that only children of just
+        these have. Raises SandboxMissing where it must be confined and cannot be.
         """
         sandbox.require()
         passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         # cuTile makes its folders when it is imported, and a killed child cannot remove them.
         self._folder = folder = tempfile.mkdtemp(prefix="tilewatch-child-")
         self._remove_folder = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._home: LibraryHome | None = None
         own = {"CUDA_TILE_CACHE_DIR": f"{folder}/cache", "CUDA_TILE_TEMP_DIR": folder}
         if role not in ON_GPU and sandbox.find_level() is sandbox.Level.FULL:
             own |= {"HOME": folder, "TMPDIR": folder}
         elif role == "library" and sandbox.find_gpu_level() is sandbox.GpuLevel.PROCESSES:
-            home = _make_library_home() or folder
-            own |= {"HOME": home, "TMPDIR": folder}
+            self._home = library_homes.open_home([library, *others]) if library else None
+            home = str(self._home.folder) if self._home else folder
+            # CuPy looks for its cache's folder when it is imported, which the process that forks has done.
+            own |= {"HOME": home, "TMPDIR": folder, "CUPY_CACHE_DIR": f"{home}/{library_homes.CUPY_CACHE}"}
             writable = (home, *writable)
         first = "" if packages is None else str(packages)
         path = os.pathsep.join(filter(None, (first, str(ROOT), os.environ.get("PYTHONPATH", ""))))
@@ -207,6 +213,8 @@ class ChildProcess:
                     stream.close()
             self._errors.close()
             self._remove_folder()
+            if self._home is not None:
+                self._home.close()
 
     def kill(self) -> None:
         """Ends the child from another thread than the one that asks it, which then gets ChildDied and closes it."""
@@ -284,30 +292,9 @@ class ChildProcess:
             return f"it started more than {MOST_PROCESSES:,} processes"
         if processes.measure_usage(self._process.pid).resident_bytes > self._memory_bytes:
             return f"it took more than {self._memory_bytes / 2**30:.3g} GiB of memory"
-        if _is_filled(self._folder):
+        if self._home is not None and is_filled(self._home.folder, library_homes.HOME_BYTES, library_homes.HOME_FILES):
+            most = f"{library_homes.HOME_BYTES >> 30} GiB or {library_homes.HOME_FILES:,} files"
+            return f"there is more than {most} in its library's home"
+        if is_filled(self._folder, FOLDER_BYTES, FOLDER_FILES):
             return f"it wrote more than {FOLDER_BYTES >> 30} GiB or {FOLDER_FILES:,} files into its folder"
         return None
-
-
-def _is_filled(folder: str) -> bool:
-    """Stops counting at the limit: a folder of millions of files takes long to read."""
-    size_bytes = 0
-    files = (os.path.join(place, name) for place, folders, names in os.walk(folder) for name in folders + names)
-    for count, file in enumerate(files, start=1):
-        with contextlib.suppress(OSError):  # it is gone by now
-            size_bytes += os.lstat(file).st_blocks * 512
-        if count > FOLDER_FILES or size_bytes > FOLDER_BYTES:
-            return True
-    return False
-
-
-def _make_library_home() -> str | None:
-    """Returns the home of children that run a library on the GPU. What CuPy and Triton compile for the GPU lies there
-    for the next one: CuPy's kernels alone take 7 s (H200, 2026-11-22). The measuring child must not load it, so it is
-    not the user's. None where it cannot be made."""
-    home = Path(os.path.expanduser("~"), ".cache", "tilewatch", "library-home")
-    try:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError:
-        return None
-    return str(home)

@@ -118,7 +118,8 @@ def measure_series(recorder: Recorder, versions: Sequence[Version], stop_at: flo
     Starts nothing after `stop_at`, in seconds of time.monotonic().
     """
     won: Params | None = None
-    with ProcessesAhead({each.library for each in versions}, recorder.gpu, torch=True) as processes:
+    first, *others = dict.fromkeys(each.library for each in versions)
+    with ProcessesAhead(first, recorder.gpu, others=others, torch=True) as processes:
         for number, version in enumerate(versions):
             before = versions[number - 1] if number else None
             if before is not None and before.code == version.code and version is not versions[-1]:

@@ -39,7 +39,7 @@ def main() -> None:
         1,
         configs=[request["config"]],
     )
-    library = ChildProcess("library")
+    library = ChildProcess("library", library=wanted.library)
     deadline = time.monotonic() + 300
     problems = describe(library, wanted, deadline)
     assert problems is not None, "a profiler cannot watch host code here"

@@ -7,7 +7,7 @@ from tilewatch.kernels import device
 from tilewatch.kernels.child_process import ChildDied, ChildHung
 from tilewatch.kernels.comparing.operators import Library, Operator
 from tilewatch.kernels.measuring.measure import GpuMissing, MeasureFailed, usable_gpu
-from tilewatch.kernels.measuring.replay import Launch, ProcessesAhead, ReplayRequest, ReplaySide, launches
+from tilewatch.kernels.measuring.replay import Launch, ProcessesAhead, ReplayRequest, ReplaySide, find_others, launches
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, sweep
 from tilewatch.kernels.results import Cubin, Params
 
@@ -67,7 +67,7 @@ class RealBench:
                 gpu_index=self._index,
             )
             if self._processes is None:
-                self._processes = ProcessesAhead((request.good.library, request.bad.library), gpu)
+                self._processes = ProcessesAhead(request.bad.library, gpu, others=find_others(request))
             self._launches[key] = launches(request, gpu, self._processes)
         launch = next(self._launches[key])
         self.gpu_s += launch.gpu_s

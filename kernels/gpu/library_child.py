@@ -5,13 +5,12 @@ A watched operator's host code needs a CUDA context and PyTorch, so that this pr
 """
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import cupy
 
-from tilewatch.kernels.contract import Kernel, Problem
 from tilewatch.kernels.gpu import arrays, gpu_child, shared_arrays
 from tilewatch.kernels.gpu.described_problem import describe_problem
 from tilewatch.kernels.library_errors import LibraryError
@@ -21,9 +20,12 @@ from tilewatch.kernels.loading import LibraryKernel, LibraryOperator, find, load
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     match request["ask"]:
         case "import":
-            return _import(tuple(map(Path, request["libraries"])))
+            return _import(Path(request["library"]), [Path(each) for each in request["others"]])
         case "describe problem":
-            return _describe(request)
+            return {"problem": _describe(_find(request), request)}
+        case "describe side":
+            found = load(Path(request["library"])).get(request["kernel"])
+            return {"problem": found and _describe(found, request)}
         case "reference":
             return {"outputs": _compute_reference(request)}
         case "prepare":
@@ -31,35 +33,29 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     return gpu_child.answer(request)
 
 
-def _import(libraries: tuple[Path, ...]) -> Mapping[str, Any]:
-    """Imports what a process needs before it is given its job: the files of both sides, and with them PyTorch."""
-    for library in libraries:
-        if any(isinstance(each, LibraryOperator) for each in load(library).values()):
-            importlib.import_module("tilewatch.kernels.gpu.prepared_operator")
+def _import(library: Path, others: Sequence[Path]) -> Mapping[str, Any]:
+    """Imports what a process needs before it is given its job: with host code PyTorch, and the other sides of a replay,
+    whose host code runs here too. Beside a library file's kernels no other commit's code runs."""
+    entries = load(library).values()
+    if any(isinstance(each, LibraryOperator) for each in entries):
+        importlib.import_module("tilewatch.kernels.gpu.prepared_operator")
+    if all(isinstance(each, LibraryOperator) for each in entries):
+        for each in others:
+            load(each)
     return {}
 
 
-def _describe(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Describes the problem as each library has it; None where it has no such kernel. "problems" is None for a watched
-    operator. The configs are the request's, else those of the search space."""
-    kernel = _find(request)
-    if isinstance(kernel, LibraryOperator):
-        return {"problems": None}
-    problem = kernel.kernel.parse(request["problem"])
-    described: dict[str, Any] = {request["library"]: _describe_kernel(kernel.kernel, problem, request)}
-    for library in request["others"]:
-        other = load(Path(library)).get(request["kernel"])
-        described[library] = None
-        if isinstance(other, LibraryKernel):
-            described[library] = _describe_kernel(other.kernel, problem, request)
-    return {"problems": described}
-
-
-def _describe_kernel(kernel: Kernel, problem: Problem, request: Mapping[str, Any]) -> dict[str, Any]:
+def _describe(found: LibraryKernel | LibraryOperator, request: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Describes the problem; None for a watched operator. The configs are the request's, else those of the search
+    space."""
+    if isinstance(found, LibraryOperator):
+        return None
+    kernel = found.kernel
     device = cupy.cuda.Device()
     configs = request["configs"]
     if configs is None:
         configs = kernel.space(f"sm_{device.compute_capability}").configs()
+    problem = kernel.parse(request["problem"])
     return describe_problem(kernel, problem, configs, device.attributes["MultiProcessorCount"])
 
 

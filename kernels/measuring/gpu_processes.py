@@ -2,12 +2,13 @@
 
 The library's process (kernels/gpu/library_child.py) describes the problem and computes the reference; then it ends,
 before anything is timed. A watched operator's host code cannot be parted from its launches: there it measures itself.
+The other side of a replay is described by a process that runs its library alone.
 """
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -31,7 +32,8 @@ class Process(Protocol):
 
 @dataclass(frozen=True)
 class Preparation:
-    """Names a problem to prepare. `others` are the libraries of other sides of a replay.
+    """Names a problem to prepare. `sides` are the problem as other sides of a replay describe it, by library folder:
+    None for one that has no such kernel.
 
     `configs` are those that will be launched; None means those of the search space.
     """
@@ -41,7 +43,7 @@ class Preparation:
     problem: str
     store_url: str
     seed: int
-    others: tuple[Path, ...] = ()
+    sides: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
     configs: Sequence[Params] | None = None
 
     @property
@@ -60,20 +62,23 @@ class GpuProcesses:
 
     def __init__(
         self,
+        library: Path,
         *,
         environment: Mapping[str, str],
         packages: Path | None = None,
-        libraries: Iterable[Path] = (),
+        others: Sequence[Path] = (),
+        ahead: bool = False,
         torch: bool = False,
     ) -> None:
-        """`libraries` are imported before a problem is known, and with `torch` PyTorch too, for rivals; neither process
-        touches the GPU meanwhile. Without `libraries` a problem follows at once, so they may."""
+        """One process runs `library`, and host code of `others`. With `ahead` they are imported before a problem is
+        known, and with `torch` PyTorch too, for rivals; neither process touches the GPU meanwhile. Otherwise a problem
+        follows at once, so they may."""
         self._start = partial(ChildProcess, environment=environment, packages=packages)
-        self._libraries = [str(each) for each in libraries]
+        self._libraries, self._is_ahead = (library, *others), ahead
         self._measuring: ChildProcess | None = self._start("gpu")
         if torch:
             self._measuring.begin({"ask": "import torch"})
-        if not self._libraries:
+        if not ahead:
             self._measuring.begin({"ask": "start timer"})
         self._library: ChildProcess | None = self._start_library()
         self._ahead: list[ChildProcess] = []
@@ -85,9 +90,10 @@ class GpuProcesses:
             self._ahead.append(self._start_library())
 
     def _start_library(self) -> ChildProcess:
-        library = self._start("library")
-        if self._libraries:
-            library.begin({"ask": "import", "libraries": self._libraries})
+        first, *others = self._libraries
+        library = self._start("library", library=first, others=others)
+        if self._is_ahead:
+            library.begin({"ask": "import", "library": str(first), "others": [str(each) for each in others]})
         return library
 
     def prepare(self, preparation: Preparation, *, deadline_s: float) -> dict[str, Any]:
@@ -133,15 +139,36 @@ class GpuProcesses:
 
 
 def describe(library: Process, preparation: Preparation, deadline: float) -> Mapping[str, Any] | None:
-    """Returns the problem as each library describes it, by its folder; None for a watched operator."""
-    others = [str(each) for each in preparation.others]
+    """Returns the problem as each side's library describes it, by its folder; None for a watched operator."""
+    described = library.ask({**_question(preparation), "ask": "describe problem"}, deadline_s=_left_s(deadline))
+    if described["problem"] is None:
+        return None
+    check_description(described["problem"], preparation.kernel)
+    return {**preparation.sides, str(preparation.library): described["problem"]}
+
+
+def describe_side(
+    preparation: Preparation, environment: Mapping[str, str], *, deadline_s: float
+) -> Mapping[str, Any] | None:
+    """Describes a problem in a process that runs its library and no other, so that one commit cannot change what
+    another one launches. None where it has no such kernel, or a watched operator.
+
+    Raises ChildDied, ChildHung or BadDescription.
+    """
+    library = ChildProcess("library", environment=environment, library=preparation.library)
+    try:
+        asked = {**_question(preparation), "ask": "describe side"}
+        problem: Mapping[str, Any] | None = library.ask(asked, deadline_s=deadline_s)["problem"]
+    finally:
+        library.close()
+    if problem is not None:
+        check_description(problem, preparation.kernel)
+    return problem
+
+
+def _question(preparation: Preparation) -> dict[str, Any]:
     configs = None if preparation.configs is None else [dict(each) for each in preparation.configs]
-    asked = {**preparation.request, "ask": "describe problem", "others": others, "configs": configs}
-    problems: Mapping[str, Any] | None = library.ask(asked, deadline_s=_left_s(deadline))["problems"]
-    for each in (problems or {}).values():
-        if each is not None:
-            check_description(each, preparation.kernel)
-    return problems
+    return {**preparation.request, "configs": configs}
 
 
 def prepare(

@@ -10,7 +10,7 @@ there is one, both sides are profiled once, after the last time is taken.
 import datetime as dt
 import itertools
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -20,11 +20,12 @@ from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device
 from tilewatch.kernels.child_process import ChildDied, ChildHung
 from tilewatch.kernels.gpu.described_launch import DescribedLaunch, read_launch
-from tilewatch.kernels.measuring.gpu_processes import MOST_AHEAD, GpuProcesses
+from tilewatch.kernels.measuring.description_schema import BadDescription
+from tilewatch.kernels.measuring.gpu_processes import MOST_AHEAD, GpuProcesses, Preparation, describe_side
 from tilewatch.kernels.measuring.measure import MeasureFailed, usable_gpu
 from tilewatch.kernels.measuring.profiling import count_pair
-from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, trial_request
-from tilewatch.kernels.results import Cubin
+from tilewatch.kernels.measuring.sweep import PREPARE_DEADLINE_S, GpuChild, GpuSetup, SweepFailed, trial_request
+from tilewatch.kernels.results import Cubin, Params
 from tilewatch.kernels.statistics import median_interval, ratio_interval
 
 ROUNDS = 60
@@ -109,7 +110,7 @@ def replay(request: ReplayRequest, *, on_launch: Callable[[int], None]) -> Repla
     gpu = usable_gpu(request.gpu_index, request.arch)
     started_at = dt.datetime.now(dt.UTC)
     done: list[Launch] = []
-    with ProcessesAhead((request.good.library, request.bad.library), gpu) as processes:
+    with ProcessesAhead(request.bad.library, gpu, others=find_others(request)) as processes:
         for launch in itertools.islice(launches(request, gpu, processes), request.launches):
             done.append(launch)
             on_launch(len(done))
@@ -139,18 +140,21 @@ def is_different(good_us: Sequence[float], bad_us: Sequence[float]) -> bool:
 
 
 class ProcessesAhead:
-    """Starts the processes of the next launches while one measures. They import CuPy and the libraries of the sides,
-    which takes a watched operator 3 to 4 s of a core because it brings PyTorch, and touch no GPU. With `torch` they
-    import PyTorch for rivals too."""
+    """Starts the processes of the next launches while one measures. They import CuPy and the library, and host code of
+    `others`, which takes a watched operator 3 to 4 s of a core because it brings PyTorch, and touch no GPU. With
+    `torch` they import PyTorch for rivals too."""
 
-    def __init__(self, libraries: Iterable[Path], gpu: device.Gpu, *, torch: bool = False) -> None:
+    def __init__(self, library: Path, gpu: device.Gpu, *, others: Sequence[Path] = (), torch: bool = False) -> None:
         self._environment = {"CUDA_VISIBLE_DEVICES": gpu.uuid}
-        self._libraries, self._torch = tuple(libraries), torch
+        self._library, self._others, self._torch = library, others, torch
         self._waiting: list[GpuProcesses] = []
 
-    def take(self) -> GpuProcesses:
+    def start(self) -> None:
         while len(self._waiting) <= MOST_AHEAD:
             self._waiting.append(self._start())
+
+    def take(self) -> GpuProcesses:
+        self.start()
         return self._waiting.pop(0)
 
     def close(self) -> None:
@@ -166,12 +170,18 @@ class ProcessesAhead:
         self.close()
 
     def _start(self) -> GpuProcesses:
-        return GpuProcesses(environment=self._environment, libraries=self._libraries, torch=self._torch)
+        return GpuProcesses(
+            self._library, environment=self._environment, others=self._others, ahead=True, torch=self._torch
+        )
 
 
 def launches(request: ReplayRequest, gpu: device.Gpu, processes: ProcessesAhead) -> Iterator[Launch]:
     """Holds one launch whenever the next one is asked for, without end. Raises MeasureFailed or ReplayFailed."""
     gpu_s, spare = 0.0, SPARE_LAUNCHES
+    processes.start()  # they import while the good side is described
+    environment = {"CUDA_VISIBLE_DEVICES": gpu.uuid}
+    configs = (request.good.cubin.config, request.bad.cubin.config)
+    sides = {str(each): _describe_side(request, each, configs, environment) for each in find_others(request)}
     for number in itertools.count(1):
         while True:
             # The inputs are those of another launch each time: a difference must not hang on one set of them.
@@ -180,10 +190,10 @@ def launches(request: ReplayRequest, gpu: device.Gpu, processes: ProcessesAhead)
                 request.kernel,
                 request.problem,
                 request.store_url,
-                {"CUDA_VISIBLE_DEVICES": gpu.uuid},
+                environment,
                 seed=number,
-                others=(request.good.library,),
-                configs=(request.good.cubin.config, request.bad.cubin.config),
+                sides=sides,
+                configs=configs,
             )
             try:
                 child = GpuChild(setup, processes.take)
@@ -203,6 +213,22 @@ def launches(request: ReplayRequest, gpu: device.Gpu, processes: ProcessesAhead)
         good_us, bad_us = (median_interval(times_us[side]).median for side in (GOOD, BAD))
         yield Launch(good_us, bad_us, child.introduction["timer"], tuple(telemetry), gpu_s, described)
         gpu_s = 0.0
+
+
+def find_others(request: ReplayRequest) -> tuple[Path, ...]:
+    """Returns the library that is beside the bad side's; empty where both sides are of one, as of two toolchains."""
+    return () if request.good.library == request.bad.library else (request.good.library,)
+
+
+def _describe_side(
+    request: ReplayRequest, library: Path, configs: tuple[Params, ...], environment: Mapping[str, str]
+) -> Mapping[str, Any] | None:
+    """Describes the problem once for all launches: it does not depend on their inputs."""
+    wanted = Preparation(library, request.kernel, request.problem, request.store_url, seed=1, configs=configs)
+    try:
+        return describe_side(wanted, environment, deadline_s=PREPARE_DEADLINE_S)
+    except (ChildDied, ChildHung, BadDescription) as error:
+        raise MeasureFailed(f"the GPU process could not describe {request.problem}: {error}") from None
 
 
 def _launch(child: GpuChild, request: ReplayRequest, seed: int) -> tuple[list[list[float]], list[Mapping[str, Any]]]:

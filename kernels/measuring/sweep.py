@@ -41,8 +41,8 @@ class WrongOutput(SweepFailed):
 class GpuSetup:
     """Names the problem that a GPU child prepares. `environment` may pick the GPU (CUDA_VISIBLE_DEVICES).
 
-    What lies in the folder `packages` is imported before what is installed. `others` are the libraries of other sides
-    of a replay, and `configs` those that are launched; None means those of the search space.
+    What lies in the folder `packages` is imported before what is installed. `sides` are what Preparation has, and
+    `configs` those that are launched; None means those of the search space.
     """
 
     library: Path
@@ -52,7 +52,7 @@ class GpuSetup:
     environment: dict[str, str] = field(default_factory=dict)
     seed: int = 1
     packages: Path | None = None
-    others: tuple[Path, ...] = ()
+    sides: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
     configs: tuple[Params, ...] | None = None
 
 
@@ -69,7 +69,9 @@ class GpuChild:
     def __init__(self, setup: GpuSetup, spawn: Callable[[], GpuProcesses] | None = None) -> None:
         """`spawn` gives the processes to work in; without it they are started."""
         self._setup = setup
-        self._spawn = spawn or partial(GpuProcesses, environment=setup.environment, packages=setup.packages)
+        self._spawn = spawn or partial(
+            GpuProcesses, setup.library, environment=setup.environment, packages=setup.packages
+        )
         self._child: GpuProcesses | None = None
         self._checked: dict[int, Cubin] = {}
         self._loaded: set[int] = set()
@@ -156,7 +158,7 @@ class GpuChild:
         self._loaded = set()
         setup = self._setup
         preparation = Preparation(
-            setup.library, setup.kernel, setup.problem, self._cubins.url, setup.seed, setup.others, setup.configs
+            setup.library, setup.kernel, setup.problem, self._cubins.url, setup.seed, setup.sides, setup.configs
         )
         started = time.monotonic()
         try:

@@ -88,7 +88,7 @@ class GpuPairBench:
     def __init__(self, library: Path, gpu: device.Gpu, store_url: str, *, may_use_events: bool = False) -> None:
         """`gpu` is free: later, its processes are our own."""
         self._library, self._store_url, self._may_use_events = library, store_url, may_use_events
-        self._processes = ProcessesAhead((library,), gpu)
+        self._processes = ProcessesAhead(library, gpu)
 
     def launch_each(self, works: Sequence[PairWork]) -> Iterator[tuple[PairWork, LaunchResult]]:
         child: GpuProcesses | None = None

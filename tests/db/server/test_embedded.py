@@ -104,9 +104,13 @@ def test_workers_and_dashboard_leave_the_owner_a_connection(scratch: Path) -> No
         password = json.loads((scratch / "secrets.json").read_text())["postgres"]
         url = servers.database_url.replace(f"tilewatch:{password}", "worker:worker")
         with pytest.raises(psycopg.OperationalError, match="remaining connection slots are reserved"):
-            for _ in range(60):
-                opened.enter_context(contextlib.closing(psycopg.connect(url)))
+            _open_without_end(url, opened)
         psycopg.connect(servers.database_url).close()
+
+
+def _open_without_end(url: str, opened: contextlib.ExitStack) -> None:
+    while True:
+        opened.enter_context(contextlib.closing(psycopg.connect(url)))
 
 
 def test_a_killed_starter_leaves_nothing_running(scratch: Path) -> None:

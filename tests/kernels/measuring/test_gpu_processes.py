@@ -186,6 +186,29 @@ def test_a_replay_profiles_both_cubins_once_where_they_differ(
     assert launched == [good.cubin.content_key, bad.cubin.content_key]
 
 
+def test_a_commit_does_not_describe_what_the_other_side_of_a_replay_launches(
+    rig: Rig, nvidia_smi: Path, tmp_path: Path
+) -> None:
+    """The other side's library is loaded in a process of its own, so that nothing in this one is its word."""
+    assert nvidia_smi.exists()
+    cheat = (
+        "from tilewatch.kernels import loading\n"
+        "from tilewatch.kernels.gpu import library_child\n"
+        "honest = loading.load\n"
+        "def load(library, *more):\n"
+        "    if library.name != 'bad': raise SystemExit('the other side was loaded here')\n"
+        "    return honest(library, *more)\n"
+        "library_child.load = loading.load = load\n"
+    )
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "rows.py").write_text(cheat + (LIBRARY / "rows.py").read_text())
+    (tmp_path / "pyproject.toml").write_text("[tool.tilewatch]\n")  # its files may import what they like
+    good, bad = ReplaySide(LIBRARY, rig.cubin(1, 100.0)), ReplaySide(tmp_path / "bad", rig.cubin(1, 103.0))
+    request = ReplayRequest(rig.kernel, PROBLEM, "sm_90", rig.store_url, good, bad, 1, 0)
+    result = replay(request, on_launch=lambda _: None)
+    assert (result.good_us, result.bad_us) == ((100.0,), (103.0,))
+
+
 def test_a_gpu_that_cannot_be_prepared_says_why(rig: Rig) -> None:
     with pytest.raises(SweepFailed, match=r"could not prepare 64x64: exit code 1: .*no CUDA-capable device"):
         GpuChild(GpuSetup(LIBRARY, rig.kernel, PROBLEM, rig.store_url, {"FAKE_GPU_MISSING": "1"}))

@@ -26,6 +26,8 @@ from tilewatch.kernels.measuring.replay import (
 from tilewatch.kernels.results import Cubin
 
 GPU = Gpu(0, "GPU-1", "NVIDIA H200", "580.1", gpu_model("h200"))
+SIDE = {"kernel": "k"}
+"""The problem as the good side's library describes it."""
 
 
 class ScriptedGpu:
@@ -35,6 +37,7 @@ class ScriptedGpu:
         self.fates, self.asked = fates, list[dict[str, Any]]()
         self.imported: list[tuple[Path, ...]] = []
         self.started: list[ScriptedChild] = []
+        self.described = 0
 
     @property
     def children(self) -> int:
@@ -42,9 +45,16 @@ class ScriptedGpu:
         assert not any(child.alive for child in self.started)
         return len({child.launch for child in self.started if child.was_asked})
 
-    def child(self, *, environment: Mapping[str, str], libraries: tuple[Path, ...] = (), **_: bool) -> "ScriptedChild":
+    def describe_side(self, preparation: Preparation, _: Mapping[str, str], **__: float) -> Mapping[str, Any]:
+        assert (preparation.library, preparation.kernel) == (Path("/at/old"), "k")
+        self.described += 1
+        return SIDE
+
+    def child(
+        self, library: Path, *, environment: Mapping[str, str], others: tuple[Path, ...], **_: bool
+    ) -> "ScriptedChild":
         assert environment["CUDA_VISIBLE_DEVICES"] == "GPU-1"
-        self.imported.append(libraries)
+        self.imported.append((library, *others))
         self.started.append(ScriptedChild(self, len(self.started)))
         return self.started[-1]
 
@@ -56,7 +66,7 @@ class ScriptedChild:
 
     def prepare(self, preparation: Preparation, *, deadline_s: float) -> dict[str, Any]:
         assert deadline_s > 0
-        assert (preparation.library, preparation.others) == (Path("/at/new"), (Path("/at/old"),))
+        assert (preparation.library, preparation.sides) == (Path("/at/new"), {"/at/old": SIDE})
         assert preparation.configs == ({"tile_m": 64}, {"tile_m": 128})
         self._gpu.asked.append({**preparation.request, "ask": "prepare"})
         self.was_asked = True
@@ -91,6 +101,7 @@ class ScriptedChild:
 def run_replay(monkeypatch: pytest.MonkeyPatch, fates: list[str], launches: int) -> tuple[ScriptedGpu, ReplayResult]:
     gpu = ScriptedGpu(fates)
     monkeypatch.setattr(replay_module, "GpuProcesses", gpu.child)
+    monkeypatch.setattr(replay_module, "describe_side", gpu.describe_side)
     monkeypatch.setattr(device, "gpus", lambda: (GPU,))
     monkeypatch.setattr(device, "processes_on", lambda _: ())
     good = ReplaySide(Path("/at/old"), Cubin({"tile_m": 64}, "old", "k"))
@@ -113,7 +124,8 @@ def test_processes_of_next_launches_import_both_sides_while_one_measures(monkeyp
     monkeypatch.setattr(replay_module, "MOST_AHEAD", 3)
     gpu, _ = run_replay(monkeypatch, ["timed"] * 2, 2)
     assert len(gpu.started) == 5
-    assert gpu.imported == [(Path("/at/old"), Path("/at/new"))] * 5
+    assert gpu.imported == [(Path("/at/new"), Path("/at/old"))] * 5
+    assert gpu.described == 1, "the other side says the same at each launch"
 
 
 def test_each_side_is_launched_as_its_own_commit_does(monkeypatch: pytest.MonkeyPatch) -> None:

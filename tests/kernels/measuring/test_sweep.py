@@ -33,7 +33,7 @@ class ScriptedGpu:
         self.asked: list[dict[str, Any]] = []
         self.deadlines: list[tuple[str, float]] = []
 
-    def child(self, *, environment: Mapping[str, str], packages: object = None) -> "ScriptedChild":
+    def child(self, _: Path, *, environment: Mapping[str, str], packages: object = None) -> "ScriptedChild":
         assert "CUDA_VISIBLE_DEVICES" in environment
         assert packages is None
         self.started += 1

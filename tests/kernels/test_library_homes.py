@@ -1,0 +1,120 @@
+"""Homes of libraries that run on a GPU: one for each checkout, in real folders with real locks."""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tilewatch.kernels import child_process, library_homes, sandbox
+from tilewatch.kernels.child_process import ChildDied, ChildProcess
+from tilewatch.kernels.library_homes import LibraryHome, open_home
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    return tmp_path / "user"
+
+
+Opened = Callable[..., LibraryHome]
+
+
+@pytest.fixture
+def opened() -> Iterator[Opened]:
+    """Opens homes, and closes them after the test."""
+    held = contextlib.ExitStack()
+
+    def open_one(*libraries: Path) -> LibraryHome:
+        found = open_home(libraries)
+        assert found is not None
+        held.callback(found.close)
+        return found
+
+    with held:
+        yield open_one
+
+
+def test_what_one_commit_compiles_no_other_one_loads(opened: Opened, tmp_path: Path) -> None:
+    mine, theirs = opened(tmp_path / "a"), opened(tmp_path / "b")
+    both = opened(tmp_path / "a", tmp_path / "b")
+    assert len({mine.folder, theirs.folder, both.folder}) == 3
+    (mine.folder / "kernel").write_text("compiled")
+    mine.close()
+    assert (opened(tmp_path / "a").folder / "kernel").read_text() == "compiled", "its own next child does"
+    assert opened(tmp_path / "b", tmp_path / "a").folder == both.folder
+
+
+def test_folders_of_one_checkout_share_a_home(opened: Opened, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.tilewatch]\n")
+    assert opened(tmp_path / "watch").folder == opened(tmp_path / "more").folder
+
+
+def test_a_new_home_has_a_copy_of_what_the_user_s_cupy_compiled(opened: Opened, tmp_path: Path, home: Path) -> None:
+    """A copy and no link: the child may write into its own."""
+    cache = home / ".cupy" / "kernel_cache"
+    cache.mkdir(parents=True)
+    (cache / "kernel.cubin").write_text("ours")
+    copy = opened(tmp_path / "a").folder / ".cupy" / "kernel_cache" / "kernel.cubin"
+    copy.write_text("theirs")
+    assert (cache / "kernel.cubin").read_text() == "ours"
+
+
+def test_homes_that_were_not_used_for_long_are_removed_and_those_in_use_stay(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(library_homes, "KEPT_HOMES", 2)
+    held = opened(tmp_path / "held")
+    unused = [opened(tmp_path / name) for name in ("old", "new")]
+    for age, each in enumerate((*reversed(unused), held), start=1):
+        os.utime(each.lock.name, (1000 - age, 1000 - age))
+    for each in unused:
+        each.close()
+    latest = opened(tmp_path / "latest")
+    kept = {each.name for each in latest.folder.parent.iterdir() if each.is_dir()}
+    assert kept == {each.folder.name for each in (latest, unused[1], held)}
+
+
+def test_a_home_that_holds_too_much_is_made_anew(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = opened(tmp_path / "a")
+    (first.folder / "large").write_bytes(bytes(1 << 20))
+    first.close()
+    monkeypatch.setattr(library_homes, "HOME_BYTES", 1 << 19)
+    assert not (opened(tmp_path / "a").folder / "large").exists()
+
+
+def test_somebody_who_holds_the_lock_takes_a_home_away_and_stops_nobody(opened: Opened, tmp_path: Path) -> None:
+    """A child may open the locks of other homes: it reads all files."""
+    found = opened(tmp_path / "a")
+    found.close()
+    with open(found.lock.name, "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert open_home([tmp_path / "a"]) is None
+    assert opened(tmp_path / "a").folder == found.folder
+
+
+@pytest.mark.skipif(sandbox.landlock_version() < 4, reason="this kernel's Landlock is too old")
+def test_a_library_s_child_lives_in_its_home_and_is_ended_where_that_is_full(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(sandbox.SWITCH, raising=False)
+    monkeypatch.setattr(ChildProcess, "program", ("-m", "tests.kernels.fixtures.obedient_child"))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    monkeypatch.setattr(library_homes, "HOME_FILES", 20)
+    expected = opened(tmp_path / "a").folder
+    child = ChildProcess("library", library=tmp_path / "a")
+    try:
+        environment = child.ask({"do": "environment"}, deadline_s=60)["environment"]
+        assert environment["HOME"] == str(expected)
+        assert environment["CUPY_CACHE_DIR"] == str(expected / ".cupy" / "kernel_cache")
+        for number in range(21):
+            (expected / str(number)).touch()
+        monkeypatch.setattr(child_process, "LOOK_EVERY_S", 0.0)
+        with pytest.raises(ChildDied, match="there is more than 1 GiB or 20 files in its library's home"):
+            child.ask({"do": "sleep"}, deadline_s=60)
+    finally:
+        child.close()
