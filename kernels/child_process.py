@@ -117,7 +117,7 @@ class ChildProcess:
         elif role == "library" and sandbox.find_gpu_level() is sandbox.GpuLevel.PROCESSES:
             self._home = library_homes.open_home([library, *others]) if library else None
             home = str(self._home.folder) if self._home else folder
-            # CuPy looks for its cache's folder when it is imported, which the process that forks has done.
+            # CuPy takes the home itself from what it saw when it was imported, in the process that forks.
             own |= {"HOME": home, "TMPDIR": folder, "CUPY_CACHE_DIR": f"{home}/{library_homes.CUPY_CACHE}"}
             writable = (home, *writable)
         first = "" if packages is None else str(packages)

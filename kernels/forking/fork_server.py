@@ -77,6 +77,8 @@ def _become(environment: dict[str, str], files: list[int]) -> None:
     tempfile.tempdir = None
     if "cuda.tile" in sys.modules:
         _read_cutile_settings()
+    if "cupy" in sys.modules:
+        _read_cupy_settings()
 
 
 def _read_cutile_settings() -> None:
@@ -86,3 +88,12 @@ def _read_cutile_settings() -> None:
 
     settings: Any = default_tile_context.config
     vars(settings).update(vars(_context.init_context_config_from_env()))
+
+
+def _read_cupy_settings() -> None:
+    """CuPy 14.2 chose the folder of its cache when it was imported: the server's user may write there, and a child that
+    runs a library may not."""
+    import cupy
+
+    compiler = cupy.cuda.compiler
+    compiler._set_kernel_cache_backend(compiler._DiskKernelCacheBackend())

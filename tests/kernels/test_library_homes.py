@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kernels.fixtures.fake_gpu import install_for_children
 from tilewatch.kernels import child_process, library_homes, sandbox
 from tilewatch.kernels.child_process import ChildDied, ChildProcess
 from tilewatch.kernels.library_homes import LibraryHome, open_home
@@ -118,3 +119,23 @@ def test_a_library_s_child_lives_in_its_home_and_is_ended_where_that_is_full(
             child.ask({"do": "sleep"}, deadline_s=60)
     finally:
         child.close()
+
+
+@pytest.mark.skipif(sandbox.landlock_version() < 4, reason="this kernel's Landlock is too old")
+def test_cupy_compiles_into_the_home_of_the_library_and_not_of_the_process_that_forked_it(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the library may not write, it could compile nothing."""
+    monkeypatch.delenv(sandbox.SWITCH, raising=False)
+    install_for_children(monkeypatch)
+    library = tmp_path / "library"
+    library.mkdir()
+    (tmp_path / "pyproject.toml").write_text("[tool.tilewatch]\n")  # its files may import what they like
+    (library / "look.py").write_text("import cupy\nraise RuntimeError(f'into {cupy.cuda.compiler.cache.folder} end')\n")
+    child = ChildProcess("library", library=library)
+    try:
+        with pytest.raises(ChildDied) as died:
+            child.ask({"ask": "import", "library": str(library), "others": []}, deadline_s=60)
+    finally:
+        child.close()
+    assert f"into {opened(library).folder}/.cupy/kernel_cache end" in str(died.value)
