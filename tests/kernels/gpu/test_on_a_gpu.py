@@ -19,6 +19,7 @@ from tilewatch.kernels.compiling.compile_plan import compile_plan
 from tilewatch.kernels.measuring import sweep as sweeping
 from tilewatch.kernels.measuring.careful_timing import BLOCK_ROUNDS, MOST_ROUNDS
 from tilewatch.kernels.measuring.measure import MeasureRequest, measure
+from tilewatch.kernels.measuring.profiling import FORBIDDEN
 from tilewatch.kernels.measuring.racing import RacePolicy
 from tilewatch.kernels.measuring.replay import ReplayRequest, ReplaySide, replay
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, sweep
@@ -277,6 +278,11 @@ def test_each_launch_of_a_replay_is_a_process_of_its_own(machine: Machine) -> No
     result = replay(request, on_launch=launched.append)
     assert launched == [1, 2, 3]
     assert all(good < bad for good, bad in zip(result.good_us, result.bad_us, strict=True))
+    assert result.counters is not None, "they differ"
+    if "missing" in result.counters:
+        assert "(ncu)" in result.counters["missing"] or FORBIDDEN in result.counters["missing"]
+    else:
+        assert result.counters["bad"]["instructions"] > 10 * result.counters["good"]["instructions"]
 
 
 @pytest.fixture(scope="module", autouse=True)
