@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 
+from tilewatch import processes
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import project_settings
 
@@ -36,7 +37,7 @@ CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # landlock(7); the same
 READS = 0b1101  # execute, read a file, read a folder
 WRITES = 0b1_1111_1111_0010  # write, remove and make anything; what newer kernels add is in `_files_rights`
 OF_A_FILE = 0b100_0000_0000_0111  # execute, write, read, truncate: folders have the others too
-AUDIT_ARCHS = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}  # and the number of socket(2)
+AUDIT_ARCHS = {"x86_64": (0xC000003E, 41, 157), "aarch64": (0xC00000B7, 198, 167)}  # and socket(2) and prctl(2)
 OLDEST_WITHOUT_FILES = 4
 """Version of Landlock; before, a ruleset without files is none."""
 IO_URING_SETUP = 425
@@ -121,7 +122,7 @@ def confine_without_gpu(*, readable: Iterable[str], writable: Iterable[str]) -> 
     _drop_capabilities()
     if level is Level.FULL:
         _enter_landlock(_list_readable(readable), [*DEVICES, *writable])
-    _forbid_sockets(allowed=())
+    _filter_calls(allowed=())
 
 
 def confine_with_gpu(*, writable: Iterable[str] | None) -> None:
@@ -137,7 +138,7 @@ def confine_with_gpu(*, writable: Iterable[str] | None) -> None:
     _forbid_new_privileges()
     if level is GpuLevel.PROCESSES:
         _enter_landlock(None, None if writable is None else [*OF_THE_DRIVER, *writable])
-    _forbid_sockets(allowed=(AF_UNIX, AF_NETLINK))  # the driver's own
+    _filter_calls(allowed=(AF_UNIX, AF_NETLINK))  # the driver's own
 
 
 def _list_readable(also: Iterable[str]) -> list[str]:
@@ -195,24 +196,30 @@ def _drop_capabilities() -> None:
     _checked(_libc().capset(struct.pack("=Ii", 0x20080522, 0), bytes(24)))  # version 3, this process; all sets empty
 
 
-def _forbid_sockets(allowed: tuple[int, ...]) -> None:
-    """Refuses socket(2) but for these families, and io_uring, which makes sockets without it.
+def _filter_calls(allowed: tuple[int, ...]) -> None:
+    """Refuses socket(2) but for these families, io_uring, which makes sockets without it, and to hand orphans on to
+    another process: a program that a library started and left would run on after it (kernels/child.py).
 
     A program of classic BPF over struct seccomp_data: the number at 0, the architecture at 4, the first argument at 16.
+    It jumps forward only.
     """
-    arch, socket_number = AUDIT_ARCHS[platform.machine()]
+    arch, socket_number, prctl_number = AUDIT_ARCHS[platform.machine()]
     load, equal, at_least, give = 0x20, 0x15, 0x35, 0x06
     accept, refuse = 0x7FFF0000, 0x00050000 | 13  # SECCOMP_RET_ALLOW; SECCOMP_RET_ERRNO with EACCES
     count = len(allowed)
     program = [
         (load, 0, 0, 4),
-        (equal, 0, 5 + count, arch),
+        (equal, 0, 9 + count, arch),
         (load, 0, 0, 0),
-        (at_least, 3 + count, 0, X32),
-        (equal, 2 + count, 0, IO_URING_SETUP),
-        (equal, 0, 2 + count, socket_number),
+        (at_least, 7 + count, 0, X32),
+        (equal, 6 + count, 0, IO_URING_SETUP),
+        (equal, 3 + count, 0, prctl_number),
+        (equal, 0, 5 + count, socket_number),
         (load, 0, 0, 16),
-        *((equal, count - number, 0, family) for number, family in enumerate(allowed)),
+        *((equal, 3 + count - number, 0, family) for number, family in enumerate(allowed)),
+        (give, 0, 0, refuse),
+        (load, 0, 0, 16),  # of prctl(2)
+        (equal, 0, 1, processes.PR_SET_CHILD_SUBREAPER),
         (give, 0, 0, refuse),
         (give, 0, 0, accept),
     ]

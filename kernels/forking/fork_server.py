@@ -3,7 +3,8 @@
 Importing takes 0.4 to 0.7 s of CPU time, a fork 10 ms (2 cores, 2026-11-22), and a comparison of two commits has five
 children. This process runs no library: a child is forked before it loads one, and confines itself like one that was
 started (kernels/child.py). Nor does it ask anything of CUDA, which would not work in a fork afterwards: importing CuPy,
-CUPTI and NVML asks nothing. It ends when FD, its socket, has no other end.
+CUPTI and NVML asks nothing. What a child started and left ends with the child. It ends when FD, its socket, has no
+other end.
 """
 
 import contextlib
@@ -39,6 +40,8 @@ def serve(control: socket.socket, import_role: Callable[[str], object]) -> Forke
     """Answers until nobody asks, and then returns None. Returns in each child too, for which `import_role` was called
     in the server."""
     server = os.getpid()
+    processes.adopt_orphans()
+    forked: set[int] = set()
     while True:
         message, files, _, _ = socket.recv_fds(control, MESSAGE_BYTES, STREAMS)
         if not message:
@@ -46,6 +49,8 @@ def serve(control: socket.socket, import_role: Callable[[str], object]) -> Forke
         request = json.loads(message)
         if "ended" in request:
             _, status = os.waitpid(request["ended"], 0)
+            forked.remove(request["ended"])
+            processes.end_orphans(forked)
             control.sendall(json.dumps({"code": os.waitstatus_to_exitcode(status)}).encode())
             continue
         with contextlib.suppress(Exception):  # the child imports again, and its last words say what failed
@@ -59,6 +64,7 @@ def serve(control: socket.socket, import_role: Callable[[str], object]) -> Forke
             Path("/proc/self/comm").write_text(f"tw-{request['role']}")  # for top; 15 characters at most
             _become(request["environment"], files)
             return Forked(request["role"], request["readable"], request["writable"])
+        forked.add(process_id)
         for file in files:
             os.close(file)
         handle = os.pidfd_open(process_id)

@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
@@ -128,14 +128,31 @@ def kill_descendants(process_id: int, spare: Callable[[int], bool] = lambda _: F
         _signal(each, signal.SIGKILL)
 
 
-def list_descendants(process_id: int) -> list[int]:
-    """Returns the children of a process, their children and so on; none for a process that is gone."""
+def end_orphans(own: Collection[int]) -> None:
+    """Ends the children of this process that are none of its `own`, with all that they started: their parent was a
+    child that has ended, and this process adopts orphans."""
+    while orphans := [each for each in list_children(os.getpid()) if each not in own]:
+        for each in orphans:
+            _signal(each, signal.SIGSTOP)
+            kill_descendants(each)
+            _signal(each, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(each, 0)
+
+
+def list_children(process_id: int) -> list[int]:
+    """Returns no children of a process that is gone."""
     children: list[int] = []
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         for thread in Path(f"/proc/{process_id}/task").iterdir():
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 children += [int(child) for child in (thread / "children").read_text().split()]
-    return [each for child in children for each in (child, *list_descendants(child))]
+    return children
+
+
+def list_descendants(process_id: int) -> list[int]:
+    """Returns the children of a process, their children and so on; none for a process that is gone."""
+    return [each for child in list_children(process_id) for each in (child, *list_descendants(child))]
 
 
 def measure_usage(process_id: int) -> Usage:

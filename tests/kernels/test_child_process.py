@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tilewatch import processes
 from tilewatch.kernels import child_process
 from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
 
@@ -189,6 +190,23 @@ def test_a_real_child_adopts_what_leaves_it(library: Path, tmp_path: Path) -> No
         read_library(library, child)
         grandchild = int(pid.read_text())
         assert psutil.pid_exists(grandchild)
+    wait_for_end(grandchild)
+
+
+@pytest.mark.parametrize("end", ["", "os._exit(0)", "os.kill(os.getpid(), 9)"])
+def test_what_a_library_leaves_behind_ends_with_it_however_it_ends(library: Path, tmp_path: Path, end: str) -> None:
+    """It tries to hand its orphans on, so that nobody finds them."""
+    pid = tmp_path / "pid"
+    program = f"setsid sleep 3600 & echo $! > {pid}"
+    library.write_text(
+        "import ctypes, os, subprocess\n"
+        f"print(ctypes.CDLL(None).prctl({processes.PR_SET_CHILD_SUBREAPER}, 0, 0, 0, 0))\n"
+        f"subprocess.run({program!r}, shell=True)\n{end}\nKERNELS = ()\n"
+    )
+    with started("catalog", library=library.parent, writable=[str(tmp_path)]) as child:
+        with contextlib.suppress(ChildDied):
+            read_library(library, child)
+        grandchild = int(pid.read_text())
     wait_for_end(grandchild)
 
 

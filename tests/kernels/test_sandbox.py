@@ -40,6 +40,26 @@ def run(*command):
     if done.returncode:
         raise PermissionError(done.stderr)
     return done.stdout
+def open_any(process):
+    for file in os.listdir(f"/proc/{process}/fd"):
+        try:
+            return os.open(f"/proc/{process}/fd/{file}", os.O_RDONLY | os.O_NONBLOCK)
+        except OSError:
+            pass
+    raise PermissionError(process)
+def hand_on_orphans():
+    if ctypes.CDLL(None, use_errno=True).prctl(36, 0, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl(2)")
+def find_environment(words):
+    readable = []
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            readable += [process] if words in open(f"/proc/{process}/environ", "rb").read() else []
+        except OSError:
+            pass
+    if not readable:
+        raise PermissionError(words)
+    return readable
 parent = os.getppid()
 found = {
     "secret": attempt(lambda: open(SECRET).read()),
@@ -53,6 +73,9 @@ found = {
     "parent's environment": attempt(lambda: open(f"/proc/{parent}/environ").read()),
     "parent's memory": attempt(lambda: open(f"/proc/{parent}/mem", "rb").read(1)),
     "kill parent": attempt(lambda: os.kill(parent, 0)),
+    "files of others": attempt(lambda: open_any(parent)),
+    "token of any process": attempt(lambda: find_environment(b"FORGE_TOKEN=of-a-judge")),
+    "hand orphans on": attempt(hand_on_orphans),
     "connect": attempt(lambda: socket.create_connection(("127.0.0.1", PORT), 5)),
     "unix socket": attempt(lambda: socket.socket(socket.AF_UNIX)),
     "listen": attempt(lambda: socket.create_server(("127.0.0.1", 0))),
@@ -99,7 +122,16 @@ def outcomes(sentence: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
     return found, allowed
 
 
+@pytest.fixture
+def judge() -> Iterator[None]:
+    """A process of this user with the forge's token, as the judge's worker is one, but without its own protection."""
+    with subprocess.Popen(["sleep", "3600"], env={"TILEWATCH_FORGE_TOKEN": "of-a-judge"}) as running:
+        yield
+        running.kill()
+
+
 @full
+@pytest.mark.usefixtures("judge")
 @pytest.mark.parametrize("role", ["catalog", "compile"])
 def test_nothing_that_is_not_its_own_answers_a_library(library: Path, role: str, tmp_path: Path) -> None:
     with Compiler(folder(tmp_path / "cubins")) as compiler:
@@ -115,6 +147,7 @@ def test_nothing_that_is_not_its_own_answers_a_library(library: Path, role: str,
 
 
 @full
+@pytest.mark.usefixtures("judge")
 def test_without_a_sandbox_the_same_probes_are_answered(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the test above would hold for a library that never ran them."""
     monkeypatch.setenv(sandbox.SWITCH, "off")
@@ -123,7 +156,15 @@ def test_without_a_sandbox_the_same_probes_are_answered(library: Path, monkeypat
     with pytest.raises(LibraryError) as raised:
         catalog.read(library, arch="sm_90")
     found, _ = outcomes(str(raised.value))
-    for name in ("secret", "secret by a program", "connect", "kill parent", "parent's environment", "listen"):
+    for name in (
+        "secret",
+        "secret by a program",
+        "connect",
+        "kill parent",
+        "token of any process",
+        "hand orphans on",
+        "listen",
+    ):
         assert found[name].startswith("answered"), name
 
 
