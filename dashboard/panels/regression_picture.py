@@ -59,7 +59,7 @@ def show_commits(found: pd.Series) -> None:
 
 
 def show_code(measured: reads.Evidence) -> None:
-    """Shows which static facts of the winner moved, and the commands that measure it again."""
+    """Shows which static facts of the winner moved, its counters, and the commands that measure it again."""
     st.subheader("What moved in the code", anchor=False)
     new, old = measured.winner, measured.winner_before
     if new is not None and old is not None:
@@ -78,7 +78,7 @@ def show_code(measured: reads.Evidence) -> None:
         st.caption("The cubins of both sides are not in this database.")
     counted = why.tabulate_counters(measured)
     if "before" in counted:
-        st.subheader("What moved in the counters", anchor=False)
+        st.subheader("Hardware counters", anchor=False)
         tables.show(counted[["counter", "before", "this run", "change"]], key="counters", height="content")
         st.caption(plain(why.write_counters_source(measured)))
     st.subheader("Repeat it", anchor=False)

@@ -291,7 +291,7 @@ def test_a_regression_has_a_picture_of_its_step_its_replay_its_code_and_its_comm
     assert {"gemm_fp8", "regression"} <= {trace.get("name") for trace in step["data"]}
     assert "#1" in " ".join(each["text"] for each in step["layout"]["annotations"])
     assert [trace["x"] for trace in replayed["data"]] == [["old cubin", "new cubin"]] * 6
-    assert {"What moved in the code", "What moved in the counters"} <= set(subheaders(app))
+    assert {"What moved in the code", "Hardware counters"} <= set(subheaders(app))
     commands = " ".join(code.value for code in app.code)
     assert f"git log --patch 1a2b3c4d{'0' * 32}..9c0d1e2f{'0' * 32}" in commands
     assert "tilewatch replay gemm_fp8 320x32576x7168 --of 9c0d1e2f" in commands
