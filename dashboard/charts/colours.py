@@ -9,7 +9,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 KERNEL = "#3d7fe0"
-BASELINES = {"deepgemm": "#e58a2b", "deepgemm_as_called": "#b9955c", "cublaslt": "#2fa37c", "cublas": "#5f9a3f"}
+BASELINES = {
+    "deepgemm": "#e58a2b",
+    "deepgemm_as_called": "#b9955c",
+    "cublaslt": "#2fa37c",
+    "cublas": "#5f9a3f",
+    "copy": "#b9955c",
+}
+"""The colour of any other baseline follows from its name. No kernel has both that share one here."""
 OTHERS = ("#a064d8", "#c95f8a", "#8a7d3c", "#4aa3b8")
 BETTER, WORSE, UNCERTAIN = "#17857a", "#cf4a2a", "#8a94a3"
 VERDICTS = {"regression": WORSE, "improvement": BETTER}

@@ -57,7 +57,7 @@ def differences(pairs: pd.DataFrame, label: str) -> go.Figure:
         height=110 + 20 * max(len(shown), 4),
         margin={"t": 10, "b": 10, "l": 10, "r": 10},
         hoverlabel={"align": "left"},
-        xaxis={"title": f"{label}, % (plus is faster)", "zeroline": False},
+        xaxis={"title": f"{label}, %<br>(plus is faster)", "zeroline": False},
         yaxis={"type": "category", "automargin": True, "showgrid": False},
     )
     return figure

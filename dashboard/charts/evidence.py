@@ -134,13 +134,19 @@ def roofline(points: Sequence[RooflinePoint], tflops: float | None, bandwidth_gb
     figure = go.Figure()
     intensities = [point.operations / point.moved_bytes for point in points]
     speeds = [point.operations / point.time_us / US_TFLOP for point in points]
-    if tflops is not None and bandwidth_gbps is not None:
-        ridge = tflops * TFLOP_GB / bandwidth_gbps
-        ends = [min(ridge, *intensities) / 2, ridge, max(ridge, *intensities) * 2]
+    if bandwidth_gbps is not None:
+        ridge = [] if tflops is None else [tflops * TFLOP_GB / bandwidth_gbps]
+        ends = [min(*ridge, *intensities) / 2, *ridge, max(*ridge, *intensities) * 2]
+        limits = [each * bandwidth_gbps / TFLOP_GB for each in ends]
+        rates = (
+            [f"{bandwidth_gbps:,.0f} GB/s"]
+            if tflops is None
+            else [f"{tflops:,.0f} TFLOP/s, {bandwidth_gbps:,.0f} GB/s"]
+        )
         figure.add_scatter(
             x=ends,
-            y=[min(tflops, each * bandwidth_gbps / TFLOP_GB) for each in ends],
-            name=f"datasheet: {tflops:,.0f} TFLOP/s, {bandwidth_gbps:,.0f} GB/s",
+            y=[limit if tflops is None else min(tflops, limit) for limit in limits],
+            name=f"datasheet: {rates[0]}",
             mode="lines",
             line={"color": colours.LINE, "width": 1.5},
             hovertemplate="%{y:,.0f} TFLOP/s at %{x:,.0f} operations per byte",

@@ -192,7 +192,12 @@ def _scale(scale: Scale) -> str:
 def _ratio_words(row: Row) -> str:
     moved = f" {_arrow(row)}{abs(100 * row['change']):.1f}%" if row["finding"] in findings.DIFFERENT else ""
     rival = "" if row["baseline"] == DEEPGEMM else f" {rival_text(row['baseline'])}"
-    return f"{row['ratio']:.2f}{rival}{moved}"
+    return f"{_two_digits(row['ratio'])}{rival}{moved}"
+
+
+def _two_digits(ratio: float) -> str:
+    """Hundredths, and below 0.1 two digits that count: a kernel that takes 250 times as long is not at 0.00."""
+    return f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.2g}"
 
 
 def _arrow(row: Row) -> str:
@@ -213,7 +218,7 @@ RATIO = Scale(
     "ratio to the main baseline",
     1.0,
     0.5,
-    lambda ratio: f"{ratio:.2f}",
+    _two_digits,
     _ratio_words,
     lambda row: float(row["ratio"]),
 )

@@ -20,10 +20,10 @@ MOST_NODE_CHANGES = 6
 
 @dataclass(frozen=True)
 class Mark:
-    """A line after the commit `before` and up to the commit `after`."""
+    """A line after the commit at the position `before` and up to the commit at `after`."""
 
-    before: str
-    after: str
+    before: int
+    after: int
     words: str
     colour: str = colours.LINE
     dash: str = "dash"
@@ -34,7 +34,9 @@ def toolchain_changes(points: pd.DataFrame) -> Iterator[Mark]:
     for _, line in _kernel(points).groupby(["origin", "machine"], sort=False):
         for before, after in _neighbours(line, "toolchain_sha256", "toolchain"):
             if before["toolchain_sha256"] != after["toolchain_sha256"]:
-                yield Mark(before["sha"], after["sha"], describe_difference(before["toolchain"], after["toolchain"]))
+                yield Mark(
+                    before["position"], after["position"], describe_difference(before["toolchain"], after["toolchain"])
+                )
 
 
 def baseline_changes(points: pd.DataFrame) -> Iterator[Mark]:
@@ -45,7 +47,7 @@ def baseline_changes(points: pd.DataFrame) -> Iterator[Mark]:
         for before, after in _neighbours(line, "baseline"):
             if before["baseline"] != after["baseline"]:
                 names = rival_text(before["baseline"]), rival_text(after["baseline"])
-                yield Mark(before["sha"], after["sha"], f"ratio to {' → '.join(names)}")
+                yield Mark(before["position"], after["position"], f"ratio to {' → '.join(names)}")
 
 
 def node_changes(points: pd.DataFrame) -> list[Mark]:
@@ -53,7 +55,7 @@ def node_changes(points: pd.DataFrame) -> list[Mark]:
     here = _kernel(points)
     here = here[here["origin"] != "recorded"]
     changes = [
-        Mark(before["sha"], after["sha"], f"{before['machine']} → {after['machine']}", dash="dot")
+        Mark(before["position"], after["position"], f"{before['machine']} → {after['machine']}", dash="dot")
         for before, after in _neighbours(here, "machine")
         if before["machine"] != after["machine"]
     ]
@@ -64,8 +66,8 @@ def level_changes(levels: pd.DataFrame) -> list[Mark]:
     """Where a confirmed change began a new level; sizes are of the time, so plus is slower."""
     return [
         Mark(
-            level["good_sha"],
-            level["bad_sha"],
+            level["good_position"],
+            level["bad_position"],
             f"{'▼' if level['direction'] == 'regression' else '▲'} {change_text(level['size'])} time "
             f"#{level['regression_id']}",
             colours.VERDICTS[level["direction"]],
@@ -84,8 +86,8 @@ def describe_difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> 
 
 
 def _neighbours(points: pd.DataFrame, *names: str) -> Iterator[tuple[dict[Any, Any], dict[Any, Any]]]:
-    """Each point and the next, with these columns and the commit: all forty columns would take four times as long."""
-    return pairwise(points[["sha", *names]].to_dict("records"))
+    """Each point and the next, with these columns and its position: all forty columns would take four times as long."""
+    return pairwise(points[["position", *names]].to_dict("records"))
 
 
 def _kernel(points: pd.DataFrame) -> pd.DataFrame:

@@ -48,7 +48,7 @@ def over_commits(counts: pd.DataFrame) -> go.Figure:
     figure.update_layout(
         height=380,
         margin={"t": 10, "b": 10, "l": 10, "r": 10},
-        xaxis={"title": "commit, in commit order (dashed: another compiler)", "type": "category", "nticks": 15},
+        xaxis={"title": "commit, in commit order<br>(dashed: another compiler)", "type": "category", "nticks": 15},
         yaxis={"title": "% of the configs", "rangemode": "tozero"},
         # Over the plot: under it, names of commits that do not fit side by side turn and run into it.
         legend={"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},

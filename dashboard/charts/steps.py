@@ -107,7 +107,7 @@ def draw(bars: Sequence[Bar]) -> go.Figure:
     figure.update_layout(
         height=80 + 46 * len(bars),
         margin={"t": 10, "b": 10, "l": 10, "r": 70},
-        xaxis={"title": "us", "rangemode": "tozero"},
+        xaxis={"title": "time, us", "rangemode": "tozero"},
         yaxis={"autorange": "reversed", "automargin": True},
         showlegend=False,
     )

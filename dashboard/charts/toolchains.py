@@ -31,7 +31,7 @@ def changes(operators: Sequence[OperatorRow], newer: str) -> go.Figure:
         height=120 + 20 * max(len(timed), 4),
         margin={"t": 30, "b": 10, "l": 10, "r": 10},
         legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0},
-        xaxis={"title": f"change of the time with {newer}, % (plus is slower)", "zeroline": False},
+        xaxis={"title": f"change of the time with {newer}, %<br>(plus is slower)", "zeroline": False},
         yaxis={
             "type": "category",
             "automargin": True,

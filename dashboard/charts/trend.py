@@ -59,7 +59,8 @@ def trend(
     beside = {name: line.join(metric.values(line)).dropna(subset="value") for name, line in branches.items()}
     figure = go.Figure()
     for (shown_as, role, origin, machine), line in points.groupby(["line", "role", "origin", "machine"], sort=False):
-        name = shown_as if origin == "measured" else f"{shown_as}, {origin} on {machine}"
+        # A recording's machine is "h200-node, NVIDIA H200": the whole of it is wider than a phone.
+        name = shown_as if origin == "measured" else f"{shown_as}, {origin} on {machine.partition(',')[0]}"
         colour = colours.colour_of(
             line["implementation"].iloc[-1], role
         )  # of the installed version, if it is the newest
@@ -80,7 +81,8 @@ def trends(series: Mapping[str, pd.DataFrame], metric: Metric, *, along: Along =
     """A few series by name over the same commits: the kernels alone, each with its interval."""
     figure = go.Figure()
     shown = []
-    chosen = _choose_colours(series, (colours.KERNEL, *colours.OTHERS, *colours.BASELINES.values()))
+    own = (colours.KERNEL, *colours.OTHERS)
+    chosen = _choose_colours(series, own if len(series) <= len(own) else (*own, *colours.BASELINES.values()))
     for name, points in series.items():
         line = points[points["role"] == "kernel"]
         line = line.join(metric.values(line)).dropna(subset="value")
@@ -264,11 +266,13 @@ def _draw(figure: go.Figure, x: Any, mark: Mark, *, labelled: bool, row: int) ->
 
 
 def _between(commits: pd.DataFrame, mark: Mark, along: Along) -> Any:
-    """The x halfway between the two commits of a mark; None when one of them is not shown."""
-    indices = {sha: i for i, sha in enumerate(commits["sha"])} if len(commits) else {}
-    if mark.before not in indices or mark.after not in indices:
+    """The x halfway between the two commits of a mark, or where this series measured neither between the last before it
+    and the first after it; None when one of them is not shown."""
+    positions = commits["position"] if len(commits) else pd.Series(dtype=int)
+    earlier, later = positions.index[positions <= mark.before], positions.index[positions >= mark.after]
+    if earlier.empty or later.empty:
         return None
-    before, after = indices[mark.before], indices[mark.after]
+    before, after = earlier[-1], later[0]
     if along == "commits":
         return (before + after) / 2
     first, last = commits.iloc[before]["committed_at"], commits.iloc[after]["committed_at"]

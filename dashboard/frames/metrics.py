@@ -151,7 +151,7 @@ def axis_title(metric: Metric, points: pd.DataFrame) -> str:
     if len(baselines) != 1:
         return metric.axis
     rival = rival_text(baselines.pop())
-    return f"{rival}'s time / this time  (over 1: faster than {rival})"
+    return f"{rival}'s time / this time<br>(over 1: faster than {rival})"  # a phone has no room for one line
 
 
 METRICS = (

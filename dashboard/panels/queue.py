@@ -20,8 +20,9 @@ STATES = ("running", "queued", "waiting", "failed", "poison", "done", "cancelled
 
 def show_counts(url: str) -> None:
     by_state = reads.job_counts(url).groupby("state")["jobs"].sum()
-    for column, state in zip(st.columns(len(STATES)), STATES, strict=True):
-        column.metric(state, f"{int(by_state.get(state, 0)):,}")
+    with st.container(horizontal=True, gap="large"):
+        for state in STATES:
+            st.metric(state, f"{int(by_state.get(state, 0)):,}", width="content")
 
 
 def warn_of_queues_without_worker(queues: pd.DataFrame) -> None:

@@ -58,7 +58,8 @@ def origin_text(found: Mapping[Any, Any]) -> str:
 
 
 def _headline(url: str, found: pd.Series) -> None:
-    colour = badges.REGRESSIONS[found["state"]]
+    # An improvement is nothing to worry about in any state.
+    colour = badges.WELL if found["direction"] == "improvement" else badges.REGRESSIONS[found["state"]]
     size = f"{change_text(found['size'])} time ({change_text(found['low'])} to {change_text(found['high'])})"
     st.markdown(f"#### #{found['id']} {plain(found['kernel'])}: {size} :{colour}-badge[{found['state']}]")
     st.text(found["cause"])

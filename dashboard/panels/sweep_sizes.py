@@ -1,7 +1,8 @@
 """Shows the rates of a kernel and its baselines over all of its problems at the commit of one sweep, and what each step
 of tuning an FP8 product was worth."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import pandas as pd
 import streamlit as st
@@ -10,8 +11,11 @@ from tilewatch.dashboard.charts import sizes, steps
 from tilewatch.dashboard.charts.steps import B200_DEEPGEMM_US, B200_SIZE, B200_US, RIVALS, STEPS, Bar
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.text import rival_text, time_text
-from tilewatch.dashboard.widgets import plots, repository, tables
-from tilewatch.text import plain
+from tilewatch.dashboard.widgets import plots, tables
+from tilewatch.text import plain, short_sha
+
+THIS_SWEEP = "This sweep"
+"""The view of the page Sweeps that a bar opens."""
 
 
 def show(url: str, sweep: pd.Series) -> None:
@@ -47,8 +51,8 @@ def show_steps(url: str, sweep: pd.Series) -> None:
             continue
         name = plain(models["gpu_name"].iloc[0])
         st.subheader(f"{name}, FP8 {size}", anchor=False)
-        clicked = plots.show_clickable(steps.draw(bars), f"steps-{gpu_model}", f"Time of each step on {name}")
-        _open(url, bars, clicked)
+        alt = f"Time of each step on {name}"
+        plots.show_clickable(steps.draw(bars), f"steps-{gpu_model}", alt, partial(_pick, bars))
         tables.show(steps.tabulate(bars), key=f"steps-{gpu_model}-table", height="content")
         missing = [step.name for step in STEPS if step.name not in {bar.name for bar in bars}]
         if missing:
@@ -94,9 +98,8 @@ def _list_bars(url: str, spaces: pd.DataFrame) -> Iterator[Bar]:
     yield from (rivals[name] for name in RIVALS if name in rivals)
 
 
-def _open(url: str, bars: list[Bar], clicked: list[dict[str, object]]) -> None:
-    for point in clicked:
-        sweep = bars[int(str(point["customdata"]))].sweep
-        about = {"kernel": sweep["kernel"], "problem": sweep["problem"], "gpu": sweep["gpu_model"]}
-        named = repository.name_repository(sweep, several=repository.has_several(url))
-        st.switch_page("views/sweeps.py", query_params={**about, "commit": sweep["sha"][:8], **named})
+def _pick(bars: Sequence[Bar], point: Mapping[str, object]) -> None:
+    """Picks the sweep of a bar on this page. A page cannot go to itself: its address belongs to what is picked."""
+    sweep = bars[int(str(point["customdata"]))].sweep
+    about = {"kernel": sweep["kernel"], "problem": sweep["problem"], "gpu": sweep["gpu_model"]}
+    st.session_state.update({**about, "commit": short_sha(sweep["sha"]), "view": THIS_SWEEP})

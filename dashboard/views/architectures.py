@@ -39,9 +39,7 @@ def page(url: str) -> None:
     plots.show(static_facts.over_commits(counts), "statics", words)
     _changes(url, counts)
     _spills(url, space)
-    tables.show_in_expander(
-        f"The {count_text(len(counts), 'commit')} behind the chart", "counts", lambda: _table(counts)
-    )
+    tables.show_in_expander(f"{count_text(len(counts), 'commit')} behind the chart", "counts", lambda: _table(counts))
 
 
 def _spills(url: str, space: pd.Series) -> None:

@@ -11,6 +11,9 @@ from tilewatch.dashboard.widgets import filters, page_head, plots, repository, t
 from tilewatch.text import change_text, count_text, plain, short_sha
 
 COMMITS, GPUS, TOOLCHAINS = "Two commits", "Two GPU models", "Two toolchains"
+MOST_BACK = 10
+"""The one before is the newest earlier commit that measured a series of B's; this many are looked at. Recordings of two
+machines take turns: the commit right before the newest has none in common with it."""
 
 ABOUT = (
     "All series at two commits, or on two GPU models. Between two commits only what the judge confirmed is called "
@@ -57,7 +60,7 @@ def _compare_series(url: str, kind: str) -> None:
     st.caption(
         f"Up to {differences.AT_EACH_END} at each end, the slowest first. The bars combine the 95 % intervals of both "
         "medians and how much runs of a series differ without any change. Only what is faster or slower is filled; an "
-        "open circle is not apart, a square identical code, a diamond any other."
+        "open circle is not apart" + (", a square identical code, a diamond any other." if kind == COMMITS else ".")
     )
     _shapes(compared)
     tables.show_in_expander(
@@ -106,11 +109,12 @@ def _commits(url: str, repository: str, commits: pd.DataFrame) -> pd.DataFrame:
     if earlier.empty:
         st.caption(f"{short_sha(b['sha'])} is the oldest measured commit; pick a later B.")
         st.stop()
-    a = earlier.iloc[0]
+    after = reads.snapshot_at_commit(url, repository, b["sha"])
+    for _, a in earlier.head(MOST_BACK).iterrows():
+        pairs = changes.pair_snapshots(reads.snapshot_at_commit(url, repository, a["sha"]), after)
+        if pairs["change"].notna().any():
+            break
     st.caption(f"A: {short_sha(a['sha'])} {plain(a['subject'])}. B: {short_sha(b['sha'])} {plain(b['subject'])}.")
-    pairs = changes.pair_snapshots(
-        reads.snapshot_at_commit(url, repository, a["sha"]), reads.snapshot_at_commit(url, repository, b["sha"])
-    )
     pairs = findings.add_findings(pairs, reads.judged_changes(url, repository, reads.EVER))
     return pairs.assign(where=pairs["gpu_name"].str.removeprefix("NVIDIA ") + pairs["origin"].map(_record))
 

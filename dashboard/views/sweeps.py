@@ -13,7 +13,7 @@ from tilewatch.dashboard.widgets import filters, page_head, repository
 from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.text import count_text, plain, short_sha
 
-THIS_SWEEP, WHAT_MOVED, OVER_SIZES, STEPS = "This sweep", "What moved", "Over the sizes", "Step by step"
+WHAT_MOVED, OVER_SIZES, STEPS = "What moved", "Over the sizes", "Step by step"
 
 ABOUT = (
     "Every config of one kernel on one problem: which ones compiled, gave a right answer, and how fast they are. "
@@ -44,7 +44,7 @@ def page(url: str) -> None:
     with left:
         at_commit = filters.pick_commit(sweeps, "Commit", "commit", newest["sha"])
     with right:
-        view = filters.choose("View", [THIS_SWEEP, WHAT_MOVED, OVER_SIZES, STEPS], "view")
+        view = filters.choose("View", [sweep_sizes.THIS_SWEEP, WHAT_MOVED, OVER_SIZES, STEPS], "view")
     if len(at_commit) > 1:
         named = at_commit.assign(submission=[_submission(sweep) for _, sweep in at_commit.iterrows()])
         at_commit = filters.pick_or_newest(named, "Submission", "submission", "submission")

@@ -49,7 +49,7 @@ def page(url: str) -> None:
         series = filters.pick_value(series, "Problem", "problem", "problem")
     with columns[2]:
         names = dict(zip(series["gpu_model"], series["gpu_name"], strict=True))
-        gpu_model = filters.pick("GPU", list(names), "gpu", help=", ".join(names.values()))
+        gpu_model = filters.pick("GPU", filters.main_first(names), "gpu", help=", ".join(names.values()))
     with columns[3]:
         metric = filters.pick_metric()
     own = series[series["gpu_model"] == gpu_model].iloc[0]
@@ -70,7 +70,7 @@ def page(url: str) -> None:
     _chart(url, own, in_view, metric, along, branches)
     named = [line.assign(implementation=f"{own['kernel']}, {describe_branch(name)}") for name, line in branches.items()]
     behind = pd.concat([in_view, *(line for line in named if len(line))])
-    _behind(f"The {count_text(len(behind), 'measurement')} behind the chart", behind)
+    _behind(f"{count_text(len(behind), 'measurement')} behind the chart", behind)
 
 
 def _say_unmeasured(finding: str) -> None:
@@ -107,12 +107,12 @@ def _key(series: pd.Series) -> Key:
 
 def _pick_others(everything: pd.DataFrame, own: pd.Series) -> dict[str, Key]:
     """Other series to draw in the same chart, by name."""
-    keys = list(zip(*(everything[name] for name in KEY), strict=True))
-    names = {_name(*key): key for key in keys if key != _key(own)}
+    keys, own_key = list(zip(*(everything[name] for name in KEY), strict=True)), _key(own)
+    names = {_name(*key): key for key in keys if key != own_key}
     picked = st.multiselect(
         "Other series", list(names), max_selections=MOST_OTHERS, key="beside", bind="query-params", placeholder="none"
     )
-    elsewhere = [name for name, key in names.items() if key[:-1] == _key(own)[:-1]]
+    elsewhere = [name for name, key in names.items() if key[:-1] == own_key[:-1]]
     everywhere = elsewhere and st.toggle("Every GPU model", key="everywhere", bind="query-params")
     return {name: names[name] for name in [*picked, *(elsewhere if everywhere else ())]}
 
@@ -132,7 +132,7 @@ def _few(url: str, chosen: dict[str, Key], metric: Metric, along: trend.Along) -
     st.caption("Medians of the kernels with their 95 % interval; a click on a point opens its evidence.")
     _open(clicked)
     kernels = pd.concat([points[points["role"] == "kernel"].assign(implementation=n) for n, points in series.items()])
-    _behind(f"The {count_text(len(kernels), 'measurement')} behind the chart", kernels)
+    _behind(f"{count_text(len(kernels), 'measurement')} behind the chart", kernels)
 
 
 def _chart(

@@ -1,5 +1,6 @@
 """Puts every figure on a page, with its words for screen readers and its saved picture. Draws no figure."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +47,26 @@ def show(figure: go.Figure, key: str, alt: str, *, bar: bool = True) -> None:
     st.plotly_chart(figure, key=key, config=_config(key, bar=bar), alt=alt)
 
 
-def show_clickable(figure: go.Figure, key: str, alt: str) -> list[dict[str, Any]]:
-    """Draws it and returns the points that were clicked."""
+def show_clickable(
+    figure: go.Figure, key: str, alt: str, act: Callable[[dict[str, Any]], None] | None = None
+) -> list[dict[str, Any]]:
+    """Draws it and returns the points that were clicked. `act` is called with such a point before the page is drawn
+    again, when it may still set what is picked on it."""
     _note_drawn()
-    clicked = st.plotly_chart(figure, key=key, config=_config(key), alt=alt, on_select="rerun", selection_mode="points")
+
+    def act_on_points() -> None:
+        assert act is not None, "else the page reads the points itself"
+        for point in st.session_state[key].selection.points:
+            act(dict(point))
+
+    clicked = st.plotly_chart(
+        figure,
+        key=key,
+        config=_config(key),
+        alt=alt,
+        on_select=act_on_points if act else "rerun",
+        selection_mode="points",
+    )
     return [dict(point) for point in clicked.selection.points]
 
 

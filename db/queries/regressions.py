@@ -79,8 +79,8 @@ class LevelRow:
     regression_id: int
     direction: str
     state: str
-    good_sha: str
-    bad_sha: str
+    good_position: int
+    bad_position: int
     size: float
 
 
@@ -138,8 +138,8 @@ def list_levels(session: Session, repository: str, kernel: str, problem: str, gp
             RegressionSeries.regression_id,
             Regression.direction,
             Regression.state,
-            good.sha.label("good_sha"),
-            bad.sha.label("bad_sha"),
+            good.position.label("good_position"),
+            bad.position.label("bad_position"),
             RegressionSeries.size,
         )
         .join(Regression, Regression.id == RegressionSeries.regression_id)

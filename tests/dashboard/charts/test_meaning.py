@@ -12,7 +12,7 @@ from tests.dashboard.fixtures.trials import frame, trial
 from tilewatch.dashboard.charts import colours, evidence, hover, landscape, marks, sweep
 from tilewatch.dashboard.charts.differences import differences
 from tilewatch.dashboard.frames import metrics
-from tilewatch.dashboard.text import tflops_text, time_text
+from tilewatch.dashboard.text import BASELINES, tflops_text, time_text
 from tilewatch.dashboard.widgets import badges
 from tilewatch.db.queries.evidence import SamplesRow
 from tilewatch.db.queries.replays import ReplayRow
@@ -76,7 +76,7 @@ def test_words_of_states_and_changes_are_coloured_by_what_they_mean() -> None:
 
 def test_a_regression_points_down_and_an_improvement_up() -> None:
     assert colours.VERDICT_MARKS == {"regression": "triangle-down-open", "improvement": "triangle-up-open"}
-    level = {"regression_id": 7, "state": "new", "good_sha": "a" * 40, "bad_sha": "b" * 40}
+    level = {"regression_id": 7, "state": "new", "good_position": 1, "bad_position": 2}
     levels = [{**level, "direction": "regression", "size": 0.085}, {**level, "direction": "improvement", "size": -0.05}]
     slower, faster = marks.level_changes(pd.DataFrame(levels))
     assert slower.words.startswith("▼ +8.5 % time")
@@ -198,3 +198,17 @@ def test_a_kernel_that_moves_bytes_is_held_against_the_memory_s_bandwidth() -> N
     """800 MB at 4000 GB/s take 200 us, which is longer than computing."""
     points = POINTS.assign(bytes=8 * 10**8, median_us=400.0)
     assert METRICS["roofline"].values(points)["value"].tolist() == [pytest.approx(50.0)]
+
+
+@pytest.mark.parametrize(
+    "together",
+    [
+        ("deepgemm", "deepgemm_as_called", "cublaslt"),
+        ("cublas", "cublas_per_group", "deepgemm"),
+        ("attention_cudnn", "attention_flash"),
+        *(("copy", name) for name in BASELINES if name.startswith("torch_")),
+    ],
+    ids=" ".join,
+)
+def test_the_baselines_of_one_kernel_have_a_colour_each(together: tuple[str, ...]) -> None:
+    assert len({colours.colour_of(name, "baseline") for name in together}) == len(together)

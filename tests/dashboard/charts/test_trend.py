@@ -241,12 +241,12 @@ def test_a_single_point_stands_in_a_range_of_its_own_size() -> None:
 
 
 def test_the_axis_says_which_way_is_faster() -> None:
-    assert trend(point(1)).layout.yaxis.title.text == "DeepGEMM's time / this time  (over 1: faster than DeepGEMM)"
+    assert trend(point(1)).layout.yaxis.title.text == "DeepGEMM's time / this time<br>(over 1: faster than DeepGEMM)"
 
 
 def test_a_ratio_names_the_baseline_that_it_is_to() -> None:
     figure = trend(point(1, baseline="attention_cudnn"), baseline(1, "attention_cudnn", baseline="attention_cudnn"))
-    assert figure.layout.yaxis.title.text == "cuDNN's time / this time  (over 1: faster than cuDNN)"
+    assert figure.layout.yaxis.title.text == "cuDNN's time / this time<br>(over 1: faster than cuDNN)"
     assert "0.900x cuDNN" in hover_text(figure.data[0], 0)
     assert not any("DeepGEMM" in hover_text(trace, 0) for trace in figure.data)
 
@@ -254,11 +254,7 @@ def test_a_ratio_names_the_baseline_that_it_is_to() -> None:
 def test_another_main_baseline_is_a_line_and_no_name_on_the_axis() -> None:
     both = frame(point(1), point(2, baseline="copy"))
     (mark,) = marks.baseline_changes(both)
-    assert (mark.before, mark.after, mark.words) == (
-        f"{1:08x}" + "0" * 32,
-        f"{2:08x}" + "0" * 32,
-        "ratio to DeepGEMM → a copy",
-    )
+    assert (mark.before, mark.after, mark.words) == (1, 2, "ratio to DeepGEMM → a copy")
     assert charts.trend(both, RATIO).layout.yaxis.title.text.startswith("the main baseline's time")
 
 
@@ -301,15 +297,26 @@ def test_runs_that_go_back_and_forth_between_machines_have_no_line() -> None:
 
 def test_a_confirmed_change_begins_a_level_in_the_colour_of_its_direction() -> None:
     level = {"regression_id": 7, "direction": "regression", "state": "new", "size": 0.085}
-    level |= {"good_sha": point(1)["sha"], "bad_sha": point(2)["sha"]}
+    level |= {"good_position": 1, "bad_position": 2}
     figure = charts.trend(frame(point(1), point(2)), TIME, marks=marks.level_changes(pd.DataFrame([level])))
     assert figure.layout.shapes[0].line.color == colours.WORSE
     assert figure.layout.annotations[0].text == "▼ +8.5 % time #7"
 
 
 def test_a_mark_outside_of_the_commits_in_view_is_left_out() -> None:
-    outside = marks.Mark("f" * 40, point(1)["sha"], "driver 1 → 2")
-    assert not charts.trend(frame(point(1), point(2)), TIME, marks=[outside]).layout.shapes
+    for outside in (marks.Mark(0, 1, "driver 1 → 2"), marks.Mark(2, 3, "driver 1 → 2")):
+        assert not charts.trend(frame(point(1), point(2)), TIME, marks=[outside]).layout.shapes
+
+
+def test_a_change_at_a_commit_that_this_series_did_not_measure_lies_between_those_that_it_did() -> None:
+    (line,) = charts.trend(frame(point(1), point(9)), TIME, marks=[marks.Mark(1, 5, "▲")]).layout.shapes
+    assert line.x0 == line.x1 == 0.5
+
+
+def test_no_kernel_has_the_colour_of_a_baseline_while_others_are_free() -> None:
+    names = [f"gemm_fp8 320x32576x7168 on {model}" for model in ("h100", "h200", "b200", "gb200", "a100")]
+    figure = charts.trends({name: frame(point(1)) for name in names}, TIME)
+    assert not {trace.line.color for trace in figure.data} & set(colours.BASELINES.values())
 
 
 def test_along_dates_the_points_stand_at_their_commits_dates() -> None:

@@ -97,7 +97,7 @@ def test_ctrl_k_finds_a_problem_and_a_regression_from_any_page(page: Any) -> Non
     page.keyboard.press("Enter")
     page.get_by_role("link", name="problem gemm_fp8 4096x4096x4096").click()
     page.wait_for_url("**/trends?*problem=4096x4096x4096*")
-    page.get_by_text("The 3 measurements behind the chart").wait_for()
+    page.get_by_text("3 measurements behind the chart").wait_for()
     page.keyboard.press("Control+k")
     box.fill("regression #1")
     box.press("Enter")
