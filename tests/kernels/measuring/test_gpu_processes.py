@@ -169,9 +169,10 @@ def test_a_replay_compares_two_cubins_in_fresh_processes(rig: Rig, nvidia_smi: P
 
 @pytest.mark.parametrize(("bad_us", "profiled"), [(103.0, True), (100.2, False)])
 def test_a_replay_profiles_both_cubins_once_where_they_differ(
-    rig: Rig, nvidia_smi: Path, monkeypatch: pytest.MonkeyPatch, bad_us: float, profiled: bool
+    rig: Rig, nvidia_smi: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad_us: float, profiled: bool
 ) -> None:
-    ncu = make_ncu(nvidia_smi.parent / "ncu", NCU_OUTPUT)
+    assert nvidia_smi.exists()
+    ncu = make_ncu(tmp_path / "ncu", NCU_OUTPUT)
     monkeypatch.setenv("PATH", f"{ncu}{os.pathsep}{os.environ['PATH']}")
     good, bad = (ReplaySide(LIBRARY, rig.cubin(1, each)) for each in (100.0, bad_us))
     request = ReplayRequest(rig.kernel, PROBLEM, "sm_90", rig.store_url, good, bad, 2, 0)
