@@ -1,5 +1,5 @@
 """Fixtures of a worker: its settings, its context and a tiny watched repository."""
 
-from tests.worker.fixtures.worker_context import context, drain, no_compiler_left, repository, settings
+from tests.worker.fixtures.worker_context import context, drain, known_cubins, no_compiler_left, repository, settings
 
-__all__ = ["context", "drain", "no_compiler_left", "repository", "settings"]
+__all__ = ["context", "drain", "known_cubins", "no_compiler_left", "repository", "settings"]

@@ -79,7 +79,7 @@ def run_on_bench(
 ) -> tuple[dict[str, Outcome], SimulatedBench]:
     """Compares on the simulated GPU; the outcomes by problem."""
     sides = open_sides(watched, home, revisions)
-    store = home / "store"
+    store = watched.parent / "store"  # of all tests: the commits are compiled once
     bench = SimulatedBench(sides.base, sides.head, dict.fromkeys(tiny_repository.PROBLEMS, speed), wrong=wrong)
     outcomes = compare_sides.compare_on_gpu(
         sides, wanted or Wanted(jobs=1), store, bench, SIMULATED, on_progress=lambda _: None

@@ -45,9 +45,9 @@ STORY = (git_history.ADD, git_history.SPACE, git_history.CAST, git_history.WORDS
 
 
 @pytest.fixture
-def watched(tmp_path: Path, database_url: str, broker_url: str) -> Settings:
+def watched(tmp_path: Path, database_url: str, broker_url: str, known_cubins: str) -> Settings:
     """Settings for a repository that a test makes with `history.make`."""
-    return settings_for(tmp_path / "home", tmp_path / "watched", database_url, broker_url)
+    return settings_for(tmp_path / "home", tmp_path / "watched", database_url, broker_url, known_cubins)
 
 
 def do_one_job(context: Context) -> bool:
@@ -173,6 +173,7 @@ def test_a_prepare_job_that_the_release_before_queued_is_done(watched: Settings,
 
 def test_a_cubin_that_the_store_lost_is_compiled_again_for_its_replay(watched: Settings, tmp_path: Path) -> None:
     shas = git_history.make(tmp_path / "watched", git_history.ADD)
+    watched = watched.model_copy(update={"store_url": (watched.home / "cubins").as_uri()})
     context = do_nights(watched, shas[git_history.BASE])
     for file in list((watched.home / "cubins").rglob("*.*")):
         file.unlink()

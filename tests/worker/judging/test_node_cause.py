@@ -36,8 +36,8 @@ LAUNCHES = node_cause.LAUNCHES
 
 
 @pytest.fixture
-def watched(tmp_path: Path, database_url: str, broker_url: str) -> Settings:
-    return settings_for(tmp_path / "home", tmp_path / "watched", database_url, broker_url)
+def watched(tmp_path: Path, database_url: str, broker_url: str, known_cubins: str) -> Settings:
+    return settings_for(tmp_path / "home", tmp_path / "watched", database_url, broker_url, known_cubins)
 
 
 def node(settings: Settings, name: str, slow: float = 0.0, driver: str = "580.1") -> Settings:

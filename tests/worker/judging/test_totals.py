@@ -41,8 +41,8 @@ class Measured:
 
 
 @pytest.fixture
-def watched(tmp_path: Path, database_url: str, broker_url: str) -> Settings:
-    return settings_for(tmp_path / "home", tmp_path / "watched", database_url, broker_url)
+def watched(tmp_path: Path, database_url: str, broker_url: str, known_cubins: str) -> Settings:
+    return settings_for(tmp_path / "home", tmp_path / "watched", database_url, broker_url, known_cubins)
 
 
 def make_commits(
