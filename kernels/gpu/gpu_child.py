@@ -260,8 +260,12 @@ ANSWERS: Mapping[str, Callable[[Prepared, Mapping[str, Any]], Mapping[str, Any]]
 
 
 def _sample(prepared: Prepared, ids: list[int], rounds: int, *, rest: bool = True) -> list[list[float]]:
+    """Raises WrongWhenTimed also where a launch after the check changed an input."""
     entries = [prepared.entry(identity) for identity in ids]
-    return _time_entries(prepared, entries, rounds, seed=len(prepared.loaded), rest=rest)
+    samples = _time_entries(prepared, entries, rounds, seed=len(prepared.loaded), rest=rest)
+    if (changed := prepared.restore_inputs()) is not None:
+        raise WrongWhenTimed(f"when it was timed, it wrote into '{changed}', which is an input")
+    return samples
 
 
 def _time_entries(

@@ -161,6 +161,10 @@ WRONG: dict[str, tuple[dict[str, object], str]] = {
         "when it was timed, the output left elements unwritten",
     ),
     "it keeps a mark in its input": ({"fault": "marks its input"}, "it writes into 'x', which is an input"),
+    "it keeps a mark in its input once it was checked": (
+        {"fault": "marks its input", "fault_after": 1},
+        "when it was timed, it wrote into 'x', which is an input",
+    ),
 }
 """What a kernel does on the GPU, by its fault (tests/kernels/fixtures/fake_gpu), and the sentence."""
 

@@ -210,6 +210,33 @@ def test_what_a_library_leaves_behind_ends_with_it_however_it_ends(library: Path
     wait_for_end(grandchild)
 
 
+def test_a_library_that_stops_itself_has_a_deadline(library: Path) -> None:
+    library.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)\nKERNELS = ()\n")
+    request = {"library": str(library.parent), "arch": "sm_90", "kernel": None, "problem": None}
+    with started("catalog", library=library.parent) as child:
+        with pytest.raises(ChildHung, match="no answer before its deadline"):
+            child.ask(request, deadline_s=3)
+        assert not child.alive
+
+
+def test_links_in_a_child_s_folder_are_removed_and_not_what_they_name(library: Path, tmp_path: Path) -> None:
+    """Its folder is removed by us, who may write where it may not."""
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").write_text("ours")
+    library.write_text(
+        "import os\n"
+        f"os.symlink({str(kept)!r}, os.environ['TMPDIR'] + '/folder')\n"
+        f"os.symlink({str(kept / 'file')!r}, os.environ['TMPDIR'] + '/file')\n"
+        "raise RuntimeError('in ' + os.environ['TMPDIR'] + ' end')\n"
+    )
+    with started("catalog", library=library.parent) as child:
+        message = str(read_library(library, child)["message"])
+    folder = Path(message.partition("in /")[2].partition(" end")[0])
+    assert not (Path("/") / folder).exists()
+    assert (kept / "file").read_text() == "ours"
+
+
 def test_a_library_that_prints_without_end_is_stopped(library: Path) -> None:
     library.write_text("while True: print('x' * (1 << 20), flush=True)\n")
     with started("catalog", library=library.parent) as child:

@@ -64,6 +64,7 @@ parent = os.getppid()
 found = {
     "secret": attempt(lambda: open(SECRET).read()),
     "secret by a program": attempt(lambda: run("cat", SECRET)),
+    "secret in a namespace": attempt(lambda: run("unshare", "--user", "--map-root-user", "--mount", "cat", SECRET)),
     "secret by a link": attempt(lambda: (os.symlink(SECRET, "link"), open("link").read())),
     "other checkout": attempt(lambda: os.listdir(os.path.dirname(SECRET))),
     "write there": attempt(lambda: open(os.path.dirname(SECRET) + "/new", "w")),
