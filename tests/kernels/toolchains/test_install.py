@@ -1,6 +1,7 @@
 """Toolchains are installed with real pip from a folder of wheels, whole or not at all."""
 
 import fcntl
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from tests.kernels.fixtures.small_wheels import TILEIRAS, write_wheel, write_wheels
 from tilewatch.kernels.toolchains.install import NotInstalled, find_hashes, install, remove
 from tilewatch.kernels.toolchains.toolchain import (
+    Package,
     Toolchain,
     UnknownToolchain,
     find_toolchain,
@@ -26,15 +28,28 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "toolchains"
 
 
-@pytest.fixture
-def wheels(tmp_path: Path) -> Path:
-    return tmp_path / "wheels"
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str], tuple[Package, ...]]:
+    """A folder of wheels, their versions, and as what pip lists them."""
+    folder = tmp_path_factory.mktemp("made")
+    versions = write_wheels(folder, "next")
+    return folder, versions, find_hashes(versions, folder)
 
 
 @pytest.fixture
-def versions(wheels: Path) -> dict[str, str]:
-    """The versions of the wheels."""
-    return write_wheels(wheels, "next")
+def wheels(made: tuple[Path, object, object], tmp_path: Path) -> Path:
+    """Those wheels in a folder of the test's own."""
+    return Path(shutil.copytree(made[0], tmp_path / "wheels"))
+
+
+@pytest.fixture
+def versions(made: tuple[object, dict[str, str], object]) -> dict[str, str]:
+    return dict(made[1])
+
+
+@pytest.fixture
+def packages(made: tuple[object, object, tuple[Package, ...]]) -> tuple[Package, ...]:
+    return made[2]
 
 
 def list_left(root: Path) -> list[str]:
@@ -42,10 +57,9 @@ def list_left(root: Path) -> list[str]:
 
 
 def test_a_toolchain_is_whole_when_it_is_checked_and_gone_when_it_is_removed(
-    root: Path, wheels: Path, versions: dict[str, str]
+    root: Path, wheels: Path, versions: dict[str, str], packages: tuple[Package, ...]
 ) -> None:
     checked: list[Toolchain] = []
-    packages = find_hashes(versions, wheels)
     made = install(root, "next", packages, wheels, checked.append)
     assert {each.package: each.version for each in made.packages} == versions
     assert made == find_toolchain(root, "next")
@@ -65,27 +79,30 @@ def test_a_toolchain_is_whole_when_it_is_checked_and_gone_when_it_is_removed(
 
 
 def test_nothing_is_left_of_a_toolchain_that_fails_its_check(
-    root: Path, wheels: Path, versions: dict[str, str]
+    root: Path, wheels: Path, packages: tuple[Package, ...]
 ) -> None:
     def refuse(_: Toolchain) -> None:
         raise NotInstalled("it does not compile")
 
     with pytest.raises(NotInstalled, match="it does not compile"):
-        install(root, "next", find_hashes(versions, wheels), wheels, refuse)
+        install(root, "next", packages, wheels, refuse)
     assert list_left(root) == []
 
 
-def test_a_wheel_that_is_not_the_listed_one_is_refused(root: Path, wheels: Path, versions: dict[str, str]) -> None:
-    packages = find_hashes(versions, wheels)
+def test_a_wheel_that_is_not_the_listed_one_is_refused(
+    root: Path, wheels: Path, versions: dict[str, str], packages: tuple[Package, ...]
+) -> None:
     write_wheel(wheels, "nvidia-nvvm", versions["nvidia-nvvm"], {"nvidia/cu13/lib/other": b"other"})
     with pytest.raises(NotInstalled, match="DO NOT MATCH THE HASHES"):
         install(root, "next", packages, wheels, accept)
     assert list_left(root) == []
 
 
-def test_one_version_has_one_content(root: Path, wheels: Path, versions: dict[str, str]) -> None:
+def test_one_version_has_one_content(
+    root: Path, wheels: Path, versions: dict[str, str], packages: tuple[Package, ...]
+) -> None:
     """Cubins are kept under versions: another tileiras of the same version would be answered with the first's code."""
-    install(root, "next", find_hashes(versions, wheels), wheels, accept)
+    install(root, "next", packages, wheels, accept)
     write_wheel(wheels, "nvidia-cuda-tileiras", versions["nvidia-cuda-tileiras"], {TILEIRAS: b"#!/bin/sh\nexit 1\n"})
     with pytest.raises(NotInstalled, match=rf"is not that of the toolchain next: {TILEIRAS} differs.*\+next\+other$"):
         install(root, "other", find_hashes(versions, wheels), wheels, accept)
@@ -107,10 +124,9 @@ def test_a_missing_wheel_is_a_sentence_with_what_is_there(wheels: Path, versions
 
 
 def test_what_a_killed_command_left_is_removed_and_two_commands_do_not_meet(
-    root: Path, wheels: Path, versions: dict[str, str]
+    root: Path, wheels: Path, packages: tuple[Package, ...]
 ) -> None:
     (root / ".next.part" / "site").mkdir(parents=True)
-    packages = find_hashes(versions, wheels)
     with (root / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(NotInstalled, match="another command changes the toolchains"):
