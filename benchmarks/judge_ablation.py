@@ -32,12 +32,9 @@ OFF: dict[str, float] = {
     "nightly_log_odds": 1e6,
     "believed_deviations": 0.0,
     "least_launches": 1,
-    "step_share": 10**6,
-    "step_launches": Policy().most_launches,
     "most_launches": 10**6,
     "sizing_launches": 1,
     "budget": 1e6,
-    "saved_nights": 0.0,
 }
 
 

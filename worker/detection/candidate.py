@@ -145,7 +145,11 @@ def posterior(candidate: Candidate) -> Floats:
 
 
 def _location(candidate: Candidate) -> Floats:
-    """Log-likelihood of each build as the first bad one, each at the size that suits nights and replays best."""
+    """Log-likelihood of each build as the first bad one, each at the size that suits nights and replays best.
+
+    That size is known from the replays, which costs log(1 + t^2 p) / 2 as in `log_odds`: replays that show nothing make
+    a build less likely, not only no likelier.
+    """
     weighed, precisions, _ = candidate.replayed
     nightly = candidate.nightly
     total = nightly.precisions + precisions
@@ -161,7 +165,7 @@ def _location(candidate: Candidate) -> Floats:
     near = np.abs(np.arange(len(both)) - best) <= 1
     unlikely = np.where(near, WILD_NIGHT_LOG_ODDS, MOST_NIGHTLY_LOG_ODDS)
     without_nights = nights[best] - unlikely + weighed**2 / 2 / np.where(precisions > 0.0, precisions, 1.0)
-    return np.asarray(np.maximum(both, without_nights))
+    return np.asarray(np.maximum(both, without_nights) - np.log(1.0 + USUAL_SIZE**2 * precisions) / 2.0)
 
 
 def is_worth(candidate: Candidate, log_odds_: float, launches: int, policy: Policy) -> bool:

@@ -59,9 +59,8 @@ def next_launches(candidate: Candidate, policy: Policy) -> int:
         return policy.first_launches
     suspected = estimate.size if candidate.size is None and estimate is not None else candidate.size
     size = max(abs(suspected or 0.0), policy.min_change)
-    wanted = math.ceil(min(1.5 * (candidate.pair_deviation / size) ** 2, policy.step_launches))
-    growing = candidate.launches // policy.step_share  # or a night's rounds end before its launches do
-    return min(max(wanted, growing, policy.first_launches), policy.step_launches)
+    wanted = math.ceil(min(1.5 * (candidate.pair_deviation / size) ** 2, policy.least_launches))
+    return max(wanted, policy.first_launches)
 
 
 def _has_odds(candidate: Candidate, policy: Policy) -> bool:
@@ -120,5 +119,5 @@ def _locate(candidate: Candidate, policy: Policy) -> ReplayQuestion | None:
         return None
     middle = candidate.good + 1 + int(np.argmin(from_half))
     size = max(abs(estimate.size), policy.min_change)
-    wanted = math.ceil(min((3.3 * candidate.pair_deviation / size) ** 2, policy.step_launches))
+    wanted = math.ceil(min((3.3 * candidate.pair_deviation / size) ** 2, policy.least_launches))
     return ReplayQuestion(candidate.series, candidate.good, middle, max(wanted, 3))

@@ -108,7 +108,10 @@ class Nights:
         neighbours. At least 0.85 sqrt(launch variance / launches).
         """
         rows = slice(-self.policy.before_nights, None)
-        residuals, environments = self.residuals[rows], self.environments[rows]
+        # Missing nights first: a series that is measured every other night has no two neighbours among all nights.
+        order = np.argsort(np.isfinite(self.residuals[rows]), axis=0, kind="stable")
+        residuals = np.take_along_axis(self.residuals[rows], order, axis=0)
+        environments = np.take_along_axis(self.environments[rows], order, axis=0)
         noise = np.maximum(self.policy.min_change / 6.0, 0.85 * np.sqrt(self.variances / self.launches))
         for lag in (1, 5):
             pairs = np.where(

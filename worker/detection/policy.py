@@ -15,30 +15,27 @@ from tilewatch.errors import ExpectedError
 class Policy:
     """Tuned on worlds of benchmarks/judge.py with other seeds than those reported. Log-odds are natural logarithms."""
 
-    name: str = "replay-8"
+    name: str = "replay-9"
     min_history: int = 5  # nights on a machine and toolchain before one there is judged, or its first night asked about
     before_nights: int = 40  # a level older than this has drifted
     after_nights: int = 24  # a change is searched among the builds of so many
     clip_deviations: float = 3.5  # one wild night weighs no more than this
     nightly_log_odds: float = 6.0  # the most that nights count for: other things than code move them
     changes_a_point: float = 0.001  # how often a series changes
-    fresh_nights: int = 3  # a change of the last so many builds can still be reported soon
+    fresh_nights: int = 3  # what only the last so many nights of a series measured can still be reported soon
     worth_launches: float = 400.0  # what reporting a fresh change, or one of new code, is worth, in replay launches
     late_worth_launches: float = 28.0  # the same of an older one: more than a step, once nights leave no doubt
     believed_deviations: float = 3.7  # of the replays alone, whatever the nights show
     believed_log_odds: float = 5.5  # nights, replays and prior together
     min_change: float = 0.003  # a smaller change is irrelevant, and no night's noise is less than a sixth of it
-    least_launches: int = 8  # before a change is reported: fewer agree by chance, among all series and nights
+    least_launches: int = 8  # before a change is reported, for fewer agree by chance; and at most so many at once
     first_launches: int = 3
-    step_launches: int = 12  # at most so many at once: their answer may end it
-    step_share: int = 4  # at least this part of what was spent already, while it stays open
     most_launches: int = 96  # per suspicion and night, for confirming
     sizing_launches: int = 32
     size_error: float = 0.0015  # a confirmed size is measured to this standard error, if the launches reach
     located: float = 0.98  # enough probability on one build to name it
     reasoned_log_odds: float = -1.0  # prior that a series changed whose code did, or whose kernel's other shapes
-    budget: float = 0.60  # replay launches a night, as a share of the night's own launches
-    saved_nights: float = 5.0  # nights of unused budget that may be spent at once
+    budget: float = 1.00  # replay launches a night, as a share of the night's own launches
     rounds: int = 23  # replay rounds a night; one below the 24 that a night allows
 
 

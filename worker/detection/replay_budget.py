@@ -1,4 +1,4 @@
-"""Counts the replay launches that a night may spend: a share of its own launches, and what earlier nights saved."""
+"""Counts the replay launches that a night may spend: a share of its own launches, or one suspicion's saved launches."""
 
 from dataclasses import dataclass, field
 
@@ -14,12 +14,11 @@ class ReplayBudget:
     unspent: float = 0.0  # launches of tonight's own share
 
     def start_night(self, nightly_launches: int, policy: Policy) -> None:
-        """What was asked for and never answered was not spent."""
+        """What was asked for and never answered was not spent. Small nights save up to what one suspicion may take."""
         self.policy = policy
         budget = self.policy.budget * nightly_launches
-        most = max(self.policy.saved_nights * nightly_launches, float(self.policy.most_launches), budget)
         earned = budget + sum(self.unanswered.values())
-        self.left = min((self.left or 0.0) + earned, most)
+        self.left = min((self.left or 0.0) + earned, max(float(self.policy.most_launches), budget))
         self.unanswered.clear()
         self.rounds, self.unspent = 0, budget
 

@@ -57,6 +57,7 @@ class ScopeState:
         self.nights = Nights(nodes, kernels, policy)
         self.evidence: ScopeEvidence | None = None
         self._weighed = self._precisions = np.empty((0, len(self.keys)))  # of replays, nights x series
+        self._by_siblings = self._weighed  # what changes of other shapes add to the log-odds, nights x series
         self._code_answers: dict[int, dict[int, float]] = {}  # by build and series
 
     def add_night(self, build: int, readings: Mapping[int, Reading]) -> None:
@@ -66,6 +67,7 @@ class ScopeState:
         zeros = np.zeros((1, len(self.keys)))
         self._weighed = np.vstack([self._weighed, zeros])[-kept:]
         self._precisions = np.vstack([self._precisions, zeros])[-kept:]
+        self._by_siblings = np.vstack([self._by_siblings, zeros])[-kept:]
         for series in self.series.values():
             series.confirmed = None
         self._weigh()
@@ -114,9 +116,19 @@ class ScopeState:
             launch_variance=float(self.nights.variances[series.column]),
             prior=prior,
             replays=series.replays,
-            fresh_since=builds[-min(self.policy.fresh_nights, len(builds))],
+            fresh_since=self._fresh_since(series.column),
             code_share=self.code_share(bad) if self.nights.code_changes[-1, series.column] > 0 else None,
         )
+
+    def _fresh_since(self, column: int) -> int:
+        """The first build that only the last `fresh_nights` of a series' own nights have measured.
+
+        Where its code is known, new code was asked about in its first night: what tonight measured first is fresh.
+        """
+        builds, fresh = self.nights.builds, self.policy.fresh_nights
+        own = fresh if self.nights.code_changes[-1, column] == UNKNOWN_CODE else 1
+        older = np.flatnonzero(np.isfinite(self.nights.times[:, column]))[:-own]
+        return builds[min(int(older[-1]) + 1 if len(older) else 0, max(len(builds) - fresh, 0))]
 
     def code_checks(self) -> list[Candidate]:
         """Series whose code is new tonight: tonight's build against the last one with the code before; the quietest
@@ -142,7 +154,13 @@ class ScopeState:
                 good, prior = change.first_bad - 1, self.policy.reasoned_log_odds
                 check = self.open_check(key, good, change.first_bad, prior, series.replays)
                 if check.has_builds:
+                    self._expect(series, change.first_bad)
                     yield check
+
+    def _expect(self, series: SeriesState, build: int) -> None:
+        """A check that no launches are left for tonight is as likely to find something tomorrow."""
+        usual = np.log(probability_of(self.policy.reasoned_log_odds) / self.policy.changes_a_point)
+        self._by_siblings[np.searchsorted(self.nights.builds, build), series.column] = usual
 
     def code_share(self, build: int) -> float:
         """How probable it is that new code changed a series' time: a guess, and what came of the other series with new
@@ -228,7 +246,7 @@ class ScopeState:
         builds = self.nights.code_changes
         share = np.array([[self.code_share(build)] for build in self.nights.builds]) / self.policy.changes_a_point
         changed = np.log(share / np.maximum(builds, 1))
-        return np.where(builds == SAME_CODE, -np.inf, np.where(builds > 0, changed, 0.0))
+        return np.where(builds == SAME_CODE, -np.inf, np.where(builds > 0, changed, self._by_siblings))
 
     def _plan_checks(self) -> None:
         unknown = self.nights.code_changes[-1] == UNKNOWN_CODE  # where it is known, new code is asked about at once

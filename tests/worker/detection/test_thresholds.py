@@ -120,16 +120,24 @@ def test_the_standard_error_shrinks_with_the_root_of_the_launches() -> None:
     assert many.error == pytest.approx(math.sqrt(variance[1] / 400))
 
 
-def test_launches_that_a_night_spent_are_gone_and_each_night_earns_sixty_per_cent_of_its_own() -> None:
+def test_launches_that_a_night_spent_are_gone_and_each_night_earns_as_many_as_it_had() -> None:
     budget = ReplayBudget(POLICY)
     budget.start_night(100, POLICY)
-    assert budget.allows(60)
-    budget.spend(0, 60)
+    assert budget.allows(100)
+    budget.spend(0, 100)
     assert not budget.allows(1)
     budget.note_answer(0)
     budget.start_night(100, POLICY)
-    assert budget.allows(60)
-    assert not budget.allows(61)
+    assert budget.allows(100)
+    assert not budget.allows(101)
+
+
+def test_a_small_night_saves_what_one_suspicion_may_take_and_no_more() -> None:
+    budget = ReplayBudget(POLICY)
+    for _ in range(50):
+        budget.start_night(3, POLICY)
+    assert budget.allows(POLICY.most_launches)
+    assert not budget.allows(POLICY.most_launches + 1)
 
 
 def verdict_of(size: float) -> SeriesVerdict:
