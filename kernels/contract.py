@@ -67,9 +67,13 @@ class Array:
 
 @dataclass(frozen=True)
 class Space:
-    """A search space as data: its axes, in order. Its size is the product of their lengths."""
+    """A search space as data: its axes, in order, and which combinations of their values it has; None means all.
+
+    `size` counts all combinations.
+    """
 
     axes: tuple[tuple[str, tuple[int, ...]], ...]
+    only: Callable[[Config], bool] | None = None
 
     @property
     def size(self) -> int:
@@ -79,11 +83,11 @@ class Space:
         return size
 
     def configs(self) -> tuple[dict[str, int], ...]:
-        """Lists every config: all combinations of the axes' values, the last axis fastest."""
+        """Lists every config, the last axis fastest."""
         found: list[dict[str, int]] = [{}]
         for name, values in self.axes:
             found = [{**config, name: value} for config in found for value in values]
-        return tuple(found)
+        return tuple(config for config in found if self.only is None or self.only(config))
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tilewatch.kernels.catalog.check import call, check_kernel, check_problem, read_space
+from tilewatch.kernels.catalog.check import call, check_kernel, check_problem, list_configs, read_space
 from tilewatch.kernels.catalog.description import MANY, describe
 from tilewatch.kernels.catalog.operators import describe_operator, plan_operator
 from tilewatch.kernels.catalog.parts import Parts, list_parts
@@ -87,9 +87,7 @@ def list_problems(entry: Entry) -> list[tuple[Entry, Problem]]:
 def _runnable(wanted: list[tuple[Entry, Problem]], asked: str | None, arch: str) -> list[tuple[Entry, Problem]]:
     """Leaves out kernels without a config for the architecture; asking for one of them is an error."""
     runnable = [
-        (entry, problem)
-        for entry, problem in wanted
-        if isinstance(entry, LibraryOperator) or read_space(entry, arch).size
+        (entry, problem) for entry, problem in wanted if isinstance(entry, LibraryOperator) or list_configs(entry, arch)
     ]
     if asked is not None and not runnable:
         raise NoConfigs(f"kernel {asked} has no config for {arch}")
@@ -118,7 +116,7 @@ def _plan_kernel(loaded: LibraryKernel, problem: Problem, arch: str) -> dict[str
     kernel, space = loaded.kernel, read_space(loaded, arch)
     check_problem(loaded, problem)
     trials = []
-    for config in space.configs():
+    for config in list_configs(loaded, arch):
         call(loaded, "constants", problem, config)
         call(loaded, "grid", problem, config, MANY)
         try:

@@ -51,6 +51,15 @@ def read_space(loaded: LibraryKernel, arch: str) -> Space:
     return space
 
 
+def list_configs(loaded: LibraryKernel, arch: str) -> tuple[dict[str, int], ...]:
+    """Returns the configs of the kernel's search space. Raises LibraryError."""
+    space = read_space(loaded, arch)
+    try:
+        return space.configs()
+    except Exception as error:
+        raise _wrong(loaded, f"`only` of `space` fails: {type(error).__name__}: {error}{_line(error)}") from error
+
+
 def read_weights(loaded: LibraryKernel, problem: Problem) -> Mapping[str, float]:
     """Returns the problem's weight by model; empty where there is none. Raises LibraryError where one is wrong."""
     weights = {} if loaded.kernel.weights is None else call(loaded, "weights", problem)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.worker.fixtures import tiny_repository
 from tilewatch.kernels.catalog import catalog
-from tilewatch.kernels.library_errors import LibraryError
+from tilewatch.kernels.library_errors import LibraryError, NoConfigs
 
 SOURCE = tiny_repository.SOURCE.replace("FACTOR", "2.0")
 OTHER = SOURCE.replace('name="double"', 'name="other"')
@@ -35,6 +35,7 @@ def read_with(folder: Path, source: str) -> catalog.LibraryPlans:
         ('Space((("width", (64, 128, 256, 96)),))', '{"width": (64, 128)}', "`space` gives a dict; expected a Space"),
         ("(64, 128, 256, 96)", '(64, "128")', "axis 'width' has the value '128', a text; expected integers"),
         ("(64, 128, 256, 96)", "tuple(range(400_000))", "`space` has 400,000 configs; expected 10,000 at most"),
+        ("96)),))", '96)),), only=lambda c: c["with"])', "`only` of `space` fails: KeyError: 'with' (line 25)"),
         ('(parse("1024"), parse("2048"))', '("1024",)', "`problems` holds '1024', a text; expected Problem"),
         ('problem.sizes["n"],\n        bytes', 'problem.sizes["m"],\n        bytes', "`flops` asks for 'm'"),
     ],
@@ -46,6 +47,14 @@ def test_a_mistake_names_file_kernel_and_what_was_expected(tmp_path: Path, old: 
     message = str(raised.value)
     assert message.startswith("library file double.py: kernel double: ")
     assert sentence in message
+
+
+def test_a_space_has_only_the_combinations_that_it_says(tmp_path: Path) -> None:
+    reading = read_with(tmp_path, SOURCE.replace("256, 96)),))", '256, 96)),), only=lambda c: c["width"] < 128)'))
+    assert [[each.config["width"] for each in plan.trials] for plan in reading.plans] == [[64, 96], [64, 96]]
+    read_with(tmp_path, SOURCE.replace("256, 96)),))", "256, 96)),), only=lambda c: False)"))
+    with pytest.raises(NoConfigs):
+        catalog.read(tmp_path, arch="sm_90", kernel="double")
 
 
 def test_a_mistake_costs_its_own_kernel_and_is_said(tmp_path: Path) -> None:
