@@ -1,9 +1,10 @@
 """Prints the tables of README.md and docs/kernels.md from the recordings that come with Tilewatch.
 
-    python -m benchmarks.recorded [winners | ratios | recordings] [--report-only]
+    python -m benchmarks.recorded [winners | ratios | recordings | values] [--report-only]
 
 `winners` is one problem's search spaces, `ratios` every kernel against every rival with the worst problem of each,
-`recordings` what each file holds. Without a name: the figures that have a bound. A ratio is the rival's time over ours,
+`recordings` what each file holds, `values` how near to its winner each value of a kernel's axes ever came: those
+far from 1 can leave its space. Without a name: the figures that have a bound. A ratio is the rival's time over ours,
 the median of paired rounds: over 1 means that ours is faster. tests/benchmarks/test_recorded.py compares the documents.
 """
 
@@ -11,6 +12,7 @@ import argparse
 import datetime as dt
 import statistics
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,7 +147,32 @@ def format_recordings() -> str:
     return _format_table(head, [_describe_recording(file) for file in FILES])
 
 
-TABLES = {"winners": format_winners, "ratios": format_ratios, "recordings": format_recordings}
+def format_values() -> str:
+    """The best time of each value over the best of the sweep, on the problem where that is least."""
+    nearest: dict[tuple[str, str, int], float] = {}
+    rows = recording_file.read(NIGHTLY).rows
+    for sweep in (row for row in rows if row["row"] == "sweep"):
+        trials = [row for row in rows if row["row"] == "trial" and row["sweep"] == sweep["id"]]
+        times_us = [(row["config"], statistics.median(row["samples_us"])) for row in trials if row["status"] == "timed"]
+        best_us = min((time_us for _, time_us in times_us), default=0.0)
+        for config, time_us in times_us:
+            for axis, value in config.items():
+                place = (sweep["kernel"], axis, value)
+                nearest[place] = min(nearest.get(place, time_us / best_us), time_us / best_us)
+    several = Counter((kernel, axis) for kernel, axis, _ in nearest)
+    found = sorted(each for each in nearest.items() if several[each[0][:2]] > 1)
+    head = ("kernel", "axis", "value", "nearest to a winner")
+    return _format_table(
+        head, [(f"`{kernel}`", axis, str(value), f"{ratio:.3f}") for (kernel, axis, value), ratio in found]
+    )
+
+
+TABLES = {
+    "winners": format_winners,
+    "ratios": format_ratios,
+    "recordings": format_recordings,
+    "values": format_values,
+}
 
 
 def read_runs(file: Path) -> list[Recorded]:
