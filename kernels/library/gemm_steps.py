@@ -90,22 +90,37 @@ def gemm_persistent_walk(
     tile_k: ct.Constant[int],
     group_size_m: ct.Constant[int],
     latency: ct.Constant[int],
+    added_n: ct.Constant[int],
 ):
     """Static persistent: as many blocks as run at once, each walking tiles block, block + blocks, ... of the swizzle.
 
-    The loads of one tile's first steps overlap the stores of the tile before it.
+    The loads of one tile's first steps overlap the stores of the tile before it. With `added_n` a tile has that many
+    columns more, from the end of D, so that its width need be no power of two: tiles then fill whole waves of blocks
+    where powers of two leave the last one almost empty.
     """
     tiles_m = ct.num_tiles(d, axis=0, shape=(tile_m, tile_n))
-    tiles_n = ct.num_tiles(d, axis=1, shape=(tile_m, tile_n))
+    # Not both by cdiv: without added columns the machine code is to stay what it was (2026-11-22).
+    whole_n = ct.num_tiles(d, axis=1, shape=(tile_m, tile_n))
+    tiles_n = whole_n if added_n == 0 else ct.cdiv(d.shape[1], tile_n + added_n)
     tiles_k = ct.num_tiles(a, axis=1, shape=(tile_m, tile_k), order=(1, 0) if a_transposed == 1 else (0, 1))
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
         i, j = swizzled(tile, tiles_m, tiles_n, group_size_m)
         acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
+        if added_n > 0:
+            # Where added columns are used up, a block makes the last of them again: outside D lies no tile of it.
+            last = ct.num_tiles(d, axis=1, shape=(tile_m, added_n)) - 1
+            added = min(tiles_n * (tile_n // added_n) + j, last)
+            more = ct.full((tile_m, added_n), 0.0, dtype=ct.float32)
         for k in range(tiles_k):
             x, y = operands(a, b, i, j, k, tile_m, tile_n, tile_k, a_transposed, b_transposed, latency)
             # Fast sums exist for FP8 on Hopper alone; elsewhere the flag is refused or means nothing.
             acc = ct.mma(x, y, acc, use_fast_acc=a.dtype == ct.float8_e4m3fn)
+            if added_n > 0:
+                z = of_b(b, added, k, added_n, tile_k, b_transposed, latency)
+                more = ct.mma(x, z, more, use_fast_acc=a.dtype == ct.float8_e4m3fn)
         ct.store(d, index=(i, j), tile=ct.astype(acc, d.dtype))
+        if added_n > 0:
+            ct.store(d, index=(i, added), tile=ct.astype(more, d.dtype))
 
 
 def swizzled(tile, tiles_m, tiles_n, group_size_m):
@@ -118,26 +133,29 @@ def swizzled(tile, tiles_m, tiles_n, group_size_m):
 
 def operands(a, b, i, j, k, tile_m, tile_n, tile_k, a_transposed, b_transposed, latency):
     """Tiles (tile_m, tile_k) of op(A) and (tile_k, tile_n) of op(B): `order` turns an operand while it is loaded."""
-    hint = None if latency == 0 else latency
     x = ct.load(
         a,
         index=(i, k),
         shape=(tile_m, tile_k),
         order=(1, 0) if a_transposed == 1 else (0, 1),
         padding_mode=ct.PaddingMode.ZERO,
-        latency=hint,
+        latency=None if latency == 0 else latency,
     )
+    y = of_b(b, j, k, tile_n, tile_k, b_transposed, latency)
+    return (ct.astype(x, ct.tfloat32) if a.dtype == ct.float32 else x), y
+
+
+def of_b(b, j, k, tile_n, tile_k, b_transposed, latency):
+    """Tile (k, j) of op(B)."""
     y = ct.load(
         b,
         index=(k, j),
         shape=(tile_k, tile_n),
         order=(1, 0) if b_transposed == 1 else (0, 1),
         padding_mode=ct.PaddingMode.ZERO,
-        latency=hint,
+        latency=None if latency == 0 else latency,
     )
-    if a.dtype == ct.float32:
-        return ct.astype(x, ct.tfloat32), ct.astype(y, ct.tfloat32)
-    return x, y
+    return ct.astype(y, ct.tfloat32) if b.dtype == ct.float32 else y
 
 
 def parse(text: str) -> Problem:
@@ -178,7 +196,7 @@ def tiled_space(arch: str) -> Space:
     )
 
 
-def persistent_space(arch: str, tile_k: tuple[int, ...]) -> Space:
+def persistent_space(arch: str, tile_k: tuple[int, ...], added_n: tuple[int, ...]) -> Space:
     """Tiles and hints. Clusters where the GPU has them; several blocks per multiprocessor where tiles are small."""
     consumer = arch in ("sm_120", "sm_121")
     return Space(
@@ -191,8 +209,24 @@ def persistent_space(arch: str, tile_k: tuple[int, ...]) -> Space:
             ("num_worker_warps", (4, 8)),
             ("group_size_m", (8,)),
             ("latency", (0,)),
-        )
+            *((("added_n", added_n),) if added_n else ()),
+        ),
+        only=lambda config: (
+            (arch != "sm_90" or fits_registers(config)) and (config.get("added_n", 0) == 0 or may_be_wider(config))
+        ),
     )
+
+
+def fits_registers(config: Config) -> bool:
+    """On Hopper a worker's sums are in registers: 32 to 128 of a thread's in all 48 winners on an H200 (2026-11)."""
+    sums = config["tile_m"] * config["tile_n"] // (config["num_ctas"] * config["num_worker_warps"] * 32)
+    return 32 <= sums <= 128
+
+
+def may_be_wider(config: Config) -> bool:
+    """The tile that won with added columns, and its sibling of another `tile_k` (H200, 2026-11-22)."""
+    tile = config["tile_m"], config["tile_n"], config["num_ctas"], config["occupancy"], config["num_worker_warps"]
+    return tile == (128, 128, 1, 1, 8)
 
 
 def _tiles(problem: Problem, tile_m: int, tile_n: int) -> tuple[int, int]:
@@ -210,8 +244,8 @@ def tiled_grid(problem: Problem, config: Config, _: int) -> tuple[int, int, int]
 
 def persistent_grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
     """As many blocks as run at once, and never more than there are tiles."""
-    tiles, _, _ = tiled_grid(problem, config, sm_count)
-    return min(tiles, max(1, sm_count // config["num_ctas"]) * config["occupancy"]), 1, 1
+    tiles_m, tiles_n = _tiles(problem, config["tile_m"], config["tile_n"] + config.get("added_n", 0))
+    return min(tiles_m * tiles_n, max(1, sm_count // config["num_ctas"]) * config["occupancy"]), 1, 1
 
 
 def tiles_of(config: Config) -> tuple[int, ...]:
@@ -292,14 +326,15 @@ def _persistent(
     baselines: tuple[str, ...],
     tile_k: tuple[int, ...] = (64, 128),
     kind: str = "",
+    added_n: tuple[int, ...] = (),
 ) -> Kernel:
     return _kernel(
         f"gemm_{layout}{kind}",
         gemm_persistent_walk,
         layout,
         problems,
-        lambda arch: persistent_space(arch, tile_k),
-        lambda config: (*tiles_of(config), config["latency"]),
+        lambda arch: persistent_space(arch, tile_k, added_n),
+        lambda config: (*tiles_of(config), config["latency"], config.get("added_n", 0)),
         persistent_grid,
         baselines,
     )
@@ -343,7 +378,7 @@ KERNELS = (
     ),
     # Half as deep a tile for TF32, whose elements take twice the room of the 16-bit types.
     _persistent("nn", (*SQUARES, "4096x4096x4096-tf32"), ("cublas", "tile_table"), tile_k=(64, 128, 32)),
-    _persistent("nt", WATCHED_BFLOAT16, ("deepgemm", "cublas", "tile_table")),
+    _persistent("nt", WATCHED_BFLOAT16, ("deepgemm", "cublas", "tile_table"), added_n=(0, 16)),
     _persistent("nt", WATCHED_FP8, ("deepgemm", "cublaslt", "tile_table"), kind="_fp8"),
     _persistent("tn", ("4096x4096x4096-float16",), ("cublas", "tile_table")),
     _persistent("tt", ("4096x4096x4096-float16",), ("cublas", "tile_table")),

@@ -1,0 +1,95 @@
+"""Sweeps products of shapes that no nightly watches on this machine's GPU, beside their rivals.
+
+    python -m benchmarks.gpu.unlisted [--seconds 240] [--report-only]
+
+An odd number of blocks of K, few rows of tokens, and few waves of tiles.
+"""
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from benchmarks import bounds
+from benchmarks.bounds import Figure
+from tilewatch.kernels import device
+from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.compiling import store
+from tilewatch.kernels.compiling.compile_plan import compile_plans
+from tilewatch.kernels.library import FOLDER
+from tilewatch.kernels.measuring.measure import MeasureRequest, measure
+from tilewatch.kernels.results import Cubin, Plan
+from tilewatch.kernels.statistics import median_interval, ratio_interval
+
+SCALED = "gemm_fp8_scaled"
+
+PARTS: Mapping[str, tuple[str, tuple[str, ...], float]] = {
+    "odd blocks of K": (
+        SCALED,
+        ("1871x2880x4736", "617x9024x6528", "151x1104x9600", "5447x1520x3712"),
+        0.70,
+    ),
+    "one row": (SCALED, ("1x2112x7168", "1x6144x4096", "1x4096x12288"), 1.05),
+    "8 to 64 rows": (SCALED, tuple(f"{m}x{n}x{k}" for m in (8, 64) for n, k in ((2112, 7168), (6144, 4096))), 0.80),
+    "few waves": ("gemm_nt", ("4096x576x7168-bfloat16", "4096x2112x7168-bfloat16"), 0.75),
+    "even blocks of K": (SCALED, ("3012x5584x1792", "27x15296x2048"), 0.85),
+}
+"""Kernel, problems, and the least geometric mean of DeepGEMM's time over ours. Problems of the first and the last part
+were chosen before anything was measured on them (2026-11-22); bounds are what an H200 gave that day, rounded down."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=240, help="start no part after this time")
+    bounds.add_report_only(parser)
+    options = parser.parse_args()
+    gpu = device.gpus()[0]
+    assert gpu.model is not None, f"{gpu.name} is too old"
+    print(gpu.name, flush=True)
+    until = time.monotonic() + options.seconds
+    sys.exit(bounds.report(_list_figures(gpu.model.arch, until), report_only=options.report_only))
+
+
+def _list_figures(arch: str, until: float) -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory() as folder:
+        for name, (kernel, problems, least) in PARTS.items():
+            what = f"{name}: DeepGEMM's time over ours, geometric mean of {len(problems)}"
+            if time.monotonic() > until:
+                yield bounds.not_measured(what, "the time was up")
+                continue
+            ratios = [ratio for problem in problems if (ratio := _measure(arch, kernel, problem, folder)) is not None]
+            if len(ratios) < len(problems):
+                yield bounds.not_measured(what, "DeepGEMM is missing, or no config ran")
+            else:
+                yield bounds.at_least(what, statistics.geometric_mean(ratios), least, digits=2)
+
+
+def _measure(arch: str, kernel: str, problem: str, folder: str) -> float | None:
+    """Sweeps one problem and prints its line. Returns DeepGEMM's time over ours; None where one of them did not run."""
+    (plan,) = catalog.read(FOLDER.absolute(), arch=arch, kernel=kernel, problem=problem)
+    url = store.folder(Path(folder))
+    cubins = list(_compile(plan, url))
+    request = MeasureRequest(FOLDER.absolute(), kernel, problem, arch, url, cubins, 0, ("deepgemm",))
+    result = measure(request, on_trial=lambda _: None, on_step=lambda *_: None)
+    if result.winner is None:
+        return None
+    ours, deepgemm = result.measurements
+    ratio = ratio_interval(ours.samples_us, deepgemm.samples_us) if deepgemm.samples_us else None
+    words = "missing" if ratio is None else f"{ratio.median:.3f}"
+    time_us = median_interval(ours.samples_us).median
+    print(f"{kernel} {problem}: {time_us:.1f} us, DeepGEMM {words}, {dict(result.winner)}", flush=True)
+    return None if ratio is None else ratio.median
+
+
+def _compile(plan: Plan, url: str) -> Iterator[Cubin]:
+    for _, trial, outcome in compile_plans([(FOLDER.absolute(), plan)], url, jobs=os.cpu_count() or 1):
+        if outcome.content_key is not None and outcome.symbol is not None:
+            yield Cubin(trial.config, outcome.content_key, outcome.symbol)
+
+
+if __name__ == "__main__":
+    main()
