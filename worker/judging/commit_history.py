@@ -81,15 +81,18 @@ class History:
         return Pair(kernel, problem, good, bad, self._is_identical(good, bad) or _were_identical(own, good_id, bad_id))
 
     def span(self, series: Series, first_bad: int, facts: Sequence[ReplayFact]) -> tuple[int, int]:
-        """The last commit before a change and the first with it, of those that were measured or replayed."""
+        """The last commit before a change and the first with it, of those that were measured or replayed. One that
+        replays found to be the same code as the commit before the change is before it too."""
         kernel, problem, _ = series
         commit_ids = winners.read_measured_commits(self._session, self._scope, kernel, problem)
-        for fact in facts:
-            if (fact.kernel, fact.problem) == (kernel, problem):
-                commit_ids |= {fact.good_position: fact.good_commit_id, fact.bad_position: fact.bad_commit_id}
-        before = [build for build in commit_ids if build < first_bad]
-        since = [build for build in commit_ids if build >= first_bad]
-        return commit_ids[max(before, default=min(commit_ids))], commit_ids[min(since, default=max(commit_ids))]
+        own = [fact for fact in facts if (fact.kernel, fact.problem) == (kernel, problem)]
+        for fact in own:
+            commit_ids |= {fact.good_position: fact.good_commit_id, fact.bad_position: fact.bad_commit_id}
+        before = max((build for build in commit_ids if build < first_bad), default=min(commit_ids))
+        since = sorted(build for build in commit_ids if build >= first_bad)
+        while len(since) > 1 and _were_identical(own, commit_ids[before], commit_ids[since[0]]):
+            before = since.pop(0)
+        return commit_ids[before], commit_ids[since[0] if since else max(commit_ids)]
 
     def run_before(self, series: Series, commit_id: int) -> int | None:
         """A run of this kernel and problem at a commit, to compare with; None where there is none."""

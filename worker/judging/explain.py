@@ -46,7 +46,8 @@ class Explanation:
 def explain_replayed(good: RunFacts, bad: RunFacts) -> Explanation:
     """Explains two commits whose cubins differ in a replay: the commit is the cause, and this is what it changed."""
     lines = tuple(_lines(good, bad))
-    if not _is_in_space(good.params, bad.axes):
+    # A lost config makes nothing faster; recordings of a history try a part of the space at each commit (2026-11-22).
+    if bad.time_us > good.time_us and not _is_in_space(good.params, bad.axes):
         won = _config_moves(good, bad)
         return Explanation("search_space", f"the search space lost the config that won before: {won}", lines)
     if _is_tie(good, bad):

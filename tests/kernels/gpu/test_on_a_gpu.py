@@ -282,7 +282,8 @@ def test_each_launch_of_a_replay_is_a_process_of_its_own(machine: Machine) -> No
     if "missing" in result.counters:
         assert "(ncu)" in result.counters["missing"] or FORBIDDEN in result.counters["missing"]
     else:
-        assert result.counters["bad"]["instructions"] > 1.5 * result.counters["good"]["instructions"], "40 times the adding"
+        # An H200 counts 347,136 beside 188,416: most of a small launch is not the adding (2026-11-22).
+        assert result.counters["bad"]["instructions"] > 1.5 * result.counters["good"]["instructions"]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -42,9 +42,12 @@ def test_what_the_commit_did_to_the_machine_code_is_its_cause() -> None:
 
 
 def test_a_config_that_the_space_no_longer_has_is_the_space_s_doing() -> None:
-    bad = replace(GOOD, params={"tile_m": 64, "tile_n": 128}, axes={"tile_m": (64,), "tile_n": (128,)}, code_sha256="b")
+    params = {"tile_m": 64, "tile_n": 128}
+    bad = replace(GOOD, time_us=110.0, params=params, axes={"tile_m": (64,), "tile_n": (128,)}, code_sha256="b")
     explanation = explain.explain_replayed(GOOD, bad)
     assert explanation.category == "search_space"
+    faster = explain.explain_replayed(GOOD, replace(bad, time_us=90.0))
+    assert faster.category == "code", "a config that is gone makes nothing faster"
     assert explanation.sentence.endswith("tile_m=64 tile_n=128 instead of tile_m=128 tile_n=256")
     assert "search space: tile_m lost 128; tile_n lost 256" in explanation.lines
     assert "winner: tile_m=128 tile_n=256 -> tile_m=64 tile_n=128" in explanation.lines

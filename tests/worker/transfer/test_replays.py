@@ -88,6 +88,11 @@ def test_a_recorded_history_says_what_each_commit_did(tmp_path: Path, database_u
     do_all_jobs(context)
     found = {subject.partition(",")[0]: verdicts for subject, verdicts in read_verdicts(context).items()}
     assert [word for word, _ in found["Ask for FP8 scales without a bounds check"]] == ["improvement"] * 3
+    with session(context.database_url) as opened:
+        told = regressions.list_regressions(opened)
+    assert {(row.good_sha[:7], row.bad_sha[:7]) for row in told if row.bad_sha.startswith("cc989ff")} == {
+        ("3f757b8", "cc989ff")
+    }, "3f757b8 is the code of the commit before, as a replay found"
     (same,) = found["Leave to the compiler how element-wise kernels load: TMA or not gives the same code"]
     assert same[0] == "unchanged"
     assert same[1].startswith("identical machine code to 13cceaf0da")
