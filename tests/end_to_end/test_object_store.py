@@ -28,10 +28,10 @@ def server() -> Iterator[S3Server]:
 @pytest.mark.usefixtures("server")
 @pytest.mark.parametrize(("queue", "act"), [("compile", "written"), ("gpu.sim", "read")])
 def test_a_worker_without_its_bucket_ends_with_a_sentence(
-    settings: Settings, context: Context, monkeypatch: pytest.MonkeyPatch, queue: str, act: str
+    settings: Settings, context: Context, queue: str, act: str
 ) -> None:
-    monkeypatch.setenv("TILEWATCH_STORE_URL", "s3://misspelt/cubins")
-    with celery_worker(settings, queue, "worker@test") as process:
+    misspelt = settings.model_copy(update={"store_url": "s3://misspelt/cubins"})
+    with celery_worker(misspelt, queue, "worker@test") as process:
         assert process.wait(PATIENCE_S) == 1
     words = (settings.home / "worker@test.log").read_text()
     assert f"tilewatch: the cubin store s3://misspelt/cubins cannot be {act}: " in words
