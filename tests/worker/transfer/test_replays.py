@@ -98,16 +98,6 @@ def test_a_recorded_history_says_what_each_commit_did(tmp_path: Path, database_u
     assert same[1].startswith("identical machine code to 13cceaf0da")
 
 
-def test_what_was_recorded_of_this_library_belongs_to_this_clone(database_url: str) -> None:
-    """A clone's name is where it was cloned from, and says nothing of whose library it is."""
-    files = sorted(RECORDINGS.glob("*.jsonl.gz"))
-    assert files
-    for file in files:
-        import_file(database_url, file, named="https://example.org/tilewatch.git")
-    with session(database_url) as opened:
-        assert series.list_repositories(opened) == ["https://example.org/tilewatch.git"]
-
-
 def test_the_history_of_another_repository_is_imported_whole(database_url: str) -> None:
     """What tools/record_history.py recorded of TileGym: operators of which some have one config without parameters."""
     import_file(database_url, RECORDINGS / "tilegym" / "h200.jsonl.gz")
