@@ -27,6 +27,7 @@ from tilewatch.kernels import device
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.compiling import store
 from tilewatch.kernels.compiling.compile_plan import compile_plan
+from tilewatch.kernels.compiling.compiler import LIMIT_S
 from tilewatch.kernels.measuring.measure import MeasureFailed, MeasureRequest, measure
 from tilewatch.kernels.results import Compiled, Cubin, Plan, RunResult
 from tilewatch.kernels.statistics import median_interval, ratio_interval
@@ -43,7 +44,7 @@ def main() -> None:
     asked.add_argument("--problem", help="this problem alone, of the one kernel named")
     asked.add_argument("--library", type=Path, default=ROOT / "kernels" / "library")
     asked.add_argument("--cubins", type=Path, help="folder of cubins to go on from (a fresh one otherwise)")
-    asked.add_argument("--limit", type=float, default=15.0, help="seconds a config may compile")
+    asked.add_argument("--limit", type=float, default=LIMIT_S, help="seconds a config may compile")
     asked.add_argument("--json", type=Path, help="write what was measured to this file")
     bounds.add_report_only(asked)
     options = asked.parse_args()
@@ -64,7 +65,7 @@ def _measure(options: argparse.Namespace, arch: str, url: str) -> Iterator[Figur
     ]
     started = time.monotonic()
     measured, gpu_s = [], 0.0
-    for plan, cubins, compiled_s in _compiled(library, plans, url, options.limit):
+    for plan, cubins, compiled_s in compile_ahead(library, plans, url, limit_s=options.limit):
         request = MeasureRequest(library, plan.kernel, plan.problem, arch, url, cubins, 0, plan.baselines)
         try:
             result = measure(request, on_trial=lambda _: None, on_step=lambda *_: None)
@@ -80,12 +81,12 @@ def _measure(options: argparse.Namespace, arch: str, url: str) -> Iterator[Figur
     yield bounds.exactly("kernels and problems that were measured", len(measured), len(plans))
 
 
-def _compiled(
-    library: Path, plans: Sequence[Plan], url: str, limit_s: float
+def compile_ahead(
+    library: Path, plans: Sequence[Plan], url: str, *, limit_s: float = LIMIT_S, jobs: int | None = None
 ) -> Iterator[tuple[Plan, tuple[Cubin, ...], float]]:
-    """Each plan with its cubins, while the next one compiles."""
+    """Each plan with its cubins, while the next one compiles, in `jobs` processes or on all cores but one."""
     done: queue.Queue[tuple[Plan, tuple[Cubin, ...], float] | BaseException] = queue.Queue()
-    jobs = max(1, len(os.sched_getaffinity(0)) - 1)
+    jobs = jobs or max(1, len(os.sched_getaffinity(0)) - 1)
 
     def work() -> None:
         outcomes: dict[str, Compiled] = {}

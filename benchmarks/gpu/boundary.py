@@ -1,0 +1,220 @@
+"""Says what the boundary between a commit's code and the timer changes in honest sweeps: winners, ratios, wall time.
+
+    python -m benchmarks.gpu.boundary take OLD FOLDER [KERNEL ...] [--seconds S] [--again] [--cubins FOLDER]
+    python -m benchmarks.gpu.boundary judge FOLDER
+
+OLD is a checkout of a commit before the boundary (`git worktree add OLD e17a503^`), whose measuring process imports the
+library. `take` compiles the library of this checkout once, on half of the cores, and measures each problem of the
+nightly suite with the old product and with this one, in turns, the old one without its sandbox. It goes on where it
+stopped. With --again the old one measures each problem twice, which says how far two runs of one version differ. Each
+side's results are a file of FOLDER, a line each. `judge` needs no GPU.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks import bounds
+from benchmarks.bounds import Figure
+from benchmarks.library import compile_ahead
+from tilewatch.kernels import device
+from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.compiling import store
+from tilewatch.kernels.results import config_key
+from tilewatch.kernels.statistics import ratio_interval
+
+OLD, NEW, AGAIN = "old", "new", "again"
+MOST_PCT = 0.3
+MOST_WALL = 1.10
+
+Row = Mapping[str, Any]
+Results = Mapping[tuple[str, str], Row]
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = asked.add_subparsers(dest="command", required=True)
+    take = commands.add_parser("take")
+    take.add_argument("old", type=Path)
+    take.add_argument("folder", type=Path)
+    take.add_argument("kernel", nargs="*", help="kernels; the nightly suite when none is named")
+    take.add_argument("--seconds", type=float, default=float("inf"), help="start no further problem after these")
+    take.add_argument("--again", action="store_true")
+    take.add_argument("--cubins", type=Path, help="folder of cubins to go on from; FOLDER/cubins by default")
+    judged = commands.add_parser("judge")
+    judged.add_argument("folder", type=Path)
+    bounds.add_report_only(judged)
+    options = asked.parse_args()
+    if options.command == "take":
+        sys.exit(_take(options))
+    found = {side: read(options.folder / f"{side}.jsonl") for side in (OLD, NEW, AGAIN)}
+    sys.exit(bounds.report(judge(found[OLD], found[NEW], found[AGAIN]), report_only=options.report_only))
+
+
+def read(file: Path) -> dict[tuple[str, str], Row]:
+    """Returns the rows of a side by kernel and problem; none where there is no such file."""
+    rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    return {(row["kernel"], row["problem"]): row for row in rows}
+
+
+def judge(old: Results, new: Results, again: Results) -> Iterator[Figure]:
+    wanted = max((row["of"] for row in (*old.values(), *new.values())), default=0)
+    both = [each for each in old if each in new and "failure" not in old[each] and "failure" not in new[each]]
+    for kernel, problem in sorted({*old, *new} - set(both)):
+        failures = [
+            row.get("failure", "measured") for row in (old.get((kernel, problem)), new.get((kernel, problem))) if row
+        ]
+        yield bounds.not_measured(f"{kernel} {problem}", "; ".join(failures))
+    yield bounds.exactly("problems measured by both", f"{len(both)} of {wanted}", f"{wanted or 'some'} of {wanted}")
+    parted = [sum(_is_parted(rows[each]) for each in both) for rows in (old, new)]
+    yield bounds.exactly("kernels measured apart from the library, old and new", parted, [0, len(both)])
+    yield from _compare("", {each: old[each] for each in both}, new)
+    yield bounds.at_most("wall time, new / old", _wall(both, new) / max(_wall(both, old), 1e-9), MOST_WALL, digits=3)
+    if twice := {each: old[each] for each in both if each in again and "failure" not in again[each]}:
+        for figure in _compare("old / old: ", twice, again):
+            yield Figure(figure.what, figure.value)
+        yield Figure("old / old: wall time", f"{_wall(list(twice), again) / _wall(list(twice), old):.3f}")
+
+
+def _compare(prefix: str, old: Results, new: Results) -> Iterator[Figure]:
+    same, moved = [], {}
+    for each, before in old.items():
+        after, name = new[each], f"{prefix}{each[0]} {each[1]}"
+        winner = name_winner(before, after)
+        same.append(winner != "ANOTHER WINNER")
+        pcts = moved_pct(before, after)
+        parts = ", ".join(f"{rival} {pct:+.2f} %" for rival, pct in pcts.items()) or "no rival"
+        yield Figure(f"{name}: {winner}; {parts}; wall {after['wall_s'] / before['wall_s']:.2f}", "")
+        if pcts:
+            moved[name] = next(iter(pcts.values()))
+    yield bounds.exactly(
+        f"{prefix}winners that are the same or tied", f"{sum(same)} of {len(same)}", f"{len(same)} of {len(same)}"
+    )
+    if not moved:
+        yield bounds.not_measured(f"{prefix}ratios to the first rival", "no problem has one")
+        return
+    within = sum(abs(pct) <= MOST_PCT for pct in moved.values())
+    yield bounds.exactly(
+        f"{prefix}ratios to the first rival within {MOST_PCT} %",
+        f"{within} of {len(moved)}",
+        f"{len(moved)} of {len(moved)}",
+    )
+    worst = max(moved, key=lambda each: abs(moved[each]))
+    sizes = [abs(pct) for pct in moved.values()]
+    yield Figure(
+        f"{prefix}median and mean of their sizes", f"{statistics.median(sizes):.2f} %, {statistics.mean(sizes):.2f} %"
+    )
+    yield Figure(f"{prefix}mean with sign", f"{statistics.mean(moved.values()):+.2f} %")
+    yield Figure(f"{prefix}largest: {worst}", f"{moved[worst]:+.2f} %")
+
+
+def name_winner(old: Row, new: Row) -> str:
+    """A winner that the other side's sweep could not tell from its own is tied with it (RacePolicy.tie)."""
+    winners = [config_key(side["winner"]) if side["winner"] else "" for side in (old, new)]
+    ties = [{config_key(each) for each in side["tie"]} for side in (old, new)]
+    if winners[0] == winners[1]:
+        return "same winner"
+    return "tied" if winners[0] in ties[1] or winners[1] in ties[0] else "ANOTHER WINNER"
+
+
+def moved_pct(old: Row, new: Row) -> dict[str, float]:
+    """By rival, in the order in which the kernel names them: how far its ratio over ours moved."""
+    before, after = _ratios(old), _ratios(new)
+    return {rival: (after[rival] / ratio - 1) * 100 for rival, ratio in before.items() if rival in after}
+
+
+def _ratios(row: Row) -> dict[str, float]:
+    ours, *rivals = row["measurements"] or [None]
+    intervals = {each["implementation"]: ratio_interval(ours["samples_us"], each["samples_us"]) for each in rivals}
+    return {rival: interval.median for rival, interval in intervals.items() if interval is not None}
+
+
+def _is_parted(row: Row) -> bool:
+    return bool(row["measurements"] and row["measurements"][0]["detail"].get("library_runs_apart"))
+
+
+def _wall(which: Sequence[tuple[str, str]], rows: Results) -> float:
+    return sum(float(rows[each]["wall_s"]) for each in which)
+
+
+def _take(options: argparse.Namespace) -> int:
+    ends = time.monotonic() + options.seconds
+    here = device.gpus()
+    if not here or here[0].model is None:
+        raise SystemExit("there is no GPU that Tilewatch knows on this machine")
+    library, arch = bounds.ROOT / "kernels" / "library", here[0].model.arch
+    folder: Path = options.folder.absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    url = store.folder((options.cubins or folder / "cubins").absolute())
+    names = (OLD, NEW, AGAIN) if options.again else (OLD, NEW)
+    done = [set(read(folder / f"{name}.jsonl")) for name in names]
+    suite = [plan for kernel in options.kernel or [None] for plan in catalog.read(library, arch=arch, kernel=kernel)]
+    plans = [plan for plan in suite if not all((plan.kernel, plan.problem) in each for each in done)]
+    sides = {name: start(bounds.ROOT if name == NEW else options.old.absolute(), name) for name in names}
+    jobs = max(1, len(os.sched_getaffinity(0)) // 2)
+    try:
+        for number, (plan, cubins, _) in enumerate(compile_ahead(library, plans, url, jobs=jobs)):
+            if time.monotonic() > ends:
+                print(f"{len(plans) - number} of {len(suite)} problems are left: run it again", flush=True)
+                break
+            place = plan.kernel, plan.problem
+            question = {
+                "library": str(library),
+                "kernel": plan.kernel,
+                "problem": plan.problem,
+                "arch": arch,
+                "store": url,
+                "baselines": plan.baselines,
+                "cubins": [asdict(each) for each in cubins],
+            }
+            for name in names if number % 2 else reversed(names):
+                if place in done[names.index(name)]:
+                    continue
+                row = {"kernel": plan.kernel, "problem": plan.problem, "of": len(suite), **ask(sides[name], question)}
+                with (folder / f"{name}.jsonl").open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+                print(f"{name:5} {plan.kernel} {plan.problem}: {row.get('failure') or row['wall_s']}", flush=True)
+    finally:
+        for side in sides.values():
+            side.communicate()
+    return 0
+
+
+def start(checkout: Path, name: str) -> subprocess.Popen[str]:
+    """Starts a side: the product of that checkout, in an environment that is otherwise this one's."""
+    path = os.pathsep.join(filter(None, (str(checkout / "src"), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONPATH": path} | ({} if name == NEW else {"TILEWATCH_SANDBOX": "off"})
+    program = Path(__file__).with_name("boundary_side.py")
+    # -P: the folder of the program has modules of other names than the product's, which it must not find first.
+    return subprocess.Popen(
+        [sys.executable, "-P", str(program)],
+        cwd=checkout,
+        env=environment,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+
+
+def ask(side: subprocess.Popen[str], question: Mapping[str, object]) -> dict[str, Any]:
+    assert side.stdin is not None
+    assert side.stdout is not None
+    side.stdin.write(json.dumps(question) + "\n")
+    side.stdin.flush()
+    line = side.stdout.readline()
+    if not line:
+        raise SystemExit(f"a side ended with exit code {side.wait()}")
+    answer: dict[str, Any] = json.loads(line)
+    return answer
+
+
+if __name__ == "__main__":
+    main()
