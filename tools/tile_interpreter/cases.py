@@ -51,8 +51,9 @@ TILED = {"tile_rows": (1, 4), "tile_columns": (16, 128)}
 
 SCALED = {"tile_m": (16, 64), "tile_n": (32, 128, 256), "steps": (1, 2), "latency": (0,)}
 
-GROUPED = ("3x1x128x128", "5x2x128x256", "2x150x128x128")
-"""Groups without a row, groups that are all padding (both of few rows), and groups of more than one block."""
+GROUPED = ("3x1x128x128", "5x2x128x256", "2x150x128x384")
+"""Groups without a row, groups that are all padding (both of few rows), and groups of more than one block; 1 to 3
+blocks of K."""
 
 GROUPED_TILES = {
     "tile_m": (32, 128),
@@ -73,7 +74,7 @@ SMALL: Mapping[str, Small] = {
         needs="sm_100",
     ),
     "grouped_fp8": Small(GROUPED, GROUPED_TILES),
-    "grouped_fp8_masked": Small(("3x1x128x128", "2x150x128x256"), GROUPED_TILES),
+    "grouped_fp8_masked": Small(("3x1x128x128", "2x150x128x256", "2x20x128x384"), GROUPED_TILES),
     "grouped_bf16": Small(GROUPED, GROUPED_TILES),
     "grouped_bf16_by_ends": Small(GROUPED, GROUPED_TILES),
     "grouped_bf16_along_k": Small(("3x128x256x100", "2x256x128x300"), GROUPED_TILES),
