@@ -755,7 +755,7 @@ class Worker(Base):
     """
 
     __tablename__ = "workers"
-    __table_args__ = (one_of("kind", "compile", "gpu", "judge"),)
+    __table_args__ = (one_of("kind", "compile", "gpu", "judge", "tell"),)
     name: Mapped[words] = mapped_column(primary_key=True)
     kind: Mapped[words]
     host: Mapped[words]

@@ -5,7 +5,8 @@ takes from `gpu.<model>@<uuid>` as well, which is for that GPU alone.
 
     celery -A tilewatch.worker.app worker -Q compile    -n compile@%h -c 4
     celery -A tilewatch.worker.app worker -Q record     -n record@%h  -c 2     (with what host code imports)
-    celery -A tilewatch.worker.app worker -Q judge,tell -n judge@%h   -c 1
+    celery -A tilewatch.worker.app worker -Q judge      -n judge@%h   -c 1
+    celery -A tilewatch.worker.app worker -Q tell       -n tell@%h    -c 1     (with the forge's token)
     celery -A tilewatch.worker.app worker -Q gpu.h200   -n gpu0@%h    -c 1     (CUDA_VISIBLE_DEVICES=<uuid>)
     celery -A tilewatch.worker.app beat -s HOME/beat
 """

@@ -96,6 +96,7 @@ class Settings(NightlyTimes):
     health_address: str = "127.0.0.1"
     compile_health_port: int = Field(default=9471, ge=0, le=65535)
     judge_health_port: int = Field(default=9472, ge=0, le=65535)
+    tell_health_port: int = Field(default=9473, ge=0, le=65535)
     gpu_health_port: int = Field(default=9480, ge=0, le=65535)
 
     @classmethod

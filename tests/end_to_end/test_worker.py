@@ -194,7 +194,11 @@ def test_the_clock_submits_the_nightly(settings: Settings, context: Context) -> 
 
 
 def test_what_a_judge_opened_is_sent_as_soon_as_its_job_has_ended(settings: Settings, context: Context) -> None:
-    with receiver() as board, celery_worker(settings, queues="judge,tell", name="judge@test"):
+    with (
+        receiver() as board,
+        celery_worker(settings, queues="judge", name="judge@test"),
+        celery_worker(settings, queues="tell", name="tell@test"),
+    ):
         written = f"[channels.board]\nwebhook = '{board.url}'\n[[routes]]\nto = ['board']\n"
         (settings.home / "tell.toml").write_text(written)
         with session(context.database_url) as opened:
@@ -203,10 +207,10 @@ def test_what_a_judge_opened_is_sent_as_soon_as_its_job_has_ended(settings: Sett
             jobs.add(opened, key="judge 1", kind="judge", queue="judge", subject="1", payload={}, run_id=run_id)
             queued = jobs.list_unsent(opened, 0)
         dispatch.send(dispatch.sender(context.broker_url), context.database_url, queued)
-        wait_for(lambda: board.taken, settings.home / "judge@test.log")
+        log = settings.home / "tell@test.log"
+        wait_for(lambda: board.taken, log)
         assert f"tilewatch regressions acknowledge {number}" in board.taken[0].json["body"]
         dispatch.sender(context.broker_url).send_task("worker.watch", queue="tell")
-        log = settings.home / "judge@test.log"
         wait_for(lambda: "checked alarms" in log.read_text(), log)
 
 

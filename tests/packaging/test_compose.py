@@ -62,6 +62,7 @@ def test_every_part_of_the_road_is_a_service(services: dict[str, Any]) -> None:
         "logins",
         "beat",
         "judge",
+        "tell",
         "compile",
         "gpu",
         "dashboard",
@@ -107,7 +108,7 @@ def test_each_service_has_the_login_that_it_needs_and_no_other(services: dict[st
         for name, service in services.items()
         if "TILEWATCH_DATABASE_URL" in service.get("environment", {})
     }
-    working = dict.fromkeys(("beat", "judge", "compile", "gpu", "api"), "tilewatch_worker")
+    working = dict.fromkeys(("beat", "judge", "tell", "compile", "gpu", "api"), "tilewatch_worker")
     assert owners == {"migrate": "tilewatch", "logins": "tilewatch", "dashboard": "tilewatch_board", **working}
     assert "TILEWATCH_BROKER_URL" not in services["dashboard"]["environment"]
 
@@ -117,6 +118,7 @@ def test_health_is_asked_where_the_workers_answer(services: dict[str, Any]) -> N
     ports = {
         "compile": settings.compile_health_port,
         "judge": settings.judge_health_port,
+        "tell": settings.tell_health_port,
         "gpu": settings.gpu_health_port,
     }
     node = yaml.safe_load(NODE.read_text())["services"]
@@ -210,12 +212,12 @@ def test_each_image_is_built_once_and_has_the_version_in_its_tag(services: dict[
 def test_every_setting_reaches_the_workers_of_the_servers_and_no_secret_does(services: dict[str, Any]) -> None:
     """Not those that say where a container finds its folders and ports, which the file itself decides."""
     of_the_file = {"home", "port", "repository", "api_address", "api_port"}
-    of_the_file |= {"compile_health_port", "judge_health_port", "gpu_health_port"}
+    of_the_file |= {"compile_health_port", "judge_health_port", "tell_health_port", "gpu_health_port"}
     secrets = {"forge_token", "webhook_secret", "api_token"}
     settings = {f"TILEWATCH_{name.upper()}" for name in Settings.model_fields.keys() - of_the_file - secrets}
-    for name in ("beat", "judge", "compile", "gpu", "api"):
+    for name in ("beat", "judge", "tell", "compile", "gpu", "api"):
         given = {variable for variable in services[name]["environment"] if variable.startswith("TILEWATCH_")}
-        also = {"judge": {"TILEWATCH_FORGE_TOKEN"}, "api": {"TILEWATCH_WEBHOOK_SECRET"}}.get(name, set())
+        also = {"tell": {"TILEWATCH_FORGE_TOKEN"}, "api": {"TILEWATCH_WEBHOOK_SECRET"}}.get(name, set())
         also |= {"TILEWATCH_API_ADDRESS", "TILEWATCH_API_PORT"} if name == "api" else set()
         assert given == settings | also, name
     board = services["dashboard"]["environment"].keys()
@@ -241,8 +243,9 @@ def test_our_containers_can_do_no_more_than_they_need(services: dict[str, Any]) 
         assert all(mount.endswith(":ro") for mount in repositories)
     for name in ("migrate", "logins", "beat", "dashboard", "api"):
         assert not services[name].get("volumes"), f"{name} mounts what it does not need"
-    sharing = [name for name, service in services.items() if "judge:/data" in service.get("volumes", ())]
-    assert sharing == ["judge"], "tell.toml lies where kernels of other people run"
+    sharing = [name for name, service in services.items() if "tell:/data" in service.get("volumes", ())]
+    assert sharing == ["tell"], "tell.toml lies where kernels of other people run"
+    assert services["tell"]["command"][8:11] == ["-Q", "tell", "-n"], "it takes what runs kernels of other people"
 
 
 def test_every_container_has_a_limit_for_its_log(services: dict[str, Any]) -> None:
@@ -253,7 +256,7 @@ def test_every_container_has_a_limit_for_its_log(services: dict[str, Any]) -> No
 
 def test_a_worker_gets_more_time_to_stop_than_it_takes_to_drain(services: dict[str, Any]) -> None:
     drain_s = Settings(home=ROOT).drain_s
-    for name in ("judge", "compile", "gpu"):
+    for name in ("judge", "tell", "compile", "gpu"):
         minutes = re.fullmatch(r"(\d+)m", services[name]["stop_grace_period"])
         assert minutes is not None
         assert int(minutes[1]) * 60 > drain_s

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "kubernetes"
 COMPOSE = ROOT / "docker-compose.yml"
 OLDEST, NEWEST = "1.27", "1.37"
-WORKING = ("deployment/compile", "deployment/judge", "deployment/gpu-h200")
+WORKING = ("deployment/compile", "deployment/judge", "deployment/tell", "deployment/gpu-h200")
 
 
 def read_manifests(text: str) -> Iterator[dict[str, Any]]:
@@ -160,7 +160,7 @@ def test_every_password_comes_from_a_secret_that_is_made(
     assert wanted == {
         "servers": {"postgres", "redis"},
         "owner": {"migrate"},
-        "worker": {"compile", "judge", "gpu-h200", "beat", "api"},
+        "worker": {"compile", "judge", "tell", "gpu-h200", "beat", "api"},
         "dashboard": {"dashboard"},
     }
     logins = {name: re.findall(r"//(\w+):(\w+)@", values["TILEWATCH_DATABASE_URL"]) for name, values in secrets.items()
@@ -194,7 +194,12 @@ def test_no_pod_can_do_more_than_it_needs(pods: dict[str, dict[str, Any]]) -> No
 
 def test_a_pod_is_asked_where_it_answers(pods: dict[str, dict[str, Any]]) -> None:
     defaults = Settings(home=ROOT)
-    ports = (defaults.compile_health_port, defaults.judge_health_port, defaults.gpu_health_port)
+    ports = (
+        defaults.compile_health_port,
+        defaults.judge_health_port,
+        defaults.tell_health_port,
+        defaults.gpu_health_port,
+    )
     for name, port in zip(WORKING, ports, strict=True):
         (container,) = pods[name]["spec"]["containers"]
         assert container["ports"] == [{"name": "health", "containerPort": port}]

@@ -303,6 +303,7 @@ def _health_endpoints(settings: Settings, gpus_here: Sequence[Gpu]) -> Iterator[
     address = settings.health_address
     yield "compile worker", address, settings.compile_health_port
     yield "judge worker", address, settings.judge_health_port
+    yield "worker that sends messages", address, settings.tell_health_port
     if settings.gpu_health_port:
         for gpu in gpus_here:
             yield f"worker of GPU {gpu.index}", address, settings.gpu_health_port + gpu.index

@@ -168,7 +168,8 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
             "set TILEWATCH_API_PORT to another"
         )
     elif settings.api_port:
-        children.start(Child("api", (sys.executable, "-m", "tilewatch.worker.cli.main", "api"), environment))
+        serves = withhold(environment, "TILEWATCH_FORGE_TOKEN", "TILEWATCH_API_TOKEN")
+        children.start(Child("api", (sys.executable, "-m", "tilewatch.worker.cli.main", "api"), serves))
         screen.print_line(f"programs are answered at http://localhost:{settings.api_port} (docs/api.md)")
 
     compilers = compile_processes(len(os.sched_getaffinity(0)), _memory_bytes())
@@ -240,14 +241,18 @@ def dashboard(settings: Settings, environment: Mapping[str, str]) -> Child:
 def workers(
     settings: Settings, environment: Mapping[str, str], gpus_here: Iterable[Gpu], compilers: int
 ) -> Iterator[Child]:
-    """One worker that compiles, one that judges and sends messages, one per GPU, and beat, the nightlies' clock."""
+    """One worker that compiles, one that judges, one that sends messages, one per GPU, and beat, the nightlies' clock.
+
+    The one that sends messages alone has the forge's token: it runs no library.
+    """
     celery = (sys.executable, "-m", "celery", "-A", "tilewatch.worker.app")
     no_secrets = withhold(environment, *SECRETS_OF_PEOPLE)
     # Mingle and gossip are for workers that coordinate; ours meet in Postgres, and start a second sooner without.
     worker = (*celery, "worker", "--loglevel", "INFO", "--without-mingle", "--without-gossip")
     yield Child("compile", (*worker, "-Q", "compile", "-n", "compile@%h", "-c", str(compilers)), no_secrets)
     tells = withhold(environment, "TILEWATCH_WEBHOOK_SECRET", "TILEWATCH_API_TOKEN")
-    yield Child("judge", (*worker, "-Q", "judge,tell", "-n", "judge@%h", "-c", "1"), tells)
+    yield Child("judge", (*worker, "-Q", "judge", "-n", "judge@%h", "-c", "1"), no_secrets)
+    yield Child("tell", (*worker, "-Q", "tell", "-n", "tell@%h", "-c", "1"), tells)
     for gpu in gpus_here:
         assert gpu.model is not None
         queue_and_name = ("-Q", f"gpu.{gpu.model.slug}", "-n", f"gpu{gpu.index}@%h", "-c", "1")

@@ -34,8 +34,9 @@ def checks_of(kind: str, gpu_uuid: str | None, context: Context, home: Path, sil
         lambda: broker(context.broker_url),
         lambda: heartbeat(silent_s()),
         lambda: disk(home),
-        lambda: store(context.store_url, writes=kind == "compile"),
     ]
+    if kind != "tell":
+        checks.append(lambda: store(context.store_url, writes=kind == "compile"))
     if gpu_uuid is not None:
         checks.append(lambda: illness(context.database_url, gpu_uuid))
     return lambda: run(checks)

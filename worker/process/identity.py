@@ -11,7 +11,7 @@ from tilewatch.kernels.toolchains.versions import compiler_version
 from tilewatch.worker.context import Context
 from tilewatch.worker.gpu.backend import backend_for
 from tilewatch.worker.gpu.visible_gpu import require_compiler
-from tilewatch.worker.queue.dispatch import COMPILE, OF_ONE_GPU, RECORD, one_gpu_queue
+from tilewatch.worker.queue.dispatch import COMPILE, NOTIFY_QUEUE, OF_ONE_GPU, RECORD, one_gpu_queue
 
 
 @dataclass(frozen=True)
@@ -46,4 +46,5 @@ def identify(name: str, queues: Iterable[str], context: Context, wanted_compiler
     if COMPILE in taken or RECORD in taken:
         require_compiler(wanted_compiler)
         return Identity(name, "compile", context.node, {**toolchain, "compiler": compiler_version()}, queues=taken)
-    return Identity(name, "judge", context.node, toolchain, queues=taken)
+    kind = "tell" if taken == (NOTIFY_QUEUE,) else "judge"
+    return Identity(name, kind, context.node, toolchain, queues=taken)

@@ -32,7 +32,7 @@ class Lifecycle:
 
     def __init__(self, settings: Settings, identity: Identity, on_beat: Callable[[], None], intake: Intake) -> None:
         """Raises StoreError for a worker that can do nothing but put jobs off, because it cannot use the cubin store. A
-        judge asks the store too, but it also sends the messages."""
+        judge asks the store too, but most of its jobs need none."""
         context = Context.of(settings)
         if identity.kind in ("compile", "gpu"):
             CubinStore(context.store_url).check(writes=identity.kind == "compile")
@@ -98,7 +98,12 @@ class Lifecycle:
 def health_port(settings: Settings, identity: Identity) -> int:
     """The port of the health endpoint, 0 for none. Each GPU of a machine has a worker with a port of its own."""
     if identity.kind != "gpu" or not settings.gpu_health_port:
-        return {"compile": settings.compile_health_port, "judge": settings.judge_health_port}.get(identity.kind, 0)
+        ports = {
+            "compile": settings.compile_health_port,
+            "judge": settings.judge_health_port,
+            "tell": settings.tell_health_port,
+        }
+        return ports.get(identity.kind, 0)
     return settings.gpu_health_port + max(0, identity.gpu.index if identity.gpu else 0)
 
 

@@ -26,8 +26,8 @@ RECORD = "record"
 """The queue of host code that only some nodes can run: those that have PyTorch, or whatever it imports."""
 JUDGE = "judge"
 NOTIFY_QUEUE = "tell"
-"""A second queue of the judge's workers: Celery takes from both in turn, so a message to people never waits behind a
-night of runs to judge."""
+"""What talks to people and to the forge. Its worker takes from no other queue: it has the forge's token, and the others
+run the code of commits. So a message never waits behind a night of runs to judge either."""
 OF_ONE_GPU = "@"
 CONNECT_LIMIT_S = 5
 RESEND_AFTER_S = 60

@@ -156,6 +156,7 @@ def test_what_lies_in_the_spool_is_counted(tmp_path: Path) -> None:
     [
         ("compile", None, 9471),
         ("judge", None, 9472),
+        ("tell", None, 9473),
         ("gpu", Gpu(3, "GPU-3", "NVIDIA H200", "580", GPU_MODELS[1]), 9483),
         ("gpu", Gpu(-1, "SIM-n", "Simulated GPU", "none", SIMULATED), 9480),
     ],
@@ -163,7 +164,7 @@ def test_what_lies_in_the_spool_is_counted(tmp_path: Path) -> None:
 def test_each_worker_of_a_machine_has_a_port_of_its_own(tmp_path: Path, kind: str, gpu: Gpu | None, port: int) -> None:
     who = Identity("w@n", kind, "n", {}, gpu)
     assert health_port(Settings(home=tmp_path), who) == port
-    nowhere = Settings(home=tmp_path, compile_health_port=0, judge_health_port=0, gpu_health_port=0)
+    nowhere = Settings(home=tmp_path, compile_health_port=0, judge_health_port=0, tell_health_port=0, gpu_health_port=0)
     assert health_port(nowhere, who) == 0
 
 

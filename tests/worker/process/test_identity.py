@@ -45,3 +45,8 @@ def test_a_compile_worker_with_another_compiler_than_the_fleets_is_refused(conte
     with pytest.raises(WrongWorker, match=r"but TILEWATCH_COMPILER wants cuda-tile 0\.9: run `make install`"):
         identify("c@n", ["compile"], context, "cuda-tile 0.9")
     assert identify("j@n", ["judge"], context, "cuda-tile 0.9").kind == "judge"
+
+
+def test_a_worker_that_sends_messages_alone_is_of_another_kind_than_one_that_judges_too(context: Context) -> None:
+    assert identify("t@n", ["tell"], context).kind == "tell"
+    assert identify("j@n", ["tell", "judge"], context).kind == "judge"
