@@ -1,7 +1,7 @@
 """Opens and closes alarms, and writes a message for each new one in the same transaction.
 
-Runs every few minutes on any worker of the queue `tell`; two at once take turns. db/step_queries reads the facts, alarms.py decides
-which alarms should be open, outbox.py writes the messages.
+Runs every few minutes on any worker of the queue `tell`; two at once take turns. db/step_queries reads the facts,
+alarms.py decides which alarms should be open, outbox.py writes the messages.
 """
 
 import datetime as dt
