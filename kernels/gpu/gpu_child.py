@@ -13,9 +13,9 @@ from typing import Any, Protocol
 import cupy
 
 from tilewatch.kernels import baselines
-from tilewatch.kernels.gpu import canary, timing
+from tilewatch.kernels.gpu import canary, references, timing
 from tilewatch.kernels.gpu.described_launch import DescribedLaunch
-from tilewatch.kernels.gpu.prepared_problem import PreparedProblem, describe_error, prepare
+from tilewatch.kernels.gpu.prepared_problem import PreparedProblem, describe_error, prepare, take_reference
 from tilewatch.kernels.gpu.rounds import Entry, WrongWhenTimed, time_rounds
 from tilewatch.kernels.gpu.stdout_capture import StdoutCapture
 from tilewatch.kernels.gpu.telemetry import Telemetry
@@ -100,6 +100,8 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     if request["ask"] == "start timer":  # and with it the CUDA context, while the library is still imported elsewhere
         _start_timer(None)
         return {}
+    if request["ask"] == "take reference":
+        return references.take_ahead(request)
     if request["ask"] == "prepare":
         return begin(partial(prepare, request), request.get("timer"))
     assert _prepared is not None, "prepare comes first"
@@ -153,7 +155,10 @@ def _introduction(prepared: Prepared) -> Mapping[str, Any]:
 def _expect(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Takes the reference over, which ends the preparation."""
     assert isinstance(prepared, PreparedProblem)
-    prepared.expect(request["outputs"])
+    if "place" in request:
+        prepared.expect(references.use(request["place"]))
+    else:
+        prepared.expect(take_reference(prepared.described, request["outputs"]))
     return _introduction(prepared)
 
 

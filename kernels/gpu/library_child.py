@@ -60,7 +60,10 @@ def _describe(found: LibraryKernel | LibraryOperator, request: Mapping[str, Any]
 
 
 def _compute_reference(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Computes the reference on the first set of the inputs that the measuring process makes of the same seed."""
+    """Computes the reference on the first set of the inputs that the measuring process makes of the same seed. The
+    memory of the problem before is freed: the process that measures holds its inputs at the same time."""
+    shared_arrays.free()
+    cupy.get_default_memory_pool().free_all_blocks()
     found = _find(request)
     assert isinstance(found, LibraryKernel)
     kernel = found.kernel

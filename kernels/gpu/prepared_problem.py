@@ -61,25 +61,9 @@ class PreparedProblem:
         default_factory=lambda: tempfile.TemporaryDirectory(prefix="tilewatch-cubins-")
     )
 
-    def expect(self, shared: Mapping[str, Any]) -> None:
-        """Takes the reference over from the library's process. Raises LibraryError where it has other outputs than the
-        kernel, others in shape, or no number."""
-        name = self.described.kernel
-        if shared.keys() != self.outputs.keys():
-            raise LibraryError(
-                f"kernel {name}: its reference gives {', '.join(shared) or 'nothing'}, but it writes "
-                f"{', '.join(self.outputs) or 'no array'}"
-            )
-        try:
-            self.expected = {
-                each: shared_arrays.take(shared[each], each, tuple(output.shape))
-                for each, output in self.outputs.items()
-            }
-        except LibraryError as error:
-            raise LibraryError(f"kernel {name}: {error}") from None
-        for each, value in self.expected.items():
-            if cupy.isnan(value).all():  # where it is NaN, any value is right
-                raise LibraryError(f"kernel {name}: its reference gives no number for '{each}'")
+    def expect(self, reference: Mapping[str, Any]) -> None:
+        """Ends the preparation with what `take_reference` returned for this problem."""
+        self.expected = dict(reference)
         self.written_bytes = sum(
             self.outputs[each].itemsize * int((~cupy.isnan(value)).sum(axis=-1).sum())
             for each, value in self.expected.items()
@@ -251,6 +235,26 @@ def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> P
     )
     cupy.get_default_memory_pool().free_all_blocks()
     return prepared
+
+
+def take_reference(described: DescribedProblem, shared: Mapping[str, Any]) -> dict[str, Any]:
+    """Copies the reference out of the library's process, and returns it by output. Raises LibraryError where it has
+    other outputs than the kernel, others in shape, or no number."""
+    name = described.kernel
+    shapes = {spec.name: spec.shape for spec in described.arrays if spec.written}
+    if shared.keys() != shapes.keys():
+        raise LibraryError(
+            f"kernel {name}: its reference gives {', '.join(shared) or 'nothing'}, but it writes "
+            f"{', '.join(shapes) or 'no array'}"
+        )
+    try:
+        reference = {each: shared_arrays.take(shared[each], each, shape) for each, shape in shapes.items()}
+    except LibraryError as error:
+        raise LibraryError(f"kernel {name}: {error}") from None
+    for each, value in reference.items():
+        if cupy.isnan(value).all():  # where it is NaN, any value is right
+            raise LibraryError(f"kernel {name}: its reference gives no number for '{each}'")
+    return reference
 
 
 def describe_error(error: float, tolerance: float) -> str | None:

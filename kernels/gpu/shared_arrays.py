@@ -17,7 +17,7 @@ BLOCK_BYTES = 2 << 20
 HANDLE_BYTES = 64  # sizeof(cudaIpcMemHandle_t)
 
 _kept: list[int] = []
-"""Allocations of handles that were made. They are freed when the process ends."""
+"""Allocations of handles that were made."""
 
 
 def share(array: Any) -> dict[str, Any]:
@@ -29,6 +29,12 @@ def share(array: Any) -> dict[str, Any]:
     runtime.memcpy(block, array.data.ptr, array.nbytes, runtime.memcpyDeviceToDevice)
     runtime.deviceSynchronize()
     return {"handle": bytes(runtime.ipcGetMemHandle(block)).hex(), "shape": list(array.shape)}
+
+
+def free() -> None:
+    """Frees what was shared before: whoever takes it has it by then."""
+    while _kept:
+        cupy.cuda.runtime.free(_kept.pop())
 
 
 def take(shared: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> Any:

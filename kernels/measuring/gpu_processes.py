@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from tilewatch.kernels.child_process import ChildProcess
-from tilewatch.kernels.measuring.description_schema import check_description
+from tilewatch.kernels.child_process import ChildDied, ChildHung, ChildProcess
+from tilewatch.kernels.measuring.description_schema import BadDescription, check_description
 from tilewatch.kernels.results import Params
 
 MOST_AHEAD = max(1, min(4, (os.cpu_count() or 1) // 4))
@@ -81,13 +81,15 @@ class GpuProcesses:
         if not ahead:
             self._measuring.begin({"ask": "start timer"})
         self._library: ChildProcess | None = self._start_library()
-        self._ahead: list[ChildProcess] = []
+        self._planned: Sequence[Preparation] = ()
+        self._next = 0
+        self._ready: dict[int, Mapping[str, Any] | Exception] = {}
 
-    def start_ahead(self) -> None:
-        """Starts the library's processes of the next problems, while this one is measured: each problem of a library
-        file ends one. Starts none where the library's process measures."""
-        while self._library is None and len(self._ahead) < MOST_AHEAD:
-            self._ahead.append(self._start_library())
+    def plan(self, preparations: Sequence[Preparation]) -> None:
+        """Says what will be prepared, in this order. One process of the library then describes the problems and
+        computes the references of as many as the GPU has room for, and ends before the first of them is launched: each
+        problem alone costs a process and a CUDA context."""
+        self._planned = preparations
 
     def _start_library(self) -> ChildProcess:
         first, *others = self._libraries
@@ -102,10 +104,15 @@ class GpuProcesses:
 
         The introduction's `library_runs_apart` is False for a watched operator: the process that runs it measures it.
         """
+        if preparation in self._planned[self._next :]:
+            place = self._planned.index(preparation, self._next)
+            self._next = place + 1
+            if place not in self._ready:
+                self._take_references(place, deadline_s)
+            if place in self._ready:
+                return self._prepare_ready(place, deadline_s)
         deadline = time.monotonic() + deadline_s
-        if self._library is None:
-            self._library = self._ahead.pop(0) if self._ahead else self._start_library()
-        library = self._library
+        library = self._library = self._library or self._start_library()
         problems = describe(library, preparation, deadline)
         if problems is not None:
             self._measuring = self._measuring or self._start("gpu")
@@ -118,6 +125,47 @@ class GpuProcesses:
             self._measuring.close()
             self._measuring = None
         return {**library.finish(deadline_s=_left_s(deadline)), "library_runs_apart": False}
+
+    def _take_references(self, first: int, deadline_s: float) -> None:
+        """Makes planned problems ready, each within the deadline: its description, or why there is none. Stops at a
+        watched operator: its process measures it."""
+        library = self._library = self._library or self._start_library()
+        for place, preparation in enumerate(self._planned[first:], first):
+            if not library.alive:
+                library = self._library = self._start_library()
+            deadline = time.monotonic() + deadline_s
+            try:
+                problems = describe(library, preparation, deadline)
+                if problems is None:
+                    break
+                measuring = self._measuring = self._measuring or self._start("gpu")
+                library.begin({**preparation.request, "ask": "reference"})
+                measuring.begin({"ask": "start timer"})  # and with it the CUDA context, at the same time
+                outputs = library.finish(deadline_s=_left_s(deadline))["outputs"]
+                reference = {"place": place, "problem": problems[str(preparation.library)], "outputs": outputs}
+                taken = measuring.ask({**reference, "ask": "take reference"}, deadline_s=_left_s(deadline))
+            except (ChildDied, ChildHung, BadDescription) as error:
+                self._ready[place] = error
+                if self._measuring is not None and not self._measuring.alive:
+                    break
+                continue
+            self._ready[place] = problems if taken["refused"] is None else BadDescription(taken["refused"])
+            if not taken["has_room"]:
+                break
+        if self._ready:
+            library.close()
+            self._library = None
+
+    def _prepare_ready(self, place: int, deadline_s: float) -> dict[str, Any]:
+        problems = self._ready.pop(place)
+        if isinstance(problems, Exception):
+            raise problems
+        assert self._measuring is not None
+        deadline = time.monotonic() + deadline_s
+        asked = {**self._planned[place].request, "ask": "prepare", "problems": problems}
+        self._measuring.ask(asked, deadline_s=_left_s(deadline))
+        introduction = self._measuring.ask({"ask": "expect", "place": place}, deadline_s=_left_s(deadline))
+        return {**introduction, "library_runs_apart": True}
 
     def ask(self, request: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]:
         """Asks the process that measures the problem prepared last. Raises ChildDied or ChildHung."""
@@ -135,7 +183,7 @@ class GpuProcesses:
 
     @property
     def _started(self) -> list[ChildProcess]:
-        return [each for each in (self._measuring, self._library, *self._ahead) if each is not None]
+        return [each for each in (self._measuring, self._library) if each is not None]
 
 
 def describe(library: Process, preparation: Preparation, deadline: float) -> Mapping[str, Any] | None:

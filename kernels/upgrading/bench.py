@@ -1,8 +1,9 @@
 """Times many pairs of cubins on one GPU, each pair once per fresh process.
 
 A process times one pair after the other, so that its start and its CUDA context (about half of a launch, H200, 2026-11)
-are paid once for PAIRS_AT_ONCE pairs. For each pair it is still one fresh process per launch: it prepares the problem
-with new inputs, checks both sides against the reference and times them in turns, as kernels/measuring/replay.py does.
+are paid once for PAIRS_AT_ONCE pairs, and so are those of the library's process, which computes all references before
+the first pair is launched. For each pair it is still one fresh process per launch: it prepares the problem with new
+inputs, checks both sides against the reference and times them in turns, as kernels/measuring/replay.py does.
 """
 
 from collections.abc import Iterator, Sequence
@@ -93,9 +94,10 @@ class GpuPairBench:
     def launch_each(self, works: Sequence[PairWork]) -> Iterator[tuple[PairWork, LaunchResult]]:
         child: GpuProcesses | None = None
         try:
-            for work in works:
+            for place, work in enumerate(works):
                 if child is None or not child.alive:
                     child = self._processes.take()
+                    child.plan([self._describe(each) for each in works[place:]])
                 result = self._launch(child, work)
                 if isinstance(result, LaunchFailed):
                     child.close()  # a fault may have ended its context
@@ -115,15 +117,16 @@ class GpuPairBench:
     ) -> None:
         self.close()
 
-    def _launch(self, child: GpuProcesses, work: PairWork) -> LaunchResult:
+    def _describe(self, work: PairWork) -> Preparation:
         configs = (work.a.config, work.b.config)
-        preparation = Preparation(
+        return Preparation(
             self._library, work.kernel, work.problem, self._store_url, work.launches + 1, configs=configs
         )
+
+    def _launch(self, child: GpuProcesses, work: PairWork) -> LaunchResult:
         is_of_b = False
         try:
-            introduction = child.prepare(preparation, deadline_s=PREPARE_DEADLINE_S)
-            child.start_ahead()
+            introduction = child.prepare(self._describe(work), deadline_s=PREPARE_DEADLINE_S)
             if introduction["timer"] != "cupti" and not self._may_use_events:
                 raise NoCupti(NO_CUPTI)
             round_us = 0.0
