@@ -71,7 +71,9 @@ class NoCounters(Exception):
 
 
 def count(launches: Sequence[DescribedLaunch], store_url: str, gpu_uuid: str) -> tuple[Counts, ...]:
-    """Returns the counters of each launch, in order. Raises NoCounters."""
+    """Returns the counters of each launch, in order. Raises NoCounters, also where host code left none to launch."""
+    if not launches:
+        raise NoCounters(HOST_CODE)
     output = profile(launches, store_url, gpu_uuid)
     counted = read_counts(output)
     if len(counted) != len(launches):
@@ -108,8 +110,6 @@ def add_counts(
     `configs` are those of the launches, the winner's first; the others tied with it.
     """
     try:
-        if not launches:
-            raise NoCounters(HOST_CODE)
         counted = count(launches, store_url, gpu_uuid)
     except NoCounters as reason:
         found: dict[str, Any] = {"no_counters": str(reason)}
@@ -124,8 +124,6 @@ def add_counts(
 def count_pair(launches: Sequence[DescribedLaunch], *, store_url: str, gpu_uuid: str) -> Mapping[str, Any]:
     """Returns the counters of both sides of a replay by "good" and "bad", or why there are none by "missing"."""
     try:
-        if not launches:
-            raise NoCounters(HOST_CODE)
         good, bad = count(launches, store_url, gpu_uuid)
     except NoCounters as reason:
         return {"missing": str(reason)}
