@@ -76,7 +76,7 @@ class History:
         good, bad = (self._end(build, kernel, problem, facts) for build in (question.good, question.bad))
         if good is None or bad is None or (good.won is None and bad.won is None):
             return None
-        own = [fact for fact in facts if (fact.kernel, fact.problem) == (kernel, problem)]
+        own = _facts_of(facts, kernel, problem)
         good_id, bad_id = good.commit_id, bad.commit_id
         return Pair(kernel, problem, good, bad, self._is_identical(good, bad) or _were_identical(own, good_id, bad_id))
 
@@ -85,7 +85,7 @@ class History:
         replays found to be the same code as the commit before the change is before it too."""
         kernel, problem, _ = series
         commit_ids = winners.read_measured_commits(self._session, self._scope, kernel, problem)
-        own = [fact for fact in facts if (fact.kernel, fact.problem) == (kernel, problem)]
+        own = _facts_of(facts, kernel, problem)
         for fact in own:
             commit_ids |= {fact.good_position: fact.good_commit_id, fact.bad_position: fact.bad_commit_id}
         before = max((build for build in commit_ids if build < first_bad), default=min(commit_ids))
@@ -112,7 +112,7 @@ class History:
             there = self.side(before, kernel, problem)
             if there is not None:
                 ends = self._nights[before].commit_id, self._nights[build].commit_id
-                own = [fact for fact in self._facts if (fact.kernel, fact.problem) == (kernel, problem)]
+                own = _facts_of(self._facts, kernel, problem)
                 return before, self._is_same(there, here) or _were_identical(own, *ends)
         return None
 
@@ -166,6 +166,10 @@ class History:
         if won.config_id == config_id:
             return won.code_sha256
         return winners.find_code(self._session, won.sweep_id, config_id)
+
+
+def _facts_of(facts: Sequence[ReplayFact], kernel: str, problem: str) -> list[ReplayFact]:
+    return [fact for fact in facts if (fact.kernel, fact.problem) == (kernel, problem)]
 
 
 def _were_identical(facts: Sequence[ReplayFact], good_id: int, bad_id: int) -> bool:
