@@ -24,7 +24,7 @@ class Policy:
     changes_a_point: float = 0.001  # how often a series changes
     fresh_nights: int = 3  # what only the last so many nights of a series measured can still be reported soon
     worth_launches: float = 400.0  # what reporting a fresh change, or one of new code, is worth, in replay launches
-    late_worth_launches: float = 28.0  # the same of an older one: more than a step, once nights leave no doubt
+    late_worth_launches: float = 28.0  # the same of an older one, which its author no longer remembers
     believed_deviations: float = 3.7  # of the replays alone, whatever the nights show
     believed_log_odds: float = 5.5  # nights, replays and prior together
     min_change: float = 0.003  # a smaller change is irrelevant, and no night's noise is less than a sixth of it
