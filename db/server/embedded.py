@@ -48,7 +48,7 @@ POSTGRES_SETTINGS = {
     "listen_addresses": HOST,
     "unix_socket_directories": "",
     "shared_buffers": "128MB",
-    "max_connections": "50",
+    "max_connections": "65",  # the limits of the logins of `tilewatch up`, and the owner's
     # Anyone on this machine may open a connection, and it counts before its password is known. Whoever opened 120 and
     # said no more kept everybody out for 59 s (Postgres 18, 2026-11-22).
     "authentication_timeout": f"{LOGIN_LIMIT_S}s",

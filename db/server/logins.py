@@ -1,6 +1,7 @@
 """Makes database logins with just the rights that a process needs. Knows no table; the roles come with the migrations.
 
-A login that exists gets the given password and role, and loses our other roles: that is how a password is changed.
+A login that exists gets the given password, role and limit, and loses our other roles: that is how a password is
+changed.
 """
 
 from collections.abc import Sequence
@@ -23,9 +24,12 @@ class NoLogin(ExpectedError):
 
 @dataclass(frozen=True)
 class Login:
+    """`most_connections` it may hold at a time, so that it cannot keep other logins out; None means no limit."""
+
     name: str
     role: Role
     password: str = field(repr=False)
+    most_connections: int | None = None
 
 
 def make(owner_url: str, logins: Sequence[Login]) -> None:
@@ -56,7 +60,9 @@ def _make(driver: "psycopg.Connection[tuple[object, ...]]", login: Login) -> Non
     digest = driver.pgconn.encrypt_password(login.password.encode(), login.name.encode(), b"scram-sha-256")
     if not driver.execute("select from pg_roles where rolname = %s", [login.name]).rowcount:
         driver.execute(sql.SQL("create role {} login").format(name))
-    driver.execute(sql.SQL("alter role {} login password {}").format(name, sql.Literal(digest.decode())))
+    most = -1 if login.most_connections is None else login.most_connections
+    change = sql.SQL("alter role {} login password {} connection limit {}")
+    driver.execute(change.format(name, sql.Literal(digest.decode()), sql.Literal(most)))
     for role in get_args(Role):
-        change = "grant {} to {}" if role == login.role else "revoke {} from {}"
-        driver.execute(sql.SQL(change).format(sql.Identifier(role), name))
+        grant = "grant {} to {}" if role == login.role else "revoke {} from {}"
+        driver.execute(sql.SQL(grant).format(sql.Identifier(role), name))

@@ -9,6 +9,8 @@ import typer
 
 from tilewatch.worker.cli import options
 
+MOST_OF_DASHBOARDS = 45
+
 
 def prune(
     days: Annotated[
@@ -99,8 +101,9 @@ def logins(
 ) -> None:
     """Create or change the database logins of the workers (tilewatch_worker) and of the dashboard (tilewatch_board).
 
-    Each gets only the rights that it needs. Run this as the owner of the database, after `tilewatch migrate`. The
-    passwords come from the environment: TILEWATCH_WORKER_PASSWORD and TILEWATCH_BOARD_PASSWORD.
+    Each gets only the rights that it needs, and the dashboard's at most 45 connections, which are three dashboards'.
+    Run this as the owner of the database, after `tilewatch migrate`. The passwords come from the environment:
+    TILEWATCH_WORKER_PASSWORD and TILEWATCH_BOARD_PASSWORD.
     """
     from tilewatch.db.server.logins import Login, Role, make
 
@@ -109,7 +112,7 @@ def logins(
         options.ready_database(),
         (
             Login("tilewatch_worker", "tilewatch_write", _password("TILEWATCH_WORKER_PASSWORD")),
-            Login("tilewatch_board", board, _password("TILEWATCH_BOARD_PASSWORD")),
+            Login("tilewatch_board", board, _password("TILEWATCH_BOARD_PASSWORD"), MOST_OF_DASHBOARDS),
         ),
     )
     print(f"tilewatch_worker has the rights of tilewatch_write, tilewatch_board those of {board}")

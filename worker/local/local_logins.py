@@ -5,17 +5,23 @@ import secrets
 from collections.abc import Mapping
 
 from tilewatch.db.server import logins
-from tilewatch.db.server.logins import Login
+from tilewatch.db.server.logins import Login, Role
 from tilewatch.worker.local.secret_files import list_sign_in_files
 from tilewatch.worker.settings import CHECKOUT
 
 DASHBOARD_LOGIN = "tilewatch_board"
 WORKER_LOGIN = "tilewatch_worker"
 
+MOST_OF_DASHBOARD = 15
+"""What its pool holds at most (db/session.py)."""
+
+MOST_OF_WORKERS = 47
+"""All others that the server has: neither login can keep the other out, nor both the owner."""
+
 
 def make_worker_login(owner_url: str) -> str:
     """Makes the login that writes rows and changes no table, and returns its URL."""
-    login = Login(WORKER_LOGIN, "tilewatch_write", secrets.token_hex(16))
+    login = Login(WORKER_LOGIN, "tilewatch_write", secrets.token_hex(16), MOST_OF_WORKERS)
     logins.make(owner_url, (login,))
     return logins.url_of(owner_url, login)
 
@@ -40,7 +46,8 @@ def make_dashboard_login(owner_url: str, environment: Mapping[str, str]) -> str:
         or bool(environment.get("TILEWATCH_TRIAGERS", "").strip())
         or _has_secrets()  # they may name triagers too
     )
-    login = Login(DASHBOARD_LOGIN, "tilewatch_triage" if may_act else "tilewatch_read", secrets.token_hex(16))
+    role: Role = "tilewatch_triage" if may_act else "tilewatch_read"
+    login = Login(DASHBOARD_LOGIN, role, secrets.token_hex(16), MOST_OF_DASHBOARD)
     logins.make(owner_url, (login,))
     return logins.url_of(owner_url, login)
 

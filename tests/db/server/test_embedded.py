@@ -86,7 +86,7 @@ def test_connections_that_never_log_in_are_closed_by_the_server(scratch: Path) -
             assert owner.execute("show authentication_timeout").fetchone() == ("5s",)
         login = struct.pack("!I", 3 << 16) + b"user\0tilewatch\0\0"  # protocol 3.0
         greeting = struct.pack("!I", 4 + len(login)) + login
-        held = [socket.create_connection(("127.0.0.1", _ports(servers)[0])) for _ in range(60)]
+        held = [socket.create_connection(("127.0.0.1", _ports(servers)[0])) for _ in range(80)]
         for each in held:
             each.sendall(greeting)
         for each in held:

@@ -1,5 +1,8 @@
 """Logins: each may do what it needs, and a password is changed by making the login again."""
 
+import contextlib
+from dataclasses import replace
+
 import psycopg
 import pytest
 from sqlalchemy import make_url
@@ -48,3 +51,15 @@ def test_a_user_who_may_make_no_roles_gets_a_sentence_without_a_password(databas
         logins.make(as_login(database_url, WORKER), (Login("tilewatch_test_other", "tilewatch_read", "hunter2"),))
     assert "hunter2" not in str(refused.value)
     assert "hunter2" not in repr(Login("x", "tilewatch_read", "hunter2"))
+
+
+def test_a_login_at_its_limit_keeps_no_other_login_out(database_url: str) -> None:
+    logins.make(database_url, (replace(DASHBOARD, most_connections=2), WORKER))
+    with contextlib.ExitStack() as held:
+        for _ in range(2):
+            held.enter_context(psycopg.connect(as_login(database_url, DASHBOARD)))
+        with pytest.raises(psycopg.OperationalError, match="too many connections for role"):
+            psycopg.connect(as_login(database_url, DASHBOARD))
+        psycopg.connect(as_login(database_url, WORKER)).close()
+        logins.make(database_url, (DASHBOARD,))
+        psycopg.connect(as_login(database_url, DASHBOARD)).close()

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from sqlalchemy.pool import QueuePool
 
+from tilewatch.db import session
+from tilewatch.db.server.embedded import POSTGRES_SETTINGS
 from tilewatch.worker.local import local_logins
 
 
@@ -43,6 +46,25 @@ def test_the_workers_write_rows_and_run_no_programs(database_url: str, monkeypat
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 worker.execute(forbidden)
         assert worker.execute("select rolsuper from pg_roles where rolname = current_user").fetchone() == (False,)
+
+
+def test_neither_login_of_up_can_keep_the_other_or_the_owner_out(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(local_logins, "WORKER_LOGIN", "tilewatch_test_up_worker")
+    monkeypatch.setattr(local_logins, "DASHBOARD_LOGIN", "tilewatch_test_up_board")
+    limits = []
+    for url in (local_logins.make_worker_login(database_url), local_logins.make_dashboard_login(database_url, {})):
+        with psycopg.connect(url.replace("+psycopg", "")) as opened:
+            (limit,) = opened.execute("select rolconnlimit from pg_roles where rolname = current_user").fetchone() or ()
+            limits.append(limit)
+    pool = session.engine(database_url).pool
+    assert isinstance(pool, QueuePool)
+    assert limits[1] == pool.size() + pool._max_overflow, "the dashboard's own pool"
+    of_the_owner = int(POSTGRES_SETTINGS["superuser_reserved_connections"])
+    assert min(limits) > 0
+    assert sum(limits) == int(POSTGRES_SETTINGS["max_connections"]) - of_the_owner
 
 
 def test_the_owner_of_a_laptop_may_act_unless_a_setting_or_a_secrets_file_says_otherwise(
