@@ -1,6 +1,7 @@
 """Shared parts of queries: rows as dataclasses, the joins from a measurement to its commit, conditions of a series."""
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from sqlalchemy import CTE, ColumnElement, Label, Select, Subquery, and_, exists, func, select, true, tuple_
@@ -95,6 +96,22 @@ def or_zero(table: Subquery, *names: str) -> list[Label[Any]]:
     return [func.coalesce(table.c[name], 0).label(name) for name in names]
 
 
-def read_rows(session: Session, query: Query, row: Callable[..., Made]) -> list[Made]:
-    """Runs the query and makes one `row` of each result; the columns have the names of its fields."""
-    return [row(**columns._asdict()) for columns in session.execute(query)]
+def read_rows(session: Session, query: Query, row: Callable[..., Made], documents: Sequence[str] = ()) -> list[Made]:
+    """Runs the query and makes one `row` of each result; the columns have the names of its fields.
+
+    `documents` are columns that the query selects as the text of a JSON document. Equal texts are decoded once, and
+    their rows share the object: in a year of nights there are a few toolchains and configs.
+    """
+    found = session.execute(query)
+    names = list(found.keys())
+    decoded: dict[str | None, Any] = {None: None}
+    made = []
+    for columns in found:
+        fields = dict(zip(names, columns, strict=True))
+        for name in documents:
+            text = fields[name]
+            if text not in decoded:
+                decoded[text] = json.loads(text)
+            fields[name] = decoded[text]
+        made.append(row(**fields))
+    return made

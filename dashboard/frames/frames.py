@@ -1,6 +1,7 @@
 """Turns rows of the database into data frames. Knows no query, no cache and no widget."""
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import pandas as pd
@@ -13,10 +14,14 @@ def to_frame(row: type, rows: Sequence[Any]) -> pd.DataFrame:
 
     pandas writes NaN for a missing text, and NaN is true in an `if`.
     """
-    names = list(row.__dataclass_fields__)  # type: ignore[attr-defined]  # every row is a dataclass
-    frame = pd.DataFrame([vars(each) for each in rows], columns=names)
-    texts = {name: frame[name].astype(object).where(frame[name].notna(), None) for name in frame.select_dtypes("str")}
-    return frame.assign(**texts)
+    names = row.__dataclass_fields__  # type: ignore[attr-defined]  # every row is a dataclass
+    return pd.DataFrame({name: _column([getattr(each, name) for each in rows]) for name in names})
+
+
+def _column(values: list[Any]) -> list[Any] | pd.Series:
+    """A text's column is one of objects from the start: pandas' own has NaN, and takes twice as long to make."""
+    known = next((value for value in values if value is not None), None)
+    return pd.Series(values, dtype=object) if isinstance(known, str) else values
 
 
 def trials_frame(rows: Sequence[TrialRow]) -> pd.DataFrame:

@@ -29,7 +29,7 @@ def name_lines(points: pd.DataFrame) -> pd.Series:
     rows = zip(points["implementation"], points["detail"], points["role"], strict=True)
     names = [name if role == "kernel" else version_name(name, detail) for name, detail, role in rows]
     lines = pd.Series(names, index=points.index, dtype=object)
-    twice = points.assign(line=lines).duplicated(["run_id", "line"], keep=False)
+    twice = points[["run_id"]].assign(line=lines).duplicated(keep=False)
     of_environment = points["implementation"].map(has_version)
     return lines.mask(twice & of_environment, lines + ", environment")
 

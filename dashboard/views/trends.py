@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pandas as pd
 import streamlit as st
 
-from tilewatch.dashboard.charts import colours, hover, marks, trend
+from tilewatch.dashboard.charts import colours, hover, marks, trend, trend_lines
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.frames.metrics import Metric, values_of_samples
 from tilewatch.dashboard.text import config_text, moment, rival_text, source_text
@@ -58,7 +58,7 @@ def page(url: str) -> None:
     with left:
         others = _pick_others(everything, own)
     with right:
-        along: trend.Along = "dates" if filters.pick("Along", [COMMITS, DATES], "along") == DATES else "commits"
+        along: trend_lines.Along = "dates" if filters.pick("Along", [COMMITS, DATES], "along") == DATES else "commits"
     if others:
         _few(url, {_name(*_key(own)): _key(own), **others}, metric, along)
         return
@@ -124,7 +124,7 @@ def _in_view(points: pd.DataFrame) -> pd.DataFrame:
     return points[points["sha"].isin(shas[first : last + 1])].reset_index(drop=True)
 
 
-def _few(url: str, chosen: dict[str, Key], metric: Metric, along: trend.Along) -> None:
+def _few(url: str, chosen: dict[str, Key], metric: Metric, along: trend_lines.Along) -> None:
     series = {name: reads.points(url, *key, static_facts=metric.static) for name, key in chosen.items()}
     clicked = plots.show_clickable(
         trend.trends(series, metric, along=along), "trend", f"{metric.label} of {count_text(len(series), 'series')}"
@@ -140,7 +140,7 @@ def _chart(
     own: pd.Series,
     points: pd.DataFrame,
     metric: Metric,
-    along: trend.Along,
+    along: trend_lines.Along,
     branches: dict[str, pd.DataFrame],
 ) -> None:
     shown = metric.values(points)["value"].notna()
@@ -184,7 +184,7 @@ def _open(clicked: list[dict[str, object]]) -> None:
 
 def _legend(points: pd.DataFrame, lines: list[marks.Mark], raw: pd.DataFrame | None) -> list[str]:
     """The meaning of each kind of mark that is in the chart."""
-    dense = points.groupby("implementation").size().max() > trend.PLAIN
+    dense = points.groupby("implementation").size().max() > trend_lines.PLAIN
     words = [
         "Lines are medians in a band of their 95 % intervals, a click on a point of the kernel opens its evidence"
         if dense

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import exists, false, func, select, true
+from sqlalchemy import Text, cast, exists, false, func, select, true
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
@@ -168,7 +168,7 @@ def list_branches(
     return list(session.scalars(query))
 
 
-_SHORT_DETAIL = Measurement.detail.op("-")("checklist").label("detail")
+_SHORT_DETAIL = Measurement.detail.op("-")("checklist")
 """What a run stored of an implementation, without its checklist: that is 3 kB, and a series has hundreds of runs."""
 
 
@@ -204,11 +204,11 @@ def list_points(
                 Run.finished_at.label("measured_at"),
                 Run.gpu_name.label("device_name"),
                 Run.timer,
-                Run.toolchain,
+                cast(Run.toolchain, Text).label("toolchain"),
                 Run.toolchain_sha256,
                 Measurement.implementation,
                 Measurement.role,
-                Config.params,
+                cast(Config.params, Text).label("params"),
                 func.cardinality(Measurement.samples_us).label("samples"),
                 Measurement.median_us,
                 Measurement.low_us,
@@ -217,11 +217,11 @@ def list_points(
                 Measurement.ratio_low,
                 Measurement.ratio_high,
                 Measurement.baseline,
-                _SHORT_DETAIL,
+                cast(_SHORT_DETAIL, Text).label("detail"),
                 Sweep.flops,
                 Sweep.bytes,
-                Sweep.space["work"].label("work"),
-                Sweep.space["rate"].label("rate"),
+                Sweep.space["work"].astext.label("work"),
+                Sweep.space["rate"].astext.label("rate"),
                 func.concat(Sweep.kernel, " ", Sweep.problem).label("operator"),
                 GpuModel.fp8_tflops,
                 GpuModel.bandwidth_gbps,
@@ -243,7 +243,7 @@ def list_points(
         .where(*is_of_series({"repository": repository, "kernel": kernel, "problem": problem, "gpu_model": gpu_model}))
         .order_by(Commit.position, Commit.committed_at, Run.finished_at, Run.id, Measurement.id)
     )
-    return read_rows(session, query, PointRow)
+    return read_rows(session, query, PointRow, documents=("toolchain", "params", "detail", "work", "rate"))
 
 
 def list_sizes(session: Session, repository: str, kernel: str, gpu_model: str, sha: str) -> list[SizeRow]:
@@ -275,7 +275,7 @@ def list_sizes(session: Session, repository: str, kernel: str, gpu_model: str, s
             Measurement.high_us,
             Sweep.flops,
             Sweep.bytes,
-            _SHORT_DETAIL,
+            _SHORT_DETAIL.label("detail"),
         )
         .select_from(newest)
         .join(Run, Run.id == newest.c.run_id)

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from tilewatch.dashboard.charts import colours, hover, marks
+from tilewatch.dashboard.charts import colours, hover, marks, trend_lines
 from tilewatch.dashboard.charts import trend as charts
 from tilewatch.dashboard.frames.metrics import METRICS, axis_title, values_of_samples
 
@@ -144,7 +144,7 @@ def test_a_gpu_without_datasheet_rates_has_no_roofline() -> None:
 
 
 def test_many_points_have_a_band_instead_of_bars_and_their_baselines_no_marks() -> None:
-    line = [each for i in range(charts.PLAIN + 1) for each in (point(i), baseline(i, ratio_low=0.98, ratio_high=1.01))]
+    line = [each for i in range(trend_lines.PLAIN + 1) for each in (point(i), baseline(i, ratio_low=0.98, ratio_high=1.01))]
     figure = trend(*line)
     kernel, rival = named(figure, "gemm_fp8"), named(figure, "deepgemm")
     assert (kernel.mode, rival.mode) == ("lines+markers", "lines")
@@ -157,7 +157,7 @@ def test_many_points_have_a_band_instead_of_bars_and_their_baselines_no_marks() 
 
 
 def test_a_point_without_an_interval_is_left_out_of_the_band_and_a_line_without_any_has_none() -> None:
-    line = [point(i, ratio_low=None if i == 3 else 0.89) for i in range(charts.PLAIN + 1)]
+    line = [point(i, ratio_low=None if i == 3 else 0.89) for i in range(trend_lines.PLAIN + 1)]
     assert "0000000300" not in named(trend(*line), "gemm_fp8, 95 %").x
     registers = next(metric for metric in METRICS if metric.key == "registers")
     assert [trace.name for trace in trend(*line, metric=registers).data] == ["gemm_fp8"]
@@ -165,10 +165,10 @@ def test_a_point_without_an_interval_is_left_out_of_the_band_and_a_line_without_
 
 def test_a_point_of_a_quarantined_gpu_keeps_its_mark_among_many_of_a_baseline() -> None:
     ill = 7
-    line = [each for i in range(charts.PLAIN + 1) for each in (point(i), baseline(i, quarantined=i == ill))]
+    line = [each for i in range(trend_lines.PLAIN + 1) for each in (point(i), baseline(i, quarantined=i == ill))]
     marked = named(trend(*line), "deepgemm")
     assert marked.mode == "lines+markers"
-    assert [place for place, symbol in enumerate(marked.marker.symbol) if symbol == charts.QUARANTINED] == [ill]
+    assert [place for place, symbol in enumerate(marked.marker.symbol) if symbol == trend_lines.QUARANTINED] == [ill]
 
 
 def test_every_point_carries_its_run_and_only_the_words_that_others_do_not_share() -> None:
@@ -365,7 +365,7 @@ def test_a_branch_stands_beside_the_main_line_in_a_look_of_its_own() -> None:
     main, beside = named(figure, "gemm_fp8"), named(figure, "branch faster")
     assert list(main.x) == ["0000000100", "0000000200", "0000000300"], "its line passes the branch by"
     assert list(beside.x) == ["beef000000"]
-    assert (beside.marker.symbol, beside.marker.color) == (charts.BRANCH, beside.line.color)
+    assert (beside.marker.symbol, beside.marker.color) == (trend_lines.BRANCH, beside.line.color)
     assert beside.marker.color != main.line.color
     assert list(figure.layout.xaxis.categoryarray)[1:3] in (
         ["0000000200", "beef000000"],

@@ -1,0 +1,108 @@
+"""Lays out a trend as the dict of Plotly's layout: its axes, its legend, the lines where something changed. Pure."""
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import pandas as pd
+
+from tilewatch.dashboard.charts import colours
+from tilewatch.dashboard.charts.marks import Mark
+from tilewatch.dashboard.charts.trend_lines import Along
+from tilewatch.dashboard.frames.metrics import Metric, axis_title
+from tilewatch.text import short_sha
+
+MOST_LABELLED_MARKS = 6
+"""Marks beyond this many have a line and no words, which would overlap."""
+AXIS_TITLE_PX = 12
+
+
+def lay_out(points: pd.DataFrame, metric: Metric, along: Along, marks: Sequence[Mark]) -> dict[str, Any]:
+    """`points` are all that are shown, in commit order."""
+    commits = points.drop_duplicates("sha").reset_index(drop=True) if len(points) else points
+    names = [short_sha(sha) for sha in commits["sha"]] if len(points) else []
+    commit_axis = {
+        "title": {"text": "commit, in commit order"},
+        "type": "category",
+        "categoryorder": "array",
+        "categoryarray": names,
+        "range": [-0.5, max(len(names), 1) - 0.5],
+        "nticks": 20,
+    }
+    placed = [(mark, _between(commits, mark, along)) for mark in marks]
+    seen = [(mark, x, i) for i, (mark, x) in enumerate(placed) if x is not None]
+    lines = [_line(x, mark) for mark, x, _ in seen]
+    if metric.key == "ratio":
+        lines.append(_line_at_one(points))
+    return {
+        "shapes": lines,
+        "annotations": [_words(x, mark, labelled=i < MOST_LABELLED_MARKS, row=i) for mark, x, i in seen],
+        "height": 460,
+        "margin": {"t": 20 + 16 * min(len(marks), 3), "b": 10, "l": 10, "r": 10},
+        "hovermode": "closest",
+        "hoverlabel": {"align": "left"},
+        # At the foot of the figure, which keeps room for it: in a narrow window it lay over the title of the axis.
+        "legend": {"orientation": "h", "yref": "container", "yanchor": "bottom", "y": 0, "x": 0},
+        "showlegend": True,
+        "yaxis": {
+            # The longest fits the height.
+            "title": {"text": axis_title(metric, points), "font": {"size": AXIS_TITLE_PX}},
+            "range": _around(points, with_one=metric.key == "ratio"),
+            "zeroline": False,
+        },
+        "xaxis": commit_axis if along == "commits" else {"title": {"text": "date of the commit"}, "type": "date"},
+    }
+
+
+def _line(x: Any, mark: Mark) -> dict[str, Any]:
+    """A line over the whole height."""
+    look = {"width": 1.5, "dash": mark.dash, "color": mark.colour}
+    return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": look}
+
+
+def _words(x: Any, mark: Mark, *, labelled: bool, row: int) -> dict[str, Any]:
+    """The words of neighbours are in three rows above their lines."""
+    return {
+        "x": x,
+        "y": 1.0,
+        "yref": "paper",
+        "yshift": 14 * (row % 3),
+        "yanchor": "bottom",
+        "xanchor": "center",
+        "showarrow": False,
+        "text": escape(mark.words) if labelled else "",
+        "hovertext": escape(mark.words),
+        "font": {"size": 11} if mark.colour == colours.LINE else {"size": 11, "color": mark.colour},
+    }
+
+
+def _line_at_one(points: pd.DataFrame) -> dict[str, Any]:
+    rivals = set(points["baseline"].dropna()) if len(points) else set()
+    colour = colours.colour_of(rivals.pop(), "baseline") if len(rivals) == 1 else colours.LINE
+    ends = {"x0": 0, "x1": 1, "xref": "x domain", "y0": 1.0, "y1": 1.0}
+    return {"type": "line", **ends, "line": {"width": 1, "color": colour}, "opacity": 0.6}
+
+
+def _between(commits: pd.DataFrame, mark: Mark, along: Along) -> Any:
+    """The x halfway between the two commits of a mark, or where this series measured neither between the last before it
+    and the first after it; None when one of them is not shown."""
+    positions = commits["position"] if len(commits) else pd.Series(dtype=int)
+    earlier, later = positions.index[positions <= mark.before], positions.index[positions >= mark.after]
+    if earlier.empty or later.empty:
+        return None
+    before, after = earlier[-1], later[0]
+    if along == "commits":
+        return (before + after) / 2
+    first, last = commits.iloc[before]["committed_at"], commits.iloc[after]["committed_at"]
+    return first + (last - first) / 2
+
+
+def _around(points: pd.DataFrame, *, with_one: bool) -> list[float] | None:
+    """A value range with room around the points: Plotly gives a single point a range of two whole units."""
+    if points.empty:
+        return None
+    low, high = points["low"].fillna(points["value"]).min(), points["high"].fillna(points["value"]).max()
+    if with_one:
+        low, high = min(low, 1.0), max(high, 1.0)
+    room = max(0.12 * (high - low), 0.02 * abs(high), 0.001)
+    return [float(low - room), float(high + room)]
