@@ -30,6 +30,9 @@ SCALED = "gemm_fp8_scaled"
 PARTS: Mapping[str, tuple[str, tuple[str, ...], float]] = {
     "odd blocks of K, groups": ("grouped_fp8", ("8x4096x2048x1408", "4x8192x4096x2432"), 0.80),
     "odd blocks of K, masked groups": ("grouped_fp8_masked", ("32x192x2048x1408", "6x1024x4096x2432"), 0.80),
+    "few waves, scaled": (SCALED, ("4096x2112x7168", "2048x4160x7168", "4096x1088x3072"), 0.75),
+    "few waves, FP8": ("gemm_nt_fp8", ("4096x2112x7168-fp8", "2048x4160x7168-fp8"), 0.90),
+    "few waves, bfloat16": ("gemm_nt", ("4096x576x7168-bfloat16", "4096x2112x7168-bfloat16"), 0.75),
     "odd blocks of K": (
         SCALED,
         ("1871x2880x4736", "617x9024x6528", "151x1104x9600", "5447x1520x3712"),
@@ -37,7 +40,6 @@ PARTS: Mapping[str, tuple[str, tuple[str, ...], float]] = {
     ),
     "one row": (SCALED, ("1x2112x7168", "1x6144x4096", "1x4096x12288"), 1.05),
     "8 to 64 rows": (SCALED, tuple(f"{m}x{n}x{k}" for m in (8, 64) for n, k in ((2112, 7168), (6144, 4096))), 0.80),
-    "few waves": ("gemm_nt", ("4096x576x7168-bfloat16", "4096x2112x7168-bfloat16"), 0.75),
     "even blocks of K": (SCALED, ("3012x5584x1792", "27x15296x2048"), 0.85),
 }
 """Kernel, problems, and the least geometric mean of DeepGEMM's time over ours. Problems with odd and even blocks of K
