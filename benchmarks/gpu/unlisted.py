@@ -11,7 +11,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import bounds
@@ -22,16 +22,19 @@ from tilewatch.kernels.compiling import store
 from tilewatch.kernels.compiling.compile_plan import compile_plans
 from tilewatch.kernels.library import FOLDER
 from tilewatch.kernels.measuring.measure import MeasureRequest, measure
-from tilewatch.kernels.results import Cubin, Plan
+from tilewatch.kernels.results import Cubin, Plan, TrialResult
 from tilewatch.kernels.statistics import median_interval, ratio_interval
 
 SCALED = "gemm_fp8_scaled"
 
+EDGES = ("added_n", "narrow")
+"""Axes that say how what is left over of N is cut; the best time of each of their values is printed."""
+
 PARTS: Mapping[str, tuple[str, tuple[str, ...], float]] = {
     "odd blocks of K, groups": ("grouped_fp8", ("8x4096x2048x1408", "4x8192x4096x2432"), 0.80),
     "odd blocks of K, masked groups": ("grouped_fp8_masked", ("32x192x2048x1408", "6x1024x4096x2432"), 0.80),
-    "few waves, scaled": (SCALED, ("4096x2112x7168", "2048x4160x7168", "4096x1088x3072"), 0.75),
-    "few waves, FP8": ("gemm_nt_fp8", ("4096x2112x7168-fp8", "2048x4160x7168-fp8"), 0.90),
+    "few waves, scaled": (SCALED, ("4096x2112x7168", "8192x2112x7168"), 0.75),
+    "few waves, FP8": ("gemm_nt_fp8", ("4096x2112x7168-fp8", "8192x2112x7168-fp8"), 0.90),
     "few waves, bfloat16": ("gemm_nt", ("4096x576x7168-bfloat16", "4096x2112x7168-bfloat16"), 0.75),
     "odd blocks of K": (
         SCALED,
@@ -79,7 +82,8 @@ def _measure(arch: str, kernel: str, problem: str, folder: str) -> float | None:
     url = store.folder(Path(folder))
     cubins = list(_compile(plan, url))
     request = MeasureRequest(FOLDER.absolute(), kernel, problem, arch, url, cubins, 0, ("deepgemm",))
-    result = measure(request, on_trial=lambda _: None, on_step=lambda *_: None)
+    trials: list[TrialResult] = []
+    result = measure(request, on_trial=trials.append, on_step=lambda *_: None)
     if result.winner is None:
         return None
     ours, deepgemm = result.measurements
@@ -87,7 +91,19 @@ def _measure(arch: str, kernel: str, problem: str, folder: str) -> float | None:
     words = "missing" if ratio is None else f"{ratio.median:.3f}"
     time_us = median_interval(ours.samples_us).median
     print(f"{kernel} {problem}: {time_us:.1f} us, DeepGEMM {words}, {dict(result.winner)}", flush=True)
+    by_edge = [f"{axis} {value}: {us:.1f} us" for axis in EDGES for value, us in _best_by(axis, trials)]
+    print("  " + ", ".join(by_edge) if by_edge else "", flush=True)
     return None if ratio is None else ratio.median
+
+
+def _best_by(axis: str, trials: Sequence[TrialResult]) -> list[tuple[int, float]]:
+    """The least time of each value of an axis, of the sweep's own short timing; none where the space lacks the axis."""
+    best: dict[int, float] = {}
+    for trial in trials:
+        if trial.median_us is not None and axis in trial.config:
+            value = trial.config[axis]
+            best[value] = min(best.get(value, trial.median_us), trial.median_us)
+    return sorted(best.items())
 
 
 def _compile(plan: Plan, url: str) -> Iterator[Cubin]:

@@ -230,7 +230,7 @@ def persistent_space(arch: str, tile_k: tuple[int, ...], added_n: tuple[int, ...
             ("group_size_m", (8,)),
             ("latency", (0,)),
             *((("added_n", added_n),) if added_n else ()),
-            *((("narrow", narrow),) if narrow else ()),
+            *((("narrow", narrow),) if narrow and arch == "sm_90" else ()),
         ),
         only=lambda config: (
             (arch != "sm_90" or fits_registers(config))
