@@ -1,7 +1,6 @@
 """Turns rows of the database into data frames. Knows no query, no cache and no widget."""
 
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import Any
 
 import pandas as pd

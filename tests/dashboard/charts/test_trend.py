@@ -144,7 +144,9 @@ def test_a_gpu_without_datasheet_rates_has_no_roofline() -> None:
 
 
 def test_many_points_have_a_band_instead_of_bars_and_their_baselines_no_marks() -> None:
-    line = [each for i in range(trend_lines.PLAIN + 1) for each in (point(i), baseline(i, ratio_low=0.98, ratio_high=1.01))]
+    line = [
+        each for i in range(trend_lines.PLAIN + 1) for each in (point(i), baseline(i, ratio_low=0.98, ratio_high=1.01))
+    ]
     figure = trend(*line)
     kernel, rival = named(figure, "gemm_fp8"), named(figure, "deepgemm")
     assert (kernel.mode, rival.mode) == ("lines+markers", "lines")
