@@ -30,13 +30,19 @@ PACKAGE = Path(__file__).parent.parent
 
 OF_THE_DRIVER = ("/dev", "/proc")
 
+SOCKETS_OF_THE_DRIVER = ("/run/nvidia-persistenced", "/var/run/nvidia-persistenced", "/tmp/nvidia-mps")  # noqa: S108
+"""Where CUDA looks for NVIDIA's persistence daemon and for MPS, unless CUDA_MPS_PIPE_DIRECTORY names another folder."""
+
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 
 NO_NEW_PRIVS, SET_SECCOMP, SECCOMP_FILTER = 38, 22, 2  # prctl(2)
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # landlock(7); the same numbers on x86-64 and arm64
 READS = 0b1101  # execute, read a file, read a folder
 WRITES = 0b1_1111_1111_0010  # write, remove and make anything; what newer kernels add is in `_files_rights`
-OF_A_FILE = 0b100_0000_0000_0111  # execute, write, read, truncate: folders have the others too
+OF_A_FILE = 0b1_0100_0000_0000_0111  # execute, write, read, truncate, connect to it: folders have the others too
+CONNECTS = 1 << 16  # to a socket that lies in a folder and that a process outside of this sandbox made
+OLDEST_WITH_SOCKETS = 9
+"""Version of Landlock (Linux 7.1); before, a pathname is no bound for connect(2)."""
 AUDIT_ARCHS = {"x86_64": (0xC000003E, 41, 157), "aarch64": (0xC00000B7, 198, 167)}  # and socket(2) and prctl(2)
 OLDEST_WITHOUT_FILES = 4
 """Version of Landlock; before, a ruleset without files is none."""
@@ -126,8 +132,9 @@ def confine_without_gpu(*, readable: Iterable[str], writable: Iterable[str]) -> 
 
 
 def confine_with_gpu(*, writable: Iterable[str] | None) -> None:
-    """Confines this process from the network and from other processes, and from writing elsewhere than into `writable`
-    and what the driver needs; None leaves files as they are.
+    """Confines this process from the network, from other processes and, where the kernel can do that, from Unix sockets
+    that are not the driver's, and from writing elsewhere than into `writable` and what the driver needs; None leaves
+    files as they are.
 
     All files may be read: with the rule of a child without a GPU and every device of the driver, NVML worked and CUDA
     did not begin, and with this one CUDA, CUPTI, NVML and PyTorch work (H200, Linux 6.18, 2026-11-22). Root keeps its
@@ -137,7 +144,9 @@ def confine_with_gpu(*, writable: Iterable[str] | None) -> None:
         return
     _forbid_new_privileges()
     if level is GpuLevel.PROCESSES:
-        _enter_landlock(None, None if writable is None else [*OF_THE_DRIVER, *writable])
+        mps = os.environ.get("CUDA_MPS_PIPE_DIRECTORY")
+        sockets = [*SOCKETS_OF_THE_DRIVER, *([mps] if mps else [])]
+        _enter_landlock(None, None if writable is None else [*OF_THE_DRIVER, *writable], sockets)
     _filter_calls(allowed=(AF_UNIX, AF_NETLINK))  # the driver's own
 
 
@@ -150,19 +159,25 @@ def _list_readable(also: Iterable[str]) -> list[str]:
     return [each for each in (*SYSTEM, *python, *ours, *named, *libraries, *also) if each]
 
 
-def _enter_landlock(readable: Iterable[str] | None, writable: Iterable[str] | None) -> None:
-    """None for `readable` leaves reading as it is, and None for both all files."""
+def _enter_landlock(
+    readable: Iterable[str] | None, writable: Iterable[str] | None, sockets: Iterable[str] = ()
+) -> None:
+    """None for `readable` leaves reading as it is, and None for both all files. Of others' Unix sockets those in
+    `sockets` stay open, and abstract ones not (version 6)."""
     version = landlock_version()
     rights = 0 if writable is None else _files_rights(version)
     if readable is None:
         rights &= ~READS
-    fields = [rights, 0b11 if version >= 4 else None, 0b11 if version >= 6 else None]  # TCP; other processes
+    connects = CONNECTS if version >= OLDEST_WITH_SOCKETS else 0
+    fields = [rights | connects, 0b11 if version >= 4 else None, 0b11 if version >= 6 else None]  # TCP; other processes
     values = [each for each in fields if each is not None]
     ruleset = _checked(_libc().syscall(CREATE_RULESET, struct.pack(f"={len(values)}Q", *values), 8 * len(values), 0))
     for path in readable or ():
         _allow(ruleset, path, READS)
     for path in writable or ():
         _allow(ruleset, path, rights)
+    for path in sockets if connects else ():
+        _allow(ruleset, path, connects)
     _checked(_libc().syscall(RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)
 

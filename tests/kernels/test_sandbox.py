@@ -1,11 +1,15 @@
 """A library that reads, writes, calls and kills what is not its own, in a real child: nothing answers it."""
 
+import contextlib
 import json
+import os
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -188,6 +192,75 @@ for act in (lambda: socket.create_connection(("127.0.0.1", {listener})), lambda:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@full
+def test_a_child_with_a_gpu_connects_to_no_abstract_socket_and_to_a_file_s_only_where_the_kernel_is_old(
+    tmp_path: Path,
+) -> None:
+    """A socket that another process of the user made; one in a folder of the driver's stays open on every kernel."""
+    drivers = tmp_path / "drivers"
+    drivers.mkdir()
+    program = f"""
+import socket, sys
+from tilewatch.kernels import sandbox
+sandbox.SOCKETS_OF_THE_DRIVER = ({str(drivers)!r},)
+sandbox.confine_with_gpu(writable=[{str(tmp_path)!r}])
+for name in sys.argv[1:]:
+    with socket.socket(socket.AF_UNIX) as client:
+        try:
+            client.connect(name.replace("@", chr(0)))
+            print("answered")
+        except PermissionError:
+            print("refused")
+"""
+    abstract = f"@tilewatch-test-{os.getpid()}"
+    names = [abstract, str(tmp_path / "theirs"), str(drivers / "socket")]
+    with contextlib.ExitStack() as opened:
+        for name in names:
+            server = opened.enter_context(socket.socket(socket.AF_UNIX))
+            server.bind(name.replace("@", "\0"))
+            server.listen()
+        done = subprocess.run([sys.executable, "-c", program, *names], capture_output=True, text=True)
+    version = sandbox.landlock_version()
+    expected = ["refused" if version >= 6 else "answered", "refused" if version >= 9 else "answered", "answered"]
+    assert (done.stdout.split(), done.stderr) == (expected, "")
+
+
+class NewerKernel:
+    """Takes the system calls of a sandbox as a kernel with that version of Landlock, and keeps what they ask for."""
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+        self.handled = 0
+        self.allowed: list[int] = []
+
+    def prctl(self, *_: object) -> int:
+        return 0
+
+    def syscall(self, number: int, *given: Any) -> int:
+        if number == sandbox.CREATE_RULESET:
+            if given[0] is None:
+                return self.version
+            (self.handled,) = struct.unpack_from("=Q", given[0])
+            return os.open("/dev/null", os.O_RDONLY)
+        if number == sandbox.ADD_RULE:
+            self.allowed += struct.unpack_from("=Q", given[2])
+        return 0
+
+
+@pytest.mark.parametrize(("version", "connects"), [(8, 0), (9, 1 << 16), (10, 1 << 16)])
+def test_a_kernel_that_bounds_connecting_is_asked_to_and_no_other(
+    version: int, connects: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = NewerKernel(version)
+    monkeypatch.setattr(sandbox, "_libc", lambda: kernel)
+    monkeypatch.setattr(sandbox, "SOCKETS_OF_THE_DRIVER", (str(tmp_path / "nowhere"),))
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    sandbox.confine_with_gpu(writable=None)
+    assert kernel.handled == connects
+    assert kernel.allowed == ([connects] if connects else [])
+    assert all(not allowed & ~kernel.handled for allowed in kernel.allowed), "a kernel refuses such a rule"
 
 
 @full
