@@ -31,7 +31,7 @@ from tilewatch.kernels.upgrading.gpu_half import GpuWanted, open_upgrade_bench, 
 from tilewatch.kernels.upgrading.judging import list_differing, make_family
 from tilewatch.kernels.upgrading.report_file import ReportFile, ToolchainReport, find_cubins, read_report
 from tilewatch.kernels.upgrading.retuning import read_recorded_times
-from tilewatch.kernels.upgrading.safety import Family, Timing, judge_timing
+from tilewatch.kernels.upgrading.safety import is_answered
 from tilewatch.kernels.upgrading.static_half import Workplace
 
 MOST_WALL_S = 600.0
@@ -143,25 +143,20 @@ def _say(line: str) -> None:
 def _list_figures(report: ToolchainReport, arch: str, gpu_name: str, wall_s: float) -> Iterator[Figure]:
     family = make_family(report, arch)
     differing = [pair for pair in list_differing(report, arch) if pair.b[0].is_ok]
-    decided = sum(_is_decided(timing, family) for timing in report.frozen.values())
+    decided = sum(is_answered(timing, family) for timing in report.frozen.values())
     launches = sum(len(each.a_us) for known in (report.frozen, report.retuned) for each in known.values())
     yield Figure(f"launches of pairs on {gpu_name}", f"{launches:,}")
     if launches:
         yield Figure("wall time over launches, re-tuning included", f"{wall_s / launches:.3f} s")
     yield bounds.exactly(f"series decided, frozen, of {len(differing)}", decided, len(differing))
     if report.retunings:
-        moved = sum(_is_decided(timing, family) for timing in report.retuned.values())
+        moved = sum(is_answered(timing, family) for timing in report.retuned.values())
         yield bounds.exactly(
             f"  re-tuned, of {len(report.retuned)} with another winner ({len(report.retunings)} swept)",
             moved,
             len(report.retuned),
         )
     yield bounds.at_most("wall time", wall_s, MOST_WALL_S, " s")
-
-
-def _is_decided(timing: Timing, family: Family) -> bool:
-    verdict = judge_timing(timing, family)
-    return timing.failure is not None or (verdict is not None and verdict.is_final)
 
 
 def _list_spent(spent: Spent, wall_s: float) -> Iterator[Figure]:

@@ -94,6 +94,13 @@ def judge_timing(timing: Timing | None, family: Family) -> Verdict | None:
     return judge(timing.a_us, timing.b_us, family.design) if timing is not None and timing.a_us else None
 
 
+def is_answered(timing: Timing, family: Family) -> bool:
+    """Whether no further launch is needed to say if B is safe here: surely slower than `fail_over`, or surely not. How
+    much faster it is, and whether it is under a smaller limit too, is not asked."""
+    verdict = judge_timing(timing, family)
+    return timing.failure is not None or (verdict is not None and (verdict.is_final or verdict.is_fine))
+
+
 def judge_operator(
     pair: ToolchainPair,
     gpu_model: str,

@@ -13,7 +13,7 @@ from dataclasses import replace
 from tilewatch.kernels.comparing.sequential import list_critical_values
 from tilewatch.kernels.comparing.verdict import FAMILY_ERROR, Design
 from tilewatch.kernels.upgrading.bench import PAIRS_AT_ONCE, LaunchFailed, LaunchResult, PairBench, PairWork
-from tilewatch.kernels.upgrading.safety import Family, Timing, judge_timing
+from tilewatch.kernels.upgrading.safety import Family, Timing, is_answered, judge_timing
 
 MOST_DEATHS = 3
 """A pair whose processes die this often is given up."""
@@ -38,11 +38,11 @@ class TimingRun:
         self._deaths: Counter[Key] = Counter()
 
     def list_open(self) -> list[Key]:
-        """The pairs whose answer is not final, the worst first; those that were never launched before the others."""
-        return sorted((key for key in self._works if not self._is_final(key)), key=self._rank)
+        """The pairs whose answer is not sure, the worst first; those that were never launched before the others."""
+        return sorted((key for key in self._works if not is_answered(self.timings[key], self._family)), key=self._rank)
 
     def run(self, bench: PairBench, is_spent: Callable[[], bool]) -> None:
-        """Times until every answer is final or `is_spent`."""
+        """Times until every answer is sure or `is_spent`."""
         self._launch_until(bench, 1, is_spent)
         for look in _list_useful_looks(self._family.design):
             self._launch_until(bench, look, is_spent)
@@ -76,11 +76,6 @@ class TimingRun:
 
     def _count(self, key: Key) -> int:
         return len(self.timings[key].a_us)
-
-    def _is_final(self, key: Key) -> bool:
-        timing = self.timings[key]
-        verdict = judge_timing(timing, self._family)
-        return timing.failure is not None or (verdict is not None and verdict.is_final)
 
     def _rank(self, key: Key) -> float:
         verdict = judge_timing(self.timings[key], self._family)

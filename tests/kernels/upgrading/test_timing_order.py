@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from tilewatch.kernels.results import Cubin
 from tilewatch.kernels.upgrading.bench import Launched, LaunchFailed, LaunchResult, PairWork
-from tilewatch.kernels.upgrading.safety import Family, Timing
+from tilewatch.kernels.upgrading.safety import Family, Timing, judge_timing
 from tilewatch.kernels.upgrading.timing_order import MOST_DEATHS, TimingRun
 
 CONFIG = {"tile_m": 64}
@@ -24,6 +24,8 @@ class ScriptedBench:
                 yield work, LaunchFailed("ends its GPU process: SIGSEGV", is_of_b=True, is_final=False)
             elif work.kernel == "wrong":
                 yield work, LaunchFailed("gives wrong results: off", is_of_b=True, is_final=True)
+            elif work.kernel == "noisy":
+                yield work, Launched(100.0, (99.4, 100.6)[work.launches % 2])
             else:
                 yield work, Launched(100.0, float(work.kernel) + 0.01 * (work.launches % 2))
 
@@ -58,6 +60,18 @@ def test_all_answers_become_sure_and_then_nothing_is_launched() -> None:
     ended = len(bench.processes)
     run.run(bench, lambda: False)
     assert len(bench.processes) == ended
+
+
+def test_what_is_surely_safe_is_launched_no_more_to_say_how_safe() -> None:
+    """Its launches differ by 1.2 %: not slower than 0.7 % is sure long before not slower than 0.5 %."""
+    run, bench = make_run(["noisy"]), ScriptedBench()
+    run.run(bench, lambda: False)
+    (timing,) = run.timings.values()
+    verdict = judge_timing(timing, Family(1))
+    assert verdict is not None
+    assert (verdict.kind, verdict.is_fine, verdict.is_final) == ("not slower", True, False)
+    assert len(bench.processes) < 40
+    assert run.list_open() == []
 
 
 def test_the_worst_sixteen_are_sure_before_others_get_a_second_launch() -> None:
