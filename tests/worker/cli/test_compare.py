@@ -15,6 +15,7 @@ import pytest
 
 from tests.kernels.fixtures import fake_gpu
 from tests.worker.fixtures import tiny_repository
+from tests.worker.fixtures.command_line import run_here
 from tests.worker.fixtures.simulated_bench import SimulatedBench, Speed
 from tilewatch.kernels.comparing.launching import Budget
 from tilewatch.kernels.comparing.outcome import Outcome, exit_code
@@ -53,18 +54,23 @@ def commit(folder: Path, tag: str, source: str) -> None:
 
 
 def compare(watched: Path, home: Path, *arguments: str, library: str = "library") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(*arguments), env=environment(home, library), cwd=watched, capture_output=True, text=True
-    )
-
-
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-c", "from tilewatch.worker.cli.main import main; main()", *arguments]
+    return run_here(*arguments, environment=environment(home, library), folder=watched)
 
 
 def environment(home: Path, library: str = "library") -> dict[str, str]:
+    return {"TILEWATCH_HOME": str(home), "TILEWATCH_LIBRARY": library, "COLUMNS": "200"}
+
+
+def start(watched: Path, home: Path, *arguments: str) -> subprocess.Popen[str]:
+    """The command in a process of its own, with `home` as its folder of temporary files too."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("TILEWATCH_")}
-    return {**clean, "TILEWATCH_HOME": str(home), "TILEWATCH_LIBRARY": library, "TMPDIR": str(home), "COLUMNS": "200"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "tilewatch.worker.cli.main", *arguments],
+        env={**clean, **environment(home), "TMPDIR": str(home)},
+        cwd=watched,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def error_of(done: subprocess.CompletedProcess[str]) -> str:
@@ -284,7 +290,9 @@ def test_a_commit_that_a_shallow_clone_lacks_is_named_with_what_brings_it(watche
 
 
 def test_a_comparison_keeps_the_commits_and_nothing_else(watched: Path, tmp_path: Path) -> None:
-    assert compare(watched, tmp_path, "compare", "--dirty", "--static").returncode == 0
+    with start(watched, tmp_path, "compare", "--dirty", "--static") as started:
+        started.communicate()
+    assert started.returncode == 0
     (home,) = tmp_path.iterdir()
     head = tiny_repository.git(watched, "rev-parse", "HEAD").strip()
     assert [folder.name for folder in home.iterdir()] == [head]
@@ -346,13 +354,7 @@ def test_what_is_typed_wrongly_is_said_before_anything_starts(
 
 
 def test_ctrl_c_leaves_no_process(watched: Path, tmp_path: Path) -> None:
-    started = subprocess.Popen(
-        command("compare", "base..slower", "--static"),
-        env=environment(tmp_path),
-        cwd=watched,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    started = start(watched, tmp_path, "compare", "base..slower", "--static")
     command_itself, below = psutil.Process(started.pid), list[psutil.Process]()
     while not any(is_compiler(each) for each in below):
         assert started.poll() is None

@@ -2,7 +2,6 @@
 
 import importlib.metadata
 import json
-import os
 import re
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from sqlalchemy import text
 from typer.testing import CliRunner
 
 from tests.conftest import NewDatabase
+from tests.worker.fixtures.command_line import run_here
 from tilewatch.db import migrate
 from tilewatch.db.session import engine
 from tilewatch.worker.cli.main import cli
@@ -42,7 +42,7 @@ def test_a_number_that_no_row_can_have_is_a_sentence(command: str) -> None:
 
 @pytest.fixture
 def tilewatch(settings: Settings) -> Tilewatch:
-    """Runs the command in a process of its own; keyword arguments are environment variables without TILEWATCH_."""
+    """Runs the command; keyword arguments are environment variables without TILEWATCH_."""
     servers = settings.connection()
 
     def run(*arguments: str, **changed: str) -> subprocess.CompletedProcess[str]:
@@ -55,12 +55,10 @@ def tilewatch(settings: Settings) -> Tilewatch:
             "watch": "h200",
             **changed,
         }
-        return subprocess.run(
-            [sys.executable, "-c", "from tilewatch.worker.cli.main import main; main()", *arguments],
-            env={**os.environ, **{f"TILEWATCH_{name.upper()}": value for name, value in variables.items()}},
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
+        return run_here(
+            *arguments,
+            environment={f"TILEWATCH_{name.upper()}": value for name, value in variables.items()},
+            folder=ROOT,
         )
 
     return run
