@@ -27,6 +27,7 @@ from tilewatch.text import short_sha
 from tilewatch.worker.local import port
 from tilewatch.worker.local.children import Child, Children
 from tilewatch.worker.local.doctor import PACKAGED_CUDA, nvcc
+from tilewatch.worker.local.first_nightlies import submit_apart
 from tilewatch.worker.local.local_logins import let_owner_act, make_dashboard_login, make_worker_login
 from tilewatch.worker.queue import dispatch
 from tilewatch.worker.settings import CHECKOUT, Settings
@@ -185,7 +186,9 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
     if gpus_here:  # a nightly is measured on the GPU models that have a worker
         reported = functools.partial(_all_reported, servers, len(gpus_here))
         _wait(reported, watch, GPU_WORKERS_LIMIT_S, "the GPU workers did not start; see their logs")
-    _submit(settings, screen)
+    no_secrets = withhold(environment, *SECRETS_OF_PEOPLE)
+    for line in submit_apart(no_secrets, settings.home / "log" / "first_nightlies.log"):
+        screen.print_line(line)
     while True:
         watch()
         screen.progress(progress(servers, children.waiting))
@@ -339,21 +342,6 @@ def _name(repository: Path) -> str | None:
         return repository_name(repository)
     except NoHistory:
         return None
-
-
-def _submit(settings: Settings, screen: Screen) -> None:
-    """Submits the first nightlies. A folder without Git history is an error to print, and the dashboard stays up."""
-    from tilewatch.worker import schedule
-
-    try:
-        sentences = schedule.submit(settings)
-        for line in sentences or ["no repository is watched yet: `tilewatch watch add URL` (or a folder) adds one"]:
-            screen.print_line(line)
-    except Exception as error:
-        sentence = errors.sentence(error)
-        if sentence is None:
-            raise
-        screen.print_line(f"tilewatch: no nightly was submitted: {sentence}")
 
 
 def _all_reported(servers: Servers, workers: int) -> bool:

@@ -1,5 +1,6 @@
 """`tilewatch up` as a person uses it: one process, Ctrl-C, and again, with a small watched repository."""
 
+import contextlib
 import datetime as dt
 import json
 import os
@@ -65,6 +66,7 @@ def environment(scratch: Path) -> dict[str, str]:
         "TILEWATCH_REPOSITORY": str(tiny_repository.make(scratch / "watched")),
         "TILEWATCH_LIBRARY": "library",
         "TILEWATCH_WATCH": "h200",
+        "TILEWATCH_FORGE_TOKEN": "of-the-forge",
     }
 
 
@@ -184,7 +186,20 @@ def test_a_killed_one_leaves_no_process_and_the_next_does_the_rest_and_ends_at_c
 ) -> None:
     """Everything that runs, asked of two starts: each takes 10 s of CPU."""
     first = start()
-    first.until(lambda: "submitted the nightly" in first.printed())
+    with_token: set[str] = set()
+
+    def submitted() -> bool:
+        for pid, command in _descendants(first.process.pid).items():
+            with contextlib.suppress(OSError):
+                if b"of-the-forge" in Path(f"/proc/{pid}/environ").read_bytes():
+                    with_token.add(command)
+        return "submitted the nightly" in first.printed()
+
+    first.until(submitted)
+    # Programs of the system have it too, for a moment; and what was forked and has not started yet.
+    python = {command for command in with_token if " -m " in command} - {_command(first.process.pid)}
+    assert all("-Q tell" in command for command in python), python
+    assert python or os.geteuid(), "root sees it"
     assert "imported 6 runs" in first.printed()
     assert "foreign.jsonl.gz" in first.printed()
     processes = _descendants(first.process.pid)

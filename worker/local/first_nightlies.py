@@ -1,0 +1,46 @@
+"""Submits the first nightlies of `tilewatch up`, in a process of its own: what that starts reads libraries, and `up`
+itself has the secrets of people in its environment."""
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from tilewatch import errors, processes
+
+
+def submit_apart(environment: Mapping[str, str], log_file: Path) -> list[str]:
+    """Returns a sentence for each watched repository, or one that says why nothing was submitted.
+
+    `environment` is that of the process. What goes wrong there is in its log.
+    """
+    with processes.open_log(log_file) as log:
+        process = processes.start(
+            (sys.executable, "-m", "tilewatch.worker.local.first_nightlies"),
+            environment=environment,
+            log=log,
+            stdout=subprocess.PIPE,
+        )
+        said, _ = process.communicate()
+    if process.returncode:
+        return [f"tilewatch: no nightly was submitted; the log is {log_file}"]
+    return said.decode().splitlines()
+
+
+def main() -> None:
+    from tilewatch.worker import schedule
+    from tilewatch.worker.settings import Settings
+
+    processes.forbid_inspection()
+    try:
+        sentences = schedule.submit(Settings.load())
+    except Exception as error:
+        sentence = errors.sentence(error)
+        if sentence is None:
+            raise
+        sentences = [f"tilewatch: no nightly was submitted: {sentence}"]
+    print(*(sentences or ["no repository is watched yet: `tilewatch watch add URL` (or a folder) adds one"]), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
