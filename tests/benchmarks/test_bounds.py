@@ -84,7 +84,7 @@ def test_every_benchmark_ends_with_the_exit_code_of_its_bounds() -> None:
     }
     no_meters = {"benchmarks/gpu/compare.py", "benchmarks/gpu/launch.py", "benchmarks/gpu/peer.py"}
     no_meters |= {"benchmarks/watch_coverage/record.py", "benchmarks/gpu/rivals.py", "benchmarks/gpu/source_lines.py"}
-    no_meters |= {"benchmarks/judge_ablation.py", "benchmarks/judge_ideal.py"}
+    no_meters |= {"benchmarks/judge_ablation.py", "benchmarks/judge_ideal.py", "benchmarks/gpu/boundary_side.py"}
     """Recorders of launches, of rivals and of ways to write a line, helpers that other benchmarks start, and
     tables that explain other figures and have no bound."""
     assert no_meters < commands.keys()
