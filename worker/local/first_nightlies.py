@@ -21,10 +21,10 @@ def submit_apart(environment: Mapping[str, str], log_file: Path) -> list[str]:
             log=log,
             stdout=subprocess.PIPE,
         )
-        said, _ = process.communicate()
+        printed, _ = process.communicate()
     if process.returncode:
         return [f"tilewatch: no nightly was submitted; the log is {log_file}"]
-    return said.decode().splitlines()
+    return printed.decode().splitlines()
 
 
 def main() -> None:
